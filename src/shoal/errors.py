@@ -1,0 +1,55 @@
+"""Errors that leave Shoal.
+
+    ShoalError
+    ├── UsageError            the user's input is wrong; the message says where and what is allowed (exit code 2)
+    │   ├── SettingsError     a bad key or value in a file, the environment, a flag or a spider
+    │   ├── SpiderError       a spider that cannot be loaded or is written wrongly
+    │   └── UrlError          not a URL that can be crawled
+    ├── StoreError            the frontier's home cannot be used (exit code 3)
+    │   ├── StoreFull         no space left, read-only, or an I/O error: nothing is lost, free space and run again
+    │   └── StoreVersionError written by another version of Shoal
+    └── SinkError             results cannot be written (exit code 3)
+
+A failed fetch is not an error but a value (`model.Failure`). Every message is one line that says what happened,
+where, and what to do next, and carries no credentials.
+"""
+
+from __future__ import annotations
+
+
+class ShoalError(Exception):
+    """The root of everything Shoal raises on purpose."""
+
+    exit_code = 1
+
+
+class UsageError(ShoalError):
+    exit_code = 2
+
+
+class SettingsError(UsageError):
+    pass
+
+
+class SpiderError(UsageError):
+    pass
+
+
+class UrlError(UsageError):
+    pass
+
+
+class StoreError(ShoalError):
+    exit_code = 3
+
+
+class StoreFull(StoreError):
+    pass
+
+
+class StoreVersionError(StoreError):
+    pass
+
+
+class SinkError(ShoalError):
+    exit_code = 3

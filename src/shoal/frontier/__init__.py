@@ -1,0 +1,1 @@
+"""The durable queue: one protocol, several homes."""

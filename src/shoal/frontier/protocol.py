@@ -1,0 +1,285 @@
+"""The frontier: the durable queue that owns every URL, and decides what may run now.
+
+One narrow protocol in queue words; `memory` is the reference, `sqlite` the default home. All pass the suite in
+`shoal.testing.conformance`.
+
+Invariants every home keeps, after every verb and every crash:
+  1. admitted = pending + delayed + leased + done + dead, per job
+  2. a task has at most one live lease, and a token is never given twice
+  3. a host's leases never exceed its cap, and claims on it are never closer than its valve allows
+  4. a settled page's found tasks are admitted in the same transaction that marks it done
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Literal, Protocol, Self
+
+from msgspec import Struct, field
+
+from shoal.model import DeadLetter, Settlement, Snapshot, Task
+from shoal.model import Lease as Lease  # re-exported: part of this protocol's vocabulary
+
+FOREVER = 1e18  # "not before something else happens"; sorts after every real time
+
+JobState = Literal["running", "paused", "finished", "cancelled"]
+
+
+class Valve(Struct, frozen=True):
+    """The numbers that decide when a host may be hit. Only claim and settle touch in_flight and next_at."""
+
+    interval: float = 0.0  # seconds between requests; 0: no limit
+    burst: int = 1  # how many may go at once after a quiet spell
+    cap: int = 1  # how many may be in flight
+    blocked_until: float = 0.0
+    in_flight: int = 0
+    next_at: float = 0.0  # theoretical arrival time (GCRA)
+
+    def due(self) -> float:
+        """When the next request may go, given that nothing else changes."""
+        if self.in_flight >= self.cap:
+            return FOREVER
+        return max(self.blocked_until, self.next_at - (self.burst - 1) * self.interval)
+
+    def allowance(self, now: float) -> int:
+        """How many requests may go right now."""
+        if self.in_flight >= self.cap or now < self.due():
+            return 0
+        room = self.cap - self.in_flight
+        if self.interval <= 0:
+            return room
+        # The slots that have become free since the earliest permitted moment, counted from whole intervals.
+        earliest = self.next_at - (self.burst - 1) * self.interval
+        slots = int((now - earliest) / self.interval + 1e-9) + 1
+        return max(0, min(room, slots, self.burst))
+
+    def take(self, count: int, now: float) -> Valve:
+        """The valve after `count` requests went at `now`."""
+        next_at = max(self.next_at, now) + count * self.interval
+        return Valve(
+            self.interval, self.burst, self.cap, self.blocked_until, self.in_flight + count, next_at
+        )
+
+    def give_back(self, count: int) -> Valve:
+        """The valve after `count` requests ended."""
+        return Valve(
+            self.interval, self.burst, self.cap, self.blocked_until, max(0, self.in_flight - count), self.next_at
+        )
+
+
+class HostRecord(Struct, frozen=True):
+    """A host as stored: its valve, and the policies' state, which the frontier keeps but does not read."""
+
+    name: str
+    valve: Valve
+    state: bytes = b""
+    version: int = 0  # grows by one with every update_host
+
+
+class JobSpec(Struct, frozen=True):
+    """What the frontier must know about a job to run it."""
+
+    name: str
+    spider: str = ""
+    valve: Valve = field(default_factory=Valve)  # for hosts first seen through this job
+    max_attempts: int = 5
+    max_pages: int = 0  # 0: no budget. At most this many tasks ever become done
+    max_pages_per_host: int = 0  # admissions per host
+    settings: bytes = b""  # the engine's own note about the settings of the last run
+
+
+class Counters(Struct, frozen=True):
+    """Where a job's tasks are. `admitted` is always the sum of the five that follow it."""
+
+    admitted: int = 0
+    pending: int = 0
+    delayed: int = 0
+    leased: int = 0
+    done: int = 0
+    dead: int = 0
+    retried: int = 0  # attempts that ended in a retry
+    duplicates: int = 0  # refused by dedupe
+    over_budget: int = 0  # refused by a host's page budget
+    stale: int = 0  # settlements refused because the lease was lost
+    items: int = 0  # rows written
+
+    @property
+    def open(self) -> int:
+        return self.pending + self.delayed + self.leased
+
+
+class Job(Struct, frozen=True):
+    spec: JobSpec
+    state: JobState
+    counters: Counters
+    created_at: float
+    finished_at: float = 0.0
+    fed: int = 0  # how many start URLs have been read
+    fed_all: bool = False  # no more start URLs will come
+
+    @property
+    def exhausted(self) -> bool:
+        """Nothing is left to do, or the page budget is used up."""
+        c, budget = self.counters, self.spec.max_pages
+        if budget and c.done >= budget:
+            return True
+        return self.fed_all and c.open == 0
+
+
+class Claim(Struct, frozen=True):
+    """What a worker can start now."""
+
+    worker: str
+    jobs: Sequence[str]
+    lanes: Mapping[str, int]  # how many of each lane, in order of preference
+    limit: int  # and how many in all
+    lease_seconds: float = 60.0
+
+
+class Claimed(Struct, frozen=True):
+    leases: Sequence[Lease]
+    next_due: float  # seconds until a claim may succeed if nothing changes; FOREVER: only a change helps
+
+
+class Added(Struct, frozen=True):
+    new: int = 0
+    duplicates: int = 0
+    over_budget: int = 0
+
+
+class Settled(Struct, frozen=True):
+    accepted: Sequence[bool]  # one for each settlement; False: the lease was lost, nothing was changed
+    found: Added = Added()
+    buried: int = 0  # retries that had no attempt left
+
+
+class Journal(Protocol):
+    """A result file that grows in step with the frontier.
+
+    The frontier keeps the committed length. Inside the settlement's transaction it calls `append`, which must
+    drop whatever lies beyond `committed` (a crash left it there), write the rows, make them durable and return
+    the new length. Because the transaction excludes all other writers, it is also the lock on the file.
+    """
+
+    key: str
+
+    def append(self, committed: int, rows: Sequence[bytes]) -> int: ...
+
+
+class DeadFilter(Struct, frozen=True):
+    job: str | None = None
+    host: str | None = None
+    kind: str | None = None
+    since: float | None = None
+    until: float | None = None
+    ids: Sequence[int] | None = None
+    limit: int | None = None
+
+
+class Frontier(Protocol):
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(self, *_: object) -> None: ...
+
+    # -- jobs
+    async def open_job(self, spec: JobSpec) -> Job:
+        """Creates the job, or updates the spec of an existing one; its state becomes running unless finished
+        with nothing left to do under the new spec."""
+        ...
+
+    async def job(self, name: str) -> Job | None: ...
+
+    async def jobs(self) -> Sequence[Job]: ...
+
+    async def set_state(self, name: str, state: JobState) -> None: ...
+
+    async def drop_job(self, name: str) -> None:
+        """Forgets the job with its tasks, seen-set, dead letters and journal positions. Hosts stay."""
+        ...
+
+    # -- the path of a URL
+    async def add(
+        self, job: str, tasks: Sequence[Task], *, fed: int | None = None, fed_all: bool = False
+    ) -> Added:
+        """Admits tasks that are not duplicates. `fed`/`fed_all` move the start cursor in the same transaction."""
+        ...
+
+    async def claim(self, claim: Claim) -> Claimed:
+        """Leases what may run now. Promotes due retries and reaps expired leases as it goes."""
+        ...
+
+    async def settle(self, batch: Sequence[Settlement], journal: Journal | None = None) -> Settled: ...
+
+    async def extend(self, worker: str, lease_seconds: float) -> int:
+        """Heartbeat: moves the deadline of all the worker's leases; answers how many it still holds."""
+        ...
+
+    async def release(self, leases: Sequence[Lease]) -> int:
+        """Hands tasks back unharmed: pending again, the attempt not counted."""
+        ...
+
+    async def reap(self) -> int:
+        """Takes expired leases back (and those of workers known to be dead); answers how many."""
+        ...
+
+    async def wait(self, seconds: float) -> None:
+        """Returns when work may have arrived from elsewhere, at the latest after `seconds`."""
+        ...
+
+    def wake(self) -> None:
+        """Ends this process's `wait`, now or the next time it is called."""
+        ...
+
+    # -- hosts
+    async def host(self, name: str) -> HostRecord | None: ...
+
+    def hosts(self, job: str | None = None) -> AsyncIterator[HostRecord]: ...
+
+    async def update_host(self, record: HostRecord) -> bool:
+        """Compare-and-set: writes interval, burst, cap, blocked_until and state if `record.version` is current."""
+        ...
+
+    async def queues(self, job: str | None = None, limit: int = 10) -> Sequence[tuple[str, int]]:
+        """The longest queues: (host, pending), longest first."""
+        ...
+
+    # -- journals
+    async def journal_length(self, job: str, key: str) -> int | None:
+        """The committed length of a result file; None if the job never wrote it."""
+        ...
+
+    # -- dead letters
+    async def dead(self, query: DeadFilter) -> Sequence[DeadLetter]: ...
+
+    async def replay(self, query: DeadFilter) -> int:
+        """Makes dead tasks pending again with a fresh set of attempts; a finished job runs again."""
+        ...
+
+    async def drop(self, query: DeadFilter) -> int:
+        """Forgets dead letters; their tasks stay seen."""
+        ...
+
+
+__all__ = [
+    "FOREVER",
+    "Added",
+    "Claim",
+    "Claimed",
+    "Counters",
+    "DeadFilter",
+    "DeadLetter",
+    "Frontier",
+    "HostRecord",
+    "Job",
+    "JobSpec",
+    "JobState",
+    "Journal",
+    "Lease",
+    "Settled",
+    "Snapshot",
+    "Valve",
+]

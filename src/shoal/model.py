@@ -1,0 +1,141 @@
+"""The values that travel along the path of a URL.
+
+    Task ──claim──▶ Lease ──fetch──▶ Outcome ──classify──▶ Verdict ──┐
+                                                                     ├──▶ Settlement ──settle──▶ frontier
+    handler ──▶ items, new Tasks ────────────────────────────────────┘
+
+All of them are frozen; a change is a new value. Times are seconds since the epoch in the frontier's time,
+durations are seconds. Worker clocks never meet the frontier's: what a worker says about the future is a delay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+DEFAULT_LANE = "normal"
+LANES = ("urgent", "normal", "discovery", "browser")
+
+
+class Failure(Struct, frozen=True, omit_defaults=True):
+    """One attempt that gave no page: what happened, when, and how long it took."""
+
+    kind: str  # a key of classify.TABLE: "timeout", "connect", "http_503", "handler" …
+    detail: str = ""  # one line for a person; never contains credentials
+    at: float = 0.0
+    status: int | None = None
+    elapsed: float = 0.0
+    attempt: int = 0
+
+
+class Task(Struct, frozen=True, omit_defaults=True):
+    """One URL to fetch for one handler. `url` is canonical, `host` is its politeness key."""
+
+    url: str
+    handler: str = ""
+    id: int = 0  # given by the frontier
+    job: str = ""
+    host: str = ""
+    lane: str = DEFAULT_LANE
+    priority: int = 0  # higher first, within a lane and host
+    depth: int = 0
+    attempt: int = 0  # which attempt this is; counted at claim, so 1 while first leased
+    max_attempts: int = 0  # 0: the job's default
+    method: str = "GET"
+    headers: dict[str, str] | None = None
+    body: bytes | None = None
+    pool: str | None = None  # proxy pool
+    parent: int = 0  # id of the task whose page yielded this one
+    created_at: float = 0.0
+    meta: dict[str, Any] | None = None
+    hops: tuple[str, ...] = ()  # the URLs that redirected here, first one first
+    fingerprint: int | None = None  # dedupe key (63 bits); None: never a duplicate
+    history: tuple[Failure, ...] = ()  # earlier attempts that failed
+
+    @property
+    def origin(self) -> str:
+        """The URL as it was asked for, before any redirect."""
+        return self.hops[0] if self.hops else self.url
+
+
+class Lease(Struct, frozen=True):
+    """A claimed task. `token` is the fencing token: it is never given twice, and only its bearer may settle."""
+
+    token: int
+    task: Task
+    deadline: float
+    host_version: int  # of the HostRecord at claim; a worker re-reads the record when it changed
+    interval: float = 0.0  # the host's seconds between requests at claim
+
+
+class Response(Struct, frozen=True):
+    """What a server answered. The body is decoded from its transfer and content encodings."""
+
+    url: str
+    status: int
+    headers: Mapping[str, str]  # case-insensitive for look-ups
+    body: bytes
+    elapsed: float = 0.0  # request sent to body complete
+    first_byte: float = 0.0
+    wire_bytes: int = 0
+    cookies: tuple[str, ...] = ()  # Set-Cookie lines, for a redirect that needs them
+
+
+Outcome: TypeAlias = Response | Failure
+
+
+class Done(Struct, frozen=True, tag="done"):
+    """The page was fetched and handled."""
+
+
+class Retry(Struct, frozen=True, tag="retry"):
+    """Try again, `after` seconds from now, unless attempts are used up (then the frontier buries it)."""
+
+    after: float
+    failure: Failure
+
+
+class Snapshot(Struct, frozen=True, omit_defaults=True):
+    """What was last seen of a page that died: enough to understand it without fetching again."""
+
+    status: int | None = None
+    headers: dict[str, str] | None = None
+    body: bytes = b""
+    traceback: str = ""
+
+
+class Dead(Struct, frozen=True, tag="dead"):
+    """Never again by itself: goes to the dead letters, from where a person may replay it."""
+
+    failure: Failure
+    snapshot: Snapshot | None = None
+
+
+class Moved(Struct, frozen=True, tag="moved"):
+    """The server redirected: the task goes on at another URL, through the queue of that URL's host."""
+
+    to: Task
+
+
+Verdict: TypeAlias = Done | Retry | Dead | Moved
+
+
+class Settlement(Struct, frozen=True):
+    """The end of a lease. Verdict, found tasks, rows and counters take effect together or not at all."""
+
+    lease: Lease
+    verdict: Verdict
+    found: tuple[Task, ...] = ()
+    rows: tuple[bytes, ...] = ()  # encoded items for the journal (a file sink), newline included
+    snapshot: Snapshot | None = None  # kept if a Retry turns out to have been the last attempt
+
+
+class DeadLetter(Struct, frozen=True):
+    """A buried task with everything known about how it died."""
+
+    task: Task  # its `history` holds every attempt, last one last
+    kind: str
+    at: float
+    snapshot: Snapshot | None = None

@@ -1,0 +1,74 @@
+"""Every setting, in one place: name, type, default and meaning.
+
+A setting has the same name in `shoal.toml`, in the environment (`SHOAL_` + upper case), in `Spider(...)`, after
+`-s` and in docs/settings.md. Later layers win: defaults < shoal.toml < the spider < environment < flags.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from shoal import __version__
+
+PositiveInt = Annotated[int, Meta(ge=1)]
+Count = Annotated[int, Meta(ge=0)]  # 0 lifts the limit
+Seconds = Annotated[float, Meta(ge=0)]
+PositiveSeconds = Annotated[float, Meta(gt=0)]
+
+# Honest: names the program and where to read about it, so that a site's owner can tell who calls.
+USER_AGENT = f"Shoal/{__version__} (+https://pypi.org/project/shoal/)"
+
+
+class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    # -- how fast
+    concurrency: PositiveInt = 64  # requests in flight in all, per process
+    per_host: PositiveInt = 2  # requests in flight per host, in the whole crawl
+    rate: Annotated[float, Meta(ge=0)] = 2.0  # requests per second and host; 0 lifts the limit
+    burst: PositiveInt = 1  # requests a host may get at once after a quiet spell
+    processes: PositiveInt = 1  # worker processes on this machine
+
+    # -- how far
+    depth: Annotated[int, Meta(ge=0)] | None = None  # links followed from a start URL; unset: no limit
+    max_pages: Count = 0  # pages done in the whole job
+    max_pages_per_host: Count = 0  # URLs admitted per host
+    max_links: PositiveInt = 10_000  # links taken from one page
+    hosts: list[str] = []  # hosts (and their subdomains) to stay on; empty: those of the start URLs
+    any_host: bool = False  # follow links to any host
+    allow: list[str] = []  # regular expressions: a URL must match one
+    deny: list[str] = []  # regular expressions: a URL must match none
+    trap_repeats: Count = 3  # the same path segment (or pair) this often means a trap
+    max_url_length: PositiveInt = 2_000
+    tracking_params: list[str] = []  # query parameters to drop besides the built-in list
+
+    # -- manners
+    user_agent: str = USER_AGENT
+    robots: bool = True  # obey robots.txt (RFC 9309) and Crawl-delay
+    max_crawl_delay: Seconds = 60.0  # a longer Crawl-delay is cut to this
+    headers: dict[str, str] = {}  # sent with every request
+    cookies: bool = True
+    allow_network: list[str] = []  # private networks (CIDR) that may be reached
+
+    # -- one request
+    connect_timeout: PositiveSeconds = 10.0
+    read_timeout: PositiveSeconds = 20.0  # silence on the socket
+    total_timeout: PositiveSeconds = 60.0
+    max_body: PositiveInt = 10 * 1024 * 1024  # decoded bytes
+    max_redirects: Count = 10
+    handle_status: list[int] = []  # error statuses that go to the handler all the same
+
+    # -- failure
+    max_attempts: PositiveInt = 5  # fetches of one URL before it is buried
+    retry_base: PositiveSeconds = 1.0  # backoff: random in 0 … base * 2^(attempt - 1)
+    retry_cap: PositiveSeconds = 300.0
+    retry_after_cap: PositiveSeconds = 3600.0  # a longer Retry-After is cut to this
+    snapshot_bytes: Count = 16 * 1024  # of the last body, kept with a dead letter
+
+    # -- the machinery
+    lease: PositiveSeconds = 60.0  # a worker that shows no sign of life for this long loses its tasks
+    grace: Seconds = 20.0  # to finish in-flight pages after SIGTERM or Ctrl-C
+    settle_delay: Seconds = 0.03  # results are committed together, at most this late
+    handler_timeout: PositiveSeconds = 60.0
+    handler_warn: PositiveSeconds = 1.0  # a handler that blocks the loop for this long is named in the log
+    high_water: PositiveInt = 20_000  # start URLs are fed while fewer are pending
