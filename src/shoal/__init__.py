@@ -2,4 +2,33 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from shoal.errors import ShoalError
+    from shoal.model import Request
+    from shoal.page import Page
+    from shoal.run import Results, crawl, run
+    from shoal.spider import Spider
+
+__all__ = ["Page", "Request", "Results", "ShoalError", "Spider", "__version__", "crawl", "run"]
+
+# Loaded when first asked for: `import shoal` and `shoal --help` stay quick.
+_HOMES = {
+    "Page": "shoal.page",
+    "Request": "shoal.model",
+    "Results": "shoal.run",
+    "ShoalError": "shoal.errors",
+    "Spider": "shoal.spider",
+    "crawl": "shoal.run",
+    "run": "shoal.run",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'shoal' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

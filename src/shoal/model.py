@@ -30,6 +30,32 @@ class Failure(Struct, frozen=True, omit_defaults=True):
     attempt: int = 0
 
 
+class Request(Struct, frozen=True, omit_defaults=True):
+    """What a handler or a start list asks for, before admission. `url` may be relative to `base`."""
+
+    url: str
+    handler: str = ""  # "": the spider's first handler
+    base: str | None = None
+    lane: str | None = None  # None: the handler's lane
+    priority: int | None = None  # None: the handler's priority
+    depth: int | None = None  # None: one more than the page that asks
+    max_attempts: int = 0
+    method: str = "GET"
+    headers: dict[str, str] | None = None
+    body: bytes | None = None
+    pool: str | None = None
+    meta: dict[str, Any] | None = None
+    dedupe: bool = True  # False: fetch even if this URL was asked for before
+    anywhere: bool = False  # True: exempt from the host, pattern and depth limits of the crawl's scope
+
+
+class Refused(Struct, frozen=True):
+    """A request that was not admitted, and why: "scheme", "scope", "depth", "trap: …", "not a URL" …"""
+
+    url: str
+    reason: str
+
+
 class Task(Struct, frozen=True, omit_defaults=True):
     """One URL to fetch for one handler. `url` is canonical, `host` is its politeness key."""
 
@@ -51,6 +77,7 @@ class Task(Struct, frozen=True, omit_defaults=True):
     created_at: float = 0.0
     meta: dict[str, Any] | None = None
     hops: tuple[str, ...] = ()  # the URLs that redirected here, first one first
+    cookies: tuple[str, ...] = ()  # Set-Cookie lines of the redirect that led here
     fingerprint: int | None = None  # dedupe key (63 bits); None: never a duplicate
     history: tuple[Failure, ...] = ()  # earlier attempts that failed
 
@@ -122,13 +149,20 @@ class Moved(Struct, frozen=True, tag="moved"):
 Verdict: TypeAlias = Done | Retry | Dead | Moved
 
 
+class Row(Struct, frozen=True):
+    """One encoded item. A row with a key is written once per job, whichever page yields it first."""
+
+    data: bytes
+    key: int | None = None  # 63-bit hash of handler and key value
+
+
 class Settlement(Struct, frozen=True):
     """The end of a lease. Verdict, found tasks, rows and counters take effect together or not at all."""
 
     lease: Lease
     verdict: Verdict
     found: tuple[Task, ...] = ()
-    rows: tuple[bytes, ...] = ()  # encoded items for the journal (a file sink), newline included
+    rows: tuple[Row, ...] = ()  # items for the journal
     snapshot: Snapshot | None = None  # kept if a Retry turns out to have been the last attempt
 
 

@@ -17,7 +17,7 @@ from typing import Literal, Protocol, Self
 
 from msgspec import Struct, field
 
-from shoal.model import DeadLetter, Settlement, Snapshot, Task
+from shoal.model import DeadLetter, Failure, Settlement, Snapshot, Task
 from shoal.model import Lease as Lease  # re-exported: part of this protocol's vocabulary
 
 FOREVER = 1e18  # "not before something else happens"; sorts after every real time
@@ -56,14 +56,22 @@ class Valve(Struct, frozen=True):
     def take(self, count: int, now: float) -> Valve:
         """The valve after `count` requests went at `now`."""
         next_at = max(self.next_at, now) + count * self.interval
-        return Valve(
-            self.interval, self.burst, self.cap, self.blocked_until, self.in_flight + count, next_at
-        )
+        return Valve(self.interval, self.burst, self.cap, self.blocked_until, self.in_flight + count, next_at)
+
+    def reset(self, wanted: Valve) -> Valve:
+        """The valve with new numbers. The next request is due as if the last one had already gone by them."""
+        next_at = self.next_at + wanted.interval - self.interval if self.next_at else 0.0
+        return Valve(wanted.interval, wanted.burst, wanted.cap, wanted.blocked_until, self.in_flight, next_at)
 
     def give_back(self, count: int) -> Valve:
         """The valve after `count` requests ended."""
         return Valve(
-            self.interval, self.burst, self.cap, self.blocked_until, max(0, self.in_flight - count), self.next_at
+            self.interval,
+            self.burst,
+            self.cap,
+            self.blocked_until,
+            max(0, self.in_flight - count),
+            self.next_at,
         )
 
 
@@ -147,6 +155,14 @@ class Added(Struct, frozen=True):
     over_budget: int = 0
 
 
+def total(parts: Sequence[Added]) -> Added:
+    return Added(
+        sum(part.new for part in parts),
+        sum(part.duplicates for part in parts),
+        sum(part.over_budget for part in parts),
+    )
+
+
 class Settled(Struct, frozen=True):
     accepted: Sequence[bool]  # one for each settlement; False: the lease was lost, nothing was changed
     found: Added = Added()
@@ -174,6 +190,23 @@ class DeadFilter(Struct, frozen=True):
     until: float | None = None
     ids: Sequence[int] | None = None
     limit: int | None = None
+
+
+def matches(query: DeadFilter, letter: DeadLetter) -> bool:
+    task = letter.task
+    return (
+        query.job in (None, task.job)
+        and query.host in (None, task.host)
+        and query.kind in (None, letter.kind)
+        and (query.since is None or letter.at >= query.since)
+        and (query.until is None or letter.at < query.until)
+        and (query.ids is None or task.id in query.ids)
+    )
+
+
+def worker_lost(attempt: int, at: float) -> Failure:
+    """What the history says of an attempt whose worker died or went silent."""
+    return Failure("worker_lost", "the worker died or stopped renewing its lease", at=at, attempt=attempt)
 
 
 class Frontier(Protocol):
@@ -282,4 +315,7 @@ __all__ = [
     "Settled",
     "Snapshot",
     "Valve",
+    "matches",
+    "total",
+    "worker_lost",
 ]

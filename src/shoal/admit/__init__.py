@@ -1,0 +1,178 @@
+"""Admission: from what a page or a person asks for to a task that may be queued.
+
+    Request ──▶ canonical URL ──▶ http(s)? ──▶ in scope? ──▶ no trap? ──▶ Task
+                                     └─────────────┴────────────┴───────▶ Refused, with the reason
+
+Nothing here waits, reads a clock or touches a store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from msgspec.structs import replace
+
+from shoal.admit.canonical import Canonicaliser, resolve
+from shoal.admit.identity import fingerprint, host_key, origin, site
+from shoal.admit.known import KnownLinks
+from shoal.admit.scope import Scope
+from shoal.admit.traps import trap
+from shoal.model import DEFAULT_LANE, Refused, Request, Task
+from shoal.settings import Settings
+
+_ORDINARY = (DEFAULT_LANE, 0)
+_NO_DEFAULTS: Mapping[str, tuple[str, int]] = MappingProxyType({})
+_READABLE = 4  # times max_url_length: what is longer than this is refused unread
+_SHOWN = 200  # characters of a refused URL
+
+_SECRET_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization"})
+_BODY_HEADERS = frozenset({"content-type", "content-length", "content-encoding", "transfer-encoding"})
+
+
+class Admission:
+    """Decides about every URL of a crawl. The only state is the scope, which start URLs widen."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        start_urls: Iterable[str] = (),
+        defaults: Mapping[str, tuple[str, int]] = _NO_DEFAULTS,  # handler name → (lane, priority)
+    ) -> None:
+        self._settings = settings
+        self._canonical = Canonicaliser(settings.tracking_params)
+        starts = map(self._canonical, start_urls)
+        self._scope = Scope.of(settings, [host_key(url) for url in starts if url])
+        self._defaults = defaults
+
+    def welcome(self, host: str) -> None:
+        """Takes a host into the scope that the crawl was told to start at, in an earlier run or another process."""
+        self._scope.widen(host)
+
+    def admit(self, request: Request, parent: Task | None = None) -> Task | Refused:
+        """A request without a parent is a start URL: free to name any host, which then is in scope."""
+        base = request.base or (parent.url if parent else None)
+        url = self._canonicalise(request.url, base)
+        if isinstance(url, Refused):
+            return url
+        depth = request.depth
+        if depth is None:
+            depth = parent.depth + 1 if parent else 0
+        host = host_key(url)
+        reason = self._refuses(url, depth, request, parent)
+        if reason:
+            return Refused(url, reason)
+        if parent is None and not request.anywhere:
+            self._scope.widen(host)
+        lane, priority = self._defaults.get(request.handler, _ORDINARY)
+        method = request.method.upper()
+        return Task(
+            url=url,
+            handler=request.handler,
+            host=host,
+            lane=lane if request.lane is None else request.lane,
+            priority=priority if request.priority is None else request.priority,
+            depth=depth,
+            max_attempts=request.max_attempts,
+            method=method,
+            headers=request.headers,
+            body=request.body,
+            pool=request.pool,
+            parent=parent.id if parent else 0,
+            meta=request.meta,
+            fingerprint=fingerprint(url, method, request.body) if request.dedupe else None,
+        )
+
+    def moved(
+        self, task: Task, location: str, cookies: tuple[str, ...] = (), status: int = 302
+    ) -> Task | Refused:
+        """The task, continued where a redirect points to. How many hops are too many is the caller's to say."""
+        url = self._canonicalise(location, task.url)
+        if isinstance(url, Refused):
+            return url
+        reason = self._refuses_redirect(task, url) or _as_trap(trap(url, self._settings))
+        if reason:
+            return Refused(url, reason)
+        host = host_key(url)
+        if _is_start(task):
+            self._scope.widen(host)
+        becomes_get = task.method != "HEAD" and (
+            status == 303 or (status in (301, 302) and task.method == "POST")
+        )
+        method = "GET" if becomes_get else task.method
+        body = None if becomes_get else task.body
+        return replace(
+            task,
+            url=url,
+            host=host,
+            method=method,
+            body=body,
+            headers=_headers_after(task, url, becomes_get),
+            hops=(*task.hops, task.url),
+            cookies=cookies,
+            fingerprint=None if task.fingerprint is None else fingerprint(url, method, body),
+        )
+
+    def _canonicalise(self, url: str, base: str | None) -> str | Refused:
+        if len(url) > _READABLE * self._settings.max_url_length:
+            reason = f"trap: longer than {self._settings.max_url_length} characters"
+            return Refused(_without_secrets(url), reason)
+        canonical = self._canonical(url, base)
+        if canonical is None:
+            absolute = resolve(url, base)
+            crawlable = absolute is None or absolute.startswith(("http:", "https:"))
+            return Refused(_without_secrets(url), "not a URL" if crawlable else "scheme")
+        return canonical
+
+    def _refuses(self, url: str, depth: int, request: Request, parent: Task | None) -> str | None:
+        if request.anywhere:
+            reason = None
+        elif parent is None:
+            return self._scope.bars(url, depth)  # whoever typed a URL means it, however odd it looks
+        else:
+            reason = self._scope.refuses(url, depth)
+        return reason or _as_trap(trap(url, self._settings))
+
+    def _refuses_redirect(self, task: Task, url: str) -> str | None:
+        scope = self._scope
+        if _is_start(task):
+            # example.com may send us to example.org, and then that is the site to crawl; but not on and on.
+            return scope.bars(url, task.depth) or (scope.off_site(url) if _left_before(task, url) else None)
+        if scope.refuses(task.url, task.depth):
+            return None  # the task itself was let in from `anywhere`, so it may end anywhere
+        return scope.refuses(url, task.depth)
+
+
+def _is_start(task: Task) -> bool:
+    return task.parent == 0
+
+
+def _left_before(task: Task, url: str) -> bool:
+    """Whether going to `url` would be at least the second time that the task leaves a site."""
+    here = site(task.host)
+    return site(host_key(url)) != here and any(site(host_key(hop)) != here for hop in task.hops)
+
+
+def _headers_after(task: Task, url: str, becomes_get: bool) -> dict[str, str] | None:
+    if not task.headers:
+        return task.headers
+    dropped: frozenset[str] = frozenset()
+    if origin(url) != origin(task.url):
+        dropped |= _SECRET_HEADERS
+    if becomes_get:
+        dropped |= _BODY_HEADERS
+    return {name: value for name, value in task.headers.items() if name.lower() not in dropped} or None
+
+
+def _as_trap(reason: str | None) -> str | None:
+    return f"trap: {reason}" if reason else None
+
+
+def _without_secrets(url: str) -> str:
+    """For a URL that does not parse: where its userinfo ends is not known, so all before the last "@" goes."""
+    head, at, tail = url.rpartition("@")
+    scheme, colon, _ = head.partition(":")
+    return (f"{scheme}{colon}{tail}" if at and colon else tail)[:_SHOWN]
+
+
+__all__ = ["Admission", "Canonicaliser", "KnownLinks", "Scope", "fingerprint", "host_key", "origin", "trap"]

@@ -1,0 +1,32 @@
+"""What a canonical URL is called: by politeness (host key), by dedupe (fingerprint), by security (origin).
+
+All three take canonical URLs, where default ports and userinfo are gone, so slicing is enough.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+
+def host_key(url: str) -> str:
+    """The politeness key: the host's name, and ":port" if it is not the scheme's default."""
+    return url.split("/", 3)[2]
+
+
+def origin(url: str) -> str:
+    """Scheme, host and port: "https://example.com", "http://example.com:8080"."""
+    end = url.find("/", 8)
+    return url if end < 0 else url[:end]
+
+
+def site(host: str) -> str:
+    """The host key without "www.": both spellings are the same site."""
+    return host.removeprefix("www.")
+
+
+def fingerprint(url: str, method: str = "GET", body: bytes | None = None) -> int:
+    """63 bits that stand for a request in the seen-set. Stored, so this must never change."""
+    data = url.encode("utf-8", "surrogatepass")
+    if method != "GET" or body is not None:
+        data = b"\n".join((data, method.encode(), body or b""))
+    return int.from_bytes(blake2b(data, digest_size=8).digest(), "big") >> 1

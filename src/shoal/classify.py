@@ -1,0 +1,178 @@
+"""From outcome to verdict: one table that says what each kind of outcome means and what follows from it.
+
+`kind_of` names an outcome, `TABLE` gives the rule for the name, `judge` turns the rule into a verdict. Kinds that
+arise outside a fetch (a handler that raises, a robots.txt that forbids) are rows of the same table, so that every
+failure a person meets is explained here.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Mapping
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from shoal.model import Dead, Failure, Outcome, Response, Retry, Snapshot, Task, Verdict
+from shoal.policy import retry
+from shoal.settings import Settings
+
+Action = Literal["page", "follow", "retry", "bury"]
+
+
+class Rule(Struct, frozen=True):
+    action: Action
+    blames_host: bool  # evidence against the host, for its breaker and its concurrency
+    meaning: str
+
+
+def _page(meaning: str) -> Rule:
+    return Rule("page", False, meaning)
+
+
+def _retry(meaning: str, *, blames_host: bool) -> Rule:
+    return Rule("retry", blames_host, meaning)
+
+
+def _bury(meaning: str, *, blames_host: bool = False) -> Rule:
+    return Rule("bury", blames_host, meaning)
+
+
+TABLE: dict[str, Rule] = {
+    # -- answers
+    "ok": _page("the page"),
+    "not_modified": _page("unchanged since the version the request named"),
+    "redirect": Rule("follow", False, "the page is elsewhere"),
+    "http_304": _bury("unchanged, though the request named no version"),
+    "http_3xx": _bury("a redirect that does not say where to"),
+    "http_401": _bury("needs a login"),
+    "http_403": _bury("the server refuses"),
+    "http_404": _bury("not found"),
+    "http_408": _retry("the server gave up waiting for the request", blames_host=True),
+    "http_410": _bury("gone for good"),
+    "http_425": _retry("too early", blames_host=False),
+    "http_429": _retry("too many requests", blames_host=True),
+    "http_4xx": _bury("the server rejects the request"),
+    "http_500": _retry("the server failed", blames_host=True),
+    "http_502": _retry("bad gateway", blames_host=True),
+    "http_503": _retry("the server is overloaded or down for maintenance", blames_host=True),
+    "http_504": _retry("the gateway timed out", blames_host=True),
+    "http_5xx": _retry("the server failed", blames_host=True),
+    "http_xxx": _bury("a status that HTTP does not define"),
+    # -- no answer
+    "dns": _retry("the host name could not be resolved", blames_host=True),
+    "connect": _retry("the connection was refused or the host is unreachable", blames_host=True),
+    "connect_timeout": _retry("no connection in time", blames_host=True),
+    "read_timeout": _retry("the server fell silent", blames_host=True),
+    "timeout": _retry("not complete in time", blames_host=True),
+    "reset": _retry("the connection was lost before an answer", blames_host=True),
+    "truncated": _retry("the body ended early or its framing is broken", blames_host=True),
+    "protocol": _retry("not a valid HTTP answer", blames_host=True),
+    "encoding": _retry("the body could not be decompressed", blames_host=False),
+    # A bad certificate does not heal within a crawl: retrying would only be a storm.
+    "tls": _bury("no trustworthy TLS connection", blames_host=True),
+    "too_large": _bury("the body is larger than max_body"),
+    # -- refused by Shoal
+    "forbidden_address": _bury("a private or reserved address that is not allowed"),
+    "invalid_url": _bury("not a URL that can be fetched"),
+    "invalid_request": _bury("a method, header or body that cannot be sent"),
+    "redirect_loop": _bury("redirected in a circle, or more often than max_redirects"),
+    "robots": _bury("forbidden by robots.txt"),
+    "robots_unreachable": _retry("robots.txt cannot be had, so nothing may be fetched", blames_host=True),
+    "policy": _bury("outside the limits of the crawl"),
+    # -- our side
+    "handler": _bury("the handler raised an exception"),
+    "handler_timeout": _bury("the handler did not finish within handler_timeout"),
+    "junk": _bury("the handler yielded something that is neither an item nor a request"),
+    "worker_lost": _retry("the worker died with the page in hand", blames_host=False),
+    "unexpected": _retry("an error nobody foresaw", blames_host=False),
+}
+
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_CONDITIONAL = frozenset({"if-none-match", "if-modified-since"})
+_SECRET_HEADERS = frozenset(
+    {"set-cookie", "set-cookie2", "cookie", "authorization", "proxy-authorization", "authentication-info"}
+)
+_LEFT_OUT = "(left out)"
+_MAX_HEADER = 1024  # characters of a header kept in a snapshot
+_USERINFO = re.compile(r"(?<=//)[^/?#@\s]+@")
+
+
+def kind_of(outcome: Outcome) -> str:
+    """The name of an outcome: "ok", "redirect", "http_503", "timeout" …"""
+    if isinstance(outcome, Failure):
+        return outcome.kind
+    status = outcome.status
+    if 200 <= status < 300:
+        return "ok"
+    if status == 304:
+        return "not_modified"
+    if status in _REDIRECTS and outcome.headers.get("Location", "").strip():
+        return "redirect"
+    return f"http_{status}"
+
+
+def rule_for(kind: str) -> Rule:
+    """The rule for a kind; a status without a row of its own has that of its class."""
+    rule = TABLE.get(kind)
+    if rule is not None:
+        return rule
+    if kind.startswith("http_"):
+        return TABLE.get(f"http_{kind[5:6]}xx" if len(kind) == 8 else "", TABLE["http_xxx"])
+    return TABLE["unexpected"]
+
+
+def failure_of(outcome: Outcome, kind: str) -> Failure:
+    """An outcome that is no page, as a failure of the given kind."""
+    if isinstance(outcome, Failure):
+        return outcome if outcome.kind == kind else replace(outcome, kind=kind)
+    meaning = rule_for(kind).meaning
+    return Failure(
+        kind=kind, detail=f"HTTP {outcome.status}: {meaning}", status=outcome.status, elapsed=outcome.elapsed
+    )
+
+
+def judge(
+    outcome: Outcome, task: Task, settings: Settings, *, now: float, rng: random.Random
+) -> Verdict | None:
+    """The verdict on an outcome; None if it is a page for the handler, or a redirect for the worker to follow."""
+    kind = kind_of(outcome)
+    if kind == "ok":
+        return None
+    if isinstance(outcome, Response) and outcome.status in settings.handle_status:
+        return None
+    if kind == "not_modified" and not _is_conditional(task.headers):
+        kind = "http_304"
+    rule = rule_for(kind)
+    if rule.action in ("page", "follow"):
+        return None
+    failure = replace(failure_of(outcome, kind), at=now, attempt=task.attempt)
+    if rule.action == "bury":
+        return Dead(failure, snapshot_of(outcome, settings))
+    return Retry(_delay(outcome, task, settings, now, rng), failure)
+
+
+def snapshot_of(outcome: Outcome, settings: Settings) -> Snapshot | None:
+    """What to keep of an answer with a dead letter, without its secrets; None if there was no answer."""
+    if isinstance(outcome, Failure):
+        return None if outcome.status is None else Snapshot(status=outcome.status)
+    headers: dict[str, str] = {}
+    for name, value in outcome.headers.items():
+        shown = _LEFT_OUT if name.lower() in _SECRET_HEADERS else _USERINFO.sub("", value)[:_MAX_HEADER]
+        headers[name] = f"{headers[name]}, {shown}" if name in headers else shown
+    return Snapshot(status=outcome.status, headers=headers, body=outcome.body[: settings.snapshot_bytes])
+
+
+def _is_conditional(headers: Mapping[str, str] | None) -> bool:
+    return headers is not None and any(name.lower() in _CONDITIONAL for name in headers)
+
+
+def _delay(outcome: Outcome, task: Task, settings: Settings, now: float, rng: random.Random) -> float:
+    asked = None
+    if isinstance(outcome, Response):
+        asked = retry.retry_after(outcome.headers.get("Retry-After"), now, settings.retry_after_cap)
+    return retry.delay(
+        task.attempt, base=settings.retry_base, cap=settings.retry_cap, rng=rng, server_asks=asked
+    )

@@ -1,0 +1,50 @@
+"""The `shoal` command.
+
+Exit codes: 0 done (or drained on a signal), 1 the fetch failed or a bug, 2 wrong usage, 3 the store or the results
+cannot be written, 130 interrupted. Whatever a person can get wrong ends in one line on stderr; a traceback is
+always our mistake, and says so.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+
+from shoal.errors import ShoalError
+
+INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the command line and exits the process."""
+    raise SystemExit(run(sys.argv[1:] if argv is None else argv))
+
+
+def run(argv: Sequence[str]) -> int:
+    """Runs one command line; answers the exit code."""
+    from shoal.cli.app import app, usage_mistake
+
+    try:
+        code = app(args=list(argv), prog_name="shoal", standalone_mode=False)
+    except ShoalError as error:
+        return complain(str(error), error.exit_code)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as error:
+        mistake = usage_mistake(error)
+        if mistake is not None:
+            return complain(mistake, 2)
+        traceback.print_exc()
+        return complain(
+            "this is a bug in Shoal; please report it with the lines above and shoal --version", 1
+        )
+    return code if isinstance(code, int) else 0
+
+
+def complain(message: str, code: int) -> int:
+    """One line on stderr, whatever the message is made of."""
+    from shoal.observe.words import printable
+
+    print("shoal:", printable(" ".join(message.split())), file=sys.stderr)  # noqa: T201
+    return code

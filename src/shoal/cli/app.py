@@ -1,0 +1,54 @@
+"""The command line: which commands there are, one file for each family.
+
+Commands import what they need when they run, so that `shoal --help` stays quick.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from shoal import __version__
+from shoal.cli import crawl, dead, demo, fetch, status
+
+app = typer.Typer(
+    name="shoal",
+    help="Crawl many sites at once, politely, and lose nothing.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+# The base of every mistake in a command line; older releases of typer take it from click, newer bring their own.
+_USAGE_ERROR = typer.BadParameter.__mro__[1]
+
+
+@app.callback(invoke_without_command=True)
+def shoal(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+) -> None:
+    if version:
+        typer.echo(f"shoal {__version__}")
+    elif context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+app.command("crawl")(crawl.crawl)
+app.command("status")(status.status)
+app.add_typer(dead.app, name="dead")
+app.command("fetch")(fetch.fetch)
+app.command("demo")(demo.demo)
+
+
+def usage_mistake(error: Exception) -> str | None:
+    """What is wrong with the command line, in one sentence; None if the error is of another sort."""
+    if isinstance(error, typer.Abort):
+        return "stopped"
+    if not isinstance(error, _USAGE_ERROR):
+        return None
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context else "shoal"
+    message = str(getattr(error, "format_message")()).rstrip(".")  # noqa: B009
+    return f"{message}; see {command} --help"

@@ -1,0 +1,161 @@
+"""`shoal crawl`: run a spider, or crawl URLs without writing one."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from shoal.cli import options
+from shoal.errors import SinkError, UsageError
+
+if TYPE_CHECKING:
+    from shoal.observe.view import View
+    from shoal.run import Plan
+    from shoal.source import SpiderSource
+
+
+def crawl(
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TARGET", help="URLs, or one spider: FILE.py, FILE.py:name or module:name."),
+    ] = None,
+    input_file: options.Input = None,
+    output: options.Output = None,
+    store: options.Store = options.DEFAULT_STORE,
+    job: options.JobName = None,
+    fresh: options.Fresh = False,
+    max_pages: options.MaxPages = None,
+    depth: options.Depth = None,
+    concurrency: options.Concurrency = None,
+    per_host: options.PerHost = None,
+    rate: options.Rate = None,
+    processes: options.Processes = None,
+    no_robots: options.NoRobots = False,
+    allow_network: options.AllowNetwork = None,
+    summary: options.Summary = None,
+    pairs: options.Pairs = None,
+    config: options.Config = None,
+    quiet: options.Quiet = False,
+    log_level: options.LogLevel = None,
+) -> None:
+    """Crawl TARGETs into a file of JSON lines. The same command again resumes where it stopped."""
+    from shoal.cli.targets import read_targets
+
+    options.set_up_logging(log_level)
+    source = read_targets(targets or [], input_file)
+    given = options.flags(
+        pairs,
+        max_pages=max_pages,
+        depth=depth,
+        concurrency=concurrency,
+        per_host=per_host,
+        rate=rate,
+        processes=processes,
+        robots=False if no_robots else None,
+        allow_network=allow_network or None,
+    )
+    _check_places(output, summary)
+    plan = _plan(source, given, config, job, store, output, fresh)
+    finish(plan, run_plan(plan, quiet), summary, quiet)
+
+
+def _check_places(*paths: str | Path | None) -> None:
+    """What will be written can be: better to hear of it now than after the crawl."""
+    for path in (Path(path) for path in paths if path and path != "-"):
+        if path.is_dir():
+            raise UsageError(f"{path} is a directory: name a file")
+        if not path.parent.is_dir():
+            raise UsageError(f"{path}: there is no directory {path.parent}")
+
+
+def _plan(
+    source: SpiderSource,
+    given: dict[str, object],
+    config: Path | None,
+    job: str | None,
+    store: str,
+    output: str | None,
+    fresh: bool,
+) -> Plan:
+    from shoal.config import load
+    from shoal.run import Plan
+
+    spider = source.load()
+    name = job or source.name or spider.name
+    return Plan(
+        spider=spider,
+        settings=load(config, spider.settings, os.environ, given),
+        job=name,
+        store=store,
+        output=None if output == "-" else Path(output or f"{_file_name(name)}.jsonl"),
+        fresh=fresh,
+        source=source,
+    )
+
+
+def _file_name(job: str) -> str:
+    return "".join(c if c.isalnum() or c in "-_." else "-" for c in job).lstrip(".") or "rows"
+
+
+def run_plan(plan: Plan, quiet: bool, seconds: float | None = None) -> View:
+    """Runs the crawl with its progress on stderr, and stops it as Ctrl-C would when its time is up."""
+    import asyncio
+    import signal
+
+    from shoal.cli.terminal import run
+    from shoal.observe.progress import make_progress
+    from shoal.run import execute
+
+    async def crawling() -> View:
+        if seconds is not None:
+            asyncio.get_running_loop().call_later(seconds, signal.raise_signal, signal.SIGTERM)
+        return await execute(plan, watch=progress.update)
+
+    Path(plan.store).parent.mkdir(parents=True, exist_ok=True)
+    # Rows scrolling through the same terminal would tear the live panel.
+    live = plan.output is not None or not sys.stdout.isatty()
+    with make_progress(sys.stderr, quiet, live) as progress:
+        return run(crawling())
+
+
+def finish(plan: Plan, view: View, summary_file: Path | None, quiet: bool) -> None:
+    """Says how it ended, and what to do next."""
+    from shoal.cli.terminal import say, stderr
+    from shoal.observe import summary, words
+
+    where = str(plan.output) if plan.output else "stdout"
+    if summary_file is not None:
+        _write_summary(summary_file, view, where)
+    if view.note == "already finished":
+        done, rows = (
+            words.plural(view.job.counters.done, "page"),
+            words.plural(view.job.counters.items, "row"),
+        )
+        say(f"job {plan.job} is finished: {done}, {rows} in {where}; run with --fresh to start again")
+        return
+    if quiet:
+        return
+    dead_command = f"shoal dead list --job {plan.job}"
+    if plan.store != options.DEFAULT_STORE:
+        dead_command += f" --store {plan.store}"
+    stderr().print(summary.render(view, output=where, dead_command=dead_command))
+    if view.job.state != "finished":
+        say("stopped before the end; run the same command again to go on")
+
+
+def _write_summary(path: Path, view: View, output: str) -> None:
+    import msgspec
+
+    from shoal.observe import summary
+
+    content = msgspec.json.format(msgspec.json.encode(summary.as_json(view, output=output)), indent=2)
+    try:
+        path.write_bytes(content + b"\n")
+    except OSError as error:
+        raise SinkError(
+            f"cannot write the summary to {path}: {error.strerror}; the crawl itself is done"
+        ) from None

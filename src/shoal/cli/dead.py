@@ -1,0 +1,168 @@
+"""`shoal dead`: pages that were given up, why, and what to do with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from shoal.cli.options import DEFAULT_STORE, AsJson, Store, moment, option, switch
+from shoal.errors import UsageError
+
+if TYPE_CHECKING:
+    from shoal.frontier.protocol import DeadFilter, DeadLetter
+
+app = typer.Typer(help="Look at dead letters: pages that were given up. Replay or drop them.")
+
+WHICH = "Which dead letters"
+
+JobName = Annotated[str | None, option("--job", value="NAME", text="Of this job.", panel=WHICH)]
+Host = Annotated[str | None, option("--host", value="HOST", text="Of this host.", panel=WHICH)]
+Kind = Annotated[str | None, option("--kind", value="KIND", text="That died of this: http_404.", panel=WHICH)]
+Since = Annotated[
+    str | None, option("--since", value="TIME", text="Buried since: 2h, 1d or a date.", panel=WHICH)
+]
+Until = Annotated[
+    str | None, option("--until", value="TIME", text="Buried before: 2h, 1d or a date.", panel=WHICH)
+]
+Ids = Annotated[
+    list[int] | None, option("--id", value="ID", text="With this number. Repeatable.", panel=WHICH)
+]
+Limit = Annotated[int | None, option("--limit", value="N", text="At most so many.", panel=WHICH)]
+All = Annotated[bool, switch("--all", text="All of them.", panel=WHICH)]
+
+
+@app.callback(invoke_without_command=True)
+def dead(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@app.command("list")
+def list_(
+    store: Store = DEFAULT_STORE,
+    job: JobName = None,
+    host: Host = None,
+    kind: Kind = None,
+    since: Since = None,
+    until: Until = None,
+    ids: Ids = None,
+    limit: Limit = 50,
+    as_json: AsJson = False,
+) -> None:
+    """List dead letters, each with its number, time, kind and URL."""
+    from shoal.cli import letters
+    from shoal.cli.terminal import print_json
+
+    query = _query(job, host, kind, since, until, ids, limit)
+    found = _letters(store, query)
+    if as_json:
+        print_json([letters.as_dict(letter) for letter in found])
+    else:
+        letters.print_list(found, limit)
+
+
+@app.command()
+def show(
+    number: Annotated[int, typer.Argument(metavar="ID", help="The number that `shoal dead list` shows.")],
+    store: Store = DEFAULT_STORE,
+    as_json: AsJson = False,
+) -> None:
+    """Show one dead letter: its attempts, the last response, the traceback."""
+    from shoal.cli import letters
+    from shoal.cli.terminal import print_json
+    from shoal.frontier.protocol import DeadFilter
+
+    found = _letters(store, DeadFilter(ids=(number,)))
+    if not found:
+        raise UsageError(f"no dead letter {number} in {store}; shoal dead list shows which there are")
+    if as_json:
+        print_json(letters.as_dict(found[0]))
+    else:
+        letters.print_one(found[0])
+
+
+@app.command()
+def replay(
+    store: Store = DEFAULT_STORE,
+    job: JobName = None,
+    host: Host = None,
+    kind: Kind = None,
+    since: Since = None,
+    until: Until = None,
+    ids: Ids = None,
+    limit: Limit = None,
+    everything: All = False,
+) -> None:
+    """Put dead letters back into the queue, with a fresh set of attempts."""
+    from shoal.cli.terminal import ask, say
+    from shoal.observe.words import plural
+
+    query = _query(job, host, kind, since, until, ids, limit)
+    _require_choice(query, everything, "replay")
+    number = ask(store, lambda frontier: frontier.replay(query))
+    say(f"{plural(number, 'page')} queued again" + ("; run the crawl to fetch them" if number else ""))
+
+
+@app.command()
+def drop(
+    store: Store = DEFAULT_STORE,
+    job: JobName = None,
+    host: Host = None,
+    kind: Kind = None,
+    since: Since = None,
+    until: Until = None,
+    ids: Ids = None,
+    limit: Limit = None,
+    everything: All = False,
+) -> None:
+    """Forget dead letters. Their pages stay seen and are not fetched again."""
+    from shoal.cli.terminal import ask, say
+    from shoal.observe.words import plural
+
+    query = _query(job, host, kind, since, until, ids, limit)
+    _require_choice(query, everything, "drop")
+    number = ask(store, lambda frontier: frontier.drop(query))
+    say(f"{plural(number, 'dead letter')} dropped")
+
+
+def _query(
+    job: str | None,
+    host: str | None,
+    kind: str | None,
+    since: str | None,
+    until: str | None,
+    ids: Sequence[int] | None,
+    limit: int | None,
+) -> DeadFilter:
+    from shoal.clock import SystemClock
+    from shoal.frontier.protocol import DeadFilter
+
+    if limit is not None and limit < 1:
+        raise UsageError(f"--limit {limit}: at least 1")
+    now = SystemClock().time()
+    return DeadFilter(
+        job=job,
+        host=host,
+        kind=kind,
+        since=moment(since, now, "--since"),
+        until=moment(until, now, "--until"),
+        ids=tuple(ids) if ids else None,
+        limit=limit,
+    )
+
+
+def _require_choice(query: DeadFilter, everything: bool, verb: str) -> None:
+    from shoal.frontier.protocol import DeadFilter
+
+    if query == DeadFilter() and not everything:
+        raise UsageError(
+            f"say which dead letters to {verb}: --job, --host, --kind, --since, --until or --id, or --all"
+        )
+
+
+def _letters(store: str, query: DeadFilter) -> Sequence[DeadLetter]:
+    from shoal.cli.terminal import ask
+
+    return ask(store, lambda frontier: frontier.dead(query))

@@ -1,0 +1,125 @@
+"""`shoal fetch`: one page, with what Shoal sees of it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from shoal.cli import options
+
+if TYPE_CHECKING:
+    from shoal.cli.sight import Sight
+    from shoal.model import Response
+
+
+def fetch(
+    url: Annotated[str, typer.Argument(metavar="URL", help="The page; https:// may be left out.")],
+    as_json: options.AsJson = False,
+    body: Annotated[
+        bool, options.switch("--body", text="The page itself, and nothing else.", panel=options.SHOWN)
+    ] = False,
+    no_robots: options.NoRobots = False,
+    allow_network: options.AllowNetwork = None,
+    pairs: options.Pairs = None,
+    config: options.Config = None,
+) -> None:
+    """Fetch one page and show what Shoal sees: robots, redirects, status, timing, links."""
+    from shoal.cli.sight import look
+    from shoal.cli.targets import as_url
+    from shoal.cli.terminal import print_json, run
+    from shoal.config import load
+    from shoal.model import Response
+
+    given = options.flags(pairs, robots=False if no_robots else None, allow_network=allow_network or None)
+    settings = load(config, {}, os.environ, given)
+    sight = run(look(as_url(url), settings))
+    if as_json:
+        print_json(as_dict(sight))
+    elif body and isinstance(sight.outcome, Response):
+        sys.stdout.buffer.write(sight.outcome.body)
+    else:
+        _print(sight)
+    if not _is_page(sight):
+        raise typer.Exit(1)
+
+
+def _is_page(sight: Sight) -> bool:
+    return sight.kind == "ok"
+
+
+def as_dict(sight: Sight) -> dict[str, Any]:
+    from shoal.model import Response
+
+    outcome = sight.outcome
+    seen = {
+        "url": sight.task.origin,
+        "final_url": sight.task.url,
+        "host": sight.task.host,
+        "hops": sight.task.hops,
+        "robots": sight.robots,
+        "kind": sight.kind,
+        "status": outcome.status,
+        "seconds": outcome.elapsed,
+    }
+    if not isinstance(outcome, Response):
+        return {**seen, "detail": outcome.detail}
+    return {
+        **seen,
+        "first_byte_seconds": outcome.first_byte,
+        "body_bytes": len(outcome.body),
+        "wire_bytes": outcome.wire_bytes,
+        "headers": [[str(name), value] for name, value in outcome.headers.items()],
+        "title": sight.title,
+        "links": sight.links,
+        "links_admitted": sight.admitted,
+        "links_refused": sight.refused,
+    }
+
+
+def _print(sight: Sight) -> None:
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    from shoal.classify import rule_for
+    from shoal.cli.terminal import safe, stdout
+    from shoal.model import Response
+    from shoal.observe.panel import frame
+
+    outcome = sight.outcome
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="dim", no_wrap=True)
+    facts.add_column(overflow="fold")
+    style = "bold green" if _is_page(sight) else "bold yellow"
+    meaning = rule_for(sight.kind).meaning if isinstance(outcome, Response) else outcome.detail
+    facts.add_row("result", Text.assemble(safe(sight.kind, style), "  ", safe(meaning)))
+    facts.add_row("url", safe(sight.task.url))
+    for hop in reversed(sight.task.hops):
+        facts.add_row("from", safe(hop, "dim"))
+    facts.add_row("host", safe(sight.task.host))
+    facts.add_row("robots", safe(sight.robots, "red" if sight.robots.startswith("forbidden") else ""))
+    if isinstance(outcome, Response):
+        _add_answer(facts, sight, outcome)
+    console = stdout()
+    console.print(frame(Group(facts), safe(sight.title or sight.task.host, "bold cyan")))
+    if isinstance(outcome, Response):
+        for name, value in outcome.headers.items():
+            console.print(Text.assemble("  ", safe(name, "dim"), ": ", safe(value)))
+
+
+def _add_answer(facts: Any, sight: Sight, response: Response) -> None:
+    from shoal.cli.terminal import safe
+    from shoal.observe import words
+
+    facts.add_row("status", str(response.status))
+    facts.add_row(
+        "time", f"{words.latency(response.elapsed)}, first byte after {words.latency(response.first_byte)}"
+    )
+    facts.add_row("size", f"{words.size(len(response.body))}, {words.size(response.wire_bytes)} on the wire")
+    links = f"{words.count(sight.links)}, of which {words.count(sight.admitted)} would be followed"
+    if sight.refused:
+        links += f" (refused: {words.by_count(sight.refused)})"
+    facts.add_row("links", safe(links))

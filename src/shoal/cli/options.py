@@ -1,0 +1,173 @@
+"""Options that several commands share, and how their words are read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from shoal.errors import UsageError
+from shoal.settings import Settings
+
+DEFAULT_STORE = ".shoal/shoal.db"
+
+SPEED, REACH, MANNERS, PLACES, SHOWN = "How fast", "How far", "Manners", "Where", "What is shown"
+
+_DEFAULTS = Settings()
+
+
+def option(
+    *names: str,
+    value: str,
+    text: str,
+    panel: str | None = None,
+    default: object = None,
+    env: str | None = None,
+) -> Any:
+    """An option with a value; `default` is shown where an unset option leaves the word to other layers."""
+    shown = "" if default is None else f" \\[default: {default}]"
+    return typer.Option(*names, metavar=value, help=text + shown, rich_help_panel=panel, envvar=env)
+
+
+def switch(*names: str, text: str, panel: str | None = None) -> Any:
+    return typer.Option(*names, metavar="", help=text, rich_help_panel=panel)
+
+
+# -- how fast
+Concurrency = Annotated[
+    int | None,
+    option(
+        "--concurrency",
+        value="N",
+        text="Requests at once, per process.",
+        panel=SPEED,
+        default=_DEFAULTS.concurrency,
+    ),
+]
+PerHost = Annotated[
+    int | None,
+    option(
+        "--per-host", value="N", text="Requests at once per host.", panel=SPEED, default=_DEFAULTS.per_host
+    ),
+]
+Rate = Annotated[
+    float | None,
+    option(
+        "--rate",
+        value="R",
+        text="Requests per second and host; 0 lifts the limit.",
+        panel=SPEED,
+        default=f"{_DEFAULTS.rate:g}",
+    ),
+]
+Processes = Annotated[
+    int | None,
+    option("--processes", value="N", text="Worker processes.", panel=SPEED, default=_DEFAULTS.processes),
+]
+
+# -- how far
+MaxPages = Annotated[int | None, option("--max-pages", value="N", text="Stop after N pages.", panel=REACH)]
+Depth = Annotated[int | None, option("--depth", value="N", text="Follow links N deep.", panel=REACH)]
+
+# -- manners
+NoRobots = Annotated[bool, switch("--no-robots", text="Do not ask robots.txt.", panel=MANNERS)]
+AllowNetwork = Annotated[
+    list[str] | None,
+    option(
+        "--allow-network",
+        value="CIDR",
+        text="Private network that may be reached, such as 10.0.0.0/8. Repeatable.",
+        panel=MANNERS,
+    ),
+]
+
+# -- where
+Store = Annotated[
+    str,
+    option(
+        "--store", value="PATH", text="File that holds the crawl's state.", panel=PLACES, env="SHOAL_STORE"
+    ),
+]
+Input = Annotated[
+    Path | None, option("-i", "--input", value="FILE", text="File of URLs, one a line.", panel=PLACES)
+]
+Output = Annotated[
+    str | None,
+    option(
+        "-o",
+        "--output",
+        value="FILE",
+        text="Rows as JSON lines; - is stdout.",
+        panel=PLACES,
+        default="JOB.jsonl",
+        env="SHOAL_OUTPUT",
+    ),
+]
+JobName = Annotated[
+    str | None,
+    option("--job", value="NAME", text="The job to start or resume.", panel=PLACES, env="SHOAL_JOB"),
+]
+Fresh = Annotated[bool, switch("--fresh", text="Forget the job and start again.", panel=PLACES)]
+
+# -- what is shown
+Summary = Annotated[
+    Path | None, option("--summary", value="FILE", text="Write the end summary as JSON.", panel=SHOWN)
+]
+Quiet = Annotated[bool, switch("-q", "--quiet", text="No progress and no summary.", panel=SHOWN)]
+AsJson = Annotated[bool, switch("--json", text="JSON instead of a table.", panel=SHOWN)]
+LogLevel = Annotated[
+    str | None,
+    option("--log-level", value="LEVEL", text="debug, info, warning or error.", panel=SHOWN, env="SHOAL_LOG"),
+]
+
+# -- settings by name
+Pairs = Annotated[
+    list[str] | None,
+    option(
+        "-s", "--set", value="KEY=VALUE", text="Any setting, by its name in docs/settings.md. Repeatable."
+    ),
+]
+Config = Annotated[
+    Path | None,
+    option("--config", value="FILE", text="Settings file instead of ./shoal.toml.", env="SHOAL_CONFIG"),
+]
+
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+def flags(pairs: Sequence[str] | None, **named: object) -> dict[str, object]:
+    """The settings given on the command line and no others, so that every layer below keeps its say."""
+    given: dict[str, object] = {}
+    for pair in pairs or ():
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"-s {pair}: write it as key=value, for example -s retry_base=2")
+        given[key.strip()] = value.strip()
+    given.update((key, value) for key, value in named.items() if value is not None)
+    return given
+
+
+def moment(text: str | None, now: float, option: str) -> float | None:
+    """ "2h" or "1d" (ago), or an ISO date or time (local unless it names a zone), in epoch seconds."""
+    if text is None:
+        return None
+    span = _SPAN.fullmatch(text.strip())
+    if span:
+        return now - float(span[1]) * _SECONDS[span[2]]
+    try:
+        return datetime.fromisoformat(text.strip()).timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise UsageError(
+            f"{option} {text!r} is not a time: write 30m, 2h or 1d for a while ago, or a date as in 2031-05-30"
+        ) from None
+
+
+def set_up_logging(level: str | None) -> None:
+    from shoal.observe.logging import DEFAULT_LEVEL, set_up
+
+    set_up(level or DEFAULT_LEVEL)

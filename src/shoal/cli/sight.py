@@ -1,0 +1,113 @@
+"""One page as Shoal sees it: asked for politely, redirects followed in place, its links judged."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+from msgspec import Struct
+from msgspec.structs import replace
+from yarl import URL
+
+from shoal.admit import Admission, origin
+from shoal.classify import kind_of
+from shoal.clock import SystemClock
+from shoal.errors import UrlError
+from shoal.fetch.guard import Guard
+from shoal.fetch.http import HttpTransport
+from shoal.fetch.robots import Robots, RobotsRecord, fetch_robots
+from shoal.fetch.transport import FetchRequest
+from shoal.model import Failure, Outcome, Refused, Request, Response, Task
+from shoal.page import Page
+from shoal.settings import Settings
+
+
+class Sight(Struct, frozen=True):
+    task: Task  # where the redirects, its hops, have led
+    robots: str  # "allowed", "forbidden (robots.txt: HTTP 503)", "not asked"
+    outcome: Outcome
+    kind: str
+    title: str = ""
+    links: int = 0
+    admitted: int = 0  # of the links: those a crawl from here would follow
+    refused: dict[str, int] = {}  # the others, by reason
+
+
+async def look(url: str, settings: Settings) -> Sight:
+    admission = Admission(settings, [url])
+    task = admission.admit(Request(url=url))
+    if isinstance(task, Refused):
+        raise UrlError(f"{task.url}: refused ({task.reason}), so a crawl would not fetch it")
+    guard = Guard(settings.allow_network, [_host_and_port(task.url)])
+    transport = HttpTransport(settings, guard, SystemClock())
+    try:
+        return await _follow(transport, admission, task, settings)
+    finally:
+        await transport.close()
+
+
+async def _follow(transport: HttpTransport, admission: Admission, task: Task, settings: Settings) -> Sight:
+    asked: dict[str, tuple[Robots, RobotsRecord]] = {}
+    while True:
+        robots = await _ask_robots(transport, task, settings, asked)
+        if robots.startswith("forbidden"):
+            detail = "robots.txt forbids it, or cannot be read; --no-robots fetches all the same"
+            return Sight(task, robots, Failure(kind="robots", detail=detail), "robots")
+        outcome = await transport.fetch(
+            FetchRequest(
+                url=task.url, cookies=task.cookies, referrer_url=task.hops[-1] if task.hops else None
+            )
+        )
+        kind = kind_of(outcome)
+        if kind != "redirect" or not isinstance(outcome, Response):
+            return _described(Sight(task, robots, outcome, kind), admission)
+        moved = admission.moved(task, outcome.headers["Location"], outcome.cookies, outcome.status)
+        if isinstance(moved, Refused):
+            detail = f"redirects to {moved.url}, which is refused: {moved.reason}"
+            return Sight(task, robots, Failure(kind="policy", detail=detail), "policy")
+        if len(moved.hops) > settings.max_redirects:
+            detail = f"more than {settings.max_redirects} redirects; max_redirects allows no more"
+            return Sight(task, robots, Failure(kind="redirect_loop", detail=detail), "redirect_loop")
+        task = moved
+
+
+async def _ask_robots(
+    transport: HttpTransport, task: Task, settings: Settings, asked: dict[str, tuple[Robots, RobotsRecord]]
+) -> str:
+    if not settings.robots:
+        return "not asked"
+    site = origin(task.url)
+    if site not in asked:
+        record = await fetch_robots(transport, site, now=SystemClock().time(), pause=lambda: _pause(settings))
+        asked[site] = Robots.of(record, settings.user_agent), record
+    robots, record = asked[site]
+    because = f" (robots.txt: {record.reason})" if record.reason else ""
+    return f"allowed{because}" if robots.allows(task.url) else f"forbidden{because}"
+
+
+async def _pause(settings: Settings) -> None:
+    await asyncio.sleep(1 / settings.rate if settings.rate else 0)
+
+
+def _host_and_port(url: str) -> tuple[str, int]:
+    parsed = URL(url, encoded=True)
+    return parsed.host or "", parsed.port or 0
+
+
+def _described(sight: Sight, admission: Admission) -> Sight:
+    """The sight with what is in the page, if it is an HTML page."""
+    if not isinstance(sight.outcome, Response):
+        return sight
+    page = Page(sight.task, sight.outcome, handler="")
+    if not page.is_html:
+        return sight
+    links = page.links()
+    answers = [admission.admit(Request(url=link), parent=sight.task) for link in links]
+    refused = Counter(answer.reason for answer in answers if isinstance(answer, Refused))
+    return replace(
+        sight,
+        title=page.text("title"),
+        links=len(links),
+        admitted=len(links) - refused.total(),
+        refused=dict(refused),
+    )

@@ -1,0 +1,104 @@
+"""`shoal status`: what is in the store. Works while a crawl runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from shoal.cli.options import DEFAULT_STORE, AsJson, Store
+from shoal.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from shoal.frontier.protocol import Frontier, Job
+
+    Found = list[tuple[Job, Sequence[tuple[str, int]]]]
+
+QUEUES_SHOWN = 5
+
+
+def status(
+    store: Store = DEFAULT_STORE,
+    job: Annotated[str | None, typer.Option("--job", metavar="NAME", help="This job only.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the jobs in the store: how far they are and where the longest queues stand."""
+    from shoal.cli.terminal import ask, print_json
+
+    found = ask(store, lambda frontier: _look(frontier, job))
+    if as_json:
+        print_json([_as_dict(one, queues) for one, queues in found])
+    else:
+        _print(found, store)
+
+
+async def _look(frontier: Frontier, name: str | None) -> Found:
+    jobs = await frontier.jobs()
+    chosen = [job for job in jobs if name in (None, job.spec.name)]
+    if name is not None and not chosen:
+        known = ", ".join(job.spec.name for job in jobs) or "none"
+        raise UsageError(f"no job {name!r} in this store; there is: {known}")
+    return [(job, await frontier.queues(job.spec.name, limit=QUEUES_SHOWN)) for job in chosen]
+
+
+def _as_dict(job: Job, queues: Sequence[tuple[str, int]]) -> dict[str, Any]:
+    import msgspec
+
+    return {
+        "job": job.spec.name,
+        "spider": job.spec.spider,
+        "state": job.state,
+        **msgspec.to_builtins(job.counters),
+        "created_at": job.created_at,
+        "finished_at": job.finished_at or None,
+        "queues": [{"host": host, "pending": pending} for host, pending in queues],
+    }
+
+
+def _print(found: Found, store: str) -> None:
+    from shoal.cli.terminal import safe, stdout
+
+    console = stdout()
+    if not found:
+        console.print(safe(f"no jobs in {store} yet; start one with: shoal crawl URL"))
+    for job, queues in found:
+        console.print(_card(job, queues))
+
+
+def _card(job: Job, queues: Sequence[tuple[str, int]]) -> RenderableType:
+    from rich.console import Group
+    from rich.text import Text
+
+    from shoal.cli.terminal import safe, when
+    from shoal.observe import words
+    from shoal.observe.panel import bar, frame, numbers
+
+    c = job.counters
+    title = Text.assemble(safe(job.spec.name, "bold cyan"), "  ", (job.state, _STYLES[job.state]))
+    times = f"since {when(job.created_at)}"
+    if job.finished_at:
+        times = f"took {words.duration(job.finished_at - job.created_at)}"
+    lines: list[RenderableType] = [
+        bar(job, Text(times, "dim")),
+        numbers(
+            [
+                (words.count(c.pending), "pending", "bold"),
+                (words.count(c.delayed), "delayed", "bold yellow" if c.delayed else "dim"),
+                (words.count(c.leased), "leased", "bold"),
+                (words.count(c.done), "done", "bold green"),
+                (words.count(c.dead), "dead", "bold red" if c.dead else "dim"),
+                (words.count(c.retried), "retried", "bold yellow" if c.retried else "dim"),
+                (words.count(c.items), "rows", "bold"),
+            ]
+        ),
+    ]
+    waiting = {host: pending for host, pending in queues if pending}
+    if waiting:
+        lines.append(Text.assemble(("longest queues  ", "dim"), safe(words.by_count(waiting))))
+    return frame(Group(*lines), title)
+
+
+_STYLES = {"running": "green", "paused": "yellow", "finished": "dim", "cancelled": "red"}

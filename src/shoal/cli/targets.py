@@ -1,0 +1,64 @@
+"""What the words after `shoal crawl` mean: URLs, a spider, a file of URLs."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from shoal.admit.canonical import Canonicaliser
+from shoal.admit.identity import host_key
+from shoal.errors import UrlError, UsageError
+from shoal.source import SpiderSource
+
+# FILE.py, FILE.py:name, package.module:name. A port is a number, so host:8080 is not one of these.
+_SPIDER = re.compile(r".+\.py(:\w+)?|[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+# This machine, or a bare address: unlikely to have a certificate.
+_LOCAL = re.compile(r"\s*([\w.-]+\.)?(localhost|[\d.]+|\[[^]]*\])([:/?#]|$)", re.IGNORECASE)
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+
+
+def read_targets(words: Sequence[str], input_file: Path | None) -> SpiderSource:
+    """The source of the crawl. The same words give the same name, so the same command resumes."""
+    spiders = [word for word in words if _is_spider(word)]
+    if spiders:
+        if len(words) > 1:
+            raise UsageError(f"{spiders[0]} is a spider: give one spider, or any number of URLs, not both")
+        if input_file is not None:
+            raise UsageError(f"{spiders[0]} is a spider and has start URLs of its own; -i goes without one")
+        return SpiderSource(name="", spec=spiders[0])
+    if not words and input_file is None:
+        raise UsageError(
+            "nothing to crawl: give URLs, a spider (FILE.py or module:name) or -i FILE; see shoal crawl --help"
+        )
+    if input_file is not None and not input_file.is_file():
+        raise UsageError(f"-i {input_file}: there is no such file")
+    urls = tuple(as_url(word) for word in words)
+    listed = str(input_file.resolve()) if input_file else None
+    return SpiderSource(name=_name(urls, listed), urls=urls, input=listed)
+
+
+def _is_spider(word: str) -> bool:
+    return _SPIDER.fullmatch(word) is not None and not _SCHEME.match(word)
+
+
+def as_url(word: str) -> str:
+    """The canonical URL meant by a word that may lack its scheme: https, or http for this machine and addresses."""
+    scheme = _SCHEME.match(word)
+    shown = word.rpartition("@")[2]  # what stands before may be a password
+    if scheme is None and Path(word).is_file():
+        raise UsageError(f"{word} is a file: use -i {word} to crawl the URLs in it")
+    if scheme is not None and scheme[1].lower() not in ("http", "https"):
+        raise UrlError(f"{shown}: only http and https can be crawled")
+    usual = "http" if _LOCAL.match(word) else "https"
+    url = Canonicaliser()(word.strip() if scheme else f"{usual}://{word.strip()}")
+    if url is None or " " in word.strip():
+        raise UrlError(f"{shown!r} is not a URL: write it as https://example.com/path")
+    return url
+
+
+def _name(urls: Sequence[str], listed: str | None) -> str:
+    stem = host_key(urls[0]) if urls else Path(listed or "").stem
+    words = "\n".join([*sorted(urls), listed or ""])
+    return f"{stem}-{hashlib.sha256(words.encode('utf-8', 'replace')).hexdigest()[:6]}"

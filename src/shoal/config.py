@@ -1,0 +1,206 @@
+"""Settings from all their layers: defaults < shoal.toml < the spider < environment SHOAL_* < flags.
+
+Every value is checked where it is read, so that an error can name the key, its source and what is allowed.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import inspect
+
+from shoal.errors import SettingsError
+from shoal.settings import Settings
+
+DEFAULT_FILE = Path("shoal.toml")
+PREFIX = "SHOAL_"
+# Where things are and what they are called: read by the command line, not settings of a crawl.
+NOT_SETTINGS = frozenset({"SHOAL_STORE", "SHOAL_CONFIG", "SHOAL_JOB", "SHOAL_OUTPUT", "SHOAL_LOG"})
+
+TRUE = frozenset({"true", "1", "yes", "on"})
+FALSE = frozenset({"false", "0", "no", "off"})
+
+_TYPES: Mapping[str, Any] = {field.name: field.type for field in msgspec.structs.fields(Settings)}
+_INFO: Mapping[str, inspect.Type] = {name: inspect.type_info(type_) for name, type_ in _TYPES.items()}
+
+
+def load(
+    config_file: Path | None,
+    spider: Mapping[str, object],
+    environ: Mapping[str, str],
+    flags: Mapping[str, object],
+) -> Settings:
+    """One Settings from all layers; a later layer replaces a key's value. A flag that is None was not given."""
+    given: dict[str, Any] = {}
+    for key, value, source in _layers(config_file, spider, environ, flags):
+        given[key] = _checked(key, value, source)
+    return Settings(**given)
+
+
+def allowed(key: str) -> str:
+    """What may be written for a setting: "a whole number, at least 1"."""
+    return _describe(_INFO[key])
+
+
+def _layers(
+    config_file: Path | None,
+    spider: Mapping[str, object],
+    environ: Mapping[str, str],
+    flags: Mapping[str, object],
+) -> Iterator[tuple[str, object, str]]:
+    path = config_file or (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
+    if path is not None:
+        for key, value in _read_toml(path).items():
+            yield _known(key, str(path)), value, f"{path}: {key}"
+    for key, value in spider.items():
+        yield _known(key, "spider"), value, f"spider: {key}"
+    for variable, text in environ.items():
+        if variable.startswith(PREFIX) and variable not in NOT_SETTINGS:
+            key = _known_variable(variable)
+            yield key, _parsed(key, text, variable), variable
+    for key, value in flags.items():
+        if value is not None:
+            source = f"flag {key}"
+            key = _known(key, "flag")
+            yield key, _parsed(key, value, source) if isinstance(value, str) else value, source
+
+
+def _read_toml(path: Path) -> dict[str, object]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise SettingsError(
+            f"{path}: cannot be read ({error.strerror}); check the path or leave it out"
+        ) from None
+    except UnicodeDecodeError:
+        raise SettingsError(f"{path}: is not UTF-8 text; save it as UTF-8") from None
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{path}: is not valid TOML: {error}") from None
+
+
+def _known(key: str, source: str) -> str:
+    if key in _TYPES:
+        return key
+    raise SettingsError(f"{source}: {key!r} is not a setting; {_suggestion(key, list(_TYPES))}")
+
+
+def _known_variable(variable: str) -> str:
+    names = {PREFIX + key.upper(): key for key in _TYPES}
+    if variable in names:
+        return names[variable]
+    suggestion = _suggestion(variable, [*names, *NOT_SETTINGS])
+    raise SettingsError(f"environment: {variable} is not a setting; {suggestion}")
+
+
+def _suggestion(word: str, words: list[str]) -> str:
+    close = difflib.get_close_matches(word, words, n=1)
+    return f"did you mean {close[0]!r}?" if close else "docs/settings.md lists them all"
+
+
+# -- checking
+
+
+def _checked(key: str, value: object, source: str) -> object:
+    try:
+        result: object = msgspec.convert(value, _TYPES[key])
+    except msgspec.ValidationError:
+        raise _refusal(key, value, source) from None
+    if isinstance(result, float) and not math.isfinite(result):
+        raise _refusal(key, value, source)
+    return result
+
+
+def _refusal(key: str, value: object, source: str) -> SettingsError:
+    # Only a number's or switch's wrong value is repeated: headers and the like may hold secrets.
+    plain = isinstance(_INFO[key], inspect.IntType | inspect.FloatType | inspect.BoolType | inspect.UnionType)
+    what = f"{_short(value)} is not allowed" if plain else "this value is not allowed"
+    return SettingsError(f"{source}: {what}; {key} must be {allowed(key)}")
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:40]}…"
+
+
+# -- text from the environment and from -s key=value
+
+
+def _parsed(key: str, text: str, source: str) -> object:
+    try:
+        return _parse(_INFO[key], text.strip())
+    except ValueError:
+        raise _refusal(key, text, source) from None
+
+
+def _parse(info: inspect.Type, text: str) -> object:
+    if isinstance(info, inspect.UnionType):
+        if text.lower() in ("none", ""):
+            return None
+        return _parse(next(one for one in info.types if not isinstance(one, inspect.NoneType)), text)
+    parse = _PARSERS.get(type(info))
+    if parse is not None:
+        return parse(text)
+    if isinstance(info, inspect.ListType):
+        if text.startswith("[") and text.endswith("]"):
+            return _array(text)
+        return [_parse(info.item_type, item.strip()) for item in text.split(",") if item.strip()]
+    return json.loads(text)
+
+
+def _bool(text: str) -> bool:
+    word = text.lower()
+    if word not in TRUE | FALSE:
+        raise ValueError(word)
+    return word in TRUE
+
+
+def _array(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return tomllib.loads(f"value = {text}")["value"]
+
+
+_PARSERS: Mapping[type, Callable[[str], object]] = {
+    inspect.BoolType: _bool,
+    inspect.IntType: int,
+    inspect.FloatType: float,
+    inspect.StrType: str,
+}
+
+
+# -- what is allowed, in words
+
+
+def _describe(info: inspect.Type) -> str:
+    match info:
+        case inspect.BoolType():
+            return "true or false"
+        case inspect.IntType():
+            return "a whole number" + _bounds(info)
+        case inspect.FloatType():
+            return "a number" + _bounds(info)
+        case inspect.ListType(item_type=inspect.IntType()):
+            return "a list of whole numbers"
+        case inspect.ListType():
+            return "a list of strings"
+        case inspect.DictType():
+            return "a table of strings"
+        case inspect.UnionType():
+            return " or ".join(_describe(one) for one in info.types)
+        case inspect.NoneType():
+            return "none"
+    return "a string"
+
+
+def _bounds(info: inspect.IntType | inspect.FloatType) -> str:
+    if info.gt is not None:
+        return f", greater than {info.gt:g}"
+    return f", at least {info.ge:g}" if info.ge is not None else ""

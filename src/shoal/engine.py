@@ -1,0 +1,209 @@
+"""The dispatcher: claims what may run, runs it, and settles what has run, in one steady beat.
+
+    beat:  settle the finished + claim for the free slots   (one transaction)
+           start what was claimed
+           sleep until a page ends, a host is due, or work arrives
+
+A slot is taken only by a page that may be fetched now; waiting happens in the frontier.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from collections.abc import Sequence
+
+from shoal.errors import ShoalError
+from shoal.frontier.protocol import FOREVER, Claim, Claimed, Frontier, Journal
+from shoal.model import LANES, Dead, Failure, Lease, Settlement, Snapshot
+from shoal.settings import Settings
+from shoal.worker import Worker
+
+log = logging.getLogger("shoal")
+
+_EAGER = 0.002  # seconds a finished page waits for company while many slots are idle
+_NOTHING = Claimed((), FOREVER)
+
+
+class Engine:
+    """Runs the pages of one job in one process, until the job is exhausted or it is told to stop."""
+
+    def __init__(
+        self,
+        frontier: Frontier,
+        worker: Worker,
+        settings: Settings,
+        *,
+        job: str,
+        name: str,
+        journal: Journal | None = None,
+        lanes: Sequence[str] = LANES,
+    ) -> None:
+        self._frontier = frontier
+        self._worker = worker
+        self._settings = settings
+        self._job = job
+        self._name = name
+        self._journal = journal
+        self._lanes = lanes
+        self._running: dict[asyncio.Task[None], Lease] = {}
+        self._settlements: list[Settlement] = []
+        self._untouched: list[Lease] = []  # to be handed back
+        self._alarm: asyncio.TimerHandle | None = None
+        self._stopping = False
+        self._forced = False
+        self._error: BaseException | None = None
+
+    def __repr__(self) -> str:
+        return f"<Engine {self._name}: {len(self._running)} running, {len(self._settlements)} to settle>"
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._running)
+
+    # -- told from outside
+
+    def stop(self) -> None:
+        """Claims no more and finishes what is running, within the grace period."""
+        if not self._stopping:
+            self._stopping = True
+            asyncio.get_running_loop().call_later(self._settings.grace, self.force)
+        self._frontier.wake()
+
+    def force(self) -> None:
+        """Hands back what is still running, now."""
+        self._stopping = self._forced = True
+        for page in self._running:
+            page.cancel()
+        self._frontier.wake()
+
+    # -- the beat
+
+    async def run(self) -> None:
+        heartbeat = asyncio.create_task(self._heartbeat())
+        try:
+            while not await self._beat():
+                pass
+        except ShoalError as error:
+            self._error = error
+        finally:
+            heartbeat.cancel()
+            await self._abandon()
+        if self._error is not None:
+            raise self._error
+
+    async def _beat(self) -> bool:
+        """One round; True when there is nothing left to do here."""
+        claimed = await self._exchange()
+        for lease in claimed.leases:
+            page = asyncio.create_task(self._run_page(lease))
+            self._running[page] = lease
+            page.add_done_callback(self._page_ended)
+        if self._error is not None:
+            return True
+        idle = not self._running and not self._settlements and not self._untouched
+        if idle and (self._stopping or await self._exhausted()):
+            return True
+        if not self._due_to_settle():
+            await self._frontier.wait(claimed.next_due)
+        return False
+
+    async def _exchange(self) -> Claimed:
+        """Settles, hands back and claims, handed to the store together so that it commits them together."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        settlements, self._settlements = self._settlements, []
+        untouched, self._untouched = self._untouched, []
+        _, _, claimed = await asyncio.gather(
+            self._settle(settlements), self._release(untouched), self._claim()
+        )
+        return claimed
+
+    async def _settle(self, batch: Sequence[Settlement]) -> None:
+        if not batch:
+            return
+        settled = await self._frontier.settle(batch, self._journal)
+        for settlement, accepted in zip(batch, settled.accepted, strict=True):
+            self._worker.settled(settlement.lease, accepted)
+            if not accepted:
+                log.warning(
+                    "%s was settled too late: its lease had been given away", settlement.lease.task.url
+                )
+
+    async def _release(self, leases: Sequence[Lease]) -> None:
+        if leases:
+            await self._frontier.release(leases)
+
+    async def _claim(self) -> Claimed:
+        free = self._settings.concurrency - len(self._running)
+        if free <= 0 or self._stopping:
+            return _NOTHING
+        lanes = dict.fromkeys(self._lanes, free)
+        return await self._frontier.claim(Claim(self._name, (self._job,), lanes, free, self._settings.lease))
+
+    async def _exhausted(self) -> bool:
+        job = await self._frontier.job(self._job)
+        return job is None or job.exhausted or job.state != "running"
+
+    def _due_to_settle(self) -> bool:
+        return bool(self._settlements or self._untouched) and self._alarm is None
+
+    # -- one page
+
+    async def _run_page(self, lease: Lease) -> None:
+        try:
+            settlement = await self._worker.work(lease)
+        except asyncio.CancelledError:
+            self._untouched.append(lease)
+            raise
+        except ShoalError as error:  # the store or the sink: nothing more can be done here
+            self._error = self._error or error
+            self._untouched.append(lease)
+        except Exception as error:
+            log.exception("a bug in Shoal, met on %s", lease.task.url)
+            failure = Failure("unexpected", f"{type(error).__name__}: {error}", attempt=lease.task.attempt)
+            self._settlements.append(
+                Settlement(lease, Dead(failure, Snapshot(traceback=traceback.format_exc())))
+            )
+        else:
+            if settlement is None:
+                self._untouched.append(lease)
+            else:
+                self._settlements.append(settlement)
+
+    def _page_ended(self, page: asyncio.Task[None]) -> None:
+        del self._running[page]
+        if self._alarm is None:
+            # A busy engine waits for company, which makes a commit cheaper; an idle one has slots to fill.
+            busy = len(self._running) * 2 >= self._settings.concurrency
+            delay = self._settings.settle_delay if busy else min(_EAGER, self._settings.settle_delay)
+            self._alarm = asyncio.get_running_loop().call_later(delay, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self._frontier.wake()
+
+    # -- keeping and losing leases
+
+    async def _heartbeat(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.lease / 3)
+            try:
+                await self._frontier.extend(self._name, self._settings.lease)
+            except ShoalError as error:
+                self._error = self._error or error
+                self._frontier.wake()
+                return
+
+    async def _abandon(self) -> None:
+        """Leaves nothing behind: what still runs is cancelled and handed back, what is finished is settled."""
+        for page in self._running:
+            page.cancel()
+        if self._running:
+            await asyncio.wait(list(self._running))
+        if self._alarm is not None:
+            self._alarm.cancel()
+        if self._error is None:
+            await asyncio.gather(self._settle(self._settlements), self._release(self._untouched))

@@ -1,0 +1,197 @@
+"""HTTP/1.1 over aiohttp: one exchange at a time, bounded in time and size, from allowed addresses only.
+
+The frontier decides when and how often a host is hit, so nothing here queues, retries or follows redirects. The one
+exception is a kept-alive connection that the server had closed while it lay idle: the request never arrived, so it is
+sent again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from functools import lru_cache, partial
+from typing import Any
+
+import aiohttp
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.http_exceptions import HttpProcessingError
+from multidict import CIMultiDict
+from yarl import URL
+
+from shoal.clock import Clock
+from shoal.fetch.failures import BodyTooLargeError, UndecodableBodyError, explain
+from shoal.fetch.guard import Guard
+from shoal.fetch.transport import FetchRequest
+from shoal.model import Failure, Outcome, Response
+from shoal.settings import Settings
+
+_ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+_ACCEPT_ENCODING = "gzip, deflate, br, zstd"
+_MAX_HEADER_LINE = 32 * 1024  # content security policies grow long
+_MAX_HEADER_LINES = 128
+_KEEP_ALIVE = 15.0
+_MAX_IDLE = 512  # hosts with idle connections; each holds a file descriptor
+_DNS_TTL = 60
+_DNS_ENTRIES = 10_000
+_IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
+
+_dialled: ContextVar[bool] = ContextVar(
+    "shoal_dialled", default=True
+)  # the current fetch opened a connection
+
+
+class HttpTransport:
+    """Fetches over HTTP. Must be made inside a running loop, and closed in it."""
+
+    def __init__(self, settings: Settings, guard: Guard, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._jar = aiohttp.CookieJar(unsafe=True) if settings.cookies else aiohttp.DummyCookieJar()
+        self._session = aiohttp.ClientSession(
+            connector=_Connector(
+                limit=0,  # the frontier bounds concurrency
+                keepalive_timeout=_KEEP_ALIVE,
+                ttl_dns_cache=_DNS_TTL,
+                dns_cache_max_size=_DNS_ENTRIES,
+                resolver=guard.resolver(),
+                socket_factory=guard.socket_factory,
+            ),
+            cookie_jar=self._jar,
+            headers=_default_headers(settings),
+            max_field_size=_MAX_HEADER_LINE,
+            max_headers=_MAX_HEADER_LINES,
+        )
+        # By itself aiohttp also repeats a request whose fresh connection was dropped: a hit nobody counted.
+        self._session._retry_connection = False
+        self._timeout = lru_cache(maxsize=256)(self._make_timeout)
+
+    async def fetch(self, request: FetchRequest) -> Outcome:
+        started = self._clock.monotonic()
+        try:
+            response = await self._send(request)
+        except Exception as exc:
+            return self._failure(exc, started)
+        try:
+            return await self._receive(request, response, started)
+        except Exception as exc:
+            return self._failure(exc, started, response.status)
+        finally:
+            if not response.closed:  # anything but a body read to its end
+                response.close()
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    async def _send(self, request: FetchRequest) -> aiohttp.ClientResponse:
+        """Sends the request and waits for the headers of the answer."""
+        url = _url(request.url)
+        if request.cookies and request.referrer_url:
+            self._jar.update_cookies_from_headers(request.cookies, _url(request.referrer_url))
+        _dialled.set(False)
+        try:
+            return await self._ask(request, url)
+        except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
+            if _dialled.get() or request.method not in _IDEMPOTENT:
+                raise
+            return await self._ask(request, url)
+
+    async def _ask(self, request: FetchRequest, url: URL) -> aiohttp.ClientResponse:
+        return await self._session.request(
+            request.method,
+            url,
+            headers=request.headers,
+            data=request.body,
+            allow_redirects=False,
+            timeout=self._timeout(request.total_timeout),
+        )
+
+    async def _receive(
+        self, request: FetchRequest, response: aiohttp.ClientResponse, started: float
+    ) -> Response:
+        first_byte = self._clock.monotonic() - started
+        headers = response.headers
+        if "," in headers.get("Content-Encoding", ""):
+            raise UndecodableBodyError(f"several content encodings at once: {headers['Content-Encoding']}")
+        body = await self._read(request, response.content)
+        return Response(
+            url=request.url,
+            status=response.status,
+            headers=headers,
+            body=body,
+            elapsed=self._clock.monotonic() - started,
+            first_byte=first_byte,
+            wire_bytes=response.content.total_raw_bytes if body else 0,
+            cookies=tuple(headers.getall("Set-Cookie", ())) if 300 <= response.status < 400 else (),
+        )
+
+    async def _read(self, request: FetchRequest, content: aiohttp.StreamReader) -> bytes:
+        """The decoded body, never holding much more than its cap (a small bomb can unfold to gigabytes)."""
+        cap = request.max_body or self._settings.max_body
+        body = await content.readany()
+        if not content.at_eof() and len(body) <= cap:
+            parts, size = [body], len(body)
+            while size <= cap and (part := await content.readany()):
+                parts.append(part)
+                size += len(part)
+            body = b"".join(parts)
+        if len(body) <= cap:
+            return body
+        if request.truncate:
+            return body[:cap]
+        raise BodyTooLargeError(f"the body is larger than {cap} bytes; raise max_body to take it")
+
+    def _failure(self, exc: Exception, started: float, status: int | None = None) -> Failure:
+        kind, detail = explain(exc)
+        return Failure(kind=kind, detail=detail, status=status, elapsed=self._clock.monotonic() - started)
+
+    def _make_timeout(self, total: float | None) -> aiohttp.ClientTimeout:
+        settings = self._settings
+        return aiohttp.ClientTimeout(
+            total=settings.total_timeout if total is None else total,
+            connect=settings.connect_timeout,
+            sock_read=settings.read_timeout,
+        )
+
+
+class _Protocol(ResponseHandler):
+    """Tells the reader of a body when its framing breaks midway, who would else wait until the deadline."""
+
+    def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
+        payload = self._payload
+        super().set_exception(exc, *cause)
+        if isinstance(exc, HttpProcessingError) and payload is not None and not payload.is_eof():
+            payload.set_exception(aiohttp.ClientPayloadError(exc.message), *cause)
+
+
+class _Connector(aiohttp.TCPConnector):
+    """Notes when a fetch opens a connection, and keeps idle ones from using up the file descriptors."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        make: Callable[..., ResponseHandler] = _Protocol
+        self._factory = partial(make, loop=self._loop)
+
+    async def _create_connection(self, *args: Any, **kwargs: Any) -> ResponseHandler:
+        _dialled.set(True)
+        while len(self._conns) > _MAX_IDLE:
+            for protocol, _ in self._conns.pop(next(iter(self._conns))):
+                protocol.close()
+        return await super()._create_connection(*args, **kwargs)
+
+
+def _url(text: str) -> URL:
+    try:
+        url = URL(text, encoded=True)
+        if url.raw_host and url.port:  # the port is only parsed when asked for
+            return url
+    except ValueError:
+        pass
+    raise aiohttp.InvalidURL(text)
+
+
+def _default_headers(settings: Settings) -> CIMultiDict[str]:
+    headers = CIMultiDict(
+        {"User-Agent": settings.user_agent, "Accept": _ACCEPT, "Accept-Encoding": _ACCEPT_ENCODING}
+    )
+    headers.update(settings.headers)
+    return headers

@@ -1,0 +1,461 @@
+"""The reference home: everything in dictionaries, gone with the process.
+
+It is written to be read, not to be fast (a claim looks at every queue). The other homes must behave exactly like
+this one; it also serves as the frontier of simulations and tests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+import msgspec
+
+from shoal.clock import Clock, SystemClock
+from shoal.errors import UsageError
+from shoal.frontier.protocol import (
+    FOREVER,
+    Added,
+    Claim,
+    Claimed,
+    Counters,
+    DeadFilter,
+    HostRecord,
+    Job,
+    JobSpec,
+    JobState,
+    Journal,
+    Settled,
+    matches,
+    total,
+    worker_lost,
+)
+from shoal.frontier.timebase import Timebase
+from shoal.model import Dead, DeadLetter, Done, Failure, Lease, Moved, Retry, Row, Settlement, Snapshot, Task
+
+replace = msgspec.structs.replace
+
+
+@dataclass
+class _Queue:
+    """One job's pending tasks for one host and lane, best first."""
+
+    job: str
+    lane: str
+    host: str
+    turn: int = 0  # when it was last served: among hosts that are due, the one that waited longest goes first
+    heap: list[tuple[int, int, Task]] = field(default_factory=list)
+
+    def push(self, task: Task) -> None:
+        heapq.heappush(self.heap, (-task.priority, task.id, task))
+
+    def pop(self) -> Task:
+        return heapq.heappop(self.heap)[2]
+
+
+@dataclass
+class _Job:
+    spec: JobSpec
+    state: JobState
+    created_at: float
+    finished_at: float = 0.0
+    fed: int = 0
+    fed_all: bool = False
+    seen: set[int] = field(default_factory=set)
+    row_keys: set[int] = field(default_factory=set)
+    per_host: Counter[str] = field(default_factory=Counter)
+    letters: dict[int, DeadLetter] = field(default_factory=dict)
+    journals: dict[str, int] = field(default_factory=dict)
+    count: Counter[str] = field(default_factory=Counter)
+
+    def max_attempts(self, task: Task) -> int:
+        return task.max_attempts or self.spec.max_attempts
+
+
+class MemoryFrontier:
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._time = Timebase(clock or SystemClock())
+        self._jobs: dict[str, _Job] = {}
+        self._hosts: dict[str, HostRecord] = {}
+        self._queues: dict[tuple[str, str, str], _Queue] = {}
+        self._delayed: list[tuple[float, int, Task]] = []
+        self._leases: dict[int, tuple[str, Lease]] = {}  # token -> (worker, lease)
+        self._last_id = 0
+        self._last_token = 0
+        self._turn = 0
+        self._changed = asyncio.Event()
+
+    async def open(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # -- jobs
+
+    async def open_job(self, spec: JobSpec) -> Job:
+        job = self._jobs.get(spec.name)
+        if job is None:
+            job = self._jobs[spec.name] = _Job(spec, "running", self._time.now())
+        job.spec = spec
+        job.state = "running"
+        if self._view(job).exhausted:
+            job.state = "finished"
+        return self._view(job)
+
+    async def job(self, name: str) -> Job | None:
+        return self._view(self._jobs[name]) if name in self._jobs else None
+
+    async def jobs(self) -> Sequence[Job]:
+        return [self._view(job) for job in self._jobs.values()]
+
+    async def set_state(self, name: str, state: JobState) -> None:
+        job = self._job(name)
+        job.state = state
+        job.finished_at = self._time.now() if state in ("finished", "cancelled") else 0.0
+
+    async def drop_job(self, name: str) -> None:
+        if name not in self._jobs:
+            return
+        for token in [token for token, (_, lease) in self._leases.items() if lease.task.job == name]:
+            self._free(self._leases.pop(token)[1].task)
+        self._queues = {key: queue for key, queue in self._queues.items() if queue.job != name}
+        self._delayed = [entry for entry in self._delayed if entry[2].job != name]
+        heapq.heapify(self._delayed)
+        del self._jobs[name]
+
+    def _job(self, name: str) -> _Job:
+        if name not in self._jobs:
+            raise UsageError(f"no job named {name!r} in this store")
+        return self._jobs[name]
+
+    def _view(self, job: _Job) -> Job:
+        name, count = job.spec.name, job.count
+        counters = Counters(
+            admitted=count["admitted"],
+            pending=sum(len(queue.heap) for queue in self._queues.values() if queue.job == name),
+            delayed=sum(task.job == name for _, _, task in self._delayed),
+            leased=self._leased(name),
+            done=count["done"],
+            dead=count["dead"],
+            retried=count["retried"],
+            duplicates=count["duplicates"],
+            over_budget=count["over_budget"],
+            stale=count["stale"],
+            items=count["items"],
+        )
+        return Job(job.spec, job.state, counters, job.created_at, job.finished_at, job.fed, job.fed_all)
+
+    def _leased(self, job: str) -> int:
+        return sum(lease.task.job == job for _, lease in self._leases.values())
+
+    # -- the path of a URL
+
+    async def add(
+        self, job: str, tasks: Sequence[Task], *, fed: int | None = None, fed_all: bool = False
+    ) -> Added:
+        owner = self._job(job)
+        added = self._admit(owner, tasks)
+        owner.fed = owner.fed if fed is None else fed
+        owner.fed_all = owner.fed_all or fed_all
+        self.wake()
+        return added
+
+    def _admit(self, job: _Job, tasks: Iterable[Task]) -> Added:
+        new = duplicates = over_budget = 0
+        budget = job.spec.max_pages_per_host
+        for task in tasks:
+            if task.fingerprint is not None and task.fingerprint in job.seen:
+                duplicates += 1
+                continue
+            if budget and job.per_host[task.host] >= budget:
+                over_budget += 1
+                continue
+            if task.fingerprint is not None:
+                job.seen.add(task.fingerprint)
+            job.per_host[task.host] += 1
+            self._last_id += 1
+            self._enqueue(
+                job,
+                replace(task, id=self._last_id, job=job.spec.name, created_at=self._time.now(), attempt=0),
+            )
+            new += 1
+        job.count.update(admitted=new, duplicates=duplicates, over_budget=over_budget)
+        return Added(new, duplicates, over_budget)
+
+    def _enqueue(self, job: _Job, task: Task) -> None:
+        if task.host not in self._hosts:
+            self._hosts[task.host] = HostRecord(task.host, job.spec.valve)
+        key = (job.spec.name, task.lane, task.host)
+        self._queues.setdefault(key, _Queue(*key)).push(task)
+
+    async def claim(self, claim: Claim) -> Claimed:
+        now = self._time.now()
+        self._reap(now)
+        self._promote(now)
+        leases: list[Lease] = []
+        open_lanes: list[tuple[str, str]] = []  # (job, lane) that could have taken more
+        self._turn += 1
+        for name in self._in_turn([j for j in claim.jobs if j in self._jobs]):
+            if self._jobs[name].state != "running":
+                continue
+            for lane, wanted in claim.lanes.items():
+                taken = sum(lease.task.lane == lane for lease in leases)
+                room = min(wanted - taken, claim.limit - len(leases), self._permits(self._jobs[name]))
+                got = self._take(name, lane, room, claim, now)
+                leases += got
+                if len(got) < room:
+                    open_lanes.append((name, lane))
+        return Claimed(leases, self._next_due(open_lanes, now))
+
+    def _in_turn(self, names: Sequence[str]) -> Sequence[str]:
+        """Each claim starts with another job, so that none is always served last."""
+        start = self._turn % len(names) if names else 0
+        return [*names[start:], *names[:start]]
+
+    def _permits(self, job: _Job) -> int:
+        """How many more tasks may be leased so that the page budget is never exceeded."""
+        if not job.spec.max_pages:
+            return 1 << 30
+        return max(0, job.spec.max_pages - job.count["done"] - self._leased(job.spec.name))
+
+    def _take(self, job: str, lane: str, room: int, claim: Claim, now: float) -> list[Lease]:
+        """Serves the due hosts in passes, a fair share each, until there is no room or nothing is due."""
+        leases: list[Lease] = []
+        while room > 0 and (due := self._due_queues(job, lane, now)[:room]):
+            share = max(1, room // len(due))
+            for queue in due:
+                record = self._hosts[queue.host]
+                count = min(share, room, len(queue.heap), record.valve.allowance(now))
+                queue.turn = self._turn
+                leases += [self._lease(queue.pop(), record, claim, now) for _ in range(count)]
+                self._hosts[queue.host] = replace(record, valve=record.valve.take(count, now))
+                room -= count
+        return leases
+
+    def _due_queues(self, job: str, lane: str, now: float) -> list[_Queue]:
+        due = [
+            queue
+            for queue in self._queues.values()
+            if queue.job == job
+            and queue.lane == lane
+            and queue.heap
+            and self._hosts[queue.host].valve.due() <= now
+        ]
+        return sorted(due, key=lambda queue: (self._hosts[queue.host].valve.due(), queue.turn))
+
+    def _lease(self, task: Task, record: HostRecord, claim: Claim, now: float) -> Lease:
+        self._last_token += 1
+        task = replace(task, attempt=task.attempt + 1)
+        lease = Lease(
+            self._last_token, task, now + claim.lease_seconds, record.version, record.valve.interval
+        )
+        self._leases[lease.token] = (claim.worker, lease)
+        return lease
+
+    def _next_due(self, open_lanes: Iterable[tuple[str, str]], now: float) -> float:
+        wanted = {(job, lane) for job, lane in open_lanes if self._permits(self._jobs[job]) > 0}
+        times = [
+            self._hosts[q.host].valve.due()
+            for q in self._queues.values()
+            if q.heap and (q.job, q.lane) in wanted
+        ]
+        times += [at for at, _, task in self._delayed if (task.job, task.lane) in wanted]
+        times += [lease.deadline for _, lease in self._leases.values()]
+        soonest = min(times, default=FOREVER)
+        return FOREVER if soonest >= FOREVER else max(0.0, soonest - now)
+
+    def _promote(self, now: float) -> None:
+        while self._delayed and self._delayed[0][0] <= now:
+            task = heapq.heappop(self._delayed)[2]
+            self._enqueue(self._jobs[task.job], task)
+
+    async def settle(self, batch: Sequence[Settlement], journal: Journal | None = None) -> Settled:
+        held: dict[int, Settlement] = {}
+        for settlement in batch:
+            token = settlement.lease.token
+            if token in self._leases and token not in held:
+                held[token] = settlement
+        # The journal first: if it fails, nothing has changed yet.
+        self._write_rows(held.values(), journal)
+        parts: list[Added] = []
+        buried = 0
+        for token, settlement in held.items():
+            task = self._leases.pop(token)[1].task
+            job = self._jobs[task.job]
+            self._free(task)
+            buried += self._conclude(job, task, settlement)
+            parts.append(self._admit(job, settlement.found))
+        accepted = [held.get(settlement.lease.token) is settlement for settlement in batch]
+        for settlement, was_held in zip(batch, accepted, strict=True):
+            if not was_held and settlement.lease.task.job in self._jobs:
+                self._jobs[settlement.lease.task.job].count["stale"] += 1
+        return Settled(accepted, total(parts), buried)
+
+    def _write_rows(self, batch: Iterable[Settlement], journal: Journal | None) -> None:
+        fresh: dict[str, list[Row]] = {}
+        for settlement in batch:
+            name = settlement.lease.task.job
+            rows = fresh.setdefault(name, [])
+            known = self._jobs[name].row_keys | {row.key for row in rows if row.key is not None}
+            for row in settlement.rows:
+                if row.key is None or row.key not in known:
+                    rows.append(row)
+                    known |= {row.key} if row.key is not None else set()
+        for name, rows in fresh.items():
+            job = self._jobs[name]
+            if journal is not None and rows:
+                committed = job.journals.get(journal.key, 0)
+                job.journals[journal.key] = journal.append(committed, [row.data for row in rows])
+            job.row_keys |= {row.key for row in rows if row.key is not None}
+            job.count["items"] += len(rows)
+
+    def _conclude(self, job: _Job, task: Task, settlement: Settlement) -> int:
+        """Puts the task where its verdict says; answers 1 if a retry had no attempt left."""
+        match settlement.verdict:
+            case Done():
+                job.count["done"] += 1
+            case Moved(to):
+                known = to.fingerprint is not None and to.fingerprint in job.seen
+                if known and to.fingerprint != task.fingerprint:
+                    job.count.update(done=1, duplicates=1)  # that page has its own task
+                else:
+                    if to.fingerprint is not None:
+                        job.seen.add(to.fingerprint)
+                    # A redirect is not a failure: the fetch that met it does not count as an attempt.
+                    self._enqueue(job, replace(to, id=task.id, job=task.job, attempt=task.attempt - 1))
+            case Dead(failure, snapshot):
+                self._bury(job, task, failure, snapshot)
+            case Retry(after, failure):
+                if task.attempt >= job.max_attempts(task):
+                    self._bury(job, task, failure, settlement.snapshot)
+                    return 1
+                job.count["retried"] += 1
+                task = replace(task, history=(*task.history, failure))
+                heapq.heappush(self._delayed, (self._time.now() + after, task.id, task))
+        return 0
+
+    def _bury(self, job: _Job, task: Task, failure: Failure, snapshot: Snapshot | None) -> None:
+        job.count["dead"] += 1
+        task = replace(task, history=(*task.history, failure))
+        job.letters[task.id] = DeadLetter(task, failure.kind, self._time.now(), snapshot)
+
+    def _free(self, task: Task) -> None:
+        record = self._hosts[task.host]
+        self._hosts[task.host] = replace(record, valve=record.valve.give_back(1))
+
+    async def extend(self, worker: str, lease_seconds: float) -> int:
+        deadline = self._time.now() + lease_seconds
+        held = [lease for owner, lease in self._leases.values() if owner == worker]
+        for lease in held:
+            self._leases[lease.token] = (worker, replace(lease, deadline=deadline))
+        return len(held)
+
+    async def release(self, leases: Sequence[Lease]) -> int:
+        count = 0
+        for given in leases:
+            if (held := self._leases.pop(given.token, None)) is None:
+                continue
+            task = held[1].task
+            self._free(task)
+            self._enqueue(self._jobs[task.job], replace(task, attempt=task.attempt - 1))
+            count += 1
+        self.wake()
+        return count
+
+    async def reap(self) -> int:
+        return self._reap(self._time.now())
+
+    def _reap(self, now: float) -> int:
+        expired = [lease for _, lease in self._leases.values() if lease.deadline <= now]
+        for lease in expired:
+            del self._leases[lease.token]
+            task, job = lease.task, self._jobs[lease.task.job]
+            self._free(task)
+            failure = worker_lost(task.attempt, now)
+            if task.attempt >= job.max_attempts(task):
+                self._bury(job, task, failure, None)
+            else:
+                job.count["retried"] += 1
+                self._enqueue(job, replace(task, history=(*task.history, failure)))
+        return len(expired)
+
+    async def wait(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(min(seconds, 3600.0)):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+        self._changed.clear()
+
+    def wake(self) -> None:
+        self._changed.set()
+
+    # -- hosts
+
+    async def host(self, name: str) -> HostRecord | None:
+        return self._hosts.get(name)
+
+    async def hosts(self, job: str | None = None) -> AsyncIterator[HostRecord]:
+        for record in list(self._hosts.values()):
+            if job is None or self._jobs[job].per_host[record.name]:
+                yield record
+
+    async def update_host(self, record: HostRecord) -> bool:
+        current = self._hosts.get(record.name)
+        if current is None or current.version != record.version:
+            return False
+        valve = current.valve.reset(record.valve)
+        self._hosts[record.name] = HostRecord(record.name, valve, record.state, record.version + 1)
+        self.wake()
+        return True
+
+    async def queues(self, job: str | None = None, limit: int = 10) -> Sequence[tuple[str, int]]:
+        lengths: Counter[str] = Counter()
+        for queue in self._queues.values():
+            if queue.heap and job in (None, queue.job):
+                lengths[queue.host] += len(queue.heap)
+        return sorted(lengths.items(), key=lambda pair: (-pair[1], pair[0]))[:limit]
+
+    # -- journals
+
+    async def journal_length(self, job: str, key: str) -> int | None:
+        return self._job(job).journals.get(key)
+
+    # -- dead letters
+
+    async def dead(self, query: DeadFilter) -> Sequence[DeadLetter]:
+        found = [
+            letter for job in self._jobs.values() for letter in job.letters.values() if matches(query, letter)
+        ]
+        found.sort(key=lambda letter: (letter.at, letter.task.id))
+        return found[: query.limit]
+
+    async def replay(self, query: DeadFilter) -> int:
+        letters = await self.dead(query)
+        for letter in letters:
+            job = self._jobs[letter.task.job]
+            del job.letters[letter.task.id]
+            job.count["dead"] -= 1
+            self._enqueue(job, replace(letter.task, attempt=0))
+            if job.state == "finished":
+                job.state, job.finished_at = "running", 0.0
+        self.wake()
+        return len(letters)
+
+    async def drop(self, query: DeadFilter) -> int:
+        letters = await self.dead(query)
+        for letter in letters:
+            del self._jobs[letter.task.job].letters[letter.task.id]
+        return len(letters)

@@ -1,0 +1,100 @@
+"""add: dedupe, budgets, and into the queues."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from shoal.frontier.protocol import Added, JobSpec
+from shoal.frontier.sqlite.codec import encode_task
+from shoal.frontier.sqlite.session import Session
+from shoal.model import Task
+
+TaskRow = tuple[int, int, int, int, bytes]  # queue, rank, id, attempt, body
+
+_SEE = "INSERT OR IGNORE INTO seen(job, host, hash) VALUES (?, ?, ?)"
+_PUT = "INSERT INTO task(queue, rank, id, attempt, body) VALUES (?, ?, ?, ?, ?)"
+
+
+def add(session: Session, job: str, tasks: Sequence[Task], fed: int | None, fed_all: bool) -> Added:
+    job_id, spec = session.job_row(job)
+    added = admit(session, job_id, spec, tasks)
+    if fed is not None or fed_all:
+        session.db.execute(
+            "UPDATE job SET fed = coalesce(?, fed), fed_all = max(fed_all, ?) WHERE id = ?",
+            (fed, fed_all, job_id),
+        )
+    return added
+
+
+def admit(session: Session, job_id: int, spec: JobSpec, tasks: Sequence[Task]) -> Added:
+    """Puts the tasks that are new into their queues; a handful of statements per task, counters once per queue."""
+    if not tasks:
+        return Added()
+    execute, changes = session.db.execute, session.db.changes
+    created_at, first_id = session.now(), session.serials(len(tasks))
+    budgets = _Budgets(session, job_id, spec.max_pages_per_host)
+    rows: list[TaskRow] = []
+    lengths: dict[int, int] = {}
+    duplicates = over_budget = 0
+    # Ids in the order given, rows in the order of the tables: neighbours share pages.
+    for number in sorted(range(len(tasks)), key=lambda n: (tasks[n].host, tasks[n].fingerprint or 0)):
+        task = tasks[number]
+        host_id = session.host_id(task.host, spec.valve)
+        if budgets.limit and budgets.spent(host_id):
+            # A known URL is a duplicate even on a host whose budget is spent.
+            known = task.fingerprint is not None and is_seen(session, job_id, host_id, task.fingerprint)
+            duplicates, over_budget = duplicates + known, over_budget + (not known)
+            continue
+        if task.fingerprint is not None:
+            execute(_SEE, (job_id, host_id, task.fingerprint))
+            if not changes():
+                duplicates += 1
+                continue
+        queue_id = session.queue_id(job_id, task.lane, host_id)
+        rows.append((queue_id, -task.priority, first_id + number, 0, encode_task(task, created_at)))
+        lengths[queue_id] = lengths.get(queue_id, 0) + 1
+        if budgets.limit:
+            budgets.spend(host_id)
+    session.db.executemany(_PUT, rows)
+    session.db.executemany(
+        "UPDATE queue SET pending = pending + ?1, admitted = admitted + ?1 WHERE id = ?2",
+        ((count, queue_id) for queue_id, count in lengths.items()),
+    )
+    new = len(rows)
+    session.count(job_id, admitted=new, pending=new, duplicates=duplicates, over_budget=over_budget)
+    return Added(new, duplicates, over_budget)
+
+
+def is_seen(session: Session, job_id: int, host_id: int, fingerprint: int) -> bool:
+    row = session.row(
+        "SELECT 1 FROM seen WHERE job = ? AND host = ? AND hash = ?", (job_id, host_id, fingerprint)
+    )
+    return row is not None
+
+
+def put_back(session: Session, rows: Iterable[TaskRow]) -> None:
+    """Makes tasks pending that were admitted before: retried, released, redirected or replayed ones."""
+    for row in rows:
+        session.db.execute(_PUT, row)
+        session.db.execute("UPDATE queue SET pending = pending + 1 WHERE id = ?", (row[0],))
+
+
+class _Budgets:
+    """How many pages of each host the job has admitted, looked up only if there is a limit."""
+
+    def __init__(self, session: Session, job_id: int, limit: int) -> None:
+        self.limit = limit
+        self._session = session
+        self._job_id = job_id
+        self._admitted: dict[int, int] = {}
+
+    def spent(self, host_id: int) -> bool:
+        if host_id not in self._admitted:
+            self._admitted[host_id] = self._session.value(
+                "SELECT coalesce(sum(admitted), 0) FROM queue WHERE host = ? AND job = ?",
+                (host_id, self._job_id),
+            )
+        return self._admitted[host_id] >= self.limit
+
+    def spend(self, host_id: int) -> None:
+        self._admitted[host_id] += 1

@@ -1,0 +1,137 @@
+"""claim: the due hosts in turn, each giving what its valve allows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from shoal.frontier.protocol import FOREVER, Claim, Claimed, Valve
+from shoal.frontier.sqlite.adding import put_back
+from shoal.frontier.sqlite.codec import decode_task
+from shoal.frontier.sqlite.session import Session
+from shoal.model import Lease
+
+_DUE = """
+SELECT q.id, q.pending, h.id, h.version, h.name,
+       h.interval, h.burst, h.cap, h.blocked_until, h.in_flight, h.next_at
+  FROM queue q JOIN host h ON h.id = q.host
+ WHERE q.job = ? AND q.lane = ? AND q.pending > 0 AND q.due <= ? ORDER BY q.due, q.turn LIMIT ?
+"""
+_PEEK = "SELECT rank, id, attempt, body FROM task WHERE queue = ? ORDER BY rank, id LIMIT ?"
+_POP = "DELETE FROM task WHERE queue = ? AND (rank, id) <= (?, ?)"
+_LEASE = "INSERT INTO lease(token, worker, deadline, queue, rank, id, attempt, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+
+
+def claim(session: Session, claim: Claim) -> Claimed:
+    now = session.now()
+    promote(session, now)
+    turn = session.serials(claim.limit + 1)
+    tokens = iter(range(turn + 1, turn + 1 + claim.limit))
+    leases: list[Lease] = []
+    open_lanes: list[tuple[int, str]] = []  # (job, lane) that could have taken more
+    taken = dict.fromkeys(claim.lanes, 0)
+    for job_id, job, permits in _running(session, claim.jobs, turn):
+        for lane, wanted in claim.lanes.items():
+            room = min(wanted - taken[lane], claim.limit - len(leases), permits)
+            if room <= 0:
+                continue
+            got = _Taker(session, claim, job_id, job, lane, turn, now, tokens).take(room)
+            leases += got
+            taken[lane] += len(got)
+            permits -= len(got)
+            session.count(job_id, pending=-len(got), leased=len(got))
+            if len(got) < room:
+                open_lanes.append((job_id, lane))
+    return Claimed(leases, next_due(session, open_lanes, now))
+
+
+def _running(session: Session, names: Sequence[str], turn: int) -> list[tuple[int, str, int]]:
+    """The jobs that may run, with how many tasks the page budget still permits; each claim starts with another."""
+    jobs = []
+    start = turn % len(names) if names else 0
+    for name in [*names[start:], *names[:start]]:
+        row = session.row("SELECT id, done, leased FROM job WHERE name = ? AND state = 'running'", (name,))
+        if row is not None:
+            budget = session.job_row(name)[1].max_pages
+            jobs.append((row[0], name, max(0, budget - row[1] - row[2]) if budget else 1 << 30))
+    return jobs
+
+
+class _Taker:
+    """Takes tasks of one job and lane."""
+
+    def __init__(
+        self,
+        session: Session,
+        claim: Claim,
+        job_id: int,
+        job: str,
+        lane: str,
+        turn: int,
+        now: float,
+        tokens: Iterable[int],
+    ) -> None:
+        self._session, self._db = session, session.db
+        self._worker, self._deadline = claim.worker, now + claim.lease_seconds
+        self._job_id, self._job, self._lane = job_id, job, lane
+        self._turn, self._now, self._tokens = turn, now, iter(tokens)
+
+    def take(self, room: int) -> list[Lease]:
+        """Serves the due hosts in passes, a fair share each, until there is no room or nothing is due."""
+        leases: list[Lease] = []
+        while room > 0:
+            due = self._session.all(_DUE, (self._job_id, self._lane, self._now, room))
+            if not due:
+                break
+            share = max(1, room // len(due))
+            for queue_id, pending, host_id, version, host, *numbers in due:
+                valve = Valve(*numbers)
+                count = min(share, room, pending, valve.allowance(self._now))
+                leases += self._lease(queue_id, count, host, version, valve.interval)
+                self._db.execute(
+                    "UPDATE queue SET pending = pending - ?, turn = ? WHERE id = ?",
+                    (count, self._turn, queue_id),
+                )
+                self._session.set_valve(host_id, valve, valve.take(count, self._now))
+                room -= count
+        return leases
+
+    def _lease(self, queue_id: int, count: int, host: str, version: int, interval: float) -> list[Lease]:
+        tasks = self._session.all(_PEEK, (queue_id, count))
+        self._db.execute(_POP, (queue_id, tasks[-1][0], tasks[-1][1]))
+        rows, leases = [], []
+        for (rank, id, attempt, body), token in zip(tasks, self._tokens, strict=False):
+            rows.append((token, self._worker, self._deadline, queue_id, rank, id, attempt + 1, body))
+            task = decode_task(
+                body, id=id, job=self._job, host=host, lane=self._lane, rank=rank, attempt=attempt + 1
+            )
+            leases.append(Lease(token, task, self._deadline, version, interval))
+        self._db.executemany(_LEASE, rows)
+        return leases
+
+
+def promote(session: Session, now: float) -> None:
+    """Retries whose time has come go back into their queues, at the place their rank and age give them."""
+    rows = session.all(
+        "SELECT queue, rank, id, attempt, body, due FROM delayed WHERE due <= ? ORDER BY due, id LIMIT 1000",
+        (now,),
+    )
+    for queue_id, rank, id, attempt, body, due in rows:
+        session.db.execute("DELETE FROM delayed WHERE due = ? AND id = ?", (due, id))
+        put_back(session, [(queue_id, rank, id, attempt, body)])
+        session.count(session.queue_info(queue_id).job_id, pending=1, delayed=-1)
+
+
+def next_due(session: Session, open_lanes: Iterable[tuple[int, str]], now: float) -> float:
+    """Seconds until a host with work for the claimer is due, a retry's time comes, or a lease expires."""
+    times = [
+        session.value(
+            "SELECT due FROM queue WHERE job = ? AND lane = ? AND pending > 0 ORDER BY due LIMIT 1",
+            job_and_lane,
+        )
+        for job_and_lane in open_lanes
+    ]
+    if open_lanes:
+        times.append(session.value("SELECT due FROM delayed ORDER BY due LIMIT 1"))
+    times.append(session.value("SELECT min(deadline) FROM lease"))
+    soonest = min((time for time in times if time is not None), default=FOREVER)
+    return FOREVER if soonest >= FOREVER else max(0.0, soonest - now)

@@ -1,0 +1,188 @@
+"""The default home: one SQLite file, nothing to start, several processes at once."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Self
+
+from shoal.clock import Clock
+from shoal.frontier.protocol import (
+    Added,
+    Claim,
+    Claimed,
+    DeadFilter,
+    HostRecord,
+    Job,
+    JobSpec,
+    JobState,
+    Journal,
+    Settled,
+)
+from shoal.frontier.sqlite import adding, claiming, jobs, settling
+from shoal.frontier.sqlite.presence import Presence
+from shoal.frontier.sqlite.schema import connect
+from shoal.frontier.sqlite.session import Session
+from shoal.frontier.sqlite.timekeeping import shared_timebase
+from shoal.frontier.sqlite.writer import Writer
+from shoal.frontier.timebase import Timebase
+from shoal.model import DeadLetter, Lease, Settlement, Task
+
+_LOOK_AROUND = 0.2  # seconds between looks for other processes' commits while idle
+_REAP_EVERY = 1.0
+
+
+class SqliteFrontier:
+    """`path` may be ':memory:': the same machinery, gone with the process."""
+
+    def __init__(self, path: str | Path, clock: Clock | None = None) -> None:
+        self.path = str(path)
+        self._clock = clock
+        shared = self.path != ":memory:"
+        self._presence = Presence(Path(f"{self.path}-workers") if shared else None)
+        self._writer = Writer(self._open_session, self.path)
+        self._changed = asyncio.Event()
+        self._version = 0
+        self._reaped_at = float("-inf")
+
+    def __repr__(self) -> str:
+        return f"<SqliteFrontier {self.path}>"
+
+    def _open_session(self) -> Session:
+        db = connect(self.path)
+        # An injected clock is the time; the machine's is anchored in the file, for all processes alike.
+        timebase = Timebase(self._clock) if self._clock is not None else shared_timebase(db)
+        return Session(db, timebase)
+
+    async def open(self) -> None:
+        await self._writer.start()
+
+    async def close(self) -> None:
+        await self._writer.stop()
+        self._presence.leave()
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # -- jobs
+
+    async def open_job(self, spec: JobSpec) -> Job:
+        return await self._writer.do(lambda s: jobs.open_job(s, spec))
+
+    async def job(self, name: str) -> Job | None:
+        return await self._writer.do(lambda s: jobs.find_job(s, name))
+
+    async def jobs(self) -> Sequence[Job]:
+        return await self._writer.do(jobs.all_jobs)
+
+    async def set_state(self, name: str, state: JobState) -> None:
+        await self._writer.do(lambda s: jobs.set_state(s, name, state))
+
+    async def drop_job(self, name: str) -> None:
+        await self._writer.do(lambda s: jobs.drop_job(s, name))
+
+    # -- the path of a URL
+
+    async def add(
+        self, job: str, tasks: Sequence[Task], *, fed: int | None = None, fed_all: bool = False
+    ) -> Added:
+        added = await self._writer.do(lambda s: adding.add(s, job, tasks, fed, fed_all))
+        self.wake()
+        return added
+
+    async def claim(self, claim: Claim) -> Claimed:
+        return await self._writer.do(lambda s: self._claim(s, claim))
+
+    def _claim(self, session: Session, claim: Claim) -> Claimed:
+        self._presence.announce(claim.worker)
+        self._reap_sometimes(session)
+        return claiming.claim(session, claim)
+
+    def _reap_sometimes(self, session: Session) -> None:
+        now = session.now()
+        if now - self._reaped_at >= _REAP_EVERY or now < self._reaped_at:
+            self._reaped_at = now
+            settling.reap(session, self._presence.is_dead)
+
+    async def settle(self, batch: Sequence[Settlement], journal: Journal | None = None) -> Settled:
+        return await self._writer.do(lambda s: settling.settle(s, batch, journal))
+
+    async def extend(self, worker: str, lease_seconds: float) -> int:
+        return await self._writer.do(lambda s: settling.extend(s, worker, lease_seconds))
+
+    async def release(self, leases: Sequence[Lease]) -> int:
+        count = await self._writer.do(lambda s: settling.release(s, leases))
+        self.wake()
+        return count
+
+    async def reap(self) -> int:
+        return await self._writer.do(lambda s: settling.reap(s, self._presence.is_dead))
+
+    async def wait(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while not self._changed.is_set() and (left := until - time.monotonic()) > 0:
+            try:
+                async with asyncio.timeout(min(left, _LOOK_AROUND)):
+                    await self._changed.wait()
+            except TimeoutError:
+                if await self._others_committed():
+                    break
+        self._changed.clear()
+
+    async def _others_committed(self) -> bool:
+        before, self._version = self._version, await self._writer.do(_data_version)
+        return before != self._version
+
+    def wake(self) -> None:
+        self._changed.set()
+
+    # -- hosts
+
+    async def host(self, name: str) -> HostRecord | None:
+        return await self._writer.do(lambda s: jobs.find_host(s, name))
+
+    async def hosts(self, job: str | None = None) -> AsyncIterator[HostRecord]:
+        last_id = 0
+        while page := await self._hosts_after(job, last_id):
+            for _, record in page:
+                yield record
+            last_id = page[-1][0]
+
+    async def _hosts_after(self, job: str | None, last_id: int) -> Sequence[tuple[int, HostRecord]]:
+        return await self._writer.do(lambda s: jobs.hosts_after(s, job, last_id, 1000))
+
+    async def update_host(self, record: HostRecord) -> bool:
+        updated = await self._writer.do(lambda s: jobs.update_host(s, record))
+        self.wake()
+        return updated
+
+    async def queues(self, job: str | None = None, limit: int = 10) -> Sequence[tuple[str, int]]:
+        return await self._writer.do(lambda s: jobs.longest_queues(s, job, limit))
+
+    # -- journals
+
+    async def journal_length(self, job: str, key: str) -> int | None:
+        return await self._writer.do(lambda s: jobs.journal_length(s, job, key))
+
+    # -- dead letters
+
+    async def dead(self, query: DeadFilter) -> Sequence[DeadLetter]:
+        return await self._writer.do(lambda s: jobs.dead(s, query))
+
+    async def replay(self, query: DeadFilter) -> int:
+        count = await self._writer.do(lambda s: jobs.replay(s, query))
+        self.wake()
+        return count
+
+    async def drop(self, query: DeadFilter) -> int:
+        return await self._writer.do(lambda s: jobs.drop(s, query))
+
+
+def _data_version(session: Session) -> int:
+    return int(session.db.pragma("data_version"))

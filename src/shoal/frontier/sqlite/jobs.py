@@ -1,0 +1,204 @@
+"""Jobs, hosts, journals and dead letters: the rows that people ask about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from shoal.frontier.protocol import (
+    Counters,
+    DeadFilter,
+    HostRecord,
+    Job,
+    JobSpec,
+    JobState,
+    Valve,
+)
+from shoal.frontier.sqlite.adding import put_back
+from shoal.frontier.sqlite.codec import decode_letter, encode_task
+from shoal.frontier.sqlite.leases import end_leases
+from shoal.frontier.sqlite.session import COUNTED, Session, decode_spec
+from shoal.model import DeadLetter
+
+_encode_spec = msgspec.msgpack.Encoder().encode
+_JOB = f"SELECT spec, state, created_at, finished_at, fed, fed_all, {', '.join(COUNTED)} FROM job"
+
+
+def open_job(session: Session, spec: JobSpec) -> Job:
+    session.db.execute(
+        "INSERT INTO job(name, spec, state, created_at) VALUES (?, ?, 'running', ?)"
+        " ON CONFLICT(name) DO UPDATE SET spec = excluded.spec, state = 'running'",
+        (spec.name, _encode_spec(spec), session.now()),
+    )
+    job = _existing(session, spec.name)
+    if job.exhausted:
+        session.db.execute("UPDATE job SET state = 'finished' WHERE name = ?", (spec.name,))
+    return _existing(session, spec.name)
+
+
+def _existing(session: Session, name: str) -> Job:
+    job = find_job(session, name)
+    assert job is not None
+    return job
+
+
+def find_job(session: Session, name: str) -> Job | None:
+    row = session.row(f"{_JOB} WHERE name = ?", (name,))
+    return None if row is None else _job(row)
+
+
+def all_jobs(session: Session) -> Sequence[Job]:
+    return [_job(row) for row in session.all(f"{_JOB} ORDER BY id")]
+
+
+def _job(row: tuple[Any, ...]) -> Job:
+    spec, state, created_at, finished_at, fed, fed_all, *counts = row
+    return Job(
+        decode_spec(spec),
+        state,
+        Counters(*counts),
+        created_at,
+        finished_at,
+        fed,
+        bool(fed_all),
+    )
+
+
+def set_state(session: Session, name: str, state: JobState) -> None:
+    job_id, _ = session.job_row(name)
+    finished_at = session.now() if state in ("finished", "cancelled") else 0.0
+    session.db.execute("UPDATE job SET state = ?, finished_at = ? WHERE id = ?", (state, finished_at, job_id))
+
+
+def drop_job(session: Session, name: str) -> None:
+    job_id = session.value("SELECT id FROM job WHERE name = ?", (name,))
+    if job_id is None:
+        return
+    tokens = session.all(
+        "SELECT token FROM lease WHERE queue IN (SELECT id FROM queue WHERE job = ?)", (job_id,)
+    )
+    end_leases(session, {token for (token,) in tokens})
+    own_queues = "(SELECT id FROM queue WHERE job = ?)"
+    for table in ("task", "delayed"):
+        session.db.execute(f"DELETE FROM {table} WHERE queue IN {own_queues}", (job_id,))
+    for table in ("queue", "seen", "row_key", "dead", "journal"):
+        session.db.execute(f"DELETE FROM {table} WHERE job = ?", (job_id,))
+    session.db.execute("DELETE FROM job WHERE id = ?", (job_id,))
+    session.forget_names()
+
+
+def journal_length(session: Session, job: str, key: str) -> int | None:
+    job_id, _ = session.job_row(job)
+    length: int | None = session.value("SELECT length FROM journal WHERE job = ? AND key = ?", (job_id, key))
+    return length
+
+
+# -- hosts
+
+_HOST = """
+SELECT h.name, h.interval, h.burst, h.cap, h.blocked_until, h.in_flight, h.next_at,
+       coalesce(s.state, x''), h.version, h.id
+  FROM host h LEFT JOIN host_state s ON s.host = h.id
+"""
+
+
+def find_host(session: Session, name: str) -> HostRecord | None:
+    row = session.row(f"{_HOST} WHERE h.name = ?", (name,))
+    return None if row is None else _host(row)
+
+
+def hosts_after(
+    session: Session, job: str | None, last_id: int, limit: int
+) -> Sequence[tuple[int, HostRecord]]:
+    """One page of hosts by number, so that a walk over very many never holds the writer for long."""
+    of_job = ""
+    if job is not None:
+        of_job = (
+            f"AND EXISTS (SELECT 1 FROM queue q WHERE q.host = h.id AND q.job = {session.job_row(job)[0]})"
+        )
+    rows = session.all(f"{_HOST} WHERE h.id > ? {of_job} ORDER BY h.id LIMIT ?", (last_id, limit))
+    return [(row[-1], _host(row)) for row in rows]
+
+
+def _host(row: tuple[Any, ...]) -> HostRecord:
+    name, *numbers, state, version, _ = row
+    return HostRecord(name, Valve(*numbers), state, version)
+
+
+def update_host(session: Session, record: HostRecord) -> bool:
+    row = session.row("SELECT id, version FROM host WHERE name = ?", (record.name,))
+    if row is None or row[1] != record.version:
+        return False
+    host_id = row[0]
+    before = session.valve(host_id)
+    after = before.reset(record.valve)
+    session.db.execute(
+        "UPDATE host SET interval = ?, burst = ?, cap = ?, blocked_until = ?, version = version + 1 WHERE id = ?",
+        (after.interval, after.burst, after.cap, after.blocked_until, host_id),
+    )
+    session.db.execute(
+        "INSERT OR REPLACE INTO host_state(host, state) VALUES (?, ?)", (host_id, record.state)
+    )
+    session.set_valve(host_id, before, after)
+    return True
+
+
+def longest_queues(session: Session, job: str | None, limit: int) -> Sequence[tuple[str, int]]:
+    of_job = "" if job is None else f"AND q.job = {session.job_row(job)[0]}"
+    return session.all(
+        "SELECT h.name, sum(q.pending) AS length FROM queue q JOIN host h ON h.id = q.host"
+        f" WHERE q.pending > 0 {of_job} GROUP BY h.id ORDER BY length DESC, h.name LIMIT ?",
+        (limit,),
+    )
+
+
+# -- dead letters
+
+
+def _where(session: Session, query: DeadFilter) -> tuple[str, list[object]]:
+    tests: list[tuple[str, object]] = []
+    if query.job is not None:
+        job_id = session.value("SELECT id FROM job WHERE name = ?", (query.job,))
+        tests.append(("job = ?", job_id))
+    if query.host is not None:
+        tests.append(("host = ?", query.host))
+    if query.kind is not None:
+        tests.append(("kind = ?", query.kind))
+    if query.since is not None:
+        tests.append(("at >= ?", query.since))
+    if query.until is not None:
+        tests.append(("at < ?", query.until))
+    if query.ids is not None:
+        tests.append(
+            ("id IN (SELECT value FROM json_each(?))", msgspec.json.encode(list(query.ids)).decode())
+        )
+    return " AND ".join(test for test, _ in tests) or "1", [value for _, value in tests]
+
+
+def dead(session: Session, query: DeadFilter) -> Sequence[DeadLetter]:
+    where, values = _where(session, query)
+    limit = -1 if query.limit is None else query.limit
+    rows = session.all(f"SELECT letter FROM dead WHERE {where} ORDER BY at, id LIMIT ?", (*values, limit))
+    return [decode_letter(letter) for (letter,) in rows]
+
+
+def replay(session: Session, query: DeadFilter) -> int:
+    letters = dead(session, query)
+    for letter in letters:
+        task = letter.task
+        [(job_id, queue_id)] = session.all("DELETE FROM dead WHERE id = ? RETURNING job, queue", (task.id,))
+        put_back(session, [(queue_id, -task.priority, task.id, 0, encode_task(task, task.created_at))])
+        session.count(job_id, dead=-1, pending=1)
+        session.db.execute(
+            "UPDATE job SET state = 'running', finished_at = 0 WHERE id = ? AND state = 'finished'", (job_id,)
+        )
+    return len(letters)
+
+
+def drop(session: Session, query: DeadFilter) -> int:
+    letters = dead(session, query)
+    for letter in letters:
+        session.db.execute("DELETE FROM dead WHERE id = ?", (letter.task.id,))
+    return len(letters)

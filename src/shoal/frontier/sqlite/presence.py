@@ -1,0 +1,60 @@
+"""Knowing at once that a worker died.
+
+A worker holds a lock on a small file of its own for as long as it lives; the kernel drops the lock with the
+process, however it ends. So another process that can take the lock knows that the owner is gone, and need not wait
+for its leases to run out. (A process number would not do: it is reused, and differs between containers.)
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # no flock here: leases simply run out
+    fcntl = None  # type: ignore[assignment]
+
+
+class Presence:
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder if fcntl is not None else None
+        self._held: dict[str, int] = {}
+
+    def announce(self, worker: str) -> None:
+        if self._folder is None or worker in self._held:
+            return
+        self._folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(self._folder / worker, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        self._held[worker] = handle
+
+    def is_dead(self, worker: str) -> bool:
+        """True only if it is certain."""
+        if self._folder is None or worker in self._held:
+            return False
+        path = self._folder / worker
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        finally:
+            os.close(handle)
+        path.unlink(missing_ok=True)
+        return True
+
+    def leave(self) -> None:
+        for worker, handle in self._held.items():
+            assert self._folder is not None
+            (self._folder / worker).unlink(missing_ok=True)
+            os.close(handle)
+        self._held.clear()
+        if self._folder is not None:
+            try:
+                self._folder.rmdir()
+            except OSError:
+                pass  # others are still there, or nobody ever was

@@ -1,0 +1,113 @@
+"""The tables, their version, and how the file is opened.
+
+Clustered keys keep it quick and flat: a host's seen URLs lie together, and so do a queue's tasks in the order they
+will be claimed. `queue` is what claim walks: one row per job, lane and host that has (or had) work, with the time
+its host is due. Its partial index holds only queues with pending tasks, so ten idle hosts or a hundred thousand
+cost a claim the same.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import apsw
+
+from shoal.errors import StoreError, StoreVersionError
+from shoal.frontier.sqlite.faults import translated
+
+APPLICATION_ID = 0x53484F4C  # "SHOL"
+VERSION = 1
+
+TABLES = """
+CREATE TABLE meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+INSERT INTO meta VALUES ('serial', 0);
+
+CREATE TABLE job(
+  id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, spec BLOB NOT NULL, state TEXT NOT NULL,
+  created_at REAL NOT NULL, finished_at REAL NOT NULL DEFAULT 0,
+  fed INTEGER NOT NULL DEFAULT 0, fed_all INTEGER NOT NULL DEFAULT 0,
+  admitted INTEGER NOT NULL DEFAULT 0, pending INTEGER NOT NULL DEFAULT 0, delayed INTEGER NOT NULL DEFAULT 0,
+  leased INTEGER NOT NULL DEFAULT 0, done INTEGER NOT NULL DEFAULT 0, dead INTEGER NOT NULL DEFAULT 0,
+  retried INTEGER NOT NULL DEFAULT 0, duplicates INTEGER NOT NULL DEFAULT 0,
+  over_budget INTEGER NOT NULL DEFAULT 0, stale INTEGER NOT NULL DEFAULT 0, items INTEGER NOT NULL DEFAULT 0);
+
+CREATE TABLE host(
+  id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, interval REAL NOT NULL, burst INTEGER NOT NULL,
+  cap INTEGER NOT NULL, blocked_until REAL NOT NULL, in_flight INTEGER NOT NULL, next_at REAL NOT NULL,
+  version INTEGER NOT NULL DEFAULT 0);
+-- Apart from `host`, because a row is rewritten whole: a long robots.txt would travel with every claim.
+CREATE TABLE host_state(host INTEGER PRIMARY KEY, state BLOB NOT NULL);
+
+CREATE TABLE queue(
+  id INTEGER PRIMARY KEY AUTOINCREMENT, job INTEGER NOT NULL, lane TEXT NOT NULL, host INTEGER NOT NULL,
+  pending INTEGER NOT NULL DEFAULT 0, due REAL NOT NULL DEFAULT 0, turn INTEGER NOT NULL DEFAULT 0,
+  admitted INTEGER NOT NULL DEFAULT 0, UNIQUE(host, job, lane));
+CREATE INDEX queue_due ON queue(job, lane, due, turn) WHERE pending > 0;
+
+CREATE TABLE seen(job INTEGER, host INTEGER, hash INTEGER, PRIMARY KEY(job, host, hash)) WITHOUT ROWID;
+CREATE TABLE row_key(job INTEGER, hash INTEGER, PRIMARY KEY(job, hash)) WITHOUT ROWID;
+
+CREATE TABLE task(
+  queue INTEGER, rank INTEGER, id INTEGER, attempt INTEGER NOT NULL, body BLOB NOT NULL,
+  PRIMARY KEY(queue, rank, id)) WITHOUT ROWID;
+CREATE TABLE delayed(
+  due REAL, id INTEGER, queue INTEGER NOT NULL, rank INTEGER NOT NULL, attempt INTEGER NOT NULL, body BLOB NOT NULL,
+  PRIMARY KEY(due, id)) WITHOUT ROWID;
+CREATE TABLE lease(
+  token INTEGER PRIMARY KEY, worker TEXT NOT NULL, deadline REAL NOT NULL, queue INTEGER NOT NULL,
+  rank INTEGER NOT NULL, id INTEGER NOT NULL, attempt INTEGER NOT NULL, body BLOB NOT NULL);
+CREATE TABLE dead(
+  id INTEGER PRIMARY KEY, job INTEGER NOT NULL, host TEXT NOT NULL, kind TEXT NOT NULL, at REAL NOT NULL,
+  queue INTEGER NOT NULL, letter BLOB NOT NULL);
+CREATE INDEX dead_job ON dead(job, at);
+CREATE TABLE journal(job INTEGER, key TEXT, length INTEGER NOT NULL, PRIMARY KEY(job, key)) WITHOUT ROWID;
+"""
+
+PRAGMAS = """
+PRAGMA journal_mode = WAL;
+PRAGMA synchronous = FULL;
+PRAGMA wal_autocheckpoint = 16000;
+PRAGMA journal_size_limit = 67108864;
+PRAGMA cache_size = -65536;
+PRAGMA temp_store = MEMORY;
+"""
+
+
+def connect(path: str) -> apsw.Connection:
+    """Opens (and if new, makes) the file; refuses what is not ours or not our version."""
+    with translated(path):
+        if path != ":memory:":
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+        db = apsw.Connection(path)
+        try:
+            # Another process may hold the lock for a commit: look again every millisecond, for a minute at most.
+            db.set_busy_handler(_wait_a_little)
+            db.execute(PRAGMAS)
+            db.execute("BEGIN IMMEDIATE")
+            _prepare(db, path)
+            db.execute("COMMIT")
+        except BaseException:
+            db.close(True)
+            raise
+    return db
+
+
+def _wait_a_little(tries: int) -> bool:
+    time.sleep(0.001)
+    return tries < 60_000
+
+
+def _prepare(db: apsw.Connection, path: str) -> None:
+    version, application = db.pragma("user_version"), db.pragma("application_id")
+    if application == 0 and not db.execute("SELECT 1 FROM sqlite_master").fetchone():
+        db.execute(TABLES)
+        db.execute(f"PRAGMA user_version = {VERSION}; PRAGMA application_id = {APPLICATION_ID}")
+    elif application != APPLICATION_ID:
+        raise StoreError(f"{path} is a database, but not one of Shoal's: choose another path with --store")
+    elif version != VERSION:
+        age = "a newer" if version > VERSION else "an older"
+        raise StoreVersionError(
+            f"{path} was written by {age} version of Shoal (schema {version}, this one uses {VERSION}): "
+            "finish the crawl with that version or choose another path with --store"
+        )

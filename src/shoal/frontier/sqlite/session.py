@@ -1,0 +1,207 @@
+"""The connection as the writer thread sees it: transactions, names to numbers, and the counters of a transaction."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import apsw
+import msgspec
+
+from shoal.errors import UsageError
+from shoal.frontier.protocol import Counters, JobSpec, Valve
+from shoal.frontier.timebase import Timebase
+
+T = TypeVar("T")
+_CACHED = 200_000  # names kept in memory; beyond this they are looked up again
+
+COUNTED = Counters.__struct_fields__  # each is a column of `job`
+_COUNT = f"UPDATE job SET {', '.join(f'{name} = {name} + ?' for name in COUNTED)} WHERE id = ?"
+
+decode_spec = msgspec.msgpack.Decoder(JobSpec).decode
+
+
+class QueueInfo(NamedTuple):
+    """What a queue's number stands for."""
+
+    job_id: int
+    job: str
+    lane: str
+    host_id: int
+    host: str
+
+
+class Session:
+    def __init__(self, db: apsw.Connection, timebase: Timebase) -> None:
+        self.db = db
+        self.now = timebase.now
+        self._names = _Names()
+        self._counts: dict[int, Counter[str]] = {}
+
+    # -- transactions
+
+    def begin(self) -> None:
+        self.db.execute("BEGIN IMMEDIATE")
+
+    def commit(self) -> None:
+        self.db.execute("COMMIT")
+
+    def rollback(self) -> None:
+        self.forget_names()  # numbers given in the lost transaction are void
+        self._counts.clear()
+        if self.db.in_transaction:
+            self.db.execute("ROLLBACK")
+
+    def attempt(self, job: Callable[[Session], T]) -> T:
+        """Runs one caller's job. If it fails, its own changes are undone and the others' stay."""
+        self.db.execute("SAVEPOINT job")
+        try:
+            result = job(self)
+            self._flush_counts()
+        except Exception:
+            self.forget_names()
+            self._counts.clear()
+            if self.db.in_transaction:
+                self.db.execute("ROLLBACK TO job; RELEASE job")
+            raise
+        self.db.execute("RELEASE job")
+        return result
+
+    def close(self) -> None:
+        self.db.close(True)
+
+    # -- asking
+
+    def all(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return self.db.execute(sql, values).fetchall()
+
+    def row(self, sql: str, values: Sequence[Any] = ()) -> tuple[Any, ...] | None:
+        return self.db.execute(sql, values).fetchone()
+
+    def value(self, sql: str, values: Sequence[Any] = ()) -> Any:
+        """The first column of the first row; None if there is none."""
+        return self.db.execute(sql, values).get
+
+    # -- numbers
+
+    def forget_names(self) -> None:
+        self._names = _Names()
+
+    def serials(self, count: int) -> int:
+        """Reserves `count` numbers, never given before, and answers the first. Task ids and lease tokens are such."""
+        row = self.value("UPDATE meta SET value = value + ? WHERE key = 'serial' RETURNING value", (count,))
+        return int(row) - count + 1
+
+    def job_row(self, name: str) -> tuple[int, JobSpec]:
+        row = self.row("SELECT id, spec FROM job WHERE name = ?", (name,))
+        if row is None:
+            raise UsageError(f"no job named {name!r} in this store")
+        job_id, spec = row
+        if self._names.specs.get(spec) is None:
+            self._names.specs = {spec: decode_spec(spec)}
+        return job_id, self._names.specs[spec]
+
+    def host_id(self, name: str, valve: Valve) -> int:
+        """The host's number; a host never seen before starts with the given valve."""
+        number = self._names.hosts.get(name)
+        if number is None:
+            number = self._find_host(name) or self._new_host(name, valve)
+            self._names.hosts[name] = number
+        return number
+
+    def _find_host(self, name: str) -> int | None:
+        number: int | None = self.value("SELECT id FROM host WHERE name = ?", (name,))
+        return number
+
+    def _new_host(self, name: str, valve: Valve) -> int:
+        self.db.execute(
+            "INSERT INTO host(name, interval, burst, cap, blocked_until, in_flight, next_at)"
+            " VALUES (?, ?, ?, ?, ?, 0, 0)",
+            (name, valve.interval, valve.burst, valve.cap, valve.blocked_until),
+        )
+        return self.db.last_insert_rowid()
+
+    def queue_id(self, job_id: int, lane: str, host_id: int) -> int:
+        key = (job_id, lane, host_id)
+        number = self._names.queues.get(key)
+        if number is None:
+            row = self.row(
+                "SELECT id FROM queue WHERE host = ? AND job = ? AND lane = ?", (host_id, job_id, lane)
+            )
+            number = row[0] if row else self._new_queue(job_id, lane, host_id)
+            self._names.queues[key] = number
+        return number
+
+    def _new_queue(self, job_id: int, lane: str, host_id: int) -> int:
+        self.db.execute(
+            "INSERT INTO queue(job, lane, host, due) VALUES (?, ?, ?, ?)",
+            (job_id, lane, host_id, self.valve(host_id).due()),
+        )
+        return self.db.last_insert_rowid()
+
+    def queue_info(self, queue_id: int) -> QueueInfo:
+        info = self._names.infos.get(queue_id)
+        if info is None:
+            row = self.row(
+                "SELECT q.job, j.name, q.lane, q.host, h.name FROM queue q"
+                " JOIN job j ON j.id = q.job JOIN host h ON h.id = q.host WHERE q.id = ?",
+                (queue_id,),
+            )
+            assert row is not None
+            info = self._names.infos[queue_id] = QueueInfo(*row)
+        return info
+
+    # -- valves
+
+    def valve(self, host_id: int) -> Valve:
+        row = self.row(
+            "SELECT interval, burst, cap, blocked_until, in_flight, next_at FROM host WHERE id = ?",
+            (host_id,),
+        )
+        assert row is not None
+        return Valve(*row)
+
+    def set_valve(self, host_id: int, before: Valve, after: Valve) -> None:
+        """Stores what claim and settle change, and tells the host's queues when it is due."""
+        self.db.execute(
+            "UPDATE host SET in_flight = ?, next_at = ? WHERE id = ?",
+            (after.in_flight, after.next_at, host_id),
+        )
+        if after.due() != before.due():
+            self.db.execute("UPDATE queue SET due = ? WHERE host = ?", (after.due(), host_id))
+
+    # -- counters
+
+    def count(self, job_id: int, **changes: int) -> None:
+        counts = self._counts.get(job_id)
+        if counts is None:
+            counts = self._counts[job_id] = Counter()
+        for name, change in changes.items():
+            counts[name] += change
+
+    def _flush_counts(self) -> None:
+        for job_id, counts in self._counts.items():
+            self.db.execute(_COUNT, (*(counts[name] for name in COUNTED), job_id))
+        self._counts.clear()
+
+
+class _Names:
+    """Look-ups that stay true as long as the transaction that made them is not undone."""
+
+    def __init__(self) -> None:
+        self.hosts: dict[str, int] = _Bounded()
+        self.queues: dict[tuple[int, str, int], int] = _Bounded()
+        self.infos: dict[int, QueueInfo] = _Bounded()
+        self.specs: dict[bytes, JobSpec] = {}
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class _Bounded(dict[K, V]):
+    def __setitem__(self, key: K, value: V) -> None:
+        if len(self) >= _CACHED:
+            self.clear()
+        super().__setitem__(key, value)

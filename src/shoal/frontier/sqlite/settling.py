@@ -1,0 +1,173 @@
+"""settle, extend, release, reap: the ways a lease ends (or lives on)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from msgspec.structs import replace
+
+from shoal.frontier.protocol import JobSpec, Journal, Settled, total, worker_lost
+from shoal.frontier.sqlite.adding import admit, is_seen, put_back
+from shoal.frontier.sqlite.codec import decode_task, encode_letter, encode_task
+from shoal.frontier.sqlite.leases import end_leases
+from shoal.frontier.sqlite.session import Session
+from shoal.model import Dead, DeadLetter, Done, Failure, Lease, Moved, Retry, Settlement, Snapshot, Task
+
+
+def settle(session: Session, batch: Sequence[Settlement], journal: Journal | None) -> Settled:
+    owners = end_leases(session, {settlement.lease.token for settlement in batch})
+    accepted: list[bool] = []
+    found: dict[int, list[Task]] = {}
+    rows: dict[int, list[bytes]] = {}
+    buried = 0
+    for settlement in batch:
+        queue_id = owners.pop(settlement.lease.token, None)  # popped: the same lease settles once
+        accepted.append(queue_id is not None)
+        if queue_id is None:
+            _count_stale(session, settlement)
+            continue
+        job_id = session.queue_info(queue_id).job_id
+        buried += _conclude(session, job_id, queue_id, settlement)
+        if settlement.found:
+            found.setdefault(job_id, []).extend(settlement.found)
+        if settlement.rows:
+            rows.setdefault(job_id, []).extend(_fresh_rows(session, job_id, settlement))
+    added = [admit(session, job_id, _spec(session, job_id), tasks) for job_id, tasks in found.items()]
+    for job_id, data in rows.items():
+        session.count(job_id, items=len(data))
+        if journal is not None and data:
+            _append(session, job_id, journal, data)
+    return Settled(accepted, total(added), buried)
+
+
+def _spec(session: Session, job_id: int) -> JobSpec:
+    name = session.value("SELECT name FROM job WHERE id = ?", (job_id,))
+    return session.job_row(name)[1]
+
+
+def _count_stale(session: Session, settlement: Settlement) -> None:
+    job_id = session.value("SELECT id FROM job WHERE name = ?", (settlement.lease.task.job,))
+    if job_id is not None:
+        session.count(job_id, stale=1)
+
+
+def _conclude(session: Session, job_id: int, queue_id: int, settlement: Settlement) -> int:
+    """Puts the task where its verdict says; answers 1 if a retry had no attempt left."""
+    task = settlement.lease.task
+    match settlement.verdict:
+        case Done():
+            session.count(job_id, done=1)
+        case Moved(to):
+            _move(session, job_id, task, to)
+        case Dead(failure, snapshot):
+            _bury(session, job_id, queue_id, task, failure, snapshot)
+        case Retry(after, failure):
+            if task.attempt >= (task.max_attempts or _spec(session, job_id).max_attempts):
+                _bury(session, job_id, queue_id, task, failure, settlement.snapshot)
+                return 1
+            task = replace(task, history=(*task.history, failure))
+            session.db.execute(
+                "INSERT INTO delayed(due, id, queue, rank, attempt, body) VALUES (?, ?, ?, ?, ?, ?)",
+                (session.now() + after, task.id, queue_id, -task.priority, task.attempt, _body(task)),
+            )
+            session.count(job_id, delayed=1, retried=1)
+    return 0
+
+
+def _body(task: Task) -> bytes:
+    return encode_task(task, task.created_at)
+
+
+def _move(session: Session, job_id: int, task: Task, to: Task) -> None:
+    host_id = session.host_id(to.host, _spec(session, job_id).valve)
+    if to.fingerprint is not None and to.fingerprint != task.fingerprint:
+        if is_seen(session, job_id, host_id, to.fingerprint):
+            session.count(job_id, done=1, duplicates=1)  # that page has its own task
+            return
+        session.db.execute(
+            "INSERT INTO seen(job, host, hash) VALUES (?, ?, ?)", (job_id, host_id, to.fingerprint)
+        )
+    to = replace(to, created_at=task.created_at)
+    queue_id = session.queue_id(job_id, to.lane, host_id)
+    # A redirect is not a failure: the fetch that met it does not count as an attempt.
+    put_back(session, [(queue_id, -to.priority, task.id, task.attempt - 1, _body(to))])
+    session.count(job_id, pending=1)
+
+
+def _bury(
+    session: Session, job_id: int, queue_id: int, task: Task, failure: Failure, snapshot: Snapshot | None
+) -> None:
+    task = replace(task, history=(*task.history, failure))
+    letter = DeadLetter(task, failure.kind, session.now(), snapshot)
+    session.db.execute(
+        "INSERT INTO dead(id, job, host, kind, at, queue, letter) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (task.id, job_id, task.host, letter.kind, letter.at, queue_id, encode_letter(letter)),
+    )
+    session.count(job_id, dead=1)
+
+
+def _fresh_rows(session: Session, job_id: int, settlement: Settlement) -> list[bytes]:
+    data: list[bytes] = []
+    for row in settlement.rows:
+        if row.key is not None:
+            session.db.execute("INSERT OR IGNORE INTO row_key(job, hash) VALUES (?, ?)", (job_id, row.key))
+            if not session.db.changes():
+                continue
+        data.append(row.data)
+    return data
+
+
+def _append(session: Session, job_id: int, journal: Journal, data: list[bytes]) -> None:
+    """The file grows inside the transaction: if the commit fails, the next append cuts it back to what was
+    committed."""
+    committed = session.value("SELECT length FROM journal WHERE job = ? AND key = ?", (job_id, journal.key))
+    length = journal.append(committed or 0, data)
+    session.db.execute(
+        "INSERT OR REPLACE INTO journal(job, key, length) VALUES (?, ?, ?)", (job_id, journal.key, length)
+    )
+
+
+def extend(session: Session, worker: str, lease_seconds: float) -> int:
+    session.db.execute(
+        "UPDATE lease SET deadline = ? WHERE worker = ?", (session.now() + lease_seconds, worker)
+    )
+    return session.db.changes()
+
+
+def release(session: Session, leases: Sequence[Lease]) -> int:
+    owners = end_leases(session, {lease.token for lease in leases})
+    for lease in leases:
+        queue_id = owners.get(lease.token)
+        if queue_id is not None:
+            task = lease.task
+            put_back(session, [(queue_id, -task.priority, task.id, task.attempt - 1, _body(task))])
+            session.count(session.queue_info(queue_id).job_id, pending=1)
+    return len(owners)
+
+
+def reap(session: Session, is_dead: Callable[[str], bool]) -> int:
+    """Takes back the leases that ran out, and those whose worker is known to have died."""
+    now = session.now()
+    gone = {worker for (worker,) in session.all("SELECT DISTINCT worker FROM lease") if is_dead(worker)}
+    expired = [
+        row
+        for row in session.all("SELECT token, worker, deadline, queue, rank, id, attempt, body FROM lease")
+        if row[2] <= now or row[1] in gone
+    ]
+    end_leases(session, {row[0] for row in expired})
+    for _, _, _, queue_id, rank, id, attempt, body in expired:
+        info = session.queue_info(queue_id)
+        task = decode_task(
+            body, id=id, job=info.job, host=info.host, lane=info.lane, rank=rank, attempt=attempt
+        )
+        _take_back(session, info.job_id, queue_id, task, worker_lost(attempt, now))
+    return len(expired)
+
+
+def _take_back(session: Session, job_id: int, queue_id: int, task: Task, failure: Failure) -> None:
+    if task.attempt >= (task.max_attempts or _spec(session, job_id).max_attempts):
+        _bury(session, job_id, queue_id, task, failure, None)
+        return
+    task = replace(task, history=(*task.history, failure))
+    put_back(session, [(queue_id, -task.priority, task.id, task.attempt, _body(task))])
+    session.count(job_id, pending=1, retried=1)

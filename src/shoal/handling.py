@@ -1,0 +1,132 @@
+"""Runs a handler on a page and collects what it yields."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable
+from dataclasses import is_dataclass
+from inspect import isawaitable
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+
+from shoal.model import Request
+
+if TYPE_CHECKING:
+    from shoal.page import Page
+    from shoal.spider import Handler
+
+# More than any page can hold; without it an endless generator would fill the memory before its time is up.
+MAX_YIELDED = 2_000_000
+
+
+class JunkError(Exception):
+    """A handler gave something that is neither an item nor a request, or an item that cannot be written."""
+
+
+class HandlerTimeout(Exception):
+    """A handler did not finish in its time."""
+
+
+class Yielded(Struct):
+    """What a handler gave for one page."""
+
+    items: list[object] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
+
+
+async def collect(
+    handler: Handler, page: Page, *, deadline: float, monotonic: Callable[[], float]
+) -> Yielded:
+    """Everything the handler gives for the page: it may be a function, a generator, or async and either.
+
+    An async handler is interrupted at `deadline`; a plain generator is stopped at its next yield.
+    What the handler raises is passed on.
+    """
+    produced = handler.function(page)
+    if isawaitable(produced) or isinstance(produced, AsyncIterable):
+        return await _collect_async(handler.name, produced, deadline, monotonic)
+    return _collect_plain(handler.name, produced, deadline, monotonic)
+
+
+async def _collect_async(
+    name: str,
+    produced: Awaitable[object] | AsyncIterable[object],
+    deadline: float,
+    monotonic: Callable[[], float],
+) -> Yielded:
+    try:
+        async with asyncio.timeout(deadline - monotonic()) as limit:
+            result = await produced if isawaitable(produced) else produced
+            if isinstance(result, AsyncIterable):
+                return await _drain(name, result, deadline, monotonic)
+    except TimeoutError:
+        if limit.expired():
+            raise _timeout(name) from None
+        raise
+    return _collect_plain(name, result, deadline, monotonic)
+
+
+async def _drain(
+    name: str, produced: AsyncIterable[object], deadline: float, monotonic: Callable[[], float]
+) -> Yielded:
+    into = Yielded()
+    count = 0
+    iterator = aiter(produced)
+    try:
+        async for value in iterator:
+            count += 1
+            _sort(name, value, into)
+            if count > MAX_YIELDED or monotonic() > deadline:
+                raise _endless(name, count)
+    finally:
+        if isinstance(iterator, AsyncGenerator):
+            await iterator.aclose()
+    return into
+
+
+def _collect_plain(name: str, produced: object, deadline: float, monotonic: Callable[[], float]) -> Yielded:
+    into = Yielded()
+    if produced is None:
+        return into
+    if _is_value(produced) or not isinstance(produced, Iterable) or isinstance(produced, str | bytes):
+        _sort(name, produced, into)
+        return into
+    add_item, add_request = into.items.append, into.requests.append
+    for count, value in enumerate(produced, 1):
+        kind = type(value)
+        if kind is Request:
+            add_request(value)
+        elif kind is dict:
+            add_item(value)
+        else:
+            _sort(name, value, into)
+        if count > MAX_YIELDED or monotonic() > deadline:
+            raise _endless(name, count)
+    return into
+
+
+def _is_value(value: object) -> bool:
+    return isinstance(value, dict | Struct) or (is_dataclass(value) and not isinstance(value, type))
+
+
+def _sort(name: str, value: object, into: Yielded) -> None:
+    if isinstance(value, Request):
+        into.requests.append(value)
+    elif _is_value(value):
+        into.items.append(value)
+    else:
+        raise JunkError(
+            f"handler {name!r} yielded a {type(value).__name__}; "
+            "yield a dict, a dataclass, a msgspec Struct or page.follow(...)"
+        )
+
+
+def _endless(name: str, count: int) -> Exception:
+    if count > MAX_YIELDED:
+        return JunkError(f"handler {name!r} yielded more than {MAX_YIELDED:,} values for one page")
+    return _timeout(name)
+
+
+def _timeout(name: str) -> HandlerTimeout:
+    return HandlerTimeout(f"handler {name!r} did not finish in its time (setting handler_timeout)")

@@ -1,0 +1,116 @@
+"""The live panel: one glance at how far, how fast, and what is in the way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from shoal.frontier.protocol import Job
+from shoal.observe import words
+from shoal.observe.tally import HostTally, TallyReport
+from shoal.observe.view import View
+
+WIDTH = 96
+HOSTS_SHOWN = 5
+
+
+def render(view: View) -> RenderableType:
+    parts: list[RenderableType] = [_progress(view), _numbers(view)]
+    if view.report.hosts:
+        parts += [Text(), _slowest(view.report.hosts[:HOSTS_SHOWN], dict(view.queues))]
+    if view.report.errors:
+        parts += [Text(), errors(view.report)]
+    title = Text(words.printable(view.job.spec.name), "bold cyan")
+    if view.note:
+        title.append(f"  {words.printable(view.note)}", "yellow")
+    return frame(Group(*parts), title)
+
+
+def frame(content: RenderableType, title: Text) -> Panel:
+    """The one frame of everything Shoal shows."""
+    return Panel(
+        content, box=box.ROUNDED, title=title, title_align="left", border_style="bright_black", width=WIDTH
+    )
+
+
+def _progress(view: View) -> RenderableType:
+    times = Text.assemble(words.duration(view.elapsed), ("  ETA ", "dim"), (words.duration(view.eta), "bold"))
+    return bar(view.job, times)
+
+
+def bar(job: Job, beside: Text) -> RenderableType:
+    """How much of the job is done."""
+    done, total = job.counters.done, job.counters.admitted
+    if job.spec.max_pages:
+        total = min(total, job.spec.max_pages)
+    row = Table.grid(padding=(0, 2), expand=True)
+    row.add_column(ratio=1)
+    row.add_column(no_wrap=True)
+    row.add_column(no_wrap=True, justify="right", min_width=20)
+    row.add_row(
+        ProgressBar(total=max(total, 1), completed=done, complete_style="cyan", finished_style="green"),
+        Text.assemble((words.count(done), "bold"), (f" of {words.count(total)} pages", "dim")),
+        beside,
+    )
+    return row
+
+
+def _numbers(view: View) -> RenderableType:
+    counters = view.job.counters
+    return numbers(
+        [
+            (words.rate(view.rate), "pages/s", "bold green"),
+            (words.count(view.report.in_flight), "in flight", "bold"),
+            (words.count(counters.pending), "queued", "bold"),
+            (words.count(counters.delayed), "delayed", "bold yellow" if counters.delayed else "dim"),
+            (words.count(counters.retried), "retried", "bold yellow" if counters.retried else "dim"),
+            (words.count(counters.dead), "dead", "bold red" if counters.dead else "dim"),
+            (words.count(counters.items), "rows", "bold"),
+        ]
+    )
+
+
+def numbers(cells: Sequence[tuple[str, str, str]]) -> Text:
+    """A line of (number, its name, style)."""
+    text = Text()
+    for place, (value, name, style) in enumerate(cells):
+        text.append("   " if place else "")
+        text.append(value, style)
+        text.append(f" {name}", "dim")
+    return text
+
+
+def _slowest(hosts: tuple[HostTally, ...], queues: dict[str, int]) -> RenderableType:
+    table = Table(box=None, padding=(0, 2, 0, 0), expand=True, header_style="dim")
+    table.add_column("slowest hosts", ratio=1, no_wrap=True, overflow="ellipsis")
+    for name in ("latency", "pages", "failed", "queued"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("last error", no_wrap=True, min_width=14)
+    for host in hosts:
+        queued = queues.get(host.host)
+        table.add_row(
+            Text(words.printable(host.host)),
+            Text(words.latency(host.latency), latency_style(host.latency)),
+            words.count(host.pages),
+            Text(words.count(host.failures), "yellow" if host.failures else "dim"),
+            Text("" if queued is None else words.count(queued)),
+            Text(words.printable(host.last_error), "dim"),
+        )
+    return table
+
+
+def errors(report: TallyReport) -> Text:
+    text = Text.assemble(("errors  ", "dim"), no_wrap=True, overflow="ellipsis")
+    return text.append(words.printable(words.by_count(report.errors)))
+
+
+def latency_style(seconds: float) -> str:
+    if seconds < 1:
+        return "green"
+    return "yellow" if seconds < 5 else "red"

@@ -1,0 +1,105 @@
+"""The end of a run: a table for people, a dictionary with stable keys for programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from shoal.observe import words
+from shoal.observe.panel import frame
+from shoal.observe.view import View
+
+PERCENTILES = (50, 90, 99)
+
+
+def render(view: View, *, output: str, dead_command: str = "shoal dead list") -> RenderableType:
+    """`output` is where the rows are, `dead_command` what shows this job's dead letters."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in _facts(view, output, dead_command):
+        grid.add_row(name, value)
+    finished = view.job.state == "finished"
+    title = Text.assemble(
+        (words.printable(view.job.spec.name), "bold cyan"),
+        (" finished" if finished else " stopped", "bold green" if finished else "bold yellow"),
+        (f" after {words.duration(view.elapsed)}", "default"),
+    )
+    return frame(grid, title)
+
+
+def _facts(view: View, output: str, dead_command: str) -> list[tuple[str, Text]]:
+    counters, report = view.job.counters, view.report
+    fetches = words.plural(report.fetches, "fetch", "fetches")
+    rows = Text.assemble((words.count(counters.items), "bold"), ("  in ", "dim"), words.printable(output))
+    facts = [
+        ("pages", _pages(view)),
+        ("rows", rows),
+        ("success", Text(words.percent(report.success_rate))),
+        ("latency", _latency(view)),
+        ("received", Text(f"{words.size(report.bytes)} in {fetches}")),
+    ]
+    if report.errors:
+        facts.append(("errors", Text(words.printable(words.by_count(report.errors)), "yellow")))
+    if counters.retried:
+        facts.append(("retries", Text(words.count(counters.retried))))
+    if report.refused:
+        facts.append(("refused", Text(words.printable(words.by_count(report.refused)))))
+    if counters.dead:
+        hint = (f"  {dead_command}", "cyan")
+        facts.append(("dead", Text.assemble((words.count(counters.dead), "bold red"), hint)))
+    if counters.open:
+        left = (words.count(counters.open), "bold")
+        facts.append(("left", Text.assemble(left, (" still to fetch", "dim"))))
+    return facts
+
+
+def _pages(view: View) -> Text:
+    rate = f"  {words.rate(mean_rate(view))}/s in this run"
+    return Text.assemble((words.count(view.job.counters.done), "bold"), (rate, "green"))
+
+
+def _latency(view: View) -> Text:
+    text = Text()
+    for p in PERCENTILES:
+        text.append(f"p{p} ", "dim")
+        text.append(f"{words.latency(view.report.percentile(p))}   ")
+    return text
+
+
+def mean_rate(view: View) -> float:
+    return view.report.pages / view.elapsed if view.elapsed > 0 else 0.0
+
+
+def as_json(view: View, *, output: str) -> dict[str, Any]:
+    """The same as a dictionary. Keys are only ever added; docs/cli.md explains them."""
+    counters, report = view.job.counters, view.report
+    return {
+        "job": view.job.spec.name,
+        "state": view.job.state,
+        "output": output,
+        "seconds": round(view.elapsed, 3),
+        "processes": view.processes,
+        "admitted": counters.admitted,
+        "pending": counters.pending,
+        "delayed": counters.delayed,
+        "leased": counters.leased,
+        "done": counters.done,
+        "dead": counters.dead,
+        "rows": counters.items,
+        "retried": counters.retried,
+        "duplicates": counters.duplicates,
+        "over_budget": counters.over_budget,
+        "pages": report.pages,
+        "fetches": report.fetches,
+        "bytes": report.bytes,
+        "pages_per_second": round(mean_rate(view), 3),
+        "success_rate": report.success_rate,
+        "latency": {f"p{p}": report.percentile(p) for p in PERCENTILES},
+        "errors": report.errors,
+        "statuses": {str(status): number for status, number in sorted(report.statuses.items())},
+        "refused": report.refused,
+    }

@@ -1,0 +1,216 @@
+"""What one process has counted: pages, failures, bytes and latencies, overall and by host.
+
+A Tally is written on the hot path (a microsecond a call), a TallyReport is what it says at one moment:
+frozen, serialisable, and mergeable, so that several processes make one picture.
+
+The job's counters in the frontier are the truth about tasks; a tally is about this run's traffic, which the
+frontier does not keep.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from bisect import bisect_left
+from collections.abc import Iterable
+from typing import TypeVar
+
+from msgspec import Struct
+
+from shoal.model import Failure, Response
+
+_FASTEST, _SLOWEST, _STEPS = 0.001, 120.0, 64
+_RATIO = math.pow(_SLOWEST / _FASTEST, 1 / _STEPS)  # 1.2: a percentile is right within 10 %
+# Upper edges of the latency buckets; the last bucket (one more than the edges) holds whatever is slower.
+LATENCY_EDGES = tuple(_FASTEST * math.pow(_RATIO, step) for step in range(_STEPS + 1))
+
+K = TypeVar("K", str, int)
+
+HOSTS_KEPT = 10_000
+HOSTS_REPORTED = 20
+_SMOOTHING = 0.2  # weight of the newest latency
+
+
+class HostTally(Struct, frozen=True):
+    """One host in a report."""
+
+    host: str
+    pages: int = 0
+    retries: int = 0
+    dead: int = 0
+    latency: float = 0.0  # smoothed seconds a fetch
+    last_error: str = ""  # kind of the latest failure
+
+    @property
+    def failures(self) -> int:
+        return self.retries + self.dead
+
+
+class TallyReport(Struct, frozen=True):
+    """What was counted up to one moment."""
+
+    pages: int = 0  # responses that were not redirects
+    fetches: int = 0  # requests that went out
+    retries: int = 0
+    dead: int = 0
+    bytes: int = 0  # as received, before decoding
+    in_flight: int = 0
+    errors: dict[str, int] = {}  # failures by kind
+    statuses: dict[int, int] = {}
+    refused: dict[str, int] = {}  # requests that were not admitted, by reason
+    latency: tuple[int, ...] = ()  # fetches in each bucket of LATENCY_EDGES
+    hosts: tuple[HostTally, ...] = ()  # the slowest, slowest first
+
+    def percentile(self, p: float) -> float | None:
+        """Seconds within which `p` per cent of the fetches were answered; None if there were none."""
+        total = sum(self.latency)
+        if not total:
+            return None
+        rank, passed = total * p / 100, 0
+        for bucket, count in enumerate(self.latency):
+            if count and passed + count >= rank:
+                return _within(bucket, (rank - passed) / count)
+            passed += count
+        return LATENCY_EDGES[-1]
+
+    @property
+    def success_rate(self) -> float | None:
+        """Share of the attempts that brought a page; None before the first."""
+        attempts = self.pages + sum(self.errors.values())
+        return self.pages / attempts if attempts else None
+
+
+def _within(bucket: int, share: float) -> float:
+    """The latency `share` of the way through a bucket, whose edges are a constant ratio apart."""
+    if bucket == 0:
+        return _FASTEST * share
+    return LATENCY_EDGES[bucket - 1] * math.pow(_RATIO, share)
+
+
+class _Host:
+    __slots__ = ("dead", "last_error", "latency", "pages", "retries")
+
+    def __init__(self) -> None:
+        self.pages = self.retries = self.dead = 0
+        self.latency = 0.0
+        self.last_error = ""
+
+    def timed(self, elapsed: float) -> None:
+        self.latency += (elapsed - self.latency) * _SMOOTHING if self.latency else elapsed
+
+
+class Tally:
+    """The counters of this process. A failure that took time was a fetch; one without `elapsed` never went
+    out (robots.txt said no) or was counted when its page arrived (a handler's exception)."""
+
+    def __init__(self) -> None:
+        self.pages = self.fetches = self.retries = self.dead = self.bytes = 0
+        self._errors: dict[str, int] = {}
+        self._statuses: dict[int, int] = {}
+        self._refused: dict[str, int] = {}
+        self._latency = [0] * (len(LATENCY_EDGES) + 1)
+        self._hosts: dict[str, _Host] = {}
+
+    def fetched(self, host: str, response: Response) -> None:
+        status, elapsed = response.status, response.elapsed
+        entry = self._hosts.get(host) or self._new_host(host)
+        if not 300 <= status < 400:
+            self.pages += 1
+            entry.pages += 1
+        self.fetches += 1
+        self.bytes += response.wire_bytes or len(response.body)
+        self._statuses[status] = self._statuses.get(status, 0) + 1
+        self._latency[bisect_left(LATENCY_EDGES, elapsed)] += 1
+        entry.timed(elapsed)
+
+    def failed(self, host: str, failure: Failure, *, retry: bool) -> None:
+        kind, status, elapsed = failure.kind, failure.status, failure.elapsed
+        entry = self._hosts.get(host) or self._new_host(host)
+        if retry:
+            self.retries += 1
+            entry.retries += 1
+        else:
+            self.dead += 1
+            entry.dead += 1
+        entry.last_error = kind
+        self._errors[kind] = self._errors.get(kind, 0) + 1
+        if elapsed > 0:
+            self.fetches += 1
+            self._latency[bisect_left(LATENCY_EDGES, elapsed)] += 1
+            entry.timed(elapsed)
+            if status is not None:
+                self._statuses[status] = self._statuses.get(status, 0) + 1
+
+    def refused(self, reason: str) -> None:
+        self._refused[reason] = self._refused.get(reason, 0) + 1
+
+    def _new_host(self, host: str) -> _Host:
+        if len(self._hosts) >= HOSTS_KEPT:
+            del self._hosts[next(iter(self._hosts))]  # the one first met; a crawl over many hosts moves on
+        entry = self._hosts[host] = _Host()
+        return entry
+
+    def report(self, *, in_flight: int = 0, hosts: int = HOSTS_REPORTED) -> TallyReport:
+        slowest = heapq.nlargest(hosts, self._hosts.items(), key=lambda item: item[1].latency)
+        return TallyReport(
+            pages=self.pages,
+            fetches=self.fetches,
+            retries=self.retries,
+            dead=self.dead,
+            bytes=self.bytes,
+            in_flight=in_flight,
+            errors=dict(self._errors),
+            statuses=dict(self._statuses),
+            refused=dict(self._refused),
+            latency=tuple(self._latency),
+            hosts=tuple(
+                HostTally(name, h.pages, h.retries, h.dead, h.latency, h.last_error) for name, h in slowest
+            ),
+        )
+
+
+def merge(reports: Iterable[TallyReport], *, hosts: int = HOSTS_REPORTED) -> TallyReport:
+    """One report for several processes."""
+    reports = list(reports)
+    return TallyReport(
+        pages=sum(r.pages for r in reports),
+        fetches=sum(r.fetches for r in reports),
+        retries=sum(r.retries for r in reports),
+        dead=sum(r.dead for r in reports),
+        bytes=sum(r.bytes for r in reports),
+        in_flight=sum(r.in_flight for r in reports),
+        errors=_sum(r.errors for r in reports),
+        statuses=_sum(r.statuses for r in reports),
+        refused=_sum(r.refused for r in reports),
+        latency=tuple(map(sum, zip(*(r.latency for r in reports if r.latency), strict=True))),
+        hosts=_slowest((h for r in reports for h in r.hosts), hosts),
+    )
+
+
+def _sum(counts: Iterable[dict[K, int]]) -> dict[K, int]:
+    total: dict[K, int] = {}
+    for one in counts:
+        for key, count in one.items():
+            total[key] = total.get(key, 0) + count
+    return total
+
+
+def _slowest(tallies: Iterable[HostTally], limit: int) -> tuple[HostTally, ...]:
+    by_host: dict[str, HostTally] = {}
+    for tally in tallies:
+        known = by_host.get(tally.host)
+        by_host[tally.host] = _join(known, tally) if known else tally
+    return tuple(heapq.nlargest(limit, by_host.values(), key=lambda h: h.latency))
+
+
+def _join(a: HostTally, b: HostTally) -> HostTally:
+    weight_a, weight_b = a.pages + a.failures, b.pages + b.failures
+    latency = (a.latency * weight_a + b.latency * weight_b) / max(1, weight_a + weight_b)
+    return HostTally(
+        host=a.host,
+        pages=a.pages + b.pages,
+        retries=a.retries + b.retries,
+        dead=a.dead + b.dead,
+        latency=latency,
+        last_error=b.last_error or a.last_error,
+    )

@@ -1,0 +1,56 @@
+"""One look at a running crawl: what progress, summary and a watching caller are shown."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from shoal.frontier.protocol import Job
+from shoal.observe.tally import TallyReport
+
+
+class View(Struct, frozen=True):
+    job: Job
+    report: TallyReport
+    elapsed: float = 0.0  # seconds since this run began
+    rate: float = 0.0  # pages a second, lately
+    eta: float | None = None  # seconds; None: no telling yet
+    queues: Sequence[tuple[str, int]] = ()  # the longest: (host, pending)
+    processes: int = 1
+    note: str = ""  # what is going on, when it is not plain crawling: "draining", "already finished" …
+
+
+class RateWindow:
+    """Pages a second over the last few seconds, from a total that only grows."""
+
+    def __init__(self, span: float = 5.0) -> None:
+        self._span = span
+        self._points: deque[tuple[float, int]] = deque()
+
+    def add(self, now: float, total: int) -> float:
+        """Notes the total at `now` (monotonic) and answers the rate."""
+        points = self._points
+        points.append((now, total))
+        # The newest point outside the window stays: without it the window would shrink to the last update.
+        while len(points) > 2 and points[1][0] <= now - self._span:
+            points.popleft()
+        (began, first), (ended, last) = points[0], points[-1]
+        return (last - first) / (ended - began) if ended > began else 0.0
+
+
+def remaining(job: Job) -> int:
+    """Pages still to come, as far as is known: the open tasks, or what the page budget leaves of them."""
+    counters, budget = job.counters, job.spec.max_pages
+    return min(counters.open, max(0, budget - counters.done)) if budget else counters.open
+
+
+def eta(remaining: int, rate: float, *, queue: int = 0, interval: float = 0.0) -> float | None:
+    """Seconds to the end. A crawl ends with its slowest host, so the longest queue (`queue` requests,
+    `interval` seconds apart) bounds what the overall rate promises."""
+    if remaining <= 0:
+        return 0.0
+    if rate <= 0:
+        return None
+    return max(remaining / rate, min(queue, remaining) * interval)

@@ -1,0 +1,63 @@
+"""Looking at a running crawl at regular intervals, for whoever wants to watch."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from shoal.errors import ShoalError
+from shoal.frontier.protocol import Frontier
+from shoal.observe.tally import TallyReport
+from shoal.observe.view import RateWindow, View, eta, remaining
+
+if TYPE_CHECKING:
+    from shoal.run import Plan
+
+Watch = Callable[[View], None]
+_EVERY = 0.5
+
+
+@asynccontextmanager
+async def watching(
+    plan: Plan, frontier: Frontier, report: Callable[[], TallyReport], watch: Watch | None
+) -> AsyncIterator[Callable[[], Awaitable[View]]]:
+    """Calls `watch` twice a second until left; gives a function that looks once."""
+    began = time.monotonic()
+    window = RateWindow()
+    job = await frontier.job(plan.job)
+    done_before = job.counters.done if job is not None else 0
+    interval = 1 / plan.settings.rate if plan.settings.rate else 0.0
+
+    async def look() -> View:
+        job = await frontier.job(plan.job)
+        assert job is not None, f"job {plan.job} was dropped while it ran"
+        queues = await frontier.queues(plan.job, 5)
+        now = time.monotonic()
+        rate = window.add(now, job.counters.done)
+        longest = queues[0][1] if queues else 0
+        return View(
+            job,
+            report(),
+            elapsed=now - began,
+            rate=rate if now - began > 1 else (job.counters.done - done_before) / max(0.1, now - began),
+            eta=eta(remaining(job), rate, queue=longest, interval=interval),
+            queues=queues,
+            processes=plan.settings.processes,
+        )
+
+    async def look_regularly() -> None:
+        while watch is not None:
+            try:
+                watch(await look())
+            except ShoalError:
+                return  # the engine meets the same trouble and says so
+            await asyncio.sleep(_EVERY)
+
+    looking = asyncio.create_task(look_regularly())
+    try:
+        yield look
+    finally:
+        looking.cancel()

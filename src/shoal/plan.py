@@ -1,0 +1,75 @@
+"""One crawl as a value, and what must be in order before it begins and after it ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec import Struct
+
+from shoal.errors import SinkError
+from shoal.frontier.protocol import Frontier, Job, JobSpec
+from shoal.policy.host import first_valve
+from shoal.settings import Settings
+from shoal.sink.jsonl import JsonLines, describe_existing
+from shoal.source import SpiderSource
+from shoal.spider import Spider
+
+
+class Plan(Struct, frozen=True):
+    """Everything that makes up one crawl."""
+
+    spider: Spider
+    settings: Settings
+    job: str
+    store: str = ":memory:"
+    output: Path | None = None  # None: standard output, or the caller's memory
+    fresh: bool = False
+    source: SpiderSource | None = None  # how another process gets the same spider
+
+
+async def prepare(plan: Plan, frontier: Frontier) -> Job:
+    """Makes or resumes the job, and makes sure its output is what it left behind."""
+    if plan.fresh:
+        await frontier.drop_job(plan.job)
+    known = await frontier.job(plan.job)
+    if plan.output is not None:
+        await _check_output(plan, plan.output, frontier, known)
+    return await frontier.open_job(_spec(plan))
+
+
+def _spec(plan: Plan) -> JobSpec:
+    settings = plan.settings
+    return JobSpec(
+        plan.job,
+        spider=plan.spider.name,
+        valve=first_valve(settings),
+        max_attempts=settings.max_attempts,
+        max_pages=settings.max_pages,
+        max_pages_per_host=settings.max_pages_per_host,
+    )
+
+
+async def _check_output(plan: Plan, output: Path, frontier: Frontier, known: Job | None) -> None:
+    journal = JsonLines(output)
+    committed = await frontier.journal_length(plan.job, journal.key) if known is not None else None
+    if committed is None and not plan.fresh:
+        if known is not None and known.counters.items:
+            raise SinkError(
+                f"job {plan.job} has written its {known.counters.items:,} rows elsewhere: "
+                "name that file with -o, or start again with --fresh"
+            )
+        if existing := describe_existing(output):
+            raise SinkError(
+                f"{existing}, and not from this job: choose another file with -o, or replace it with --fresh"
+            )
+    try:
+        journal.append(committed or 0, [])  # cuts what a crash left, complains if rows are missing
+    finally:
+        journal.close()
+
+
+async def conclude(plan: Plan, frontier: Frontier) -> None:
+    """Closes the job if there is nothing left to do."""
+    job = await frontier.job(plan.job)
+    if job is not None and job.exhausted and job.state == "running":
+        await frontier.set_state(plan.job, "finished")

@@ -1,0 +1,151 @@
+"""Running a crawl to its end.
+
+results = await shoal.crawl(spider)            from a program that has an event loop
+results = shoal.run(spider)                    from one that has none
+view = await execute(plan, watch=…)            what the command line does
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Coroutine, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from shoal.config import load
+from shoal.crew import Crew
+from shoal.errors import SettingsError
+from shoal.feeding import Feeder
+from shoal.frontier import open_frontier
+from shoal.observe.tally import TallyReport
+from shoal.observe.view import View
+from shoal.observe.watching import Watch, watching
+from shoal.plan import Plan, conclude, prepare
+from shoal.signals import Stoppable, stopping_on_signals
+from shoal.sink.jsonl import JsonLines, MemoryJournal, StdoutJournal
+from shoal.spider import Spider
+
+__all__ = ["Plan", "Results", "crawl", "execute", "run", "run_loop"]
+
+T = TypeVar("T")
+
+
+class Results(Struct, frozen=True):
+    """What a crawl from code gives back: the items it yielded (unless they went to a file) and how it ended."""
+
+    items: list[Any]
+    view: View
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+
+async def crawl(
+    spider: Spider,
+    *,
+    store: str | Path | None = None,
+    output: str | Path | None = None,
+    job: str | None = None,
+    fresh: bool = False,
+    watch: Watch | None = None,
+    **settings: object,
+) -> Results:
+    """Crawls and returns the results. Without `store` nothing outlives the call; without `output` the items are
+    returned. Settings given here win over the spider's own."""
+    plan = Plan(
+        spider,
+        load(None, spider.settings, os.environ, settings),
+        job or spider.name,
+        ":memory:" if store is None else str(store),
+        None if output is None else Path(output),
+        fresh,
+    )
+    if plan.settings.processes > 1:
+        raise SettingsError(
+            "processes: from code a crawl runs in this process; use `shoal crawl FILE.py --processes`"
+        )
+    journal = JsonLines(plan.output) if plan.output is not None else MemoryJournal()
+    view = await _run_here(plan, journal, watch, signals=False)
+    rows = journal.rows if isinstance(journal, MemoryJournal) else []
+    return Results([msgspec.json.decode(row) for row in rows], view)
+
+
+def run(spider: Spider, **options: Any) -> Results:
+    """`crawl` for programs without an event loop."""
+    return run_loop(crawl(spider, **options))
+
+
+def run_loop(main: Coroutine[Any, Any, T]) -> T:
+    """asyncio.run, on the quickest loop there is."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(main)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(main)
+
+
+async def execute(plan: Plan, watch: Watch | None = None) -> View:
+    """Runs a plan to its end, or until a signal; answers the last view."""
+    if plan.settings.processes > 1:
+        from shoal.supervisor import supervise
+
+        return await supervise(plan, watch)
+    journal = JsonLines(plan.output) if plan.output is not None else StdoutJournal()
+    return await _run_here(plan, journal, watch, signals=True)
+
+
+async def _run_here(
+    plan: Plan, journal: JsonLines | MemoryJournal | StdoutJournal, watch: Watch | None, *, signals: bool
+) -> View:
+    async with AsyncExitStack() as stack:
+        stack.callback(journal.close)
+        frontier = await stack.enter_async_context(open_frontier(plan.store))
+        job = await prepare(plan, frontier)
+        if job.state == "finished":
+            return View(job, TallyReport(), note="already finished")
+        crew = await stack.enter_async_context(Crew(plan, frontier, journal))
+        if signals:
+            stack.enter_context(stopping_on_signals(crew.engine))
+        look = await stack.enter_async_context(watching(plan, frontier, crew.report, watch))
+        async with feeding(crew.feeder(), crew.engine):
+            await crew.engine.run()
+        await conclude(plan, frontier)
+        return await look()
+
+
+class feeding:  # noqa: N801 (a context manager, used like a function)
+    """Feeds in the background. A source that fails stops the crawl, and its error comes out at the end."""
+
+    def __init__(self, feeder: Feeder, crawl: Stoppable) -> None:
+        self._feeder = feeder
+        self._crawl = crawl
+
+    async def __aenter__(self) -> None:
+        self._task = asyncio.create_task(self._feed())
+
+    async def _feed(self) -> None:
+        try:
+            await self._feeder.feed()
+        except Exception:
+            self._crawl.stop()
+            raise
+
+    async def __aexit__(self, kind: object, *_: object) -> None:
+        if not self._task.done():
+            self._task.cancel()
+        try:
+            await self._task
+        except asyncio.CancelledError:
+            pass
+        except Exception:
+            if kind is None:
+                raise

@@ -1,0 +1,46 @@
+"""SIGTERM and Ctrl-C: the first asks the engine to stop, the second insists."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+log = logging.getLogger("shoal")
+
+
+class Stoppable(Protocol):
+    def stop(self) -> None: ...
+
+    def force(self) -> None: ...
+
+
+@contextmanager
+def stopping_on_signals(target: Stoppable) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    received = 0
+
+    def on_signal() -> None:
+        nonlocal received
+        received += 1
+        if received == 1:
+            log.warning("stopping: finishing the pages in flight; once more to hand them back at once")
+            target.stop()
+        else:
+            target.force()
+
+    signals = (signal.SIGINT, signal.SIGTERM)
+    try:
+        for number in signals:
+            loop.add_signal_handler(number, on_signal)
+    except (NotImplementedError, RuntimeError, ValueError):
+        yield  # not the main thread, or no signals here: the caller stops by other means
+        return
+    try:
+        yield
+    finally:
+        for number in signals:
+            loop.remove_signal_handler(number)

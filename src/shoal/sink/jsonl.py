@@ -1,0 +1,146 @@
+"""JSON Lines that hold every row exactly once, whatever crashes.
+
+The frontier keeps the committed length of the file. A settlement writes its rows at that position inside its
+transaction; what a crash left beyond it belongs to pages that will be fetched again, and is cut off.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from shoal.errors import SinkError
+from shoal.sink.rows import encode_row
+
+__all__ = ["JsonLines", "MemoryJournal", "StdoutJournal", "describe_existing", "encode_row"]
+
+_sync = getattr(os, "fdatasync", os.fsync)  # macOS has only fsync
+
+
+class JsonLines:
+    """A file of one JSON value a line. Opened by the first `append`; several processes may share it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.key = os.path.abspath(path)
+        self._file: int | None = None
+
+    def __repr__(self) -> str:
+        return f"<JsonLines {self.path}>"
+
+    def append(self, committed: int, rows: Sequence[bytes]) -> int:
+        """Cuts the file to `committed` bytes, adds the rows, makes both durable; answers the new length.
+
+        Without rows it only cuts.
+        """
+        try:
+            file = self._open()
+            length = self._length(file, committed)
+            if length > committed:
+                os.ftruncate(file, committed)
+            data = b"".join(rows)
+            _write(file, data, committed)
+            if data or length > committed:
+                _sync(file)
+        except OSError as error:
+            raise SinkError(
+                f"cannot write {self.path}: {error.strerror or error}; nothing is lost, make room or choose "
+                "another file system and run again"
+            ) from error
+        return committed + len(data)
+
+    def close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _open(self) -> int:
+        if self._file is None:
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            _sync_folder(self.path.parent)
+        return self._file
+
+    def _length(self, file: int, committed: int) -> int:
+        state = os.fstat(file)
+        if not stat.S_ISREG(state.st_mode):
+            raise SinkError(
+                f"cannot write {self.path}: not a regular file; results need one that can be resumed"
+            )
+        if state.st_nlink == 0 or state.st_size < committed:
+            raise SinkError(
+                f"{self.path} is shorter than what this job has written ({committed} bytes): it was changed or "
+                "removed; restore it or start again with --fresh"
+            )
+        return state.st_size
+
+
+class MemoryJournal:
+    """Rows in a list, for crawls from code and for tests."""
+
+    key = "memory"
+
+    def __init__(self) -> None:
+        self.rows: list[bytes] = []
+        self._ends: list[int] = []  # the length after each row
+
+    def append(self, committed: int, rows: Sequence[bytes]) -> int:
+        while self._ends and self._ends[-1] > committed:
+            self._ends.pop()
+            self.rows.pop()
+        if (self._ends[-1] if self._ends else 0) != committed:
+            raise SinkError(f"the rows in memory do not reach the {committed} bytes this job has written")
+        for row in rows:
+            committed += len(row)
+            self.rows.append(row)
+            self._ends.append(committed)
+        return committed
+
+    def close(self) -> None:
+        pass
+
+
+class StdoutJournal:
+    """Rows to standard output, as they are committed. What was printed cannot be cut back, so a crash between
+    printing and commit prints those rows again."""
+
+    key = "stdout"
+
+    def append(self, committed: int, rows: Sequence[bytes]) -> int:
+        data = b"".join(rows)
+        try:
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+        except OSError as error:
+            raise SinkError(f"cannot write to standard output: {error.strerror or error}") from error
+        return committed + len(data)
+
+    def close(self) -> None:
+        pass
+
+
+def describe_existing(path: Path) -> str | None:
+    """One line about a file that already holds something; None if there is nothing to lose."""
+    try:
+        size = path.stat().st_size
+    except OSError:
+        return None
+    return f"{path} already holds {size:,} bytes" if size else None
+
+
+def _write(file: int, data: bytes, position: int) -> None:
+    rest = memoryview(data)
+    while rest:
+        written = os.pwrite(file, rest, position)
+        rest, position = rest[written:], position + written
+
+
+def _sync_folder(folder: Path) -> None:
+    """Makes the file's name durable: without it, a power cut could take away a file that was committed."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,246 @@
+"""What a user writes: where to start, and functions that turn pages into items and further requests.
+
+    spider = Spider("books", start="https://books.example/", rate=2)
+
+    @spider.handler
+    def listing(page): ...
+
+A task is stored with the name of its handler, so that any process that loads the same spider can go on with it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from inspect import isawaitable
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar, overload
+
+from msgspec import Struct
+
+from shoal.errors import SettingsError, SpiderError
+from shoal.model import DEFAULT_LANE, LANES, Request
+from shoal.settings import Settings
+
+Function: TypeAlias = Callable[..., Any]
+F = TypeVar("F", bound=Function)
+Start: TypeAlias = str | Path | Sequence[str | Request | Path] | Callable[[], object]
+
+_NAME_ATTRIBUTE = "shoal_handler"
+
+
+class Handler(Struct, frozen=True):
+    """A function of a spider, and how its pages are queued."""
+
+    name: str
+    function: Function
+    key: tuple[str, ...] | None = None  # fields that identify an item; it is then written once
+    lane: str = DEFAULT_LANE
+    priority: int = 0
+
+
+class Spider:
+    """Start URLs, handlers by name, and settings of its own."""
+
+    __slots__ = ("handlers", "name", "settings", "start")
+
+    def __init__(self, name: str, start: Start = (), **settings: object) -> None:
+        if not isinstance(name, str) or not name.strip():
+            raise SpiderError(f"a spider needs a name, not {name!r}: Spider('books', start=…)")
+        if not isinstance(start, str | Path | list | tuple) and not callable(start):
+            raise SpiderError(
+                f"spider {name!r}: start is a {type(start).__name__}; give a URL, a list of URLs, "
+                "a pathlib.Path to a file of URLs, or a function that yields them"
+            )
+        _check_settings(name, settings)
+        self.name = name
+        self.start = start
+        self.settings: dict[str, object] = settings
+        self.handlers: dict[str, Handler] = {}
+
+    def __repr__(self) -> str:
+        return f"<Spider {self.name!r}: {', '.join(self.handlers) or 'no handlers'}>"
+
+    # -- handlers
+
+    @overload
+    def handler(self, function: F, /) -> F: ...
+
+    @overload
+    def handler(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        key: str | Sequence[str] | None = None,
+        lane: str = DEFAULT_LANE,
+        priority: int = 0,
+    ) -> Callable[[F], F]: ...
+
+    def handler(
+        self,
+        function: Function | None = None,
+        /,
+        *,
+        name: str | None = None,
+        key: str | Sequence[str] | None = None,
+        lane: str = DEFAULT_LANE,
+        priority: int = 0,
+    ) -> Function:
+        """Decorator: registers a function under its name. The first one gets the start URLs."""
+
+        def register(function: Function) -> Function:
+            self.add_handler(function, name=name, key=key, lane=lane, priority=priority)
+            return function
+
+        return register if function is None else register(function)
+
+    def add_handler(
+        self,
+        function: Function,
+        *,
+        name: str | None = None,
+        key: str | Sequence[str] | None = None,
+        lane: str = DEFAULT_LANE,
+        priority: int = 0,
+    ) -> Handler:
+        """What the decorator does."""
+        where = f"spider {self.name!r}"
+        if not callable(function):
+            raise SpiderError(f"{where}: a handler is a function, not {function!r}")
+        name = name or getattr(function, "__name__", "")
+        if not name:
+            raise SpiderError(f"{where}: {function!r} has no name; give one with name=…")
+        if name in self.handlers:
+            raise SpiderError(f"{where} already has a handler named {name!r}; give this one another name=…")
+        if lane not in LANES:
+            raise SpiderError(f"{where}: handler {name!r} has lane {lane!r}; lanes are {', '.join(LANES)}")
+        keys = (key,) if isinstance(key, str) else tuple(key) if key else None
+        handler = Handler(name, function, keys, lane, priority)
+        self.handlers[name] = handler
+        _remember_name(function, name)
+        return handler
+
+    def handler_named(self, name: str) -> Handler:
+        """The handler of that name; "" is the first one."""
+        if not self.handlers:
+            raise SpiderError(
+                f"spider {self.name!r} has no handler: write a function and put @spider.handler above it"
+            )
+        if not name:
+            return next(iter(self.handlers.values()))
+        try:
+            return self.handlers[name]
+        except KeyError:
+            raise SpiderError(
+                f"spider {self.name!r} has no handler named {name!r}; it has {', '.join(self.handlers)}"
+            ) from None
+
+    # -- start
+
+    def start_urls_known(self) -> list[str]:
+        """The start URLs that stand in the code itself, as opposed to in a file or a function."""
+        if isinstance(self.start, str):
+            return [self.start]
+        if isinstance(self.start, list | tuple):
+            urls = (entry.url if isinstance(entry, Request) else entry for entry in self.start)
+            return [url for url in urls if isinstance(url, str)]
+        return []
+
+    async def starts(self, skip: int = 0) -> AsyncIterator[tuple[int, Request]]:
+        """Every start request with its position, counted from 1, without the first `skip`.
+
+        Files and functions are read as they are consumed, so they may be larger than memory or endless.
+        Junk is passed on as it stands: admission refuses it and counts it.
+        """
+        position = 0
+        async for entry in self._entries():
+            position += 1
+            if position > skip:
+                yield position, self._request(entry)
+
+    async def _entries(self) -> AsyncIterator[object]:
+        if isinstance(self.start, str | Path):
+            for entry in _expand([self.start]):
+                yield entry
+        elif callable(self.start):
+            produced = self.start()
+            if isawaitable(produced):
+                produced = await produced
+            if isinstance(produced, AsyncIterator) or hasattr(produced, "__aiter__"):
+                async for entry in produced:
+                    yield entry
+            else:
+                for entry in _expand(self._iterable(produced)):
+                    yield entry
+        else:
+            for entry in _expand(self.start):
+                yield entry
+
+    def _iterable(self, produced: object) -> Iterable[object]:
+        if isinstance(produced, str):
+            return [produced]
+        if isinstance(produced, Iterable):
+            return produced
+        raise SpiderError(
+            f"spider {self.name!r}: start() returned a {type(produced).__name__}; yield URLs or Requests from it"
+        )
+
+    def _request(self, entry: object) -> Request:
+        if isinstance(entry, str):
+            return Request(entry)
+        if isinstance(entry, Request):
+            return entry
+        raise SpiderError(
+            f"spider {self.name!r}: start gave a {type(entry).__name__}; give URLs (str) or Requests"
+        )
+
+
+def handler_name(handler: Function | Handler | str) -> str:
+    """The name under which a spider knows what a handler passed to `page.follow`."""
+    if isinstance(handler, str):
+        return handler
+    if isinstance(handler, Handler):
+        return handler.name
+    name = getattr(handler, _NAME_ATTRIBUTE, None)
+    if isinstance(name, str):
+        return name
+    shown = getattr(handler, "__name__", repr(handler))
+    raise SpiderError(
+        f"{shown} is not a handler: put @spider.handler above it, or give the name of a handler"
+    )
+
+
+def _remember_name(function: Function, name: str) -> None:
+    try:
+        setattr(getattr(function, "__func__", function), _NAME_ATTRIBUTE, name)
+    except AttributeError:  # an object without room for it: can be followed by name only
+        pass
+
+
+def _check_settings(spider: str, settings: dict[str, object]) -> None:
+    for name in settings:
+        if name not in Settings.__struct_fields__:
+            near = difflib.get_close_matches(name, Settings.__struct_fields__, 1)
+            hint = f"did you mean {near[0]!r}?" if near else "see docs/settings.md"
+            raise SettingsError(f"spider {spider!r}: unknown setting {name!r}; {hint}")
+
+
+def _expand(entries: Iterable[object]) -> Iterator[object]:
+    """The entries, with the lines of a file in the place of its path."""
+    for entry in entries:
+        if isinstance(entry, Path):
+            yield from _lines(entry)
+        else:
+            yield entry
+
+
+def _lines(path: Path) -> Iterator[str]:
+    try:
+        with path.open(encoding="utf-8-sig", errors="replace") as file:
+            for line in file:
+                url = line.strip()
+                if url and not url.startswith("#"):
+                    yield url
+    except OSError as error:
+        raise SpiderError(f"cannot read the start URLs from {path}: {error.strerror or error}") from error

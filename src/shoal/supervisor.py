@@ -1,0 +1,192 @@
+"""Several processes on one frontier: this one feeds, watches and restarts; its children fetch.
+
+A child is told its part on standard input (one line) and reports on standard output (a line each half second). When
+its input closes it drains: so children never outlive a parent, however that ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from shoal.crew import make_admission
+from shoal.errors import SettingsError, ShoalError, StoreError
+from shoal.feeding import Feeder
+from shoal.frontier import open_frontier
+from shoal.observe.tally import Tally, TallyReport, merge
+from shoal.observe.view import View
+from shoal.observe.watching import Watch, watching
+from shoal.plan import Plan, conclude, prepare
+from shoal.run import feeding
+from shoal.settings import Settings
+from shoal.signals import stopping_on_signals
+from shoal.source import SpiderSource
+
+log = logging.getLogger("shoal")
+
+_RESTART_DELAY = 0.5  # doubled for each death in a row
+_DEATHS = 6  # in a row, before giving up
+
+
+class Part(Struct, frozen=True):
+    """What a child is told."""
+
+    source: SpiderSource
+    settings: Settings
+    job: str
+    store: str
+    output: str
+
+
+class Word(Struct, frozen=True, omit_defaults=True):
+    """What a child says: its counters, or why it cannot go on."""
+
+    report: TallyReport | None = None
+    error: str = ""
+
+
+async def supervise(plan: Plan, watch: Watch | None) -> View:
+    if plan.source is None or plan.output is None:
+        raise SettingsError(
+            "processes: several processes need an output file; leave out `-o -` or --processes"
+        )
+    async with AsyncExitStack() as stack:
+        frontier = await stack.enter_async_context(open_frontier(plan.store))
+        job = await prepare(plan, frontier)
+        if job.state == "finished":
+            return View(job, TallyReport(), note="already finished")
+        tally = Tally()
+        team = Team(plan, plan.source, str(plan.output))
+        stack.enter_context(stopping_on_signals(team))
+        look = await stack.enter_async_context(
+            watching(plan, frontier, lambda: merge([tally.report(), *team.reports()]), watch)
+        )
+        admission = make_admission(plan.spider, plan.settings)
+        feeder = Feeder(plan.spider, frontier, admission, plan.settings, tally, job=plan.job)
+        async with feeding(feeder, team):
+            await team.run()
+        await conclude(plan, frontier)
+        return await look()
+
+
+class Team:
+    """The children. It ends when each of them has ended because there was nothing left to do."""
+
+    def __init__(self, plan: Plan, source: SpiderSource, output: str) -> None:
+        count = plan.settings.processes
+        share = -(-plan.settings.concurrency // count)
+        settings = replace(plan.settings, processes=1, concurrency=share)
+        part = Part(source, settings, plan.job, plan.store, output)
+        self._children = [Child(number + 1, part, plan.settings.grace) for number in range(count)]
+
+    def reports(self) -> Sequence[TallyReport]:
+        return [report for child in self._children for report in child.reports]
+
+    async def run(self) -> None:
+        await asyncio.gather(*(child.run() for child in self._children), return_exceptions=False)
+
+    def stop(self) -> None:
+        for child in self._children:
+            child.stop()
+
+    def force(self) -> None:
+        for child in self._children:
+            child.force()
+
+
+class Child:
+    """One worker process, started anew when it dies."""
+
+    def __init__(self, number: int, part: Part, grace: float) -> None:
+        self._number = number
+        self._part = part
+        self._grace = grace
+        self._process: asyncio.subprocess.Process | None = None
+        self._stopping = False
+        self._past: list[TallyReport] = []  # of those that died
+        self._last: TallyReport | None = None
+
+    @property
+    def reports(self) -> Sequence[TallyReport]:
+        return [*self._past, self._last] if self._last is not None else self._past
+
+    async def run(self) -> None:
+        deaths = 0
+        while not self._stopping:
+            error, code = await self._run_once()
+            if error:
+                raise StoreError(error)
+            if code == 0 or self._stopping:
+                return
+            deaths = 1 if self._last is not None and self._last.pages else deaths + 1
+            self._bank()
+            if deaths >= _DEATHS:
+                raise ShoalError(
+                    f"worker {self._number} died {deaths} times in a row (exit {code}): see the messages above"
+                )
+            log.warning("worker %d died (exit %d), starting it again", self._number, code)
+            await asyncio.sleep(_RESTART_DELAY * 2 ** (deaths - 1))
+
+    def _bank(self) -> None:
+        if self._last is not None:
+            self._past.append(replace(self._last, in_flight=0))
+            self._last = None
+
+    async def _run_once(self) -> tuple[str, int]:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "shoal.child",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C is for the parent, which passes it on in its own way
+            limit=1 << 24,
+        )
+        self._process = process
+        assert process.stdin is not None
+        try:
+            process.stdin.write(msgspec.json.encode(self._part) + b"\n")
+            error, _ = await asyncio.gather(self._listen(process), self._relay(process))
+            return error, await process.wait()
+        except BaseException:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+            raise
+
+    async def _listen(self, process: asyncio.subprocess.Process) -> str:
+        assert process.stdout is not None
+        error = ""
+        async for line in process.stdout:
+            try:
+                word = msgspec.json.decode(line, type=Word)
+            except msgspec.DecodeError:
+                log.info("worker %d: %s", self._number, line.decode(errors="replace").rstrip())
+                continue  # a handler that prints
+            if word.report is not None:
+                self._last = word.report
+            error = word.error or error
+        return error
+
+    async def _relay(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stderr is not None
+        async for line in process.stderr:
+            log.warning("worker %d: %s", self._number, line.decode(errors="replace").rstrip())
+
+    def stop(self) -> None:
+        self._stopping = True
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+
+    def force(self) -> None:
+        self._stopping = True
+        if self._process is not None and self._process.returncode is None:
+            self._process.terminate()

@@ -1,0 +1,61 @@
+"""What a host of the chaotic web is like: plain values that can be written as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+Kind: TypeAlias = Literal[
+    "fast",  # answers at once
+    "slow",  # answers after `latency`
+    "hanging",  # accepts and never answers
+    "limited",  # 429 with Retry-After above `rate`
+    "flapping",  # 500, 502, 503 for `failure_share` of the requests, or of each `period`
+    "redirecting",  # pages are linked through chains of redirects; also a loop and ways to other hosts
+    "trapping",  # a calendar, /a/b/a/b/…, an endless ?page= and session ids
+    "huge",  # besides its pages, a body of `huge_bytes` and one that never ends
+    "closing",  # accepts and closes at once
+    "down",  # refuses connections
+]
+
+NO_ANSWER = 0  # as a status: the server stays silent
+
+
+class HostProfile(Struct, frozen=True, omit_defaults=True):
+    """One host. A field that names a kind matters to that kind alone."""
+
+    kind: Kind = "fast"
+    pages: int = 20
+    links: int = 8  # on each page
+    body_bytes: int = 2_000  # of each page, about
+    robots: str | int = 404  # the text of robots.txt, or the status it is answered with; 0: no answer
+    private: int = 0  # further pages below /private/, linked from the first page, for robots.txt to disallow
+    latency: float = 0.3  # slow: seconds before each answer
+    rate: float = 5.0  # limited: requests per second; a second's worth may come at once
+    retry_after: int = 1  # limited: seconds
+    failure_share: float = 0.3  # flapping
+    period: float = 0.0  # flapping: seconds; 0: each request on its own, and no page fails more than twice
+    huge_bytes: int = 64 * 1024 * 1024  # huge
+
+    @property
+    def reachable(self) -> bool:
+        """Whether a polite crawl can get pages here at all: an unreachable robots.txt forbids everything."""
+        silent = self.kind in ("hanging", "closing", "down")
+        robots_fails = isinstance(self.robots, int) and (self.robots == NO_ANSWER or self.robots >= 500)
+        return not silent and not robots_fails
+
+
+class WebSpec(Struct, frozen=True):
+    """The whole web: hosts by name, and the seed that all its chance comes from."""
+
+    hosts: dict[str, HostProfile]
+    seed: int = 0
+
+    @classmethod
+    def of(cls, hosts: Sequence[HostProfile] | Mapping[str, HostProfile], seed: int = 0) -> WebSpec:
+        """Hosts in a sequence are named by kind and position: fast-0, slow-1, …"""
+        if isinstance(hosts, Mapping):
+            return cls(dict(hosts), seed)
+        return cls({f"{profile.kind}-{n}": profile for n, profile in enumerate(hosts)}, seed)

@@ -1,0 +1,112 @@
+"""The chaotic web in the caller's event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Self
+
+from shoal.testing.web.habits import HABITS
+from shoal.testing.web.http import Connection, HostServer
+from shoal.testing.web.profile import HostProfile, WebSpec
+from shoal.testing.web.view import Hit, WebView
+
+_BACKLOG = 1_024
+_HOSTS_PER_BLOCK = 250  # 127.0.1.1 … 127.0.1.250, 127.0.2.1 …
+_PORT_TRIES = 20
+
+
+class ChaoticWeb(WebView):
+    """Serves `hosts` while its `async with` block runs:
+
+        async with ChaoticWeb([HostProfile("fast"), HostProfile("flapping", pages=50)], seed=7) as web:
+            await crawl(web.start_urls)
+        assert web.peak_concurrency("flapping-1") <= 2
+
+    `record` is called with every hit; by default they are kept, and `hits()` returns them.
+    """
+
+    def __init__(
+        self,
+        hosts: Sequence[HostProfile] | Mapping[str, HostProfile],
+        seed: int = 0,
+        record: Callable[[Hit], None] | None = None,
+    ) -> None:
+        super().__init__(WebSpec.of(hosts, seed))
+        self._hits: list[Hit] = []
+        self._record = record or self._hits.append
+        self._hosts: list[HostServer] = []
+        self._listeners: list[asyncio.Server] = []
+        self._reserved: list[socket.socket] = []  # ports of the hosts that are down
+
+    def hits(self) -> list[Hit]:
+        return list(self._hits)
+
+    async def __aenter__(self) -> Self:
+        sockets = _bind(len(self.spec.hosts))
+        for name, sock in zip(self.spec.hosts, sockets, strict=True):
+            address, port = sock.getsockname()
+            self.addresses[name] = f"{address}:{port}"
+        bases = [f"http://{address}" for address in self.addresses.values()]
+        for number, (name, sock) in enumerate(zip(self.spec.hosts, sockets, strict=True)):
+            following = [bases[(number + step) % len(bases)] for step in (1, 2)]
+            await self._serve(name, sock, self.spec.seed + number, following)
+        return self
+
+    async def _serve(self, name: str, sock: socket.socket, seed: int, neighbours: Sequence[str]) -> None:
+        profile = self.spec.hosts[name]
+        if profile.kind == "down":
+            self._reserved.append(sock)  # bound but not listening: connections are refused
+            return
+        host = HostServer(name, HABITS[profile.kind](profile, seed, neighbours), self._record)
+        loop = asyncio.get_running_loop()
+        self._listeners.append(
+            await loop.create_server(lambda: Connection(host), sock=sock, backlog=_BACKLOG)
+        )
+        self._hosts.append(host)
+
+    async def __aexit__(self, *_: object) -> None:
+        for sock in self._reserved:
+            sock.close()
+        for listener in self._listeners:
+            listener.close()
+        connections = [connection for host in self._hosts for connection in host.connections]
+        for connection in connections:
+            connection.transport.abort()
+        for connection in connections:
+            await connection.lost.wait()
+
+
+def _bind(count: int) -> list[socket.socket]:
+    """`count` bound sockets on loopback: an address each and one port, or where that cannot be, a port each."""
+    addresses = [f"127.0.{1 + n // _HOSTS_PER_BLOCK}.{1 + n % _HOSTS_PER_BLOCK}" for n in range(count)]
+    for _ in range(_PORT_TRIES):
+        try:
+            return _bind_all(addresses, same_port=True)
+        except OSError as error:
+            if error.errno == errno.EADDRNOTAVAIL:
+                break
+            if error.errno == errno.EMFILE:
+                raise OSError(
+                    error.errno, f"too many open files for {count} hosts: raise the limit with `ulimit -n`"
+                ) from None
+            if error.errno != errno.EADDRINUSE:
+                raise
+    return _bind_all(["127.0.0.1"] * count, same_port=False)
+
+
+def _bind_all(addresses: Sequence[str], *, same_port: bool) -> list[socket.socket]:
+    port = 0
+    with ExitStack() as on_failure:
+        sockets = []
+        for address in addresses:
+            sock = on_failure.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+            sock.bind((address, port))
+            sockets.append(sock)
+            if same_port:
+                port = sock.getsockname()[1]
+        on_failure.pop_all()
+    return sockets

@@ -1,0 +1,81 @@
+"""Notices handlers that block the event loop.
+
+While a handler computes or sleeps, nothing else runs: no page arrives, no lease is renewed. A thread watches a pulse
+of the loop; when it stops, the log names the line that holds it, and after `handler_timeout` the handler is
+interrupted like any other that takes too long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import logging
+import sys
+import threading
+import time
+from types import FrameType
+
+from shoal import handling
+from shoal.handling import HandlerTimeout
+from shoal.settings import Settings
+
+log = logging.getLogger("shoal")
+
+_PULSE = 0.25
+
+
+class Watchdog:
+    def __init__(self, settings: Settings) -> None:
+        self._warn_after = settings.handler_warn
+        self._interrupt_after = settings.handler_timeout
+        self._beat = 0.0
+        self._loop_thread = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="shoal-watchdog", daemon=True)
+
+    def start(self) -> None:
+        self._loop_thread = threading.get_ident()
+        self._pulse()
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._done.set()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._thread.join()
+
+    def _pulse(self) -> None:
+        self._beat = time.monotonic()
+        self._timer = asyncio.get_running_loop().call_later(_PULSE, self._pulse)
+
+    def _watch(self) -> None:
+        warned = interrupted = 0.0  # the beat that was complained about
+        while not self._done.wait(_PULSE):
+            beat = self._beat
+            silence = time.monotonic() - beat - _PULSE
+            if silence < self._warn_after or self._done.is_set():
+                continue
+            handler = _handler_frame(sys._current_frames().get(self._loop_thread))
+            if handler is None:
+                continue
+            where = f"{handler.f_code.co_name} ({handler.f_code.co_filename}:{handler.f_lineno})"
+            if warned != beat:
+                warned = beat
+                log.warning("handler %s blocks the event loop: use async calls, or do less at once", where)
+            if silence >= self._interrupt_after and interrupted != beat:
+                interrupted = beat
+                log.warning("interrupting handler %s after %.0f s", where, silence)
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                    ctypes.c_ulong(self._loop_thread), ctypes.py_object(HandlerTimeout)
+                )
+
+
+def _handler_frame(frame: FrameType | None) -> FrameType | None:
+    """The user's frame, if the loop's thread is inside a handler right now."""
+    below: FrameType | None = None
+    while frame is not None:
+        if frame.f_code.co_filename == handling.__file__:
+            return below
+        below, frame = frame, frame.f_back
+    return None

@@ -1,0 +1,248 @@
+"""What a person gets wrong ends in one line and exit code 2 (or 3), never in a traceback."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+import shoal
+from shoal.cli import run
+from shoal.cli.targets import as_url, read_targets
+from shoal.errors import UsageError
+
+Cli = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Cli:
+    """Runs a command line in an empty directory; answers exit code, stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("SHOAL_")]:
+        monkeypatch.delenv(name)
+
+    def call(*argv: str) -> tuple[int, str, str]:
+        code = run(argv)
+        out, err = capfd.readouterr()
+        return code, out, err
+
+    return call
+
+
+def one_line(err: str) -> str:
+    assert "Traceback" not in err
+    assert len(err.splitlines()) == 1, err
+    assert err.startswith("shoal: ")
+    return err
+
+
+# -- asking for help
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [[], ["crawl"], ["status"], ["dead"], ["dead", "list"], ["dead", "show"], ["dead", "replay"], ["dead", "drop"],
+     ["fetch"], ["demo"]],
+    ids=" ".join,
+)  # fmt: skip
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_help(cli: Cli, argv: Sequence[str], flag: str) -> None:
+    code, out, err = cli(*argv, flag)
+    assert (code, err) == (0, "")
+    assert "Usage: shoal" in out
+
+
+@pytest.mark.parametrize("argv", [[], ["dead"]], ids=["shoal", "shoal dead"])
+def test_a_family_without_a_command_shows_its_help(cli: Cli, argv: Sequence[str]) -> None:
+    code, out, err = cli(*argv)
+    assert (code, err) == (0, "")
+    assert "Commands" in out
+
+
+def test_version(cli: Cli) -> None:
+    assert cli("--version") == (0, f"shoal {shoal.__version__}\n", "")
+
+
+def test_help_does_not_load_the_machinery() -> None:
+    code = (
+        "import sys; from shoal.cli import run; run(['crawl', '--help']);"
+        "heavy = {'aiohttp', 'apsw', 'selectolax', 'ada_url', 'protego', 'uvloop', 'asyncio'} & set(sys.modules);"
+        "sys.exit(f'loaded: {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(Path(shoal.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+# -- wrong words
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["nonsense"], "No such command 'nonsense'"),
+        (["crawl", "--nonsense"], "--nonsense"),
+        (["crawl", "--depth", "deep", "example.com"], "--depth"),
+        (["crawl"], "nothing to crawl: give URLs"),
+        (["crawl", "ftp://example.com/"], "only http and https"),
+        (["crawl", "file:///etc/passwd"], "only http and https"),
+        (["crawl", "http://"], "is not a URL"),
+        (["crawl", "http://exa mple/"], "is not a URL"),
+        (["crawl", "http://a:99999/"], "is not a URL"),
+        (["crawl", "a.py", "b.py"], "give one spider"),
+        (["crawl", "a.py", "example.com"], "give one spider"),
+        (["crawl", "a.py", "-i", "urls.txt"], "-i goes without one"),
+        (["crawl", "missing.py"], "missing.py"),
+        (["crawl", "no.such.module:spider"], "no.such.module"),
+        (["crawl", "-i", "missing.txt"], "missing.txt: there is no such file"),
+        (["crawl", "example.com", "--log-level", "loud"], "log level 'loud' is not known"),
+        (["crawl", "example.com", "-s", "rate"], "-s rate: write it as key=value"),
+        (["crawl", "example.com", "-s", "=3"], "write it as key=value"),
+        (["crawl", "example.com", "-o", "no/such/dir/rows.jsonl"], "there is no directory no/such/dir"),
+        (["crawl", "example.com", "-o", "."], "is a directory"),
+        (["crawl", "example.com", "--summary", "no/such/dir/s.json"], "there is no directory"),
+        (["dead", "show", "seven"], "ID"),
+        (["dead", "list", "--since", "yesterday"], "--since 'yesterday' is not a time"),
+        (["dead", "list", "--limit", "0"], "--limit 0: at least 1"),
+        (["dead", "drop"], "say which dead letters to drop"),
+        (["dead", "replay"], "say which dead letters to replay"),
+        (["fetch"], "URL"),
+        (["fetch", "gopher://example.com/"], "only http and https"),
+        (["demo", "--seconds", "900"], "--seconds 900"),
+        (["demo", "--processes", "0"], "--processes 0: at least 1"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_words_are_answered_in_one_line(cli: Cli, argv: Sequence[str], says: str) -> None:
+    code, out, err = cli(*argv)
+    assert says in one_line(err)
+    assert (code, out) == (2, "")
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["-s", "colour=red"], "colour"),
+        (["-s", "rate=fast"], "rate"),
+        (["--rate", "-1"], "rate"),
+        (["--concurrency", "0"], "concurrency"),
+        (["--allow-network", "everything"], "allow_network"),
+        (["--config", "missing.toml"], "missing.toml"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+@pytest.mark.parametrize("command", ["crawl", "fetch"])
+def test_bad_settings_are_named(cli: Cli, command: str, argv: Sequence[str], says: str) -> None:
+    if command == "fetch" and argv[0] in ("--rate", "--concurrency"):
+        argv = ["-s", f"{argv[0].lstrip('-')}={argv[1]}"]
+    code, _, err = cli(command, "http://127.0.0.1:9/", *argv)
+    assert says in one_line(err)
+    assert code == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "says"), [("colour = 'red'", "colour"), ("rate = -1", "rate"), ("rate = ", "shoal.toml")]
+)
+def test_a_bad_settings_file_is_named(cli: Cli, tmp_path: Path, line: str, says: str) -> None:
+    (tmp_path / "shoal.toml").write_text(line + "\n")
+    code, _, err = cli("crawl", "http://127.0.0.1:9/")
+    assert says in one_line(err)
+    assert "shoal.toml" in err
+    assert code == 2
+
+
+def test_a_bad_environment_variable_is_named(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOAL_RATE", "fast")
+    code, _, err = cli("crawl", "http://127.0.0.1:9/")
+    assert "SHOAL_RATE" in one_line(err)
+    assert code == 2
+
+
+@pytest.mark.parametrize(
+    "argv", [["status"], ["dead", "list"], ["dead", "show", "1"], ["dead", "drop", "--all"]]
+)
+def test_a_missing_store_is_not_created(cli: Cli, tmp_path: Path, argv: Sequence[str]) -> None:
+    code, out, err = cli(*argv)
+    assert "no store at .shoal/shoal.db" in one_line(err)
+    assert (code, out) == (3, "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_password_is_not_repeated(cli: Cli) -> None:
+    for url in ("ftp://me:secret@example.com/", "http://me:secret@exa mple/"):
+        _, _, err = cli("crawl", url)
+        assert "secret" not in one_line(err)
+
+
+def test_a_bug_says_that_it_is_one(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.setattr("shoal.cli.targets.read_targets", broken)
+    code, _, err = cli("crawl", "example.com")
+    assert code == 1
+    assert "ZeroDivisionError: oops" in err
+    assert err.splitlines()[-1].startswith("shoal: this is a bug in Shoal; please report it")
+
+
+def test_an_interrupt_is_not_a_traceback(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("shoal.cli.targets.read_targets", interrupted)
+    assert cli("crawl", "example.com") == (130, "", "")
+
+
+# -- targets
+
+
+@pytest.mark.parametrize(
+    ("word", "url"),
+    [
+        ("example.com", "https://example.com/"),
+        ("example.com:8080/x", "https://example.com:8080/x"),
+        ("localhost:8000/x", "http://localhost:8000/x"),
+        ("shop.localhost", "http://shop.localhost/"),
+        ("127.0.0.1:9", "http://127.0.0.1:9/"),
+        ("[::1]:8000/a", "http://[::1]:8000/a"),
+        ("1.2.3.4.example.com", "https://1.2.3.4.example.com/"),
+        ("HTTPS://Example.COM", "https://example.com/"),
+        ("http://me:secret@example.com/", "http://example.com/"),
+        ("example.com/?u=http://other.example/", "https://example.com/?u=http://other.example/"),
+    ],
+)
+def test_a_scheme_may_be_left_out(word: str, url: str) -> None:
+    assert as_url(word) == url
+
+
+@pytest.mark.parametrize("word", ["books.py", "dir/books.py:spider", "package.module:spider", "books:spider"])
+def test_spiders_are_told_from_urls(word: str) -> None:
+    assert read_targets([word], None).spec == word
+
+
+def test_the_same_words_name_the_same_job(tmp_path: Path) -> None:
+    first = read_targets(["http://a.example/", "b.example"], None)
+    assert first.name == read_targets(["http://a.example/", "https://b.example/"], None).name
+    assert re.fullmatch(r"a\.example-[0-9a-f]{6}", first.name)
+    assert first.name != read_targets(["http://a.example/"], None).name
+    listed = tmp_path / "urls.txt"
+    listed.touch()
+    assert re.fullmatch(r"urls-[0-9a-f]{6}", read_targets([], listed).name)
+
+
+def test_a_file_of_urls_is_not_taken_for_a_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("urls.txt").touch()
+    with pytest.raises(UsageError, match=r"use -i urls\.txt"):
+        read_targets(["urls.txt"], None)

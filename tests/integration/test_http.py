@@ -1,0 +1,515 @@
+"""The HTTP transport against a server that answers with chosen bytes (faults 17-20 and 30)."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import ssl
+import tracemalloc
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import brotli
+import pytest
+from aiohttp.compression_utils import HAS_ZSTD
+
+from integration.raw_server import RawServer, always, by_path, page, serve
+from shoal.clock import SystemClock
+from shoal.fetch.guard import Guard
+from shoal.fetch.http import HttpTransport
+from shoal.fetch.transport import FetchRequest
+from shoal.model import Failure, Response
+from shoal.settings import Settings
+
+LOOPBACK = ["127.0.0.0/8"]
+CERTS = Path(__file__).parent / "certs"
+
+
+@asynccontextmanager
+async def transport(**settings: Any) -> AsyncIterator[HttpTransport]:
+    http = HttpTransport(Settings(**settings), Guard(LOOPBACK), SystemClock())
+    try:
+        yield http
+    finally:
+        await http.close()
+
+
+async def answer_of(http: HttpTransport, url: str, **fields: Any) -> Response:
+    outcome = await http.fetch(FetchRequest(url, **fields))
+    assert isinstance(outcome, Response), outcome
+    return outcome
+
+
+async def failure_of(http: HttpTransport, url: str, **fields: Any) -> Failure:
+    async with asyncio.timeout(5):
+        outcome = await http.fetch(FetchRequest(url, **fields))
+    assert isinstance(outcome, Failure), outcome
+    assert "\n" not in outcome.detail
+    assert outcome.detail
+    return outcome
+
+
+def headers_of(head: bytes) -> dict[str, str]:
+    lines = head.decode().split("\r\n")[1:-2]
+    return {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
+
+
+# -- the ordinary path
+
+
+async def test_a_page() -> None:
+    async with serve(always(page(b"hello", Content_Type="text/html"))) as server, transport() as http:
+        answer = await answer_of(http, server.url("/a"))
+    assert (answer.status, answer.body, answer.wire_bytes) == (200, b"hello", 5)
+    assert answer.headers["content-TYPE"] == "text/html"
+    assert 0 < answer.first_byte <= answer.elapsed
+
+
+async def test_the_url_is_sent_byte_for_byte() -> None:
+    path = "/a%2Fb/%7e/c|d?q=%41+b&&x[]=1;'"
+    async with serve(always(page())) as server, transport() as http:
+        await answer_of(http, server.url(path))
+    assert server.paths == [path]
+
+
+async def test_default_and_own_headers() -> None:
+    settings: dict[str, Any] = {"user_agent": "Bot/1", "headers": {"X-Team": "a", "accept": "text/plain"}}
+    async with serve(always(page())) as server, transport(**settings) as http:
+        await answer_of(http, server.url(), headers={"x-team": "b"})
+    sent = headers_of(server.hits[0])
+    assert sent["user-agent"] == "Bot/1"
+    assert sent["accept"] == "text/plain"
+    assert sent["x-team"] == "b"
+    assert sent["accept-encoding"] == "gzip, deflate, br, zstd"
+    assert sent["host"] == f"127.0.0.1:{server.port}"
+
+
+async def test_connections_are_kept_alive() -> None:
+    async with serve(always(page())) as server, transport() as http:
+        for _ in range(5):
+            await answer_of(http, server.url())
+    assert server.connections == 1
+
+
+async def test_a_redirect_is_an_answer() -> None:
+    redirect = page(b"", "302 Found", Location="/next", Set_Cookie="a=1")
+    async with serve(always(redirect)) as server, transport() as http:
+        answer = await answer_of(http, server.url())
+    assert (answer.status, answer.headers["Location"], answer.cookies) == (302, "/next", ("a=1",))
+    assert len(server.hits) == 1
+
+
+@pytest.mark.parametrize("status", ["204 No Content", "304 Not Modified"])
+async def test_bodiless_statuses(status: str) -> None:
+    data = f"HTTP/1.1 {status}\r\nContent-Type: text/html\r\n\r\n".encode()
+    async with serve(always(data)) as server, transport() as http:
+        answer = await answer_of(http, server.url())
+    assert (answer.status, answer.body, answer.wire_bytes) == (int(status[:3]), b"", 0)
+
+
+async def test_head_has_no_body() -> None:
+    data = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"
+    async with serve(always(data)) as server, transport() as http:
+        answer = await answer_of(http, server.url(), method="HEAD")
+        again = await answer_of(http, server.url(), method="HEAD")
+    assert answer.body == again.body == b""
+    assert server.connections == 1
+
+
+async def test_post_sends_its_body() -> None:
+    received = asyncio.get_running_loop().create_future()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        received.set_result(await reader.readexactly(4))
+        writer.write(page(b"", "201 Created", Connection="close"))
+        writer.close()
+        await writer.wait_closed()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, transport() as http:
+        outcome = await answer_of(http, f"http://127.0.0.1:{port}/", method="POST", body=b"a=%0")
+    assert outcome.status == 201
+    assert await received == b"a=%0"
+
+
+# -- cookies
+
+
+async def test_cookies_come_back_to_their_host_only() -> None:
+    answer = page(b"", Set_Cookie="id=7; Path=/")
+    async with (
+        serve(always(answer)) as one,
+        serve(always(page()), host="127.0.0.2") as two,
+        transport() as http,
+    ):
+        for server in (one, one, two):
+            await answer_of(http, server.url())
+    assert "cookie" not in headers_of(one.hits[0])
+    assert headers_of(one.hits[1])["cookie"] == "id=7"
+    assert "cookie" not in headers_of(two.hits[0])
+
+
+async def test_cookies_of_the_redirect_that_led_here() -> None:
+    async with serve(always(page())) as server, transport() as http:
+        await answer_of(http, server.url("/in"), cookies=("s=1; Path=/",), referrer_url=server.url("/login"))
+        other = "http://127.0.0.9/login"
+        await answer_of(http, server.url("/in"), cookies=("foreign=1; Path=/",), referrer_url=other)
+    assert [headers_of(head)["cookie"] for head in server.hits] == ["s=1", "s=1"]
+
+
+async def test_cookies_switched_off() -> None:
+    async with serve(always(page(b"", Set_Cookie="id=7"))) as server, transport(cookies=False) as http:
+        await answer_of(http, server.url())
+        await answer_of(http, server.url(), cookies=("s=1",), referrer_url=server.url())
+    assert "cookie" not in headers_of(server.hits[1])
+
+
+# -- encodings and size (17)
+
+ENCODERS = {"gzip": gzip.compress, "br": brotli.compress}
+if HAS_ZSTD:
+    from aiohttp.compression_utils import ZstdDecompressor
+
+    if ZstdDecompressor.__module__.startswith("backports"):
+        from backports import zstd
+    else:
+        from compression import zstd  # type: ignore[no-redef,import-not-found]
+    ENCODERS["zstd"] = zstd.compress
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "br", "zstd"])
+async def test_bodies_are_decoded(encoding: str) -> None:
+    packed = ENCODERS[encoding](b"hello " * 1000)
+    async with serve(always(page(packed, Content_Encoding=encoding))) as server, transport() as http:
+        answer = await answer_of(http, server.url())
+    assert answer.body == b"hello " * 1000
+    assert answer.wire_bytes == len(packed)
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "br", "zstd"])
+async def test_a_bomb_is_cut_at_the_decoded_cap(encoding: str) -> None:
+    packed = ENCODERS[encoding](bytes(32 * 1024 * 1024))
+    async with (
+        serve(always(page(packed, Content_Encoding=encoding))) as server,
+        transport(max_body=100_000) as http,
+    ):
+        tracemalloc.start()
+        failure = await failure_of(http, server.url())
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert (failure.kind, failure.status) == ("too_large", 200)
+    assert "max_body" in failure.detail
+    assert peak < 8 * 1024 * 1024
+
+
+async def test_the_cap_is_exact() -> None:
+    async with serve(always(page(b"x" * 1000))) as server, transport() as http:
+        assert len((await answer_of(http, server.url(), max_body=1000)).body) == 1000
+        assert (await failure_of(http, server.url(), max_body=999)).kind == "too_large"
+
+
+async def test_a_body_without_end_is_cut_and_its_connection_closed() -> None:
+    closed = asyncio.Event()
+
+    async def pour(head: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        try:
+            while True:
+                writer.write(b"x" * 65536)
+                await writer.drain()
+        except OSError:
+            closed.set()
+            raise
+
+    async with serve(pour) as server, transport(max_body=1_000_000) as http:
+        assert (await failure_of(http, server.url())).kind == "too_large"
+        async with asyncio.timeout(5):
+            await closed.wait()
+
+
+async def test_truncate_gives_the_beginning() -> None:
+    async with serve(always(page(b"x" * 500_000))) as server, transport() as http:
+        answer = await answer_of(http, server.url(), max_body=1000, truncate=True)
+        assert answer.body == b"x" * 1000
+        assert len((await answer_of(http, server.url(), max_body=500_000, truncate=True)).body) == 500_000
+
+
+async def test_nested_encodings_are_not_unfolded() -> None:
+    packed = gzip.compress(gzip.compress(b"hello"))
+    async with serve(always(page(packed, Content_Encoding="gzip, gzip"))) as server, transport() as http:
+        assert (await failure_of(http, server.url())).kind == "encoding"
+
+
+async def test_corrupt_gzip() -> None:
+    packed = b"\x1f\x8b not gzip at all"
+    async with serve(always(page(packed, Content_Encoding="gzip"))) as server, transport() as http:
+        assert (await failure_of(http, server.url())).kind == "encoding"
+
+
+# -- time (18)
+
+
+async def hang(head: bytes, writer: asyncio.StreamWriter) -> None:
+    await asyncio.Event().wait()
+
+
+async def trickle(head: bytes, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+    while True:
+        writer.write(b"x")
+        await writer.drain()
+        await asyncio.sleep(0.02)
+
+
+async def test_a_silent_server() -> None:
+    async with serve(hang) as server, transport(read_timeout=0.1) as http:
+        failure = await failure_of(http, server.url())
+    assert (failure.kind, failure.status) == ("read_timeout", None)
+    assert failure.elapsed >= 0.09  # loops round their timers to milliseconds
+
+
+async def test_the_total_deadline_holds_against_a_trickle() -> None:
+    async with serve(trickle) as server, transport(read_timeout=1.0, total_timeout=0.2) as http:
+        failure = await failure_of(http, server.url())
+    assert (failure.kind, failure.status) == ("timeout", 200)
+
+
+async def test_a_request_may_have_its_own_deadline() -> None:
+    async with serve(hang) as server, transport() as http:
+        assert (await failure_of(http, server.url(), total_timeout=0.1)).kind == "timeout"
+
+
+async def test_a_connection_that_is_never_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.get_running_loop()
+    never = loop.create_future()
+
+    async def sock_connect(sock: object, address: object) -> None:
+        await never
+
+    monkeypatch.setattr(loop, "sock_connect", sock_connect)
+    async with transport(connect_timeout=0.1) as http:
+        assert (await failure_of(http, "http://127.0.0.1:9/")).kind == "connect_timeout"
+
+
+async def test_cancellation_goes_through_and_closes_the_connection() -> None:
+    begun, closed = asyncio.Event(), asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        begun.set()
+        assert await reader.read() == b""
+        closed.set()
+        writer.close()
+        await writer.wait_closed()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, transport() as http, asyncio.timeout(5):
+        fetching = asyncio.create_task(http.fetch(FetchRequest(f"http://127.0.0.1:{port}/")))
+        await begun.wait()
+        fetching.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await fetching
+        await closed.wait()
+
+
+# -- bytes that are not HTTP (19, 20)
+
+OK = b"HTTP/1.1 200 OK\r\n"
+CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
+BROKEN = {
+    "no HTTP": (b"SSH-2.0-OpenSSH_9.6\r\n\r\n", "protocol"),
+    "bad status": (b"HTTP/1.1 abc OK\r\n\r\n", "protocol"),
+    "10 MB of headers": (OK + b"X: " + b"y" * 10_000_000 + b"\r\n\r\n", "protocol"),
+    "10^5 header lines": (OK + b"X: y\r\n" * 100_000 + b"\r\n", "protocol"),
+    "bare CR": (OK + b"X: a\rb\r\nContent-Length: 0\r\n\r\n", "protocol"),
+    "NUL in a header": (OK + b"X: a\0b\r\nContent-Length: 0\r\n\r\n", "protocol"),
+    "two lengths": (OK + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello", "protocol"),
+    "negative length": (OK + b"Content-Length: -5\r\n\r\nhello", "protocol"),
+    "longer than it is": (OK + b"Content-Length: 100\r\n\r\nhello", "truncated"),
+    "chunk size is junk": (CHUNKED + b"zz\r\nhello\r\n0\r\n\r\n", "truncated"),
+    "broken second chunk": (CHUNKED + b"5\r\nhello\r\n5\r\nhelloJUNK\r\n0\r\n\r\n", "truncated"),
+    "no last chunk": (CHUNKED + b"5\r\nhello\r\n", "truncated"),
+    "ends in mid-header": (OK + b"Content-Le", "reset"),
+    "nothing at all": (b"", "reset"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+async def test_broken_answers_are_classified_and_never_hang(name: str) -> None:
+    data, kind = BROKEN[name]
+    async with serve(always(data, close=True)) as server, transport() as http:
+        failure = await failure_of(http, server.url())
+    assert failure.kind == kind
+    assert len(failure.detail) <= 200
+    assert len(server.hits) == 1  # one claim, one hit
+
+
+@pytest.mark.parametrize("data", [CHUNKED + b"zz\r\nhello", CHUNKED + b"5\r\nhello\r\n5\r\nhelloJUNK\r\n"])
+async def test_broken_chunks_on_a_connection_that_stays_open(data: bytes) -> None:
+    async with serve(always(data)) as server, transport() as http:
+        failure = await failure_of(http, server.url())
+    assert failure.kind == "truncated"
+
+
+async def test_broken_chunks_after_a_good_beginning() -> None:
+    reading = asyncio.Event()
+
+    class TellingClock(SystemClock):
+        calls = 0
+
+        def monotonic(self) -> float:
+            self.calls += 1
+            if self.calls == 2:  # the head has come, now the body is waited for
+                reading.set()
+            return super().monotonic()
+
+    async def answer(head: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(CHUNKED + b"5\r\nhello\r\n")
+        await writer.drain()
+        await reading.wait()
+        writer.write(b"5\r\nhelloJUNK\r\n0\r\n\r\n")
+        await asyncio.Event().wait()
+
+    async with serve(answer) as server:
+        http = HttpTransport(Settings(), Guard(LOOPBACK), TellingClock())
+        failure = await failure_of(http, server.url())
+        await http.close()
+    assert (failure.kind, failure.status) == ("truncated", 200)
+
+
+async def test_more_body_than_announced_is_not_trusted() -> None:
+    data = OK + b"Content-Length: 5\r\n\r\nhello and more"
+    async with serve(always(data)) as server, transport() as http:
+        assert (await failure_of(http, server.url())).kind == "protocol"
+
+
+async def test_nobody_listens() -> None:
+    async with serve(always(page())) as server:
+        url = server.url()
+    async with transport() as http:
+        assert (await failure_of(http, url)).kind == "connect"
+
+
+async def test_a_reset_connection() -> None:
+    async def reset(head: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.transport.abort()
+
+    async with serve(reset) as server, transport() as http:
+        assert (await failure_of(http, server.url())).kind == "reset"
+    assert len(server.hits) == 1
+
+
+async def test_a_connection_closed_while_idle_is_opened_anew() -> None:
+    closing = asyncio.Event()
+
+    async def once(head: bytes, writer: asyncio.StreamWriter) -> None:
+        if head.startswith(b"GET /first"):
+            writer.write(page())
+        elif not closing.is_set():  # stands for a server that closed just as the request was on its way
+            closing.set()
+            writer.close()
+        else:
+            writer.write(page(b"second"))
+
+    async with serve(once) as server, transport() as http:
+        await answer_of(http, server.url("/first"))
+        assert (await answer_of(http, server.url("/second"))).body == b"second"
+    assert server.connections == 2
+
+
+@pytest.mark.parametrize("url", ["http://", "http:///x", "ftp://127.0.0.1/", "http://127.0.0.1:99999/", "x"])
+async def test_what_is_no_url(url: str) -> None:
+    async with transport() as http:
+        assert (await failure_of(http, url)).kind == "invalid_url"
+
+
+async def test_a_host_name_that_cannot_be() -> None:
+    async with transport() as http:
+        assert (await failure_of(http, f"http://{'a' * 70}.example/")).kind in ("invalid_url", "dns")
+
+
+async def test_a_header_that_would_smuggle() -> None:
+    async with serve(always(page())) as server, transport() as http:
+        failure = await failure_of(http, server.url(), headers={"X": "a\r\nY: b"})
+    assert failure.kind == "invalid_request"
+    assert not server.hits
+
+
+async def test_unknown_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    import socket
+
+    async def getaddrinfo(*_: object, **__: object) -> list[object]:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
+    async with transport() as http:
+        failure = await failure_of(http, "http://nowhere.invalid/")
+    assert failure.kind == "dns"
+    assert "nowhere.invalid" in failure.detail
+
+
+# -- TLS (30)
+
+
+def tls_server() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(CERTS / "elsewhere.pem", CERTS / "elsewhere.key")
+    return context
+
+
+async def test_an_untrusted_certificate() -> None:
+    async with serve(always(page()), tls=tls_server()) as server, transport() as http:
+        failure = await failure_of(http, server.url())
+    assert failure.kind == "tls"
+    assert "self-signed" in failure.detail
+    assert not server.hits
+
+
+async def test_a_certificate_for_another_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "aiohttp.connector._SSL_CONTEXT_VERIFIED", ssl.create_default_context(cafile=CERTS / "elsewhere.pem")
+    )
+    async with serve(always(page()), tls=tls_server()) as server, transport() as http:
+        failure = await failure_of(http, server.url())
+    assert failure.kind == "tls"
+    assert "127.0.0.1" in failure.detail
+
+
+async def test_plain_text_on_a_tls_port() -> None:
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 mail.example ESMTP\r\n")
+        writer.close()
+        await writer.wait_closed()
+
+    server = await asyncio.start_server(greet, "127.0.0.1", 0)
+    async with server, transport() as http:
+        port = server.sockets[0].getsockname()[1]
+        assert (await failure_of(http, f"https://127.0.0.1:{port}/")).kind == "tls"
+
+
+# -- many hosts
+
+
+async def test_idle_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.fetch.http._MAX_IDLE", 3)
+    servers: list[RawServer] = []
+
+    async def visit(http: HttpTransport, number: int) -> None:
+        if number:
+            async with serve(by_path({"/": page()}), host=f"127.0.1.{number}") as server:
+                servers.append(server)
+                await answer_of(http, server.url())
+                await visit(http, number - 1)
+        else:
+            connector = http._session.connector
+            assert connector is not None
+            assert len(connector._conns) <= 4
+
+    async with transport() as http:
+        await visit(http, 8)
+        assert len(servers) == 8

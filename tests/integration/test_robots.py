@@ -1,0 +1,178 @@
+"""Fetching robots.txt from a real server (faults 12 and 13)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from integration.raw_server import Answer, RawServer, always, by_path, page, serve
+from shoal.clock import SystemClock
+from shoal.fetch.guard import Guard
+from shoal.fetch.http import HttpTransport
+from shoal.fetch.robots import MAX_BYTES, Robots, RobotsRecord, fetch_robots
+from shoal.settings import Settings
+
+NOW = 5000.0
+RULES = b"User-agent: *\nDisallow: /private\n"
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[HttpTransport]:
+    transport = HttpTransport(Settings(read_timeout=0.1), Guard(["127.0.0.0/8"]), SystemClock())
+    yield transport
+    await transport.close()
+
+
+class Pauses:
+    def __init__(self) -> None:
+        self.count = 0
+
+    async def __call__(self) -> None:
+        self.count += 1
+
+
+async def fetch(http: HttpTransport, server: RawServer, pause: Pauses | None = None) -> RobotsRecord:
+    async with asyncio.timeout(5):
+        return await fetch_robots(http, server.origin, now=NOW, pause=pause or Pauses())
+
+
+def forbids(record: RobotsRecord, path: str) -> bool:
+    return not Robots.of(record, "Shoal/1").allows(f"http://a.example{path}")
+
+
+async def hang(head: bytes, writer: asyncio.StreamWriter) -> None:
+    await asyncio.Event().wait()
+
+
+def status(text: str) -> Answer:
+    return always(page(RULES, text))
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict", "reason"),
+    [
+        (status("200 OK"), "rules", ""),
+        (status("404 Not Found"), "allow", "HTTP 404"),
+        (status("401 Unauthorized"), "allow", "HTTP 401"),
+        (status("403 Forbidden"), "allow", "HTTP 403"),
+        (status("429 Too Many Requests"), "disallow", "HTTP 429"),
+        (status("500 Oops"), "disallow", "HTTP 500"),
+        (status("503 Later"), "disallow", "HTTP 503"),
+        (status("302 Found"), "allow", "a redirect to nowhere"),
+        (always(page(b"", "302 Found", Location="gopher://x/")), "allow", "a redirect to nowhere"),
+        (always(page(b"", "302 Found", Location="http://[")), "allow", "a redirect to nowhere"),
+        (hang, "disallow", "read_timeout"),
+        (always(b"", close=True), "disallow", "reset"),
+        (always(b"junk\r\n\r\n", close=True), "disallow", "protocol"),
+    ],
+)
+async def test_what_an_answer_means(http: HttpTransport, answer: Answer, verdict: str, reason: str) -> None:
+    async with serve(answer) as server:
+        record = await fetch(http, server)
+    assert (record.verdict, record.reason, record.fetched_at) == (verdict, reason, NOW)
+    assert record.expires_at == NOW + (60 if verdict == "disallow" else 24 * 3600)
+    assert forbids(record, "/private") is (verdict != "allow")
+    assert forbids(record, "/open") is (verdict == "disallow")
+
+
+async def test_nobody_there(http: HttpTransport) -> None:
+    async with serve(hang) as server:
+        pass
+    assert (await fetch(http, server)).verdict == "disallow"
+
+
+def chain(length: int) -> dict[str, bytes]:
+    """/robots.txt redirects to /1, that to /2, … and the last one has the rules."""
+    hops = ["/robots.txt", *(f"/{n}" for n in range(1, length + 1))]
+    answers = {here: page(b"", "301 Moved", Location=there) for here, there in pairwise(hops)}
+    return {**answers, hops[-1]: page(RULES)}
+
+
+async def test_five_hops_are_followed_with_a_pause_before_each(http: HttpTransport) -> None:
+    pauses = Pauses()
+    async with serve(by_path(chain(5))) as server:
+        record = await fetch(http, server, pauses)
+    assert record.verdict == "rules"
+    assert forbids(record, "/private")
+    assert server.paths == ["/robots.txt", "/1", "/2", "/3", "/4", "/5"]
+    assert pauses.count == 5
+
+
+async def test_six_hops_mean_there_is_none(http: HttpTransport) -> None:
+    async with serve(by_path(chain(6))) as server:
+        record = await fetch(http, server)
+    assert (record.verdict, record.reason) == ("allow", "more than 5 redirects")
+    assert len(server.hits) == 6
+
+
+async def test_a_loop_ends(http: HttpTransport) -> None:
+    async with serve(always(page(b"", "302 Found", Location="/robots.txt"))) as server:
+        assert (await fetch(http, server)).verdict == "allow"
+
+
+async def test_a_redirect_to_another_host_needs_no_pause(http: HttpTransport) -> None:
+    pauses = Pauses()
+    async with serve(by_path({"/r": page(RULES)}), host="127.0.0.2") as other:
+        target = other.url("/r").replace("//", "//joe:secret@")
+        async with serve(always(page(b"", "307 Moved", Location=target))) as server:
+            record = await fetch(http, server, pauses)
+    assert record.verdict == "rules"
+    assert pauses.count == 0
+    assert b"uthorization" not in other.hits[0]
+
+
+async def test_a_redirect_inside_is_refused() -> None:
+    async with serve(always(page(b"", "302 Found", Location="http://127.0.0.7:1/robots.txt"))) as server:
+        transport = HttpTransport(Settings(), Guard(allowed=[(server.host, server.port)]), SystemClock())
+        record = await fetch(transport, server)
+        await transport.close()
+    assert (record.verdict, record.reason) == ("disallow", "forbidden_address")
+
+
+@pytest.mark.parametrize("beyond", [0, 1, 100, 200_000])
+async def test_the_first_500_kib_count(http: HttpTransport, beyond: int) -> None:
+    last = b"Disallow: /last\n"
+    filler = b"#" * (MAX_BYTES - len(RULES) - len(last) - 1) + b"\n"
+    async with serve(always(page(RULES + filler + last + b"Disallow: /beyond\n" * beyond))) as server:
+        record = await fetch(http, server)
+    assert record.verdict == "rules"
+    assert len(record.text) <= MAX_BYTES
+    assert forbids(record, "/private")
+    assert forbids(record, "/last")
+    assert not forbids(record, "/beyond")
+
+
+async def test_a_rule_cut_in_two_is_dropped(http: HttpTransport) -> None:
+    half = b"\nDisallow: /"
+    filler = b"#" * (MAX_BYTES - len(RULES) - len(half))
+    async with serve(always(page(RULES + filler + half + b"cut\n"))) as server:
+        record = await fetch(http, server)
+    assert forbids(record, "/private")
+    assert not forbids(record, "/open")
+
+
+BODIES: dict[str, Any] = {
+    "BOM": b"\xef\xbb\xbf" + RULES,
+    "CRLF": RULES.replace(b"\n", b"\r\n"),
+    "lone CR": RULES.replace(b"\n", b"\r"),
+    "Latin-1": b"# caf\xe9\n" + RULES,
+    "NUL": b"\0\0\n" + RULES,
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+async def test_odd_but_readable(http: HttpTransport, name: str) -> None:
+    async with serve(always(page(BODIES[name]))) as server:
+        record = await fetch(http, server)
+    assert forbids(record, "/private")
+    assert not forbids(record, "/open")
+
+
+async def test_binary_junk_forbids_nothing(http: HttpTransport) -> None:
+    async with serve(always(page(bytes(range(256)) * 400))) as server:
+        record = await fetch(http, server)
+    assert not forbids(record, "/private")

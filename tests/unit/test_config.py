@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shoal.config import load
+from shoal.errors import SettingsError
+from shoal.settings import Settings
+
+
+def from_flags(**flags: Any) -> Settings:
+    return load(None, {}, {}, flags)
+
+
+def from_environ(**environ: str) -> Settings:
+    return load(None, {}, environ, {})
+
+
+def from_toml(tmp_path: Path, text: str) -> Settings:
+    file = tmp_path / "my.toml"
+    file.write_text(text)
+    return load(file, {}, {}, {})
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_nothing_given_gives_the_defaults() -> None:
+    assert load(None, {}, {}, {}) == Settings()
+
+
+def test_later_layers_win(tmp_path: Path) -> None:
+    (tmp_path / "shoal.toml").write_text("concurrency = 1\nper_host = 1\nburst = 1\nprocesses = 7\n")
+    settings = load(
+        None,
+        {"concurrency": 2, "per_host": 2, "burst": 2},
+        {"SHOAL_CONCURRENCY": "3", "SHOAL_PER_HOST": "3"},
+        {"concurrency": 4},
+    )
+    assert (settings.processes, settings.burst, settings.per_host, settings.concurrency) == (7, 2, 3, 4)
+
+
+def test_a_given_file_is_read_instead_of_the_one_found(tmp_path: Path) -> None:
+    (tmp_path / "shoal.toml").write_text("rate = 1\n")
+    assert load(None, {}, {}, {}).rate == 1
+    settings = from_toml(tmp_path, "\ufeffconcurrency = 9\nhosts = ['a.example']\n[headers]\nX = '1'\n")
+    assert settings == Settings(concurrency=9, hosts=["a.example"], headers={"X": "1"})
+
+
+def test_a_flag_that_is_none_was_not_given() -> None:
+    assert load(None, {"rate": 7}, {}, {"rate": None}).rate == 7
+
+
+def test_a_spider_may_unset_depth() -> None:
+    assert load(None, {"depth": None}, {}, {}).depth is None
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "value"),
+    [
+        *(("robots", text, True) for text in ("true", "1", "yes", "ON")),
+        *(("robots", text, False) for text in ("False", "0", "no", "off")),
+        ("concurrency", " 10_000 ", 10000),
+        ("rate", "0.5", 0.5),
+        ("rate", "3", 3.0),
+        ("depth", "none", None),
+        ("depth", "", None),
+        ("depth", "4", 4),
+        ("user_agent", "none", "none"),
+        ("hosts", "a.example, b.example,", ["a.example", "b.example"]),
+        ("hosts", "", []),
+        ("deny", r'["\\d{1,2}", "x"]', [r"\d{1,2}", "x"]),
+        ("deny", r"['\d{1,2}', 'x']", [r"\d{1,2}", "x"]),
+        ("handle_status", "404, 410", [404, 410]),
+        ("handle_status", "[404]", [404]),
+        ("headers", '{"X": "1"}', {"X": "1"}),
+    ],
+)
+def test_text_is_read_by_the_settings_type(key: str, text: str, value: object) -> None:
+    assert getattr(from_flags(**{key: text}), key) == value
+    assert getattr(from_environ(**{f"SHOAL_{key.upper()}": text}), key) == value
+
+
+def message(call: Any, *args: Any, **kwargs: Any) -> str:
+    with pytest.raises(SettingsError) as caught:
+        call(*args, **kwargs)
+    assert "\n" not in str(caught.value)
+    assert caught.value.exit_code == 2
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("rate = -1", "rate: -1 is not allowed; rate must be a number, at least 0"),
+        ("rate = 'fast'", "rate: 'fast' is not allowed; rate must be a number, at least 0"),
+        ("rate = nan", "rate: nan is not allowed; rate must be a number, at least 0"),
+        ("lease = inf", "lease: inf is not allowed; lease must be a number, greater than 0"),
+        ("concurrency = 0", "concurrency: 0 is not allowed; concurrency must be a whole number, at least 1"),
+        ("concurrency = true", "concurrency: True is not allowed; concurrency must be a whole number, at least 1"),
+        ("concurrency = '8'", "concurrency: '8' is not allowed; concurrency must be a whole number, at least 1"),
+        ("depth = -1", "depth: -1 is not allowed; depth must be a whole number, at least 0 or none"),
+        ("robots = 1", "robots: 1 is not allowed; robots must be true or false"),
+        ("hosts = 'a.example'", "hosts: this value is not allowed; hosts must be a list of strings"),
+        ("hosts = [1]", "hosts: this value is not allowed; hosts must be a list of strings"),
+        (
+            "handle_status = ['x']",
+            "handle_status: this value is not allowed; handle_status must be a list of whole numbers",
+        ),
+        ("headers = 'x'", "headers: this value is not allowed; headers must be a table of strings"),
+        ("user_agent = 1", "user_agent: this value is not allowed; user_agent must be a string"),
+        ("concurency = 1", "'concurency' is not a setting; did you mean 'concurrency'?"),
+        ("zzz = 1", "'zzz' is not a setting; docs/settings.md lists them all"),
+        ("[crawl]\nrate = 1", "'crawl' is not a setting; docs/settings.md lists them all"),
+    ],
+)  # fmt: skip
+def test_case_36_a_bad_file(tmp_path: Path, text: str, expected: str) -> None:
+    assert message(from_toml, tmp_path, text) == f"{tmp_path / 'my.toml'}: {expected}"
+
+
+def test_case_36_broken_toml_is_named_with_its_line(tmp_path: Path) -> None:
+    text = message(from_toml, tmp_path, "rate = 1\nburst = = 2\n")
+    assert text.startswith(f"{tmp_path / 'my.toml'}: is not valid TOML: ")
+    assert "line 2" in text
+
+
+def test_case_36_unreadable_files(tmp_path: Path) -> None:
+    assert message(load, tmp_path / "gone.toml", {}, {}, {}).startswith(
+        f"{tmp_path / 'gone.toml'}: cannot be read"
+    )
+    assert "cannot be read" in message(load, tmp_path, {}, {}, {})
+    (tmp_path / "latin.toml").write_bytes(b"user_agent = '\xe4'")
+    assert "UTF-8" in message(load, tmp_path / "latin.toml", {}, {}, {})
+
+
+def test_case_36_environment() -> None:
+    assert message(from_environ, SHOAL_RATE="fast").startswith(
+        "SHOAL_RATE: 'fast' is not allowed; rate must be"
+    )
+    assert message(from_environ, SHOAL_RATE="-1").startswith("SHOAL_RATE: -1.0 is not allowed; rate must be")
+    assert message(from_environ, SHOAL_ROBOTS="maybe").endswith("robots must be true or false")
+    assert "did you mean 'SHOAL_PER_HOST'?" in message(from_environ, SHOAL_PERHOST="1")
+    assert "did you mean 'SHOAL_STORE'?" in message(from_environ, SHOAL_STOR="x")
+    assert "SHOAL_rate is not a setting" in message(from_environ, SHOAL_rate="1")
+
+
+def test_variables_that_are_no_settings_are_left_alone() -> None:
+    others = ("SHOAL_STORE", "SHOAL_CONFIG", "SHOAL_JOB", "SHOAL_OUTPUT", "SHOAL_LOG", "SHOALS", "PATH")
+    assert from_environ(**dict.fromkeys(others, "x")) == Settings()
+
+
+def test_case_36_flags_and_spiders() -> None:
+    assert message(from_flags, per_host=0) == (
+        "flag per_host: 0 is not allowed; per_host must be a whole number, at least 1"
+    )
+    assert message(from_flags, per_host="two").startswith("flag per_host: 'two' is not allowed")
+    assert message(from_flags, **{"per-host": "2"}) == (
+        "flag: 'per-host' is not a setting; did you mean 'per_host'?"
+    )
+    assert message(load, None, {"rate": "2"}, {}, {}).startswith("spider: rate: '2' is not allowed")
+    assert "did you mean 'deny'?" in message(load, None, {"denny": []}, {}, {})
+
+
+@pytest.mark.parametrize("text", ["Authorization: secret", '{"Authorization": ["secret"]}', '["secret"]'])
+def test_headers_may_hold_secrets_and_are_not_repeated(text: str) -> None:
+    assert "secret" not in message(from_flags, headers=text)
+    assert "secret" not in message(from_environ, SHOAL_HEADERS=text)
+
+
+def test_long_values_are_cut() -> None:
+    assert len(message(from_flags, rate="9" * 500 + "x")) < 200

@@ -1,0 +1,162 @@
+"""Handlers of every kind, and what goes wrong in them (raises, yields junk, never returns)."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pytest
+
+from shoal import handling
+from shoal.handling import HandlerTimeout, JunkError, Yielded, collect
+from shoal.model import Request, Response, Task
+from shoal.page import Page
+from shoal.spider import Handler
+
+PAGE = Page(Task(url="https://a.example/"), Response("https://a.example/", 200, {}, b""), "h")
+ITEM = {"a": 1}
+REQUEST = Request("/next")
+
+
+@dataclass
+class Book:
+    title: str
+
+
+class Price(msgspec.Struct):
+    cents: int
+
+
+async def run(
+    function: Callable[..., Any], deadline: float = 1e9, now: Callable[[], float] = lambda: 0.0
+) -> Yielded:
+    return await collect(Handler("book", function), PAGE, deadline=deadline, monotonic=now)
+
+
+def generator(page: Page) -> Iterator[object]:
+    yield ITEM
+    yield REQUEST
+
+
+async def async_generator(page: Page) -> AsyncIterator[object]:
+    yield ITEM
+    await asyncio.sleep(0)
+    yield REQUEST
+
+
+async def coroutine(page: Page) -> list[object]:
+    return [ITEM, REQUEST]
+
+
+async def coroutine_to_generator(page: Page) -> Iterator[object]:
+    return generator(page)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [generator, async_generator, coroutine, coroutine_to_generator, lambda page: (ITEM, REQUEST)],
+)
+async def test_every_kind_of_handler(function: Callable[..., Any]) -> None:
+    assert await run(function) == Yielded([ITEM], [REQUEST])
+
+
+@pytest.mark.parametrize("item", [ITEM, Book("t"), Price(1)])
+async def test_a_single_item_may_be_returned(item: object) -> None:
+    assert await run(lambda page: item) == Yielded([item], [])
+
+
+async def test_nothing_and_a_single_request_may_be_returned() -> None:
+    assert await run(lambda page: None) == Yielded([], [])
+    assert await run(lambda page: REQUEST) == Yielded([], [REQUEST])
+
+
+@pytest.mark.parametrize(
+    ("junk", "kind"),
+    [("text", "str"), (b"x", "bytes"), (7, "int"), ([1], "list"), (Book, "type"), (None, "NoneType")],
+)
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_junk_is_an_error_that_names_the_handler_and_the_type(
+    junk: object, kind: str, is_async: bool
+) -> None:
+    def plain(page: Page) -> Iterator[object]:
+        yield ITEM
+        yield junk
+
+    async def deferred(page: Page) -> AsyncIterator[object]:
+        yield ITEM
+        yield junk
+
+    with pytest.raises(JunkError, match=rf"^handler 'book' yielded a {kind}; yield a dict, a dataclass"):
+        await run(deferred if is_async else plain)
+
+
+@pytest.mark.parametrize("junk", ["text", 7])
+async def test_returned_junk_is_an_error_too(junk: object) -> None:
+    with pytest.raises(JunkError, match="handler 'book'"):
+        await run(lambda page: junk)
+
+
+async def test_exceptions_of_the_handler_pass_unchanged() -> None:
+    def raises(page: Page) -> Iterator[object]:
+        yield ITEM
+        raise ZeroDivisionError("mine")
+
+    async def times_out(page: Page) -> None:
+        raise TimeoutError("mine")
+
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        await run(raises)
+    with pytest.raises(TimeoutError, match="mine"):
+        await run(times_out)
+
+
+async def test_an_endless_generator_ends_at_the_deadline() -> None:
+    ticks = itertools.count()
+
+    def endless(page: Page) -> Iterator[object]:
+        while True:
+            yield ITEM
+
+    with pytest.raises(HandlerTimeout, match=r"handler 'book' did not finish .*handler_timeout"):
+        await run(endless, deadline=1_000, now=lambda: next(ticks))
+    assert next(ticks) < 1_010
+
+    async def endless_without_waiting(page: Page) -> AsyncIterator[object]:
+        while True:
+            yield ITEM
+
+    with pytest.raises(HandlerTimeout):
+        await run(endless_without_waiting, deadline=3_000, now=lambda: next(ticks))
+
+
+async def test_an_endless_generator_is_stopped_before_it_fills_the_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(handling, "MAX_YIELDED", 100)
+    with pytest.raises(JunkError, match="more than 100 values"):
+        await run(lambda page: itertools.repeat(ITEM))
+
+
+@pytest.mark.parametrize("is_generator", [False, True])
+async def test_an_async_handler_that_waits_forever_is_interrupted(is_generator: bool) -> None:
+    cleaned = []
+
+    async def never(page: Page) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cleaned.append("up")
+
+    async def never_yields(page: Page) -> AsyncIterator[object]:
+        yield ITEM
+        await never(page)
+
+    started = time.monotonic()
+    with pytest.raises(HandlerTimeout, match="handler 'book'"):
+        await run(never_yields if is_generator else never, deadline=started + 0.02, now=time.monotonic)
+    assert cleaned == ["up"]

@@ -1,0 +1,196 @@
+"""Rows: encoded, keyed, and written exactly once."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shoal.errors import SinkError
+from shoal.handling import JunkError
+from shoal.sink.jsonl import JsonLines, MemoryJournal, describe_existing, encode_row
+from shoal.spider import Handler
+
+
+@dataclass
+class Book:
+    upc: str
+    at: datetime
+
+
+class Price(msgspec.Struct):
+    upc: str
+    amount: Decimal
+
+
+PLAIN = Handler("book", print)
+KEYED = Handler("book", print, key=("upc",))
+
+
+def test_items_of_every_kind_become_one_line() -> None:
+    at = datetime(2024, 1, 2, tzinfo=UTC)
+    assert (
+        encode_row({"a": {1}, "b": b"\0", "c": "x\ny"}, PLAIN).data == b'{"a":[1],"b":"AA==","c":"x\\ny"}\n'
+    )
+    assert json.loads(encode_row(Book("u", at), PLAIN).data) == {"upc": "u", "at": "2024-01-02T00:00:00Z"}
+    assert json.loads(encode_row(Price("u", Decimal("1.20")), PLAIN).data) == {"upc": "u", "amount": "1.20"}
+
+
+@pytest.mark.parametrize("value", [object(), "\ud800", 1 << 70, [print]])
+def test_an_item_that_is_not_json_names_the_handler_the_field_and_its_type(value: object) -> None:
+    with pytest.raises(JunkError, match=rf"handler 'book' .*field 'b' is a {type(value).__name__}"):
+        encode_row({"a": 1, "b": value}, PLAIN)
+
+
+def test_an_item_that_holds_itself_is_an_error() -> None:
+    item: dict[str, object] = {}
+    item["me"] = item
+    with pytest.raises(JunkError, match="handler 'book'"):
+        encode_row(item, PLAIN)
+
+
+def test_equal_keys_give_equal_hashes_whatever_the_item_is() -> None:
+    key = encode_row({"upc": "u", "n": 1}, KEYED).key
+    assert key == encode_row({"upc": "u", "n": 2}, KEYED).key == encode_row(Price("u", Decimal(1)), KEYED).key
+    assert key is not None
+    assert 0 <= key < 1 << 63
+    assert key != encode_row({"upc": "v"}, KEYED).key
+    assert key != encode_row({"upc": "u"}, Handler("other", print, key=("upc",))).key
+    assert encode_row({"upc": "u"}, PLAIN).key is None
+    pair = Handler("book", print, key=("a", "b"))
+    assert encode_row({"a": "xy", "b": "z"}, pair).key != encode_row({"a": "x", "b": "yz"}, pair).key
+
+
+def test_a_key_is_the_same_in_every_process() -> None:
+    assert encode_row({"upc": "u"}, KEYED).key == 7735437062476416034
+
+
+@pytest.mark.parametrize(
+    ("item", "says"), [({}, "without"), ({"upc": None}, "empty"), ({"upc": ""}, "empty")]
+)
+def test_a_missing_key_is_an_error(item: dict[str, object], says: str) -> None:
+    with pytest.raises(JunkError, match=rf"handler 'book' .*{says}|key field 'upc'.*{says}"):
+        encode_row(item, KEYED)
+
+
+def test_rows_are_written_at_the_committed_length_and_what_a_crash_left_is_cut(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    sink = JsonLines(path)
+    assert not path.exists()
+    committed = sink.append(0, [b"1\n", b"2\n"])
+    sink.append(committed, [b"lost, because never committed\n"])
+    sink.close()
+
+    again = JsonLines(path)
+    assert again.key == str(path)
+    assert again.append(committed, [b"3\n"]) == 6
+    assert path.read_bytes() == b"1\n2\n3\n"
+    path.write_bytes(b"1\n2\n3\n and more")
+    assert again.append(6, []) == 6
+    assert path.read_bytes() == b"1\n2\n3\n"
+    again.close()
+    again.close()
+
+
+def test_two_writers_in_turn_share_a_file(tmp_path: Path) -> None:
+    one, two = JsonLines(tmp_path / "o"), JsonLines(tmp_path / "o")
+    length = one.append(0, [b"1\n"])
+    length = two.append(length, [b"2\n"])
+    length = one.append(length, [b"3\n"])
+    assert (tmp_path / "o").read_bytes() == b"1\n2\n3\n"
+    one.close()
+    two.close()
+
+
+@pytest.mark.parametrize("harm", [lambda path: path.write_bytes(b"1"), os.unlink])
+@pytest.mark.parametrize("reopen", [False, True])
+def test_a_file_that_was_changed_or_removed_is_told(
+    tmp_path: Path, harm: Callable[[Path], object], reopen: bool
+) -> None:
+    path = tmp_path / "o.jsonl"
+    sink = JsonLines(path)
+    committed = sink.append(0, [b"123\n"])
+    if reopen:
+        sink.close()
+    harm(path)
+    with pytest.raises(
+        SinkError, match=r"o.jsonl is shorter .*\(4 bytes\).*restore it or start again with --fresh"
+    ):
+        sink.append(committed, [b"4\n"])
+    sink.close()
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EIO])
+def test_a_full_or_broken_disk_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def fail(*_: object) -> int:
+        raise OSError(code, os.strerror(code))
+
+    sink = JsonLines(tmp_path / "o")
+    sink.append(0, [b"1\n"])
+    monkeypatch.setattr(os, "pwrite", fail)
+    with pytest.raises(SinkError, match=rf"cannot write .*{os.strerror(code)}.*run again") as caught:
+        sink.append(2, [b"2\n"])
+    assert "\n" not in str(caught.value)
+    monkeypatch.undo()
+    assert sink.append(2, [b"2\n"]) == 4
+    sink.close()
+
+
+def test_places_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(SinkError, match="No such file or directory"):
+        JsonLines(tmp_path / "no" / "o").append(0, [b"1\n"])
+    with pytest.raises(SinkError, match="not a regular file"):
+        JsonLines(Path(os.devnull)).append(0, [b"1\n"])
+
+
+def test_short_writes_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: whole(fd, bytes(data[:3]), at))
+    sink = JsonLines(tmp_path / "o")
+    assert sink.append(0, [b"12345\n", b"67\n"]) == 9
+    assert (tmp_path / "o").read_bytes() == b"12345\n67\n"
+    sink.close()
+
+
+@given(st.lists(st.tuples(st.lists(st.binary(max_size=5), max_size=4), st.booleans())))
+def test_memory_and_file_agree_through_crashes(
+    tmp_path_factory: pytest.TempPathFactory, batches: list[tuple[list[bytes], bool]]
+) -> None:
+    path = tmp_path_factory.mktemp("j") / "o"
+    file, memory = JsonLines(path), MemoryJournal()
+    committed = 0
+    for rows, commits in batches:
+        length = file.append(committed, rows)
+        assert memory.append(committed, rows) == length
+        committed = length if commits else committed
+    file.append(committed, [])
+    memory.append(committed, [])
+    assert b"".join(memory.rows) == path.read_bytes()
+    assert path.stat().st_size == committed
+    file.close()
+
+
+def test_rows_lost_from_memory_are_told() -> None:
+    with pytest.raises(SinkError, match="do not reach"):
+        MemoryJournal().append(5, [b"x"])
+
+
+def test_describe_existing(tmp_path: Path) -> None:
+    path = tmp_path / "o"
+    assert describe_existing(path) is None
+    path.touch()
+    assert describe_existing(path) is None
+    path.write_bytes(b"x" * 1234)
+    assert describe_existing(path) == f"{path} already holds 1,234 bytes"

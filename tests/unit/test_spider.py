@@ -1,0 +1,156 @@
+"""What a user writes: names, settings, handlers and every form of start."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from shoal.errors import SettingsError, SpiderError
+from shoal.model import Request
+from shoal.spider import Spider, handler_name
+
+
+async def urls_of(spider: Spider, skip: int = 0) -> list[tuple[int, str]]:
+    return [(position, request.url) async for position, request in spider.starts(skip)]
+
+
+def test_the_first_handler_takes_the_start_urls_and_options_are_kept() -> None:
+    spider = Spider("books", start="https://books.example/", rate=2)
+
+    @spider.handler
+    def listing(page: object) -> None: ...
+
+    @spider.handler(name="item", key=("shop", "upc"), lane="urgent", priority=3)
+    def book(page: object) -> None: ...
+
+    assert spider.handler_named("").name == "listing"
+    item = spider.handler_named("item")
+    assert (item.function, item.key, item.lane, item.priority) == (book, ("shop", "upc"), "urgent", 3)
+    assert spider.settings == {"rate": 2}
+    assert handler_name(book) == handler_name(item) == handler_name("item") == "item"
+
+
+def test_a_handler_can_be_added_without_a_decorator() -> None:
+    class Shop:
+        def parse(self, page: object) -> None: ...
+
+    shop = Shop()
+    spider = Spider("shop")
+    handler = spider.add_handler(shop.parse, key="id")
+    assert (handler.name, handler.key) == ("parse", ("id",))
+    assert handler_name(shop.parse) == "parse"
+
+
+@pytest.mark.parametrize(
+    ("name", "says"), [("rat", "did you mean 'rate'"), ("colour_of_magic", "docs/settings.md")]
+)
+def test_an_unknown_setting_is_refused_with_a_hint(name: str, says: str) -> None:
+    with pytest.raises(SettingsError, match=f"'books'.*'{name}'.*{says}"):
+        Spider("books", **{name: 1})
+
+
+@pytest.mark.parametrize("name", ["", "  ", 7])
+def test_a_spider_needs_a_name(name: object) -> None:
+    with pytest.raises(SpiderError, match="needs a name"):
+        Spider(name)  # type: ignore[arg-type]
+
+
+def test_mistakes_with_handlers_are_named() -> None:
+    spider = Spider("books")
+    with pytest.raises(SpiderError, match="has no handler"):
+        spider.handler_named("")
+
+    def listing(page: object) -> None: ...
+
+    spider.add_handler(listing)
+    with pytest.raises(SpiderError, match="already has a handler named 'listing'"):
+        spider.add_handler(listing)
+    with pytest.raises(SpiderError, match="no handler named 'lister'; it has listing"):
+        spider.handler_named("lister")
+    with pytest.raises(SpiderError, match="lane 'fast'; lanes are urgent"):
+        spider.add_handler(listing, name="other", lane="fast")
+    with pytest.raises(SpiderError, match="stranger is not a handler"):
+
+        def stranger(page: object) -> None: ...
+
+        handler_name(stranger)
+
+
+async def test_start_as_text_list_and_requests() -> None:
+    assert await urls_of(Spider("s", "https://a.example/")) == [(1, "https://a.example/")]
+    request = Request("https://b.example/", handler="x")
+    spider = Spider("s", ["https://a.example/", request])
+    assert await urls_of(spider) == [(1, "https://a.example/"), (2, "https://b.example/")]
+    assert spider.start_urls_known() == ["https://a.example/", "https://b.example/"]
+    assert [r async for _, r in spider.starts(skip=1)] == [request]
+
+
+async def test_a_start_file_skips_blanks_and_comments_and_passes_junk_on(tmp_path: Path) -> None:
+    file = tmp_path / "urls.txt"
+    file.write_bytes(b"\xef\xbb\xbfhttps://a.example/\r\n\n  # no\n\xff junk\n  https://b.example/#x  \n")
+    spider = Spider("s", [file, "https://c.example/"])
+    assert await urls_of(spider) == [
+        (1, "https://a.example/"),
+        (2, "� junk"),
+        (3, "https://b.example/#x"),
+        (4, "https://c.example/"),
+    ]
+    assert spider.start_urls_known() == ["https://c.example/"]
+    assert Spider("s", file).start_urls_known() == []
+
+
+async def test_a_start_file_is_streamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A million lines are never all in memory: reading stops where the consumer stops."""
+    file = tmp_path / "urls.txt"
+    with file.open("w") as lines:
+        lines.writelines(f"https://a.example/{n}\n" for n in range(1_000_000))
+    read_to = []
+    open_file = Path.open
+
+    def watched(self: Path, *args: object, **kwargs: object) -> object:
+        opened = open_file(self, *args, **kwargs)  # type: ignore[call-overload]
+        read_to.append(opened)
+        return opened
+
+    monkeypatch.setattr(Path, "open", watched)
+    starts = Spider("s", file).starts()
+    assert [(await anext(starts))[0] for _ in range(10)] == list(range(1, 11))
+    assert read_to[0].buffer.raw.tell() < 100_000
+    assert sum([1 async for _ in starts]) == 999_990
+
+
+async def test_a_missing_start_file_is_one_clear_line(tmp_path: Path) -> None:
+    with pytest.raises(SpiderError, match=r"cannot read the start URLs from .*nowhere.txt: No such file"):
+        await urls_of(Spider("s", tmp_path / "nowhere.txt"))
+
+
+async def test_start_functions_of_every_kind_and_without_end() -> None:
+    def endless() -> Iterator[str]:
+        for n in itertools.count():
+            yield f"https://a.example/{n}"
+
+    starts = Spider("s", endless).starts(skip=1_000)
+    assert await anext(starts) == (1_001, Request("https://a.example/1000"))
+
+    async def fed() -> AsyncIterator[Request]:
+        yield Request("https://b.example/")
+
+    async def listed() -> list[str]:
+        return ["https://c.example/"]
+
+    assert await urls_of(Spider("s", fed)) == [(1, "https://b.example/")]
+    assert await urls_of(Spider("s", listed)) == [(1, "https://c.example/")]
+    assert await urls_of(Spider("s", lambda: "https://d.example/")) == [(1, "https://d.example/")]
+    assert Spider("s", endless).start_urls_known() == []
+
+
+async def test_wrong_starts_are_named() -> None:
+    with pytest.raises(SpiderError, match="start is a int"):
+        Spider("s", 7)  # type: ignore[arg-type]
+    with pytest.raises(SpiderError, match="returned a NoneType"):
+        await urls_of(Spider("s", lambda: None))
+    with pytest.raises(SpiderError, match="start gave a int"):
+        await urls_of(Spider("s", lambda: [7]))
