@@ -145,6 +145,11 @@ class Moved(Struct, frozen=True, tag="moved"):
 
     to: Task
 
+    def returns_to(self, task: Task) -> bool:
+        """Whether the redirect leads back to where the task has been, as a cookie wall does. Such a target is no
+        duplicate, though seen; if it is a circle, the limit on hops ends it."""
+        return self.to.url == task.url or self.to.url in task.hops
+
 
 Verdict: TypeAlias = Done | Retry | Dead | Moved
 

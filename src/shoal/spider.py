@@ -11,7 +11,8 @@ A task is stored with the name of its handler, so that any process that loads th
 from __future__ import annotations
 
 import difflib
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Sequence
+from contextlib import aclosing
 from inspect import isawaitable
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, overload
@@ -147,19 +148,20 @@ class Spider:
             return [url for url in urls if isinstance(url, str)]
         return []
 
-    async def starts(self, skip: int = 0) -> AsyncIterator[tuple[int, Request]]:
+    async def starts(self, skip: int = 0) -> AsyncGenerator[tuple[int, Request], None]:
         """Every start request with its position, counted from 1, without the first `skip`.
 
         Files and functions are read as they are consumed, so they may be larger than memory or endless.
-        Junk is passed on as it stands: admission refuses it and counts it.
+        Junk is passed on as it stands: admission refuses it and counts it. Close it (`aclosing`) when you stop early.
         """
         position = 0
-        async for entry in self._entries():
-            position += 1
-            if position > skip:
-                yield position, self._request(entry)
+        async with aclosing(self._entries()) as entries:
+            async for entry in entries:
+                position += 1
+                if position > skip:
+                    yield position, self._request(entry)
 
-    async def _entries(self) -> AsyncIterator[object]:
+    async def _entries(self) -> AsyncGenerator[object, None]:
         if isinstance(self.start, str | Path):
             for entry in _expand([self.start]):
                 yield entry
@@ -167,7 +169,11 @@ class Spider:
             produced = self.start()
             if isawaitable(produced):
                 produced = await produced
-            if isinstance(produced, AsyncIterator) or hasattr(produced, "__aiter__"):
+            if isinstance(produced, AsyncGenerator):
+                async with aclosing(produced):
+                    async for entry in produced:
+                        yield entry
+            elif isinstance(produced, AsyncIterable):
                 async for entry in produced:
                     yield entry
             else:

@@ -238,6 +238,6 @@ def test_the_demo_ends_by_itself_and_explains_each_host(tmp_path: Path) -> None:
     out, err = process.communicate(timeout=DEADLINE)
     assert process.returncode == 0, err
     assert out == ""
-    for words in ("shop", "tarpit", "what happened", "dead letters", "demo ", "latency"):
+    for words in ("shop", "tarpit", "what happens", "dead letters", "demo ", "latency"):
         assert words in err
     assert list(tmp_path.iterdir()) == []

@@ -179,6 +179,20 @@ def test_a_missing_store_is_not_created(cli: Cli, tmp_path: Path, argv: Sequence
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_store_that_cannot_be_made(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    code, out, err = cli("crawl", "http://127.0.0.1:9/", "--store", "file/shoal.db")
+    assert "file/shoal.db" in one_line(err)
+    assert (code, out) == (3, "")
+
+
+def test_a_kind_of_store_that_does_not_exist(cli: Cli, tmp_path: Path) -> None:
+    code, out, err = cli("crawl", "http://127.0.0.1:9/", "--store", "mongo://localhost/")
+    assert "mongo" in one_line(err)
+    assert (code, out) == (2, "")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_password_is_not_repeated(cli: Cli) -> None:
     for url in ("ftp://me:secret@example.com/", "http://me:secret@exa mple/"):
         _, _, err = cli("crawl", url)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -72,10 +73,10 @@ def test_mistakes_with_handlers_are_named() -> None:
         spider.handler_named("lister")
     with pytest.raises(SpiderError, match="lane 'fast'; lanes are urgent"):
         spider.add_handler(listing, name="other", lane="fast")
+
+    def stranger(page: object) -> None: ...
+
     with pytest.raises(SpiderError, match="stranger is not a handler"):
-
-        def stranger(page: object) -> None: ...
-
         handler_name(stranger)
 
 
@@ -132,19 +133,39 @@ async def test_start_functions_of_every_kind_and_without_end() -> None:
         for n in itertools.count():
             yield f"https://a.example/{n}"
 
-    starts = Spider("s", endless).starts(skip=1_000)
-    assert await anext(starts) == (1_001, Request("https://a.example/1000"))
+    async with aclosing(Spider("s", endless).starts(skip=1_000)) as starts:
+        assert await anext(starts) == (1_001, Request("https://a.example/1000"))
 
     async def fed() -> AsyncIterator[Request]:
         yield Request("https://b.example/")
+
+    class Feed:
+        def __aiter__(self) -> AsyncIterator[Request]:
+            return fed()
 
     async def listed() -> list[str]:
         return ["https://c.example/"]
 
     assert await urls_of(Spider("s", fed)) == [(1, "https://b.example/")]
+    assert await urls_of(Spider("s", Feed)) == [(1, "https://b.example/")]
     assert await urls_of(Spider("s", listed)) == [(1, "https://c.example/")]
     assert await urls_of(Spider("s", lambda: "https://d.example/")) == [(1, "https://d.example/")]
     assert Spider("s", endless).start_urls_known() == []
+
+
+async def test_a_start_generator_is_closed_with_the_stream() -> None:
+    closed = []
+
+    async def fed() -> AsyncIterator[str]:
+        try:
+            while True:
+                yield "https://a.example/"
+        finally:
+            closed.append(True)
+
+    async with aclosing(Spider("s", fed).starts()) as starts:
+        await anext(starts)
+    assert closed == [True]
 
 
 async def test_wrong_starts_are_named() -> None:

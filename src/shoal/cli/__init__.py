@@ -23,13 +23,13 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def run(argv: Sequence[str]) -> int:
     """Runs one command line; answers the exit code."""
-    from shoal.cli.app import app, usage_mistake
+    from shoal.cli.app import Abort, app, usage_mistake
 
     try:
         code = app(args=list(argv), prog_name="shoal", standalone_mode=False)
     except ShoalError as error:
         return complain(str(error), error.exit_code)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Abort):
         return INTERRUPTED
     except Exception as error:
         mistake = usage_mistake(error)

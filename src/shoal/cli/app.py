@@ -22,6 +22,7 @@ app = typer.Typer(
 
 # The base of every mistake in a command line; older releases of typer take it from click, newer bring their own.
 _USAGE_ERROR = typer.BadParameter.__mro__[1]
+Abort = typer.Abort  # what older releases make of Ctrl-C
 
 
 @app.callback(invoke_without_command=True)
@@ -44,8 +45,6 @@ app.command("demo")(demo.demo)
 
 def usage_mistake(error: Exception) -> str | None:
     """What is wrong with the command line, in one sentence; None if the error is of another sort."""
-    if isinstance(error, typer.Abort):
-        return "stopped"
     if not isinstance(error, _USAGE_ERROR):
         return None
     context = getattr(error, "ctx", None)

@@ -115,7 +115,6 @@ def run_plan(plan: Plan, quiet: bool, seconds: float | None = None) -> View:
             asyncio.get_running_loop().call_later(seconds, signal.raise_signal, signal.SIGTERM)
         return await execute(plan, watch=progress.update)
 
-    Path(plan.store).parent.mkdir(parents=True, exist_ok=True)
     # Rows scrolling through the same terminal would tear the live panel.
     live = plan.output is not None or not sys.stdout.isatty()
     with make_progress(sys.stderr, quiet, live) as progress:
@@ -131,10 +130,8 @@ def finish(plan: Plan, view: View, summary_file: Path | None, quiet: bool) -> No
     if summary_file is not None:
         _write_summary(summary_file, view, where)
     if view.note == "already finished":
-        done, rows = (
-            words.plural(view.job.counters.done, "page"),
-            words.plural(view.job.counters.items, "row"),
-        )
+        counters = view.job.counters
+        done, rows = words.plural(counters.done, "page"), words.plural(counters.items, "row")
         say(f"job {plan.job} is finished: {done}, {rows} in {where}; run with --fresh to start again")
         return
     if quiet:

@@ -24,15 +24,15 @@ GRACE = 2.0  # for the pages in flight when the time is up
 
 _STORIES = {
     "fast": "answers at once",
-    "slow": "answers late; the others did not wait for it",
-    "hanging": "never answers: timed out, retried, given up",
-    "limited": "429 when asked too fast; came back when it said",
+    "slow": "answers late; the others do not wait for it",
+    "hanging": "never answers: times out, is retried, then given up",
+    "limited": "429 when asked too fast; asked again when it says",
     "flapping": "fails now and then; retried with growing pauses",
     "redirecting": "redirects followed, the endless one cut short",
-    "trapping": "pages without end; cut by trap rules and a page budget",
+    "trapping": "pages without end; trap rules and a budget end it",
     "huge": "bodies without end; dropped at the size limit",
-    "closing": "hangs up on everyone: retried, given up",
-    "down": "refuses connections: retried, given up",
+    "closing": "hangs up on everyone: retried, then given up",
+    "down": "refuses connections: retried, then given up",
 }
 
 
@@ -113,7 +113,7 @@ def _hosts_table(web: WebProcess, view: View, letters: Sequence[DeadLetter]) -> 
     tallies: Mapping[str, HostTally] = {tally.host: tally for tally in view.report.hosts}
     buried = Counter(letter.task.host for letter in letters)
     numbers = ("pages", "retries", "dead", "latency")
-    shown = table("host", *numbers, "what happened", right=numbers)
+    shown = table("host", *numbers, "what happens", right=numbers)
     for name, profile in web.spec.hosts.items():
         address = web.addresses[name]
         tally, dead = tallies.get(address, HostTally(address)), buried[address]

@@ -326,9 +326,8 @@ class MemoryFrontier:
         match settlement.verdict:
             case Done():
                 job.count["done"] += 1
-            case Moved(to):
-                known = to.fingerprint is not None and to.fingerprint in job.seen
-                if known and to.fingerprint != task.fingerprint:
+            case Moved(to) as moved:
+                if to.fingerprint in job.seen and not moved.returns_to(task):
                     job.count.update(done=1, duplicates=1)  # that page has its own task
                 else:
                     if to.fingerprint is not None:

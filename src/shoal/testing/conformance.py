@@ -393,6 +393,17 @@ class Settling:
         [again] = (await claim(frontier)).leases
         assert again.task.cookies == ("seen=1",)
 
+    async def test_a_redirect_back_to_an_earlier_hop_is_followed(self, frontier: Frontier) -> None:
+        await frontier.open_job(spec())
+        await frontier.add("job", [make_task("http://a.test/")])
+        [lease] = (await claim(frontier)).leases
+        await settle(frontier, lease, Moved(make_task("http://a.test/consent", hops=("http://a.test/",))))
+        [wall] = (await claim(frontier)).leases
+        back = make_task("http://a.test/", hops=("http://a.test/", "http://a.test/consent"))
+        await settle(frontier, wall, Moved(back))
+        assert urls_of((await claim(frontier)).leases) == ["http://a.test/"]
+        await counted(frontier)
+
     async def test_rows_reach_the_journal_with_the_settlement_only(
         self, frontier: Frontier, clock: ManualClock
     ) -> None:

@@ -57,8 +57,8 @@ def _conclude(session: Session, job_id: int, queue_id: int, settlement: Settleme
     match settlement.verdict:
         case Done():
             session.count(job_id, done=1)
-        case Moved(to):
-            _move(session, job_id, task, to)
+        case Moved() as moved:
+            _move(session, job_id, task, moved)
         case Dead(failure, snapshot):
             _bury(session, job_id, queue_id, task, failure, snapshot)
         case Retry(after, failure):
@@ -78,9 +78,10 @@ def _body(task: Task) -> bytes:
     return encode_task(task, task.created_at)
 
 
-def _move(session: Session, job_id: int, task: Task, to: Task) -> None:
+def _move(session: Session, job_id: int, task: Task, moved: Moved) -> None:
+    to = moved.to
     host_id = session.host_id(to.host, _spec(session, job_id).valve)
-    if to.fingerprint is not None and to.fingerprint != task.fingerprint:
+    if to.fingerprint is not None and not moved.returns_to(task):
         if is_seen(session, job_id, host_id, to.fingerprint):
             session.count(job_id, done=1, duplicates=1)  # that page has its own task
             return
