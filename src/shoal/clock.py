@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import time as system
 from typing import Protocol
 
 
@@ -17,8 +17,5 @@ class Clock(Protocol):
 class SystemClock:
     """The machine's clocks."""
 
-    def time(self) -> float:
-        return time.time()
-
-    def monotonic(self) -> float:
-        return time.monotonic()
+    time = staticmethod(system.time)
+    monotonic = staticmethod(system.monotonic)

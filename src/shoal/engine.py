@@ -175,9 +175,13 @@ class Engine:
 
     def _page_ended(self, page: asyncio.Task[None]) -> None:
         del self._running[page]
-        if self._alarm is None:
-            # A busy engine waits for company, which makes a commit cheaper; an idle one has slots to fill.
-            busy = len(self._running) * 2 >= self._settings.concurrency
+        # A busy engine waits for company, which makes a commit cheaper; an idle one has slots to fill. A quarter of
+        # the slots is company enough: the rest keep fetching meanwhile, so pages do not run in waves.
+        slots = self._settings.concurrency
+        if len(self._settlements) + len(self._untouched) >= slots // 4:
+            self._frontier.wake()
+        elif self._alarm is None:
+            busy = len(self._running) * 2 >= slots
             delay = self._settings.settle_delay if busy else min(_EAGER, self._settings.settle_delay)
             self._alarm = asyncio.get_running_loop().call_later(delay, self._ring)
 

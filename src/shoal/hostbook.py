@@ -18,7 +18,7 @@ from shoal.classify import rule_for
 from shoal.clock import Clock
 from shoal.fetch.robots import Robots, RobotsRecord, fetch_robots
 from shoal.fetch.transport import Transport
-from shoal.frontier.protocol import Frontier, HostRecord
+from shoal.frontier.protocol import Frontier, HostRecord, Valve
 from shoal.model import Lease
 from shoal.policy.host import configured
 from shoal.settings import Settings
@@ -89,8 +89,9 @@ class HostBook:
             return False
         return known is None or host not in self._asking
 
-    async def ask_robots(self, lease: Lease) -> HostView:
-        """Fetches robots.txt with the lease's permission to hit the host, and lets everybody know."""
+    async def ask_robots(self, lease: Lease, since: float) -> HostView:
+        """Fetches robots.txt with the lease's permission to hit the host, and lets everybody know. `since` is when
+        the work on the lease began (monotonic)."""
         host = lease.task.host
         self._asking.add(host)
         try:
@@ -100,7 +101,8 @@ class HostBook:
                 now=self._clock.time(),
                 pause=lambda: self._sleep(lease.interval),
             )
-            return await self.change(host, lambda state: self._learn(state, record))
+            took = self._clock.monotonic() - since
+            return await self.change(host, lambda state: self._learn(state, record), late=took)
         finally:
             self._asking.discard(host)
 
@@ -114,11 +116,17 @@ class HostBook:
         record = replace(record, expires_at=record.fetched_at + wait)
         return replace(state, robots=record, silent=min(state.silent + 1, 30))
 
-    async def change(self, host: str, fold: Callable[[HostState], HostState]) -> HostView:
+    async def change(
+        self, host: str, fold: Callable[[HostState], HostState], *, late: float = 0.0
+    ) -> HostView:
+        """`late` is how long after its claim a request may have reached the host. A first request opens a connection,
+        the next one does not: counted from the claim, it would arrive before its interval is over."""
         while True:
             record = await self._frontier.host(host)
             assert record is not None, host
             changed = self._with(record, fold(state_of(record)))
+            if late and changed.valve.interval:
+                changed = replace(changed, valve=_held_back(record.valve.reset(changed.valve), late))
             if await self._frontier.update_host(changed):
                 return self._remember(replace(changed, version=record.version + 1))
 
@@ -149,3 +157,7 @@ class HostBook:
         if cached is not None and cached.robots is not None and cached.state.robots == record:
             return cached.robots
         return Robots.of(record, self._settings.user_agent) if record is not None else None
+
+
+def _held_back(valve: Valve, seconds: float) -> Valve:
+    return replace(valve, blocked_until=max(valve.blocked_until, valve.next_at + seconds))

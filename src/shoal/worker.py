@@ -70,18 +70,21 @@ class Worker:
         self._clock = clock
         self._rng = rng
         self._known = KnownLinks()
+        self._allowed: set[str] = set()  # hosts the guard has been told of
         self._links: dict[int, list[Link]] = {}  # token -> links to remember once the settlement is durable
 
     async def work(self, lease: Lease) -> Settlement | None:
         """Fetches and handles one page. None: the permission to hit the host was needed for its robots.txt, the
         task itself goes back untouched."""
+        began = self._clock.monotonic()
         host = await self._hosts.view(lease)
         if host.state.start:
             self._admission.welcome(lease.task.host)
-        if host.state.typed:
+        if host.state.typed and lease.task.host not in self._allowed:
+            self._allowed.add(lease.task.host)
             self._guard.allow(*_host_and_port(lease.task))
         if self._hosts.wants_robots(lease.task.host, host):
-            host = await self._hosts.ask_robots(lease)
+            host = await self._hosts.ask_robots(lease, since=began)
             if not _unreachable(host):
                 return None
         if (refusal := self._robots_refusal(lease.task, host)) is not None:
@@ -160,23 +163,31 @@ class Worker:
     def _admit(self, lease: Lease, requests: Sequence[Request]) -> tuple[Task, ...]:
         found: list[Task] = []
         links: list[Link] = []
-        seen, task = self._known.seen, lease.task
-        for request in requests[: self._settings.max_links]:
-            base = request.base or task.url
-            plain = request.dedupe and request.body is None and request.method == "GET"
-            if plain and seen(base, request.url):
-                continue
-            admitted = self._admission.admit(request, task)
+        for request in self._unknown(lease.task, requests[: self._settings.max_links]):
+            admitted = self._admission.admit(request, lease.task)
             if isinstance(admitted, Task):
                 found.append(admitted)
             else:
                 self._tally.refused(admitted.reason)
                 if admitted.reason == "depth":
                     continue  # from a page nearer to the start it may be admitted
-            if plain:
-                links.append((base, request.url))
+            if _is_link(request):
+                links.append((request.base or lease.task.url, request.url))
         self._links[lease.token] = links
         return tuple(found)
+
+    def _unknown(self, task: Task, requests: Sequence[Request]) -> list[Request]:
+        """Without the links that are known to be admitted: on most pages of a site that is nearly all of them."""
+        by_base: dict[str, dict[str, Request]] = {}
+        special: list[Request] = []
+        for request in requests:
+            if _is_link(request):
+                by_base.setdefault(request.base or task.url, {}).setdefault(request.url, request)
+            else:
+                special.append(request)
+        for base, links in by_base.items():
+            special += [links[href] for href in self._known.unknown(base, links)]
+        return special
 
     # -- endings
 
@@ -194,6 +205,10 @@ class Worker:
 
     def _failure(self, task: Task, kind: str, detail: str) -> Failure:
         return Failure(kind, detail, at=self._clock.time(), attempt=task.attempt)
+
+
+def _is_link(request: Request) -> bool:
+    return request.dedupe and request.method == "GET" and request.body is None
 
 
 def _unreachable(host: HostView) -> bool:

@@ -97,7 +97,7 @@ class SqliteFrontier:
         return added
 
     async def claim(self, claim: Claim) -> Claimed:
-        return await self._writer.do(lambda s: self._claim(s, claim))
+        return await self._writer.do(lambda s: self._claim(s, claim), last=True)
 
     def _claim(self, session: Session, claim: Claim) -> Claimed:
         self._presence.announce(claim.worker)

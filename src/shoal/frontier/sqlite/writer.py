@@ -2,7 +2,8 @@
 
 A caller hands in a function of the session and awaits its result, which arrives only after the commit is on disk.
 Functions that pile up during one commit share the next transaction (group commit), each in its own savepoint, so
-one that fails undoes itself alone.
+one that fails undoes itself alone. Claims go last: what they lease is sent after the commit, and the less time
+passes until then, the better a host's interval is kept on the wire. They also find what the others have freed.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from shoal.frontier.sqlite.session import Session
 
 T = TypeVar("T")
 _Finish = Callable[[BaseException | None, object], None]
+_Entry = tuple[Callable[[Session], object], _Finish, bool]
 _GROUP = 64  # jobs in one transaction: bounds how long the first caller waits for the last
 
 
@@ -28,7 +30,7 @@ class Writer:
     def __init__(self, open_session: Callable[[], Session], path: str) -> None:
         self._open_session = open_session
         self._path = path
-        self._jobs: SimpleQueue[tuple[Callable[[Session], object], _Finish] | None] = SimpleQueue()
+        self._jobs: SimpleQueue[_Entry | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
     async def start(self) -> None:
@@ -38,13 +40,13 @@ class Writer:
         self._thread.start()
         await opened
 
-    async def do(self, job: Callable[[Session], T]) -> T:
-        """Runs `job` in a transaction and answers when it is durable."""
+    async def do(self, job: Callable[[Session], T], *, last: bool = False) -> T:
+        """Runs `job` in a transaction, after those that are not `last`, and answers when it is durable."""
         if self._thread is None:
             raise StoreError(f"the store at {self._path} is closed")
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
-        self._jobs.put((job, _finisher(loop, done)))
+        self._jobs.put((job, _finisher(loop, done), last))
         return await done
 
     async def stop(self) -> None:
@@ -72,15 +74,15 @@ class Writer:
                     entry = self._jobs.get()
                 stopping = entry is None
                 if group:
-                    self._commit(session, group)
+                    self._commit(session, sorted(group, key=lambda entry: entry[2]))
         finally:
             session.close()
 
-    def _commit(self, session: Session, group: list[tuple[Callable[[Session], object], _Finish]]) -> None:
+    def _commit(self, session: Session, group: list[_Entry]) -> None:
         results: list[tuple[_Finish, BaseException | None, object]] = []
         try:
             session.begin()
-            for job, finish in group:
+            for job, finish, _ in group:
                 try:
                     results.append((finish, None, session.attempt(job)))
                 except apsw.Error:
@@ -91,7 +93,7 @@ class Writer:
         except BaseException as error:
             session.rollback()
             reason = translate(error, self._path) if isinstance(error, apsw.Error) else error
-            for _, finish in group:
+            for _, finish, _ in group:
                 finish(reason, None)
             return
         for finish, problem, result in results:

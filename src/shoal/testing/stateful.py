@@ -1,0 +1,244 @@
+"""A frontier under random use: Hypothesis plays workers, crashes and clocks against a plain model.
+
+    class TestMyHome(stateful.machine(lambda clock: MyFrontier(clock=clock)).TestCase): ...
+
+The model knows for every URL whether it is pending, delayed, leased, done or dead. After each step the frontier must
+agree on the counts, no task may have two live leases, and no host may be hit more often than its valve allows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec.structs import replace
+
+from shoal.frontier.protocol import Claim, DeadFilter, Frontier, JobSpec, Valve
+from shoal.model import Dead, Done, Failure, Lease, Moved, Retry, Row, Settlement, Verdict
+from shoal.testing.clock import ManualClock
+from shoal.testing.conformance import ListJournal, make_task
+
+HOSTS = ("a.test", "b.test", "c.test")
+MAX_ATTEMPTS = 3
+LEASE = 30.0
+FAILED = Failure("timeout")
+
+urls = st.builds(lambda host, n: f"http://{host}/{n}", st.sampled_from(HOSTS), st.integers(0, 11))
+
+
+class FrontierMachine(RuleBasedStateMachine):
+    make: Callable[[ManualClock], Frontier]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.clock = ManualClock()
+        self.frontier = type(self).make(self.clock)
+        self.journal = ListJournal()
+        self.seen: set[str] = set()  # every URL ever admitted or redirected to
+        self.where: dict[int, str] = {}  # task id -> pending, delayed, leased, done, dead
+        self.held: dict[int, Lease] = {}  # token -> lease that is alive
+        self.deadlines: dict[int, float] = {}
+        self.lost: list[Lease] = []  # leases that were given away or ended
+        self.hits: dict[str, list[float]] = {host: [] for host in HOSTS}
+        self.rows: list[bytes] = []
+        self.admitted = 0
+
+    def do(self, verb: Any) -> Any:
+        return self.loop.run_until_complete(verb)
+
+    def teardown(self) -> None:
+        self.do(self.frontier.close())
+        self.loop.close()
+
+    @initialize(interval=st.sampled_from([0.0, 0.5, 2.0]), burst=st.integers(1, 3), cap=st.integers(1, 3))
+    def open(self, interval: float, burst: int, cap: int) -> None:
+        self.valve = Valve(interval=interval, burst=burst, cap=cap)
+        self.do(self.frontier.open())
+        self.do(self.frontier.open_job(JobSpec("job", valve=self.valve, max_attempts=MAX_ATTEMPTS)))
+
+    # -- what workers and people do
+
+    @rule(batch=st.lists(urls, max_size=6))
+    def add(self, batch: list[str]) -> None:
+        added = self.do(self.frontier.add("job", [make_task(url) for url in batch]))
+        fresh = set(batch) - self.seen
+        assert added.new == len(fresh)
+        self.seen |= fresh
+        self.admitted += added.new
+
+    @rule(limit=st.integers(1, 6), worker=st.sampled_from(["w1", "w2"]))
+    def claim(self, limit: int, worker: str) -> None:
+        self._expire()
+        got = self.do(self.frontier.claim(Claim(worker, ["job"], {"normal": limit}, limit, LEASE)))
+        assert len(got.leases) <= limit
+        for lease in got.leases:
+            busy = {held.task.id for held in self.held.values()}
+            assert lease.task.id not in busy, "a second live lease for the same task"
+            assert lease.token not in self.held
+            assert 1 <= lease.task.attempt <= MAX_ATTEMPTS
+            self.where[lease.task.id] = "leased"
+            self.held[lease.token] = lease
+            self.deadlines[lease.token] = self.clock.monotonic() + LEASE
+            self.hits[lease.task.host].append(self.clock.monotonic())
+        if len(got.leases) < limit and got.next_due < 1e9:
+            assert got.next_due > 0, "work is due, but was not given"
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data(), found=st.lists(urls, max_size=4))
+    def finish(self, data: st.DataObject, found: list[str]) -> None:
+        lease = self._pick(data)
+        row = Row(f"{lease.task.url}\n".encode())
+        settlement = Settlement(lease, Done(), tuple(make_task(url) for url in found), (row,))
+        settled = self.do(self.frontier.settle([settlement], self.journal))
+        assert list(settled.accepted) == [True]
+        fresh = set(found) - self.seen
+        assert settled.found.new == len(fresh), "a settled page's links must be admitted with it"
+        self.seen |= fresh
+        self.admitted += settled.found.new
+        self.rows.append(row.data)
+        self._end(lease, "done")
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data(), after=st.sampled_from([0.0, 1.0, 20.0]))
+    def fail(self, data: st.DataObject, after: float) -> None:
+        lease = self._pick(data)
+        settled = self.do(self.frontier.settle([Settlement(lease, Retry(after, FAILED))]))
+        last = lease.task.attempt >= MAX_ATTEMPTS
+        assert (list(settled.accepted), settled.buried) == ([True], int(last))
+        self._end(lease, "dead" if last else "waiting")
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def bury(self, data: st.DataObject) -> None:
+        lease = self._pick(data)
+        self._settle(lease, Dead(FAILED))
+        self._end(lease, "dead")
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data(), url=urls)
+    def redirect(self, data: st.DataObject, url: str) -> None:
+        lease = self._pick(data)
+        moved = Moved(replace(make_task(url), hops=(*lease.task.hops, lease.task.url)))
+        duplicate = url in self.seen and not moved.returns_to(lease.task)
+        self.seen.add(url)
+        self._settle(lease, moved)
+        self._end(lease, "done" if duplicate else "waiting")
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def release(self, data: st.DataObject) -> None:
+        lease = self._pick(data)
+        assert self.do(self.frontier.release([lease])) == 1
+        self._end(lease, "waiting")
+
+    @precondition(lambda self: self.lost)
+    @rule(data=st.data(), found=st.lists(urls, max_size=2))
+    def settle_too_late(self, data: st.DataObject, found: list[str]) -> None:
+        lease = data.draw(st.sampled_from(self.lost))
+        late = Settlement(lease, Done(), tuple(make_task(url) for url in found), (Row(b"late\n"),))
+        assert list(self.do(self.frontier.settle([late], self.journal)).accepted) == [False]
+
+    @rule(worker=st.sampled_from(["w1", "w2"]))
+    def heartbeat(self, worker: str) -> None:
+        self._expire()
+        self.do(self.frontier.reap())
+        before = self.do(self.frontier.extend(worker, LEASE))
+        assert before <= len(self.held)
+        # Which worker holds which lease is the frontier's to know: keep all of them alive in the model too.
+        other = "w2" if worker == "w1" else "w1"
+        assert before + self.do(self.frontier.extend(other, LEASE)) == len(self.held)
+        for token in self.held:
+            self.deadlines[token] = self.clock.monotonic() + LEASE
+
+    @rule(seconds=st.sampled_from([0.1, 0.5, 2.0, 11.0, 31.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+
+    @rule(seconds=st.sampled_from([-3600.0, 3600.0]))
+    def wall_clock_jumps(self, seconds: float) -> None:
+        self.clock.jump_wall(seconds)
+
+    @rule()
+    def replay_the_dead(self) -> None:
+        self._expire()
+        self.do(self.frontier.reap())
+        dead = [id for id, place in self.where.items() if place == "dead"]
+        assert self.do(self.frontier.replay(DeadFilter(job="job"))) == len(dead)
+        for id in dead:
+            self.where[id] = "waiting"
+
+    # -- what must hold
+
+    @invariant()
+    def counts_agree(self) -> None:
+        if not hasattr(self, "valve"):
+            return
+        self._expire()
+        self.do(self.frontier.reap())
+        c = self.do(self.frontier.job("job")).counters
+        places = Counter(self.where.values())
+        assert c.admitted == self.admitted
+        assert c.admitted == c.pending + c.delayed + c.leased + c.done + c.dead
+        assert (c.leased, c.done, c.dead) == (len(self.held), places["done"], places["dead"])
+
+    @invariant()
+    def hosts_are_hit_no_faster_than_their_valve(self) -> None:
+        for times in self.hits.values():
+            for first in range(len(times)):
+                for last in range(first + self.valve.burst, len(times)):
+                    needed = (last - first - self.valve.burst + 1) * self.valve.interval
+                    assert times[last] - times[first] >= needed - 1e-6
+
+    @invariant()
+    def no_host_exceeds_its_cap(self) -> None:
+        in_flight = Counter(lease.task.host for lease in self.held.values())
+        assert all(count <= self.valve.cap for count in in_flight.values())
+
+    @invariant()
+    def the_journal_holds_each_row_once(self) -> None:
+        assert self.journal.data == b"".join(self.rows)
+
+    # -- the model's own book-keeping
+
+    def _pick(self, data: st.DataObject) -> Lease:
+        self._expire()
+        self.do(self.frontier.reap())
+        if not self.held:
+            return self._claim_one()
+        return self.held[data.draw(st.sampled_from(sorted(self.held)))]
+
+    def _claim_one(self) -> Lease:
+        """All leases ran out while time passed: wait long enough and take one again."""
+        self.clock.advance(25.0)
+        before = set(self.held)
+        self.claim(1, "w1")
+        fresh = set(self.held) - before
+        if not fresh:
+            self.add([f"http://{HOSTS[0]}/extra-{self.admitted}"])
+            self.clock.advance(5.0)
+            self.claim(6, "w1")
+        return next(iter(self.held.values()))
+
+    def _settle(self, lease: Lease, verdict: Verdict) -> None:
+        assert list(self.do(self.frontier.settle([Settlement(lease, verdict)])).accepted) == [True]
+
+    def _end(self, lease: Lease, place: str) -> None:
+        self.where[lease.task.id] = place
+        self.lost.append(self.held.pop(lease.token))
+        del self.deadlines[lease.token]
+
+    def _expire(self) -> None:
+        for token, deadline in list(self.deadlines.items()):
+            if deadline <= self.clock.monotonic():
+                lease = self.held[token]
+                self._end(lease, "dead" if lease.task.attempt >= MAX_ATTEMPTS else "waiting")
+
+
+def machine(make: Callable[[ManualClock], Frontier]) -> type[FrontierMachine]:
+    """The state machine for one home; run its `.TestCase`."""
+    return type("Machine", (FrontierMachine,), {"make": staticmethod(make)})

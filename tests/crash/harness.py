@@ -1,0 +1,243 @@
+"""Real crawls as child processes, to be killed: start, wait, kill, run again, and read what is left.
+
+Nothing here waits without a deadline, and every process that was started is gone when its test ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+
+import shoal
+from shoal.frontier.protocol import Frontier, Job
+from shoal.frontier.sqlite import SqliteFrontier
+
+DEADLINE = 40.0  # seconds for anything to happen; a healthy run needs one or two
+STORE = ".shoal/shoal.db"  # where the command keeps its state by default
+ROWS = "rows.jsonl"
+SHOAL = (sys.executable, "-c", "from shoal.cli import main; main()")
+FAULTS = (sys.executable, str(Path(__file__).with_name("faults.py")))
+FAST = ("--rate", "0", "--per-host", "50")
+
+
+def until(condition: Callable[[], Any], what: str, seconds: float = DEADLINE) -> Any:
+    """Looks again and again until `condition` gives something true, and answers that."""
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"waited {seconds:.0f} s in vain: {what}"
+        time.sleep(0.002)
+    return found
+
+
+class Process:
+    """One command that was started. Its output goes to files, so it never blocks on a pipe nobody reads."""
+
+    def __init__(self, command: Sequence[str], folder: Path, number: int, limits: dict[int, int]) -> None:
+        self._out, self._err = folder / f".out-{number}", folder / f".err-{number}"
+        self.peak_rss = 0  # bytes, once it has ended
+
+        def limit_resources() -> None:
+            for which, value in limits.items():
+                resource.setrlimit(which, (value, value))
+
+        with self._out.open("wb") as out, self._err.open("wb") as err:
+            self._popen = subprocess.Popen(
+                command,
+                cwd=folder,
+                env=_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                preexec_fn=limit_resources if limits else None,
+            )
+        self.pid = self._popen.pid
+
+    @property
+    def out(self) -> str:
+        return self._out.read_text()
+
+    @property
+    def err(self) -> str:
+        return self._err.read_text()
+
+    @property
+    def running(self) -> bool:
+        if self._popen.returncode is None:
+            pid, status, usage = os.wait4(self.pid, os.WNOHANG)
+            if pid:
+                self._popen.returncode = os.waitstatus_to_exitcode(status)
+                self.peak_rss = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+        return self._popen.returncode is None
+
+    def children(self) -> list[int]:
+        return children_of(self.pid)
+
+    def signal(self, number: signal.Signals) -> None:
+        if self.running:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.signal(signal.SIGKILL)
+        until(lambda: not self.running, f"the end of {self.pid} after kill -9")
+
+    def code(self, seconds: float = DEADLINE) -> int:
+        """The exit code, once it has ended by itself."""
+        until(lambda: not self.running, f"the end of {self._popen.args!r}, which says: {self.err}", seconds)
+        assert self._popen.returncode is not None
+        return self._popen.returncode
+
+
+class Desk:
+    """A folder in which commands run, and every process started in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._started: list[Process] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._started:
+            family = process.children() if process.running else []
+            process.signal(signal.SIGCONT)
+            process.kill()
+            for pid in family:
+                kill_if_alive(pid)
+
+    def start(self, *argv: str, program: Sequence[str] = SHOAL, limits: dict[int, int] | None = None) -> Process:
+        process = Process([*program, *argv], self.folder, len(self._started), limits or {})
+        self._started.append(process)
+        return process
+
+    def run(self, *argv: str, program: Sequence[str] = SHOAL, limits: dict[int, int] | None = None) -> Process:
+        """Starts a command and waits for its end."""
+        process = self.start(*argv, program=program, limits=limits)
+        process.code()
+        return process
+
+    def finish(self, *argv: str, program: Sequence[str] = SHOAL) -> Process:
+        """Runs a command that must succeed."""
+        process = self.run(*argv, program=program)
+        assert process.code() == 0, process.err
+        return process
+
+    def file(self, name: str, text: str) -> str:
+        (self.folder / name).write_text(text)
+        return name
+
+    # -- what is left behind
+
+    @property
+    def rows_path(self) -> Path:
+        return self.folder / ROWS
+
+    @property
+    def store(self) -> Path:
+        return self.folder / STORE
+
+    def size(self) -> int:
+        return self.rows_path.stat().st_size if self.rows_path.exists() else 0
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The result file, every line of which must be whole."""
+        return parse_rows(self.rows_path.read_bytes())
+
+    def urls(self) -> list[str]:
+        return sorted(row["url"] for row in self.rows())
+
+    def ask(self, question: Callable[[Frontier], Any]) -> Any:
+        """Opens the store as another process would, and awaits the answer."""
+
+        async def answer() -> Any:
+            async with SqliteFrontier(self.store) as frontier:
+                return await question(frontier)
+
+        return asyncio.run(answer())
+
+    def job(self) -> Job:
+        (job,) = self.ask(lambda frontier: frontier.jobs())
+        return job
+
+    def committed(self) -> bytes:
+        """The part of the result file that the store vouches for."""
+        job = self.job()
+        length = self.ask(lambda frontier: frontier.journal_length(job.spec.name, str(self.rows_path)))
+        data = self.rows_path.read_bytes()
+        assert len(data) >= (length or 0), "committed rows are missing from the file"
+        return data[: length or 0]
+
+    def status(self) -> dict[str, Any]:
+        """`shoal status --json`, of the only job."""
+        (job,) = msgspec.json.decode(self.finish("status", "--json").out)
+        return job
+
+    def dead(self) -> list[dict[str, Any]]:
+        """`shoal dead list --json`."""
+        return msgspec.json.decode(self.finish("dead", "list", "--json").out)
+
+
+def parse_rows(data: bytes) -> list[dict[str, Any]]:
+    assert not data or data.endswith(b"\n"), f"the last line is torn: {data[-80:]!r}"
+    return [msgspec.json.decode(line) for line in data.splitlines()]
+
+
+def add_up(counters: dict[str, Any]) -> bool:
+    states = ("pending", "delayed", "leased", "done", "dead")
+    return bool(counters["admitted"] == sum(counters[state] for state in states))
+
+
+# -- processes
+
+
+def children_of(pid: int) -> list[int]:
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and _parent(int(entry)) == pid:
+            found.append(int(entry))
+    return sorted(found)
+
+
+def alive(pid: int) -> bool:
+    """Whether it runs; a process that has ended and waits for its parent to notice does not."""
+    return _state(pid) not in ("", "Z")
+
+
+def kill_if_alive(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def _state(pid: int) -> str:
+    return _stat(pid)[0]
+
+
+def _parent(pid: int) -> int:
+    return int(_stat(pid)[1])
+
+
+def _stat(pid: int) -> tuple[str, str]:
+    """State and parent. The name before them is in parentheses and may hold anything."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return "", "0"
+    state, parent, *_ = text.rpartition(")")[2].split()
+    return state, parent
+
+
+def _environment() -> dict[str, str]:
+    mine = {name: value for name, value in os.environ.items() if not name.startswith("SHOAL_")}
+    return {**mine, "PYTHONPATH": str(Path(shoal.__file__).parents[1])}

@@ -1,0 +1,124 @@
+"""kill -9, at any moment: exactly one row a page, no URL lost, no host hit faster than its limit."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from crash.harness import FAST, ROWS, Desk, Process, add_up, alive, parse_rows, until
+from shoal.testing import HostProfile, WebProcess
+
+PAGES = 1_500
+ROW_BYTES = 300  # about
+
+
+@pytest.fixture(scope="module")
+def web() -> Iterator[WebProcess]:
+    hosts = {
+        "site": HostProfile("fast", pages=PAGES, links=8, body_bytes=600),
+        "limited": HostProfile("fast", pages=40),
+    }
+    with WebProcess(hosts) as web:
+        yield web
+
+
+def check_what_is_left(desk: Desk) -> None:
+    """After a crash: the committed rows are whole and single, and as many as the store says; every URL is somewhere."""
+    if not desk.store.exists():
+        return  # killed before anything was kept
+    jobs = desk.ask(lambda frontier: frontier.jobs())
+    if not jobs:
+        return
+    urls = [row["url"] for row in parse_rows(desk.committed())]
+    counters = jobs[0].counters
+    assert len(urls) == len(set(urls)) == counters.items == counters.done
+    assert add_up(msgspec.to_builtins(counters))
+
+
+def check_the_end(desk: Desk, web: WebProcess) -> None:
+    assert desk.urls() == sorted(web.pages_of("site"))
+    status = desk.status()
+    assert add_up(status)
+    assert (status["state"], status["done"], status["items"], status["dead"]) == ("finished", PAGES, PAGES, 0)
+
+
+def grown(desk: Desk, process: Process, size: int) -> None:
+    """Waits until the result file has a size, or the crawl has ended before."""
+    until(lambda: desk.size() >= size or not process.running, f"{size} bytes of rows: {process.err}")
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_killed_at_random_moments(desk: Desk, web: WebProcess, seed: int) -> None:
+    command = ("crawl", web.url("site"), "-o", ROWS, *FAST)
+    rng = random.Random(seed)
+    for _ in range(4):
+        process = desk.start(*command)
+        grown(desk, process, desk.size() + rng.randrange(1, PAGES // 5 * ROW_BYTES))
+        process.kill()
+        check_what_is_left(desk)
+    desk.finish(*command)
+    check_the_end(desk, web)
+
+
+def test_killed_while_it_starts(desk: Desk, web: WebProcess) -> None:
+    """At fixed moments of its first second: importing, making the store, the first pages."""
+    command = ("crawl", web.url("site"), "-o", ROWS, *FAST, "--max-pages", "50")
+    for moment in (0.1, 0.25, 0.4, 0.55):
+        started = time.monotonic()
+        process = desk.start(*command)
+        until(lambda: time.monotonic() - started >= moment or not process.running, "the moment to kill")  # noqa: B023
+        process.kill()
+        check_what_is_left(desk)
+    desk.finish(*command)
+    urls = desk.urls()
+    assert len(urls) == len(set(urls)) == 50
+
+
+def test_a_killed_child_is_replaced(desk: Desk, web: WebProcess) -> None:
+    process = desk.start("crawl", web.url("site"), "-o", ROWS, *FAST, "--processes", "2")
+    rng = random.Random(3)
+    for share in (0.2, 0.5):
+        grown(desk, process, int(share * PAGES * ROW_BYTES))
+        os.kill(rng.choice(process.children()), signal.SIGKILL)
+    assert process.code() == 0, process.err
+    assert process.err.count("died (exit -9), starting it again") == 2
+    check_the_end(desk, web)
+
+
+def test_a_killed_parent_takes_its_children_along(desk: Desk, web: WebProcess) -> None:
+    """The same command at once, while the orphans still finish what they hold."""
+    command = ("crawl", web.url("site"), "-o", ROWS, *FAST, "--processes", "2")
+    for share in (0.1, 0.4):
+        process = desk.start(*command)
+        grown(desk, process, int(share * PAGES * ROW_BYTES))
+        orphans = process.children()
+        assert len(orphans) == 2
+        process.kill()
+        again = desk.start(*command)
+        until(lambda: not any(alive(pid) for pid in orphans), "the end of the orphans")  # noqa: B023
+        again.kill()
+        check_what_is_left(desk)
+    desk.finish(*command)
+    check_the_end(desk, web)
+
+
+def test_a_host_is_not_hit_faster_for_all_the_killing(desk: Desk, web: WebProcess) -> None:
+    """In any span of time the server sees at most what the rate allows, and one more for a request under way."""
+    rate = 40
+    command = ("crawl", web.url("limited"), "-o", ROWS, "--rate", str(rate), "--per-host", "4")
+    for count in (8, 16, 24):
+        process = desk.start(*command)
+        until(lambda: len(web.hits_of("limited")) >= count or not process.running, "some hits")  # noqa: B023
+        process.kill()
+    desk.finish(*command)
+    assert desk.urls() == sorted(web.pages_of("limited"))
+    arrivals = [hit.started for hit in web.hits_of("limited")]
+    for first in range(len(arrivals)):
+        for last in range(first + 1, len(arrivals)):
+            assert arrivals[last] - arrivals[first] >= (last - first - 1) / rate

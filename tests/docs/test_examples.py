@@ -1,0 +1,101 @@
+"""The examples run, against sites on loopback with the same markup as the public ones they name."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from shoal import config
+from shoal.cli import run
+from shoal.loading import load_spider
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+TESTED = {"books.py", "quotes.py", "price_monitor.py", "from_code.py", "shoal.toml", "products.txt"}
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def crawled(example: str) -> list[dict[str, Any]]:
+    assert run(["crawl", str(EXAMPLES / example), "-o", "rows.jsonl", "--rate", "0", "-q"]) == 0
+    return [msgspec.json.decode(line) for line in Path("rows.jsonl").read_bytes().splitlines()]
+
+
+def test_every_example_is_tested() -> None:
+    assert {path.name for path in EXAMPLES.iterdir() if path.is_file()} == TESTED
+
+
+def test_books(bookshop: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BOOKS_URL", bookshop)
+    rows = sorted(crawled("books.py"), key=lambda row: row["url"])
+    assert len(rows) == 12
+    assert rows[0] == {
+        "upc": "upc-0",
+        "title": "Book 0",
+        "price": "£0.50",
+        "stars": 3,
+        "in_stock": True,
+        "url": f"{bookshop}catalogue/book-0/index.html",
+    }
+
+
+def test_quotes(quotes: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QUOTES_URL", quotes)
+    rows = crawled("quotes.py")
+    said = [row for row in rows if row["kind"] == "quote"]
+    assert len(said) == 4
+    assert said[0] == {
+        "kind": "quote",
+        "text": "Said by Ada Lovelace.",
+        "author": "Ada Lovelace",
+        "tags": ["a", "b"],
+    }
+    people = sorted((row["name"], row["born"]) for row in rows if row["kind"] == "author")
+    assert people == [("Ada Lovelace", "December 10, 1815"), ("Alan Turing", "June 23, 1912")]
+
+
+def test_price_monitor(bookshop: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    there, gone = f"{bookshop}catalogue/book-7/index.html", f"{bookshop}catalogue/sold-out.html"
+    products = tmp_path / "list.txt"
+    products.write_text(f"# two\n{there}\n\n{gone}\n")
+    monkeypatch.setenv("PRODUCTS", str(products))
+    rows = sorted(crawled("price_monitor.py"), key=lambda row: row["url"])
+    assert rows == [
+        {"url": there, "title": "Book 7", "amount": 7.5, "available": True},
+        {"url": gone, "title": "", "amount": None, "available": False},
+    ]
+
+
+def test_from_code(bookshop: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOAL_RATE", "0")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / "from_code.py"), bookshop],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    lines = done.stdout.splitlines()
+    assert len(lines) == 10
+    assert all(line.startswith("   1  ") and ("Book" in line or "Shop" in line) for line in lines)
+
+
+@pytest.mark.parametrize("example", ["books.py", "quotes.py", "price_monitor.py"])
+def test_without_variables_they_start_at_a_public_site(example: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("BOOKS_URL", "QUOTES_URL", "PRODUCTS"):
+        monkeypatch.delenv(name, raising=False)
+    start = load_spider(str(EXAMPLES / example)).start
+    text = start.read_text() if isinstance(start, Path) else str(start)
+    assert "toscrape.com/" in text
+
+
+def test_the_settings_file_is_valid() -> None:
+    settings = config.load(EXAMPLES / "shoal.toml", {}, {}, {})
+    assert (settings.rate, settings.per_host) == (1, 1)
+    assert settings.headers == {"Accept-Language": "en"}
