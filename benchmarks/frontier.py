@@ -104,7 +104,7 @@ def main() -> None:
     parser.add_argument("--urls", type=int, default=1_000_000)
     parser.add_argument("--steps", type=int, default=5, help="how often to measure on the way")
     parser.add_argument("--hosts", type=int, default=1000)
-    parser.add_argument("--batch", type=int, default=10_000, help="URLs in one add")
+    parser.add_argument("--batch", type=int, default=25_000, help="URLs in one add")
     parser.add_argument("--claim", type=int, default=200, help="tasks in one claim and settle")
     parser.add_argument("--pages", type=int, default=20_000, help="claim+settle at each step")
     parser.add_argument("--json", type=Path, help="also write the figures here")

@@ -5,7 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
+
+# A run must mean the same thing everywhere: under CI the examples are fixed, at home they are new every time.
+hypothesis.settings.register_profile("ci", derandomize=True)
+if os.environ.get("CI"):
+    hypothesis.settings.load_profile("ci")
 
 pytest.register_assert_rewrite("shoal.testing.conformance", "shoal.testing.stateful")
 

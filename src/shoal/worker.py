@@ -208,7 +208,8 @@ class Worker:
 
 
 def _is_link(request: Request) -> bool:
-    return request.dedupe and request.method == "GET" and request.body is None
+    # Not with `anywhere`: the same link may have been refused before, without it.
+    return request.dedupe and not request.anywhere and request.method == "GET" and request.body is None
 
 
 def _unreachable(host: HostView) -> bool:

@@ -63,7 +63,7 @@ class FrontierMachine(RuleBasedStateMachine):
 
     # -- what workers and people do
 
-    @rule(batch=st.lists(urls, max_size=6))
+    @rule(batch=st.lists(urls, max_size=12))
     def add(self, batch: list[str]) -> None:
         added = self.do(self.frontier.add("job", [make_task(url) for url in batch]))
         fresh = set(batch) - self.seen
@@ -176,8 +176,6 @@ class FrontierMachine(RuleBasedStateMachine):
 
     @invariant()
     def counts_agree(self) -> None:
-        if not hasattr(self, "valve"):
-            return
         self._expire()
         self.do(self.frontier.reap())
         c = self.do(self.frontier.job("job")).counters
@@ -198,6 +196,9 @@ class FrontierMachine(RuleBasedStateMachine):
     def no_host_exceeds_its_cap(self) -> None:
         in_flight = Counter(lease.task.host for lease in self.held.values())
         assert all(count <= self.valve.cap for count in in_flight.values())
+        for host in HOSTS:
+            record = self.do(self.frontier.host(host))
+            assert record is None or record.valve.in_flight == in_flight[host]
 
     @invariant()
     def the_journal_holds_each_row_once(self) -> None:

@@ -1,0 +1,86 @@
+"""A crawl that goes on with other settings, another spider or another version: it works, or says why not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import apsw
+import pytest
+
+from crash.harness import ROWS, STORE, Desk
+from shoal.testing import HostProfile, WebProcess
+
+PAGES = 30
+SPIDER = """
+from shoal import Spider
+spider = Spider("books", start={start!r}, rate=0)
+@spider.handler
+def listing(page):
+    yield from page.follow_all("a", {name})
+@spider.handler
+def {name}(page):
+    yield {{"url": page.url}}
+"""
+
+
+@pytest.fixture(scope="module")
+def web() -> Iterator[WebProcess]:
+    with WebProcess({"site": HostProfile("fast", pages=PAGES)}) as web:
+        yield web
+
+
+def test_other_limits_take_effect(desk: Desk, web: WebProcess) -> None:
+    """At the first rate the whole site would take a quarter of an hour."""
+    command = ("crawl", web.url("site"), "-o", ROWS)
+    desk.finish(*command, "--rate", "1000", "--per-host", "3", "--max-pages", "4")
+    assert (len(desk.rows()), valve(desk)) == (4, (0.001, 3))
+    desk.finish(*command, "--rate", "2", "--per-host", "5", "--max-pages", "6")
+    assert (len(desk.rows()), valve(desk)) == (6, (0.5, 5))
+    desk.finish(*command, "--rate", "0", "--per-host", "7")
+    assert (desk.urls(), valve(desk)) == (sorted(web.pages_of("site")), (0.0, 7))
+
+
+def valve(desk: Desk) -> tuple[float, int]:
+    """The only host's seconds between requests, and how many may be in flight."""
+
+    async def look(frontier: object) -> tuple[float, int]:
+        (record,) = [record async for record in frontier.hosts()]  # type: ignore[attr-defined]
+        return record.valve.interval, record.valve.cap
+
+    found: tuple[float, int] = desk.ask(look)
+    return found
+
+
+@pytest.mark.parametrize(("version", "age"), [(99, "a newer"), (0, "an older")])
+def test_a_store_of_another_version(desk: Desk, web: WebProcess, version: int, age: str) -> None:
+    command = ("crawl", web.url("site"), "-o", ROWS, "--rate", "0", "--max-pages", "3")
+    desk.finish(*command)
+    db = apsw.Connection(str(desk.store))
+    db.pragma("user_version", version)
+    db.close()
+    before = desk.rows_path.read_bytes()
+    for again in (command, ("status",), ("dead", "list")):
+        process = desk.run(*again)
+        assert process.code() == 3
+        (line,) = process.err.splitlines()
+        assert line.startswith(f"shoal: {STORE} was written by {age} version of Shoal (schema {version}")
+    assert desk.rows_path.read_bytes() == before
+
+
+def test_a_handler_that_was_renamed(desk: Desk, web: WebProcess) -> None:
+    name = desk.file("books.py", SPIDER.format(start=web.url("site"), name="book"))
+    desk.finish("crawl", name, "-o", ROWS, "--max-pages", "1")
+    waiting = desk.job().counters.pending
+    assert waiting > 0
+    desk.file("books.py", SPIDER.format(start=web.url("site"), name="volume"))
+    desk.finish("crawl", name, "-o", ROWS)
+    letters = desk.dead()
+    assert len(letters) == waiting
+    for letter in letters:
+        words = letter["attempts"][-1]["detail"]
+        assert words == "spider 'books' has no handler named 'book'; it has listing, volume"
+
+    desk.file("books.py", SPIDER.format(start=web.url("site"), name="book"))
+    desk.finish("dead", "replay", "--all")
+    desk.finish("crawl", name, "-o", ROWS)
+    assert len(desk.rows()) == waiting

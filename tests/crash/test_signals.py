@@ -1,0 +1,100 @@
+"""SIGTERM and Ctrl-C: pages in flight are finished or handed back unharmed, and the exit code is 0."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from crash.harness import FAST, ROWS, Desk, Process, alive, until
+from shoal.frontier.protocol import Claim, Frontier
+from shoal.model import DEFAULT_LANE
+from shoal.testing import HostProfile, WebProcess
+
+PAGES = 10
+both = pytest.mark.parametrize("processes", ["1", "2"])
+
+
+@pytest.fixture
+def web() -> Iterator[WebProcess]:
+    hosts = {
+        "slow": HostProfile("slow", pages=PAGES, links=12, latency=0.4),
+        "hanging": HostProfile("hanging", pages=1),
+    }
+    with WebProcess(hosts) as web:
+        yield web
+
+
+def wait_for_leases(desk: Desk, process: Process, count: int) -> None:
+    """Until so many pages are in flight."""
+
+    def holds() -> bool:
+        assert process.running, process.err
+        jobs = desk.ask(lambda frontier: frontier.jobs()) if desk.store.exists() else ()
+        return any(job.counters.leased == count for job in jobs)
+
+    until(holds, f"{count} pages in flight")
+
+
+@both
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_pages_in_flight_are_finished(
+    desk: Desk, web: WebProcess, number: signal.Signals, processes: str
+) -> None:
+    command = ("crawl", web.url("slow"), "-o", ROWS, "--rate", "0", "--per-host", "3", "--no-robots")
+    command += ("--processes", processes)
+    process = desk.start(*command)
+    wait_for_leases(desk, process, 3)
+    process.signal(number)
+    assert process.code() == 0, process.err
+    assert "run the same command again to go on" in process.err
+    counters = desk.job().counters
+    assert (counters.done, counters.leased, counters.retried) == (4, 0, 0)
+    assert len(desk.rows()) == 4
+
+    desk.finish(*command)
+    assert desk.urls() == sorted(web.pages_of("slow"))
+    assert set(Counter(hit.path for hit in web.hits_of("slow")).values()) == {1}, "a page was fetched twice"
+
+
+@both
+def test_what_does_not_end_within_the_grace_is_handed_back(
+    desk: Desk, web: WebProcess, processes: str
+) -> None:
+    command = ("crawl", web.url("hanging"), "-o", ROWS, *FAST, "--no-robots", "-s", "grace=0.5")
+    process = desk.start(*command, "--processes", processes)
+    wait_for_leases(desk, process, 1)
+    process.signal(signal.SIGTERM)
+    assert process.code(10) == 0, process.err
+    check_handed_back(desk)
+
+
+@both
+def test_the_second_signal_forces(desk: Desk, web: WebProcess, processes: str) -> None:
+    command = ("crawl", web.url("hanging"), "-o", ROWS, *FAST, "--no-robots", "-s", "grace=300")
+    process = desk.start(*command, "--processes", processes)
+    wait_for_leases(desk, process, 1)
+    children = process.children()
+    process.signal(signal.SIGINT)
+    until(lambda: "once more to hand them back at once" in process.err, "the answer to the first signal")
+    asked = time.monotonic()
+    process.signal(signal.SIGINT)
+    assert process.code(10) == 0, process.err
+    assert time.monotonic() - asked < 5
+    assert not any(alive(pid) for pid in children)
+    check_handed_back(desk)
+
+
+def check_handed_back(desk: Desk) -> None:
+    """The page is pending, and whoever claims it next makes the first attempt."""
+    job = desk.job()
+    assert (job.counters.pending, job.counters.leased, job.counters.retried) == (1, 0, 0)
+
+    async def claim(frontier: Frontier) -> int:
+        claimed = await frontier.claim(Claim("test", (job.spec.name,), {DEFAULT_LANE: 1}, 1))
+        return claimed.leases[0].task.attempt
+
+    assert desk.ask(claim) == 1

@@ -1,0 +1,77 @@
+"""Sentences of the documents about how a crawl behaves, tried out."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+import shoal
+from shoal.frontier import open_frontier
+from shoal.frontier.protocol import DeadFilter
+from shoal.testing import ChaoticWeb, HostProfile
+
+
+@pytest.fixture
+async def web() -> AsyncIterator[ChaoticWeb]:
+    async with ChaoticWeb(
+        {"here": HostProfile("fast", pages=6, links=3), "there": HostProfile("fast", pages=2)}
+    ) as web:
+        yield web
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+async def test_anywhere_is_exempt_even_if_the_link_was_refused_before(web: ChaoticWeb) -> None:
+    """spiders.md: `anywhere=True` is exempt from the limits on hosts."""
+    elsewhere = web.url("there", "/p/1")
+    spider = shoal.Spider("test", start=web.url("here"), allow_network=["127.0.0.0/8"])
+    seen: list[str] = []
+
+    @spider.handler
+    def page(page: shoal.Page):
+        seen.append(page.url)
+        yield {"url": page.url}
+        if page.url != elsewhere:
+            yield from page.follow_all("a")
+            yield page.follow(elsewhere, anywhere=len(seen) > 1)
+
+    results = await shoal.crawl(spider, rate=0, per_host=1)
+    assert {row["url"] for row in results} == web.pages_of("here") | {elsewhere}
+
+
+async def test_a_larger_page_budget_lets_a_finished_job_go_on(web: ChaoticWeb) -> None:
+    """failure.md: settings may differ from the last run."""
+    spider = shoal.Spider("test", start=web.url("here"), rate=0)
+
+    @spider.handler
+    def page(page: shoal.Page):
+        yield {"url": page.url}
+        yield from page.follow_all("a")
+
+    for budget, rows in ((2, 2), (4, 4), (0, 6)):
+        results = await shoal.crawl(spider, store="a.db", output="rows.jsonl", max_pages=budget)
+        assert results.view.job.counters.items == rows
+
+
+async def test_a_renamed_handler_leaves_letters_that_can_be_replayed(web: ChaoticWeb) -> None:
+    """spiders.md: tasks that name a handler which no longer exists end in the dead letters."""
+
+    def spider_with(name: str) -> shoal.Spider:
+        spider = shoal.Spider("test", start=web.url("here"), rate=0)
+        spider.add_handler(lambda page: page.follow("/p/1", name), name="first")
+        spider.add_handler(lambda page: {"url": page.url}, name=name)
+        return spider
+
+    await shoal.crawl(spider_with("old"), store="a.db", max_pages=1)
+    await shoal.crawl(spider_with("new"), store="a.db")
+    async with open_frontier("a.db") as frontier:
+        [letter] = await frontier.dead(DeadFilter())
+        assert (letter.kind, letter.task.handler) == ("junk", "old")
+        assert await frontier.replay(DeadFilter()) == 1
+    results = await shoal.crawl(spider_with("old"), store="a.db")
+    assert [row["url"] for row in results] == [web.url("here", "/p/1")]

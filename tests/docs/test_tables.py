@@ -1,0 +1,138 @@
+"""Lists in the documents that are made from code are the same as in the code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from shoal import cli, errors
+from shoal.admit import tracking, traps
+from shoal.admit.canonical import Canonicaliser
+from shoal.classify import TABLE
+from shoal.extract.summary import summary
+from shoal.model import LANES, Response, Task
+from shoal.page import FollowOptions, Page
+from shoal.settings import Settings
+from shoal.testing.web import Kind
+
+DOCS = Path(__file__).parents[2] / "docs"
+WORDS = {"page": "handler", "follow": "followed", "retry": "retry", "bury": "dead letter"}
+
+
+def document(name: str) -> str:
+    return (DOCS / name).read_text("utf-8")
+
+
+def section(name: str, title: str) -> str:
+    found = document(name).partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    assert found, f"docs/{name} has no heading {title!r}"
+    return found
+
+
+def first_column(text: str) -> list[str]:
+    return re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE)
+
+
+def test_outcomes() -> None:
+    rows = re.findall(
+        r"^\| `(\w+)` \| ([\w ]+) \| (.+) \|$", section("failure.md", "Every outcome"), re.MULTILINE
+    )
+    assert rows == [(kind, WORDS[rule.action], rule.meaning) for kind, rule in TABLE.items()]
+
+
+def test_exit_codes() -> None:
+    codes = {
+        int(code) for code in re.findall(r"^\| (\d+) \|", section("failure.md", "Exit codes"), re.MULTILINE)
+    }
+    raised = {
+        e.exit_code for e in vars(errors).values() if isinstance(e, type) and issubclass(e, errors.ShoalError)
+    }
+    assert codes == {0, cli.INTERRUPTED} | raised
+
+
+def dropped(label: str) -> list[str]:
+    line = re.search(rf"^{label}: (.+)$", section("urls.md", "Parameters that are dropped"), re.MULTILINE)
+    assert line, label
+    return re.findall(r"`([^`]+)`", line[1])
+
+
+def test_tracking_parameters() -> None:
+    assert dropped("Names that begin with") == sorted(f"{prefix}*" for prefix in tracking.TRACKING_PREFIXES)
+    assert dropped("Names") == sorted(tracking.TRACKING_PARAMS)
+    prefixes = {f"{prefix}*" for prefix in tracking.SESSION_PREFIXES}
+    assert dropped("Session ids") == sorted(tracking.SESSION_PARAMS | prefixes)
+    assert dropped("Session ids if the value is 32 hex digits") == sorted(tracking.SESSION_TOKEN_PARAMS)
+    in_path = [name.removesuffix("…") for name in dropped("Session ids in the path")]
+    assert all(tracking.SESSION_IN_PATH.fullmatch(f"{name}1") for name in in_path)
+    assert len(in_path) == tracking.SESSION_IN_PATH.pattern.count("|") + 1
+
+
+CANONICAL = re.findall(r"^\| `(\S+)` \| `(\S+)` \|$", section("urls.md", "The canonical form"), re.MULTILINE)
+
+
+@pytest.mark.parametrize(("found", "canonical"), CANONICAL)
+def test_canonical_urls(found: str, canonical: str) -> None:
+    assert Canonicaliser()(found) == canonical
+
+
+def test_trap_rules() -> None:
+    text = section("urls.md", "Traps")
+    assert f"more than {traps.MAX_SEGMENTS} path segments" in text
+    assert f"above {traps.MAX_PAGE:,}" in text
+    assert f"outside {traps.CALENDAR_YEARS.start} to {traps.CALENDAR_YEARS.stop - 1}" in text
+    examples = re.findall(r"`([/?]\S*\d+|/a/b/\S+)`", text)
+    assert len(examples) == 4
+    for example in examples:
+        url = f"https://a.example{example if example.startswith('/') else '/' + example}"
+        assert traps.trap(url, Settings()), example
+
+
+def test_fields_of_a_summary_row() -> None:
+    url = "https://a.example/"
+    row, *_ = summary(
+        Page(Task(url), Response(url, 200, {"Content-Type": "text/html"}, b"<p>hello"), "summary")
+    )
+    assert first_column(section("results.md", "Rows of a crawl without code")) == list(row)
+
+
+def test_options_of_follow() -> None:
+    table = section("spiders.md", "Following links").partition("| option |")[2]
+    named = {name.partition("=")[0] for cell in re.findall(r"^\| (`.+?) \|", table, re.MULTILINE)
+             for name in re.findall(r"`([^`]+)`", cell)}  # fmt: skip
+    assert named == set(FollowOptions.__annotations__) - {"pool"}
+
+
+def test_what_a_page_has() -> None:
+    cells = re.findall(r"^\| (`page.+?) \|", section("spiders.md", "Pages"), re.MULTILINE)
+    named = {name for cell in cells for name in re.findall(r"page\.(\w+)", cell)}
+    instance = {"task", "fetched_at"}
+    assert named - instance == {name for name in dir(Page) if not name.startswith("_")} - instance - {
+        "base", "follow", "follow_all", "paginate", "handler", "response",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text", [section("spiders.md", "Order: lanes and priorities"), section("index.md", "Words")]
+)
+def test_lanes_in_their_order(text: str) -> None:
+    named = [word for word in re.findall(r"`(\w+)`", text) if word in LANES]
+    assert tuple(named) == LANES
+
+
+def test_kinds_of_the_chaotic_web() -> None:
+    kinds = re.findall(r"^\| `(\w+)` \|", section("testing.md", "A chaotic web"), re.MULTILINE)
+    assert kinds == list(get_args(Kind))
+
+
+NAMES = Settings.__struct_fields__
+
+
+def test_settings_that_documents_compare_or_explain_exist() -> None:
+    scope = first_column(section("urls.md", "Scope"))
+    assert [name for name in scope if name not in NAMES] == []
+    scrapy = re.findall(r"^\| `[A-Z_]+` \| `(\w+)`", document("coming-from-scrapy.md"), re.MULTILINE)
+    assert len(scrapy) > 5
+    assert [name for name in scrapy if name not in NAMES] == []
