@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 LIST = """\
-python -m benchmarks.frontier   adds and claim+settle a second on the SQLite frontier, and how both grow with its size
-python -m benchmarks.crawl      CPU, time and memory a page: Shoal, Scrapy with JOBDIR, and a bare aiohttp loop
+python -m benchmarks.frontier    adds and claim+settle a second on the SQLite frontier, and how both grow with size
+python -m benchmarks.crawl       CPU, time and memory a page: Shoal, Scrapy with JOBDIR, and a bare aiohttp loop
+python -m benchmarks.politeness  gaps and concurrency on 100 hosts beside one with 10^5 URLs, as the server saw them
+python -m benchmarks.kill        a crawl killed again and again: one row a page, none missing, none twice
 
 Each takes --help. Scrapy comes with `pip install 'shoal[bench]'`."""
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import resource
 import shutil
 import tempfile
@@ -85,7 +84,7 @@ async def run(args: argparse.Namespace, folder: Path) -> list[dict[str, float]]:
         for step in range(args.steps):
             adds = await measure_adds(frontier, step * size, size, args.hosts, args.batch)
             pages = await measure_pages(frontier, journal, args.pages, args.claim)
-            bytes_a_url = os.path.getsize(folder / "bench.db") / ((step + 1) * size)
+            bytes_a_url = _size(folder / "bench.db") / ((step + 1) * size)
             steps.append({"urls": (step + 1) * size, **adds, **pages, "bytes_a_url": bytes_a_url})
             print(
                 "{urls:>9,.0f} URLs  {adds_per_s:>9,.0f} adds/s  {add_cpu_us:5.1f} us CPU   "
@@ -95,6 +94,10 @@ async def run(args: argparse.Namespace, folder: Path) -> list[dict[str, float]]:
             )
         journal.close()
     return steps
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size
 
 
 def main() -> None:

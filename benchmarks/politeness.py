@@ -2,7 +2,7 @@
 
     python -m benchmarks.politeness                    100 hosts, 100,000 URLs queued on one of them
 
-The same hosts are crawled twice, on a durable store: alone, and together with one host on which very many URLs are
+The same hosts (a fifth of them slow) are crawled twice, on a durable store: alone, and together with one host on which very many URLs are
 queued first. Gaps and concurrency are read from the server's own log, robots.txt included. A gap is the time between
 two arrivals, so it is shorter than the interval by as much as the earlier request took longer to get there.
 """
@@ -20,7 +20,7 @@ from statistics import median, quantiles
 from msgspec import Struct
 
 from shoal import Page, Request, Spider, crawl
-from shoal.run import run_loop
+from shoal.crawling import run_loop
 from shoal.testing import Hit, HostProfile, WebProcess
 
 BIG = "big"
@@ -66,7 +66,7 @@ def spider_for(web: WebProcess, queued: int, finished: asyncio.Event, args: argp
         missing.discard(page.url)
         if not missing:
             finished.set()
-        if queued == 0 or not page.url.startswith(web.url(BIG, "/")):
+        if not page.url.startswith(web.url(BIG, "/")):
             yield from page.follow_all("a")
 
     return spider
@@ -83,11 +83,14 @@ async def crawl_small_hosts(web: WebProcess, queued: int, folder: Path, args: ar
     for problem in await asyncio.gather(crawling, ending, return_exceptions=True):
         if isinstance(problem, Exception):
             raise problem
+    if not finished.is_set():
+        raise RuntimeError("the crawl ended before it had every page of the small hosts")
 
 
 def measure(queued: int, args: argparse.Namespace) -> Figures:
-    profile = HostProfile("fast", pages=args.pages, links=8)
-    hosts = {f"host-{number}": profile for number in range(args.hosts - 1)}
+    fast = HostProfile("fast", pages=args.pages, links=8)
+    slow = HostProfile("slow", pages=args.pages, links=8, latency=1.5 / args.rate)  # needs two at once
+    hosts = {f"host-{number}": fast if number % 5 else slow for number in range(args.hosts - 1)}
     hosts[BIG] = HostProfile("fast", pages=max(queued, 1), links=8)
     with tempfile.TemporaryDirectory(prefix="shoal-bench-") as folder, WebProcess(hosts) as web:
         run_loop(crawl_small_hosts(web, queued, Path(folder), args))

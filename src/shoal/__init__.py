@@ -8,23 +8,24 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from shoal.crawling import Results, crawl, run
     from shoal.errors import ShoalError
     from shoal.model import Request
     from shoal.page import Page
-    from shoal.run import Results, crawl, run
     from shoal.spider import Spider
 
 __all__ = ["Page", "Request", "Results", "ShoalError", "Spider", "__version__", "crawl", "run"]
 
-# Loaded when first asked for: `import shoal` and `shoal --help` stay quick.
+# Loaded when first asked for: `import shoal` and `shoal --help` stay quick. No module may share a public name: once
+# imported, it would stand in its place.
 _HOMES = {
     "Page": "shoal.page",
     "Request": "shoal.model",
-    "Results": "shoal.run",
+    "Results": "shoal.crawling",
     "ShoalError": "shoal.errors",
     "Spider": "shoal.spider",
-    "crawl": "shoal.run",
-    "run": "shoal.run",
+    "crawl": "shoal.crawling",
+    "run": "shoal.crawling",
 }
 
 

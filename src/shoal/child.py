@@ -10,12 +10,12 @@ from pathlib import Path
 
 import msgspec
 
+from shoal.crawling import run_loop
 from shoal.crew import Crew
 from shoal.errors import ShoalError
 from shoal.frontier import open_frontier
 from shoal.observe.logging import set_up
 from shoal.plan import Plan
-from shoal.run import run_loop
 from shoal.sink.jsonl import JsonLines
 from shoal.supervisor import Part, Word
 

@@ -116,10 +116,13 @@ class Engine:
             self._alarm = None
         settlements, self._settlements = self._settlements, []
         untouched, self._untouched = self._untouched, []
-        _, _, claimed = await asyncio.gather(
-            self._settle(settlements), self._release(untouched), self._claim()
-        )
-        return claimed
+        exchange = asyncio.gather(self._settle(settlements), self._release(untouched), self._claim())
+        try:
+            return (await asyncio.shield(exchange))[2]
+        except asyncio.CancelledError:
+            # The store carries it out all the same; leases that nobody knows of would be lost until they expire.
+            self._untouched += (await exchange)[2].leases
+            raise
 
     async def _settle(self, batch: Sequence[Settlement]) -> None:
         if not batch:

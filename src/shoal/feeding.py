@@ -49,11 +49,14 @@ class Feeder:
             return
         skip = 0 if callable(self._spider.start) else job.fed
         self._position = skip
+        # Counted here and not by the batch, which a slow source's regular flushes would keep short for ever.
+        stride, taken = min(_BATCH, self._settings.high_water), 0
         flushing = asyncio.create_task(self._flush_regularly())
         try:
             async for position, request in self._spider.starts(skip):
                 self._take(position, request)
-                if len(self._batch) >= _BATCH:
+                taken += 1
+                if taken % stride == 0:
                     await self._flush()
                     await self._below_high_water()
             await self._flush(last=True)

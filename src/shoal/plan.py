@@ -34,7 +34,10 @@ async def prepare(plan: Plan, frontier: Frontier) -> Job:
     known = await frontier.job(plan.job)
     if plan.output is not None:
         await _check_output(plan, plan.output, frontier, known)
-    return await frontier.open_job(_spec(plan))
+    job = await frontier.open_job(_spec(plan))
+    if job.state == "finished":
+        await _trim_output(plan, frontier, job)
+    return job
 
 
 def _spec(plan: Plan) -> JobSpec:
@@ -46,13 +49,21 @@ def _spec(plan: Plan) -> JobSpec:
         max_attempts=settings.max_attempts,
         max_pages=settings.max_pages,
         max_pages_per_host=settings.max_pages_per_host,
+        settings=_note(plan.output),
     )
+
+
+def _note(output: Path | None) -> bytes:
+    """Names the result file before anything is written to it: a crash in the very first write leaves rows there that
+    no commit vouches for, and without the note they would look like somebody else's."""
+    return JsonLines(output).key.encode(errors="surrogateescape") if output is not None else b""
 
 
 async def _check_output(plan: Plan, output: Path, frontier: Frontier, known: Job | None) -> None:
     journal = JsonLines(output)
     committed = await frontier.journal_length(plan.job, journal.key) if known is not None else None
-    if committed is None and not plan.fresh:
+    named = known is not None and known.spec.settings == _note(output)
+    if committed is None and not plan.fresh and not named:
         if known is not None and known.counters.items:
             raise SinkError(
                 f"job {plan.job} has written its {known.counters.items:,} rows elsewhere: "
@@ -63,7 +74,23 @@ async def _check_output(plan: Plan, output: Path, frontier: Frontier, known: Job
                 f"{existing}, and not from this job: choose another file with -o, or replace it with --fresh"
             )
     try:
-        journal.append(committed or 0, [])  # cuts what a crash left, complains if rows are missing
+        if plan.fresh:
+            journal.append(0, [])
+        else:
+            # What a crash left is cut by the next write, inside its transaction: here another process of the same
+            # job may be writing, and a cut would take its rows.
+            journal.check(committed or 0)
+    finally:
+        journal.close()
+
+
+async def _trim_output(plan: Plan, frontier: Frontier, job: Job) -> None:
+    """Cuts what a crash left, if no later write did. Nobody holds a page any more, so nobody writes."""
+    if plan.output is None or job.counters.leased:
+        return
+    journal = JsonLines(plan.output)
+    try:
+        journal.append(await frontier.journal_length(plan.job, journal.key) or 0, [])
     finally:
         journal.close()
 
@@ -72,4 +99,5 @@ async def conclude(plan: Plan, frontier: Frontier) -> None:
     """Closes the job if there is nothing left to do."""
     job = await frontier.job(plan.job)
     if job is not None and job.exhausted and job.state == "running":
+        await _trim_output(plan, frontier, job)
         await frontier.set_state(plan.job, "finished")

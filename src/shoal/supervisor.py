@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal.crawling import feeding
 from shoal.crew import make_admission
 from shoal.errors import SettingsError, ShoalError, StoreError
 from shoal.feeding import Feeder
@@ -24,15 +25,15 @@ from shoal.observe.tally import Tally, TallyReport, merge
 from shoal.observe.view import View
 from shoal.observe.watching import Watch, watching
 from shoal.plan import Plan, conclude, prepare
-from shoal.run import feeding
 from shoal.settings import Settings
 from shoal.signals import stopping_on_signals
 from shoal.source import SpiderSource
 
 log = logging.getLogger("shoal")
 
-_RESTART_DELAY = 0.5  # doubled for each death in a row
-_DEATHS = 6  # in a row, before giving up
+_RESTART_DELAY = 0.1  # seconds, doubled for each death in a row
+_RESTART_CAP = 5.0
+_DEATHS = 20  # in a row, before giving up; a few pages that kill their worker must not get there
 
 
 class Part(Struct, frozen=True):
@@ -132,7 +133,7 @@ class Child:
                     f"worker {self._number} died {deaths} times in a row (exit {code}): see the messages above"
                 )
             log.warning("worker %d died (exit %d), starting it again", self._number, code)
-            await asyncio.sleep(_RESTART_DELAY * 2 ** (deaths - 1))
+            await asyncio.sleep(min(_RESTART_CAP, _RESTART_DELAY * 2 ** (deaths - 1)))
 
     def _bank(self) -> None:
         if self._last is not None:

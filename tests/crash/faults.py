@@ -10,6 +10,7 @@ import errno
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
@@ -78,14 +79,19 @@ def kill_after_commit(number: int) -> None:
     Session.commit = wrapped  # type: ignore[method-assign]
 
 
+def wait_for_size(path: Path, size: int) -> None:
+    deadline = time.monotonic() + 30
+    while path.stat().st_size < size and time.monotonic() < deadline:
+        time.sleep(0.002)
+
+
 def start_slowly(size: int) -> None:
     """Learns how long the result file is, then falls asleep until it is `size` bytes longer."""
     ask = SqliteFrontier.journal_length
 
     async def wrapped(self: SqliteFrontier, job: str, key: str) -> int | None:
         length = await ask(self, job, key)
-        while Path(key).stat().st_size < (length or 0) + size:
-            await asyncio.sleep(0.002)
+        await asyncio.to_thread(wait_for_size, Path(key), (length or 0) + size)
         return length
 
     SqliteFrontier.journal_length = wrapped  # type: ignore[method-assign]

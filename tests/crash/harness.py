@@ -115,12 +115,16 @@ class Desk:
             for pid in family:
                 kill_if_alive(pid)
 
-    def start(self, *argv: str, program: Sequence[str] = SHOAL, limits: dict[int, int] | None = None) -> Process:
+    def start(
+        self, *argv: str, program: Sequence[str] = SHOAL, limits: dict[int, int] | None = None
+    ) -> Process:
         process = Process([*program, *argv], self.folder, len(self._started), limits or {})
         self._started.append(process)
         return process
 
-    def run(self, *argv: str, program: Sequence[str] = SHOAL, limits: dict[int, int] | None = None) -> Process:
+    def run(
+        self, *argv: str, program: Sequence[str] = SHOAL, limits: dict[int, int] | None = None
+    ) -> Process:
         """Starts a command and waits for its end."""
         process = self.start(*argv, program=program, limits=limits)
         process.code()
@@ -201,11 +205,8 @@ def add_up(counters: dict[str, Any]) -> bool:
 
 
 def children_of(pid: int) -> list[int]:
-    found = []
-    for entry in os.listdir("/proc"):
-        if entry.isdigit() and _parent(int(entry)) == pid:
-            found.append(int(entry))
-    return sorted(found)
+    numbers = (int(entry) for entry in os.listdir("/proc") if entry.isdigit())
+    return sorted(number for number in numbers if _parent(number) == pid)
 
 
 def alive(pid: int) -> bool:

@@ -40,7 +40,7 @@ def check_resume(desk: Desk, web: WebProcess, *command: str) -> None:
 @pytest.mark.parametrize(
     ("fault", "number", "words"),
     [
-        ("store_full", "8", ("no space left for the store", STORE, AGAIN)),
+        ("store_full", "2", ("no space left for the store", STORE, AGAIN)),
         ("store_read_only", "3", ("the store", STORE, "cannot be written", AGAIN)),
         ("output_full", "3", ("cannot write rows.jsonl", "No space left on device", "run again")),
     ],
@@ -77,7 +77,9 @@ def test_workers_that_cannot_announce_themselves(desk: Desk, web: WebProcess) ->
 
 
 def test_results_that_cannot_be_written_at_all(desk: Desk, web: WebProcess) -> None:
-    check_complaint(desk.run("crawl", web.url("site"), "-o", "/dev/full", *FAST), "/dev/full", "not a regular file")
+    check_complaint(
+        desk.run("crawl", web.url("site"), "-o", "/dev/full", *FAST), "/dev/full", "not a regular file"
+    )
     check_complaint(desk.run("crawl", web.url("site"), "-o", "/proc/rows.jsonl", *FAST), "/proc/rows.jsonl")
 
 

@@ -20,7 +20,9 @@ def web() -> Iterator[WebProcess]:
         yield web
 
 
-@pytest.mark.parametrize("fault", ["kill_before_write", "kill_in_write", "kill_after_write", "kill_after_commit"])
+@pytest.mark.parametrize(
+    "fault", ["kill_before_write", "kill_in_write", "kill_after_write", "kill_after_commit"]
+)
 def test_one_row_a_page(desk: Desk, web: WebProcess, fault: str) -> None:
     command = ("crawl", web.url("site"), "-o", ROWS, *FAST)
     for number in ("1", "2"):

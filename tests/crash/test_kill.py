@@ -29,7 +29,7 @@ def web() -> Iterator[WebProcess]:
 
 
 def check_what_is_left(desk: Desk) -> None:
-    """After a crash: the committed rows are whole and single, and as many as the store says; every URL is somewhere."""
+    """After a crash the committed rows are whole, single and as many as the store says, and its counters add up."""
     if not desk.store.exists():
         return  # killed before anything was kept
     jobs = desk.ask(lambda frontier: frontier.jobs())

@@ -13,8 +13,8 @@ from shoal.cli import options
 from shoal.errors import SinkError, UsageError
 
 if TYPE_CHECKING:
+    from shoal.crawling import Plan
     from shoal.observe.view import View
-    from shoal.run import Plan
     from shoal.source import SpiderSource
 
 
@@ -82,7 +82,7 @@ def _plan(
     fresh: bool,
 ) -> Plan:
     from shoal.config import load
-    from shoal.run import Plan
+    from shoal.crawling import Plan
 
     spider = source.load()
     name = job or source.name or spider.name
@@ -107,8 +107,8 @@ def run_plan(plan: Plan, quiet: bool, seconds: float | None = None) -> View:
     import signal
 
     from shoal.cli.terminal import run
+    from shoal.crawling import execute
     from shoal.observe.progress import make_progress
-    from shoal.run import execute
 
     async def crawling() -> View:
         if seconds is not None:

@@ -13,10 +13,10 @@ from shoal.cli import options
 from shoal.errors import UsageError
 
 if TYPE_CHECKING:
+    from shoal.crawling import Plan
     from shoal.model import DeadLetter
     from shoal.observe.tally import HostTally
     from shoal.observe.view import View
-    from shoal.run import Plan
     from shoal.testing import HostProfile, WebProcess
 
 LONGEST = 25.0  # seconds
@@ -84,7 +84,7 @@ def _perform(place: Path, seconds: float, processes: int, keep: bool) -> None:
 
 def _plan(place: Path, urls: Sequence[str], processes: int) -> Plan:
     from shoal.config import load
-    from shoal.run import Plan
+    from shoal.crawling import Plan
     from shoal.source import SpiderSource
     from shoal.testing.demo import DEMO_SETTINGS
 

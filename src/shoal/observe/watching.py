@@ -14,7 +14,7 @@ from shoal.observe.tally import TallyReport
 from shoal.observe.view import RateWindow, View, eta, remaining
 
 if TYPE_CHECKING:
-    from shoal.run import Plan
+    from shoal.crawling import Plan
 
 Watch = Callable[[View], None]
 _EVERY = 0.5

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from shoal.errors import SinkError
@@ -36,7 +37,7 @@ class JsonLines:
 
         Without rows it only cuts.
         """
-        try:
+        with self._complaining():
             file = self._open()
             length = self._length(file, committed)
             if length > committed:
@@ -45,12 +46,22 @@ class JsonLines:
             _write(file, data, committed)
             if data or length > committed:
                 _sync(file)
+        return committed + len(data)
+
+    def check(self, committed: int) -> None:
+        """Makes sure the file can be opened and lacks nothing. Changes no byte, so others may be writing."""
+        with self._complaining():
+            self._length(self._open(), committed)
+
+    @contextmanager
+    def _complaining(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
             raise SinkError(
                 f"cannot write {self.path}: {error.strerror or error}; nothing is lost, make room or choose "
                 "another file system and run again"
             ) from error
-        return committed + len(data)
 
     def close(self) -> None:
         if self._file is not None:
@@ -78,7 +89,7 @@ class JsonLines:
 
 
 class MemoryJournal:
-    """Rows in a list, for crawls from code and for tests."""
+    """Rows in a list, for crawls from code and for tests. Of a job that is resumed it holds this run's rows."""
 
     key = "memory"
 
@@ -90,8 +101,6 @@ class MemoryJournal:
         while self._ends and self._ends[-1] > committed:
             self._ends.pop()
             self.rows.pop()
-        if (self._ends[-1] if self._ends else 0) != committed:
-            raise SinkError(f"the rows in memory do not reach the {committed} bytes this job has written")
         for row in rows:
             committed += len(row)
             self.rows.append(row)

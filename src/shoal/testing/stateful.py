@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from shoal.frontier.protocol import Claim, DeadFilter, Frontier, JobSpec, Valve
 from shoal.model import Dead, Done, Failure, Lease, Moved, Retry, Row, Settlement, Verdict
 from shoal.testing.clock import ManualClock
-from shoal.testing.conformance import ListJournal, make_task
+from shoal.testing.conformance.tools import ListJournal, make_task
 
 HOSTS = ("a.test", "b.test", "c.test")
 MAX_ATTEMPTS = 3

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
+from msgspec.structs import replace
+
 from shoal.frontier.protocol import FOREVER, Claim, Claimed, Valve
 from shoal.frontier.sqlite.adding import put_back
 from shoal.frontier.sqlite.codec import decode_task
@@ -107,6 +110,16 @@ class _Taker:
             leases.append(Lease(token, task, self._deadline, version, interval))
         self._db.executemany(_LEASE, rows)
         return leases
+
+
+def hold_back(session: Session, hosts: Iterable[str], seconds: float) -> None:
+    """Moves the hosts' next permission, as if their last one had been given that much later."""
+    for (host_id,) in session.all(
+        "SELECT id FROM host WHERE interval > 0 AND name IN (SELECT value FROM json_each(?))",
+        (msgspec.json.encode(list(hosts)).decode(),),
+    ):
+        valve = session.valve(host_id)
+        session.set_valve(host_id, valve, replace(valve, next_at=valve.next_at + seconds))
 
 
 def promote(session: Session, now: float) -> None:

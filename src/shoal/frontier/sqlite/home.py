@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence, Set
 from pathlib import Path
 from typing import Self
 
 from shoal.clock import Clock
+from shoal.errors import StoreError
 from shoal.frontier.protocol import (
     Added,
     Claim,
@@ -22,6 +23,7 @@ from shoal.frontier.protocol import (
     Settled,
 )
 from shoal.frontier.sqlite import adding, claiming, jobs, settling
+from shoal.frontier.sqlite.faults import translated
 from shoal.frontier.sqlite.presence import Presence
 from shoal.frontier.sqlite.schema import connect
 from shoal.frontier.sqlite.session import Session
@@ -32,6 +34,7 @@ from shoal.model import DeadLetter, Lease, Settlement, Task
 
 _LOOK_AROUND = 0.2  # seconds between looks for other processes' commits while idle
 _REAP_EVERY = 1.0
+_PROMPT = 0.01  # seconds between a claim and the leases' arrival that do not matter
 
 
 class SqliteFrontier:
@@ -60,8 +63,19 @@ class SqliteFrontier:
         await self._writer.start()
 
     async def close(self) -> None:
+        holding = await self._holding()
         await self._writer.stop()
-        self._presence.leave()
+        self._presence.leave(holding)
+
+    async def _holding(self) -> Set[str]:
+        """This process's workers that could not settle or hand back all their leases: an error came in between."""
+        if not self._presence.announced:
+            return frozenset()
+        try:
+            rows = await self._writer.do(lambda s: s.all("SELECT DISTINCT worker FROM lease"))
+        except StoreError:
+            return self._presence.announced
+        return {worker for (worker,) in rows}
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -97,12 +111,21 @@ class SqliteFrontier:
         return added
 
     async def claim(self, claim: Claim) -> Claimed:
-        return await self._writer.do(lambda s: self._claim(s, claim), last=True)
+        claimed, age = await self._writer.do(lambda s: self._claim(s, claim), last=True)
+        paced = {lease.task.host for lease in claimed.leases if lease.interval > 0}
+        if paced and (late := age()) > _PROMPT:
+            # The commit took its time, or the loop did. The hosts' intervals count from now on, not from then:
+            # else the next request to a host would come right behind this one.
+            self._writer.post(lambda s: claiming.hold_back(s, paced, late))
+        return claimed
 
-    def _claim(self, session: Session, claim: Claim) -> Claimed:
-        self._presence.announce(claim.worker)
+    def _claim(self, session: Session, claim: Claim) -> tuple[Claimed, Callable[[], float]]:
+        """What was claimed, and a function that tells how long ago."""
+        with translated(self.path):
+            self._presence.announce(claim.worker)
         self._reap_sometimes(session)
-        return claiming.claim(session, claim)
+        at = session.now()
+        return claiming.claim(session, claim), lambda: session.now() - at
 
     def _reap_sometimes(self, session: Session) -> None:
         now = session.now()

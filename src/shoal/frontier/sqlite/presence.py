@@ -8,6 +8,7 @@ for its leases to run out. (A process number would not do: it is reused, and dif
 from __future__ import annotations
 
 import os
+from collections.abc import Set
 from pathlib import Path
 
 try:
@@ -24,10 +25,17 @@ class Presence:
     def announce(self, worker: str) -> None:
         if self._folder is None or worker in self._held:
             return
-        self._folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(self._folder / worker, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        handle = self._create(self._folder, worker)
         fcntl.flock(handle, fcntl.LOCK_EX)
         self._held[worker] = handle
+
+    def _create(self, folder: Path, worker: str) -> int:
+        while True:
+            folder.mkdir(parents=True, exist_ok=True)
+            try:
+                return os.open(folder / worker, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            except FileNotFoundError:
+                pass  # another worker left just now and took the empty folder along
 
     def is_dead(self, worker: str) -> bool:
         """True only if it is certain."""
@@ -47,10 +55,17 @@ class Presence:
         path.unlink(missing_ok=True)
         return True
 
-    def leave(self) -> None:
+    @property
+    def announced(self) -> Set[str]:
+        return self._held.keys()
+
+    def leave(self, holding: Set[str]) -> None:
+        """Drops the locks. The files of workers that still hold leases stay: they prove to others that nobody is left
+        to settle them."""
         for worker, handle in self._held.items():
             assert self._folder is not None
-            (self._folder / worker).unlink(missing_ok=True)
+            if worker not in holding:
+                (self._folder / worker).unlink(missing_ok=True)
             os.close(handle)
         self._held.clear()
         if self._folder is not None:

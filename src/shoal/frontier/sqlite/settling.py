@@ -11,6 +11,7 @@ from shoal.frontier.sqlite.adding import admit, is_seen, put_back
 from shoal.frontier.sqlite.codec import decode_task, encode_letter, encode_task
 from shoal.frontier.sqlite.leases import end_leases
 from shoal.frontier.sqlite.session import Session
+from shoal.frontier.suspects import wait_of_suspect
 from shoal.model import Dead, DeadLetter, Done, Failure, Lease, Moved, Retry, Settlement, Snapshot, Task
 
 
@@ -61,17 +62,21 @@ def _conclude(session: Session, job_id: int, queue_id: int, settlement: Settleme
             _move(session, job_id, task, moved)
         case Dead(failure, snapshot):
             _bury(session, job_id, queue_id, task, failure, snapshot)
-        case Retry(after, failure):
+        case Retry() as retry:
             if task.attempt >= (task.max_attempts or _spec(session, job_id).max_attempts):
-                _bury(session, job_id, queue_id, task, failure, settlement.snapshot)
+                _bury(session, job_id, queue_id, task, retry.failure, settlement.snapshot)
                 return 1
-            task = replace(task, history=(*task.history, failure))
-            session.db.execute(
-                "INSERT INTO delayed(due, id, queue, rank, attempt, body) VALUES (?, ?, ?, ?, ?, ?)",
-                (session.now() + after, task.id, queue_id, -task.priority, task.attempt, _body(task)),
-            )
-            session.count(job_id, delayed=1, retried=1)
+            _delay(session, job_id, queue_id, task, retry)
     return 0
+
+
+def _delay(session: Session, job_id: int, queue_id: int, task: Task, retry: Retry) -> None:
+    task = replace(task, history=(*task.history, retry.failure))
+    session.db.execute(
+        "INSERT INTO delayed(due, id, queue, rank, attempt, body) VALUES (?, ?, ?, ?, ?, ?)",
+        (session.now() + retry.after, task.id, queue_id, -task.priority, task.attempt, _body(task)),
+    )
+    session.count(job_id, delayed=1, retried=1)
 
 
 def _body(task: Task) -> bytes:
@@ -161,14 +166,17 @@ def reap(session: Session, is_dead: Callable[[str], bool]) -> int:
         task = decode_task(
             body, id=id, job=info.job, host=info.host, lane=info.lane, rank=rank, attempt=attempt
         )
-        _take_back(session, info.job_id, queue_id, task, worker_lost(attempt, now))
+        _take_back(session, info.job_id, queue_id, task, len(expired))
     return len(expired)
 
 
-def _take_back(session: Session, job_id: int, queue_id: int, task: Task, failure: Failure) -> None:
+def _take_back(session: Session, job_id: int, queue_id: int, task: Task, company: int) -> None:
+    failure = worker_lost(task.attempt, session.now())
     if task.attempt >= (task.max_attempts or _spec(session, job_id).max_attempts):
         _bury(session, job_id, queue_id, task, failure, None)
-        return
-    task = replace(task, history=(*task.history, failure))
-    put_back(session, [(queue_id, -task.priority, task.id, task.attempt, _body(task))])
-    session.count(job_id, pending=1, retried=1)
+    elif wait := wait_of_suspect(task, company):
+        _delay(session, job_id, queue_id, task, Retry(wait, failure))
+    else:
+        task = replace(task, history=(*task.history, failure))
+        put_back(session, [(queue_id, -task.priority, task.id, task.attempt, _body(task))])
+        session.count(job_id, pending=1, retried=1)

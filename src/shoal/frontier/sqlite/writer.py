@@ -49,6 +49,11 @@ class Writer:
         self._jobs.put((job, _finisher(loop, done), last))
         return await done
 
+    def post(self, job: Callable[[Session], object]) -> None:
+        """Runs `job` before whatever is asked for later; nobody waits for it or hears of its failure."""
+        if self._thread is not None:
+            self._jobs.put((job, lambda error, result: None, False))
+
     async def stop(self) -> None:
         thread, self._thread = self._thread, None
         if thread is not None:

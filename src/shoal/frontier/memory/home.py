@@ -10,13 +10,13 @@ import asyncio
 import heapq
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Self
 
 import msgspec
 
 from shoal.clock import Clock, SystemClock
 from shoal.errors import UsageError
+from shoal.frontier.memory.state import JobRecord, Queue
 from shoal.frontier.protocol import (
     FOREVER,
     Added,
@@ -34,54 +34,19 @@ from shoal.frontier.protocol import (
     total,
     worker_lost,
 )
+from shoal.frontier.suspects import wait_of_suspect
 from shoal.frontier.timebase import Timebase
 from shoal.model import Dead, DeadLetter, Done, Failure, Lease, Moved, Retry, Row, Settlement, Snapshot, Task
 
 replace = msgspec.structs.replace
 
 
-@dataclass
-class _Queue:
-    """One job's pending tasks for one host and lane, best first."""
-
-    job: str
-    lane: str
-    host: str
-    turn: int = 0  # when it was last served: among hosts that are due, the one that waited longest goes first
-    heap: list[tuple[int, int, Task]] = field(default_factory=list)
-
-    def push(self, task: Task) -> None:
-        heapq.heappush(self.heap, (-task.priority, task.id, task))
-
-    def pop(self) -> Task:
-        return heapq.heappop(self.heap)[2]
-
-
-@dataclass
-class _Job:
-    spec: JobSpec
-    state: JobState
-    created_at: float
-    finished_at: float = 0.0
-    fed: int = 0
-    fed_all: bool = False
-    seen: set[int] = field(default_factory=set)
-    row_keys: set[int] = field(default_factory=set)
-    per_host: Counter[str] = field(default_factory=Counter)
-    letters: dict[int, DeadLetter] = field(default_factory=dict)
-    journals: dict[str, int] = field(default_factory=dict)
-    count: Counter[str] = field(default_factory=Counter)
-
-    def max_attempts(self, task: Task) -> int:
-        return task.max_attempts or self.spec.max_attempts
-
-
 class MemoryFrontier:
     def __init__(self, clock: Clock | None = None) -> None:
         self._time = Timebase(clock or SystemClock())
-        self._jobs: dict[str, _Job] = {}
+        self._jobs: dict[str, JobRecord] = {}
         self._hosts: dict[str, HostRecord] = {}
-        self._queues: dict[tuple[str, str, str], _Queue] = {}
+        self._queues: dict[tuple[str, str, str], Queue] = {}
         self._delayed: list[tuple[float, int, Task]] = []
         self._leases: dict[int, tuple[str, Lease]] = {}  # token -> (worker, lease)
         self._last_id = 0
@@ -107,7 +72,7 @@ class MemoryFrontier:
     async def open_job(self, spec: JobSpec) -> Job:
         job = self._jobs.get(spec.name)
         if job is None:
-            job = self._jobs[spec.name] = _Job(spec, "running", self._time.now())
+            job = self._jobs[spec.name] = JobRecord(spec, "running", self._time.now())
         job.spec = spec
         job.state = "running"
         if self._view(job).exhausted:
@@ -135,12 +100,12 @@ class MemoryFrontier:
         heapq.heapify(self._delayed)
         del self._jobs[name]
 
-    def _job(self, name: str) -> _Job:
+    def _job(self, name: str) -> JobRecord:
         if name not in self._jobs:
             raise UsageError(f"no job named {name!r} in this store")
         return self._jobs[name]
 
-    def _view(self, job: _Job) -> Job:
+    def _view(self, job: JobRecord) -> Job:
         name, count = job.spec.name, job.count
         counters = Counters(
             admitted=count["admitted"],
@@ -172,7 +137,7 @@ class MemoryFrontier:
         self.wake()
         return added
 
-    def _admit(self, job: _Job, tasks: Iterable[Task]) -> Added:
+    def _admit(self, job: JobRecord, tasks: Iterable[Task]) -> Added:
         new = duplicates = over_budget = 0
         budget = job.spec.max_pages_per_host
         for task in tasks:
@@ -194,11 +159,11 @@ class MemoryFrontier:
         job.count.update(admitted=new, duplicates=duplicates, over_budget=over_budget)
         return Added(new, duplicates, over_budget)
 
-    def _enqueue(self, job: _Job, task: Task) -> None:
+    def _enqueue(self, job: JobRecord, task: Task) -> None:
         if task.host not in self._hosts:
             self._hosts[task.host] = HostRecord(task.host, job.spec.valve)
         key = (job.spec.name, task.lane, task.host)
-        self._queues.setdefault(key, _Queue(*key)).push(task)
+        self._queues.setdefault(key, Queue(*key)).push(task)
 
     async def claim(self, claim: Claim) -> Claimed:
         now = self._time.now()
@@ -224,7 +189,7 @@ class MemoryFrontier:
         start = self._turn % len(names) if names else 0
         return [*names[start:], *names[:start]]
 
-    def _permits(self, job: _Job) -> int:
+    def _permits(self, job: JobRecord) -> int:
         """How many more tasks may be leased so that the page budget is never exceeded."""
         if not job.spec.max_pages:
             return 1 << 30
@@ -244,7 +209,7 @@ class MemoryFrontier:
                 room -= count
         return leases
 
-    def _due_queues(self, job: str, lane: str, now: float) -> list[_Queue]:
+    def _due_queues(self, job: str, lane: str, now: float) -> list[Queue]:
         due = [
             queue
             for queue in self._queues.values()
@@ -321,7 +286,7 @@ class MemoryFrontier:
             job.row_keys |= {row.key for row in rows if row.key is not None}
             job.count["items"] += len(rows)
 
-    def _conclude(self, job: _Job, task: Task, settlement: Settlement) -> int:
+    def _conclude(self, job: JobRecord, task: Task, settlement: Settlement) -> int:
         """Puts the task where its verdict says; answers 1 if a retry had no attempt left."""
         match settlement.verdict:
             case Done():
@@ -345,7 +310,7 @@ class MemoryFrontier:
                 heapq.heappush(self._delayed, (self._time.now() + after, task.id, task))
         return 0
 
-    def _bury(self, job: _Job, task: Task, failure: Failure, snapshot: Snapshot | None) -> None:
+    def _bury(self, job: JobRecord, task: Task, failure: Failure, snapshot: Snapshot | None) -> None:
         job.count["dead"] += 1
         task = replace(task, history=(*task.history, failure))
         job.letters[task.id] = DeadLetter(task, failure.kind, self._time.now(), snapshot)
@@ -387,7 +352,10 @@ class MemoryFrontier:
                 self._bury(job, task, failure, None)
             else:
                 job.count["retried"] += 1
-                self._enqueue(job, replace(task, history=(*task.history, failure)))
+                wait = wait_of_suspect(task, len(expired))
+                task = replace(task, history=(*task.history, failure))
+                heapq.heappush(self._delayed, (now + wait, task.id, task))
+        self._promote(now)
         return len(expired)
 
     async def wait(self, seconds: float) -> None:

@@ -1,0 +1,46 @@
+"""What the reference home remembers, as plain dictionaries and heaps."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from dataclasses import dataclass, field
+
+from shoal.frontier.protocol import JobSpec, JobState
+from shoal.model import DeadLetter, Task
+
+
+@dataclass
+class Queue:
+    """One job's pending tasks for one host and lane, best first."""
+
+    job: str
+    lane: str
+    host: str
+    turn: int = 0  # when it was last served: among hosts that are due, the one that waited longest goes first
+    heap: list[tuple[int, int, Task]] = field(default_factory=list)
+
+    def push(self, task: Task) -> None:
+        heapq.heappush(self.heap, (-task.priority, task.id, task))
+
+    def pop(self) -> Task:
+        return heapq.heappop(self.heap)[2]
+
+
+@dataclass
+class JobRecord:
+    spec: JobSpec
+    state: JobState
+    created_at: float
+    finished_at: float = 0.0
+    fed: int = 0
+    fed_all: bool = False
+    seen: set[int] = field(default_factory=set)
+    row_keys: set[int] = field(default_factory=set)
+    per_host: Counter[str] = field(default_factory=Counter)
+    letters: dict[int, DeadLetter] = field(default_factory=dict)
+    journals: dict[str, int] = field(default_factory=dict)
+    count: Counter[str] = field(default_factory=Counter)
+
+    def max_attempts(self, task: Task) -> int:
+        return task.max_attempts or self.spec.max_attempts

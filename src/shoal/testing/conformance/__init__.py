@@ -1,0 +1,25 @@
+"""The frontier's conformance suite: what every home must do, told in queue words.
+
+A home proves itself by a subclass that provides two fixtures:
+
+    class TestMyFrontier(FrontierConformance):
+        @pytest.fixture
+        def clock(self): return ManualClock()
+
+        @pytest.fixture
+        async def frontier(self, clock):
+            async with MyFrontier(clock=clock) as frontier:
+                yield frontier
+"""
+
+from __future__ import annotations
+
+from shoal.testing.conformance.adding import AddingAndClaiming
+from shoal.testing.conformance.jobs import JobsAndLetters
+from shoal.testing.conformance.leases import Leases
+from shoal.testing.conformance.settling import Settling
+from shoal.testing.conformance.valves import Valves
+
+
+class FrontierConformance(AddingAndClaiming, Valves, Settling, Leases, JobsAndLetters):
+    """Everything above, for one home."""

@@ -1,0 +1,103 @@
+"""add and claim."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from shoal.frontier.protocol import (
+    FOREVER,
+    Claim,
+    Frontier,
+)
+from shoal.testing.conformance.tools import (
+    claim,
+    counted,
+    make_task,
+    spec,
+    urls_of,
+)
+
+
+class AddingAndClaiming:
+    async def test_a_task_comes_back_as_it_went_in(self, frontier: Frontier) -> None:
+        await frontier.open_job(spec())
+        task = make_task(
+            "http://a.test/1",
+            priority=3,
+            depth=2,
+            method="POST",
+            headers={"X": "y"},
+            body=b"\x00\xff",
+            meta={"n": [1, "two"]},
+            pool="dc",
+            parent=7,
+            max_attempts=9,
+            hops=("http://a.test/0",),
+            cookies=("k=v; Path=/",),
+        )
+        assert (await frontier.add("job", [task])).new == 1
+        [lease] = (await claim(frontier)).leases
+        got = lease.task
+        assert got.id > 0
+        assert got.job == "job"
+        assert got.attempt == 1
+        assert replace(got, id=0, job="", attempt=0, created_at=0.0) == task
+
+    async def test_the_same_url_is_admitted_once_per_job(self, frontier: Frontier) -> None:
+        await frontier.open_job(spec("one"))
+        await frontier.open_job(spec("two"))
+        twice = [make_task("http://a.test/1"), make_task("http://a.test/1")]
+        added = await frontier.add("one", twice)
+        assert (added.new, added.duplicates) == (1, 1)
+        assert (await frontier.add("one", twice)).new == 0
+        assert (await frontier.add("two", twice)).new == 1
+        assert (await counted(frontier, "one")).counters.duplicates == 3
+
+    async def test_a_task_without_fingerprint_is_never_a_duplicate(self, frontier: Frontier) -> None:
+        await frontier.open_job(spec())
+        task = make_task("http://a.test/1", fingerprint=None)
+        assert (await frontier.add("job", [task, task])).new == 2
+
+    async def test_higher_priority_goes_first_then_older(self, frontier: Frontier) -> None:
+        await frontier.open_job(spec())
+        order = [("low", -1), ("first", 0), ("second", 0), ("top", 5)]
+        await frontier.add("job", [make_task(f"http://a.test/{name}", priority=p) for name, p in order])
+        got = [urls_of((await claim(frontier, 1)).leases)[0].rsplit("/", 1)[1] for _ in order]
+        assert got == ["top", "first", "second", "low"]
+
+    async def test_only_the_asked_lanes_are_claimed_and_no_more_than_asked(self, frontier: Frontier) -> None:
+        await frontier.open_job(spec())
+        await frontier.add("job", [make_task(f"http://a.test/{i}") for i in range(5)])
+        await frontier.add("job", [make_task(f"http://a.test/u{i}", lane="urgent") for i in range(5)])
+        got = await frontier.claim(Claim("w", ["job"], {"urgent": 2, "normal": 10}, 4))
+        assert [lease.task.lane for lease in got.leases] == ["urgent", "urgent", "normal", "normal"]
+        assert (await claim(frontier, lanes=["browser"])).leases == []
+
+    async def test_a_claim_takes_a_fair_share_from_every_due_host(self, frontier: Frontier) -> None:
+        await frontier.open_job(spec())
+        await frontier.add("job", [make_task(f"http://big.test/{i}") for i in range(1000)])
+        await frontier.add("job", [make_task(f"http://h{i}.test/") for i in range(9)])
+        got = await claim(frontier, 50)
+        hosts = {lease.task.host for lease in got.leases}
+        assert len(got.leases) == 50
+        assert len(hosts) == 10
+
+    async def test_the_host_that_waited_longest_is_served_first(self, frontier: Frontier) -> None:
+        await frontier.open_job(spec())
+        await frontier.add("job", [make_task(f"http://h{h}.test/{i}") for i in range(3) for h in range(3)])
+        rounds = [{(await claim(frontier, 1)).leases[0].task.host for _ in range(3)} for _ in range(3)]
+        assert all(len(hosts) == 3 for hosts in rounds)
+
+    async def test_jobs_that_are_not_running_are_left_alone(self, frontier: Frontier) -> None:
+        await frontier.open_job(spec())
+        await frontier.add("job", [make_task("http://a.test/")])
+        await frontier.set_state("job", "paused")
+        assert (await claim(frontier)).leases == []
+        await frontier.set_state("job", "running")
+        assert len((await claim(frontier)).leases) == 1
+
+    async def test_a_claim_with_nothing_to_do_says_so(self, frontier: Frontier) -> None:
+        await frontier.open_job(spec())
+        got = await claim(frontier)
+        assert got.leases == []
+        assert got.next_due == FOREVER

@@ -1,0 +1,120 @@
+"""Jobs, budgets and dead letters."""
+
+from __future__ import annotations
+
+from shoal.frontier.protocol import (
+    DeadFilter,
+    Frontier,
+    Valve,
+)
+from shoal.model import Dead, Failure, Retry, Row, Settlement
+from shoal.testing.clock import ManualClock
+from shoal.testing.conformance.tools import (
+    FAILED,
+    ListJournal,
+    claim,
+    counted,
+    make_task,
+    settle,
+    spec,
+)
+
+
+class JobsAndLetters:
+    async def test_a_job_is_exhausted_when_fed_and_empty(self, frontier: Frontier) -> None:
+        await frontier.open_job(spec())
+        await frontier.add("job", [make_task("http://a.test/")], fed=1)
+        [lease] = (await claim(frontier)).leases
+        await settle(frontier, lease)
+        assert not (await counted(frontier)).exhausted
+        await frontier.add("job", [], fed=2, fed_all=True)
+        job = await counted(frontier)
+        assert (job.exhausted, job.fed, job.fed_all) == (True, 2, True)
+
+    async def test_the_page_budget_is_never_exceeded(self, frontier: Frontier) -> None:
+        await frontier.open_job(spec(max_pages=3))
+        await frontier.add("job", [make_task(f"http://h{i}.test/") for i in range(10)])
+        first = (await claim(frontier)).leases
+        assert len(first) == 3
+        assert (await claim(frontier)).leases == []
+        await settle(frontier, first[0], Dead(FAILED))  # a page that was not had does not count
+        more = (await claim(frontier)).leases
+        assert len(more) == 1
+        for lease in [*first[1:], *more]:
+            await settle(frontier, lease)
+        job = await counted(frontier)
+        assert (job.counters.done, job.exhausted) == (3, True)
+        await frontier.set_state("job", "finished")
+        assert (await frontier.open_job(spec(max_pages=5))).state == "running"
+        assert len((await claim(frontier)).leases) == 2
+
+    async def test_the_host_budget_bounds_admissions(self, frontier: Frontier) -> None:
+        await frontier.open_job(spec(max_pages_per_host=2))
+        tasks = [make_task(f"http://a.test/{i}") for i in range(5)]
+        added = await frontier.add("job", tasks)
+        assert (added.new, added.over_budget) == (2, 3)
+        again = await frontier.add(
+            "job", [tasks[0], make_task("http://a.test/9"), make_task("http://b.test/")]
+        )
+        assert (again.new, again.duplicates, again.over_budget) == (1, 1, 1)
+
+    async def test_opening_a_finished_job_again_leaves_it_finished(self, frontier: Frontier) -> None:
+        await frontier.open_job(spec())
+        await frontier.add("job", [], fed_all=True)
+        await frontier.set_state("job", "finished")
+        assert (await frontier.open_job(spec())).state == "finished"
+
+    async def test_a_dropped_job_leaves_nothing_behind(self, frontier: Frontier) -> None:
+        journal = ListJournal()
+        await frontier.open_job(spec(valve=Valve(cap=1)))
+        await frontier.add("job", [make_task("http://a.test/1"), make_task("http://a.test/2")])
+        [lease] = (await claim(frontier)).leases
+        await frontier.settle([Settlement(lease, Dead(FAILED), rows=(Row(b"x\n", 1),))], journal)
+        await claim(frontier)  # leaves a lease in flight
+        await frontier.drop_job("job")
+        assert await frontier.job("job") is None
+        assert await frontier.dead(DeadFilter()) == []
+        await frontier.open_job(spec())
+        assert await frontier.journal_length("job", journal.key) is None
+        assert (await frontier.add("job", [make_task("http://a.test/1")])).new == 1
+        assert len((await claim(frontier)).leases) == 1  # the host's place is free again
+
+    async def test_dead_letters_are_found_by_host_kind_and_time(
+        self, frontier: Frontier, clock: ManualClock
+    ) -> None:
+        await frontier.open_job(spec())
+        await frontier.add("job", [make_task(f"http://h{i}.test/") for i in range(3)])
+        for number, lease in enumerate((await claim(frontier)).leases):
+            await settle(frontier, lease, Dead(Failure(f"http_40{number}")))
+            clock.advance(10)
+        letters = await frontier.dead(DeadFilter(job="job"))
+        assert [letter.kind for letter in letters] == ["http_400", "http_401", "http_402"]
+        assert len(await frontier.dead(DeadFilter(host=letters[1].task.host))) == 1
+        assert len(await frontier.dead(DeadFilter(kind="http_402"))) == 1
+        assert len(await frontier.dead(DeadFilter(since=letters[1].at))) == 2
+        assert len(await frontier.dead(DeadFilter(until=letters[1].at))) == 1
+        assert len(await frontier.dead(DeadFilter(ids=[letters[0].task.id]))) == 1
+        assert len(await frontier.dead(DeadFilter(limit=2))) == 2
+        assert await frontier.dead(DeadFilter(job="no such job")) == []
+
+    async def test_replay_gives_a_fresh_set_of_attempts(self, frontier: Frontier) -> None:
+        await frontier.open_job(spec(max_attempts=1))
+        await frontier.add("job", [make_task("http://a.test/1"), make_task("http://a.test/2")], fed_all=True)
+        for lease in (await claim(frontier)).leases:
+            await settle(frontier, lease, Retry(1.0, FAILED))
+        await frontier.set_state("job", "finished")
+        first = (await frontier.dead(DeadFilter()))[0].task.id
+        assert await frontier.replay(DeadFilter(ids=[first])) == 1
+        job = await counted(frontier)
+        assert (job.state, job.counters.dead, job.counters.pending) == ("running", 1, 1)
+        [lease] = (await claim(frontier)).leases
+        assert (lease.task.id, lease.task.attempt) == (first, 1)
+        assert await frontier.drop(DeadFilter(job="job")) == 1
+        assert await frontier.dead(DeadFilter()) == []
+
+    async def test_the_longest_queues_are_told(self, frontier: Frontier) -> None:
+        await frontier.open_job(spec())
+        await frontier.add("job", [make_task(f"http://a.test/{i}") for i in range(3)])
+        await frontier.add("job", [make_task("http://b.test/")])
+        assert list(await frontier.queues("job")) == [("a.test", 3), ("b.test", 1)]
+        assert list(await frontier.queues(limit=1)) == [("a.test", 3)]

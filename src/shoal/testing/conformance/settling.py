@@ -1,0 +1,192 @@
+"""settle: verdicts, links, rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from shoal.frontier.protocol import (
+    DeadFilter,
+    Frontier,
+)
+from shoal.model import Done, Moved, Retry, Row, Settlement, Snapshot
+from shoal.testing.clock import ManualClock
+from shoal.testing.conformance.tools import (
+    FAILED,
+    ListJournal,
+    claim,
+    counted,
+    make_task,
+    settle,
+    spec,
+    urls_of,
+)
+
+
+class Settling:
+    async def test_done_and_links_take_effect_together(self, frontier: Frontier) -> None:
+        await frontier.open_job(spec())
+        await frontier.add("job", [make_task("http://a.test/")])
+        [lease] = (await claim(frontier)).leases
+        links = [make_task("http://a.test/x"), make_task("http://b.test/y"), make_task("http://a.test/")]
+        settled = await frontier.settle([Settlement(lease, Done(), tuple(links))])
+        assert (settled.found.new, settled.found.duplicates) == (2, 1)
+        job = await counted(frontier)
+        assert (job.counters.done, job.counters.pending, job.counters.leased) == (1, 2, 0)
+
+    async def test_a_lease_settles_once(self, frontier: Frontier) -> None:
+        await frontier.open_job(spec())
+        await frontier.add("job", [make_task("http://a.test/")])
+        [lease] = (await claim(frontier)).leases
+        twice = [Settlement(lease, Done()), Settlement(lease, Done(), (make_task("http://a.test/late"),))]
+        assert list((await frontier.settle(twice)).accepted) == [True, False]
+        assert not await settle(frontier, lease, Done(), make_task("http://a.test/later"))
+        job = await counted(frontier)
+        assert (job.counters.done, job.counters.admitted, job.counters.stale) == (1, 1, 2)
+
+    async def test_a_stale_settlement_is_refused_and_the_rest_goes_through(
+        self, frontier: Frontier, clock: ManualClock
+    ) -> None:
+        await frontier.open_job(spec())
+        await frontier.add("job", [make_task("http://a.test/1"), make_task("http://a.test/2")])
+        late, _ = (await claim(frontier, lease_seconds=10)).leases
+        clock.advance(11)
+        again = (await claim(frontier, worker="w2")).leases
+        assert len(again) == 2
+        batch = [Settlement(late, Done(), (make_task("http://a.test/x"),)), Settlement(again[0], Done())]
+        assert list((await frontier.settle(batch)).accepted) == [False, True]
+        job = await counted(frontier)
+        assert (job.counters.done, job.counters.leased, job.counters.admitted) == (1, 1, 2)
+
+    async def test_a_retry_waits_for_its_time(self, frontier: Frontier, clock: ManualClock) -> None:
+        await frontier.open_job(spec())
+        await frontier.add("job", [make_task("http://a.test/")])
+        [lease] = (await claim(frontier)).leases
+        await settle(frontier, lease, Retry(30.0, FAILED))
+        job = await counted(frontier)
+        assert (job.counters.delayed, job.counters.retried, job.exhausted) == (1, 1, False)
+        early = await claim(frontier)
+        assert early.leases == []
+        assert abs(early.next_due - 30) < 0.01
+        clock.advance(30.01)
+        [again] = (await claim(frontier)).leases
+        assert again.task.attempt == 2
+        assert again.task.history == (FAILED,)
+        assert again.token != lease.token
+
+    async def test_the_last_attempt_ends_in_the_dead_letters(
+        self, frontier: Frontier, clock: ManualClock
+    ) -> None:
+        await frontier.open_job(spec(max_attempts=2))
+        await frontier.add("job", [make_task("http://a.test/")])
+        for _ in range(2):
+            [lease] = (await claim(frontier)).leases
+            snapshot = Snapshot(status=503, body=b"busy")
+            settled = await frontier.settle([Settlement(lease, Retry(1.0, FAILED), snapshot=snapshot)])
+            clock.advance(2)
+        assert settled.buried == 1
+        [letter] = await frontier.dead(DeadFilter())
+        assert letter.kind == "timeout"
+        assert len(letter.task.history) == 2
+        assert letter.snapshot == Snapshot(status=503, body=b"busy")
+        assert (await counted(frontier)).counters.dead == 1
+
+    async def test_a_redirect_goes_on_at_the_other_hosts_queue(self, frontier: Frontier) -> None:
+        await frontier.open_job(spec())
+        await frontier.add("job", [make_task("http://a.test/")])
+        [lease] = (await claim(frontier)).leases
+        to = replace(make_task("http://b.test/new"), hops=("http://a.test/",))
+        assert await settle(frontier, lease, Moved(to))
+        [moved] = (await claim(frontier)).leases
+        assert (moved.task.url, moved.task.host, moved.task.id) == (to.url, "b.test", lease.task.id)
+        assert moved.task.attempt == 1
+        assert moved.task.origin == "http://a.test/"
+        assert (await counted(frontier)).counters.admitted == 1
+
+    async def test_a_redirect_to_a_known_page_is_done(self, frontier: Frontier) -> None:
+        await frontier.open_job(spec())
+        await frontier.add("job", [make_task("http://a.test/old"), make_task("http://a.test/new")])
+        [lease] = (await claim(frontier, 1)).leases
+        await settle(frontier, lease, Moved(make_task("http://a.test/new")))
+        assert urls_of((await claim(frontier)).leases) == ["http://a.test/new"]
+        assert (await counted(frontier)).counters.done == 1
+
+    async def test_a_redirect_to_itself_is_followed(self, frontier: Frontier) -> None:
+        await frontier.open_job(spec())
+        await frontier.add("job", [make_task("http://a.test/")])
+        [lease] = (await claim(frontier)).leases
+        await settle(frontier, lease, Moved(make_task("http://a.test/", cookies=("seen=1",))))
+        [again] = (await claim(frontier)).leases
+        assert again.task.cookies == ("seen=1",)
+
+    async def test_a_redirect_back_to_an_earlier_hop_is_followed(self, frontier: Frontier) -> None:
+        await frontier.open_job(spec())
+        await frontier.add("job", [make_task("http://a.test/")])
+        [lease] = (await claim(frontier)).leases
+        await settle(frontier, lease, Moved(make_task("http://a.test/consent", hops=("http://a.test/",))))
+        [wall] = (await claim(frontier)).leases
+        back = make_task("http://a.test/", hops=("http://a.test/", "http://a.test/consent"))
+        await settle(frontier, wall, Moved(back))
+        assert urls_of((await claim(frontier)).leases) == ["http://a.test/"]
+        await counted(frontier)
+
+    async def test_rows_reach_the_journal_with_the_settlement_only(
+        self, frontier: Frontier, clock: ManualClock
+    ) -> None:
+        journal = ListJournal()
+        await frontier.open_job(spec())
+        assert await frontier.journal_length("job", journal.key) is None
+        await frontier.add("job", [make_task("http://a.test/1"), make_task("http://a.test/2")])
+        one, two = (await claim(frontier, lease_seconds=10)).leases
+        await frontier.settle([Settlement(one, Done(), rows=(Row(b"one\n"),))], journal)
+        clock.advance(11)
+        [again] = (await claim(frontier)).leases
+        late = Settlement(two, Done(), rows=(Row(b"late\n"),))
+        await frontier.settle([late, Settlement(again, Done(), rows=(Row(b"two\n"),))], journal)
+        assert journal.data == b"one\ntwo\n"
+        assert await frontier.journal_length("job", journal.key) == 8
+        assert (await counted(frontier)).counters.items == 2
+
+    async def test_what_a_crash_left_behind_the_committed_length_is_cut(self, frontier: Frontier) -> None:
+        journal = ListJournal()
+        await frontier.open_job(spec())
+        await frontier.add("job", [make_task("http://a.test/1"), make_task("http://a.test/2")])
+        one, two = (await claim(frontier)).leases
+        await frontier.settle([Settlement(one, Done(), rows=(Row(b"one\n"),))], journal)
+        journal.data += b"half a ro"
+        await frontier.settle([Settlement(two, Done(), rows=(Row(b"two\n"),))], journal)
+        assert journal.data == b"one\ntwo\n"
+
+    async def test_a_failing_journal_undoes_the_settlement(self, frontier: Frontier) -> None:
+        class Broken(ListJournal):
+            def append(self, committed: int, rows: Sequence[bytes]) -> int:
+                raise OSError("disk on fire")
+
+        await frontier.open_job(spec())
+        await frontier.add("job", [make_task("http://a.test/1")])
+        [lease] = (await claim(frontier)).leases
+        links = (make_task("http://new.test/x"),)
+        try:
+            await frontier.settle([Settlement(lease, Done(), links, (Row(b"one\n"),))], Broken())
+        except OSError:
+            pass
+        else:
+            raise AssertionError("the journal's failure was swallowed")
+        assert (await counted(frontier)).counters.leased == 1
+        # The same settlement goes through once the journal works again, and its links are admitted only now.
+        settled = await frontier.settle([Settlement(lease, Done(), links, (Row(b"one\n"),))], ListJournal())
+        assert list(settled.accepted) == [True]
+        assert settled.found.new == 1
+
+    async def test_a_keyed_row_is_written_once_per_job(self, frontier: Frontier) -> None:
+        journal = ListJournal()
+        await frontier.open_job(spec())
+        await frontier.add("job", [make_task(f"http://a.test/{i}") for i in range(3)])
+        leases = (await claim(frontier)).leases
+        for lease in leases:
+            await frontier.settle(
+                [Settlement(lease, Done(), rows=(Row(b"same\n", 42), Row(b"free\n")))], journal
+            )
+        assert journal.data.count(b"same\n") == 1
+        assert journal.data.count(b"free\n") == 3

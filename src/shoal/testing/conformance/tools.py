@@ -1,0 +1,72 @@
+"""Words for telling what a frontier must do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from shoal.admit.identity import fingerprint, host_key
+from shoal.frontier.protocol import (
+    Claim,
+    Claimed,
+    Frontier,
+    Job,
+    JobSpec,
+    Valve,
+)
+from shoal.model import Done, Failure, Lease, Settlement, Task, Verdict
+
+OPEN = Valve(interval=0.0, cap=100)  # a valve that lets everything through
+FAILED = Failure("timeout", "no answer")
+
+
+def make_task(url: str, **fields: object) -> Task:
+    task = Task(url, handler="page", host=host_key(url), fingerprint=fingerprint(url))
+    return replace(task, **fields)
+
+
+def spec(name: str = "job", valve: Valve = OPEN, **fields: object) -> JobSpec:
+    return replace(JobSpec(name, valve=valve), **fields)
+
+
+def urls_of(leases: Sequence[Lease]) -> list[str]:
+    return [lease.task.url for lease in leases]
+
+
+async def counted(frontier: Frontier, name: str = "job") -> Job:
+    """The job, after checking that its counters add up."""
+    job = await frontier.job(name)
+    assert job is not None
+    c = job.counters
+    assert c.admitted == c.pending + c.delayed + c.leased + c.done + c.dead, c
+    return job
+
+
+async def claim(
+    frontier: Frontier,
+    limit: int = 100,
+    *,
+    worker: str = "w1",
+    jobs: Sequence[str] = ("job",),
+    lanes: Sequence[str] = ("normal",),
+    lease_seconds: float = 60.0,
+) -> Claimed:
+    return await frontier.claim(Claim(worker, jobs, dict.fromkeys(lanes, limit), limit, lease_seconds))
+
+
+async def settle(frontier: Frontier, lease: Lease, verdict: Verdict | None = None, *found: Task) -> bool:
+    settled = await frontier.settle([Settlement(lease, verdict or Done(), tuple(found))])
+    return settled.accepted[0]
+
+
+class ListJournal:
+    """A journal in memory that behaves like a file: it may hold more than was committed."""
+
+    def __init__(self, key: str = "list") -> None:
+        self.key = key
+        self.data = b""
+
+    def append(self, committed: int, rows: Sequence[bytes]) -> int:
+        self.data = self.data[:committed] + b"".join(rows)
+        return len(self.data)

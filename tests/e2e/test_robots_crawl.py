@@ -1,0 +1,172 @@
+"""robots.txt in a real crawl: what it forbids is never asked for, and it is itself asked for politely."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Sequence
+
+import pytest
+
+import shoal
+from integration.raw_server import Answer, page, serve
+from shoal import Page, Request, Results, Spider
+from shoal.testing import ChaoticWeb, HostProfile
+
+TOLERANCE = 0.03  # seconds: the server reads a request when its loop gets to it
+
+
+def follow_everything(page: Page) -> list[Request]:
+    return page.follow_all("a")
+
+
+async def crawl(start: Sequence[str], **settings: object) -> Results:
+    spider = Spider("robots", list(start), **{"rate": 0, **settings})
+    spider.add_handler(follow_everything)
+    async with asyncio.timeout(20):
+        return await shoal.crawl(spider)
+
+
+async def test_what_is_forbidden_is_never_hit() -> None:
+    robots = "User-agent: *\nDisallow: /private/\n"
+    async with ChaoticWeb({"docs": HostProfile(pages=15, private=5, robots=robots)}) as web:
+        results = await crawl(web.start_urls)
+        paths = [hit.path for hit in web.hits()]
+    assert not [path for path in paths if path.startswith("/private")]
+    assert len(paths) == 16
+    assert results.view.job.counters.done == 15
+    assert results.view.report.errors == {"robots": 5}
+
+
+async def test_rules_for_shoal_go_before_those_for_everybody() -> None:
+    robots = "User-agent: *\nDisallow: /\n\nUser-agent: shoal\nDisallow: /private/\n"
+    async with ChaoticWeb({"docs": HostProfile(pages=5, private=2, robots=robots)}) as web:
+        results = await crawl(web.start_urls)
+    assert results.view.job.counters.done == 5
+
+
+async def test_robots_txt_is_asked_for_once_however_many_pages_run_at_once() -> None:
+    async with ChaoticWeb({"site": HostProfile("slow", latency=0.05, pages=40)}) as web:
+        urls = [web.url("site", f"/p/{n}") for n in range(40)]
+        await crawl(urls, per_host=20)
+        paths = [hit.path for hit in web.hits_of("site")]
+        peak = web.peak_concurrency("site")
+    assert paths[0] == "/robots.txt"
+    assert paths.count("/robots.txt") == 1
+    assert peak > 10, "the pages did run at once"
+
+
+async def test_a_resumed_crawl_remembers_robots_txt(tmp_path: object) -> None:
+    async with ChaoticWeb({"site": HostProfile(pages=6, robots="User-agent: *\nDisallow: /private/")}) as web:
+        spider = Spider("robots", [web.url("site", f"/p/{n}") for n in range(6)], rate=0)
+        spider.add_handler(lambda page: None, name="page")
+        await shoal.crawl(spider, store=f"{tmp_path}/store.db", max_pages=3)
+        await shoal.crawl(spider, store=f"{tmp_path}/store.db")
+        paths = [hit.path for hit in web.hits()]
+    assert paths.count("/robots.txt") == 1
+    assert len(paths) == 7
+
+
+async def test_crawl_delay_is_held() -> None:
+    robots = "User-agent: *\nCrawl-delay: 0.3\n"
+    async with ChaoticWeb({"library": HostProfile(pages=5, robots=robots)}) as web:
+        await crawl(web.start_urls, per_host=4)
+        gaps = web.gaps("library")
+    assert len(gaps) == 5
+    assert min(gaps) >= 0.3 - TOLERANCE, "between robots.txt and the first page too"
+
+
+async def test_an_endless_crawl_delay_is_cut() -> None:
+    robots = "User-agent: *\nCrawl-delay: 86400\n"
+    async with ChaoticWeb({"library": HostProfile(pages=3, robots=robots)}) as web:
+        results = await crawl(web.start_urls, max_crawl_delay=0.1)
+    assert results.view.job.counters.done == 3
+
+
+async def test_robots_txt_takes_its_turn_in_the_hosts_rate() -> None:
+    async with ChaoticWeb({"site": HostProfile(pages=3)}) as web:
+        await crawl(web.start_urls, rate=4)
+        hits = web.hits_of("site")
+        gaps = web.gaps("site")
+    assert hits[0].path == "/robots.txt"
+    assert gaps[0] >= 0.25 - TOLERANCE
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 410])
+async def test_no_robots_txt_allows_everything(status: int) -> None:
+    async with ChaoticWeb({"site": HostProfile(pages=8, robots=status)}) as web:
+        results = await crawl(web.start_urls)
+    assert results.view.job.counters.done == 8
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+async def test_no_page_is_hit_while_robots_txt_fails(status: int) -> None:
+    async with ChaoticWeb({"site": HostProfile(pages=8, robots=status)}) as web:
+        urls = [web.url("site", f"/p/{n}") for n in range(3)]
+        results = await crawl(urls, max_attempts=2, retry_base=0.05)
+        paths = [hit.path for hit in web.hits()]
+    assert set(paths) == {"/robots.txt"}
+    assert len(paths) <= 4, "not asked again for every page"
+    assert results.view.job.counters.dead == 3
+    assert set(results.view.report.errors) == {"robots_unreachable"}
+
+
+async def test_a_robots_txt_that_recovers_opens_the_site() -> None:
+    asked = 0
+
+    async def answer(head: bytes, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        path = head.split(b" ")[1].decode()
+        if path == "/robots.txt":
+            asked += 1
+            failing = page(b"", "503 Service Unavailable")
+            writer.write(failing if asked < 3 else page(b"User-agent: *\nDisallow: /no"))
+        else:
+            writer.write(page(b'<a href="/no">no</a>', Content_Type="text/html"))
+
+    async with serve(answer) as server:
+        results = await crawl([server.url("/yes")], retry_base=0.05)
+    assert results.view.job.counters.done == 1
+    assert server.paths == ["/robots.txt"] * 3 + ["/yes"]
+    assert results.view.report.errors == {"robots_unreachable": 2, "robots": 1}
+
+
+async def test_robots_txt_that_hangs_forbids_until_it_answers() -> None:
+    async with ChaoticWeb({"site": HostProfile(pages=2, robots=0)}) as web:
+        results = await crawl(web.start_urls, max_attempts=1, read_timeout=0.3)
+        paths = [hit.path for hit in web.hits()]
+    assert set(paths) <= {"/robots.txt"}
+    assert results.view.report.errors == {"robots_unreachable": 1}
+
+
+async def test_without_robots_it_is_never_asked_for() -> None:
+    robots = "User-agent: *\nDisallow: /\nCrawl-delay: 30\n"
+    async with ChaoticWeb({"site": HostProfile(pages=8, robots=robots)}) as web:
+        results = await crawl(web.start_urls, robots=False)
+        paths = [hit.path for hit in web.hits()]
+    assert "/robots.txt" not in paths
+    assert results.view.job.counters.done == 8
+
+
+async def test_a_redirected_robots_txt_keeps_the_hosts_gap() -> None:
+    arrivals: list[float] = []
+
+    def redirecting(hops: int) -> Answer:
+        async def answer(head: bytes, writer: asyncio.StreamWriter) -> None:
+            arrivals.append(time.monotonic())
+            path = head.split(b" ")[1].decode()
+            number = {"/robots.txt": 0}.get(path, int(path[2:]) if path[2:].isdigit() else hops)
+            if number < hops:
+                writer.write(page(b"", "302 Found", Location=f"/r{number + 1}"))
+            else:
+                writer.write(page(b"User-agent: *\nDisallow: /private"))
+
+        return answer
+
+    async with serve(redirecting(3)) as server:
+        results = await crawl([server.url("/private"), server.url("/open")], rate=10)
+    assert server.paths[:4] == ["/robots.txt", "/r1", "/r2", "/r3"]
+    assert "/private" not in server.paths
+    assert results.view.report.errors == {"robots": 1}
+    assert min(b - a for a, b in itertools.pairwise(arrivals)) >= 0.1 - TOLERANCE

@@ -1,0 +1,359 @@
+"""The dispatcher: what it starts, how it ends, and that it leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+import pytest
+
+from shoal.engine import Engine
+from shoal.errors import SinkError, StoreFull
+from shoal.frontier.memory import MemoryFrontier
+from shoal.frontier.protocol import Claim, Claimed, Counters, DeadFilter, Frontier, JobSpec, Valve
+from shoal.model import Done, Failure, Lease, Retry, Settlement
+from shoal.settings import Settings
+from shoal.testing.conformance.tools import make_task
+
+OPEN = Valve(interval=0.0, cap=100)
+DEADLINE = 5.0
+
+Work = Callable[[Lease], Awaitable[Settlement | None]]
+
+
+class Pages:
+    """In place of a worker: does with a lease what the test says, and notes what becomes of it."""
+
+    def __init__(self, work: Work | None = None) -> None:
+        self._work = work or self._done
+        self.started: list[str] = []
+        self.settlements: list[tuple[str, bool]] = []
+
+    async def _done(self, lease: Lease) -> Settlement:
+        return Settlement(lease, Done())
+
+    async def work(self, lease: Lease) -> Settlement | None:
+        self.started.append(lease.task.url)
+        return await self._work(lease)
+
+    def settled(self, lease: Lease, accepted: bool) -> None:
+        self.settlements.append((lease.task.url, accepted))
+
+
+class Gate:
+    """Pages that stay in flight until they are let go."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.waiting = 0
+        self.peak = 0
+        self._arrivals = asyncio.Condition()
+
+    async def work(self, lease: Lease) -> Settlement:
+        self.waiting += 1
+        self.peak = max(self.peak, self.waiting)
+        async with self._arrivals:
+            self._arrivals.notify_all()
+        try:
+            await self.open.wait()
+        finally:
+            self.waiting -= 1
+        return Settlement(lease, Done())
+
+    async def holds(self, count: int) -> None:
+        async with asyncio.timeout(DEADLINE), self._arrivals:
+            await self._arrivals.wait_for(lambda: self.waiting == count)
+
+
+@pytest.fixture
+async def frontier() -> AsyncIterator[MemoryFrontier]:
+    async with MemoryFrontier() as frontier:
+        await frontier.open_job(JobSpec("job", valve=OPEN))
+        yield frontier
+
+
+async def add(frontier: Frontier, count: int) -> None:
+    await frontier.add("job", [make_task(f"http://h{n}.test/") for n in range(count)], fed_all=True)
+
+
+async def counters(frontier: Frontier) -> Counters:
+    job = await frontier.job("job")
+    assert job is not None
+    return job.counters
+
+
+def engine_of(frontier: Frontier, pages: Pages, **settings: object) -> Engine:
+    return Engine(frontier, pages, Settings(**settings), job="job", name="engine")  # type: ignore[arg-type]
+
+
+async def finish(engine: Engine) -> None:
+    async with asyncio.timeout(DEADLINE):
+        await engine.run()
+
+
+# -- to the end
+
+
+async def test_it_runs_until_nothing_is_left(frontier: MemoryFrontier) -> None:
+    async def with_a_link(lease: Lease) -> Settlement:
+        found = (make_task("http://found.test/"),) if lease.task.host == "h0.test" else ()
+        return Settlement(lease, Done(), found)
+
+    await add(frontier, 3)
+    pages = Pages(with_a_link)
+    await finish(engine_of(frontier, pages))
+    assert (await counters(frontier)).done == 4
+    assert sorted(pages.settlements) == [(f"http://{h}.test/", True) for h in ("found", "h0", "h1", "h2")]
+
+
+async def test_it_waits_for_a_retry(frontier: MemoryFrontier) -> None:
+    async def fails_once(lease: Lease) -> Settlement:
+        failed = Retry(0.05, Failure("timeout"))
+        return Settlement(lease, Done() if lease.task.attempt > 1 else failed)
+
+    await add(frontier, 2)
+    await finish(engine_of(frontier, Pages(fails_once)))
+    after = await counters(frontier)
+    assert (after.done, after.retried) == (2, 2)
+
+
+async def test_it_waits_for_the_feeder(frontier: MemoryFrontier) -> None:
+    pages = Pages()
+    running = asyncio.create_task(finish(engine_of(frontier, pages)))
+    await asyncio.sleep(0)
+    await add(frontier, 1)
+    await running
+    assert pages.started == ["http://h0.test/"]
+
+
+async def test_no_more_run_at_once_than_configured(frontier: MemoryFrontier) -> None:
+    await add(frontier, 10)
+    gate = Gate()
+    running = asyncio.create_task(finish(engine_of(frontier, Pages(gate.work), concurrency=3)))
+    await gate.holds(3)
+    gate.open.set()
+    await running
+    assert gate.peak == 3
+    assert (await counters(frontier)).done == 10
+
+
+async def test_a_page_that_returns_nothing_goes_back_untouched(frontier: MemoryFrontier) -> None:
+    """Its permission was used for something else; the attempt does not count."""
+    attempts: list[int] = []
+
+    async def second_time(lease: Lease) -> Settlement | None:
+        attempts.append(lease.task.attempt)
+        return Settlement(lease, Done()) if len(attempts) == 2 else None
+
+    await add(frontier, 1)
+    await finish(engine_of(frontier, Pages(second_time)))
+    assert attempts == [1, 1]
+    assert (await counters(frontier)).done == 1
+
+
+async def test_a_job_that_is_paused_ends_the_run(frontier: MemoryFrontier) -> None:
+    await add(frontier, 5)
+    await frontier.set_state("job", "paused")
+    pages = Pages()
+    await finish(engine_of(frontier, pages))
+    assert pages.started == []
+
+
+# -- being stopped
+
+
+async def test_stop_finishes_what_runs_and_claims_no_more(frontier: MemoryFrontier) -> None:
+    await add(frontier, 10)
+    gate = Gate()
+    engine = engine_of(frontier, Pages(gate.work), concurrency=4)
+    running = asyncio.create_task(finish(engine))
+    await gate.holds(4)
+    engine.stop()
+    gate.open.set()
+    await running
+    after = await counters(frontier)
+    assert (after.done, after.pending, after.leased) == (4, 6, 0)
+
+
+async def test_what_takes_longer_than_the_grace_period_is_handed_back(frontier: MemoryFrontier) -> None:
+    await add(frontier, 3)
+    gate = Gate()
+    engine = engine_of(frontier, Pages(gate.work), grace=0.05)
+    running = asyncio.create_task(finish(engine))
+    await gate.holds(3)
+    engine.stop()
+    await running
+    after = await counters(frontier)
+    assert (after.done, after.pending, after.leased) == (0, 3, 0)
+    [first, *_] = (await frontier.claim(Claim("w", ["job"], {"normal": 1}, 1))).leases
+    assert first.task.attempt == 1, "the attempt that was cut short does not count"
+
+
+async def test_force_does_not_wait(frontier: MemoryFrontier) -> None:
+    await add(frontier, 3)
+    gate = Gate()
+    engine = engine_of(frontier, Pages(gate.work), grace=3600)
+    running = asyncio.create_task(finish(engine))
+    await gate.holds(3)
+    engine.stop()
+    engine.force()
+    await running
+    assert (await counters(frontier)).pending == 3
+
+
+async def test_a_cancelled_run_keeps_no_leases(frontier: MemoryFrontier) -> None:
+    await add(frontier, 3)
+    gate = Gate()
+    running = asyncio.create_task(finish(engine_of(frontier, Pages(gate.work))))
+    await gate.holds(3)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    after = await counters(frontier)
+    assert (after.pending, after.leased) == (3, 0)
+
+
+async def test_a_claim_that_is_cancelled_midway_keeps_no_leases(frontier: MemoryFrontier) -> None:
+    """The store may have carried it out before the news came."""
+    asked, answered = asyncio.Event(), asyncio.Event()
+
+    class Slow(MemoryFrontier):
+        async def claim(self, claim: Claim) -> Claimed:
+            claimed = await super().claim(claim)
+            asked.set()
+            await answered.wait()
+            return claimed
+
+    slow = Slow()
+    await slow.open_job(JobSpec("job", valve=OPEN))
+    await add(slow, 3)
+    running = asyncio.create_task(finish(engine_of(slow, Pages())))
+    async with asyncio.timeout(DEADLINE):
+        await asked.wait()
+    running.cancel()
+    await asyncio.sleep(0)
+    answered.set()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    after = await counters(slow)
+    assert (after.pending, after.leased) == (3, 0)
+
+
+# -- trouble
+
+
+async def test_a_bug_is_buried_with_its_traceback(
+    frontier: MemoryFrontier, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken(lease: Lease) -> Settlement:
+        raise ZeroDivisionError("oops")
+
+    await add(frontier, 1)
+    await finish(engine_of(frontier, Pages(broken)))
+    [letter] = await frontier.dead(DeadFilter())
+    assert letter.kind == "unexpected"
+    assert letter.task.history[-1].detail == "ZeroDivisionError: oops"
+    assert letter.snapshot is not None
+    assert "in broken" in letter.snapshot.traceback
+    assert "a bug in Shoal, met on http://h0.test/" in caplog.text
+
+
+@pytest.mark.parametrize("error", [StoreFull("no space left"), SinkError("cannot write rows.jsonl")])
+async def test_an_error_of_store_or_sink_stops_the_run(frontier: MemoryFrontier, error: Exception) -> None:
+    async def fails(lease: Lease) -> Settlement:
+        raise error
+
+    await add(frontier, 3)
+    with pytest.raises(type(error)) as caught:
+        await finish(engine_of(frontier, Pages(fails), concurrency=1))
+    assert caught.value is error
+
+
+async def test_a_settlement_that_cannot_be_written_stops_the_run(frontier: MemoryFrontier) -> None:
+    class Full(MemoryFrontier):
+        async def settle(self, batch: Sequence[Settlement], journal: object = None) -> object:  # type: ignore[override]
+            raise StoreFull("no space left")
+
+    full = Full()
+    await full.open_job(JobSpec("job", valve=OPEN))
+    await add(full, 3)
+    pages = Pages()
+    with pytest.raises(StoreFull, match="no space left"):
+        await finish(engine_of(full, pages))
+    assert pages.settlements == []
+
+
+async def test_pages_in_flight_are_stopped_when_the_store_fails(frontier: MemoryFrontier) -> None:
+    gate = Gate()
+
+    async def one_fails(lease: Lease) -> Settlement:
+        if lease.task.host == "h0.test":
+            await gate.holds(2)
+            raise StoreFull("no space left")
+        return await gate.work(lease)
+
+    await add(frontier, 3)
+    with pytest.raises(StoreFull):
+        await finish(engine_of(frontier, Pages(one_fails)))
+    assert gate.waiting == 0
+
+
+async def test_a_late_settlement_is_refused_and_reported(
+    frontier: MemoryFrontier, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def loses_its_lease(lease: Lease) -> Settlement:
+        if lease.task.attempt == 1 and not taken:
+            taken.append(await frontier.release([lease]))  # as if it had expired
+        return Settlement(lease, Done())
+
+    taken: list[int] = []
+    await add(frontier, 1)
+    pages = Pages(loses_its_lease)
+    with caplog.at_level(logging.WARNING, "shoal"):
+        await finish(engine_of(frontier, pages))
+    assert pages.settlements == [("http://h0.test/", False), ("http://h0.test/", True)]
+    assert "settled too late" in caplog.text
+    after = await counters(frontier)
+    assert (after.done, after.stale) == (1, 1)
+
+
+async def test_long_pages_keep_their_leases_by_heartbeat() -> None:
+    """A lease of 0.15 s, a page of several times that: without a heartbeat it would be given away."""
+    frontier = MemoryFrontier()
+    await frontier.open_job(JobSpec("job", valve=OPEN))
+    await add(frontier, 1)
+    beats = asyncio.Semaphore(0)
+    extend = frontier.extend
+
+    async def noting(worker: str, seconds: float) -> int:
+        held = await extend(worker, seconds)
+        assert held == 1
+        beats.release()
+        return held
+
+    async def long(lease: Lease) -> Settlement:
+        for _ in range(6):
+            await beats.acquire()
+        return Settlement(lease, Done())
+
+    frontier.extend = noting  # type: ignore[method-assign]
+    pages = Pages(long)
+    await finish(engine_of(frontier, pages, lease=0.15))
+    assert pages.settlements == [("http://h0.test/", True)]
+
+
+async def test_a_heartbeat_that_fails_stops_the_run(frontier: MemoryFrontier) -> None:
+    async def fails(worker: str, seconds: float) -> int:
+        raise StoreFull("no space left")
+
+    await add(frontier, 1)
+    gate = Gate()
+    frontier.extend = fails  # type: ignore[method-assign]
+    with pytest.raises(StoreFull):
+        await finish(engine_of(frontier, Pages(gate.work), lease=0.03))
+    assert gate.waiting == 0
+
+
+async def test_the_repr_is_a_status_line(frontier: MemoryFrontier) -> None:
+    assert repr(engine_of(frontier, Pages())) == "<Engine engine: 0 running, 0 to settle>"

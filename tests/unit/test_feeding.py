@@ -1,0 +1,249 @@
+"""Feeding start URLs: streamed, in batches, with a cursor that is committed, and only while there is room."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from shoal import Request, Spider
+from shoal.admit import Admission
+from shoal.feeding import Feeder
+from shoal.frontier.memory import MemoryFrontier
+from shoal.frontier.protocol import Added, Claim, Job, JobSpec, Valve
+from shoal.model import Done, Settlement, Task
+from shoal.observe.tally import Tally
+from shoal.settings import Settings
+
+DEADLINE = 5.0
+
+
+class Watched(MemoryFrontier):
+    """Notes every batch (how many tasks, how far the cursor, whether it was the last) and every look at the job."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.batches: list[tuple[int, int | None, bool]] = []
+        self.looks = 0
+
+    async def job(self, name: str) -> Job | None:
+        self.looks += 1
+        return await super().job(name)
+
+    async def add(
+        self, job: str, tasks: Sequence[Task], *, fed: int | None = None, fed_all: bool = False
+    ) -> Added:
+        self.batches.append((len(tasks), fed, fed_all))
+        return await super().add(job, tasks, fed=fed, fed_all=fed_all)
+
+    async def drain(self, count: int) -> None:
+        claimed = await self.claim(Claim("w", ["job"], {"normal": count}, count))
+        await self.settle([Settlement(lease, Done()) for lease in claimed.leases])
+
+
+@pytest.fixture
+async def frontier() -> Watched:
+    frontier = Watched()
+    await frontier.open_job(JobSpec("job", valve=Valve(cap=1_000_000)))
+    return frontier
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The feeder's pauses, short enough for a test."""
+    monkeypatch.setattr("shoal.feeding._LOOK_AGAIN", 0.005)
+    monkeypatch.setattr("shoal.feeding._LINGER", 0.005)
+
+
+def feeder_of(
+    frontier: Watched,
+    start: object,
+    tally: Tally | None = None,
+    on_add: Callable[[], None] = lambda: None,
+    **settings: object,
+) -> Feeder:
+    spider = Spider("feeding", start)  # type: ignore[arg-type]
+    spider.add_handler(lambda page: None, name="page")
+    limits = Settings(**settings)  # type: ignore[arg-type]
+    admission = Admission(limits, spider.start_urls_known())
+    return Feeder(spider, frontier, admission, limits, tally or Tally(), job="job", on_add=on_add)
+
+
+async def feed(feeder: Feeder) -> None:
+    async with asyncio.timeout(DEADLINE):
+        await feeder.feed()
+
+
+async def job_of(frontier: Watched) -> Job:
+    job = await frontier.job("job")
+    assert job is not None
+    return job
+
+
+def urls(count: int) -> Iterator[str]:
+    return (f"http://a.test/{n}" for n in range(count))
+
+
+async def looks_again(frontier: Watched) -> None:
+    """Waits until the feeder has looked a few more times whether there is room."""
+    before = frontier.looks
+    await eventually(lambda: frontier.looks > before + 3)
+
+
+async def eventually(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(DEADLINE):
+        while not condition():  # noqa: ASYNC110 (what is waited for does not know of us)
+            await asyncio.sleep(0.001)
+
+
+# -- all of it
+
+
+async def test_a_list_is_added_at_once_and_marked_as_all(frontier: Watched) -> None:
+    await feed(feeder_of(frontier, list(urls(3))))
+    assert frontier.batches == [(3, 3, True)]
+    job = await job_of(frontier)
+    assert (job.fed, job.fed_all, job.counters.pending) == (3, True, 3)
+
+
+async def test_many_go_in_batches(frontier: Watched) -> None:
+    await feed(feeder_of(frontier, lambda: urls(12_000)))
+    assert [count for count, _, _ in frontier.batches] == [5_000, 5_000, 2_000]
+    assert frontier.batches[-1] == (2_000, 12_000, True)
+
+
+async def test_nothing_to_start_with_ends_the_job(frontier: Watched) -> None:
+    await feed(feeder_of(frontier, []))
+    assert (await job_of(frontier)).exhausted
+
+
+async def test_junk_is_counted_and_passed_over(frontier: Watched, tmp_path: Path) -> None:
+    file = tmp_path / "urls.txt"
+    file.write_text("http://a.test/1\nnot a url\n# a comment\n\nmailto:me@a.test\nhttp://a.test/2\n")
+    tally = Tally()
+    await feed(feeder_of(frontier, file, tally))
+    assert frontier.batches == [(2, 4, True)]
+    assert tally.report().refused == {"not a URL": 1, "scheme": 1}
+
+
+async def test_requests_keep_what_they_ask_for(frontier: Watched) -> None:
+    await feed(feeder_of(frontier, [Request("http://a.test/x", priority=4, lane="urgent", meta={"a": 1})]))
+    [lease] = (await frontier.claim(Claim("w", ["job"], {"urgent": 1}, 1))).leases
+    assert (lease.task.priority, lease.task.meta) == (4, {"a": 1})
+
+
+async def test_somebody_is_told_of_every_batch(frontier: Watched) -> None:
+    told: list[int] = []
+    await feed(feeder_of(frontier, lambda: urls(6_000), on_add=lambda: told.append(len(frontier.batches))))
+    assert told == [1, 2]
+
+
+# -- going on
+
+
+async def test_a_list_goes_on_behind_the_cursor(frontier: Watched) -> None:
+    await frontier.add("job", [], fed=2)
+    await feed(feeder_of(frontier, list(urls(5))))
+    assert frontier.batches[-1] == (3, 5, True)
+
+
+async def test_a_function_is_read_again_and_deduplicated(frontier: Watched) -> None:
+    await feed(feeder_of(frontier, lambda: urls(2)))
+    frontier._jobs["job"].fed_all = False  # as if it had been killed before the end
+    await feed(feeder_of(frontier, lambda: urls(5)))
+    job = await job_of(frontier)
+    assert (job.counters.admitted, job.counters.duplicates) == (5, 2)
+
+
+async def test_what_is_all_fed_is_not_read_again(frontier: Watched) -> None:
+    await feed(feeder_of(frontier, list(urls(3))))
+
+    def never() -> Iterator[str]:
+        raise AssertionError("read again")
+
+    await feed(feeder_of(frontier, never))
+
+
+async def test_what_came_before_an_error_is_not_marked_as_all(frontier: Watched) -> None:
+    def breaks() -> Iterator[str]:
+        yield from urls(2)
+        raise RuntimeError("the database went away")
+
+    with pytest.raises(RuntimeError, match="the database went away"):
+        await feed(feeder_of(frontier, breaks))
+    assert not (await job_of(frontier)).fed_all
+
+
+# -- backpressure
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_full_queue_stops_the_source(frontier: Watched) -> None:
+    read = 0
+
+    def endless() -> Iterator[str]:
+        nonlocal read
+        while True:
+            read += 1
+            yield f"http://a.test/{read}"
+
+    feeding = asyncio.create_task(feed(feeder_of(frontier, endless, high_water=10)))
+    try:
+        await eventually(lambda: read == 10)
+        await looks_again(frontier)
+        assert read == 10
+        await frontier.drain(4)
+        await looks_again(frontier)
+        assert read == 10, "it goes on at half the mark, not at every page that leaves"
+        await frontier.drain(2)
+        await eventually(lambda: read == 20)
+    finally:
+        feeding.cancel()
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_full_queue_stops_a_source_that_trickles(frontier: Watched) -> None:
+    """Its URLs never make a whole batch: they are flushed after a while, and count all the same."""
+    read = 0
+
+    async def trickle() -> AsyncIterator[str]:
+        nonlocal read
+        while True:
+            read += 1
+            yield f"http://a.test/{read}"
+            await asyncio.sleep(0.001)
+
+    feeding = asyncio.create_task(feed(feeder_of(frontier, trickle, high_water=30)))
+    try:
+        await eventually(lambda: read == 30)
+        await looks_again(frontier)
+        assert read == 30
+        assert len(frontier.batches) > 1, "they did not wait for a whole batch"
+    finally:
+        feeding.cancel()
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_source_that_waits_has_its_urls_crawled_meanwhile(frontier: Watched) -> None:
+    more = asyncio.Event()
+
+    async def slow() -> AsyncIterator[str]:
+        yield "http://a.test/1"
+        await more.wait()
+        yield "http://a.test/2"
+
+    feeding = asyncio.create_task(feed(feeder_of(frontier, slow)))
+    await eventually(lambda: frontier.batches)
+    assert frontier.batches == [(1, 1, False)]
+    more.set()
+    await feeding
+    assert frontier.batches[-1] == (1, 2, True)
+
+
+async def test_no_feeding_goes_on_after_the_end(frontier: Watched) -> None:
+    before = asyncio.all_tasks()
+    await feed(feeder_of(frontier, list(urls(3))))
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == before

@@ -1,0 +1,296 @@
+"""What a process knows about hosts: records read when they changed, changes that survive a race."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from msgspec.structs import replace
+
+from shoal.fetch.transport import FetchRequest
+from shoal.frontier.memory import MemoryFrontier
+from shoal.frontier.protocol import Claim, HostRecord, JobSpec
+from shoal.hostbook import HostBook, HostState, state_of
+from shoal.model import Failure, Lease, Outcome, Response, Task
+from shoal.policy.host import first_valve
+from shoal.settings import Settings
+from shoal.testing import ManualClock
+from shoal.testing.conformance.tools import make_task
+
+HOST = "a.test"
+ROBOTS = b"User-agent: *\nDisallow: /private\nCrawl-delay: 7\n"
+
+
+class Contested(MemoryFrontier):
+    """Before each of the next `races` updates, somebody else changes the record."""
+
+    races = 0
+    reads = 0
+
+    async def host(self, name: str) -> HostRecord | None:
+        self.reads += 1
+        return await super().host(name)
+
+    async def update_host(self, record: HostRecord) -> bool:
+        if self.races:
+            self.races -= 1
+            current = await super().host(record.name)
+            assert current is not None
+            assert await super().update_host(current)
+        return await super().update_host(record)
+
+
+class FakeTransport:
+    """Answers from a dictionary, after the time the test says."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.answers: dict[str, Outcome] = {}
+        self.asked: list[str] = []
+        self.takes = 0.0
+        self._clock = clock
+
+    async def fetch(self, request: FetchRequest) -> Outcome:
+        self.asked.append(request.url)
+        self._clock.advance(self.takes)
+        await asyncio.sleep(0)
+        return self.answers.get(request.url, Response(request.url, 404, {}, b""))
+
+    async def close(self) -> None:
+        pass
+
+
+class World:
+    def __init__(self, **settings: object) -> None:
+        self.clock = ManualClock()
+        self.frontier = Contested(self.clock)
+        self.transport = FakeTransport(self.clock)
+        self.pauses: list[float] = []
+        self.settings = Settings(**{"rate": 2, "per_host": 3, **settings})  # type: ignore[arg-type]
+        self.book = self.make_book()
+
+    def make_book(self) -> HostBook:
+        return HostBook(self.frontier, self.transport, self.settings, self.clock, self._pause)
+
+    async def _pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+
+    async def lease(self, *tasks: Task) -> Lease:
+        await self.frontier.open_job(JobSpec("job", valve=first_valve(self.settings)))
+        await self.frontier.add("job", tasks or (make_task("http://a.test/"),))
+        return await self.claim()
+
+    async def claim(self) -> Lease:
+        [lease] = (await self.frontier.claim(Claim("w", ["job"], {"normal": 1}, 1))).leases
+        return lease
+
+    async def record(self, host: str = HOST) -> HostRecord:
+        record = await self.frontier.host(host)
+        assert record is not None
+        return record
+
+    def says(self, status: int, body: bytes = b"") -> None:
+        url = "http://a.test/robots.txt"
+        self.transport.answers[url] = Response(url, status, {}, body)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+# -- looking
+
+
+async def test_a_record_is_read_again_only_when_it_changed(world: World) -> None:
+    lease = await world.lease(make_task("http://a.test/", parent=1), make_task("http://a.test/2", parent=1))
+    await world.book.view(lease)
+    await world.book.view(lease)
+    assert world.frontier.reads == 1
+    assert await world.frontier.update_host(await world.record())
+    before = world.frontier.reads
+    view = await world.book.view(replace(lease, host_version=1))
+    assert (view.version, world.frontier.reads) == (1, before + 1)
+
+
+async def test_a_start_url_marks_its_host(world: World) -> None:
+    view = await world.book.view(await world.lease())
+    assert view.state == HostState(start=True, typed=True)
+    assert state_of(await world.record()) == view.state
+
+
+async def test_where_a_start_url_redirects_to_is_crawled_but_was_not_typed(world: World) -> None:
+    """Its address may not be a private one."""
+    task = make_task("http://a.test/", hops=("http://b.test/",))
+    view = await world.book.view(await world.lease(task))
+    assert view.state == HostState(start=True, typed=False)
+
+
+async def test_a_link_marks_nothing(world: World) -> None:
+    view = await world.book.view(await world.lease(make_task("http://a.test/", parent=1)))
+    assert view.state == HostState()
+    assert (await world.record()).version == 0
+
+
+# -- changing
+
+
+@pytest.mark.parametrize("races", [1, 5])
+async def test_a_change_that_loses_a_race_is_made_again(world: World, races: int) -> None:
+    await world.lease()
+    world.frontier.races = races
+    view = await world.book.change(HOST, lambda state: replace(state, silent=state.silent + 1))
+    assert view.state.silent == 1
+    assert state_of(await world.record()).silent == 1
+    assert view.version == (await world.record()).version == races + 1
+
+
+async def test_changes_of_two_processes_are_both_kept(world: World) -> None:
+    await world.lease()
+    other = world.make_book()
+    one = world.book.change(HOST, lambda state: replace(state, start=True))
+    two = other.change(HOST, lambda state: replace(state, silent=4))
+    await asyncio.gather(one, two)
+    assert state_of(await world.record()) == HostState(start=True, silent=4)
+
+
+# -- robots.txt
+
+
+async def test_robots_txt_sets_the_valve_for_everybody(world: World) -> None:
+    world.says(200, ROBOTS)
+    lease = await world.lease()
+    before = (await world.record()).valve
+    assert (before.interval, before.cap) == (0.5, 1), "one at a time until robots.txt is known"
+    view = await world.book.ask_robots(lease, since=world.clock.monotonic())
+    assert view.robots is not None
+    assert not view.robots.allows("http://a.test/private")
+    valve = (await world.record()).valve
+    assert (valve.interval, valve.cap) == (7.0, 3)
+    fresh = await world.make_book().view(replace(lease, host_version=view.version))
+    assert fresh.robots is not None
+    assert fresh.robots.crawl_delay() == 7
+
+
+async def test_the_next_request_keeps_its_interval_to_a_robots_txt_that_took_its_time(world: World) -> None:
+    """The first connection has to be opened, the next request uses it: counted from the claim, it came too soon."""
+    world.says(404)
+    world.transport.takes = 0.4
+    lease = await world.lease()
+    began = world.clock.monotonic()
+    await world.book.ask_robots(lease, since=began)
+    await world.frontier.release([lease])
+    early = await world.frontier.claim(Claim("w", ["job"], {"normal": 1}, 1))
+    assert early.leases == []
+    assert world.clock.monotonic() + early.next_due == pytest.approx(began + 0.4 + 0.5)
+
+
+async def test_a_longer_crawl_delay_counts_from_robots_txt_too(world: World) -> None:
+    world.says(200, ROBOTS)
+    world.transport.takes = 0.4
+    lease = await world.lease()
+    began = world.clock.monotonic()
+    await world.book.ask_robots(lease, since=began)
+    await world.frontier.release([lease])
+    early = await world.frontier.claim(Claim("w", ["job"], {"normal": 1}, 1))
+    assert world.clock.monotonic() + early.next_due == pytest.approx(began + 0.4 + 7)
+
+
+async def test_without_a_rate_nothing_is_held_back() -> None:
+    world = World(rate=0)
+    world.transport.takes = 0.4
+    lease = await world.lease()
+    await world.book.ask_robots(lease, since=world.clock.monotonic())
+    await world.frontier.release([lease])
+    assert await world.claim()
+
+
+async def test_robots_txt_is_wanted_once_while_it_holds(world: World) -> None:
+    world.says(200, ROBOTS)
+    lease = await world.lease()
+    view = await world.book.view(lease)
+    assert world.book.wants_robots(HOST, view)
+    view = await world.book.ask_robots(lease, since=world.clock.monotonic())
+    assert not world.book.wants_robots(HOST, view)
+    world.clock.advance(25 * 3600)
+    assert world.book.wants_robots(HOST, view), "a day later it is asked for again"
+
+
+async def test_while_one_asks_again_the_others_go_by_the_old_answer(world: World) -> None:
+    world.says(200, ROBOTS)
+    lease = await world.lease()
+    view = await world.book.ask_robots(lease, since=world.clock.monotonic())
+    world.clock.advance(25 * 3600)
+    asking = asyncio.create_task(world.book.ask_robots(lease, since=world.clock.monotonic()))
+    await asyncio.sleep(0)
+    assert not world.book.wants_robots(HOST, view)
+    await asking
+    assert world.transport.asked == ["http://a.test/robots.txt"] * 2
+
+
+async def test_robots_is_never_wanted_when_switched_off() -> None:
+    world = World(robots=False)
+    view = await world.book.view(await world.lease())
+    assert not world.book.wants_robots(HOST, view)
+    assert (await world.record()).valve.cap == 3
+
+
+async def test_a_silent_robots_txt_is_asked_for_ever_more_rarely(world: World) -> None:
+    world.says(503)
+    lease = await world.lease()
+    waits = []
+    for _ in range(9):
+        view = await world.book.ask_robots(lease, since=world.clock.monotonic())
+        assert view.state.robots is not None
+        assert view.state.robots.verdict == "disallow"
+        waits.append(view.state.robots.expires_at - view.state.robots.fetched_at)
+    assert waits == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+    assert (await world.record()).valve.cap == 1, "one request finds out whether it is back"
+    world.says(200, ROBOTS)
+    view = await world.book.ask_robots(lease, since=world.clock.monotonic())
+    assert view.state.silent == 0
+
+
+async def test_a_host_that_cannot_be_spoken_to_says_so_through_its_pages(world: World) -> None:
+    """A refused address is not an unreachable robots.txt, for which one would wait."""
+    world.transport.answers["http://a.test/robots.txt"] = Failure("forbidden_address", "a private address")
+    view = await world.book.ask_robots(await world.lease(), since=world.clock.monotonic())
+    assert view.robots is not None
+    assert view.robots.allows("http://a.test/")
+
+
+async def test_a_redirected_robots_txt_pauses_by_the_interval(world: World) -> None:
+    url = "http://a.test/robots.txt"
+    world.transport.answers[url] = Response(url, 301, {"Location": "/real.txt"}, b"")
+    await world.book.ask_robots(await world.lease(), since=world.clock.monotonic())
+    assert world.transport.asked == [url, "http://a.test/real.txt"]
+    assert world.pauses == [0.5]
+
+
+# -- a resumed job
+
+
+async def test_todays_settings_reach_yesterdays_hosts(world: World) -> None:
+    world.says(200, ROBOTS)
+    lease = await world.lease(make_task("http://a.test/"), make_task("http://b.test/"))
+    await world.book.ask_robots(lease, since=world.clock.monotonic())
+    world.settings = Settings(rate=0.1, per_host=9)
+    await world.make_book().reconfigure("job")
+    a, b = (await world.record()).valve, (await world.record("b.test")).valve
+    assert (a.interval, a.cap) == (10.0, 9), "slower than robots.txt asks for, which is fine"
+    assert (b.interval, b.cap) == (10.0, 1), "its robots.txt is still not known"
+
+
+async def test_reconfiguring_survives_a_race(world: World) -> None:
+    await world.lease()
+    world.settings = Settings(rate=0.1)
+    world.frontier.races = 1
+    await world.make_book().reconfigure("job")
+    assert (await world.record()).valve.interval == 10.0
+
+
+async def test_only_so_many_hosts_are_remembered(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.hostbook._CACHED", 2)
+    await world.lease(*(make_task(f"http://{name}.test/", parent=1) for name in "abc"))
+    for name in "abc":
+        await world.book.change(f"{name}.test", lambda state: state)
+    assert list(world.book._views) == ["b.test", "c.test"]
