@@ -2,9 +2,10 @@
 
     python -m benchmarks.politeness                    100 hosts, 100,000 URLs queued on one of them
 
-The same hosts (a fifth of them slow) are crawled twice, on a durable store: alone, and together with one host on which very many URLs are
-queued first. Gaps and concurrency are read from the server's own log, robots.txt included. A gap is the time between
-two arrivals, so it is shorter than the interval by as much as the earlier request took longer to get there.
+The same hosts, a fifth of them slow, are crawled twice on a durable store: alone, and together with one host on which
+very many URLs are queued first. Gaps and concurrency come from the server's own log, robots.txt included. A gap is
+the time between two arrivals, so it is shorter than the interval by as much as the earlier request took longer to get
+there.
 """
 
 from __future__ import annotations

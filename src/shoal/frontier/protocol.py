@@ -142,11 +142,17 @@ class Claim(Struct, frozen=True):
     lanes: Mapping[str, int]  # how many of each lane, in order of preference
     limit: int  # and how many in all
     lease_seconds: float = 60.0
+    spare: Mapping[str, int] = {}  # how many of each lane at most, of what the lanes leave of the limit
+
+    def rounds(self) -> Sequence[Mapping[str, int]]:
+        """Most that may be taken of each lane: first by the shares, then of the rest."""
+        return (self.lanes, self.spare) if self.spare else (self.lanes,)
 
 
 class Claimed(Struct, frozen=True):
     leases: Sequence[Lease]
     next_due: float  # seconds until a claim may succeed if nothing changes; FOREVER: only a change helps
+    now: float = 0.0  # the frontier's time at the claim
 
 
 class Added(Struct, frozen=True):

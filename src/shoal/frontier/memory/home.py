@@ -175,14 +175,14 @@ class MemoryFrontier:
         for name in self._in_turn([j for j in claim.jobs if j in self._jobs]):
             if self._jobs[name].state != "running":
                 continue
-            for lane, wanted in claim.lanes.items():
+            for lane, most in [pair for lanes in claim.rounds() for pair in lanes.items()]:
                 taken = sum(lease.task.lane == lane for lease in leases)
-                room = min(wanted - taken, claim.limit - len(leases), self._permits(self._jobs[name]))
+                room = min(most - taken, claim.limit - len(leases), self._permits(self._jobs[name]))
                 got = self._take(name, lane, room, claim, now)
                 leases += got
                 if len(got) < room:
                     open_lanes.append((name, lane))
-        return Claimed(leases, self._next_due(open_lanes, now))
+        return Claimed(leases, self._next_due(open_lanes, now), now)
 
     def _in_turn(self, names: Sequence[str]) -> Sequence[str]:
         """Each claim starts with another job, so that none is always served last."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -31,12 +32,12 @@ def claim(session: Session, claim: Claim) -> Claimed:
     tokens = iter(range(turn + 1, turn + 1 + claim.limit))
     leases: list[Lease] = []
     open_lanes: list[tuple[int, str]] = []  # (job, lane) that could have taken more
-    taken = dict.fromkeys(claim.lanes, 0)
+    taken: Counter[str] = Counter()
     for job_id, job, permits in _running(session, claim.jobs, turn):
-        for lane, wanted in claim.lanes.items():
-            room = min(wanted - taken[lane], claim.limit - len(leases), permits)
-            if room <= 0:
-                continue
+        for lane, most in [pair for lanes in claim.rounds() for pair in lanes.items()]:
+            room = min(most - taken[lane], claim.limit - len(leases), permits)
+            if room <= 0 or (job_id, lane) in open_lanes:
+                continue  # no room, or nothing was due a moment ago
             got = _Taker(session, claim, job_id, job, lane, turn, now, tokens).take(room)
             leases += got
             taken[lane] += len(got)
@@ -44,7 +45,7 @@ def claim(session: Session, claim: Claim) -> Claimed:
             session.count(job_id, pending=-len(got), leased=len(got))
             if len(got) < room:
                 open_lanes.append((job_id, lane))
-    return Claimed(leases, next_due(session, open_lanes, now))
+    return Claimed(leases, next_due(session, open_lanes, now), now)
 
 
 def _running(session: Session, names: Sequence[str], turn: int) -> list[tuple[int, str, int]]:

@@ -134,9 +134,9 @@ def _append(session: Session, job_id: int, journal: Journal, data: list[bytes]) 
 
 
 def extend(session: Session, worker: str, lease_seconds: float) -> int:
-    session.db.execute(
-        "UPDATE lease SET deadline = ? WHERE worker = ?", (session.now() + lease_seconds, worker)
-    )
+    now = session.now()
+    session.db.execute("UPDATE meta SET value = ? WHERE key = 'last'", (now,))  # time never falls behind this
+    session.db.execute("UPDATE lease SET deadline = ? WHERE worker = ?", (now + lease_seconds, worker))
     return session.db.changes()
 
 

@@ -21,17 +21,17 @@ def shared_timebase(db: apsw.Connection, clock: Clock | None = None, boot: str |
     boot = boot_id() if boot is None else boot
     db.execute("BEGIN IMMEDIATE")
     rows: list[Any] = db.execute(
-        "SELECT key, value FROM meta WHERE key IN ('boot', 'offset', 'opened')"
+        "SELECT key, value FROM meta WHERE key IN ('boot', 'offset', 'last')"
     ).fetchall()
     known: dict[str, Any] = dict(rows)
-    same_boot = known.get("boot") == boot and clock.monotonic() + known["offset"] >= known["opened"]
+    same_boot = known.get("boot") == boot and clock.monotonic() + known["offset"] >= known["last"]
     if same_boot:
         timebase = Timebase(clock, known["offset"])
     else:
         timebase = Timebase(clock)
-        if (last := known.get("opened")) is not None and timebase.now() < last:
+        if (last := known.get("last")) is not None and timebase.now() < last:
             timebase = Timebase(clock, last - clock.monotonic())
-    facts = (("boot", boot), ("offset", timebase.offset), ("opened", timebase.now()))
+    facts = (("boot", boot), ("offset", timebase.offset), ("last", timebase.now()))
     db.executemany("INSERT OR REPLACE INTO meta(key, value) VALUES (?, ?)", facts)
     db.execute("COMMIT")
     return timebase

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from msgspec.structs import replace
 
 from shoal.frontier.protocol import (
@@ -72,6 +74,15 @@ class AddingAndClaiming:
         got = await frontier.claim(Claim("w", ["job"], {"urgent": 2, "normal": 10}, 4))
         assert [lease.task.lane for lease in got.leases] == ["urgent", "urgent", "normal", "normal"]
         assert (await claim(frontier, lanes=["browser"])).leases == []
+
+    async def test_what_a_lane_leaves_is_lent_to_the_others(self, frontier: Frontier) -> None:
+        await frontier.open_job(spec())
+        await frontier.add("job", [make_task(f"http://a.test/{i}") for i in range(20)])
+        await frontier.add("job", [make_task("http://a.test/u", lane="urgent")])
+        shares, most = {"urgent": 6, "normal": 4}, {"urgent": 10, "normal": 8}
+        got = await frontier.claim(Claim("w", ["job"], shares, 10, spare=most))
+        assert Counter(lease.task.lane for lease in got.leases) == {"urgent": 1, "normal": 8}
+        assert got.next_due > 0  # nothing more of what was asked for is due
 
     async def test_a_claim_takes_a_fair_share_from_every_due_host(self, frontier: Frontier) -> None:
         await frontier.open_job(spec())
