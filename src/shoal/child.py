@@ -10,10 +10,10 @@ from pathlib import Path
 
 import msgspec
 
-from shoal.crawling import run_loop
 from shoal.crew import Crew
 from shoal.errors import ShoalError
 from shoal.frontier import open_frontier
+from shoal.loop import run_loop
 from shoal.observe.logging import set_up
 from shoal.plan import Plan
 from shoal.sink.jsonl import JsonLines
@@ -61,7 +61,7 @@ def _on_input(crew: Crew) -> None:
 
 async def _report_regularly(crew: Crew) -> None:
     while True:
-        _say(Word(report=crew.report()))
+        _say(Word(report=crew.report(), feeding_paused=crew.feeding_paused))
         await asyncio.sleep(_EVERY)
 
 

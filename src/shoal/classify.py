@@ -61,6 +61,9 @@ TABLE: dict[str, Rule] = {
     "http_504": _retry("the gateway timed out", blames_host=True),
     "http_5xx": _retry("the server failed", blames_host=True),
     "http_xxx": _bury("a status that HTTP does not define"),
+    "challenge": _retry("a captcha or a wall against bots instead of the page", blames_host=True),
+    "login_wall": _bury("a login form instead of the page"),
+    "empty_shell": _retry("a page that is empty until its scripts have run", blames_host=False),
     # -- no answer
     "dns": _retry("the host name could not be resolved", blames_host=True),
     "connect": _retry("the connection was refused or the host is unreachable", blames_host=True),
@@ -81,6 +84,7 @@ TABLE: dict[str, Rule] = {
     "redirect_loop": _bury("redirected in a circle, or more often than max_redirects"),
     "robots": _bury("forbidden by robots.txt"),
     "robots_unreachable": _retry("robots.txt cannot be had, so nothing may be fetched", blames_host=True),
+    "host_down": _bury("the host was given up after it failed every probe"),
     "policy": _bury("outside the limits of the crawl"),
     # -- our side
     "handler": _bury("the handler raised an exception"),

@@ -173,6 +173,7 @@ _PARSERS: Mapping[type, Callable[[str], object]] = {
     inspect.IntType: int,
     inspect.FloatType: float,
     inspect.StrType: str,
+    inspect.LiteralType: str,
 }
 
 
@@ -187,10 +188,16 @@ def _describe(info: inspect.Type) -> str:
             return "a whole number" + _bounds(info)
         case inspect.FloatType():
             return "a number" + _bounds(info)
+        case inspect.ListType(item_type=inspect.LiteralType(values=words)):
+            return "a list of " + ", ".join(map(str, words))
         case inspect.ListType(item_type=inspect.IntType()):
             return "a list of whole numbers"
         case inspect.ListType():
             return "a list of strings"
+        case inspect.DictType(value_type=inspect.IntType() as values):
+            return "a table of whole numbers" + _bounds(values)
+        case inspect.DictType(value_type=inspect.FloatType() as values):
+            return "a table of numbers" + _bounds(values)
         case inspect.DictType():
             return "a table of strings"
         case inspect.UnionType():

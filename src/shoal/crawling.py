@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -22,6 +22,7 @@ from shoal.crew import Crew
 from shoal.errors import SettingsError
 from shoal.feeding import Feeder
 from shoal.frontier import open_frontier
+from shoal.loop import run_loop
 from shoal.observe.tally import TallyReport
 from shoal.observe.view import View
 from shoal.observe.watching import Watch, watching
@@ -30,9 +31,7 @@ from shoal.signals import Stoppable, stopping_on_signals
 from shoal.sink.jsonl import JsonLines, MemoryJournal, StdoutJournal
 from shoal.spider import Spider
 
-__all__ = ["Plan", "Results", "crawl", "execute", "run", "run_loop"]
-
-T = TypeVar("T")
+__all__ = ["Plan", "Results", "crawl", "execute", "run"]
 
 
 class Results(Struct, frozen=True):
@@ -81,16 +80,6 @@ async def crawl(
 def run(spider: Spider, **options: Any) -> Results:
     """`crawl` for programs without an event loop."""
     return run_loop(crawl(spider, **options))
-
-
-def run_loop(main: Coroutine[Any, Any, T]) -> T:
-    """asyncio.run, on the quickest loop there is."""
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.run(main)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(main)
 
 
 async def execute(plan: Plan, watch: Watch | None = None) -> View:

@@ -11,19 +11,42 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from shoal.errors import ShoalError
 from shoal.frontier.protocol import FOREVER, Claim, Claimed, Frontier, Journal
-from shoal.model import LANES, Dead, Failure, Lease, Settlement, Snapshot
+from shoal.governor import Load
+from shoal.model import Dead, Failure, Lease, Settlement, Snapshot
+from shoal.policy.backpressure import Pressure
+from shoal.policy.lanes import Lanes, served
 from shoal.settings import Settings
-from shoal.worker import Worker
+from shoal.workerstatus import WorkerStatus, encode_status
 
 log = logging.getLogger("shoal")
 
 _EAGER = 0.002  # seconds a finished page waits for company while many slots are idle
 _NOTHING = Claimed((), FOREVER)
+
+
+class Pages(Protocol):
+    """Whoever turns leases into settlements; see `worker.py`."""
+
+    async def work(self, lease: Lease) -> Settlement | None: ...
+
+    def settled(self, lease: Lease, accepted: bool) -> None: ...
+
+    def sync(self, frontier_time: float) -> None: ...
+
+    async def fold(self) -> None:
+        """Tells the store what was learnt about hosts and moves their valves."""
+        ...
+
+    async def keep(self, *, everything: bool = False) -> None:
+        """Tells it the rest, when it is time, or everything."""
+        ...
 
 
 class Engine:
@@ -32,13 +55,13 @@ class Engine:
     def __init__(
         self,
         frontier: Frontier,
-        worker: Worker,
+        worker: Pages,
         settings: Settings,
         *,
         job: str,
         name: str,
         journal: Journal | None = None,
-        lanes: Sequence[str] = LANES,
+        pressure: Callable[[], Pressure] = Pressure,
     ) -> None:
         self._frontier = frontier
         self._worker = worker
@@ -46,10 +69,14 @@ class Engine:
         self._job = job
         self._name = name
         self._journal = journal
-        self._lanes = lanes
+        self._lanes = Lanes(served(settings))
+        self._pressure = pressure
         self._running: dict[asyncio.Task[None], Lease] = {}
         self._settlements: list[Settlement] = []
         self._untouched: list[Lease] = []  # to be handed back
+        self._finished_at: float | None = None  # when the first page ended that waits to be settled
+        self._settling_from: float | None = None  # … that is being settled
+        self._last_end: float | None = None
         self._alarm: asyncio.TimerHandle | None = None
         self._stopping = False
         self._forced = False
@@ -61,6 +88,11 @@ class Engine:
     @property
     def in_flight(self) -> int:
         return len(self._running)
+
+    def load(self) -> Load:
+        now, since = asyncio.get_running_loop().time(), self._settling_from or self._finished_at
+        idle = 0.0 if self._running or self._last_end is None else now - self._last_end
+        return Load(len(self._running), 0.0 if since is None else now - since, idle)
 
     # -- told from outside
 
@@ -96,9 +128,15 @@ class Engine:
     async def _beat(self) -> bool:
         """One round; True when there is nothing left to do here."""
         claimed = await self._exchange()
+        if claimed.now:
+            self._worker.sync(claimed.now)
+        if self._forced:  # the time was up while the claim was under way
+            self._untouched += claimed.leases
+            claimed = _NOTHING
         for lease in claimed.leases:
             page = asyncio.create_task(self._run_page(lease))
             self._running[page] = lease
+            self._lanes.started(lease.task.lane)
             page.add_done_callback(self._page_ended)
         if self._error is not None:
             return True
@@ -111,18 +149,25 @@ class Engine:
 
     async def _exchange(self) -> Claimed:
         """Settles, hands back and claims, handed to the store together so that it commits them together."""
+        # First what was learnt about hosts: a place that is given back must not be taken by old rules.
+        await self._worker.fold()
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
         settlements, self._settlements = self._settlements, []
         untouched, self._untouched = self._untouched, []
-        exchange = asyncio.gather(self._settle(settlements), self._release(untouched), self._claim())
+        self._settling_from, self._finished_at = self._finished_at, None
+        exchange = asyncio.gather(
+            self._settle(settlements), self._release(untouched), self._worker.keep(), self._claim()
+        )
         try:
-            return (await asyncio.shield(exchange))[2]
+            return (await asyncio.shield(exchange))[-1]
         except asyncio.CancelledError:
             # The store carries it out all the same; leases that nobody knows of would be lost until they expire.
-            self._untouched += (await exchange)[2].leases
+            self._untouched += (await exchange)[-1].leases
             raise
+        finally:
+            self._settling_from = None
 
     async def _settle(self, batch: Sequence[Settlement]) -> None:
         if not batch:
@@ -140,11 +185,15 @@ class Engine:
             await self._frontier.release(leases)
 
     async def _claim(self) -> Claimed:
-        free = self._settings.concurrency - len(self._running)
+        pressure = self._pressure()
+        slots = pressure.slots(self._settings.concurrency)
+        free = slots - len(self._running)
         if free <= 0 or self._stopping:
             return _NOTHING
-        lanes = dict.fromkeys(self._lanes, free)
-        return await self._frontier.claim(Claim(self._name, (self._job,), lanes, free, self._settings.lease))
+        lanes = self._lanes.split(slots, pressure.paused_lanes)
+        return await self._frontier.claim(
+            Claim(self._name, (self._job,), lanes.shares, free, self._settings.lease, lanes.caps)
+        )
 
     async def _exhausted(self) -> bool:
         job = await self._frontier.job(self._job)
@@ -177,7 +226,10 @@ class Engine:
                 self._settlements.append(settlement)
 
     def _page_ended(self, page: asyncio.Task[None]) -> None:
-        del self._running[page]
+        self._last_end = asyncio.get_running_loop().time()
+        self._lanes.ended(self._running.pop(page).task.lane)
+        if self._finished_at is None:
+            self._finished_at = asyncio.get_running_loop().time()
         # A busy engine waits for company, which makes a commit cheaper; an idle one has slots to fill. A quarter of
         # the slots is company enough: the rest keep fetching meanwhile, so pages do not run in waves.
         slots = self._settings.concurrency
@@ -195,14 +247,31 @@ class Engine:
     # -- keeping and losing leases
 
     async def _heartbeat(self) -> None:
+        told: WorkerStatus | None = None
+        renewed = float("-inf")
         while True:
-            await asyncio.sleep(self._settings.lease / 3)
-            try:
-                await self._frontier.extend(self._name, self._settings.lease)
-            except ShoalError as error:
-                self._error = self._error or error
-                self._frontier.wake()
-                return
+            status = self._status()
+            now = asyncio.get_running_loop().time()
+            if now - renewed >= self._settings.lease / 3 or told is None or status.pressure != told.pressure:
+                told, renewed = status, now
+                try:
+                    await self._frontier.extend(self._name, self._settings.lease, encode_status(status))
+                except ShoalError as error:
+                    self._error = self._error or error
+                    self._frontier.wake()
+                    return
+            await asyncio.sleep(min(1.0, self._settings.lease / 3))
+
+    def _status(self) -> WorkerStatus:
+        pressure = self._pressure()
+        return WorkerStatus(
+            os.getpid(),
+            self._job,
+            len(self._running),
+            self._lanes.names,
+            pressure.paused_lanes,
+            pressure.reasons,
+        )
 
     async def _abandon(self) -> None:
         """Leaves nothing behind: what still runs is cancelled and handed back, what is finished is settled."""
@@ -213,4 +282,8 @@ class Engine:
         if self._alarm is not None:
             self._alarm.cancel()
         if self._error is None:
-            await asyncio.gather(self._settle(self._settlements), self._release(self._untouched))
+            await asyncio.gather(
+                self._settle(self._settlements),
+                self._release(self._untouched),
+                self._worker.keep(everything=True),
+            )

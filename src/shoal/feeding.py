@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import Callable
 
 from shoal.admit import Admission
+from shoal.errors import ShoalError, SpiderError
 from shoal.frontier.protocol import Frontier
 from shoal.model import Refused, Request, Task
 from shoal.observe.tally import Tally
+from shoal.policy.lanes import known, no_such_lane
 from shoal.settings import Settings
 from shoal.spider import Spider
 
@@ -30,7 +32,7 @@ class Feeder:
         tally: Tally,
         *,
         job: str,
-        on_add: Callable[[], None] = lambda: None,
+        paused: Callable[[], bool] = lambda: False,
     ) -> None:
         self._spider = spider
         self._frontier = frontier
@@ -38,10 +40,12 @@ class Feeder:
         self._settings = settings
         self._tally = tally
         self._job = job
-        self._on_add = on_add
+        self._paused = paused
+        self._lanes = known(settings)
         self._batch: list[Task] = []
         self._position = 0
         self._adding = asyncio.Lock()
+        self._failure: ShoalError | None = None
 
     async def feed(self) -> None:
         job = await self._frontier.job(self._job)
@@ -64,7 +68,11 @@ class Feeder:
             flushing.cancel()
 
     def _take(self, position: int, request: Request) -> None:
+        self._raise_failure()
         self._position = position
+        if request.lane is not None and request.lane not in self._lanes:
+            problem = no_such_lane(request.lane, self._lanes)
+            raise SpiderError(f"spider {self._spider.name!r}: start request {position}: {problem}")
         admitted = self._admission.admit(request)
         if isinstance(admitted, Refused):
             self._tally.refused(admitted.reason)
@@ -73,19 +81,34 @@ class Feeder:
 
     async def _flush(self, *, last: bool = False) -> None:
         async with self._adding:
+            self._raise_failure()
             batch, self._batch = self._batch, []
-            await self._frontier.add(self._job, batch, fed=self._position, fed_all=last)
-            self._on_add()
+            try:
+                await self._frontier.add(self._job, batch, fed=self._position, fed_all=last)
+            except ShoalError as error:
+                self._failure = error
+                raise
+
+    def _raise_failure(self) -> None:
+        """After a batch that may be lost, another would commit a position beyond it."""
+        if self._failure is not None:
+            raise self._failure
 
     async def _flush_regularly(self) -> None:
-        while True:
+        while self._failure is None:
             await asyncio.sleep(_LINGER)
             if self._batch:
-                await self._flush()
+                try:
+                    await self._flush()
+                except ShoalError:
+                    return  # raised by whoever feeds
 
     async def _below_high_water(self) -> None:
-        """Waits while the queue is full; feeding goes on at half the mark, not at every page that leaves."""
+        """Waits while the queue is full, or the crawl has other worries; feeding goes on at half the mark, not at
+        every page that leaves."""
         mark = self._settings.high_water
-        while (job := await self._frontier.job(self._job)) is not None and job.counters.pending >= mark:
+        while (job := await self._frontier.job(self._job)) is not None:
+            if job.counters.pending < mark and not self._paused():
+                return
             mark = self._settings.high_water // 2
             await asyncio.sleep(_LOOK_AGAIN)

@@ -1,7 +1,10 @@
-"""What this process knows about hosts: a cache of their records, and the way to change them.
+"""What this process knows about hosts: a cache of their records, what it saw of them, and the way to change them.
 
 A lease tells the version of its host's record, so a record is read again only after somebody changed it. A change is
 compare-and-set: read, fold, write, and again from the start if another worker was quicker.
+
+What is seen of a host is folded into its policies' states at once, here, and written back with the next beat if it
+moves the host's valve, else after a while: most requests teach nothing that others must know right away.
 """
 
 from __future__ import annotations
@@ -9,7 +12,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -19,35 +21,35 @@ from shoal.clock import Clock
 from shoal.fetch.robots import Robots, RobotsRecord, fetch_robots
 from shoal.fetch.transport import Transport
 from shoal.frontier.protocol import Frontier, HostRecord, Valve
+from shoal.hostrules import Fold, HostRules, change_host, marked
+from shoal.hoststate import HostState, encode_state, state_of
 from shoal.model import Lease
-from shoal.policy.host import configured
+from shoal.policy.compose import States
+from shoal.policy.protocol import Limits, Observation
 from shoal.settings import Settings
 
 _CACHED = 20_000
 _UNREACHABLE_CAP = 60.0
+_WRITE_AFTER = 5.0  # seconds that what was seen may wait to be written, unless it moves the valve
+_CREEP = 0.05  # share of an interval
+_DRIFT = 1e-3  # seconds a second that two clocks may part
 
 
-class HostState(Struct, frozen=True, omit_defaults=True):
-    """The policies' memory of a host, kept with its record."""
+class HostView(Struct):
+    """A host as this process sees it: the record as last read, and what it has seen since."""
 
-    start: bool = False  # a start URL leads here: it is part of the crawl
-    typed: bool = False  # … and names this host itself: its address may be a private one
-    robots: RobotsRecord | None = None
-    silent: int = 0  # how often in a row robots.txt could not be had
-
-
-class HostView(Struct, frozen=True):
     version: int
     state: HostState
+    valve: Valve  # as written
     robots: Robots | None  # parsed; None: not asked yet
+    policies: States  # decoded states, with what was seen since folded in
+    limits: Limits
+    unwritten: list[Observation]
 
-
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(HostState).decode
-
-
-def state_of(record: HostRecord) -> HostState:
-    return _decode(record.state) if record.state else HostState()
+    @property
+    def unreachable(self) -> bool:
+        """robots.txt could not be had, so nothing may be fetched."""
+        return self.state.robots is not None and self.state.robots.verdict == "disallow"
 
 
 class HostBook:
@@ -64,28 +66,178 @@ class HostBook:
         self._settings = settings
         self._clock = clock
         self._sleep = sleep
+        self._rules = HostRules(settings)
+        self._policies = self._rules.policies
         self._views: dict[str, HostView] = {}
+        self._restless: dict[str, float] = {}  # hosts with something unwritten, since when
+        self._moved: set[str] = set()  # … that moves their valve
         self._asking: set[str] = set()
+        self._offset = clock.time() - clock.monotonic()  # of the frontier's time from our monotonic clock
+        self._synced_at: float | None = None
+
+    # -- time
+
+    def sync(self, frontier_time: float) -> None:
+        """Told with every claim: policies speak in the frontier's time. The news is always a little late, so what
+        came quickest is nearest to the truth. Were time to go back, a probe could seem to start before its time."""
+        monotonic = self._clock.monotonic()
+        offset = frontier_time - monotonic
+        if self._synced_at is not None:
+            offset = max(offset, self._offset - _DRIFT * (monotonic - self._synced_at))
+        self._offset, self._synced_at = offset, monotonic
+
+    def now(self) -> float:
+        return self._clock.monotonic() + self._offset
+
+    # -- looking
 
     async def view(self, lease: Lease) -> HostView:
         host = lease.task.host
-        cached = self._views.get(host)
-        if cached is not None and cached.version == lease.host_version:
-            view = cached
-        else:
-            record = await self._frontier.host(host)
-            assert record is not None, host
-            view = self._remember(record)
+        view = self._views.get(host)
+        if view is None or view.version < lease.host_version:
+            view = await self._read(host)
         if lease.task.parent == 0:
             typed = view.state.typed or not lease.task.hops
             if not view.state.start or typed != view.state.typed:
                 view = await self.change(host, lambda state: replace(state, start=True, typed=typed))
         return view
 
+    async def _read(self, host: str) -> HostView:
+        record = await self._frontier.host(host)
+        assert record is not None, host
+        return self._remember(record)
+
+    def _remember(self, record: HostRecord) -> HostView:
+        state = state_of(record)
+        old = self._views.get(record.name)
+        unwritten = old.unwritten if old is not None else []
+        policies = self._policies.observe(self._policies.decode(state.policies), unwritten)
+        view = HostView(
+            record.version,
+            state.with_errors([seen.kind for seen in unwritten if seen.blames_host]),
+            record.valve,
+            self._parsed(record.name, state.robots),
+            policies,
+            self._policies.limits(policies, self.now()),
+            unwritten,
+        )
+        if len(self._views) >= _CACHED:
+            self._forget_one()
+        self._views[record.name] = view
+        if unwritten and self._moves_valve(record.name, view):
+            self._moved.add(record.name)
+        return view
+
+    def _forget_one(self) -> None:
+        for host in self._views:
+            if host not in self._restless and host not in self._moved:
+                del self._views[host]
+                return
+
+    def limits(self, lease: Lease, view: HostView) -> Limits | None:
+        """What the policies want now. None: the lease must go back. It is from the valve of a host that was given up,
+        which lets all tasks through so that they can be buried; now the host may be probed again, but by one."""
+        if view.limits.refuse:
+            view.limits = self._policies.limits(view.policies, self.now())
+        if view.limits.refuse:
+            return view.limits
+        if view.state.given_up:
+            self._moved.add(lease.task.host)
+            return None
+        return None if lease.host_version < view.state.good_from else view.limits
+
+    def no_retry(self, host: str) -> str | None:
+        """Why the host has no retries left, by what was seen up to now."""
+        view = self._views.get(host)
+        return view.limits.no_retry if view is not None else None
+
+    # -- seeing
+
+    def saw(self, host: str, seen: Observation) -> None:
+        view = self._views.get(host)
+        if view is None:
+            return
+        before = view.limits
+        view.policies = self._policies.observe(view.policies, [seen])
+        view.limits = self._policies.limits(view.policies, self.now())
+        view.unwritten.append(seen)
+        if seen.blames_host:
+            view.state = view.state.with_errors([seen.kind])
+        self._restless.setdefault(host, self._clock.monotonic())
+        if _for_valve(view.limits) != _for_valve(before) and self._moves_valve(host, view):
+            self._moved.add(host)
+
+    def _moves_valve(self, host: str, view: HostView) -> bool:
+        return _differ(view.valve, self._valve(host, view.state, view.valve, view.limits), self.now())
+
+    async def fold(self) -> None:
+        """Writes back what moves a valve."""
+        while self._moved:
+            hosts, self._moved = self._moved, set()
+            await asyncio.gather(*(self._write(host) for host in sorted(hosts)))  # the same order every time
+
+    async def keep(self, *, everything: bool = False) -> None:
+        """Writes back what has waited long enough, or all there is."""
+        before = self._clock.monotonic() - _WRITE_AFTER
+        due = []
+        for host, since in self._restless.items():
+            if since > before and not everything:
+                break  # those that follow came later
+            due.append(host)
+        if due:
+            await asyncio.gather(*(self._write(host) for host in due))
+
+    async def _write(self, host: str) -> None:
+        self._restless.pop(host, None)
+        view = self._views[host]
+        batch, view.unwritten = view.unwritten, []
+        state = replace(view.state, policies=self._policies.encode(view.policies))
+        state = marked(state, view.limits, view.version)
+        valve = self._valve(host, state, view.valve, view.limits)
+        if await self._frontier.update_host(HostRecord(host, valve, encode_state(state), view.version)):
+            view.version += 1
+            view.state, view.valve = replace(state, errors=view.state.errors), valve
+            return
+        # Somebody else was quicker: fold the same into what they left.
+        view.unwritten = [*batch, *view.unwritten]
+        await self._read(host)
+        await self._write(host)
+
+    # -- changing
+
+    async def change(self, host: str, fold: Fold, *, late: float = 0.0) -> HostView:
+        """`late` is how long after its claim a request may have reached the host. A first request opens a connection,
+        the next one does not: counted from the claim, it would arrive before its interval is over."""
+
+        def folded(record: HostRecord) -> HostRecord:
+            changed = self._with(record, fold(state_of(record)))
+            if late and changed.valve.interval:
+                changed = replace(changed, valve=_held_back(record.valve.reset(changed.valve), late))
+            return changed
+
+        changed = await change_host(self._frontier, host, folded)
+        assert changed is not None, host
+        return self._remember(changed)
+
+    async def reconfigure(self, job: str) -> None:
+        """Gives the hosts of a resumed job the valves of today's settings."""
+        async for record in self._frontier.hosts(job):
+            changed = self._with(record, state_of(record))
+            if changed.valve != record.valve and not await self._frontier.update_host(changed):
+                await self.change(record.name, lambda state: state)
+
+    def _with(self, record: HostRecord, state: HostState) -> HostRecord:
+        return self._rules.applied(record, state, self._parsed(record.name, state.robots), self.now())
+
+    def _valve(self, host: str, state: HostState, current: Valve, limits: Limits) -> Valve:
+        return self._rules.valve(current, state, self._parsed(host, state.robots), limits)
+
+    # -- robots.txt
+
     def wants_robots(self, host: str, view: HostView) -> bool:
         """Whether robots.txt is due to be asked for. While one task asks again, the others go by the old answer."""
         known = view.state.robots
-        if not self._settings.robots or (known is not None and self._clock.time() < known.expires_at):
+        if not self._settings.robots or (known is not None and self.now() < known.expires_at):
             return False
         return known is None or host not in self._asking
 
@@ -98,7 +250,7 @@ class HostBook:
             record = await fetch_robots(
                 self._transport,
                 origin(lease.task.url),
-                now=self._clock.time(),
+                now=self.now(),
                 pause=lambda: self._sleep(lease.interval),
             )
             took = self._clock.monotonic() - since
@@ -116,48 +268,25 @@ class HostBook:
         record = replace(record, expires_at=record.fetched_at + wait)
         return replace(state, robots=record, silent=min(state.silent + 1, 30))
 
-    async def change(
-        self, host: str, fold: Callable[[HostState], HostState], *, late: float = 0.0
-    ) -> HostView:
-        """`late` is how long after its claim a request may have reached the host. A first request opens a connection,
-        the next one does not: counted from the claim, it would arrive before its interval is over."""
-        while True:
-            record = await self._frontier.host(host)
-            assert record is not None, host
-            changed = self._with(record, fold(state_of(record)))
-            if late and changed.valve.interval:
-                changed = replace(changed, valve=_held_back(record.valve.reset(changed.valve), late))
-            if await self._frontier.update_host(changed):
-                return self._remember(replace(changed, version=record.version + 1))
-
-    async def reconfigure(self, job: str) -> None:
-        """Gives the hosts of a resumed job the valves of today's settings."""
-        async for record in self._frontier.hosts(job):
-            changed = self._with(record, state_of(record))
-            if changed.valve != record.valve and not await self._frontier.update_host(changed):
-                await self.change(record.name, lambda state: state)
-
-    def _with(self, record: HostRecord, state: HostState) -> HostRecord:
-        robots = self._parsed(record.name, state.robots)
-        known = state.robots is not None and state.robots.verdict != "disallow"
-        delay = robots.crawl_delay() if robots is not None else None
-        valve = configured(record.valve, self._settings, crawl_delay=delay, robots_known=known)
-        return replace(record, state=_encode(state), valve=valve)
-
-    def _remember(self, record: HostRecord) -> HostView:
-        state = state_of(record)
-        view = HostView(record.version, state, self._parsed(record.name, state.robots))
-        if len(self._views) >= _CACHED:
-            del self._views[next(iter(self._views))]
-        self._views[record.name] = view
-        return view
-
     def _parsed(self, host: str, record: RobotsRecord | None) -> Robots | None:
-        cached = self._views.get(host)
-        if cached is not None and cached.robots is not None and cached.state.robots == record:
-            return cached.robots
-        return Robots.of(record, self._settings.user_agent) if record is not None else None
+        view = self._views.get(host)
+        if view is not None and view.robots is not None and view.state.robots == record:
+            return view.robots
+        return self._rules.robots(record)
 
 
 def _held_back(valve: Valve, seconds: float) -> Valve:
     return replace(valve, blocked_until=max(valve.blocked_until, valve.next_at + seconds))
+
+
+def _for_valve(limits: Limits) -> tuple[float | None, int | None, float | None, bool]:
+    return limits.interval, limits.cap, limits.blocked_until, limits.refuse is not None
+
+
+def _differ(old: Valve, new: Valve, now: float) -> bool:
+    """Whether others must know. Not of an interval that creeps, nor of a block that is over."""
+    return (
+        (old.cap, old.burst) != (new.cap, new.burst)
+        or max(old.blocked_until, now) != max(new.blocked_until, now)
+        or abs(old.interval - new.interval) > _CREEP * max(old.interval, new.interval)
+    )

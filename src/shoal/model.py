@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 DEFAULT_LANE = "normal"
-LANES = ("urgent", "normal", "discovery", "browser")
 
 
 class Failure(Struct, frozen=True, omit_defaults=True):
@@ -122,6 +122,17 @@ class Retry(Struct, frozen=True, tag="retry"):
 
     after: float
     failure: Failure
+    lane: str | None = None  # from then on in this lane
+    pool: str | None = None  # … or through this proxy pool
+
+    def task(self, task: Task) -> Task:
+        """The task as it will be tried again."""
+        return replace(
+            task,
+            history=(*task.history, self.failure),
+            lane=self.lane or task.lane,
+            pool=self.pool or task.pool,
+        )
 
 
 class Snapshot(Struct, frozen=True, omit_defaults=True):

@@ -18,7 +18,7 @@ from shoal.extract.links import absolute, document_base, target_of
 from shoal.extract.media import is_html
 from shoal.extract.paging import largest_number, page_urls
 from shoal.extract.text import squeeze, visible_text
-from shoal.model import LANES, Request, Response, Task
+from shoal.model import Request, Response, Task
 from shoal.spider import Handler, handler_name
 
 Node: TypeAlias = LexborNode
@@ -203,8 +203,6 @@ class Page:
         """
         if not isinstance(target, str):
             target = _target(target)
-        if lane is not None and lane not in LANES:
-            raise ValueError(f"no lane {lane!r}; lanes are {', '.join(LANES)}")
         name = self.handler if handler is None else handler_name(handler)
         base = self._base or self.base
         # By position: three times as fast as by name, and this runs for every link.

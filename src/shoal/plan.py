@@ -6,9 +6,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from shoal.errors import SinkError
+from shoal.errors import SinkError, SpiderError
 from shoal.frontier.protocol import Frontier, Job, JobSpec
+from shoal.jobnote import note_of, write_note
+from shoal.policy.compose import HostPolicies
 from shoal.policy.host import first_valve
+from shoal.policy.lanes import known, no_such_lane, served
 from shoal.settings import Settings
 from shoal.sink.jsonl import JsonLines, describe_existing
 from shoal.source import SpiderSource
@@ -29,6 +32,7 @@ class Plan(Struct, frozen=True):
 
 async def prepare(plan: Plan, frontier: Frontier) -> Job:
     """Makes or resumes the job, and makes sure its output is what it left behind."""
+    _check_parts(plan)
     if plan.fresh:
         await frontier.drop_job(plan.job)
     known = await frontier.job(plan.job)
@@ -40,6 +44,17 @@ async def prepare(plan: Plan, frontier: Frontier) -> Job:
     return job
 
 
+def _check_parts(plan: Plan) -> None:
+    """What the settings name exists. Found out here, and not by every process on its own."""
+    served(plan.settings)
+    HostPolicies(plan.settings)
+    lanes = known(plan.settings)
+    for handler in plan.spider.handlers.values():
+        if handler.lane not in lanes:
+            problem = no_such_lane(handler.lane, lanes)
+            raise SpiderError(f"spider {plan.spider.name!r}: handler {handler.name!r}: {problem}")
+
+
 def _spec(plan: Plan) -> JobSpec:
     settings = plan.settings
     return JobSpec(
@@ -49,20 +64,20 @@ def _spec(plan: Plan) -> JobSpec:
         max_attempts=settings.max_attempts,
         max_pages=settings.max_pages,
         max_pages_per_host=settings.max_pages_per_host,
-        settings=_note(plan.output),
+        settings=write_note(_file_key(plan.output), settings),
     )
 
 
-def _note(output: Path | None) -> bytes:
-    """Names the result file before anything is written to it: a crash in the very first write leaves rows there that
-    no commit vouches for, and without the note they would look like somebody else's."""
+def _file_key(output: Path | None) -> bytes:
+    """Noted before anything is written to the file: a crash in the very first write leaves rows there that no commit
+    vouches for, and without the note they would look like somebody else's."""
     return JsonLines(output).key.encode(errors="surrogateescape") if output is not None else b""
 
 
 async def _check_output(plan: Plan, output: Path, frontier: Frontier, known: Job | None) -> None:
     journal = JsonLines(output)
     committed = await frontier.journal_length(plan.job, journal.key) if known is not None else None
-    named = known is not None and known.spec.settings == _note(output)
+    named = known is not None and note_of(known.spec).output == _file_key(output)
     if committed is None and not plan.fresh and not named:
         if known is not None and known.counters.items:
             raise SinkError(

@@ -6,9 +6,9 @@ A setting has the same name in `shoal.toml`, in the environment (`SHOAL_` + uppe
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal, get_args
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from shoal import __version__
 
@@ -20,14 +20,24 @@ PositiveSeconds = Annotated[float, Meta(gt=0)]
 # Honest: names the program and where to read about it, so that a site's owner can tell who calls.
 USER_AGENT = f"Shoal/{__version__} (+https://pypi.org/project/shoal/)"
 
+BackpressureRule = Literal["queue_full", "host_429", "latency", "retries", "sink", "machine", "proxies"]
+ChallengeKind = Literal["captcha", "bot_wall", "rate_wall", "login_wall", "empty_shell"]
+
+POLICIES = ("rate", "concurrency", "breaker", "timeout", "budget")
+
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     # -- how fast
-    concurrency: PositiveInt = 64  # requests in flight in all, per process
+    concurrency: PositiveInt = 64  # requests in flight in all; several processes share them
     per_host: PositiveInt = 2  # requests in flight per host, in the whole crawl
     rate: Annotated[float, Meta(ge=0)] = 2.0  # requests per second and host; 0 lifts the limit
     burst: PositiveInt = 1  # requests a host may get at once after a quiet spell
     processes: PositiveInt = 1  # worker processes on this machine
+
+    # -- lanes
+    lanes: dict[str, Annotated[float, Meta(gt=0)]] = {}  # weights, besides or instead of the built-in ones
+    lane_caps: dict[str, PositiveInt] = {}  # pages in flight per lane and process
+    serve: list[str] = []  # lanes that this process takes tasks from; empty: all
 
     # -- how far
     depth: Annotated[int, Meta(ge=0)] | None = None  # links followed from a start URL; unset: no limit
@@ -65,10 +75,33 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     retry_after_cap: PositiveSeconds = 3600.0  # a longer Retry-After is cut to this
     snapshot_bytes: Count = 16 * 1024  # of the last body, kept with a dead letter
 
+    # -- control
+    policies: list[str] = field(default_factory=lambda: list(POLICIES))  # or "module:Class"
+    min_timeout: PositiveSeconds = 2.0  # a host's own timeout is never shorter
+    first_timeout: PositiveSeconds = 20.0  # for a host whose latency is not known
+    breaker_failures: PositiveInt = 5  # in a row, and the host is left alone for a while
+    breaker_rate: Annotated[float, Meta(gt=0)] = 0.5  # or this share of its last 20 requests; above 1: never
+    breaker_cooldown: PositiveSeconds = 5.0  # before one request probes it; doubled by every failed probe
+    breaker_cooldown_cap: PositiveSeconds = 300.0
+    breaker_probes: PositiveInt = 6  # failed probes in a row before the host is given up
+    breaker_give_up: PositiveSeconds = 3600.0  # before a host that was given up may be probed again
+    retry_budget: Annotated[float, Meta(ge=0)] = 0.3  # retries per first attempt
+    retry_budget_floor: Annotated[int, Meta(ge=0)] = 10  # retries that are allowed in any case
+
+    # -- backpressure
+    backpressure: list[BackpressureRule] = field(default_factory=lambda: list(get_args(BackpressureRule)))
+    high_water: PositiveInt = 20_000  # pending tasks above which discovery and feeding pause, until half
+    memory_limit: Count = 0  # bytes per process; 0: a process's share of 80 % of the machine or container
+
+    # -- challenges
+    challenges: list[ChallengeKind] = field(default_factory=lambda: list(get_args(ChallengeKind)))
+    challenge_check: str = ""  # "module:function", asked besides the built-in signs
+    challenge_delay: PositiveSeconds = 60.0  # before a challenged page is tried again; doubled every time
+    challenge_routes: list[str] = []  # then tried through these, in turn: "lane:NAME" or "pool:NAME"
+
     # -- the machinery
     lease: PositiveSeconds = 60.0  # a worker that shows no sign of life for this long loses its tasks
     grace: Seconds = 20.0  # to finish in-flight pages after SIGTERM or Ctrl-C
     settle_delay: Seconds = 0.03  # results are committed together, at most this late
     handler_timeout: PositiveSeconds = 60.0
     handler_warn: PositiveSeconds = 1.0  # a handler that blocks the loop for this long is named in the log
-    high_water: PositiveInt = 20_000  # start URLs are fed while fewer are pending

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias, TypeVar, overload
 from msgspec import Struct
 
 from shoal.errors import SettingsError, SpiderError
-from shoal.model import DEFAULT_LANE, LANES, Request
+from shoal.model import DEFAULT_LANE, Request
 from shoal.settings import Settings
 
 Function: TypeAlias = Callable[..., Any]
@@ -114,8 +114,6 @@ class Spider:
             raise SpiderError(f"{where}: {function!r} has no name; give one with name=…")
         if name in self.handlers:
             raise SpiderError(f"{where} already has a handler named {name!r}; give this one another name=…")
-        if lane not in LANES:
-            raise SpiderError(f"{where}: handler {name!r} has lane {lane!r}; lanes are {', '.join(LANES)}")
         keys = (key,) if isinstance(key, str) else tuple(key) if key else None
         handler = Handler(name, function, keys, lane, priority)
         self.handlers[name] = handler

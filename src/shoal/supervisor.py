@@ -21,6 +21,7 @@ from shoal.crew import make_admission
 from shoal.errors import SettingsError, ShoalError, StoreError
 from shoal.feeding import Feeder
 from shoal.frontier import open_frontier
+from shoal.observe.machine import Machine
 from shoal.observe.tally import Tally, TallyReport, merge
 from shoal.observe.view import View
 from shoal.observe.watching import Watch, watching
@@ -50,6 +51,7 @@ class Word(Struct, frozen=True, omit_defaults=True):
     """What a child says: its counters, or why it cannot go on."""
 
     report: TallyReport | None = None
+    feeding_paused: bool = False  # it has as much as it can bear
     error: str = ""
 
 
@@ -70,7 +72,15 @@ async def supervise(plan: Plan, watch: Watch | None) -> View:
             watching(plan, frontier, lambda: merge([tally.report(), *team.reports()]), watch)
         )
         admission = make_admission(plan.spider, plan.settings)
-        feeder = Feeder(plan.spider, frontier, admission, plan.settings, tally, job=plan.job)
+        feeder = Feeder(
+            plan.spider,
+            frontier,
+            admission,
+            plan.settings,
+            tally,
+            job=plan.job,
+            paused=lambda: team.feeding_paused,
+        )
         async with feeding(feeder, team):
             await team.run()
         await conclude(plan, frontier)
@@ -83,12 +93,17 @@ class Team:
     def __init__(self, plan: Plan, source: SpiderSource, output: str) -> None:
         count = plan.settings.processes
         share = -(-plan.settings.concurrency // count)
-        settings = replace(plan.settings, processes=1, concurrency=share)
+        memory = Machine(plan.settings.memory_limit, processes=count).read().memory_limit
+        settings = replace(plan.settings, processes=1, concurrency=share, memory_limit=memory)
         part = Part(source, settings, plan.job, plan.store, output)
         self._children = [Child(number + 1, part, plan.settings.grace) for number in range(count)]
 
     def reports(self) -> Sequence[TallyReport]:
         return [report for child in self._children for report in child.reports]
+
+    @property
+    def feeding_paused(self) -> bool:
+        return any(child.feeding_paused for child in self._children)
 
     async def run(self) -> None:
         await asyncio.gather(*(child.run() for child in self._children), return_exceptions=False)
@@ -113,6 +128,7 @@ class Child:
         self._stopping = False
         self._past: list[TallyReport] = []  # of those that died
         self._last: TallyReport | None = None
+        self.feeding_paused = False
 
     @property
     def reports(self) -> Sequence[TallyReport]:
@@ -139,6 +155,7 @@ class Child:
         if self._last is not None:
             self._past.append(replace(self._last, in_flight=0))
             self._last = None
+        self.feeding_paused = False
 
     async def _run_once(self) -> tuple[str, int]:
         process = await asyncio.create_subprocess_exec(
@@ -173,7 +190,7 @@ class Child:
                 log.info("worker %d: %s", self._number, line.decode(errors="replace").rstrip())
                 continue  # a handler that prints
             if word.report is not None:
-                self._last = word.report
+                self._last, self.feeding_paused = word.report, word.feeding_paused
             error = word.error or error
         return error
 

@@ -1,24 +1,22 @@
 """The path of a URL, from a lease to a settlement.
 
-`work` reads top to bottom: the host's permission, the fetch, what the outcome means, the handler, the links.
+`work` reads top to bottom: the host, the answer to the request, a redirect or the handler, the links.
 It takes no decision about time: what must wait goes back to the frontier, with the delay in the verdict.
 """
 
 from __future__ import annotations
 
 import logging
-import random
 import traceback
 from collections.abc import Sequence
 
 from shoal.admit import Admission, KnownLinks
-from shoal.classify import judge, kind_of, snapshot_of
+from shoal.asking import Asker, Ending
+from shoal.classify import kind_of, snapshot_of
 from shoal.clock import Clock
 from shoal.errors import SpiderError
-from shoal.fetch.guard import Guard
-from shoal.fetch.transport import FetchRequest, Transport
 from shoal.handling import HandlerTimeout, JunkError, collect
-from shoal.hostbook import HostBook, HostView
+from shoal.hostbook import HostBook
 from shoal.model import (
     Dead,
     Done,
@@ -32,11 +30,10 @@ from shoal.model import (
     Settlement,
     Snapshot,
     Task,
-    Verdict,
 )
 from shoal.observe.tally import Tally
 from shoal.page import Page
-from shoal.policy.retry import backoff
+from shoal.policy.lanes import known, no_such_lane
 from shoal.settings import Settings
 from shoal.sink.rows import encode_row
 from shoal.spider import Spider
@@ -53,50 +50,36 @@ class Worker:
         settings: Settings,
         *,
         admission: Admission,
-        transport: Transport,
         hosts: HostBook,
-        guard: Guard,
+        asker: Asker,
         tally: Tally,
         clock: Clock,
-        rng: random.Random,
     ) -> None:
         self._spider = spider
         self._settings = settings
         self._admission = admission
-        self._transport = transport
         self._hosts = hosts
-        self._guard = guard
+        self._asker = asker
         self._tally = tally
         self._clock = clock
-        self._rng = rng
+        self._lanes = known(settings)
         self._known = KnownLinks()
-        self._allowed: set[str] = set()  # hosts the guard has been told of
         self._links: dict[int, list[Link]] = {}  # token -> links to remember once the settlement is durable
 
     async def work(self, lease: Lease) -> Settlement | None:
-        """Fetches and handles one page. None: the permission to hit the host was needed for its robots.txt, the
-        task itself goes back untouched."""
-        began = self._clock.monotonic()
+        """Fetches and handles one page. None: the task goes back untouched."""
         host = await self._hosts.view(lease)
         if host.state.start:
             self._admission.welcome(lease.task.host)
-        if host.state.typed and lease.task.host not in self._allowed:
-            self._allowed.add(lease.task.host)
-            self._guard.allow(*_host_and_port(lease.task))
-        if self._hosts.wants_robots(lease.task.host, host):
-            host = await self._hosts.ask_robots(lease, since=began)
-            if not _unreachable(host):
-                return None
-        if (refusal := self._robots_refusal(lease.task, host)) is not None:
-            return self._end(lease, refusal)
-        outcome = await self._transport.fetch(_fetch_request(lease.task))
-        if isinstance(outcome, Response) and kind_of(outcome) == "redirect":
-            return self._follow(lease, outcome)
-        verdict = judge(outcome, lease.task, self._settings, now=self._clock.time(), rng=self._rng)
-        if verdict is not None or isinstance(outcome, Failure):
-            return self._end(lease, verdict, snapshot_of(outcome, self._settings))
-        self._tally.fetched(lease.task.host, outcome)
-        return await self._handle(lease, outcome)
+        answer = await self._asker.ask(lease, host)
+        if answer is None:
+            return None
+        if isinstance(answer, Ending):
+            return self._end(lease, answer.verdict, answer.snapshot)
+        self._tally.fetched(lease.task.host, answer)
+        if kind_of(answer) == "redirect":
+            return self._follow(lease, answer)
+        return await self._handle(lease, answer)
 
     def settled(self, lease: Lease, accepted: bool) -> None:
         """Told after the commit: only now may links be skipped unseen on other pages. Earlier, a settlement that is
@@ -106,28 +89,11 @@ class Worker:
             for base, href in links:
                 self._known.learn(base, href)
 
-    # -- before the fetch
-
-    def _robots_refusal(self, task: Task, host: HostView) -> Verdict | None:
-        if not self._settings.robots or host.robots is None:
-            return None
-        if _unreachable(host):
-            assert host.state.robots is not None
-            reason = host.state.robots.reason
-            wait = max(0.0, host.state.robots.expires_at - self._clock.time())
-            spread = backoff(task.attempt, self._settings.retry_base, self._settings.retry_cap, self._rng)
-            failure = self._failure(task, "robots_unreachable", f"robots.txt cannot be had: {reason}")
-            return Retry(wait + spread, failure)
-        if not host.robots.allows(task.url):
-            return Dead(self._failure(task, "robots", "forbidden by robots.txt"))
-        return None
-
     # -- after the fetch
 
     def _follow(self, lease: Lease, response: Response) -> Settlement:
         """A redirect goes through the queue like any request, even on the same host: each hop is a hit."""
         task = lease.task
-        self._tally.fetched(task.host, response)
         if len(task.hops) >= self._settings.max_redirects:
             detail = f"more than {self._settings.max_redirects} redirects, the last to {response.headers['Location']}"
             return self._end(lease, Dead(self._failure(task, "redirect_loop", detail)))
@@ -150,6 +116,7 @@ class Worker:
                 deadline=started + self._settings.handler_timeout,
                 monotonic=self._clock.monotonic,
             )
+            self._check_lanes(handler.name, yielded.requests)
             rows = tuple([encode_row(item, handler) for item in yielded.items])
         except HandlerTimeout as error:
             return self._bury(lease, response, "handler_timeout", str(error))
@@ -159,6 +126,13 @@ class Worker:
             log.warning("handler %r failed on %s: %s", task.handler or "(first)", task.url, _one_line(error))
             return self._bury(lease, response, "handler", _one_line(error), traceback.format_exc())
         return Settlement(lease, Done(), self._admit(lease, yielded.requests), rows)
+
+    def _check_lanes(self, handler: str, requests: Sequence[Request]) -> None:
+        """A task in a lane that nobody serves would lie in its queue for ever."""
+        for request in requests:
+            if request.lane is not None and request.lane not in self._lanes:
+                problem = no_such_lane(request.lane, self._lanes)
+                raise JunkError(f"handler {handler!r} yielded a request: {problem}")
 
     def _admit(self, lease: Lease, requests: Sequence[Request]) -> tuple[Task, ...]:
         found: list[Task] = []
@@ -189,10 +163,20 @@ class Worker:
             special += [links[href] for href in self._known.unknown(base, links)]
         return special
 
+    # -- hosts
+
+    def sync(self, frontier_time: float) -> None:
+        self._hosts.sync(frontier_time)
+
+    async def fold(self) -> None:
+        await self._hosts.fold()
+
+    async def keep(self, *, everything: bool = False) -> None:
+        await self._hosts.keep(everything=everything)
+
     # -- endings
 
-    def _end(self, lease: Lease, verdict: Verdict | None, snapshot: Snapshot | None = None) -> Settlement:
-        assert isinstance(verdict, Retry | Dead)
+    def _end(self, lease: Lease, verdict: Retry | Dead, snapshot: Snapshot | None = None) -> Settlement:
         last = lease.task.attempt >= (lease.task.max_attempts or self._settings.max_attempts)
         retry = isinstance(verdict, Retry) and not last
         self._tally.failed(lease.task.host, verdict.failure, retry=retry)
@@ -210,28 +194,6 @@ class Worker:
 def _is_link(request: Request) -> bool:
     # Not with `anywhere`: the same link may have been refused before, without it.
     return request.dedupe and not request.anywhere and request.method == "GET" and request.body is None
-
-
-def _unreachable(host: HostView) -> bool:
-    return host.state.robots is not None and host.state.robots.verdict == "disallow"
-
-
-def _fetch_request(task: Task) -> FetchRequest:
-    return FetchRequest(
-        task.url,
-        task.method,
-        task.headers,
-        task.body,
-        task.cookies,
-        task.hops[-1] if task.hops else None,
-    )
-
-
-def _host_and_port(task: Task) -> tuple[str, int]:
-    name, colon, port = task.host.rpartition(":")
-    if colon and port.isdigit() and not name.endswith(":"):
-        return name, int(port)
-    return task.host, 443 if task.url.startswith("https:") else 80
 
 
 def _one_line(error: BaseException) -> str:

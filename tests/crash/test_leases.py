@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -60,7 +61,9 @@ def test_killed_in_mid_fetch(desk: Desk, web: WebProcess) -> None:
     """One redelivery, and the lost attempt counts."""
     command = ("crawl", web.url("slow"), "-o", ROWS, *FAST, "--no-robots")
     process = desk.start(*command)
-    until(lambda: in_mid_fetch(desk, process), "three pages in flight")
+    until(lambda: in_mid_fetch(desk, process), "three pages claimed")
+    claimed = time.monotonic()
+    until(lambda: time.monotonic() > claimed + 0.15, "three pages in flight")  # they take half a second
     process.kill()
 
     tasks = pending_tasks(desk, desk.job().spec.name)

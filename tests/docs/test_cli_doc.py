@@ -46,7 +46,8 @@ def section(path: tuple[str, ...]) -> str:
 
 def test_the_commands_are_the_known_ones() -> None:
     assert {" ".join(path) for path in LEAVES} == {
-        "shoal crawl", "shoal status", "shoal fetch", "shoal demo",
+        "shoal crawl", "shoal status", "shoal why", "shoal fetch", "shoal demo",
+        "shoal hosts show", "shoal hosts block", "shoal hosts unblock", "shoal hosts set",
         "shoal dead list", "shoal dead show", "shoal dead replay", "shoal dead drop",
     }  # fmt: skip
 

@@ -13,8 +13,9 @@ from shoal.admit import tracking, traps
 from shoal.admit.canonical import Canonicaliser
 from shoal.classify import TABLE
 from shoal.extract.summary import summary
-from shoal.model import LANES, Response, Task
+from shoal.model import Response, Task
 from shoal.page import FollowOptions, Page
+from shoal.policy.lanes import WEIGHTS
 from shoal.settings import Settings
 from shoal.testing.web import Kind
 
@@ -118,8 +119,8 @@ def test_what_a_page_has() -> None:
     "text", [section("spiders.md", "Order: lanes and priorities"), section("index.md", "Words")]
 )
 def test_lanes_in_their_order(text: str) -> None:
-    named = [word for word in re.findall(r"`(\w+)`", text) if word in LANES]
-    assert tuple(named) == LANES
+    named = [word for word in re.findall(r"`(\w+)`", text) if word in WEIGHTS]
+    assert named == list(WEIGHTS)
 
 
 def test_kinds_of_the_chaotic_web() -> None:

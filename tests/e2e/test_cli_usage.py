@@ -47,7 +47,8 @@ def one_line(err: str) -> str:
 @pytest.mark.parametrize(
     "argv",
     [[], ["crawl"], ["status"], ["dead"], ["dead", "list"], ["dead", "show"], ["dead", "replay"], ["dead", "drop"],
-     ["fetch"], ["demo"]],
+     ["fetch"], ["demo"], ["why"], ["hosts"], ["hosts", "show"], ["hosts", "block"], ["hosts", "unblock"],
+     ["hosts", "set"]],
     ids=" ".join,
 )  # fmt: skip
 @pytest.mark.parametrize("flag", ["--help", "-h"])

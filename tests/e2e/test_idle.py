@@ -39,6 +39,15 @@ class Pages:
     def settled(self, lease: Lease, accepted: bool) -> None:
         pass
 
+    def sync(self, frontier_time: float) -> None:
+        pass
+
+    async def fold(self) -> None:
+        pass
+
+    async def keep(self, *, everything: bool = False) -> None:
+        pass
+
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -58,7 +67,7 @@ async def fill(path: Path) -> None:
 
 @asynccontextmanager
 async def running(frontier: SqliteFrontier, pages: Pages) -> AsyncIterator[None]:
-    engine = Engine(frontier, pages, Settings(), job="idle", name="engine")  # type: ignore[arg-type]
+    engine = Engine(frontier, pages, Settings(), job="idle", name="engine")
     run = asyncio.create_task(engine.run())
     try:
         yield

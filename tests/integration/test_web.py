@@ -17,7 +17,7 @@ from selectolax.lexbor import LexborHTMLParser
 from shoal.settings import Settings
 from shoal.testing import ChaoticWeb, HostProfile, ManualClock, Site, WebProcess
 from shoal.testing.demo import DEMO_SETTINGS, demo_profiles
-from shoal.testing.web.habits import Flapping, Limited
+from shoal.testing.web.habits import Flapping, Lifelike, Limited
 
 
 @pytest.fixture
@@ -151,6 +151,39 @@ def test_the_limit_is_a_rate() -> None:
     assert 4 + 9.9 * 4 - 1 <= served <= 4 + 9.9 * 4
     clock.advance(3600)
     assert [host.answer("/p/0", clock.monotonic()).status for _ in range(5)] == [200, 200, 200, 200, 429]
+
+
+def test_a_burst_may_be_more_than_a_second_allows() -> None:
+    host, clock = Limited(HostProfile("limited", rate=1.0, burst=3, retry_after=0.25), 0, ()), ManualClock()
+    answers = [host.answer("/p/0", clock.monotonic()) for _ in range(4)]
+    assert [answer.status for answer in answers] == [200, 200, 200, 429]
+    assert answers[-1].headers == ("Retry-After: 0.25",)
+    clock.advance(2.0)
+    assert [host.answer("/p/0", clock.monotonic()).status for _ in range(3)] == [200, 200, 429]
+
+
+def test_a_lifelike_host_lags_limits_and_flaps_at_once() -> None:
+    profile = HostProfile(
+        "lifelike", latency=2.0, jitter=0.5, rate=1.0, burst=4, failure_share=0.5, period=100.0
+    )
+    host, clock = Lifelike(profile, 3, ()), ManualClock()
+    good = [host.answer(f"/p/{i}", clock.monotonic()) for i in range(5)]
+    assert [answer.status for answer in good] == [200, 200, 200, 200, 429]
+    assert good[4].delay == 0.0
+    assert all(2.0 / 1.5 <= answer.delay <= 2.0 * 1.5 for answer in good[:4])
+    assert len({answer.delay for answer in good[:4]}) == 4
+    clock.advance(60.0)
+    failed = host.answer("/p/5", clock.monotonic())
+    assert failed.status >= 500
+    assert failed.delay >= 2.0 / 1.5
+
+
+def test_how_long_a_page_takes_does_not_depend_on_the_order_of_requests() -> None:
+    profile = HostProfile("lifelike", jitter=0.5, rate=1000.0, failure_share=0.0)
+    paths = [f"/p/{i}" for i in range(10)]
+    one, other = Lifelike(profile, 3, ()), Lifelike(profile, 3, ())
+    forwards = {path: one.answer(path, 0.0).delay for path in paths}
+    assert {path: other.answer(path, 0.0).delay for path in reversed(paths)} == forwards
 
 
 def test_a_flapping_host_fails_its_share_and_no_page_more_than_twice() -> None:
@@ -287,7 +320,7 @@ async def test_the_web_runs_in_a_process_of_its_own(client: aiohttp.ClientSessio
         await status_of(client, url)
 
 
-def test_the_demo_shows_every_kind_with_settings_that_exist() -> None:
+def test_the_demo_shows_every_habit_by_itself_with_settings_that_exist() -> None:
     profiles = demo_profiles()
     assert {profile.kind for profile in profiles.values()} == {
         "fast", "slow", "hanging", "limited", "flapping", "redirecting", "trapping", "huge", "closing", "down"
@@ -297,3 +330,12 @@ def test_the_demo_shows_every_kind_with_settings_that_exist() -> None:
     )  # or pages of the flapping host would be lost
     budget = DEMO_SETTINGS["max_pages_per_host"]
     assert all(profile.pages < budget for profile in profiles.values())
+
+
+async def test_a_host_may_change_its_habit(client: aiohttp.ClientSession) -> None:
+    async with ChaoticWeb({"shop": HostProfile()}) as web:
+        statuses = []
+        for profile in (HostProfile("failing"), HostProfile("fast")):
+            web.become("shop", profile)
+            statuses.append(await status_of(client, web.url("shop")))
+        assert statuses == [503, 200] == [hit.status for hit in web.hits()]

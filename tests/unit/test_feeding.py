@@ -10,6 +10,7 @@ import pytest
 
 from shoal import Request, Spider
 from shoal.admit import Admission
+from shoal.errors import SpiderError, StoreError
 from shoal.feeding import Feeder
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import Added, Claim, Job, JobSpec, Valve
@@ -61,14 +62,14 @@ def feeder_of(
     frontier: Watched,
     start: object,
     tally: Tally | None = None,
-    on_add: Callable[[], None] = lambda: None,
+    paused: Callable[[], bool] = lambda: False,
     **settings: object,
 ) -> Feeder:
     spider = Spider("feeding", start)  # type: ignore[arg-type]
     spider.add_handler(lambda page: None, name="page")
     limits = Settings(**settings)  # type: ignore[arg-type]
     admission = Admission(limits, spider.start_urls_known())
-    return Feeder(spider, frontier, admission, limits, tally or Tally(), job="job", on_add=on_add)
+    return Feeder(spider, frontier, admission, limits, tally or Tally(), job="job", paused=paused)
 
 
 async def feed(feeder: Feeder) -> None:
@@ -134,10 +135,11 @@ async def test_requests_keep_what_they_ask_for(frontier: Watched) -> None:
     assert (lease.task.priority, lease.task.meta) == (4, {"a": 1})
 
 
-async def test_somebody_is_told_of_every_batch(frontier: Watched) -> None:
-    told: list[int] = []
-    await feed(feeder_of(frontier, lambda: urls(6_000), on_add=lambda: told.append(len(frontier.batches))))
-    assert told == [1, 2]
+async def test_a_lane_that_nobody_serves_is_an_error(frontier: Watched) -> None:
+    """Its task would lie in its queue for ever."""
+    start = [Request("http://a.test/1", lane="images"), Request("http://a.test/2", lane="pictures")]
+    with pytest.raises(SpiderError, match=r"start request 2: there is no lane 'pictures'; .*images"):
+        await feed(feeder_of(frontier, start, lanes={"images": 2}))
 
 
 # -- going on
@@ -204,6 +206,24 @@ async def test_a_full_queue_stops_the_source(frontier: Watched) -> None:
 
 
 @pytest.mark.usefixtures("quick")
+async def test_backpressure_stops_the_source(frontier: Watched) -> None:
+    paused = True
+    feeding = asyncio.create_task(
+        feed(feeder_of(frontier, lambda: urls(25), paused=lambda: paused, high_water=10))
+    )
+    await eventually(lambda: frontier.batches)
+    await frontier.drain(10)
+    await looks_again(frontier)
+    assert len(frontier.batches) == 1, "the queue is empty, but the crawl has other worries"
+    paused = False
+    await frontier.drain(10)
+    await eventually(lambda: len(frontier.batches) == 2)
+    await frontier.drain(10)
+    await feeding
+    assert (await job_of(frontier)).fed_all
+
+
+@pytest.mark.usefixtures("quick")
 async def test_a_full_queue_stops_a_source_that_trickles(frontier: Watched) -> None:
     """Its URLs never make a whole batch: they are flushed after a while, and count all the same."""
     read = 0
@@ -247,3 +267,31 @@ async def test_no_feeding_goes_on_after_the_end(frontier: Watched) -> None:
     await feed(feeder_of(frontier, list(urls(3))))
     await asyncio.sleep(0)
     assert asyncio.all_tasks() == before
+
+
+# -- a store that fails
+
+
+async def test_what_follows_a_batch_that_was_lost_is_not_committed(frontier: Watched, quick: None) -> None:
+    """A cursor beyond the lost batch would leave it out for good."""
+    add, failed = frontier.add, asyncio.Event()
+
+    async def fails_once(job: str, tasks: Sequence[Task], *, fed: int | None, fed_all: bool) -> Added:
+        if not failed.is_set():
+            failed.set()
+            raise StoreError("the store cannot be used")
+        return await add(job, tasks, fed=fed, fed_all=fed_all)
+
+    async def slow() -> AsyncIterator[str]:
+        yield "http://a.test/first"
+        await failed.wait()
+        yield "http://a.test/second"
+
+    frontier.add = fails_once  # type: ignore[assignment,method-assign]
+    with pytest.raises(StoreError):
+        await feed(feeder_of(frontier, slow))
+    assert frontier.batches == []
+
+    await feed(feeder_of(frontier, slow))
+    job = await job_of(frontier)
+    assert (job.fed_all, job.counters.pending) == (True, 2)

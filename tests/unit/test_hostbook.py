@@ -10,9 +10,11 @@ from msgspec.structs import replace
 from shoal.fetch.transport import FetchRequest
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import Claim, HostRecord, JobSpec
-from shoal.hostbook import HostBook, HostState, state_of
+from shoal.hostbook import HostBook
+from shoal.hoststate import HostState, state_of
 from shoal.model import Failure, Lease, Outcome, Response, Task
 from shoal.policy.host import first_valve
+from shoal.policy.protocol import Observation
 from shoal.settings import Settings
 from shoal.testing import ManualClock
 from shoal.testing.conformance.tools import make_task
@@ -215,6 +217,19 @@ async def test_robots_txt_is_wanted_once_while_it_holds(world: World) -> None:
     assert world.book.wants_robots(HOST, view), "a day later it is asked for again"
 
 
+@pytest.mark.parametrize("jump", [-3600.0, 3600.0])
+async def test_a_wall_clock_that_is_set_does_not_change_when_robots_txt_is_wanted(
+    world: World, jump: float
+) -> None:
+    world.transport.answers["http://a.test/robots.txt"] = Failure("timeout")
+    lease = await world.lease()
+    view = await world.book.ask_robots(lease, since=world.clock.monotonic())
+    world.clock.jump_wall(jump)
+    assert not world.book.wants_robots(HOST, view)
+    world.clock.advance(2 * world.settings.retry_base)
+    assert world.book.wants_robots(HOST, view)
+
+
 async def test_while_one_asks_again_the_others_go_by_the_old_answer(world: World) -> None:
     world.says(200, ROBOTS)
     lease = await world.lease()
@@ -264,6 +279,141 @@ async def test_a_redirected_robots_txt_pauses_by_the_interval(world: World) -> N
     await world.book.ask_robots(await world.lease(), since=world.clock.monotonic())
     assert world.transport.asked == [url, "http://a.test/real.txt"]
     assert world.pauses == [0.5]
+
+
+# -- what was seen
+
+
+def seen(world: World, kind: str = "ok", took: float = 1.0) -> Observation:
+    now = world.book.now()
+    return Observation(now - took, now, kind, blames_host=kind != "ok")
+
+
+async def test_what_moves_the_valve_is_written_with_the_next_beat(world: World) -> None:
+    lease = await world.lease(make_task("http://a.test/", parent=1))
+    await world.book.view(lease)
+    world.book.saw(HOST, seen(world))
+    await world.book.fold()
+    assert (await world.record()).version == 0, "a good page teaches nothing that others must know right away"
+    for _ in range(5):
+        world.book.saw(HOST, seen(world, "connect"))
+    await world.book.fold()
+    record = await world.record()
+    assert record.version == 1
+    assert record.valve.blocked_until == pytest.approx(world.book.now() + 5)
+    assert state_of(record).errors == ("connect",) * 5
+
+
+async def test_the_rest_is_written_after_a_while(world: World) -> None:
+    await world.book.view(await world.lease(make_task("http://a.test/", parent=1)))
+    world.book.saw(HOST, seen(world))
+    world.clock.advance(4)
+    world.book.saw(HOST, seen(world))
+    await world.book.keep()
+    assert (await world.record()).version == 0
+    world.clock.advance(1)
+    await world.book.keep()
+    assert state_of(await world.record()).policies
+    world.clock.advance(60)
+    await world.book.keep()
+    assert (await world.record()).version == 1, "there was nothing new"
+
+
+async def test_all_of_it_is_written_in_the_end(world: World) -> None:
+    await world.book.view(await world.lease(make_task("http://a.test/", parent=1)))
+    world.book.saw(HOST, seen(world))
+    await world.book.keep(everything=True)
+    assert state_of(await world.record()).policies
+
+
+@pytest.mark.parametrize("races", [1, 3])
+async def test_what_was_seen_survives_a_race(world: World, races: int) -> None:
+    await world.book.view(await world.lease(make_task("http://a.test/", parent=1)))
+    for _ in range(5):
+        world.book.saw(HOST, seen(world, "connect"))
+    world.frontier.races = races
+    await world.book.fold()
+    record = await world.record()
+    assert record.valve.blocked_until > world.book.now()
+    assert state_of(record).errors == ("connect",) * 5
+
+
+async def test_failures_of_two_processes_add_up(world: World) -> None:
+    """Each saw three, five open the breaker."""
+    lease = await world.lease(make_task("http://a.test/", parent=1))
+    other = world.make_book()
+    for book in (world.book, other):
+        await book.view(lease)
+        for _ in range(3):
+            book.saw(HOST, seen(world, "connect"))
+    await world.book.keep(everything=True)
+    await other.keep(everything=True)
+    assert (await world.record()).valve.blocked_until > world.book.now()
+
+
+async def test_news_that_meets_what_was_seen_here_may_move_the_valve(world: World) -> None:
+    """The other process has written its three failures; ours are still unwritten when we hear of it."""
+    lease = await world.lease(make_task("http://a.test/", parent=1))
+    other = world.make_book()
+    for book in (world.book, other):
+        await book.view(lease)
+        for _ in range(3):
+            book.saw(HOST, seen(world, "connect"))
+    await other.keep(everything=True)
+    await world.book.view(replace(lease, host_version=1))
+    await world.book.fold()
+    assert (await world.record()).valve.blocked_until > world.book.now()
+
+
+async def test_a_lease_that_is_older_than_what_is_known_needs_no_reading(world: World) -> None:
+    """A beat writes and claims together: its leases may carry the version before."""
+    lease = await world.lease(make_task("http://a.test/", parent=1))
+    await world.book.view(lease)
+    world.book.saw(HOST, seen(world))
+    await world.book.keep(everything=True)
+    reads = world.frontier.reads
+    assert (await world.book.view(lease)).version == 1
+    assert world.frontier.reads == reads
+
+
+async def test_what_is_seen_while_it_is_written_is_not_lost(world: World) -> None:
+    await world.book.view(await world.lease(make_task("http://a.test/", parent=1)))
+    for _ in range(3):
+        world.book.saw(HOST, seen(world, "connect"))
+    update = world.frontier.update_host
+
+    async def slowly(record: HostRecord) -> bool:
+        for _ in range(2):
+            world.book.saw(HOST, seen(world, "dns"))
+        world.frontier.update_host = update  # type: ignore[method-assign]
+        return await update(record)
+
+    world.frontier.update_host = slowly  # type: ignore[method-assign]
+    await world.book.keep(everything=True)
+    await world.book.fold()
+    record = await world.record()
+    assert record.valve.blocked_until > world.book.now(), "five in a row"
+    assert state_of(record).errors == ("connect", "connect", "connect", "dns", "dns")
+
+
+def test_time_never_goes_back(world: World) -> None:
+    """Else a probe could seem to have started before the time it was given at."""
+    world.book.sync(5000.0)
+    assert world.book.now() == 5000.0
+    world.clock.advance(10)
+    world.book.sync(5009.0)  # a slow answer: it was true a second ago
+    assert world.book.now() == pytest.approx(5010.0, abs=0.02)
+    world.clock.advance(10)
+    world.book.sync(5021.0)
+    assert world.book.now() == 5021.0, "a quicker one is nearer to the truth"
+
+
+def test_clocks_that_drift_apart_are_followed(world: World) -> None:
+    world.book.sync(5000.0)
+    for hour in range(1, 100):
+        world.clock.advance(3600)
+        world.book.sync(5000.0 + hour * 3599.0)
+    assert world.book.now() == pytest.approx(5000.0 + 99 * 3599.0, abs=0.01)
 
 
 # -- a resumed job

@@ -162,8 +162,6 @@ def test_follow_refuses_what_points_nowhere() -> None:
         page.follow(page.css("h1")[0])
     with pytest.raises(TypeError, match="not a int"):
         page.follow(7)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="no lane 'fast'"):
-        page.follow("/", lane="fast")
 
 
 def test_follow_all_passes_over_what_points_nowhere() -> None:

@@ -71,8 +71,6 @@ def test_mistakes_with_handlers_are_named() -> None:
         spider.add_handler(listing)
     with pytest.raises(SpiderError, match="no handler named 'lister'; it has listing"):
         spider.handler_named("lister")
-    with pytest.raises(SpiderError, match="lane 'fast'; lanes are urgent"):
-        spider.add_handler(listing, name="other", lane="fast")
 
     def stranger(page: object) -> None: ...
 

@@ -146,3 +146,23 @@ async def test_two_frontiers_of_one_process_see_each_other_alive(tmp_path: Path)
         [lease] = (await claim(one, worker="one")).leases
         assert await two.reap() == 0
         assert await settle(one, lease)
+
+
+async def test_workers_that_left_or_died_are_not_listed(tmp_path: Path) -> None:
+    path = tmp_path / "frontier.db"
+    async with SqliteFrontier(path) as frontier:
+        await frontier.open_job(OPEN)
+        await frontier.add("job", [make_task("http://a.test/")])
+        async with SqliteFrontier(path) as polite:
+            await claim(polite, 0, worker="polite")
+            await polite.extend("polite", 3600)
+            assert [record.name for record in await frontier.workers()] == ["polite"]
+        assert await frontier.workers() == []
+        with process(CLAIM, path) as other:
+            assert first_line(other) == "1"
+            await frontier.extend("theirs", 3600)
+            assert [record.name for record in await frontier.workers()] == ["theirs"]
+            other.kill()
+            other.wait()
+            assert await frontier.workers() == []
+        assert await frontier.reap() == 1, "looking at the workers has not hidden the dead one's lease"

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from shoal import __version__
-from shoal.cli import crawl, dead, demo, fetch, status
+from shoal.cli import crawl, dead, demo, fetch, hosts, status, why
 
 app = typer.Typer(
     name="shoal",
@@ -38,6 +38,8 @@ def shoal(
 
 app.command("crawl")(crawl.crawl)
 app.command("status")(status.status)
+app.command("why")(why.why)
+app.add_typer(hosts.app, name="hosts")
 app.add_typer(dead.app, name="dead")
 app.command("fetch")(fetch.fetch)
 app.command("demo")(demo.demo)

@@ -106,8 +106,8 @@ def run_plan(plan: Plan, quiet: bool, seconds: float | None = None) -> View:
     import asyncio
     import signal
 
-    from shoal.cli.terminal import run
     from shoal.crawling import execute
+    from shoal.loop import run_loop
     from shoal.observe.progress import make_progress
 
     async def crawling() -> View:
@@ -118,7 +118,7 @@ def run_plan(plan: Plan, quiet: bool, seconds: float | None = None) -> View:
     # Rows scrolling through the same terminal would tear the live panel.
     live = plan.output is not None or not sys.stdout.isatty()
     with make_progress(sys.stderr, quiet, live) as progress:
-        return run(crawling())
+        return run_loop(crawling())
 
 
 def finish(plan: Plan, view: View, summary_file: Path | None, quiet: bool) -> None:

@@ -29,13 +29,14 @@ def fetch(
     """Fetch one page and show what Shoal sees: robots, redirects, status, timing, links."""
     from shoal.cli.sight import look
     from shoal.cli.targets import as_url
-    from shoal.cli.terminal import print_json, run
+    from shoal.cli.terminal import print_json
     from shoal.config import load
+    from shoal.loop import run_loop
     from shoal.model import Response
 
     given = options.flags(pairs, robots=False if no_robots else None, allow_network=allow_network or None)
     settings = load(config, {}, os.environ, given)
-    sight = run(look(as_url(url), settings))
+    sight = run_loop(look(as_url(url), settings))
     if as_json:
         print_json(as_dict(sight))
     elif body and isinstance(sight.outcome, Response):

@@ -167,6 +167,16 @@ def moment(text: str | None, now: float, option: str) -> float | None:
         ) from None
 
 
+def seconds(text: str | None, option: str) -> float | None:
+    """ "30s", "10m" or "2h" as a number of seconds."""
+    if text is None:
+        return None
+    span = _SPAN.fullmatch(text.strip())
+    if span is None:
+        raise UsageError(f"{option} {text!r} is not a time: write it like 30s, 10m, 2h or 1d")
+    return float(span[1]) * _SECONDS[span[2]]
+
+
 def set_up_logging(level: str | None) -> None:
     from shoal.observe.logging import DEFAULT_LEVEL, set_up
 

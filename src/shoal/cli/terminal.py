@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, TextIO, TypeVar
 
 import msgspec
 from rich import box
@@ -14,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from shoal.loop import run_loop
 from shoal.observe.words import printable
 
 if TYPE_CHECKING:
@@ -65,16 +65,6 @@ def when(at: float) -> str:
     return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S") if at else "-"
 
 
-def run(main: Coroutine[Any, Any, T]) -> T:
-    """Runs a coroutine to its end, on uvloop where there is one."""
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.run(main)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(main)
-
-
 def ask(store: str, question: Callable[[Frontier], Awaitable[T]]) -> T:
     """Opens the store, which must exist, asks one question and closes it again."""
 
@@ -84,4 +74,4 @@ def ask(store: str, question: Callable[[Frontier], Awaitable[T]]) -> T:
         async with open_frontier(store, create=False) as frontier:
             return await question(frontier)
 
-    return run(answer())
+    return run_loop(answer())

@@ -188,6 +188,45 @@ class Journal(Protocol):
     def append(self, committed: int, rows: Sequence[bytes]) -> int: ...
 
 
+class WorkerRecord(Struct, frozen=True):
+    name: str
+    seen_at: float
+    until: float  # without another sign of life, it counts as gone
+    status: bytes = b""
+
+
+class HostQueue(Struct, frozen=True):
+    """One job's tasks for one host in one lane."""
+
+    job: str
+    lane: str
+    pending: int
+    delayed: int
+
+
+Place = Literal["unknown", "pending", "delayed", "leased", "done", "dead"]
+
+
+class Whereabouts(Struct, frozen=True):
+    """Where a URL's task is. A URL that redirected is where its task is now."""
+
+    place: Place  # "unknown": never admitted. "done": admitted, and nowhere else (it may have moved to another host)
+    task: Task | None = None  # None: unknown, done, or too far back in a long queue to be found
+    ahead: int = 0  # pending: how many go before it in its queue; without a task: at least so many
+    due: float = 0.0  # delayed: when it becomes pending again
+    worker: str = ""  # leased: who has it
+    since: float = 0.0  # leased, dead: since when
+    deadline: float = 0.0  # leased: when the lease runs out, without a heartbeat
+
+
+SCAN = 200_000  # tasks of one queue that `find` looks through
+
+
+def concerns(task: Task, url: str) -> bool:
+    """Whether the task is the URL's: it is to be fetched there, or was, before it redirected."""
+    return task.url == url or url in task.hops
+
+
 class DeadFilter(Struct, frozen=True):
     job: str | None = None
     host: str | None = None
@@ -253,8 +292,13 @@ class Frontier(Protocol):
 
     async def settle(self, batch: Sequence[Settlement], journal: Journal | None = None) -> Settled: ...
 
-    async def extend(self, worker: str, lease_seconds: float) -> int:
-        """Heartbeat: moves the deadline of all the worker's leases; answers how many it still holds."""
+    async def extend(self, worker: str, lease_seconds: float, status: bytes = b"") -> int:
+        """Heartbeat: moves the deadline of all the worker's leases; answers how many it still holds. `status` is the
+        worker's word about itself, kept for whoever asks."""
+        ...
+
+    async def workers(self) -> Sequence[WorkerRecord]:
+        """Those whose last sign of life is not older than their leases would be."""
         ...
 
     async def release(self, leases: Sequence[Lease]) -> int:
@@ -286,6 +330,20 @@ class Frontier(Protocol):
         """The longest queues: (host, pending), longest first."""
         ...
 
+    async def host_queues(self, host: str) -> Sequence[HostQueue]:
+        """Every queue of the host that is not empty, of all jobs."""
+        ...
+
+    # -- looking for one URL
+    async def now(self) -> float:
+        """The frontier's time."""
+        ...
+
+    async def find(self, job: str, task: Task, scan: int = SCAN) -> Whereabouts:
+        """Where the job's task for the URL, host and fingerprint of `task` is. No more than `scan` tasks of each of
+        the host's queues are looked through."""
+        ...
+
     # -- journals
     async def journal_length(self, job: str, key: str) -> int | None:
         """The committed length of a result file; None if the job never wrote it."""
@@ -305,6 +363,7 @@ class Frontier(Protocol):
 
 __all__ = [
     "FOREVER",
+    "SCAN",
     "Added",
     "Claim",
     "Claimed",
@@ -312,15 +371,20 @@ __all__ = [
     "DeadFilter",
     "DeadLetter",
     "Frontier",
+    "HostQueue",
     "HostRecord",
     "Job",
     "JobSpec",
     "JobState",
     "Journal",
     "Lease",
+    "Place",
     "Settled",
     "Snapshot",
     "Valve",
+    "Whereabouts",
+    "WorkerRecord",
+    "concerns",
     "matches",
     "total",
     "worker_lost",

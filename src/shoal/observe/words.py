@@ -16,6 +16,13 @@ def rate(per_second: float) -> str:
     return f"{per_second:,.1f}" if per_second < 100 else f"{per_second:,.0f}"
 
 
+def speed(per_second: float | None) -> str:
+    """ "4", "0.33", "1,250"; "-" where there is no limit."""
+    if per_second is None:
+        return "-"
+    return f"{per_second:,.0f}" if per_second >= 100 else f"{per_second:.2g}"
+
+
 def latency(seconds: float | None) -> str:
     """ "-", "4.2 ms", "81 ms", "1.25 s"."""
     if seconds is None:
@@ -38,6 +45,16 @@ def duration(seconds: float | None) -> str:
     if hours >= 48:
         return f"{hours // 24} d {hours % 24} h"
     return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
+
+
+def span(seconds: float) -> str:
+    """ "0.4 s", "41 s", "10 min", "3 h", "4 d": for sentences, where the exact second does not matter."""
+    if seconds < 1:
+        return f"{max(seconds, 0.0):.1f} s"
+    for most, length, unit in ((90, 1, "s"), (90 * 60, 60, "min"), (48 * 3600, 3600, "h")):
+        if seconds < most:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds / 86_400:,.0f} d"
 
 
 def size(octets: int) -> str:

@@ -1,10 +1,11 @@
-"""A host's valve, composed from what is configured and what its robots.txt asks for. Pure."""
+"""A host's valve, composed from settings, robots.txt, the policies and what a person decided. Pure."""
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
 from shoal.frontier.protocol import Valve
+from shoal.policy.protocol import NO_LIMITS, Limits
 from shoal.settings import Settings
 
 
@@ -13,10 +14,33 @@ def first_valve(settings: Settings) -> Valve:
     return configured(Valve(), settings, crawl_delay=None, robots_known=False)
 
 
-def configured(current: Valve, settings: Settings, *, crawl_delay: float | None, robots_known: bool) -> Valve:
-    """The valve with the numbers that settings and robots.txt give it."""
-    interval = 1 / settings.rate if settings.rate else 0.0
+def configured(
+    current: Valve,
+    settings: Settings,
+    *,
+    crawl_delay: float | None,
+    robots_known: bool,
+    limits: Limits = NO_LIMITS,
+    rate: float | None = None,
+    per_host: int | None = None,
+    blocked_until: float = 0.0,
+) -> Valve:
+    """The valve with the strictest of what everybody asks for. `rate`, `per_host` and `blocked_until` are a
+    person's; the first two stand in for the settings."""
+    if limits.refuse:
+        # Its tasks are buried unfetched: nothing is gained by doing that slowly.
+        return replace(current, interval=0.0, cap=settings.concurrency, blocked_until=blocked_until)
+    rate = settings.rate if rate is None else rate
+    interval = 1 / rate if rate else 0.0
     if settings.robots and crawl_delay is not None:
         interval = max(interval, min(crawl_delay, settings.max_crawl_delay))
-    asked = robots_known or not settings.robots
-    return replace(current, interval=interval, burst=settings.burst, cap=settings.per_host if asked else 1)
+    cap = per_host or settings.per_host
+    if limits.cap is not None:
+        cap = max(1, min(cap, limits.cap))
+    return replace(
+        current,
+        interval=max(interval, limits.interval or 0.0),
+        burst=settings.burst,
+        cap=cap if robots_known or not settings.robots else 1,
+        blocked_until=max(blocked_until, limits.blocked_until or 0.0),
+    )

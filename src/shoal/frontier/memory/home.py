@@ -16,20 +16,25 @@ import msgspec
 
 from shoal.clock import Clock, SystemClock
 from shoal.errors import UsageError
-from shoal.frontier.memory.state import JobRecord, Queue
+from shoal.frontier.memory import finding
+from shoal.frontier.memory.state import Held, JobRecord, Queue
 from shoal.frontier.protocol import (
     FOREVER,
+    SCAN,
     Added,
     Claim,
     Claimed,
     Counters,
     DeadFilter,
+    HostQueue,
     HostRecord,
     Job,
     JobSpec,
     JobState,
     Journal,
     Settled,
+    Whereabouts,
+    WorkerRecord,
     matches,
     total,
     worker_lost,
@@ -48,7 +53,8 @@ class MemoryFrontier:
         self._hosts: dict[str, HostRecord] = {}
         self._queues: dict[tuple[str, str, str], Queue] = {}
         self._delayed: list[tuple[float, int, Task]] = []
-        self._leases: dict[int, tuple[str, Lease]] = {}  # token -> (worker, lease)
+        self._leases: dict[int, Held] = {}  # by token
+        self._workers: dict[str, WorkerRecord] = {}
         self._last_id = 0
         self._last_token = 0
         self._turn = 0
@@ -93,8 +99,8 @@ class MemoryFrontier:
     async def drop_job(self, name: str) -> None:
         if name not in self._jobs:
             return
-        for token in [token for token, (_, lease) in self._leases.items() if lease.task.job == name]:
-            self._free(self._leases.pop(token)[1].task)
+        for token in [token for token, held in self._leases.items() if held.lease.task.job == name]:
+            self._free(self._leases.pop(token).lease.task)
         self._queues = {key: queue for key, queue in self._queues.items() if queue.job != name}
         self._delayed = [entry for entry in self._delayed if entry[2].job != name]
         heapq.heapify(self._delayed)
@@ -123,7 +129,7 @@ class MemoryFrontier:
         return Job(job.spec, job.state, counters, job.created_at, job.finished_at, job.fed, job.fed_all)
 
     def _leased(self, job: str) -> int:
-        return sum(lease.task.job == job for _, lease in self._leases.values())
+        return sum(held.lease.task.job == job for held in self._leases.values())
 
     # -- the path of a URL
 
@@ -226,7 +232,7 @@ class MemoryFrontier:
         lease = Lease(
             self._last_token, task, now + claim.lease_seconds, record.version, record.valve.interval
         )
-        self._leases[lease.token] = (claim.worker, lease)
+        self._leases[lease.token] = Held(claim.worker, lease, now)
         return lease
 
     def _next_due(self, open_lanes: Iterable[tuple[str, str]], now: float) -> float:
@@ -237,7 +243,7 @@ class MemoryFrontier:
             if q.heap and (q.job, q.lane) in wanted
         ]
         times += [at for at, _, task in self._delayed if (task.job, task.lane) in wanted]
-        times += [lease.deadline for _, lease in self._leases.values()]
+        times += [held.lease.deadline for held in self._leases.values()]
         soonest = min(times, default=FOREVER)
         return FOREVER if soonest >= FOREVER else max(0.0, soonest - now)
 
@@ -257,7 +263,7 @@ class MemoryFrontier:
         parts: list[Added] = []
         buried = 0
         for token, settlement in held.items():
-            task = self._leases.pop(token)[1].task
+            task = self._leases.pop(token).lease.task
             job = self._jobs[task.job]
             self._free(task)
             buried += self._conclude(job, task, settlement)
@@ -301,13 +307,12 @@ class MemoryFrontier:
                     self._enqueue(job, replace(to, id=task.id, job=task.job, attempt=task.attempt - 1))
             case Dead(failure, snapshot):
                 self._bury(job, task, failure, snapshot)
-            case Retry(after, failure):
+            case Retry() as retry:
                 if task.attempt >= job.max_attempts(task):
-                    self._bury(job, task, failure, settlement.snapshot)
+                    self._bury(job, task, retry.failure, settlement.snapshot)
                     return 1
                 job.count["retried"] += 1
-                task = replace(task, history=(*task.history, failure))
-                heapq.heappush(self._delayed, (self._time.now() + after, task.id, task))
+                heapq.heappush(self._delayed, (self._time.now() + retry.after, task.id, retry.task(task)))
         return 0
 
     def _bury(self, job: JobRecord, task: Task, failure: Failure, snapshot: Snapshot | None) -> None:
@@ -319,19 +324,25 @@ class MemoryFrontier:
         record = self._hosts[task.host]
         self._hosts[task.host] = replace(record, valve=record.valve.give_back(1))
 
-    async def extend(self, worker: str, lease_seconds: float) -> int:
+    async def extend(self, worker: str, lease_seconds: float, status: bytes = b"") -> int:
         deadline = self._time.now() + lease_seconds
-        held = [lease for owner, lease in self._leases.values() if owner == worker]
-        for lease in held:
-            self._leases[lease.token] = (worker, replace(lease, deadline=deadline))
-        return len(held)
+        self._workers[worker] = WorkerRecord(worker, self._time.now(), deadline, status)
+        own = [held for held in self._leases.values() if held.worker == worker]
+        for held in own:
+            renewed = replace(held.lease, deadline=deadline)
+            self._leases[renewed.token] = held._replace(lease=renewed)
+        return len(own)
+
+    async def workers(self) -> Sequence[WorkerRecord]:
+        now = self._time.now()
+        return [record for record in self._workers.values() if record.until > now]
 
     async def release(self, leases: Sequence[Lease]) -> int:
         count = 0
         for given in leases:
             if (held := self._leases.pop(given.token, None)) is None:
                 continue
-            task = held[1].task
+            task = held.lease.task
             self._free(task)
             self._enqueue(self._jobs[task.job], replace(task, attempt=task.attempt - 1))
             count += 1
@@ -342,7 +353,7 @@ class MemoryFrontier:
         return self._reap(self._time.now())
 
     def _reap(self, now: float) -> int:
-        expired = [lease for _, lease in self._leases.values() if lease.deadline <= now]
+        expired = [held.lease for held in self._leases.values() if held.lease.deadline <= now]
         for lease in expired:
             del self._leases[lease.token]
             task, job = lease.task, self._jobs[lease.task.job]
@@ -394,6 +405,26 @@ class MemoryFrontier:
             if queue.heap and job in (None, queue.job):
                 lengths[queue.host] += len(queue.heap)
         return sorted(lengths.items(), key=lambda pair: (-pair[1], pair[0]))[:limit]
+
+    async def host_queues(self, host: str) -> Sequence[HostQueue]:
+        delayed = Counter((task.job, task.lane) for _, _, task in self._delayed if task.host == host)
+        found = [
+            HostQueue(queue.job, queue.lane, len(queue.heap), delayed[queue.job, queue.lane])
+            for queue in self._queues.values()
+            if queue.host == host
+        ]
+        known = list(self._jobs)
+        found.sort(key=lambda queue: (known.index(queue.job), queue.lane))
+        return [queue for queue in found if queue.pending or queue.delayed]
+
+    # -- looking for one URL
+
+    async def now(self) -> float:
+        return self._time.now()
+
+    async def find(self, job: str, task: Task, scan: int = SCAN) -> Whereabouts:
+        held = self._leases.values()
+        return finding.find(self._job(job), self._queues.values(), self._delayed, held, task, scan)
 
     # -- journals
 

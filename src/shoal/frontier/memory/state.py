@@ -5,9 +5,10 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from shoal.frontier.protocol import JobSpec, JobState
-from shoal.model import DeadLetter, Task
+from shoal.model import DeadLetter, Lease, Task
 
 
 @dataclass
@@ -25,6 +26,14 @@ class Queue:
 
     def pop(self) -> Task:
         return heapq.heappop(self.heap)[2]
+
+
+class Held(NamedTuple):
+    """A lease in somebody's hands."""
+
+    worker: str
+    lease: Lease
+    since: float
 
 
 @dataclass

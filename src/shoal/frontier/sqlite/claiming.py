@@ -22,7 +22,9 @@ SELECT q.id, q.pending, h.id, h.version, h.name,
 """
 _PEEK = "SELECT rank, id, attempt, body FROM task WHERE queue = ? ORDER BY rank, id LIMIT ?"
 _POP = "DELETE FROM task WHERE queue = ? AND (rank, id) <= (?, ?)"
-_LEASE = "INSERT INTO lease(token, worker, deadline, queue, rank, id, attempt, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+_LEASE = """
+INSERT INTO lease(token, worker, since, deadline, queue, rank, id, attempt, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
 
 
 def claim(session: Session, claim: Claim) -> Claimed:
@@ -104,7 +106,9 @@ class _Taker:
         self._db.execute(_POP, (queue_id, tasks[-1][0], tasks[-1][1]))
         rows, leases = [], []
         for (rank, id, attempt, body), token in zip(tasks, self._tokens, strict=False):
-            rows.append((token, self._worker, self._deadline, queue_id, rank, id, attempt + 1, body))
+            rows.append(
+                (token, self._worker, self._now, self._deadline, queue_id, rank, id, attempt + 1, body)
+            )
             task = decode_task(
                 body, id=id, job=self._job, host=host, lane=self._lane, rank=rank, attempt=attempt + 1
             )

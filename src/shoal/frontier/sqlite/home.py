@@ -11,18 +11,22 @@ from typing import Self
 from shoal.clock import Clock
 from shoal.errors import StoreError
 from shoal.frontier.protocol import (
+    SCAN,
     Added,
     Claim,
     Claimed,
     DeadFilter,
+    HostQueue,
     HostRecord,
     Job,
     JobSpec,
     JobState,
     Journal,
     Settled,
+    Whereabouts,
+    WorkerRecord,
 )
-from shoal.frontier.sqlite import adding, claiming, jobs, settling
+from shoal.frontier.sqlite import adding, claiming, finding, jobs, settling
 from shoal.frontier.sqlite.faults import translated
 from shoal.frontier.sqlite.presence import Presence
 from shoal.frontier.sqlite.schema import connect
@@ -64,6 +68,8 @@ class SqliteFrontier:
 
     async def close(self) -> None:
         holding = await self._holding()
+        if self._presence.announced:
+            self._writer.post(lambda s: settling.forget_workers(s, self._presence.announced))
         await self._writer.stop()
         self._presence.leave(holding)
 
@@ -136,8 +142,12 @@ class SqliteFrontier:
     async def settle(self, batch: Sequence[Settlement], journal: Journal | None = None) -> Settled:
         return await self._writer.do(lambda s: settling.settle(s, batch, journal))
 
-    async def extend(self, worker: str, lease_seconds: float) -> int:
-        return await self._writer.do(lambda s: settling.extend(s, worker, lease_seconds))
+    async def extend(self, worker: str, lease_seconds: float, status: bytes = b"") -> int:
+        return await self._writer.do(lambda s: settling.extend(s, worker, lease_seconds, status))
+
+    async def workers(self) -> Sequence[WorkerRecord]:
+        known = await self._writer.do(settling.workers)
+        return [record for record in known if not self._presence.has_left(record.name)]
 
     async def release(self, leases: Sequence[Lease]) -> int:
         count = await self._writer.do(lambda s: settling.release(s, leases))
@@ -187,6 +197,17 @@ class SqliteFrontier:
 
     async def queues(self, job: str | None = None, limit: int = 10) -> Sequence[tuple[str, int]]:
         return await self._writer.do(lambda s: jobs.longest_queues(s, job, limit))
+
+    async def host_queues(self, host: str) -> Sequence[HostQueue]:
+        return await self._writer.do(lambda s: finding.host_queues(s, host))
+
+    # -- looking for one URL
+
+    async def now(self) -> float:
+        return await self._writer.do(lambda s: s.now())
+
+    async def find(self, job: str, task: Task, scan: int = SCAN) -> Whereabouts:
+        return await self._writer.do(lambda s: finding.find(s, job, task, scan))
 
     # -- journals
 

@@ -38,7 +38,15 @@ class Presence:
                 pass  # another worker left just now and took the empty folder along
 
     def is_dead(self, worker: str) -> bool:
-        """True only if it is certain."""
+        """True only if it is certain; and only once, for whoever asks takes its leases back."""
+        if not self.has_left(worker):
+            return False
+        assert self._folder is not None
+        (self._folder / worker).unlink(missing_ok=True)
+        return True
+
+    def has_left(self, worker: str) -> bool:
+        """Whether nobody holds the worker's lock any more. True only if it is certain."""
         if self._folder is None or worker in self._held:
             return False
         path = self._folder / worker
@@ -52,7 +60,6 @@ class Presence:
             return False
         finally:
             os.close(handle)
-        path.unlink(missing_ok=True)
         return True
 
     @property

@@ -18,6 +18,7 @@ from shoal.frontier.sqlite.faults import translated
 
 APPLICATION_ID = 0x53484F4C  # "SHOL"
 VERSION = 1
+_TRIES = 60_000  # a millisecond each
 
 TABLES = """
 CREATE TABLE meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -55,8 +56,10 @@ CREATE TABLE delayed(
   due REAL, id INTEGER, queue INTEGER NOT NULL, rank INTEGER NOT NULL, attempt INTEGER NOT NULL, body BLOB NOT NULL,
   PRIMARY KEY(due, id)) WITHOUT ROWID;
 CREATE TABLE lease(
-  token INTEGER PRIMARY KEY, worker TEXT NOT NULL, deadline REAL NOT NULL, queue INTEGER NOT NULL,
-  rank INTEGER NOT NULL, id INTEGER NOT NULL, attempt INTEGER NOT NULL, body BLOB NOT NULL);
+  token INTEGER PRIMARY KEY, worker TEXT NOT NULL, since REAL NOT NULL, deadline REAL NOT NULL,
+  queue INTEGER NOT NULL, rank INTEGER NOT NULL, id INTEGER NOT NULL, attempt INTEGER NOT NULL, body BLOB NOT NULL);
+CREATE TABLE worker(
+  name TEXT PRIMARY KEY, seen_at REAL NOT NULL, until REAL NOT NULL, status BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE dead(
   id INTEGER PRIMARY KEY, job INTEGER NOT NULL, host TEXT NOT NULL, kind TEXT NOT NULL, at REAL NOT NULL,
   queue INTEGER NOT NULL, letter BLOB NOT NULL);
@@ -83,7 +86,7 @@ def connect(path: str) -> apsw.Connection:
         try:
             # Another process may hold the lock for a commit: look again every millisecond, for a minute at most.
             db.set_busy_handler(_wait_a_little)
-            db.execute(PRAGMAS)
+            _make_ready(db)
             db.execute("BEGIN IMMEDIATE")
             _prepare(db, path)
             db.execute("COMMIT")
@@ -93,9 +96,20 @@ def connect(path: str) -> apsw.Connection:
     return db
 
 
+def _make_ready(db: apsw.Connection) -> None:
+    """The step to WAL does not go through the busy handler: two that open a new file at once would fail each other."""
+    for tries in range(_TRIES):
+        try:
+            db.execute(PRAGMAS)
+            return
+        except apsw.BusyError:
+            _wait_a_little(tries)
+    db.execute(PRAGMAS)
+
+
 def _wait_a_little(tries: int) -> bool:
     time.sleep(0.001)
-    return tries < 60_000
+    return tries < _TRIES
 
 
 def _prepare(db: apsw.Connection, path: str) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec.structs import replace
 
-from shoal.frontier.protocol import JobSpec, Journal, Settled, total, worker_lost
+from shoal.frontier.protocol import JobSpec, Journal, Settled, WorkerRecord, total, worker_lost
 from shoal.frontier.sqlite.adding import admit, is_seen, put_back
 from shoal.frontier.sqlite.codec import decode_task, encode_letter, encode_task
 from shoal.frontier.sqlite.leases import end_leases
@@ -71,7 +71,9 @@ def _conclude(session: Session, job_id: int, queue_id: int, settlement: Settleme
 
 
 def _delay(session: Session, job_id: int, queue_id: int, task: Task, retry: Retry) -> None:
-    task = replace(task, history=(*task.history, retry.failure))
+    if retry.lane is not None:
+        queue_id = session.queue_id(job_id, retry.lane, session.queue_info(queue_id).host_id)
+    task = retry.task(task)
     session.db.execute(
         "INSERT INTO delayed(due, id, queue, rank, attempt, body) VALUES (?, ?, ?, ?, ?, ?)",
         (session.now() + retry.after, task.id, queue_id, -task.priority, task.attempt, _body(task)),
@@ -133,11 +135,25 @@ def _append(session: Session, job_id: int, journal: Journal, data: list[bytes]) 
     )
 
 
-def extend(session: Session, worker: str, lease_seconds: float) -> int:
+def extend(session: Session, worker: str, lease_seconds: float, status: bytes) -> int:
     now = session.now()
+    session.db.execute("DELETE FROM worker WHERE until <= ?", (now,))
+    session.db.execute(
+        "INSERT OR REPLACE INTO worker(name, seen_at, until, status) VALUES (?, ?, ?, ?)",
+        (worker, now, now + lease_seconds, status),
+    )
     session.db.execute("UPDATE meta SET value = ? WHERE key = 'last'", (now,))  # time never falls behind this
     session.db.execute("UPDATE lease SET deadline = ? WHERE worker = ?", (now + lease_seconds, worker))
     return session.db.changes()
+
+
+def workers(session: Session) -> Sequence[WorkerRecord]:
+    rows = session.all("SELECT name, seen_at, until, status FROM worker WHERE until > ?", (session.now(),))
+    return [WorkerRecord(*row) for row in rows]
+
+
+def forget_workers(session: Session, names: Iterable[str]) -> None:
+    session.db.executemany("DELETE FROM worker WHERE name = ?", [(name,) for name in names])
 
 
 def release(session: Session, leases: Sequence[Lease]) -> int:

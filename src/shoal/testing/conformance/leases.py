@@ -44,6 +44,19 @@ class Leases:
         assert await settle(frontier, lease)
         assert await frontier.extend("w1", 60) == 0
 
+    async def test_a_worker_is_known_until_it_falls_silent(
+        self, frontier: Frontier, clock: ManualClock
+    ) -> None:
+        await frontier.extend("w1", 60, b"well")
+        clock.advance(30)
+        await frontier.extend("w2", 60, b"busy")
+        assert {record.name: record.status for record in await frontier.workers()} == {
+            "w1": b"well",
+            "w2": b"busy",
+        }
+        clock.advance(31)
+        assert [record.name for record in await frontier.workers()] == ["w2"]
+
     async def test_a_page_that_kills_every_worker_is_buried(
         self, frontier: Frontier, clock: ManualClock
     ) -> None:

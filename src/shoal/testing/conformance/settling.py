@@ -75,6 +75,18 @@ class Settling:
         assert again.task.history == (FAILED,)
         assert again.token != lease.token
 
+    async def test_a_retry_may_take_another_lane(self, frontier: Frontier, clock: ManualClock) -> None:
+        await frontier.open_job(spec())
+        await frontier.add("job", [make_task("http://a.test/")])
+        [lease] = (await claim(frontier)).leases
+        await settle(frontier, lease, Retry(1.0, FAILED, lane="browser", pool="residential"))
+        clock.advance(2)
+        assert (await claim(frontier)).leases == []
+        [again] = (await claim(frontier, lanes=["browser"])).leases
+        assert (again.task.lane, again.task.pool, again.task.attempt) == ("browser", "residential", 2)
+        await settle(frontier, again)
+        await counted(frontier)
+
     async def test_the_last_attempt_ends_in_the_dead_letters(
         self, frontier: Frontier, clock: ManualClock
     ) -> None:

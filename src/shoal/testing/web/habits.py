@@ -69,11 +69,11 @@ class Hanging(Host):
 
 
 class Limited(Host):
-    """A token bucket that holds one second's worth of requests, and one at least."""
+    """A token bucket that holds `burst` requests, or one second's worth, and one at least."""
 
     def __init__(self, profile: HostProfile, seed: int, neighbours: Sequence[str]) -> None:
         super().__init__(profile, seed, neighbours)
-        self._depth = max(1.0, profile.rate)
+        self._depth = max(1.0, profile.burst or profile.rate)
         self._tokens = self._depth
         self._filled_at = -math.inf
 
@@ -81,7 +81,7 @@ class Limited(Host):
         self._tokens = min(self._depth, self._tokens + (now - self._filled_at) * self.profile.rate)
         self._filled_at = now
         if self._tokens < 1.0:
-            return Answer(429, headers=(f"Retry-After: {self.profile.retry_after}",))
+            return Answer(429, headers=(f"Retry-After: {self.profile.retry_after:g}",))
         self._tokens -= 1.0
         return super().respond(path, now)
 
@@ -113,6 +113,26 @@ class Flapping(Host):
             self._started_at = now
         phase = (now - self._started_at) % self.profile.period / self.profile.period
         return phase >= 1.0 - self.profile.failure_share
+
+
+class Failing(Host):
+    def respond(self, path: str, now: float) -> Answer:
+        return Answer(503)
+
+
+class Lifelike(Limited, Flapping):
+    """The limiter stands in front and answers at once; whatever passes it takes its time, failures too."""
+
+    def respond(self, path: str, now: float) -> Answer:
+        answer = super().respond(path, now)
+        if answer.status == 429:
+            return answer
+        return structs.replace(answer, delay=self._latency(path))
+
+    def _latency(self, path: str) -> float:
+        """By the seed, the path and how often it was asked for: the same for every crawler, in whatever order."""
+        chance = zlib.crc32(f"{path} {self._visits[path]} {self.seed}".encode()) / 2**32
+        return self.profile.latency * math.pow(1.0 + self.profile.jitter, 2.0 * chance - 1.0)
 
 
 class Redirecting(Host):
@@ -175,8 +195,10 @@ HABITS: dict[Kind, type[Host]] = {
     "hanging": Hanging,
     "limited": Limited,
     "flapping": Flapping,
+    "failing": Failing,
     "redirecting": Redirecting,
     "trapping": Trapping,
+    "lifelike": Lifelike,
     "huge": Huge,
     "closing": Host,
     "down": Host,

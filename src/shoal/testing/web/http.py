@@ -26,11 +26,14 @@ class HostServer:
 
     def __init__(self, name: str, habit: Host, record: Callable[[Hit], None]) -> None:
         self.name = name
-        self.habit = habit
         self.record = record
-        self.closes_at_once = habit.profile.kind == "closing"
         self.in_flight = 0
         self.connections: set[Connection] = set()
+        self.behave(habit)
+
+    def behave(self, habit: Host) -> None:
+        self.habit = habit
+        self.closes_at_once = habit.profile.kind == "closing"
 
 
 class Connection(asyncio.Protocol):

@@ -13,8 +13,10 @@ Kind: TypeAlias = Literal[
     "hanging",  # accepts and never answers
     "limited",  # 429 with Retry-After above `rate`
     "flapping",  # 500, 502, 503 for `failure_share` of the requests, or of each `period`
+    "failing",  # 503 for everything
     "redirecting",  # pages are linked through chains of redirects; also a loop and ways to other hosts
     "trapping",  # a calendar, /a/b/a/b/…, an endless ?page= and session ids
+    "lifelike",  # lags, limits and flaps at once, by all of these numbers
     "huge",  # besides its pages, a body of `huge_bytes` and one that never ends
     "closing",  # accepts and closes at once
     "down",  # refuses connections
@@ -32,19 +34,23 @@ class HostProfile(Struct, frozen=True, omit_defaults=True):
     body_bytes: int = 2_000  # of each page, about
     robots: str | int = 404  # the text of robots.txt, or the status it is answered with; 0: no answer
     private: int = 0  # further pages below /private/, linked from the first page, for robots.txt to disallow
-    latency: float = 0.3  # slow: seconds before each answer
-    rate: float = 5.0  # limited: requests per second; a second's worth may come at once
-    retry_after: int = 1  # limited: seconds
-    failure_share: float = 0.3  # flapping
-    period: float = 0.0  # flapping: seconds; 0: each request on its own, and no page fails more than twice
+    latency: float = 0.3  # slow, lifelike: seconds before each answer
+    jitter: float = 0.0  # lifelike: 0.5 means that an answer takes up to 1.5 times longer, or shorter
+    rate: float = 5.0  # limited, lifelike: requests per second
+    burst: float = 0.0  # limited, lifelike: requests that may come at once; 0: a second's worth
+    retry_after: float = 1  # limited, lifelike: seconds
+    failure_share: float = 0.3  # flapping, lifelike
+    period: float = (
+        0.0  # flapping, lifelike: seconds; 0: each request on its own, and no page fails more than twice
+    )
     huge_bytes: int = 64 * 1024 * 1024  # huge
 
     @property
     def reachable(self) -> bool:
         """Whether a polite crawl can get pages here at all: an unreachable robots.txt forbids everything."""
-        silent = self.kind in ("hanging", "closing", "down")
+        no_pages = self.kind in ("hanging", "failing", "closing", "down")
         robots_fails = isinstance(self.robots, int) and (self.robots == NO_ANSWER or self.robots >= 500)
-        return not silent and not robots_fails
+        return not no_pages and not robots_fails
 
 
 class WebSpec(Struct, frozen=True):

@@ -45,6 +45,11 @@ class ChaoticWeb(WebView):
     def hits(self) -> list[Hit]:
         return list(self._hits)
 
+    def become(self, name: str, profile: HostProfile) -> None:
+        """From now on the host is like this. (Where it listens stays as it is, so it cannot go down or come up.)"""
+        host = next(host for host in self._hosts if host.name == name)
+        host.behave(HABITS[profile.kind](profile, host.habit.seed, host.habit.neighbours))
+
     async def __aenter__(self) -> Self:
         sockets = _bind(len(self.spec.hosts))
         for name, sock in zip(self.spec.hosts, sockets, strict=True):

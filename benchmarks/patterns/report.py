@@ -1,0 +1,83 @@
+"""The figures as a table for people, as Markdown for the document and as JSON."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+from collections.abc import Callable, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.patterns.figures import Figures, claims
+
+COLUMNS: dict[str, Callable[[Figures], str]] = {
+    "obtained": lambda f: f"{f.share:.1%}",
+    "pages/min": lambda f: f"{f.pages_per_minute:,.0f}",
+    "95 % s": lambda f: "–" if f.to_95 is None else f"{f.to_95:,.0f}",
+    "end s": lambda f: ("> " if f.cut_short else "") + f"{f.end:,.0f}",
+    "requests": lambda f: f"{f.requests:,}",
+    "429": lambda f: f"{f.rate_429:.2%}",
+    "timeout": lambda f: f"{f.timeout_rate:.2%}",
+    "mean s": lambda f: f"{f.mean:.2f}",
+    "p95 s": lambda f: f"{f.p95:.1f}",
+    "slots waited s": lambda f: f"{f.waited:,.0f}",
+    "CPU s": lambda f: f"{f.cpu:.1f}",
+    "load": lambda f: f"{f.cpu_load:.0%}",
+    "peak MB": lambda f: f"{f.peak_rss / 1e6:.0f}",
+}
+_PLACE = re.compile(r"(?<=<!-- table -->\n).*?(?=<!-- end of table -->)", re.DOTALL)
+
+
+def show(results: Mapping[str, Figures]) -> None:
+    table = Table("")
+    for heading in COLUMNS:
+        table.add_column(heading, justify="right")
+    for name, row in _rows(results).items():
+        table.add_row(name, *row)
+    # Into a file it is not cut to the eighty columns of a terminal that is not there.
+    Console(width=None if sys.stdout.isatty() else 160).print(table)
+    for claim, holds in claims(results).items():
+        print(f"{'holds' if holds else 'FAILS'}  {claim}")
+
+
+def markdown(results: Mapping[str, Figures]) -> str:
+    lines = [f"| | {' | '.join(COLUMNS)} |", "|---" * (len(COLUMNS) + 1) + "|"]
+    lines += [f"| `{name}` | {' | '.join(row)} |" for name, row in _rows(results).items()]
+    return "\n".join(lines) + "\n"
+
+
+def fill_in(document: Path, results: Mapping[str, Figures]) -> None:
+    """Puts the table where the document has a place for it."""
+    text, places = _PLACE.subn(lambda _: markdown(results), document.read_text("utf-8"))
+    if places != 1:
+        raise SystemExit(f"{document} must have one <!-- table --> followed by <!-- end of table -->")
+    document.write_text(text, "utf-8")
+
+
+def as_json(results: Mapping[str, Figures], about: Mapping[str, Any]) -> bytes:
+    machine = {
+        "machine": platform.machine(),
+        "cpus": os.cpu_count(),
+        "python": platform.python_version(),
+        **{package: _version(package) for package in ("aiohttp", "scrapy", "shoal")},
+    }
+    everything = {"about": {**machine, **about}, "contenders": results, "claims": claims(results)}
+    return msgspec.json.format(msgspec.json.encode(everything), indent=1)
+
+
+def _rows(results: Mapping[str, Figures]) -> dict[str, list[str]]:
+    return {name: [cell(one) for cell in COLUMNS.values()] for name, one in results.items()}
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

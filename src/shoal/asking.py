@@ -1,0 +1,198 @@
+"""Asking a host for a page: may it be asked, what did it answer, and what does that teach about it.
+
+lease ──▶ limits, robots.txt ──▶ fetch ──▶ classify ──▶ an answer for the worker
+               │                              └──▶ what was seen, for the host's policies
+               └──▶ refused, or not now
+"""
+
+from __future__ import annotations
+
+import random
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from shoal.challenge import Challenges
+from shoal.classify import judge, kind_of, rule_for, snapshot_of
+from shoal.clock import Clock
+from shoal.fetch.guard import Guard
+from shoal.fetch.transport import FetchRequest, Transport
+from shoal.hostbook import HostBook, HostView
+from shoal.model import Dead, Failure, Lease, Outcome, Response, Retry, Snapshot, Task
+from shoal.policy.budget import RetryBudget
+from shoal.policy.protocol import TIMEOUTS, Limits, Observation
+from shoal.policy.retry import backoff, retry_after
+from shoal.policy.signals import Traffic
+from shoal.settings import Settings
+
+
+class Ending(Struct, frozen=True):
+    """No page: what becomes of the task, and what was last seen of it."""
+
+    verdict: Retry | Dead
+    snapshot: Snapshot | None = None
+
+
+class Asker:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        hosts: HostBook,
+        transport: Transport,
+        guard: Guard,
+        traffic: Traffic,
+        clock: Clock,
+        rng: random.Random,
+    ) -> None:
+        self._settings = settings
+        self._hosts = hosts
+        self._transport = transport
+        self._guard = guard
+        self._traffic = traffic
+        self._clock = clock
+        self._rng = rng
+        self._budget = RetryBudget(settings)
+        self._challenges = Challenges(settings)
+        self._first_attempts = 0
+        self._retries = 0
+        self._allowed: set[str] = set()  # hosts the guard has been told of
+
+    async def ask(self, lease: Lease, host: HostView) -> Response | Ending | None:
+        """A page or a redirect; or why there is none. None: the permission to hit the host was needed for its
+        robots.txt, or was given by a valve that is out of date: the task goes back untouched."""
+        task = lease.task
+        limits = self._hosts.limits(lease, host)
+        if limits is None:
+            return None
+        if limits.refuse:
+            return Ending(Dead(self._failure(task, "host_down", limits.refuse)))
+        if host.state.typed and task.host not in self._allowed:
+            self._allowed.add(task.host)
+            self._guard.allow(*_host_and_port(task))
+        if self._hosts.wants_robots(task.host, host):
+            started = self._hosts.now()
+            host = await self._hosts.ask_robots(lease, since=self._clock.monotonic())
+            if not host.unreachable:
+                return None
+            self._saw(lease, "robots_unreachable", started, retried=not self._is_last(task))
+        return self._refusal(task, host) or await self._fetch(lease, limits)
+
+    # -- before the fetch
+
+    def _refusal(self, task: Task, host: HostView) -> Ending | None:
+        if not self._settings.robots or host.robots is None:
+            return None
+        if host.unreachable:
+            return Ending(self._wait_for_robots(task, host))
+        if not host.robots.allows(task.url):
+            return Ending(Dead(self._failure(task, "robots", "forbidden by robots.txt")))
+        return None
+
+    def _wait_for_robots(self, task: Task, host: HostView) -> Retry:
+        assert host.state.robots is not None
+        reason, settings = host.state.robots.reason, self._settings
+        wait = max(0.0, host.state.robots.expires_at - self._hosts.now())
+        spread = backoff(task.attempt, settings.retry_base, settings.retry_cap, self._rng)
+        failure = self._failure(task, "robots_unreachable", f"robots.txt cannot be had: {reason}")
+        return Retry(wait + spread, failure)
+
+    # -- the fetch, and what it tells
+
+    async def _fetch(self, lease: Lease, limits: Limits) -> Response | Ending:
+        started = self._hosts.now()
+        outcome = await self._transport.fetch(_fetch_request(lease.task, self._timeout(lease.task, limits)))
+        verdict = self._verdict(lease.task, outcome)
+        kind = verdict.failure.kind if verdict is not None else kind_of(outcome)
+        if isinstance(verdict, Retry) and (reason := self._no_retry(lease.task)):
+            verdict = Dead(
+                replace(verdict.failure, detail=f"{verdict.failure.detail} ({reason})"),
+                snapshot_of(outcome, self._settings),
+            )
+        retried = isinstance(verdict, Retry) and not self._is_last(lease.task)
+        self._retries += retried
+        self._saw(lease, kind, started, retried=retried, asks=self._retry_after(outcome))
+        if verdict is None:
+            assert isinstance(outcome, Response)
+            return outcome
+        return Ending(verdict, snapshot_of(outcome, self._settings))
+
+    def _verdict(self, task: Task, outcome: Outcome) -> Retry | Dead | None:
+        """None: a page, or a redirect."""
+        if isinstance(outcome, Response) and kind_of(outcome) != "redirect":
+            challenge = self._challenges.look(outcome, asked=task.origin)
+            if challenge is not None:
+                routed = self._challenges.route(
+                    challenge, outcome, task, now=self._clock.time(), rng=self._rng
+                )
+                if routed is not None:
+                    return routed
+        verdict = judge(outcome, task, self._settings, now=self._clock.time(), rng=self._rng)
+        assert verdict is None or isinstance(verdict, Retry | Dead)
+        return verdict
+
+    def _timeout(self, task: Task, limits: Limits) -> float | None:
+        """The host's timeout; for a page that was cut off before, at least twice what was not enough for it. Some
+        pages are slower than their host is, and would never be had in the time that the others need."""
+        if limits.timeout is None:
+            return None
+        cut_off_after = max((past.elapsed for past in task.history if past.kind in TIMEOUTS), default=0.0)
+        return min(self._settings.total_timeout, max(limits.timeout, 2 * cut_off_after))
+
+    def _no_retry(self, task: Task) -> str | None:
+        """Why a failed fetch is not repeated, though its task has attempts left."""
+        if (reason := self._hosts.no_retry(task.host)) or self._is_last(task):
+            return reason
+        if not self._budget.allows(self._first_attempts, self._retries):
+            return f"too many retries in the whole crawl (retry_budget {self._settings.retry_budget:g})"
+        return None
+
+    def _is_last(self, task: Task) -> bool:
+        return task.attempt >= (task.max_attempts or self._settings.max_attempts)
+
+    def _saw(
+        self, lease: Lease, kind: str, started: float, *, retried: bool, asks: float | None = None
+    ) -> None:
+        first = lease.task.attempt == 1 and not lease.task.hops
+        self._first_attempts += first
+        seen = Observation(
+            started=started,
+            ended=self._hosts.now(),
+            kind=kind,
+            blames_host=rule_for(kind).blames_host,
+            retry_after=asks,
+            first_attempt=first,
+            retried=retried,
+            interval=lease.interval,
+        )
+        self._hosts.saw(lease.task.host, seen)
+        self._traffic.saw(lease.task.host, kind, seen.elapsed, self._clock.monotonic(), retry=retried)
+
+    def _retry_after(self, outcome: Outcome) -> float | None:
+        if not isinstance(outcome, Response) or outcome.status < 400:
+            return None
+        return retry_after(
+            outcome.headers.get("Retry-After"), self._clock.time(), self._settings.retry_after_cap
+        )
+
+    def _failure(self, task: Task, kind: str, detail: str) -> Failure:
+        return Failure(kind, detail, at=self._clock.time(), attempt=task.attempt)
+
+
+def _fetch_request(task: Task, timeout: float | None) -> FetchRequest:
+    return FetchRequest(
+        task.url,
+        task.method,
+        task.headers,
+        task.body,
+        task.cookies,
+        task.hops[-1] if task.hops else None,
+        timeout,
+    )
+
+
+def _host_and_port(task: Task) -> tuple[str, int]:
+    name, colon, port = task.host.rpartition(":")
+    if colon and port.isdigit() and not name.endswith(":"):
+        return name, int(port)
+    return task.host, 443 if task.url.startswith("https:") else 80

@@ -1,0 +1,154 @@
+"""How hosts look: as a table, one by one, in one line, and as JSON."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from shoal.cli.terminal import safe, stdout, when
+from shoal.frontier.protocol import HostQueue
+from shoal.hostsight import HostSight, causes
+from shoal.observe import words
+from shoal.observe.panel import latency_style
+
+_STYLES = {"closed": "green", "no robots": "yellow", "resting": "yellow", "half open": "yellow"}
+
+
+def print_table(hosts: Sequence[HostSight], total: int) -> None:
+    console = stdout()
+    if not hosts:
+        console.print("no hosts yet")
+        return
+    listing = Table(box=None, padding=(0, 1, 0, 0), header_style="dim", pad_edge=False)
+    listing.add_column("host", overflow="ellipsis")
+    for name in ("req/s", "flight", "latency", "timeout"):
+        listing.add_column(name, justify="right", no_wrap=True)
+    listing.add_column("breaker", no_wrap=True)
+    listing.add_column("queue", justify="right", no_wrap=True)
+    listing.add_column("errors", overflow="ellipsis")
+    for host in hosts:
+        listing.add_row(
+            _cut(safe(host.name)),
+            words.speed(host.rate),
+            Text.assemble(f"{host.valve.in_flight}", (f"/{host.valve.cap}", "dim")),
+            Text(words.latency(host.latency), latency_style(host.latency) if host.latency else "dim"),
+            words.latency(host.limits.timeout),
+            _condition(host),
+            words.count(host.pending) if host.pending else Text("-", "dim"),
+            _cut(safe(_errors(host), "dim")),
+        )
+    console.print(listing)
+    hint = "shoal hosts show HOST tells more"
+    if total > len(hosts):
+        hint = f"{words.count(len(hosts))} of {words.count(total)} hosts; --all shows every one · {hint}"
+    console.print(Text(hint, "dim"))
+
+
+def _cut(text: Text) -> Text:
+    """On a narrow terminal it is cut, not wrapped: a host is a line."""
+    text.no_wrap = True
+    return text
+
+
+def _condition(host: HostSight) -> Text:
+    text = Text(host.condition, _STYLES.get(host.condition, "red"))
+    if host.until is not None:
+        text.append(f" {words.span(host.until - host.now)}")
+    return text
+
+
+def _errors(host: HostSight) -> str:
+    """ "http_503 ×3, timeout": the latest few, the newest first."""
+    kinds = Counter(reversed(host.state.errors))
+    return ", ".join(kind if number == 1 else f"{kind} ×{number}" for kind, number in kinds.items())
+
+
+def print_one(host: HostSight, queues: Sequence[HostQueue]) -> None:
+    console = stdout()
+    console.print(safe(host.name, "bold cyan"))
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="dim", no_wrap=True)
+    facts.add_column(overflow="fold")
+    for name, value in (
+        ("rate", _rate_in_words(host)),
+        ("at a time", f"{host.valve.in_flight} in flight, at most {host.valve.cap}"),
+        ("latency", _latency(host)),
+        ("breaker", _condition(host)),
+        ("robots.txt", _robots(host)),
+        ("queue", _queue(queues)),
+        ("errors", _errors(host) or "none"),
+    ):
+        facts.add_row(name, value if isinstance(value, Text) else safe(value))
+    console.print(Padding(facts, (0, 0, 0, 2)))
+    for cause in causes(host):
+        console.print(Padding(safe(cause.sentence, "yellow"), (0, 0, 0, 2)))
+
+
+def _rate_in_words(host: HostSight) -> str:
+    if host.rate is None:
+        return "no limit"
+    return f"{words.speed(host.rate)} req/s, one every {words.latency(host.valve.interval)}"
+
+
+def _latency(host: HostSight) -> str:
+    known = words.latency(host.latency) if host.latency is not None else "not known yet"
+    return f"{known}, cut off after {words.latency(host.limits.timeout)}"
+
+
+def _robots(host: HostSight) -> str:
+    record = host.state.robots
+    if not host.asks_robots:
+        return "not asked"
+    if record is None:
+        return "not asked for yet"
+    said = {"rules": "rules", "allow": "allows everything", "disallow": "cannot be had"}[record.verdict]
+    reason = f" ({record.reason})" if record.reason else ""
+    return f"{said}{reason}, read {when(record.fetched_at)}"
+
+
+def _queue(queues: Sequence[HostQueue]) -> str:
+    parts = [
+        f"{words.count(queue.pending)} {queue.lane}"
+        + (f" and {words.count(queue.delayed)} delayed" if queue.delayed else "")
+        + f" (job {queue.job})"
+        for queue in queues
+    ]
+    return ", ".join(parts) or "empty"
+
+
+def in_one_line(host: HostSight) -> str:
+    """ "shop.example: 0.5 req/s, 2 at a time, blocked for another 10 min"."""
+    speed = "no limit on the rate" if host.rate is None else f"{words.speed(host.rate)} req/s"
+    line = f"{host.name}: {speed}, {host.valve.cap} at a time"
+    if host.condition != "closed":
+        line += f", {host.condition}"
+        line += f" for another {words.span(host.until - host.now)}" if host.until is not None else ""
+    return line
+
+
+def as_dict(host: HostSight) -> dict[str, Any]:
+    state = host.state
+    return {
+        "host": host.name,
+        "rate": host.rate,
+        "cap": host.valve.cap,
+        "in_flight": host.valve.in_flight,
+        "latency": host.latency,
+        "timeout": host.limits.timeout,
+        "breaker": host.condition.replace(" ", "_"),
+        "seconds_left": None if host.until is None else max(0.0, host.until - host.now),
+        "queue": host.pending,
+        "errors": list(state.errors),
+        "robots": state.robots.verdict if state.robots is not None else None,
+        "set_by_hand": {
+            "rate": state.manual.rate,
+            "per_host": state.manual.per_host,
+            "reason": state.manual.reason,
+        },
+        "causes": [{"name": cause.name, "sentence": cause.sentence} for cause in causes(host)],
+    }

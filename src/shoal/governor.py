@@ -1,0 +1,96 @@
+"""Feels how the crawl is doing, twice a second, and tells the engine how hard it may push.
+
+The rules are in `policy/backpressure.py`; here their signals are read, their changes logged, and their reasons kept
+for whoever asks why the crawl is slow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from shoal.clock import Clock
+from shoal.errors import ShoalError
+from shoal.observe.machine import LoopLag, Machine, Reading
+from shoal.policy.backpressure import Backpressure, Pressure
+from shoal.policy.signals import Signals, Traffic
+from shoal.settings import Settings
+
+log = logging.getLogger("shoal")
+
+_EVERY = 0.5
+
+
+class Load(Struct, frozen=True):
+    """What the engine knows of itself."""
+
+    in_flight: int
+    unsettled_for: float  # seconds the oldest finished page has waited to be committed
+    idle_for: float  # seconds since a page was last in flight
+
+
+class Governor:
+    def __init__(
+        self,
+        settings: Settings,
+        traffic: Traffic,
+        *,
+        load: Callable[[], Load],
+        pending: Callable[[], Awaitable[int]],
+        on_change: Callable[[], None],
+        clock: Clock,
+        machine: Callable[[], Reading] | None = None,
+    ) -> None:
+        self._rules = Backpressure(settings)
+        self._traffic = traffic
+        self._load = load
+        self._pending = pending
+        self._on_change = on_change
+        self._clock = clock
+        self._machine = machine or Machine(settings.memory_limit, processes=settings.processes).read
+        self._lag = LoopLag()
+        self.pressure = Pressure()
+
+    async def run(self) -> None:
+        self._lag.start()
+        try:
+            while True:
+                await asyncio.sleep(_EVERY)
+                try:
+                    pending = await self._pending()
+                except ShoalError:
+                    # The engine tells of a store that is broken. If this one passes, somebody must still be here to
+                    # take the pressure off again.
+                    continue
+                self.feel(pending)
+        finally:
+            self._lag.stop()
+
+    def feel(self, pending: int) -> None:
+        before = self.pressure
+        self.pressure = self._rules.update(self._signals(pending), self._clock.monotonic())
+        for change in self._rules.changes():
+            log.warning("backpressure %s %s: %s", change.rule, "on" if change.on else "off", change.sentence)
+        if (before.concurrency, before.paused_lanes) != (
+            self.pressure.concurrency,
+            self.pressure.paused_lanes,
+        ):
+            self._on_change()
+
+    def _signals(self, pending: int) -> Signals:
+        load, machine = self._load(), self._machine()
+        return replace(
+            self._traffic.signals(self._clock.monotonic()),
+            pending=pending,
+            idle=load.idle_for,
+            sink_lag=load.unsettled_for,
+            loop_lag=self._lag.seconds,
+            memory=machine.memory,
+            memory_limit=machine.memory_limit,
+            open_files=machine.open_files,
+            file_limit=machine.file_limit,
+        )

@@ -1,0 +1,181 @@
+"""A host as a person looks at it: what is stored about it, and what follows from that. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from shoal.fetch.robots import Robots
+from shoal.frontier.protocol import FOREVER, HostRecord, Valve
+from shoal.hostrules import HostRules
+from shoal.hoststate import HostState, state_of
+from shoal.observe.words import span, speed
+from shoal.policy.breaker import BreakerState
+from shoal.policy.protocol import Limits, strictest
+from shoal.policy.timeout import TimeoutState
+
+# From well to ill.
+Condition = Literal["closed", "no robots", "resting", "half open", "open", "blocked", "given up"]
+CONDITIONS: tuple[Condition, ...] = (
+    "closed",
+    "no robots",
+    "resting",
+    "half open",
+    "open",
+    "blocked",
+    "given up",
+)
+
+
+class Cause(Struct, frozen=True):
+    """Why something has not happened: a name for programs, a sentence for people."""
+
+    name: str
+    sentence: str
+
+
+class HostSight(Struct, frozen=True):
+    name: str
+    now: float  # the frontier's time
+    valve: Valve
+    state: HostState
+    asks_robots: bool  # as the settings say
+    opinions: Mapping[str, Limits]  # of the policies, by their names
+    breaker: BreakerState | None
+    latency: float | None  # smoothed; None: never answered
+    pending: int = 0
+    robots: Robots | None = None  # parsed, on request: it takes a moment
+
+    @property
+    def limits(self) -> Limits:
+        return strictest(list(self.opinions.values()))
+
+    @property
+    def rate(self) -> float | None:
+        """Requests a second that the valve lets through; None: no limit."""
+        return 1 / self.valve.interval if self.valve.interval else None
+
+    @property
+    def pace(self) -> float | None:
+        """Requests a second that can be had: by the rate, and by how many run at once for how long."""
+        at_once = self.valve.cap / self.latency if self.latency else None
+        return min((pace for pace in (self.rate, at_once) if pace is not None), default=None)
+
+    @property
+    def robots_missing(self) -> bool:
+        """robots.txt could not be had, so nothing may be fetched."""
+        return self.asks_robots and self.state.robots is not None and self.state.robots.verdict == "disallow"
+
+    @property
+    def condition(self) -> Condition:
+        if self.state.manual.blocked_until > self.now:
+            return "blocked"
+        if self.limits.refuse:
+            return "given up"
+        if self.breaker is not None and self.breaker.phase != "closed":
+            return "open" if self.breaker.until > self.now else "half open"
+        if self.robots_missing:
+            return "no robots"
+        return "resting" if (self.limits.blocked_until or 0.0) > self.now else "closed"
+
+    @property
+    def until(self) -> float | None:
+        """When the condition may end by itself; None: not by time, or not at all."""
+        match self.condition:
+            case "blocked":
+                until = self.state.manual.blocked_until
+            case "open" | "given up":
+                until = self.breaker.until if self.breaker is not None else FOREVER
+            case "resting":
+                until = self.limits.blocked_until or FOREVER
+            case _:
+                return None
+        return until if until < FOREVER else None
+
+
+def sight_of(record: HostRecord, rules: HostRules, now: float, pending: int = 0) -> HostSight:
+    state = state_of(record)
+    states = rules.policies.decode(state.policies)
+    breaker, timeout = states.get("breaker"), states.get("timeout")
+    return HostSight(
+        record.name,
+        now,
+        record.valve,
+        state,
+        rules.settings.robots,
+        rules.policies.opinions(states, now),
+        breaker if isinstance(breaker, BreakerState) else None,
+        timeout.latency if isinstance(timeout, TimeoutState) else None,
+        pending,
+    )
+
+
+def with_robots(host: HostSight, rules: HostRules) -> HostSight:
+    return replace(host, robots=rules.robots(host.state.robots))
+
+
+def causes(host: HostSight) -> list[Cause]:
+    """Why the host gets fewer requests than it could, the most decisive first."""
+    return [*_blocks(host), *_robots(host), *_slower(host)]
+
+
+def _blocks(host: HostSight) -> list[Cause]:
+    found = []
+    manual = host.state.manual
+    if manual.blocked_until > host.now:
+        ends = f"for another {span(manual.blocked_until - host.now)}"
+        if manual.blocked_until >= FOREVER:
+            ends = "until it is unblocked"
+        said = f" ({manual.reason})" if manual.reason else ""
+        found.append(Cause("blocked_by_hand", f"host {host.name} is blocked by hand {ends}{said}"))
+    for policy, limits in host.opinions.items():
+        if limits.refuse:
+            then = f"its pages are buried unfetched; shoal hosts unblock {host.name} gives it another chance"
+            found.append(Cause("given_up", f"host {host.name} is {limits.why or limits.refuse}: {then}"))
+        elif (until := limits.blocked_until or 0.0) > host.now:
+            why = f" ({limits.why})" if limits.why else ""
+            sentence = f"host {host.name} is blocked for another {span(until - host.now)}{why}"
+            found.append(Cause(f"blocked_by_{policy}", sentence))
+    return found
+
+
+def _robots(host: HostSight) -> list[Cause]:
+    record = host.state.robots
+    if not host.asks_robots:
+        return []
+    if record is None:
+        return [
+            Cause("robots_first", f"robots.txt of {host.name} comes first: it has not been asked for yet")
+        ]
+    if not host.robots_missing:
+        return []
+    soon = max(0.0, record.expires_at - host.now)
+    again = f"it is asked for again in {span(soon)}" if soon else "it is asked for again with the next page"
+    sentence = (
+        f"robots.txt of {host.name} cannot be had ({record.reason}), so nothing may be fetched; {again}"
+    )
+    return [Cause("robots_unreachable", sentence)]
+
+
+def _slower(host: HostSight) -> list[Cause]:
+    found = []
+    # A breaker that is half open says more than a smaller number of requests at once.
+    by_weight = sorted(host.opinions.items(), key=lambda opinion: opinion[1].blocked_until is None)
+    for policy, limits in by_weight:
+        if limits.why and not limits.refuse and (limits.blocked_until or 0.0) <= host.now:
+            found.append(Cause(f"slowed_by_{policy}", f"host {host.name}: {limits.why}"))
+    manual = host.state.manual
+    if manual.rate is not None or manual.per_host is not None:
+        set_to = []
+        if manual.rate is not None:
+            set_to.append(f"{speed(manual.rate)} req/s" if manual.rate else "no limit on the rate")
+        if manual.per_host is not None:
+            set_to.append(f"{manual.per_host} at a time")
+        found.append(Cause("set_by_hand", f"host {host.name} is set by hand to {', '.join(set_to)}"))
+    delay = host.robots.crawl_delay() if host.asks_robots and host.robots is not None else None
+    if delay:
+        found.append(Cause("crawl_delay", f"robots.txt of {host.name} asks for {delay:g} s between requests"))
+    return found

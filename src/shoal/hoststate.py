@@ -1,0 +1,45 @@
+"""What is remembered about a host beside its valve: policies, robots.txt, and what a person decided."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+
+from shoal.fetch.robots import RobotsRecord
+from shoal.frontier.protocol import HostRecord
+
+_ERRORS = 5
+
+
+class Manual(Struct, frozen=True, omit_defaults=True):
+    """What a person decided about a host; it holds until it is taken back."""
+
+    blocked_until: float = 0.0
+    reason: str = ""
+    rate: float | None = None  # requests a second, instead of the setting; 0 lifts the limit
+    per_host: int | None = None  # instead of the setting
+
+
+class HostState(Struct, frozen=True, omit_defaults=True):
+    start: bool = False  # a start URL leads here: it is part of the crawl
+    typed: bool = False  # … and names this host itself: its address may be a private one
+    robots: RobotsRecord | None = None
+    silent: int = 0  # how often in a row robots.txt could not be had
+    policies: bytes = b""  # their states, as policy/compose.py writes them
+    errors: tuple[str, ...] = ()  # the kinds of the latest failures, newest last
+    manual: Manual = Manual()
+    given_up: bool = False  # its valve lets everything through, to be buried
+    good_from: int = 0  # leases of an older version of the record were for burial only
+
+    def with_errors(self, kinds: Sequence[str]) -> HostState:
+        return msgspec.structs.replace(self, errors=(*self.errors, *kinds)[-_ERRORS:]) if kinds else self
+
+
+encode_state = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(HostState).decode
+
+
+def state_of(record: HostRecord) -> HostState:
+    return _decode(record.state) if record.state else HostState()

@@ -1,0 +1,131 @@
+"""Gathers what a store knows: about one URL, or about its hosts. Whoever asks need not be part of the crawl."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Sequence
+
+from msgspec.structs import replace
+
+from shoal.admit import Admission, Canonicaliser, fingerprint, host_key
+from shoal.config import load
+from shoal.errors import SettingsError, UsageError
+from shoal.explain import Facts
+from shoal.frontier.protocol import Frontier, HostQueue, Job, Whereabouts
+from shoal.hostrules import HostRules
+from shoal.hostsight import HostSight, sight_of, with_robots
+from shoal.hoststate import state_of
+from shoal.jobnote import settings_of
+from shoal.model import Refused, Request, Task
+from shoal.policy.compose import BUILT_IN
+from shoal.settings import Settings
+
+_EVERYTHING = 1 << 40
+
+
+async def chosen_jobs(frontier: Frontier, name: str | None) -> Sequence[Job]:
+    """The job of that name, or all of them, the one to ask first being first: running, and the newest."""
+    jobs = await frontier.jobs()
+    chosen = [job for job in jobs if name in (None, job.spec.name)]
+    if name is not None and not chosen:
+        known = ", ".join(job.spec.name for job in jobs) or "none"
+        raise UsageError(f"no job {name!r} in this store; there is: {known}")
+    return sorted(chosen, key=lambda job: (job.state == "running", job.created_at), reverse=True)
+
+
+def settings_for(job: Job | None) -> Settings:
+    """Those the job last ran by; without, those that a crawl begun here and now would have."""
+    known = settings_of(job.spec) if job is not None else None
+    return known if known is not None else load(None, {}, os.environ, {})
+
+
+def rules_for(job: Job | None) -> HostRules:
+    settings = settings_for(job)
+    try:
+        return HostRules(settings)
+    except SettingsError:
+        # A policy of the spider's own that cannot be imported from here; the workers keep to it all the same.
+        ours = [name for name in settings.policies if name in BUILT_IN]
+        return HostRules(replace(settings, policies=ours))
+
+
+# -- hosts
+
+
+async def look_at_hosts(frontier: Frontier, job: str | None) -> AsyncIterator[HostSight]:
+    jobs = await chosen_jobs(frontier, job)
+    rules, now = rules_for(jobs[0] if jobs else None), await frontier.now()
+    pending = dict(await frontier.queues(job, limit=_EVERYTHING))
+    async for record in frontier.hosts(job):
+        yield sight_of(record, rules, now, pending.get(record.name, 0))
+
+
+async def look_at_host(frontier: Frontier, host: str) -> tuple[HostSight, Sequence[HostQueue]]:
+    record = await frontier.host(host)
+    if record is None:
+        raise unknown_host(host)
+    queues = await frontier.host_queues(host)
+    rules = await rules_of_host(frontier, queues)
+    pending = sum(queue.pending for queue in queues)
+    return with_robots(sight_of(record, rules, await frontier.now(), pending), rules), queues
+
+
+async def rules_of_host(frontier: Frontier, queues: Sequence[HostQueue]) -> HostRules:
+    """By the settings of a job that has work for the host, or else of the job to ask first."""
+    jobs = await chosen_jobs(frontier, None)
+    busy = {queue.job for queue in queues}
+    jobs = [job for job in jobs if job.spec.name in busy] or jobs
+    return rules_for(jobs[0] if jobs else None)
+
+
+def unknown_host(host: str) -> UsageError:
+    return UsageError(f"no host {host} in this store; shoal hosts --all shows which there are")
+
+
+# -- one URL
+
+
+async def inquire(frontier: Frontier, job: Job, typed: str) -> Facts:
+    """What is known about a URL in a job; `typed` must be one that can be crawled."""
+    rules = rules_for(job)
+    url = Canonicaliser(rules.settings.tracking_params)(typed)
+    assert url is not None, typed
+    task = Task(url, host=host_key(url), fingerprint=fingerprint(url))
+    where = await frontier.find(job.spec.name, task)
+    now_at = where.task or task
+    record = await frontier.host(now_at.host)
+    now = await frontier.now()
+    host = with_robots(sight_of(record, rules, now), rules) if record is not None else None
+    queues = await frontier.host_queues(now_at.host)
+    elsewhere = [q.pending for q in queues if (q.job, q.lane) != (job.spec.name, now_at.lane)]
+    return Facts(
+        url,
+        now,
+        job,
+        where,
+        host,
+        host is None or _allows(host, now_at.url),
+        await _refusal(frontier, job, rules.settings, url, where),
+        sum(elsewhere),
+        await frontier.workers(),
+    )
+
+
+def _allows(host: HostSight, url: str) -> bool:
+    if not host.asks_robots or host.robots is None or host.robots_missing:
+        return True  # or not known
+    return host.robots.allows(url)
+
+
+async def _refusal(
+    frontier: Frontier, job: Job, settings: Settings, url: str, where: Whereabouts
+) -> str | None:
+    """Why a link to a URL never seen would not be admitted."""
+    if where.place != "unknown":
+        return None
+    admission = Admission(settings)
+    async for record in frontier.hosts(job.spec.name):
+        if state_of(record).start:
+            admission.welcome(record.name)
+    answer = admission.admit(Request(url, depth=0), parent=Task(url))
+    return answer.reason if isinstance(answer, Refused) else None

@@ -1,0 +1,140 @@
+"""All policies of a host, as one: what was seen goes through each, and the strictest of what they want holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import cast
+
+import msgspec
+from msgspec import Raw, Struct
+
+from shoal.errors import SettingsError
+from shoal.policy.breaker import BreakerPolicy
+from shoal.policy.budget import BudgetPolicy
+from shoal.policy.concurrency import AimdPolicy
+from shoal.policy.protocol import AnyPolicy, Limits, Observation, strictest
+from shoal.policy.rate import RatePolicy
+from shoal.policy.timeout import TimeoutPolicy
+from shoal.settings import Settings
+
+# By the policies' names. Raw: the state of a policy that this process does not use; kept for those that do.
+States = Mapping[str, Struct | Raw]
+
+BUILT_IN: Mapping[str, type[AnyPolicy]] = {
+    policy.name: policy for policy in (RatePolicy, AimdPolicy, BreakerPolicy, TimeoutPolicy, BudgetPolicy)
+}
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_all = msgspec.msgpack.Decoder(dict[str, Raw]).decode
+
+
+class HostPolicies:
+    """The policies that the settings name, in their order."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._policies: dict[str, AnyPolicy] = {}
+        for entry in settings.policies:
+            policy = _made(entry, settings)
+            if policy.name in self._policies:
+                raise SettingsError(f"policies: two are named {policy.name!r}; leave one out")
+            self._policies[policy.name] = policy
+        self._initial: States = {name: policy.State() for name, policy in self._policies.items()}
+        self._decoders = {
+            name: msgspec.msgpack.Decoder(policy.State) for name, policy in self._policies.items()
+        }
+
+    def initial(self) -> States:
+        """Of a host never seen."""
+        return self._initial
+
+    def observe(self, states: States, observations: Sequence[Observation]) -> States:
+        """The states after the observations; the same object if nothing changed."""
+        changed: dict[str, Struct | Raw] = {}
+        for name, policy in self._policies.items():
+            before = state = states[name]
+            for seen in observations:
+                state = policy.observe(state, seen)
+            if state is not before:
+                changed[name] = state
+        return {**states, **changed} if changed else states
+
+    def limits(self, states: States, now: float) -> Limits:
+        return strictest(list(self.opinions(states, now).values()))
+
+    def opinions(self, states: States, now: float) -> Mapping[str, Limits]:
+        """What each of them wants, by its name."""
+        return {name: policy.limits(states[name], now) for name, policy in self._policies.items()}
+
+    def encode(self, states: States) -> bytes:
+        """What differs from a host never seen; nothing does: no bytes."""
+        known = {name: state for name, state in states.items() if state != self._initial.get(name)}
+        return _encode(known) if known else b""
+
+    def decode(self, data: bytes) -> States:
+        """A state that does not fit its policy, because another version wrote it, counts as never seen."""
+        states = dict(self._initial)
+        for name, raw in _parts(data).items():
+            decoder = self._decoders.get(name)
+            if decoder is None:
+                states[name] = raw
+                continue
+            try:
+                states[name] = decoder.decode(raw)
+            except msgspec.DecodeError:
+                pass
+        return states
+
+
+def _parts(data: bytes) -> dict[str, Raw]:
+    try:
+        return _decode_all(data) if data else {}
+    except msgspec.DecodeError:
+        return {}
+
+
+# -- finding policies
+
+
+def _made(entry: str, settings: Settings) -> AnyPolicy:
+    kind = BUILT_IN.get(entry) or _imported(entry)
+    try:
+        policy: AnyPolicy = kind(settings)
+        policy.State()
+    except SettingsError:
+        raise
+    except Exception as error:
+        raise SettingsError(f"policies: {entry!r} cannot be made: {_one_line(error)}") from error
+    return policy
+
+
+def _imported(entry: str) -> type[AnyPolicy]:
+    module, colon, name = entry.partition(":")
+    if not (colon and module and name):
+        names = ", ".join(BUILT_IN)
+        raise SettingsError(f"policies: {entry!r} is not a policy; write one of {names}, or module:Class")
+    try:
+        found: object = getattr(import_module(module), name, None)
+    except Exception as error:
+        raise SettingsError(f"policies: {entry!r} cannot be imported: {_one_line(error)}") from error
+    if found is None:
+        raise SettingsError(f"policies: {entry!r} cannot be imported: {module} has no {name}")
+    if (missing := _missing(found)) is not None:
+        raise SettingsError(f"policies: {entry!r} is not a policy: it needs {missing}")
+    return cast("type[AnyPolicy]", found)
+
+
+def _missing(found: object) -> str | None:
+    """What a class lacks to be a policy."""
+    if not isinstance(found, type):
+        return "to be a class"
+    if not isinstance(getattr(found, "name", None), str):
+        return "a name, a string"
+    state = getattr(found, "State", None)
+    if not (isinstance(state, type) and issubclass(state, Struct)):
+        return "a State, a msgspec Struct whose fields all have defaults"
+    return next((f"{verb}()" for verb in ("observe", "limits") if not hasattr(found, verb)), None)
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())

@@ -1,0 +1,96 @@
+"""How a worker's slots are shared by lanes: by weight, with idle capacity lent out, and no lane starving. Pure.
+
+A lane's share of the slots is that of its weight, rounded up. Lanes below their share come first, and among them the
+one whose turn it is: each page moves its lane's next turn by 1/weight, so the weights hold with few slots too. A lane
+that had nothing to do does not save up turns. What nobody below their share can use goes to the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from math import ceil
+
+from msgspec import Struct
+
+from shoal.errors import SettingsError
+from shoal.settings import Settings
+
+WEIGHTS: Mapping[str, float] = {"urgent": 8, "normal": 4, "discovery": 2, "browser": 1}
+
+
+class Lane(Struct, frozen=True):
+    weight: float = 1.0
+    cap: int = 0  # pages of this lane in flight per process; 0: as many as there are slots
+
+
+def known(settings: Settings) -> dict[str, float]:
+    """Every lane there is, with its weight."""
+    return {**WEIGHTS, **settings.lanes}
+
+
+def served(settings: Settings) -> dict[str, Lane]:
+    """The lanes a process takes tasks from."""
+    weights = known(settings)
+    for key, given in (("serve", settings.serve), ("lane_caps", list(settings.lane_caps))):
+        for name in given:
+            if name not in weights:
+                raise SettingsError(f"{key}: {no_such_lane(name, weights)}")
+    names = settings.serve or list(weights)
+    return {name: Lane(weights[name], settings.lane_caps.get(name, 0)) for name in names}
+
+
+def no_such_lane(name: str, lanes: Mapping[str, float]) -> str:
+    return f"there is no lane {name!r}; there are {', '.join(lanes)}; add more with the setting lanes"
+
+
+class Split(Struct, frozen=True):
+    """What to claim, in this order: each lane's own share first, then what others leave, up to its cap."""
+
+    shares: dict[str, int]
+    caps: dict[str, int]
+
+
+class Lanes:
+    """The lanes of one process, with what runs in them and whose turn it is."""
+
+    def __init__(self, lanes: Mapping[str, Lane]) -> None:
+        self._lanes = lanes
+        self._weight = sum(lane.weight for lane in lanes.values())
+        self._running = dict.fromkeys(lanes, 0)
+        self._turns = {name: 1 / lane.weight for name, lane in lanes.items()}
+        self._turn = 0.0  # of the page that was started last
+
+    def __repr__(self) -> str:
+        return f"<Lanes: {', '.join(f'{count} {name}' for name, count in self._running.items())}>"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._lanes)
+
+    def started(self, name: str) -> None:
+        self._running[name] += 1
+        self._turn = self._next_turn(name)
+        self._turns[name] = self._turn + 1 / self._lanes[name].weight
+
+    def ended(self, name: str) -> None:
+        self._running[name] -= 1
+
+    def split(self, slots: int, paused: Set[str] = frozenset()) -> Split:
+        """How the free ones of `slots` are to be filled."""
+        free = slots - sum(self._running.values())
+        own = {name: ceil(slots * lane.weight / self._weight) for name, lane in self._lanes.items()}
+        order = sorted(
+            self._lanes, key=lambda name: (self._running[name] >= own[name], self._next_turn(name))
+        )
+        shares: dict[str, int] = {}
+        caps: dict[str, int] = {}
+        for name in order:
+            if name in paused:
+                continue
+            running, cap = self._running[name], self._lanes[name].cap
+            caps[name] = max(0, min(free, cap - running) if cap else free)
+            shares[name] = min(caps[name], max(0, own[name] - running))
+        return Split(shares, caps)
+
+    def _next_turn(self, name: str) -> float:
+        return max(self._turn, self._turns[name])

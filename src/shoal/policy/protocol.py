@@ -1,0 +1,91 @@
+"""What a host policy is: a pure function of what was seen, with a small state that is stored with the host.
+
+Every worker folds what it saw into the host's state and writes it back with compare-and-set, so a policy is written
+once, in Python, and acts for the whole fleet. It reads no clock, draws no random number and waits for nothing: time
+is in what it is given, and what it wants done is in its limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeVar
+
+from msgspec import Struct
+
+from shoal.settings import Settings
+
+TIMEOUTS = frozenset({"timeout", "connect_timeout", "read_timeout"})
+# The request never reached the host, so it tells nothing about it.
+_NOT_SENT = frozenset(
+    {"forbidden_address", "invalid_url", "invalid_request", "robots", "policy", "worker_lost", "unexpected"}
+)
+
+
+class Observation(Struct, frozen=True):
+    """What one request told about its host. Times are the frontier's."""
+
+    started: float
+    ended: float
+    kind: str  # a row of classify.TABLE: "ok", "redirect", "http_429", "timeout" …
+    blames_host: bool = False  # evidence against the host; proxy faults and our own bugs are not
+    retry_after: float | None = None  # seconds the server asks for
+    first_attempt: bool = True
+    retried: bool = False  # it failed, and its task will be tried again
+    interval: float = 0.0  # seconds between requests that the host was held to
+
+    @property
+    def elapsed(self) -> float:
+        return max(0.0, self.ended - self.started)
+
+    @property
+    def answered(self) -> bool:
+        """The host did its part, though the page may have been missing or our handler failed on it."""
+        return not self.blames_host and self.kind not in _NOT_SENT and not self.kind.startswith("proxy")
+
+
+class Limits(Struct, frozen=True):
+    """What a policy wants. None: no opinion. Where several have one, the strictest holds."""
+
+    interval: float | None = None  # seconds between requests: the longest holds
+    cap: int | None = None  # requests in flight: the smallest holds
+    blocked_until: float | None = None  # the latest holds; may be in the past
+    timeout: float | None = None  # seconds for one request: the shortest holds
+    refuse: str | None = None  # tasks are buried unfetched, with this reason
+    no_retry: str | None = None  # a failure is final, with this reason
+    why: str = ""  # one sentence for a person, if something is being held back
+
+
+NO_LIMITS = Limits()
+
+S = TypeVar("S", bound=Struct)
+
+
+class Policy(Protocol[S]):
+    """Made once per process with the settings, which do not change."""
+
+    name: str  # the key of its state in the host's record
+    State: type[S]  # a frozen msgspec Struct; State() is a host never seen
+
+    def __init__(self, settings: Settings) -> None: ...
+
+    def observe(self, state: S, seen: Observation) -> S:
+        """Outcomes come in any order. What ended long after it started may belong to times gone by."""
+        ...
+
+    def limits(self, state: S, now: float) -> Limits: ...
+
+
+AnyPolicy = Policy[Any]
+
+
+def strictest(limits: Sequence[Limits]) -> Limits:
+    """What all of them together want."""
+    return Limits(
+        interval=max((x.interval for x in limits if x.interval is not None), default=None),
+        cap=min((x.cap for x in limits if x.cap is not None), default=None),
+        blocked_until=max((x.blocked_until for x in limits if x.blocked_until is not None), default=None),
+        timeout=min((x.timeout for x in limits if x.timeout is not None), default=None),
+        refuse=next((x.refuse for x in limits if x.refuse), None),
+        no_retry=next((x.no_retry for x in limits if x.no_retry), None),
+        why="; ".join(x.why for x in limits if x.why),
+    )

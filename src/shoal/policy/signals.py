@@ -1,0 +1,124 @@
+"""What backpressure goes by: a snapshot of signals, and the meter that draws some of them from fetches. Pure."""
+
+from __future__ import annotations
+
+import math
+
+from msgspec import Struct
+
+TOO_MANY = "http_429"
+PROXY = "proxy"  # the kinds of a proxy's faults begin with this
+
+_MEMORY = 20.0  # seconds after which a fetch counts for a third (1/e)
+_DRIFT = 300.0  # seconds in which a host's usual latency follows a lasting change by two thirds
+_LEARNING = 8  # a host's first latencies are averaged: a single one says little
+# Hosts met for the first time are compared with all the others, once so many fetches were seen. Sooner, they would be
+# compared with the quickest hosts alone, which are the first to answer.
+_BROAD = 1_000
+_EXTREME = math.log(8)  # one fetch counts as at most this much slower or faster than usual
+_SHORTEST = 1e-4  # seconds; keeps the logarithm of a latency finite
+_HOSTS = 10_000
+_DOUBT = 10.0  # a slowdown is taken as if this many fetches more had been as quick as usual
+_NONE = 1e-9
+
+
+class Signals(Struct, frozen=True):
+    """One moment of a crawl, as one process sees it. The defaults say that all is well."""
+
+    pending: int = 0  # tasks of the job that wait for their turn
+    idle: float = 0.0  # seconds since a page was last in flight here
+    fetches: float = 0.0  # recent fetches, older ones counted for less
+    retry_share: float = 0.0  # … that have to be repeated
+    too_many_share: float = 0.0  # … answered 429
+    proxy_error_share: float = 0.0  # … that a proxy failed
+    latency: float = 0.0  # seconds a recent fetch typically took; 0: not known
+    baseline_latency: float = 0.0  # … and what the same hosts usually take
+    sink_lag: float = 0.0  # seconds the oldest finished page has waited to be committed
+    loop_lag: float = 0.0  # seconds the event loop was late, at worst, lately
+    memory: int = 0  # bytes
+    memory_limit: int = 0  # bytes; 0: no limit is known
+    open_files: int = 0
+    file_limit: int = 0  # 0: no limit is known
+
+
+class _Usual(Struct):
+    """A host's usual latency: the mean of its logarithms, which a rare very slow page hardly moves."""
+
+    log: float = 0.0
+    count: int = 0
+    at: float = 0.0
+
+    def learn(self, log: float, now: float, learning: int) -> None:
+        self.count += 1
+        first = 1 / self.count if self.count <= learning else 0.0
+        self.log += (log - self.log) * max(first, min(1.0, (now - self.at) / _DRIFT))
+        self.at = now
+
+
+class Traffic:
+    """Recent fetches of one process, as shares and typical latencies; what is older fades away.
+
+    Each latency is compared with what its own host usually takes, so the measure tells congestion on our side from a
+    crawl that has come to slower hosts, and a single host that hangs does not look like a network that is full.
+    """
+
+    def __init__(self) -> None:
+        self._at = 0.0
+        self._fetches = self._retries = self._too_many = self._proxy_errors = 0.0
+        self._timed = self._log = self._usual_log = 0.0
+        self._all = _Usual()
+        self._hosts: dict[str, _Usual] = {}
+
+    def saw(self, host: str, kind: str, elapsed: float, now: float, *, retry: bool) -> None:
+        """One fetch that ended: its kind as in classify.TABLE, its seconds (0: not known), if it must be repeated."""
+        self._fade(now)
+        self._fetches += 1
+        self._retries += retry
+        self._too_many += kind == TOO_MANY
+        if kind.startswith(PROXY):
+            self._proxy_errors += 1  # its latency says nothing about the host
+        elif elapsed > 0:
+            self._time(host, math.log(max(elapsed, _SHORTEST)), now)
+
+    def signals(self, now: float) -> Signals:
+        """The part of the signals that traffic tells; the rest is left at its default."""
+        self._fade(now)
+        fetches, timed = max(self._fetches, _NONE), max(self._timed, _NONE)
+        usual = self._usual_log / timed
+        slower = (self._log - self._usual_log) / (timed + _DOUBT)
+        return Signals(
+            fetches=self._fetches,
+            retry_share=self._retries / fetches,
+            too_many_share=self._too_many / fetches,
+            proxy_error_share=self._proxy_errors / fetches,
+            latency=math.exp(usual + slower) if timed > _NONE else 0.0,
+            baseline_latency=math.exp(usual) if timed > _NONE else 0.0,
+        )
+
+    def _time(self, host: str, log: float, now: float) -> None:
+        known = self._hosts.get(host)
+        if known is None:
+            if len(self._hosts) >= _HOSTS:
+                del self._hosts[next(iter(self._hosts))]
+            known = self._hosts[host] = _Usual()
+        compared = known if known.count else self._all if self._all.count >= _BROAD else None
+        if compared is not None:
+            usual = compared.log
+            self._timed += 1
+            self._log += usual + max(-_EXTREME, min(_EXTREME, log - usual))
+            self._usual_log += usual
+        known.learn(log, now, _LEARNING)
+        self._all.learn(log, now, _BROAD)
+
+    def _fade(self, now: float) -> None:
+        if now <= self._at:
+            return
+        kept = math.exp((self._at - now) / _MEMORY)
+        self._at = now
+        self._fetches *= kept
+        self._retries *= kept
+        self._too_many *= kept
+        self._proxy_errors *= kept
+        self._timed *= kept
+        self._log *= kept
+        self._usual_log *= kept

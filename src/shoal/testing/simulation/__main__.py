@@ -1,0 +1,38 @@
+"""Plays worlds: `python -m shoal.testing.simulation --seed 123 -v` one, `--search 1000` many. Names those that fail."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from shoal.testing.simulation.world import run
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m shoal.testing.simulation", description=__doc__)
+    parser.add_argument("--seed", type=int, default=0, help="the world, or the first one to search")
+    parser.add_argument(
+        "--search", type=int, default=1, metavar="N", help="how many worlds, one seed after another"
+    )
+    parser.add_argument("-v", "--verbose", action="store_true", help="tell what happens, line by line")
+    arguments = parser.parse_args()
+    failed = 0
+    for seed in range(arguments.seed, arguments.seed + arguments.search):
+        trace = run(seed, verbose=arguments.verbose)
+        if arguments.search == 1 or not trace.ok:
+            _say(str(trace))
+        if not trace.ok:
+            failed += 1
+            _say(f"  again: python -m shoal.testing.simulation --seed {seed} -v")
+    if arguments.search > 1:
+        _say(f"{arguments.search} worlds, {failed} failed")
+    return 1 if failed else 0
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,273 @@
+"""What must hold in every world: a plain model that watches the verbs of the frontier and the hits on the web.
+
+    check        what it says
+    ───────────  ─────────────────────────────────────────────────────────────────────────────────
+    counters     admitted = pending + delayed + leased + done + dead, and each as the model counts it
+    one lease    a task has at most one live lease; a token is never given twice
+    stale        a settlement is accepted if its lease is alive, and only then
+    cap          a host's live leases never exceed its cap
+    places       a host's in_flight is the number of its live leases
+    gap          claims on a host are an interval apart, and none comes while it is blocked
+    one probe    a host whose breaker is open gets one request at a time, and none before its time
+    links        what a settled page links to is admitted
+    rows         the journal holds the rows of accepted settlements, each once and in order
+    permission   a lease is good for one request
+    robots       nothing is fetched before robots.txt was answered, or that it forbids
+    farewell     a worker that was asked to stop leaves no lease behind, and stops in time
+    bug          nothing raises that nobody foresaw
+    ends         the crawl ends, in bounded time
+    obtainable   every page that can be had was had, and no other
+    budget       when everything fails, retries stay within their budget
+
+The model knows only what goes in and out of the verbs; it shares no code with the frontier.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from shoal.frontier.protocol import Added, Claim, Claimed, Counters, HostRecord, Settled
+from shoal.hoststate import state_of
+from shoal.model import Dead, Done, Lease, Moved, Retry, Settlement, Task
+from shoal.policy.breaker import BreakerState
+from shoal.policy.compose import HostPolicies
+from shoal.settings import Settings
+from shoal.testing.simulation.web import Host, Web, forbids
+
+_CLOSE = 1e-4  # seconds; epoch times have no finer grain in the sums of them
+
+
+class Violation(Struct, frozen=True):
+    check: str
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.check}: {self.detail}"
+
+
+class Held(Struct):
+    """A lease that is alive."""
+
+    lease: Lease
+    worker: str
+    deadline: float
+
+
+class Claims(Struct):
+    """The claims on a host under its present interval."""
+
+    interval: float = 0.0
+    burst: int = 1
+    times: list[float] = msgspec.field(default_factory=list)
+    last: float = 0.0
+
+
+class Checker:
+    def __init__(self, web: Web, settings: Settings, fail: Callable[[Violation], None]) -> None:
+        self._web = web
+        self._settings = settings
+        self._fail = fail
+        self._policies = HostPolicies(settings)
+        self._breakers: dict[tuple[str, int], BreakerState] = {}
+        self._known: set[str] = set()
+        self._held: dict[int, Held] = {}
+        self._tokens: set[int] = set()
+        self._claims: defaultdict[str, Claims] = defaultdict(Claims)
+        self._permits: Counter[tuple[str, str]] = Counter()
+        self._robots_answered: set[str] = set()
+        self._counts: Counter[str] = Counter()
+        self.rows: list[bytes] = []
+        self._pages_hit: set[str] = set()
+        self.hits: Counter[str] = Counter()  # "page", "robots"
+        self.stale = 0
+
+    def expect(self, holds: bool, check: str, detail: str) -> None:
+        if not holds:
+            self._fail(Violation(check, detail))
+
+    # -- adding
+
+    def added(self, tasks: Sequence[Task], added: Added) -> None:
+        self.expect(added.new == self._admit(tasks), "counters", f"{added.new} of {len(tasks)} were added")
+
+    def _admit(self, tasks: Sequence[Task]) -> int:
+        fresh = {task.url for task in tasks} - self._known
+        self._known |= fresh
+        self._counts["admitted"] += len(fresh)
+        return len(fresh)
+
+    # -- claiming
+
+    def claimed(self, claim: Claim, claimed: Claimed) -> None:
+        now = claimed.now
+        self.expire(now)
+        for lease in claimed.leases:
+            task, busy = lease.task, {held.lease.task.id for held in self._held.values()}
+            self.expect(task.id not in busy, "one lease", f"a second live lease for {task.url}")
+            self.expect(lease.token not in self._tokens, "one lease", f"token {lease.token} was given twice")
+            most = task.max_attempts or self._settings.max_attempts
+            self.expect(1 <= task.attempt <= most, "counters", f"attempt {task.attempt} of {task.url}")
+            self._tokens.add(lease.token)
+            self._held[lease.token] = Held(lease, claim.worker, now + claim.lease_seconds)
+            self._permits[claim.worker, task.host] += 1
+
+    def valve_held(self, record: HostRecord, leases: Sequence[Lease], now: float) -> None:
+        """Told after a claim that took leases on a host. A claim moves in_flight and next_at alone, so the other
+        numbers are those it had to go by."""
+        valve, live, name = record.valve, self._live_on(record.name), record.name
+        self.expect(live <= valve.cap, "cap", f"{name} has {live} live leases, its cap is {valve.cap}")
+        self.expect(now >= valve.blocked_until - _CLOSE, "gap", f"{name} was claimed while it is blocked")
+        self._space(record, len(leases), now)
+        breaker = self._breaker(record)
+        if breaker.phase == "open":
+            self.expect(live <= 1, "one probe", f"{name} is probed by {live} requests at once")
+            self.expect(now >= breaker.until - _CLOSE, "one probe", f"{name} is probed before its time")
+
+    def _space(self, record: HostRecord, count: int, now: float) -> None:
+        valve, claims = record.valve, self._claims[record.name]
+        if (claims.interval, claims.burst) != (valve.interval, valve.burst):
+            carried = [claims.last] if claims.times and valve.burst == 1 else []
+            self._claims[record.name] = claims = Claims(valve.interval, valve.burst, carried)
+        for _ in range(count):
+            if valve.interval and len(claims.times) >= valve.burst:
+                gap = now - claims.times[-valve.burst]
+                detail = f"{record.name} was claimed {gap:.4f} s after the request {valve.burst} before"
+                self.expect(gap >= valve.interval - _CLOSE, "gap", f"{detail}; interval {valve.interval:g}")
+            claims.times.append(now)
+            claims.last = now
+
+    def _breaker(self, record: HostRecord) -> BreakerState:
+        key = (record.name, record.version)
+        if key not in self._breakers:
+            state = self._policies.decode(state_of(record).policies)["breaker"]
+            assert isinstance(state, BreakerState)
+            self._breakers[key] = state
+        return self._breakers[key]
+
+    def _live_on(self, host: str) -> int:
+        return sum(held.lease.task.host == host for held in self._held.values())
+
+    def extended(self, worker: str, count: int, deadline: float) -> None:
+        own = [held for held in self._held.values() if held.worker == worker]
+        self.expect(len(own) == count, "one lease", f"{worker} renewed {count} leases, and held {len(own)}")
+        for held in own:
+            held.deadline = deadline
+
+    def expire(self, now: float) -> None:
+        for token in [token for token, held in self._held.items() if held.deadline <= now]:
+            task = self._held.pop(token).lease.task
+            self._counts["dead"] += task.attempt >= (task.max_attempts or self._settings.max_attempts)
+
+    # -- settling
+
+    def settled(self, batch: Sequence[Settlement], settled: Settled, rows: Sequence[bytes]) -> None:
+        new = 0
+        for settlement, accepted in zip(batch, settled.accepted, strict=True):
+            alive = self._held.pop(settlement.lease.token, None) is not None
+            said = "accepted" if accepted else "refused"
+            lease = "alive" if alive else "gone"
+            url = settlement.lease.task.url
+            self.expect(accepted == alive, "stale", f"{url} was {said}, and its lease is {lease}")
+            self.stale += not alive
+            if alive:
+                new += self._conclude(settlement)
+        self.expect(
+            settled.found.new == new, "links", f"{settled.found.new} found tasks were admitted, not {new}"
+        )
+        for settlement, accepted in zip(batch, settled.accepted, strict=True):
+            if accepted and isinstance(settlement.verdict, Done):
+                self._links_admitted(settlement.lease.task)
+        self.rows_written(rows)
+
+    def _conclude(self, settlement: Settlement) -> int:
+        """Counts what becomes of the task; answers how many it found."""
+        task = settlement.lease.task
+        match settlement.verdict:
+            case Done():
+                self._counts["done"] += 1
+                self.rows += [row.data for row in settlement.rows]
+            case Moved(to) as moved:
+                self._counts["done"] += to.url in self._known and not moved.returns_to(task)
+                self._known.add(to.url)
+            case Dead(failure):
+                self._counts["dead"] += 1
+                self.expect(failure.kind != "unexpected", "bug", f"{task.url}: {failure.detail}")
+            case Retry():
+                last = task.attempt >= (task.max_attempts or self._settings.max_attempts)
+                self._counts["dead"] += last
+        return self._admit(settlement.found)
+
+    def _links_admitted(self, task: Task) -> None:
+        for link in self._web.links(task.url):
+            self.expect(link in self._known, "links", f"{task.url} is done, but its link {link} is not known")
+
+    def rows_written(self, rows: Sequence[bytes]) -> None:
+        ours = len(self.rows)
+        same = len(rows) >= ours and list(rows[max(0, ours - 5) : ours]) == self.rows[-5:]
+        self.expect(same, "rows", f"the journal does not hold the {ours} rows of settled pages")
+
+    def released(self, leases: Sequence[Lease], count: int) -> None:
+        alive = sum(self._held.pop(lease.token, None) is not None for lease in leases)
+        self.expect(alive == count, "stale", f"{count} leases were taken back, {alive} were alive")
+
+    # -- at any time
+
+    def counted(self, counters: Counters) -> None:
+        c = counters
+        total = c.pending + c.delayed + c.leased + c.done + c.dead
+        self.expect(c.admitted == total, "counters", f"admitted {c.admitted}, in all places {total}")
+        ours = (self._counts["admitted"], len(self._held), self._counts["done"], self._counts["dead"])
+        theirs = (c.admitted, c.leased, c.done, c.dead)
+        self.expect(
+            theirs == ours, "counters", f"admitted, leased, done, dead are {theirs}, and should be {ours}"
+        )
+
+    def places(self, record: HostRecord) -> None:
+        live, taken = self._live_on(record.name), record.valve.in_flight
+        self.expect(live == taken, "places", f"{record.name} has in_flight {taken} and {live} live leases")
+
+    def hit(self, worker: str, host: Host, path: str) -> None:
+        self.hits["robots" if path == "/robots.txt" else "page"] += 1
+        self._permits[worker, host.name] -= 1
+        more = self._permits[worker, host.name]
+        self.expect(more >= 0, "permission", f"{worker} hits {host.name}{path} without a lease for it")
+        if path == "/robots.txt":
+            return
+        self._pages_hit.add(host.url(path))
+        if self._settings.robots:
+            known = host.name in self._robots_answered
+            self.expect(known, "robots", f"{host.name}{path} is fetched before robots.txt was")
+            self.expect(not forbids(host, path), "robots", f"{host.name}{path} is forbidden by robots.txt")
+
+    def robots_answered(self, host: Host) -> None:
+        self._robots_answered.add(host.name)
+
+    def stopped(self, worker: str, late: float) -> None:
+        left = [held.lease.task.url for held in self._held.values() if held.worker == worker]
+        self.expect(not left, "farewell", f"{worker} stopped, but holds {', '.join(left)}")
+        self.expect(late <= 0, "farewell", f"{worker} stopped {late:.1f} s after its grace")
+
+    # -- at the end
+
+    def ended(self, rows: Sequence[bytes], *, everything_fails: bool, workers: int) -> None:
+        self.expect(list(rows) == self.rows, "rows", "the journal is not what settled pages yielded")
+        got = Counter(msgspec.json.decode(row)["url"] for row in rows)
+        doubled = [url for url, count in got.items() if count > 1]
+        self.expect(not doubled, "rows", f"more than one row for {', '.join(doubled)}")
+        wanted = self._web.obtainable(robots=self._settings.robots)
+        missing, extra = sorted(wanted - got.keys()), sorted(got.keys() - wanted)
+        self.expect(not missing, "obtainable", f"not obtained: {', '.join(missing)}")
+        self.expect(not extra, "obtainable", f"obtained, though impossible: {', '.join(extra)}")
+        if everything_fails:
+            self._within_budget(workers)
+
+    def _within_budget(self, workers: int) -> None:
+        """Of every process: its floor, or its share of first attempts."""
+        first, pages = len(self._pages_hit), self.hits["page"]
+        floor, share = self._settings.retry_budget_floor, self._settings.retry_budget
+        most = first * (1 + share) + workers * floor
+        self.expect(pages <= most, "budget", f"{pages} requests for {first} pages; {most:g} are allowed")

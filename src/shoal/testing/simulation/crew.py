@@ -1,0 +1,91 @@
+"""The parts of one simulated worker: the real ones, put together as in `shoal.crew`, on the simulated outside."""
+
+from __future__ import annotations
+
+import asyncio
+
+from shoal.asking import Asker
+from shoal.crew import make_admission
+from shoal.engine import Engine
+from shoal.feeding import Feeder
+from shoal.fetch.guard import Guard
+from shoal.fetch.transport import Transport
+from shoal.frontier.protocol import Frontier, Journal
+from shoal.governor import Governor
+from shoal.hostbook import HostBook
+from shoal.observe.machine import Reading
+from shoal.observe.tally import Tally
+from shoal.plan import Plan
+from shoal.policy.signals import Traffic
+from shoal.testing.simulation.process import Process
+from shoal.worker import Worker
+
+
+class SimulatedCrew:
+    def __init__(
+        self, plan: Plan, process: Process, frontier: Frontier, transport: Transport, journal: Journal
+    ) -> None:
+        settings, clock = plan.settings, process.clock
+        self._plan = plan
+        self._frontier = frontier
+        traffic, guard = Traffic(), Guard()
+        self._hosts = HostBook(frontier, transport, settings, clock)
+        asker = Asker(
+            settings,
+            hosts=self._hosts,
+            transport=transport,
+            guard=guard,
+            traffic=traffic,
+            clock=clock,
+            rng=process.rng,
+        )
+        worker = Worker(
+            plan.spider,
+            settings,
+            admission=make_admission(plan.spider, settings),
+            hosts=self._hosts,
+            asker=asker,
+            tally=Tally(),
+            clock=clock,
+        )
+        self.engine = Engine(
+            frontier,
+            worker,
+            settings,
+            job=plan.job,
+            name=process.name,
+            journal=journal,
+            pressure=lambda: self._governor.pressure,
+        )
+        self._governor = Governor(
+            settings,
+            traffic,
+            load=self.engine.load,
+            pending=self._pending,
+            on_change=frontier.wake,
+            clock=clock,
+            machine=Reading,  # nothing is known of it: what else runs here must not change the story
+        )
+
+    async def run(self) -> None:
+        await self._hosts.reconfigure(self._plan.job)
+        # Without rules there is nothing to feel, and a world is through in half the time.
+        governs = bool(self._plan.settings.backpressure)
+        governing = [asyncio.create_task(self._governor.run())] if governs else []
+        try:
+            await self.engine.run()
+        finally:
+            for task in governing:
+                task.cancel()
+            await asyncio.gather(*governing, return_exceptions=True)
+
+    async def _pending(self) -> int:
+        job = await self._frontier.job(self._plan.job)
+        return job.counters.pending if job is not None else 0
+
+
+def make_feeder(plan: Plan, frontier: Frontier) -> Feeder:
+    settings = plan.settings
+    return Feeder(
+        plan.spider, frontier, make_admission(plan.spider, settings), settings, Tally(), job=plan.job
+    )

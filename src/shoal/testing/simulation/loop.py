@@ -1,0 +1,70 @@
+"""An event loop in virtual time: when nothing is ready, time jumps to the next timer.
+
+It opens no file, starts no thread and never sleeps, so an hour of crawling takes as long as its computing does, and
+the same program always runs in the same order. The clocks made here tell the loop's time, each a little differently,
+as the clocks of different machines do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+EPOCH = 1_700_000_000.0
+_SPINS = 100_000  # rounds in the same instant: no honest program needs that many
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    def __init__(self) -> None:
+        super().__init__()
+        self._now = 0.0
+        self._selector = _NoFiles(self)
+
+    def time(self) -> float:
+        return self._now
+
+    def jump(self, seconds: float) -> None:
+        self._now += seconds
+
+    # What BaseEventLoop leaves to its children.
+
+    def _process_events(self, event_list: object) -> None:
+        pass
+
+    def _write_to_self(self) -> None:
+        """There is no other thread that could have called, and nobody asleep to be woken."""
+
+
+class _NoFiles:
+    """Where another loop waits for files, this one lets time pass."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+        self._spins = 0
+
+    def select(self, timeout: float | None) -> list[object]:
+        if timeout is None:
+            raise RuntimeError("everything waits, and nothing will ever happen")
+        self._spins = self._spins + 1 if timeout <= 0 else 0
+        if self._spins > _SPINS:
+            raise RuntimeError("the loop spins: it is always busy, and no time passes")
+        self._loop.jump(max(0.0, timeout))
+        return []
+
+
+class SimulatedClock:
+    """The clocks of one machine: set a little wrong, and on request set anew while it runs."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, wrong: float = 0.0, booted: float = 0.0) -> None:
+        self._loop = loop
+        self._wall = EPOCH + wrong
+        self._booted = booted  # seconds before the simulation began
+
+    def time(self) -> float:
+        return self._wall + self._loop.time()
+
+    def monotonic(self) -> float:
+        return self._booted + self._loop.time()
+
+    def step(self, seconds: float) -> None:
+        """Somebody sets the date."""
+        self._wall += seconds

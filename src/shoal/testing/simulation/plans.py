@@ -1,0 +1,82 @@
+"""What is crawled in a world, and with which settings: drawn by the seed."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Iterator
+
+from shoal.model import Request
+from shoal.page import Page
+from shoal.plan import Plan
+from shoal.settings import Settings
+from shoal.spider import Spider
+from shoal.testing.simulation.web import Web
+
+JOB = "crawl"
+
+# Numbers that let a world end soon in virtual time, and no page that can be had run out of attempts.
+_SWIFT = Settings(
+    any_host=True,
+    connect_timeout=5.0,
+    read_timeout=8.0,
+    total_timeout=10.0,
+    first_timeout=8.0,
+    max_attempts=60,
+    retry_base=0.5,
+    retry_cap=8.0,
+    retry_after_cap=30.0,
+    max_crawl_delay=2.0,
+    breaker_cooldown_cap=20.0,
+    retry_budget=1000.0,
+    retry_budget_floor=1000,
+)
+
+
+def plan_of(seed: int, web: Web, *, failing: bool) -> Plan:
+    rng = random.Random(f"plan {seed}")
+    changes: dict[str, object] = {
+        "concurrency": rng.choice((2, 8, 16)),
+        "per_host": rng.choice((1, 2, 3)),
+        "rate": rng.choice((0.0, 2.0, 5.0, 20.0)),
+        "burst": rng.choice((1, 1, 3)),
+        "robots": rng.random() < 0.85,
+        "high_water": rng.choice((3, 20, 20_000)),
+        "lease": rng.choice((5.0, 10.0)),
+        "grace": rng.choice((0.5, 5.0)),
+        "backpressure": _SWIFT.backpressure if rng.random() < 0.4 else [],
+    }
+    if failing:
+        changes |= {"max_attempts": 5, "retry_budget": 0.3, "retry_budget_floor": 5}
+    settings = Settings(**{name: getattr(_SWIFT, name) for name in Settings.__struct_fields__} | changes)
+    return Plan(_spider(web, slow_start=rng.random() < 0.5), settings, JOB)
+
+
+def _spider(web: Web, *, slow_start: bool) -> Spider:
+    async def starts() -> AsyncIterator[str]:
+        for url in web.starts:
+            await asyncio.sleep(0.15)
+            yield url
+
+    spider = Spider("simulated", start=starts if slow_start else web.starts)
+
+    @spider.handler
+    def plain(page: Page) -> Iterator[object]:
+        yield from _yielded(page)
+
+    @spider.handler(lane="discovery")
+    async def waiting(page: Page) -> AsyncIterator[object]:
+        await asyncio.sleep(0.02)
+        for value in _yielded(page):
+            yield value
+
+    return spider
+
+
+def _yielded(page: Page) -> Iterator[dict[str, str] | Request]:
+    if "/boom/" in page.url:
+        raise ValueError("this page is too much for its handler")
+    yield {"url": page.url}
+    for link in page.css("a"):
+        url = link.attributes["href"] or ""
+        yield page.follow(url, "waiting" if url[-1] in "13579" else "plain")

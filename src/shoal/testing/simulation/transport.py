@@ -1,0 +1,72 @@
+"""Fetching from the generated web: every request takes virtual time, and may fail on the way."""
+
+from __future__ import annotations
+
+from multidict import CIMultiDict
+
+from shoal.fetch.transport import FetchRequest
+from shoal.model import Failure, Outcome, Response
+from shoal.settings import Settings
+from shoal.testing.simulation.check import Checker
+from shoal.testing.simulation.faults import Faults
+from shoal.testing.simulation.process import Process
+from shoal.testing.simulation.story import Story
+from shoal.testing.simulation.web import Answer, Host, Web
+
+_TROUBLED = ("dying", "hanging")  # hosts whose own failures, with chance on top, would get them given up
+
+
+class SimulatedTransport:
+    def __init__(
+        self, web: Web, process: Process, settings: Settings, faults: Faults, checker: Checker, story: Story
+    ) -> None:
+        self._web = web
+        self._process = process
+        self._settings = settings
+        self._faults = faults
+        self._checker = checker
+        self._story = story
+
+    async def fetch(self, request: FetchRequest) -> Outcome:
+        self._process.check_alive()
+        host, path = self._web.at(request.url)
+        self._checker.hit(self._process.name, host, path)
+        outcome = await self._exchange(request, host, path)
+        said = outcome.kind if isinstance(outcome, Failure) else outcome.status
+        self._story.tell(self._process.name, f"fetched {request.url}: {said}")
+        return outcome
+
+    async def _exchange(self, request: FetchRequest, host: Host, path: str) -> Outcome:
+        started = self._process.loop.time()
+        limit = request.total_timeout or self._settings.total_timeout
+        answer = self._disturbed(host, host.answer(path, started))
+        if answer.failure == "death":
+            await self._process.elapse(min(answer.delay, limit))
+            self._story.tell(self._process.name, f"dies while it fetches {request.url}")
+            raise self._process.die()
+        await self._process.elapse(min(answer.delay, limit))
+        elapsed = self._process.loop.time() - started
+        if answer.delay >= limit:
+            return Failure("timeout", "no answer in time", elapsed=elapsed)
+        if answer.failure:
+            return Failure(answer.failure, "simulated", elapsed=elapsed)
+        if path == "/robots.txt":
+            self._checker.robots_answered(host)
+        headers = CIMultiDict(answer.headers)
+        return Response(request.url, answer.status, headers, answer.body, elapsed, elapsed, len(answer.body))
+
+    def _disturbed(self, host: Host, answer: Answer) -> Answer:
+        """The answer, or what the network makes of it."""
+        fault = self._faults.at_fetch()
+        if fault == "death":
+            return Answer(answer.delay * self._faults.pick(0, 1), failure="death")
+        if fault is None or host.kind in _TROUBLED or answer.failure or answer.status >= 400:
+            return answer
+        if not host.bad_luck(1.0):
+            return answer
+        if fault == "slow body":
+            return Answer(answer.delay + self._faults.pick(1, 30), answer.status, answer.headers, answer.body)
+        return Answer(answer.delay * self._faults.pick(0, 1), failure=fault)
+
+    async def close(self) -> None:
+        pass

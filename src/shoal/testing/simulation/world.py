@@ -1,0 +1,266 @@
+"""One world from its seed to its end: a web, a store, workers that a supervisor keeps running, and what befalls them.
+
+The engine, worker, asker, host book, governor, feeder, policies and handlers are the real ones. Simulated are time,
+the web and the faults; see the other modules of this package.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from random import Random
+from typing import Any, cast
+
+from msgspec import Struct
+
+from shoal.clock import Clock
+from shoal.engine import Engine
+from shoal.errors import ShoalError
+from shoal.frontier.memory import MemoryFrontier
+from shoal.frontier.protocol import Frontier
+from shoal.plan import prepare
+from shoal.testing.simulation.check import Checker, Violation
+from shoal.testing.simulation.crew import SimulatedCrew, make_feeder
+from shoal.testing.simulation.faults import CALM, Faults, mood_of
+from shoal.testing.simulation.loop import SimulatedClock, VirtualLoop
+from shoal.testing.simulation.plans import JOB, plan_of
+from shoal.testing.simulation.process import Process
+from shoal.testing.simulation.store import CheckedFrontier, FaultyFrontier, FaultyJournal
+from shoal.testing.simulation.story import Story
+from shoal.testing.simulation.transport import SimulatedTransport
+from shoal.testing.simulation.web import Web
+
+_LONGEST = 3600.0  # virtual seconds; a world that has not ended by then never will
+_FAILING = 10  # in every tenth world, all pages fail
+_SLACK = 2.0  # seconds beyond its grace in which a worker must have stopped: the store may be slow
+
+Home = Callable[[Clock], Frontier]
+
+
+class Trace(Struct, frozen=True):
+    """What came of a world."""
+
+    seed: int
+    violations: tuple[Violation, ...]  # at most one: the first ends the world
+    events: tuple[str, ...]
+    digest: str
+    seconds: float  # virtual
+    requests: int
+    rows: int
+    stale: int  # settlements that came too late
+
+    @property
+    def ok(self) -> bool:
+        return not self.violations
+
+    def __str__(self) -> str:
+        said = "; ".join(map(str, self.violations)) or "all held"
+        return (
+            f"seed {self.seed}: {said} ({self.requests} requests, {self.rows} rows, {self.stale} too late, "
+            f"{self.seconds:.0f} s, {self.digest[:12]})"
+        )
+
+
+def run(seed: int, verbose: bool = False, *, home: Home = MemoryFrontier) -> Trace:
+    """Plays the world of a seed to its end, or to the first thing that must not be. `verbose`: tells the story on
+    standard output meanwhile."""
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner, _quiet_log():
+        world = World(seed, home, runner.get_loop(), _say if verbose else None)
+        runner.run(world.play())
+        return world.trace()
+
+
+class World:
+    def __init__(
+        self,
+        seed: int,
+        home: Home,
+        loop: asyncio.AbstractEventLoop,
+        aloud: Callable[[str], None] | None = None,
+    ) -> None:
+        failing = seed % _FAILING == 0
+        self._seed = seed
+        self._loop = loop
+        self._failing = failing
+        self._mood = CALM if failing else mood_of(seed)
+        self._faults = Faults(seed, self._mood, loop.time)
+        self._story = Story(loop.time, aloud)
+        self._web = Web(seed, failing=failing)
+        self._plan = plan_of(seed, self._web, failing=failing)
+        self._checker = Checker(self._web, self._plan.settings, self._fail)
+        self._journal = FaultyJournal(self._faults)
+        self._clock = SimulatedClock(loop)
+        self._home = home(self._clock)
+        self._store = CheckedFrontier(self._home, self._checker, self._journal, JOB)
+        self._workers = self._faults.choose(4) + 1
+        self._engines: dict[str, Engine] = {}
+        self._stopped_at: dict[str, float] = {}
+        self._violations: list[Violation] = []
+        self._over = asyncio.Event()
+        loop.set_exception_handler(self._unforeseen)
+
+    # -- from beginning to end
+
+    async def play(self) -> None:
+        await prepare(self._plan, self._home)
+        running = [asyncio.create_task(self._keep_running("feeder", 0))]
+        running += [asyncio.create_task(self._keep_running("w", n)) for n in range(self._workers)]
+        befalling = asyncio.create_task(self._befall())
+        all_ended = asyncio.gather(*running)
+        over = asyncio.create_task(self._over.wait())
+        await asyncio.wait((all_ended, over), timeout=_LONGEST, return_when=asyncio.FIRST_COMPLETED)
+        if not all_ended.done():
+            job = await self._home.job(JOB)
+            counters = job.counters if job is not None else None
+            self._fail(Violation("ends", f"the crawl has not ended after {_LONGEST:g} s: {counters}"))
+        if all_ended.done() and not self._violations:
+            all_ended.result()
+            await self._look_back()
+        for process in list(self._store.processes):
+            process.kill()
+        for task in (all_ended, over, befalling):
+            task.cancel()
+
+    async def _look_back(self) -> None:
+        job = await self._home.job(JOB)
+        assert job is not None
+        self._checker.counted(job.counters)
+        async for record in self._home.hosts():
+            self._checker.places(record)
+        self._journal.cut(await self._home.journal_length(JOB, self._journal.key) or 0)
+        self._checker.ended(self._journal.rows, everything_fails=self._failing, workers=self._workers)
+
+    def trace(self) -> Trace:
+        return Trace(
+            self._seed,
+            tuple(self._violations),
+            tuple(self._story.lines),
+            self._story.digest,
+            self._loop.time(),
+            self._checker.hits.total(),
+            len(self._journal.rows),
+            self._checker.stale,
+        )
+
+    # -- what must not be
+
+    def _fail(self, violation: Violation) -> None:
+        if not self._over.is_set():
+            self._violations.append(violation)
+            self._story.tell("!", str(violation))
+            self._over.set()
+
+    def _unforeseen(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        self._fail(Violation("bug", f"{context['message']}: {error!r}"))
+
+    # -- the supervisor
+
+    async def _keep_running(self, role: str, number: int) -> None:
+        for life in count():
+            name = f"{role}{number}.{life}"
+            process = Process(name, Random(f"process {self._seed} {name}"))
+            self._store.processes.append(process)
+            self._story.tell(name, "starts")
+            ending = await self._live(process, feeds=role == "feeder")
+            self._store.processes.remove(process)
+            self._engines.pop(name, None)
+            self._story.tell(name, ending)
+            if await self._is_through(role):
+                return
+            await asyncio.sleep(self._faults.pick(0.2, 3.0))
+
+    async def _live(self, process: Process, *, feeds: bool) -> str:
+        frontier = cast(Frontier, FaultyFrontier(self._store, process, self._faults, self._story))
+        life = asyncio.create_task(self._feed(frontier) if feeds else self._work(process, frontier))
+        death = asyncio.create_task(process.death.wait())
+        await asyncio.wait((life, death), return_when=asyncio.FIRST_COMPLETED)
+        death.cancel()
+        if process.dead:
+            life.cancel()
+            return "is dead"
+        error = asyncio.CancelledError("nobody asked for it") if life.cancelled() else life.exception()
+        if isinstance(error, ShoalError):
+            return f"gives up: {error}"
+        if error is not None:
+            self._fail(Violation("bug", f"{process.name} raised {error!r}"))
+        elif not feeds:
+            await self._ended_well(process)
+        return "ends"
+
+    async def _feed(self, frontier: Frontier) -> None:
+        await make_feeder(self._plan, frontier).feed()
+
+    async def _work(self, process: Process, frontier: Frontier) -> None:
+        transport = SimulatedTransport(
+            self._web, process, self._plan.settings, self._faults, self._checker, self._story
+        )
+        crew = SimulatedCrew(self._plan, process, frontier, transport, self._journal)
+        self._engines[process.name] = crew.engine
+        await crew.run()
+
+    async def _ended_well(self, process: Process) -> None:
+        """A worker ends by itself when there is nothing left to do, or because it was asked to."""
+        asked = self._stopped_at.get(process.name)
+        if asked is None:
+            through = await self._is_through("w")
+            self._checker.expect(through, "ends", f"{process.name} ended, though there is work left")
+        else:
+            since = max(asked, process.paused_until)
+            late = self._loop.time() - since - self._plan.settings.grace - _SLACK
+            self._checker.stopped(process.name, late)
+
+    async def _is_through(self, role: str) -> bool:
+        job = await self._home.job(JOB)
+        assert job is not None
+        return job.fed_all if role == "feeder" else job.exhausted
+
+    # -- what happens at any time
+
+    async def _befall(self) -> None:
+        mood = self._mood
+        happenings = ((mood.kills_every, self._kill), (mood.stops_every, self._stop))
+        steps = (mood.clock_steps_every, self._set_a_clock)
+        await asyncio.gather(*(self._now_and_then(*one) for one in (*happenings, steps)))
+
+    async def _now_and_then(self, every: float, happen: Callable[[Process], None]) -> None:
+        while every and not self._faults.calm:
+            await asyncio.sleep(self._faults.next_in(every))
+            if processes := self._store.processes:
+                happen(processes[self._faults.choose(len(processes))])
+
+    def _kill(self, process: Process) -> None:
+        self._story.tell(process.name, "is killed")
+        process.kill()
+
+    def _stop(self, process: Process) -> None:
+        engine = self._engines.get(process.name)
+        if engine is not None and process.name not in self._stopped_at:
+            self._story.tell(process.name, "is asked to stop")
+            self._stopped_at[process.name] = self._loop.time()
+            engine.stop()
+
+    def _set_a_clock(self, process: Process) -> None:
+        seconds = self._faults.pick(-4000, 4000)
+        self._story.tell(process.name, f"its clock is set {seconds:+.0f} s")
+        for clock in (process.clock, self._clock):
+            clock.step(seconds)
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+
+
+@contextmanager
+def _quiet_log() -> Iterator[None]:
+    """The engine's log tells of every fault; there are many, and all are meant."""
+    log = logging.getLogger("shoal")
+    before, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = before

@@ -1,0 +1,283 @@
+"""Every rule of backpressure, brought about for real: it takes hold, is named in the log, does what it says, lets go.
+
+Nearly all the times that rules and signals go by are a fiftieth of the usual ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from itertools import count
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+import shoal
+from shoal import Page, Request, Spider
+from shoal.observe.machine import Machine
+from shoal.policy import backpressure
+from shoal.policy.backpressure import Rule
+from shoal.settings import Settings
+from shoal.sink.jsonl import MemoryJournal
+from shoal.testing import ChaoticWeb, Hit, HostProfile
+
+SCALE = 50
+DEADLINE = 20
+DISCOVERY = 50_000  # pages from this number on are asked for in the discovery lane
+SINK_LAG = 0.1
+PROMPT = 0.2  # seconds in which a rule that took hold is felt
+PERSISTENT: dict[str, Any] = {"max_attempts": 1000, "retry_budget": 100, "retry_cap": 0.02}
+NORMAL: dict[str, Any] = {"robots": False, "rate": 0, "retry_base": 0.01, "policies": ["timeout"]}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = backpressure.rules
+
+    def rules(settings: Settings) -> Sequence[Rule]:
+        return tuple(replace(rule, pace=rule.pace / SCALE) for rule in usual(settings))
+
+    monkeypatch.setattr(backpressure, "rules", rules)
+    for name in (
+        "shoal.governor._EVERY",
+        "shoal.observe.machine._TICK",
+        "shoal.observe.machine._WINDOW",
+        "shoal.policy.backpressure._IDLE",
+        "shoal.policy.backpressure._OPEN",
+        "shoal.policy.signals._MEMORY",
+    ):
+        module, _, constant = name.rpartition(".")
+        value = getattr(__import__(module, fromlist=[constant]), constant)
+        monkeypatch.setattr(name, value / SCALE)
+    monkeypatch.setattr("shoal.policy.backpressure._SINK_LAG", SINK_LAG)
+
+
+class Log(logging.Handler):
+    """When each rule took hold and let go, with its sentence."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changes: list[tuple[float, str, str]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        words = record.getMessage().split(" ", 2)
+        if words[0] == "backpressure":
+            self.changes.append((time.monotonic(), f"{words[1]} {words[2].split(':')[0]}", words[2]))
+
+    def has(self, change: str) -> bool:
+        return any(name == change for _, name, _ in self.changes)
+
+    def held(self, rule: str) -> tuple[float, float]:
+        """When it first took hold and then let go."""
+        on = next(at for at, name, _ in self.changes if name == f"{rule} on")
+        return on, next(at for at, name, _ in self.changes if name == f"{rule} off" and at > on)
+
+    def sentences(self, rule: str) -> list[str]:
+        return [sentence for _, name, sentence in self.changes if name.startswith(f"{rule} ")]
+
+
+@pytest.fixture
+def log() -> Iterator[Log]:
+    handler = Log()
+    logger = logging.getLogger("shoal")
+    logger.addHandler(handler)
+    yield handler
+    logger.removeHandler(handler)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    while not condition():  # noqa: ASYNC110 (what is waited for does not know of us)
+        await asyncio.sleep(0.005)
+
+
+async def crawl(spider: Spider, events: Coroutine[Any, Any, None] | None = None) -> shoal.Results:
+    async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as tasks:
+        crawling = tasks.create_task(shoal.crawl(spider))
+        if events is not None:
+            tasks.create_task(events)
+    return crawling.result()
+
+
+def slow(latency: float = 0.02) -> HostProfile:
+    return HostProfile("slow", latency=latency, pages=2 * DISCOVERY, links=1, body_bytes=500)
+
+
+def lane_of(hit: Hit) -> str:
+    return "discovery" if int(hit.path.removeprefix("/p/")) >= DISCOVERY else "normal"
+
+
+def endless(web: ChaoticWeb, enough: Callable[[], object], **settings: object) -> Spider:
+    """Every page leads to another one, half of them in the normal lane and half in discovery, until it is enough."""
+    number = {"normal": count(1000), "discovery": count(DISCOVERY + 1000)}
+
+    def another(page: Page) -> Iterator[Request]:
+        if not enough():
+            lane = page.task.lane
+            yield page.follow(f"/p/{next(number[lane])}", lane=lane)
+
+    start = [Request(web.url(host, f"/p/{n}")) for host in web.spec.hosts for n in range(8)]
+    start += [
+        Request(web.url(host, f"/p/{DISCOVERY + n}"), lane="discovery")
+        for host in web.spec.hosts
+        for n in range(8)
+    ]
+    spider = Spider("pressure", start, **{"per_host": 20, "concurrency": 20, **NORMAL, **settings})
+    spider.add_handler(another)
+    return spider
+
+
+def lanes_during(hits: Sequence[Hit], held: tuple[float, float]) -> list[str]:
+    return [lane_of(hit) for hit in hits if held[0] + PROMPT < hit.started < held[1]]
+
+
+# -- gates
+
+
+async def test_a_flood_of_links_pauses_discovery(log: Log) -> None:
+    async with ChaoticWeb({"host": slow()}) as web:
+        spider = Spider("flood", web.url("host", "/p/0"), high_water=100, per_host=4, concurrency=4, **NORMAL)
+
+        @spider.handler
+        def first(page: Page) -> Iterator[Request]:
+            if page.url == web.url("host", "/p/0"):
+                yield from (page.follow(f"/p/{n + 1}") for n in range(120))
+                yield from (page.follow(f"/p/{n + DISCOVERY}", lane="discovery") for n in range(30))
+
+        results = await crawl(spider)
+        held = log.held("queue_full")
+        hits = web.hits()
+    assert results.view.job.counters.done == 151
+    during = lanes_during(hits, held)
+    assert len(during) > 20
+    assert "discovery" not in during, "not claimed, while normal ones are"
+    assert lanes_during(hits, (held[1], hits[-1].ended)).count("discovery") > 10
+    on, off = log.sentences("queue_full")[:2]
+    assert on.endswith("(high water 100): discovery and feeding paused until 50")
+    assert off.endswith("discovery and feeding go on")
+
+
+async def test_a_queue_of_nothing_but_discovery_is_not_stuck(log: Log) -> None:
+    async with ChaoticWeb({"host": slow(0.01)}) as web:
+        spider = Spider("flood", web.url("host"), high_water=10, per_host=2, concurrency=2, **NORMAL)
+        spider.add_handler(
+            lambda page: [page.follow(f"/p/{n}", lane="discovery") for n in range(60)], name="page"
+        )
+        results = await crawl(spider)
+    assert log.has("queue_full on")
+    assert results.view.job.counters.done == 60
+
+
+async def test_a_retry_storm_pauses_discovery(log: Log) -> None:
+    async with ChaoticWeb({"well": slow(), "ill": slow(), "worse": slow()}) as web:
+
+        async def storm() -> None:
+            await until(lambda: len(web.hits()) > 60)
+            for host in ("ill", "worse"):
+                web.become(host, HostProfile("failing"))
+            await until(lambda: log.has("retries on"))
+            await asyncio.sleep(2 * PROMPT)
+            for host in ("ill", "worse"):
+                web.become(host, slow())
+
+        spider = endless(web, lambda: log.has("retries off"), per_host=8, **PERSISTENT)
+        await crawl(spider, storm())
+        held, hits = log.held("retries"), web.hits_of("well")
+    on, off = log.sentences("retries")[:2]
+    assert "recent fetches must be repeated: discovery and feeding paused until below 25%" in on
+    assert off.endswith("discovery and feeding go on")
+    during = lanes_during(hits, held)
+    assert during
+    assert "discovery" not in during
+
+
+# -- throttles
+
+
+def busiest(hits: Sequence[Hit], start: float, end: float) -> int:
+    return max((hit.concurrent for hit in hits if start < hit.started < end), default=0)
+
+
+async def test_a_slow_sink_takes_slots_away(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    class SlowJournal(MemoryJournal):
+        def append(self, committed: int, rows: Sequence[bytes]) -> int:
+            if not log.has("sink on"):
+                time.sleep(3 * SINK_LAG)  # in the store's thread
+            return super().append(committed, rows)
+
+    monkeypatch.setattr("shoal.crawling.MemoryJournal", SlowJournal)
+    async with ChaoticWeb({"host": slow()}) as web:
+        spider = endless(web, lambda: log.has("sink off"))
+        spider.add_handler(lambda page: {"url": page.url}, name="row")
+        spider.start = [*spider.start, Request(web.url("host", "/p/900"), "row")]  # type: ignore[misc]
+        await crawl(spider)
+    on, off = log.sentences("sink")[:2]
+    assert "finished pages wait 0." in on
+    assert "of the slots in use until it is below" in on
+    assert off.endswith("all slots in use")
+
+
+async def test_a_latency_step_takes_slots_away(log: Log) -> None:
+    async with ChaoticWeb({"host": slow()}) as web:
+
+        async def step() -> None:
+            await until(lambda: len(web.hits()) > 200)
+            web.become("host", slow(0.25))
+            await until(lambda: log.has("latency on"))
+            await asyncio.sleep(0.8)
+            web.become("host", slow())
+
+        await crawl(endless(web, lambda: log.has("latency off")), step())
+        on, _ = log.held("latency")
+        hits = web.hits()
+    before, during = busiest(hits, on - 0.3, on), busiest(hits, on + 0.6, on + 0.8)
+    assert during <= before / 2, (before, during)
+    assert "times what the same hosts usually take" in log.sentences("latency")[0]
+    assert log.sentences("latency")[1].endswith("all slots in use")
+
+
+async def test_memory_takes_slots_away(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.policy.backpressure._LOOP_LAG", 60.0)  # the allocation itself stops the loop
+    size = 128 << 20
+    ballast: list[bytearray] = []
+    limit = Machine().read().memory + size // 2
+    async with ChaoticWeb({"host": slow()}) as web:
+
+        async def allocate_and_free() -> None:
+            await until(lambda: len(web.hits()) > 50)
+            ballast.append(bytearray(b"x") * size)
+            await until(lambda: log.has("machine on"))
+            await asyncio.sleep(PROMPT)
+            ballast.clear()
+
+        await crawl(endless(web, lambda: log.has("machine off"), memory_limit=limit), allocate_and_free())
+        on, _ = log.held("machine")
+        hits = web.hits()
+    assert busiest(hits, on + PROMPT / 2, on + PROMPT) < busiest(hits, on - 1, on)
+    assert f"(limit {limit >> 20:,} MB)" in log.sentences("machine")[0]
+    assert log.sentences("machine")[1].endswith("all slots in use")
+
+
+# -- that only tells
+
+
+async def test_a_host_that_answers_429_is_named(log: Log) -> None:
+    async with ChaoticWeb({"host": slow(0.05), "limited": slow()}) as web:
+
+        async def too_many() -> None:
+            await until(lambda: len(web.hits()) > 60)
+            web.become("limited", HostProfile("limited", rate=1, retry_after=0.01))
+            await until(lambda: log.has("host_429 on"))
+            await asyncio.sleep(PROMPT)
+            web.become("limited", slow())
+
+        spider = endless(web, lambda: log.has("host_429 off"), per_host=8, **PERSISTENT)
+        await crawl(spider, too_many())
+        on, off = log.held("host_429")
+        during = [hit for hit in web.hits_of("host") if on < hit.started < off]
+        assert max(hit.concurrent for hit in during) == 8, "nobody else is slowed down"
+    told, taken_back = log.sentences("host_429")[:2]
+    assert "were answered 429: the hosts concerned get fewer requests" in told
+    assert taken_back.endswith("hosts get their usual requests")

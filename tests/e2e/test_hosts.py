@@ -1,0 +1,284 @@
+"""`shoal hosts`: what is shown of hosts, and decisions that a running crawl obeys."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+import shoal
+from shoal.admit.identity import fingerprint
+from shoal.cli import run
+from shoal.frontier import open_frontier
+from shoal.frontier.protocol import Claim, JobSpec, Valve
+from shoal.hostrules import HostRules
+from shoal.hoststate import HostState, state_of
+from shoal.jobnote import write_note
+from shoal.model import Dead, Failure, Settlement, Task
+from shoal.policy.breaker import BreakerState
+from shoal.policy.host import first_valve
+from shoal.policy.timeout import TimeoutState
+from shoal.settings import Settings
+from shoal.testing import HostProfile, WebProcess
+
+Cli = Callable[..., tuple[int, str, str]]
+
+STORE = ".shoal/shoal.db"
+SETTINGS = Settings(rate=0.1, per_host=3, robots=False)
+RULES = HostRules(SETTINGS)
+DEADLINE = 40.0
+
+
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Cli:
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("SHOAL_")]:
+        monkeypatch.delenv(name)
+
+    def call(*argv: str) -> tuple[int, str, str]:
+        code = run(argv)
+        out, err = capfd.readouterr()
+        return code, out, err
+
+    return call
+
+
+@pytest.fixture
+def filled(cli: Cli) -> Cli:
+    """A crawl at 0.1 req/s: one host that is well and busy, one given up, one with an open breaker, one idle."""
+    asyncio.run(_fill())
+    return cli
+
+
+async def _fill() -> None:
+    async with open_frontier(STORE) as frontier:
+        spec = JobSpec("job", valve=first_valve(SETTINGS), settings=write_note(b"", SETTINGS))
+        await frontier.open_job(replace(spec, valve=Valve(cap=50)))
+        await frontier.add("job", [_task("down.example", 0), _task("idle.example", 0)])
+        for lease in (await frontier.claim(Claim("w", ["job"], {"normal": 9}, 9))).leases:
+            failure = Dead(Failure("host_down" if lease.task.host == "down.example" else "http_404"))
+            await frontier.settle([Settlement(lease, failure)])
+        await frontier.open_job(spec)
+        await frontier.add("job", [_task("busy.example", n) for n in range(9)] + [_task("open.example", 1)])
+        now = await frontier.now()
+        states: dict[str, dict[str, Any]] = {
+            "busy.example": {"timeout": TimeoutState(latency=1.5)},
+            "down.example": {"breaker": BreakerState("given_up", now + 3600, reason="12 failures in a row")},
+            "open.example": {
+                "breaker": BreakerState("open", now + 300, reason="5 failures in a row, the last: connect")
+            },
+            "idle.example": {},
+        }
+        for name, policies in states.items():
+            record = await frontier.host(name)
+            assert record is not None
+            stored = RULES.policies.encode({**RULES.policies.initial(), **policies})
+            state = HostState(policies=stored, errors=("timeout", "connect", "connect") if policies else ())
+            assert await frontier.update_host(RULES.applied(record, state, None, now))
+
+
+def _task(host: str, number: int) -> Task:
+    url = f"http://{host}/{number}"
+    return Task(url, host=host, fingerprint=fingerprint(url))
+
+
+def as_json(cli: Cli, *argv: str) -> Any:
+    code, out, err = cli(*argv, "--json")
+    assert (code, err) == (0, "")
+    return msgspec.json.decode(out)
+
+
+def valve_of(host: str) -> Valve:
+    return asyncio.run(_record(host))[0]
+
+
+def state_of_host(host: str) -> HostState:
+    return asyncio.run(_record(host))[1]
+
+
+async def _record(host: str) -> tuple[Valve, HostState]:
+    async with open_frontier(STORE) as frontier:
+        record = await frontier.host(host)
+        assert record is not None
+        return record.valve, state_of(record)
+
+
+# -- looking
+
+
+def test_the_most_troubled_come_first_then_the_busiest(filled: Cli) -> None:
+    found = as_json(filled, "hosts")
+    assert [(host["host"], host["breaker"], host["queue"]) for host in found] == [
+        ("down.example", "given_up", 0),
+        ("open.example", "open", 1),
+        ("busy.example", "closed", 9),
+        ("idle.example", "closed", 0),
+    ]
+    busy = found[2]
+    assert (busy["rate"], busy["cap"], busy["in_flight"], busy["latency"]) == (0.1, 3, 0, 1.5)
+    assert found[1]["seconds_left"] == pytest.approx(300, abs=30)
+    assert "5 failures in a row" in found[1]["causes"][0]["sentence"]
+
+
+def test_the_table(filled: Cli) -> None:
+    code, out, err = filled("hosts", "--limit", "2")
+    assert (code, err) == (0, "")
+    for words in ("given up 60 min", "open 5 min", "connect ×2, timeout", "2 of 4 hosts"):
+        assert words in out
+    assert "busy.example" not in out
+    assert "busy.example" in filled("hosts", "--limit", "2", "--all")[1]
+
+
+@pytest.mark.parametrize(
+    ("sort", "first"),
+    [
+        ("queue", "busy.example"),
+        ("latency", "busy.example"),
+        ("host", "busy.example"),
+        ("rate", "busy.example"),
+        ("trouble", "down.example"),
+    ],
+)
+def test_the_order_can_be_chosen(filled: Cli, sort: str, first: str) -> None:
+    assert as_json(filled, "hosts", "--sort", sort, "--limit", "1")[0]["host"] == first
+
+
+def test_hosts_of_a_job(filled: Cli) -> None:
+    assert len(as_json(filled, "hosts", "--job", "job")) == 4
+    code, _, err = filled("hosts", "--job", "films")
+    assert code == 2
+    assert "there is: job" in err
+
+
+def test_one_host_in_detail(filled: Cli) -> None:
+    code, out, _ = filled("hosts", "show", "open.example")
+    assert code == 0
+    for words in ("0.1 req/s", "0 in flight, at most 1", "1 normal (job job)", "breaker open: 5 failures"):
+        assert words in out
+    assert as_json(filled, "hosts", "show", "http://busy.example/7")["queues"] == [
+        {"job": "job", "lane": "normal", "pending": 9, "delayed": 0}
+    ]
+
+
+# -- deciding
+
+
+def test_block_and_unblock(filled: Cli) -> None:
+    code, out, err = filled("hosts", "block", "busy.example", "--for", "10m", "--reason", "the owner called")
+    assert (code, out) == (0, "")
+    assert err == "busy.example: 0.1 req/s, 3 at a time, blocked for another 10 min\n"
+    assert "the owner called" in filled("why", "http://busy.example/3")[1]
+    assert valve_of("busy.example").blocked_until > time.time() + 500
+    assert filled("hosts", "unblock", "busy.example")[2] == "busy.example: 0.1 req/s, 3 at a time\n"
+    assert valve_of("busy.example").blocked_until == 0.0
+
+
+def test_a_block_without_end(filled: Cli) -> None:
+    assert filled("hosts", "block", "busy.example")[2].endswith("3 at a time, blocked\n")
+    assert "until it is unblocked" in filled("why", "http://busy.example/3")[1]
+
+
+def test_unblock_closes_a_breaker(filled: Cli) -> None:
+    assert filled("hosts", "unblock", "open.example")[0] == 0
+    (host,) = [host for host in as_json(filled, "hosts") if host["host"] == "open.example"]
+    assert (host["breaker"], host["cap"], host["causes"]) == ("closed", 3, [])
+
+
+def test_unblock_gives_a_host_another_chance_at_its_own_pace(filled: Cli) -> None:
+    assert valve_of("down.example").interval == 0.0  # to be buried quickly
+    _, _, err = filled("hosts", "unblock", "down.example")
+    assert "1 of its pages were buried unfetched; shoal dead replay --host down.example" in err
+    valve, state = valve_of("down.example"), state_of_host("down.example")
+    assert (valve.interval, valve.cap, state.given_up) == (10.0, 3, False)
+
+
+def test_set_and_take_back(filled: Cli) -> None:
+    assert filled("hosts", "set", "busy.example", "--rate", "0.5", "--per-host", "1")[2] == (
+        "busy.example: 0.5 req/s, 1 at a time\n"
+    )
+    assert "set by hand to 0.5 req/s, 1 at a time" in filled("hosts", "show", "busy.example")[1]
+    filled("hosts", "set", "busy.example", "--rate", "default")
+    valve = valve_of("busy.example")
+    assert (valve.interval, valve.cap) == (10.0, 1)
+    filled("hosts", "set", "busy.example", "--per-host", "default", "--rate", "0")
+    valve = valve_of("busy.example")
+    assert (valve.interval, valve.cap) == (0.0, 3)
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (("set", "busy.example"), "say what to set"),
+        (("set", "busy.example", "--rate", "-1"), "--rate '-1': a number, at least 0"),
+        (("set", "busy.example", "--rate", "nan"), "--rate 'nan'"),
+        (("set", "busy.example", "--per-host", "1.5"), "--per-host '1.5': a whole number, at least 1"),
+        (("block", "busy.example", "--for", "soon"), "30s, 10m"),
+        (("block", "no.example"), "no host no.example"),
+        (("unblock", "no.example"), "no host no.example"),
+        (("show", "no.example"), "no host no.example"),
+        (("--limit", "0"), "--limit 0"),
+        (("--sort", "size"), "--sort"),
+        (("--limit", "3", "block", "busy.example"), "--limit before block has no effect"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_mistakes_are_told_in_one_line(filled: Cli, argv: tuple[str, ...], words: str) -> None:
+    code, out, err = filled("hosts", *argv)
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert words in err
+
+
+# -- a running crawl
+
+
+@contextmanager
+def crawling(*argv: str) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from shoal.cli import main; main()", "crawl", *argv, "-q"],
+        env={**os.environ, "PYTHONPATH": str(Path(shoal.__file__).parents[1])},
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < deadline, f"waited in vain: {what}"
+
+
+def test_a_running_crawl_obeys(cli: Cli) -> None:
+    pages = HostProfile("fast", pages=120, links=30)
+    with WebProcess({"one": pages, "two": pages}) as web:
+        with crawling(*web.start_urls, "--rate", "30") as crawl:
+            until(lambda: len(web.hits_of("one")) > 15, "the first pages")
+            one = web.addresses["one"]
+            assert cli("hosts", "block", one)[0] == 0
+            blocked_at = time.monotonic()
+            others = len(web.hits_of("two"))
+            until(lambda: len(web.hits_of("two")) > others + 30, "the other host goes on")
+            late = [hit for hit in web.hits_of("one") if hit.started > blocked_at]
+            assert len(late) <= Settings().per_host, "only what was in flight when the block came"
+            assert crawl.poll() is None
+            unblocked_at = time.monotonic()
+            assert cli("hosts", "unblock", one)[0] == 0
+            assert crawl.wait(DEADLINE) == 0
+        hits = web.hits_of("one")
+    assert {hit.path for hit in hits if hit.path.startswith("/p/")} == {f"/p/{n}" for n in range(120)}
+    assert len([hit for hit in hits if hit.started > unblocked_at]) > 30
+    # And at its own pace: the rate of the crawl was not lost to the decisions from outside.
+    times = [hit.started for hit in hits]
+    assert max(sum(at <= other < at + 1 for other in times) for at in times) <= 30 + 4

@@ -1,0 +1,69 @@
+"""The patterns benchmark runs, on a web so small that only its structure can be looked at, not its figures."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import msgspec
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCUMENT = "# Race\n\n<!-- table -->\nold\n<!-- end of table -->\n\nThe end.\n"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a race of two contenders leaves behind."""
+    folder = tmp_path_factory.mktemp("race")
+    (folder / "race.md").write_text(DOCUMENT)
+    web = ["--hosts", "20", "--pages", "4", "--scale", "40", "--deadline", "120"]
+    files = ["--json", "race.json", "--plot", "race.svg", "--document", "race.md"]
+    subprocess.run(
+        [sys.executable, "-m", "benchmarks.patterns", *web, "--only", "semaphore", "shoal", *files],
+        cwd=folder,
+        env={"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"},
+        check=True,
+        timeout=60,
+    )
+    return folder
+
+
+def test_every_figure_is_there_for_every_contender(folder: Path) -> None:
+    race = msgspec.json.decode((folder / "race.json").read_bytes())
+    assert list(race["contenders"]) == ["semaphore", "shoal"]
+    for name, figures in race["contenders"].items():
+        # One host in twenty hangs: its pages cannot be had, and every request to it is a timeout.
+        assert figures["obtainable"] == 19 * 4, name
+        assert 60 <= figures["obtained"] <= 76, name
+        assert figures["requests"] >= 76, name
+        assert 0 < figures["timeout_rate"] < 0.5, name
+        assert 0 <= figures["rate_429"] < 0.5, name
+        assert 0 < figures["mean"] <= figures["p95"], name
+        assert 0 <= figures["waited"] < figures["fetched"], name
+        assert figures["cpu"] > 0, name
+        assert figures["peak_rss"] > 10_000_000, name
+        shares = [share for _, share in figures["curve"]]
+        assert shares == sorted(shares), name
+        assert shares[-1] == figures["obtained"] / figures["obtainable"], name
+    assert len(race["claims"]) == 7
+
+
+def test_the_plot_has_a_line_for_every_contender(folder: Path) -> None:
+    plot = ElementTree.parse(folder / "race.svg")
+    assert len(plot.findall(".//{http://www.w3.org/2000/svg}polyline")) == 2
+
+
+def test_the_table_takes_its_place_in_the_document(folder: Path) -> None:
+    text = (folder / "race.md").read_text()
+    assert text.startswith("# Race\n\n<!-- table -->\n| | obtained | pages/min |")
+    assert text.endswith("|\n<!-- end of table -->\n\nThe end.\n")
+    assert "\n| `semaphore` | " in text
+    assert "\n| `shoal` | " in text
+    assert "old" not in text
+
+
+def test_nothing_is_left_in_the_directory(folder: Path) -> None:
+    assert sorted(path.name for path in folder.iterdir()) == ["race.json", "race.md", "race.svg"]

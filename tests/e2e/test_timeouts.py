@@ -1,0 +1,85 @@
+"""How long a host is waited for: what is sane at first, and then what it usually takes, as the server saw it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import shoal
+from shoal import Spider
+from shoal.settings import Settings
+from shoal.testing import ChaoticWeb, Hit, HostProfile
+
+LATENCY = 0.12
+QUICK: dict[str, Any] = {
+    "robots": False,
+    "rate": 0,
+    "per_host": 1,
+    "min_timeout": 0.05,
+    "first_timeout": 0.5,
+    "retry_base": 0.01,
+    "max_attempts": 1,
+}
+DEADLINE = 15
+
+
+def spider_of(web: ChaoticWeb, pages: int, **settings: object) -> Spider:
+    start = [web.url(host, f"/p/{n}") for n in range(pages) for host in web.spec.hosts]
+    spider = Spider("timeouts", start, **{**QUICK, **settings})
+    spider.add_handler(lambda page: {"url": page.url}, name="page")
+    return spider
+
+
+def waited(hits: list[Hit]) -> list[float]:
+    """Seconds until the client left, of the requests that were never answered."""
+    return [hit.ended - hit.started for hit in hits if hit.status == 0]
+
+
+async def test_the_first_request_to_an_unknown_host_is_not_waited_for_for_ever() -> None:
+    async with ChaoticWeb({"host": HostProfile("hanging")}) as web:
+        async with asyncio.timeout(DEADLINE):
+            await shoal.crawl(spider_of(web, 1))
+        assert waited(web.hits()) == [pytest.approx(0.5, abs=0.1)]
+    assert Settings().first_timeout <= Settings().total_timeout / 3
+
+
+async def test_a_steady_host_is_cut_off_after_a_few_times_its_latency(
+    record_property: Callable[[str, object], None],
+) -> None:
+    async with ChaoticWeb({"host": HostProfile("slow", latency=LATENCY)}) as web:
+
+        async def falls_silent() -> None:
+            while len(web.hits()) < 12:  # noqa: ASYNC110 (the server does not know of us)
+                await asyncio.sleep(0.005)
+            web.become("host", HostProfile("hanging"))
+
+        async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as tasks:
+            tasks.create_task(falls_silent())
+            tasks.create_task(shoal.crawl(spider_of(web, 14)))
+        cut_off_after = waited(web.hits())[0]
+    record_property("cut off after", f"{cut_off_after / LATENCY:.2f} times the latency")
+    assert 3 * LATENCY - 0.01 < cut_off_after < 4 * LATENCY + 0.05
+
+
+async def test_a_page_slower_than_its_host_gets_its_time_in_the_end() -> None:
+    """Cut off with what the others need, it is given twice as much every time."""
+    slow = 0.5
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        request = await reader.readuntil(b"\r\n\r\n")
+        await asyncio.sleep(slow if b"/report" in request else 0.02)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi")
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    base = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    spider = Spider("timeouts", [*(f"{base}/{n}" for n in range(10)), f"{base}/report"], **QUICK)
+    spider.add_handler(lambda page: {"url": page.url}, name="page")
+    async with asyncio.timeout(DEADLINE):
+        results = await shoal.crawl(spider, max_attempts=5)
+    server.close()
+    assert f"{base}/report" in {row["url"] for row in results}
+    assert results.view.report.retries >= 2

@@ -1,0 +1,85 @@
+"""Retries stay in proportion to first attempts (fault 34)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shoal.policy.budget import MAX_SAVINGS, BudgetPolicy, BudgetState, RetryBudget
+from shoal.policy.protocol import Limits, Observation
+from shoal.settings import Settings
+
+T = 1_750_000_000.0
+budgets = st.floats(0, 3)
+floors = st.integers(0, 20)
+
+
+def seen(*, first: bool, retried: bool) -> Observation:
+    return Observation(T, T + 1, "http_503", blames_host=True, first_attempt=first, retried=retried)
+
+
+@given(budgets, floors, st.lists(st.tuples(st.booleans(), st.booleans()), max_size=300))
+def test_a_host_never_gets_more_than_its_budget_and_the_floor(
+    budget: float, floor: int, attempts: list[tuple[bool, bool]]
+) -> None:
+    policy = BudgetPolicy(Settings(retry_budget=budget, retry_budget_floor=floor))
+    state, firsts, retries = BudgetState(), 0, 0
+    for first, fails in attempts:
+        retried = fails and policy.limits(state, T).no_retry is None
+        state = policy.observe(state, seen(first=first, retried=retried))
+        firsts, retries = firsts + first, retries + retried
+        assert retries <= budget * firsts + floor + 1e-6
+
+
+@given(budgets, floors, st.lists(st.booleans(), max_size=300))
+def test_a_process_never_exceeds_its_budget(budget: float, floor: int, attempts: list[bool]) -> None:
+    """True: a first attempt; False: something failed and asks for a retry."""
+    rule = RetryBudget(Settings(retry_budget=budget, retry_budget_floor=floor))
+    firsts = retries = 0
+    for first in attempts:
+        if first:
+            firsts += 1
+        elif rule.allows(firsts, retries):
+            retries += 1
+        assert retries <= max(floor, budget * firsts)
+        if budget * firsts >= floor:
+            assert firsts + retries <= firsts * (1 + budget) + 1e-9
+
+
+def test_every_host_answers_503() -> None:
+    """A thousand pages on a hundred hosts, nothing but failure: traffic grows by the budget, not by max_attempts."""
+    rule, firsts, retries = RetryBudget(Settings()), 0, 0
+    for _ in range(1000):
+        firsts += 1
+        for _ in range(4):
+            retries += rule.allows(firsts, retries)
+    assert firsts + retries == 1300
+
+
+def test_a_small_crawl_may_retry() -> None:
+    rule = RetryBudget(Settings())
+    assert rule.allows(1, 0)
+    assert not rule.allows(1, 10)
+
+
+def test_what_is_allowed_can_be_used() -> None:
+    policy, state, retries = BudgetPolicy(Settings()), BudgetState(), 0
+    while policy.limits(state, T).no_retry is None:
+        state, retries = policy.observe(state, seen(first=False, retried=True)), retries + 1
+    assert retries == 10
+    for _ in range(4):
+        state = policy.observe(state, seen(first=True, retried=False))
+    assert policy.limits(state, T) == Limits()
+
+
+def test_good_times_do_not_pay_for_a_storm() -> None:
+    policy, state = BudgetPolicy(Settings()), BudgetState()
+    for _ in range(10_000):
+        state = policy.observe(state, Observation(T, T + 1, "ok"))
+    assert state.balance == pytest.approx(MAX_SAVINGS)
+
+
+def test_says_why() -> None:
+    limits = BudgetPolicy(Settings()).limits(BudgetState(-10.0), T)
+    assert limits.no_retry == limits.why == "no retries left for this host (retry_budget 0.3)"
