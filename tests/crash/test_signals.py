@@ -52,8 +52,9 @@ def test_pages_in_flight_are_finished(
     assert process.code() == 0, process.err
     assert "run the same command again to go on" in process.err
     counters = desk.job().counters
-    assert (counters.done, counters.leased, counters.retried) == (4, 0, 0)
-    assert len(desk.rows()) == 4
+    assert (counters.leased, counters.retried) == (0, 0)
+    assert counters.done >= 4  # the first page and the three in flight; more, if the signal came late
+    assert len(desk.rows()) == counters.done
 
     desk.finish(*command)
     assert desk.urls() == sorted(web.pages_of("slow"))
