@@ -81,9 +81,9 @@ HOSTS, PAGES, RATE = 10, 40, 20.0
 
 
 async def crawl_ten_hosts(outage: float) -> list[Hit]:
-    """Each host needs a slot, and there are hardly more: were the dead one to keep its four, the others would feel
+    """Each host needs a slot, and there are hardly more: were the dead one to keep its five, the others would feel
     it."""
-    profile = HostProfile("slow", latency=0.045, pages=PAGES)
+    profile = HostProfile("slow", latency=0.035, pages=PAGES)
     async with ChaoticWeb({f"host-{n}": profile for n in range(HOSTS)}) as web:
 
         async def die_and_return() -> None:
@@ -92,7 +92,7 @@ async def crawl_ten_hosts(outage: float) -> list[Hit]:
             await asyncio.sleep(outage)
             web.become("host-0", profile)
 
-        spider = spider_of(web, PAGES, rate=RATE, burst=3, per_host=4, concurrency=11)
+        spider = spider_of(web, PAGES, rate=RATE, burst=3, per_host=5, concurrency=10)
         results = await crawl_during(shoal.crawl(spider), die_and_return() if outage else None)
         assert urls(results) == {url for host in web.spec.hosts for url in web.pages_of(host)}
         assert bool(failed(web.hits())) == bool(outage)
