@@ -94,6 +94,7 @@ class JobSpec(Struct, frozen=True):
     max_pages: int = 0  # 0: no budget. At most this many tasks ever become done
     max_pages_per_host: int = 0  # admissions per host
     settings: bytes = b""  # the engine's own note about the settings of the last run
+    priority: int = 0  # a job with a higher one is served first; equal ones take turns
 
 
 class Counters(Struct, frozen=True):
@@ -193,6 +194,13 @@ class WorkerRecord(Struct, frozen=True):
     seen_at: float
     until: float  # without another sign of life, it counts as gone
     status: bytes = b""
+
+
+class Note(Struct, frozen=True):
+    """A small value that processes agree on: who leads, when a job runs next."""
+
+    value: bytes
+    version: int  # grows by one with every write; 0 stands for a note that was never written
 
 
 class HostQueue(Struct, frozen=True):
@@ -344,6 +352,13 @@ class Frontier(Protocol):
         the host's queues are looked through."""
         ...
 
+    # -- notes
+    async def note(self, key: str) -> Note | None: ...
+
+    async def set_note(self, key: str, value: bytes, version: int) -> bool:
+        """Compare-and-set: writes if the note's version is still `version` (0: it was never written)."""
+        ...
+
     # -- journals
     async def journal_length(self, job: str, key: str) -> int | None:
         """The committed length of a result file; None if the job never wrote it."""
@@ -378,6 +393,7 @@ __all__ = [
     "JobState",
     "Journal",
     "Lease",
+    "Note",
     "Place",
     "Settled",
     "Snapshot",

@@ -32,6 +32,7 @@ from shoal.frontier.protocol import (
     JobSpec,
     JobState,
     Journal,
+    Note,
     Settled,
     Whereabouts,
     WorkerRecord,
@@ -55,6 +56,7 @@ class MemoryFrontier:
         self._delayed: list[tuple[float, int, Task]] = []
         self._leases: dict[int, Held] = {}  # by token
         self._workers: dict[str, WorkerRecord] = {}
+        self._notes: dict[str, Note] = {}
         self._last_id = 0
         self._last_token = 0
         self._turn = 0
@@ -191,9 +193,9 @@ class MemoryFrontier:
         return Claimed(leases, self._next_due(open_lanes, now), now)
 
     def _in_turn(self, names: Sequence[str]) -> Sequence[str]:
-        """Each claim starts with another job, so that none is always served last."""
+        """By priority; of equals, each claim starts with another, so that none is always served last."""
         start = self._turn % len(names) if names else 0
-        return [*names[start:], *names[:start]]
+        return sorted([*names[start:], *names[:start]], key=lambda name: -self._jobs[name].spec.priority)
 
     def _permits(self, job: JobRecord) -> int:
         """How many more tasks may be leased so that the page budget is never exceeded."""
@@ -425,6 +427,18 @@ class MemoryFrontier:
     async def find(self, job: str, task: Task, scan: int = SCAN) -> Whereabouts:
         held = self._leases.values()
         return finding.find(self._job(job), self._queues.values(), self._delayed, held, task, scan)
+
+    # -- notes
+
+    async def note(self, key: str) -> Note | None:
+        return self._notes.get(key)
+
+    async def set_note(self, key: str, value: bytes, version: int) -> bool:
+        known = self._notes.get(key)
+        if version != (known.version if known else 0):
+            return False
+        self._notes[key] = Note(value, version + 1)
+        return True
 
     # -- journals
 

@@ -35,7 +35,7 @@ def claim(session: Session, claim: Claim) -> Claimed:
     leases: list[Lease] = []
     open_lanes: list[tuple[int, str]] = []  # (job, lane) that could have taken more
     taken: Counter[str] = Counter()
-    for job_id, job, permits in _running(session, claim.jobs, turn):
+    for job_id, job, permits in _running(session, claim.jobs):
         for lane, most in [pair for lanes in claim.rounds() for pair in lanes.items()]:
             room = min(most - taken[lane], claim.limit - len(leases), permits)
             if room <= 0 or (job_id, lane) in open_lanes:
@@ -50,16 +50,19 @@ def claim(session: Session, claim: Claim) -> Claimed:
     return Claimed(leases, next_due(session, open_lanes, now), now)
 
 
-def _running(session: Session, names: Sequence[str], turn: int) -> list[tuple[int, str, int]]:
-    """The jobs that may run, with how many tasks the page budget still permits; each claim starts with another."""
+def _running(session: Session, names: Sequence[str]) -> list[tuple[int, str, int]]:
+    """The jobs that may run, by priority, with how many tasks the page budget still permits. Of equals, each claim
+    starts with another."""
     jobs = []
-    start = turn % len(names) if names else 0
+    start = next(session.rounds) % len(names) if names else 0
     for name in [*names[start:], *names[:start]]:
         row = session.row("SELECT id, done, leased FROM job WHERE name = ? AND state = 'running'", (name,))
         if row is not None:
-            budget = session.job_row(name)[1].max_pages
-            jobs.append((row[0], name, max(0, budget - row[1] - row[2]) if budget else 1 << 30))
-    return jobs
+            spec = session.job_row(name)[1]
+            permits = max(0, spec.max_pages - row[1] - row[2]) if spec.max_pages else 1 << 30
+            jobs.append((-spec.priority, row[0], name, permits))
+    jobs.sort(key=lambda job: job[0])
+    return [job[1:] for job in jobs]
 
 
 class _Taker:

@@ -22,11 +22,12 @@ from shoal.frontier.protocol import (
     JobSpec,
     JobState,
     Journal,
+    Note,
     Settled,
     Whereabouts,
     WorkerRecord,
 )
-from shoal.frontier.sqlite import adding, claiming, finding, jobs, settling
+from shoal.frontier.sqlite import adding, claiming, finding, jobs, notes, settling
 from shoal.frontier.sqlite.faults import translated
 from shoal.frontier.sqlite.presence import Presence
 from shoal.frontier.sqlite.schema import connect
@@ -208,6 +209,14 @@ class SqliteFrontier:
 
     async def find(self, job: str, task: Task, scan: int = SCAN) -> Whereabouts:
         return await self._writer.do(lambda s: finding.find(s, job, task, scan))
+
+    # -- notes
+
+    async def note(self, key: str) -> Note | None:
+        return await self._writer.do(lambda s: notes.find_note(s, key))
+
+    async def set_note(self, key: str, value: bytes, version: int) -> bool:
+        return await self._writer.do(lambda s: notes.set_note(s, key, value, version))
 
     # -- journals
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -36,6 +37,7 @@ class Session:
     def __init__(self, db: apsw.Connection, timebase: Timebase) -> None:
         self.db = db
         self.now = timebase.now
+        self.rounds = itertools.count()  # of claims by this process
         self._names = _Names()
         self._counts: dict[int, Counter[str]] = {}
 
@@ -99,7 +101,7 @@ class Session:
             raise UsageError(f"no job named {name!r} in this store")
         job_id, spec = row
         if self._names.specs.get(spec) is None:
-            self._names.specs = {spec: decode_spec(spec)}
+            self._names.specs[spec] = decode_spec(spec)
         return job_id, self._names.specs[spec]
 
     def host_id(self, name: str, valve: Valve) -> int:
@@ -193,7 +195,7 @@ class _Names:
         self.hosts: dict[str, int] = _Bounded()
         self.queues: dict[tuple[int, str, int], int] = _Bounded()
         self.infos: dict[int, QueueInfo] = _Bounded()
-        self.specs: dict[bytes, JobSpec] = {}
+        self.specs: dict[bytes, JobSpec] = _Bounded()
 
 
 K = TypeVar("K")

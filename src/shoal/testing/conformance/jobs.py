@@ -118,3 +118,31 @@ class JobsAndLetters:
         await frontier.add("job", [make_task("http://b.test/")])
         assert list(await frontier.queues("job")) == [("a.test", 3), ("b.test", 1)]
         assert list(await frontier.queues(limit=1)) == [("a.test", 3)]
+
+    async def test_a_job_of_higher_priority_is_served_first(self, frontier: Frontier) -> None:
+        for name, priority in (("low", 0), ("high", 5), ("middle", 1)):
+            await frontier.open_job(spec(name, priority=priority))
+            await frontier.add(name, [make_task(f"http://{name}{i}.test/") for i in range(2)])
+        order = [
+            (await claim(frontier, 1, jobs=("low", "high", "middle"))).leases[0].task.job for _ in range(6)
+        ]
+        assert order == ["high"] * 2 + ["middle"] * 2 + ["low"] * 2
+
+    async def test_jobs_of_equal_priority_take_turns(self, frontier: Frontier) -> None:
+        for name in ("one", "two"):
+            await frontier.open_job(spec(name))
+            await frontier.add(name, [make_task(f"http://{name}{i}.test/") for i in range(8)])
+        served = {(await claim(frontier, 1, jobs=("one", "two"))).leases[0].task.job for _ in range(6)}
+        assert served == {"one", "two"}
+
+    async def test_a_note_is_written_by_whoever_saw_its_last_version(self, frontier: Frontier) -> None:
+        assert await frontier.note("leader") is None
+        assert not await frontier.set_note("leader", b"nobody", 7)
+        assert await frontier.set_note("leader", b"one", 0)
+        assert not await frontier.set_note("leader", b"two", 0)
+        note = await frontier.note("leader")
+        assert note is not None
+        assert (note.value, note.version) == (b"one", 1)
+        assert await frontier.set_note("leader", b"two", note.version)
+        assert not await frontier.set_note("leader", b"late", note.version)
+        assert await frontier.note("another") is None
