@@ -60,7 +60,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--hosts", type=int, default=800)
     parser.add_argument("--pages", type=int, default=PAGES, help="on each host")
-    parser.add_argument("--scale", type=float, default=10.0, help="how much faster than in life time runs")
+    parser.add_argument("--scale", type=float, default=5.0, help="how much faster than in life time runs")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
         "--deadline", type=float, default=3600.0, help="unscaled seconds after which a contender is stopped"

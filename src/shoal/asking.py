@@ -72,10 +72,16 @@ class Asker:
             self._guard.allow(*_host_and_port(task))
         if self._hosts.wants_robots(task.host, host):
             started = self._hosts.now()
-            host = await self._hosts.ask_robots(lease, since=self._clock.monotonic())
+            host = await self._hosts.ask_robots(
+                lease, since=self._clock.monotonic(), timeout=self._timeout(task, limits)
+            )
             if not host.unreachable:
+                self._hosts.saw(
+                    task.host, Observation(started, self._hosts.now(), "robots_read", first_attempt=False)
+                )
                 return None
-            self._saw(lease, "robots_unreachable", started, retried=not self._is_last(task))
+            retried, reached = not self._is_last(task), host.reached
+            self._saw(lease, "robots_unreachable", started, retried=retried, reached=reached)
         return self._refusal(task, host) or await self._fetch(lease, limits)
 
     # -- before the fetch
@@ -137,7 +143,8 @@ class Asker:
         if limits.timeout is None:
             return None
         cut_off_after = max((past.elapsed for past in task.history if past.kind in TIMEOUTS), default=0.0)
-        return min(self._settings.total_timeout, max(limits.timeout, 2 * cut_off_after))
+        longest = limits.longest_timeout or self._settings.total_timeout
+        return max(limits.timeout, min(longest, 2 * cut_off_after))
 
     def _no_retry(self, task: Task) -> str | None:
         """Why a failed fetch is not repeated, though its task has attempts left."""
@@ -151,7 +158,14 @@ class Asker:
         return task.attempt >= (task.max_attempts or self._settings.max_attempts)
 
     def _saw(
-        self, lease: Lease, kind: str, started: float, *, retried: bool, asks: float | None = None
+        self,
+        lease: Lease,
+        kind: str,
+        started: float,
+        *,
+        retried: bool,
+        asks: float | None = None,
+        reached: bool = False,
     ) -> None:
         first = lease.task.attempt == 1 and not lease.task.hops
         self._first_attempts += first
@@ -164,6 +178,7 @@ class Asker:
             first_attempt=first,
             retried=retried,
             interval=lease.interval,
+            reached=reached,
         )
         self._hosts.saw(lease.task.host, seen)
         self._traffic.saw(lease.task.host, kind, seen.elapsed, self._clock.monotonic(), retry=retried)

@@ -25,6 +25,7 @@ from shoal.hostrules import Fold, HostRules, change_host, marked
 from shoal.hoststate import HostState, encode_state, state_of
 from shoal.model import Lease
 from shoal.policy.compose import States
+from shoal.policy.host import first_valve
 from shoal.policy.protocol import Limits, Observation
 from shoal.settings import Settings
 
@@ -45,11 +46,17 @@ class HostView(Struct):
     policies: States  # decoded states, with what was seen since folded in
     limits: Limits
     unwritten: list[Observation]
+    unmarked: bool = False  # that it is a start is not written yet
 
     @property
     def unreachable(self) -> bool:
         """robots.txt could not be had, so nothing may be fetched."""
         return self.state.robots is not None and self.state.robots.verdict == "disallow"
+
+    @property
+    def reached(self) -> bool:
+        """It did answer when asked for robots.txt, with an error."""
+        return self.state.robots is not None and self.state.robots.reason.startswith("HTTP ")
 
 
 class HostBook:
@@ -68,6 +75,7 @@ class HostBook:
         self._sleep = sleep
         self._rules = HostRules(settings)
         self._policies = self._rules.policies
+        self._first_valve = first_valve(settings)
         self._views: dict[str, HostView] = {}
         self._restless: dict[str, float] = {}  # hosts with something unwritten, since when
         self._moved: set[str] = set()  # … that moves their valve
@@ -94,13 +102,22 @@ class HostBook:
     async def view(self, lease: Lease) -> HostView:
         host = lease.task.host
         view = self._views.get(host)
-        if view is None or view.version < lease.host_version:
+        if view is None and lease.host_version == 0:
+            # Nobody has written anything about it yet, so there is nothing to read.
+            view = self._remember(HostRecord(host, self._first_valve))
+        elif view is None or view.version < lease.host_version:
             view = await self._read(host)
         if lease.task.parent == 0:
-            typed = view.state.typed or not lease.task.hops
-            if not view.state.start or typed != view.state.typed:
-                view = await self.change(host, lambda state: replace(state, start=True, typed=typed))
+            self._mark_start(host, view, typed=not lease.task.hops)
         return view
+
+    def _mark_start(self, host: str, view: HostView, *, typed: bool) -> None:
+        """Written with the next beat: before the links of the page that is about to be fetched reach others."""
+        typed = typed or view.state.typed
+        if not view.state.start or typed != view.state.typed:
+            view.state = replace(view.state, start=True, typed=typed)
+            view.unmarked = True
+            self._moved.add(host)
 
     async def _read(self, host: str) -> HostView:
         record = await self._frontier.host(host)
@@ -111,6 +128,8 @@ class HostBook:
         state = state_of(record)
         old = self._views.get(record.name)
         unwritten = old.unwritten if old is not None else []
+        if old is not None and old.unmarked:
+            state = _marked_like(old, state)
         policies = self._policies.observe(self._policies.decode(state.policies), unwritten)
         view = HostView(
             record.version,
@@ -120,6 +139,7 @@ class HostBook:
             policies,
             self._policies.limits(policies, self.now()),
             unwritten,
+            old is not None and old.unmarked,
         )
         if len(self._views) >= _CACHED:
             self._forget_one()
@@ -196,7 +216,8 @@ class HostBook:
         valve = self._valve(host, state, view.valve, view.limits)
         if await self._frontier.update_host(HostRecord(host, valve, encode_state(state), view.version)):
             view.version += 1
-            view.state, view.valve = replace(state, errors=view.state.errors), valve
+            view.unmarked = (view.state.start, view.state.typed) != (state.start, state.typed)
+            view.state, view.valve = _marked_like(view, replace(state, errors=view.state.errors)), valve
             return
         # Somebody else was quicker: fold the same into what they left.
         view.unwritten = [*batch, *view.unwritten]
@@ -209,14 +230,20 @@ class HostBook:
         """`late` is how long after its claim a request may have reached the host. A first request opens a connection,
         the next one does not: counted from the claim, it would arrive before its interval is over."""
 
+        view = self._views.get(host)
+
         def folded(record: HostRecord) -> HostRecord:
-            changed = self._with(record, fold(state_of(record)))
+            state = state_of(record) if view is None else _marked_like(view, state_of(record))
+            changed = self._with(record, fold(state))
             if late and changed.valve.interval:
                 changed = replace(changed, valve=_held_back(record.valve.reset(changed.valve), late))
             return changed
 
         changed = await change_host(self._frontier, host, folded)
         assert changed is not None, host
+        if view is not None:
+            written = state_of(changed)
+            view.unmarked = (view.state.start, view.state.typed) != (written.start, written.typed)
         return self._remember(changed)
 
     async def reconfigure(self, job: str) -> None:
@@ -241,7 +268,7 @@ class HostBook:
             return False
         return known is None or host not in self._asking
 
-    async def ask_robots(self, lease: Lease, since: float) -> HostView:
+    async def ask_robots(self, lease: Lease, since: float, timeout: float | None = None) -> HostView:
         """Fetches robots.txt with the lease's permission to hit the host, and lets everybody know. `since` is when
         the work on the lease began (monotonic)."""
         host = lease.task.host
@@ -252,6 +279,7 @@ class HostBook:
                 origin(lease.task.url),
                 now=self.now(),
                 pause=lambda: self._sleep(lease.interval),
+                timeout=timeout,
             )
             took = self._clock.monotonic() - since
             return await self.change(host, lambda state: self._learn(state, record), late=took)
@@ -273,6 +301,12 @@ class HostBook:
         if view is not None and view.robots is not None and view.state.robots == record:
             return view.robots
         return self._rules.robots(record)
+
+
+def _marked_like(view: HostView, state: HostState) -> HostState:
+    """The state with what the view knows of the host's place in the crawl."""
+    start, typed = state.start or view.state.start, state.typed or view.state.typed
+    return state if (start, typed) == (state.start, state.typed) else replace(state, start=start, typed=typed)
 
 
 def _held_back(valve: Valve, seconds: float) -> Valve:

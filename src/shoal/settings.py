@@ -78,7 +78,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     # -- control
     policies: list[str] = field(default_factory=lambda: list(POLICIES))  # or "module:Class"
     min_timeout: PositiveSeconds = 2.0  # a host's own timeout is never shorter
-    first_timeout: PositiveSeconds = 20.0  # for a host whose latency is not known
+    first_timeout: PositiveSeconds = 10.0  # for a host whose latency is not known
     breaker_failures: PositiveInt = 5  # in a row, and the host is left alone for a while
     breaker_rate: Annotated[float, Meta(gt=0)] = 0.5  # or this share of its last 20 requests; above 1: never
     breaker_cooldown: PositiveSeconds = 5.0  # before one request probes it; doubled by every failed probe

@@ -107,7 +107,7 @@ async def test_a_record_is_read_again_only_when_it_changed(world: World) -> None
     lease = await world.lease(make_task("http://a.test/", parent=1), make_task("http://a.test/2", parent=1))
     await world.book.view(lease)
     await world.book.view(lease)
-    assert world.frontier.reads == 1
+    assert world.frontier.reads == 0, "nobody has written anything about it yet"
     assert await world.frontier.update_host(await world.record())
     before = world.frontier.reads
     view = await world.book.view(replace(lease, host_version=1))
@@ -117,7 +117,19 @@ async def test_a_record_is_read_again_only_when_it_changed(world: World) -> None
 async def test_a_start_url_marks_its_host(world: World) -> None:
     view = await world.book.view(await world.lease())
     assert view.state == HostState(start=True, typed=True)
+    assert (await world.record()).version == 0, "no page waits for a write"
+    await world.book.fold()
     assert state_of(await world.record()) == view.state
+    await world.book.fold()
+    assert (await world.record()).version == 1
+
+
+async def test_a_start_is_marked_though_another_worker_was_quicker(world: World) -> None:
+    await world.book.view(await world.lease())
+    assert await world.frontier.update_host(await world.record())
+    await world.book.fold()
+    record = await world.record()
+    assert (record.version, state_of(record)) == (2, HostState(start=True, typed=True))
 
 
 async def test_where_a_start_url_redirects_to_is_crawled_but_was_not_typed(world: World) -> None:

@@ -39,10 +39,10 @@ def opened(policy: BreakerPolicy, state: BreakerState = SPOKEN) -> BreakerState:
     return fold(policy, state, *[failure(T + n) for n in range(5)])
 
 
-def probes(policy: BreakerPolicy, state: BreakerState, count: int) -> BreakerState:
+def probes(policy: BreakerPolicy, state: BreakerState, count: int, kind: str = "timeout") -> BreakerState:
     """So many probes that fail, each as soon as it may go."""
     for _ in range(count):
-        state = policy.observe(state, failure(state.until))
+        state = policy.observe(state, failure(state.until, kind=kind))
     return state
 
 
@@ -179,9 +179,19 @@ def test_given_up_after_so_many_failed_probes(policy: BreakerPolicy) -> None:
     assert (limits.cap, limits.blocked_until, limits.interval) == (None, None, None)
 
 
-def test_a_host_that_never_answered_at_all_is_given_up_sooner(policy: BreakerPolicy) -> None:
-    assert probes(policy, opened(policy, BreakerState()), 2).phase == "open"
-    assert probes(policy, opened(policy, BreakerState()), 3).phase == "given_up"
+@pytest.mark.parametrize(("kind", "most"), [("timeout", 2), ("connect", 4)])
+def test_a_host_that_never_answered_at_all_is_given_up_sooner(
+    policy: BreakerPolicy, kind: str, most: int
+) -> None:
+    assert probes(policy, opened(policy, BreakerState()), most - 1, kind).phase == "open"
+    assert probes(policy, opened(policy, BreakerState()), most, kind).phase == "given_up"
+
+
+def test_the_first_failure_of_a_host_that_never_answered_opens_it(policy: BreakerPolicy) -> None:
+    state = policy.observe(BreakerState(), failure(T))
+    assert (state.phase, state.reason) == ("open", "it has never answered: timeout")
+    assert policy.observe(BreakerState(), failure(T, kind="http_503")).phase == "closed"
+    assert policy.observe(SPOKEN, failure(T)).phase == "closed"
 
 
 def test_an_error_is_an_answer_of_sorts(policy: BreakerPolicy) -> None:

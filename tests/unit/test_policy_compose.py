@@ -134,7 +134,7 @@ def test_the_strictest_holds() -> None:
             Limits(refuse="late", no_retry="late"),
         ]
     )
-    assert both == Limits(2.0, 1, T + 1, 4.0, "r", "n", "one; two")
+    assert both == Limits(2.0, 1, T + 1, 4.0, refuse="r", no_retry="n", why="one; two")
 
 
 def test_folding_one_by_one_or_together_is_the_same() -> None:

@@ -71,7 +71,13 @@ def test_every_timeout_doubles_the_next_until_an_answer(policy: TimeoutPolicy) -
 
 
 def test_doubling_stops_at_the_cap(policy: TimeoutPolicy) -> None:
-    assert after(policy, *[cut_off(T + 100 * n, T + 100 * n + 60) for n in range(2000)]) == 60.0
+    cut = [cut_off(T + 100 * n, T + 100 * n + 60) for n in range(20, 2000)]
+    assert after(policy, *steady(1.0), *cut) == 60.0
+
+
+def test_a_host_that_never_answered_gets_twice_the_first_timeout_and_no_more(policy: TimeoutPolicy) -> None:
+    cut = [cut_off(T + 100 * n, T + 100 * n + 60) for n in range(5)]
+    assert after(policy, *cut) == 2 * Settings().first_timeout
 
 
 def test_requests_cut_off_together_double_once_in_any_order(policy: TimeoutPolicy) -> None:

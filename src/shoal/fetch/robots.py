@@ -41,7 +41,12 @@ class RobotsRecord(Struct, frozen=True):
 
 
 async def fetch_robots(
-    transport: Transport, origin: str, *, now: float, pause: Callable[[], Awaitable[None]]
+    transport: Transport,
+    origin: str,
+    *,
+    now: float,
+    pause: Callable[[], Awaitable[None]],
+    timeout: float | None = None,
 ) -> RobotsRecord:
     """Asks `origin` (scheme://host:port) for its robots.txt, following redirects in place.
 
@@ -56,11 +61,15 @@ async def fetch_robots(
         if host in asked:
             await pause()
         asked.add(host)
-        outcome = await transport.fetch(FetchRequest(url=url, max_body=MAX_BYTES + 1, truncate=True))
+        outcome = await transport.fetch(_request(url, timeout))
         if not (isinstance(outcome, Response) and outcome.status in _REDIRECTS):
             return _judge(outcome, now)
         url = _target(url, outcome.headers.get("Location", ""))
     return _record("allow", now, reason=f"more than {MAX_HOPS} redirects")
+
+
+def _request(url: str, timeout: float | None) -> FetchRequest:
+    return FetchRequest(url=url, max_body=MAX_BYTES + 1, truncate=True, total_timeout=timeout)
 
 
 class Robots:

@@ -14,6 +14,9 @@ Open means blocked until a time; after it the breaker is half open: still one re
 probe. What started before the block ended is no probe: it was on its way when the host was already known to fail, and
 in whichever order such requests end, they change nothing. Neither do they after the breaker has closed.
 
+A host that never answered at all gets less credit: its first failure opens the breaker, and fewer failed probes are
+enough to give it up. One that hangs would otherwise hold slots for minutes before anything is known about it.
+
 Evidence is what blames the host. Every other answer, a 404 too, shows that it is alive. A 429 is a healthy host that
 wants to be left in peace (see `rate`): it never opens the breaker, but as an answer to a probe it closes it.
 """
@@ -26,12 +29,15 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.policy.protocol import NO_LIMITS, Limits, Observation
+from shoal.policy.protocol import NO_LIMITS, TIMEOUTS, Limits, Observation
 from shoal.settings import Settings
 
 WINDOW = 20  # the last outcomes, for the failure rate
 MIN_WINDOW = 10  # fewer give no rate
-NEVER_ANSWERED_PROBES = 3  # a host that never answered at all is given up sooner
+# A host that never answered at all is given up sooner; soonest one that hangs, for every probe of it holds a slot for
+# as long as the timeout is.
+NEVER_ANSWERED_PROBES = 4
+HANGING_PROBES = 2
 _MAX_DOUBLINGS = 60  # beyond any cap, and far below where floats overflow
 
 Phase = Literal["closed", "open", "given_up"]
@@ -76,18 +82,20 @@ class BreakerPolicy:
         if seen.kind == "http_429":
             return None if state.phase == "closed" else "answer"
         if seen.blames_host:
-            return "last_straw" if self._is_last_straw(state) else "failure"
+            return "last_straw" if self._is_last_straw(state, seen) else "failure"
         return "answer" if seen.answered else None
 
-    def _is_last_straw(self, state: BreakerState) -> bool:
+    def _is_last_straw(self, state: BreakerState, seen: Observation) -> bool:
         settings = self._settings
         if state.phase == "closed":
+            if not state.spoke and not _speaks(seen):
+                return True
             failures, size = _rate(_shifted(state.window, failed=True))
             too_often = size >= MIN_WINDOW and failures >= settings.breaker_rate * size
             return too_often or state.row + 1 >= settings.breaker_failures
         probes = settings.breaker_probes
-        if not state.spoke:
-            probes = min(probes, NEVER_ANSWERED_PROBES)
+        if not state.spoke and not _speaks(seen):
+            probes = min(probes, HANGING_PROBES if seen.kind in TIMEOUTS else NEVER_ANSWERED_PROBES)
         return state.failed_probes + 1 >= probes
 
     # -- what the table's rows do
@@ -103,9 +111,12 @@ class BreakerPolicy:
     def _open(self, state: BreakerState, seen: Observation) -> BreakerState:
         state = self._count(state, seen)
         failures, size = _rate(state.window)
-        in_a_row = state.row >= self._settings.breaker_failures
-        counted = f"{state.row} failures in a row" if in_a_row else f"{failures} of {size} requests failed"
-        reason = f"{counted}, the last: {seen.kind}"
+        if not state.spoke:
+            reason = f"it has never answered: {seen.kind}"
+        elif state.row >= self._settings.breaker_failures:
+            reason = f"{state.row} failures in a row, the last: {seen.kind}"
+        else:
+            reason = f"{failures} of {size} requests failed, the last: {seen.kind}"
         until = seen.ended + self._cooldown(0)
         return BreakerState("open", until, spoke=state.spoke, reason=reason)
 
@@ -157,4 +168,4 @@ def _rate(window: int) -> tuple[int, int]:
 
 
 def _speaks(seen: Observation) -> bool:
-    return seen.answered or seen.kind.startswith("http_")
+    return seen.answered or seen.reached or seen.kind.startswith("http_")

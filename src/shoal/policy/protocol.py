@@ -32,6 +32,7 @@ class Observation(Struct, frozen=True):
     first_attempt: bool = True
     retried: bool = False  # it failed, and its task will be tried again
     interval: float = 0.0  # seconds between requests that the host was held to
+    reached: bool = False  # it said something, be it that it cannot
 
     @property
     def elapsed(self) -> float:
@@ -50,6 +51,7 @@ class Limits(Struct, frozen=True):
     cap: int | None = None  # requests in flight: the smallest holds
     blocked_until: float | None = None  # the latest holds; may be in the past
     timeout: float | None = None  # seconds for one request: the shortest holds
+    longest_timeout: float | None = None  # … for a page that was cut off before
     refuse: str | None = None  # tasks are buried unfetched, with this reason
     no_retry: str | None = None  # a failure is final, with this reason
     why: str = ""  # one sentence for a person, if something is being held back
@@ -85,6 +87,9 @@ def strictest(limits: Sequence[Limits]) -> Limits:
         cap=min((x.cap for x in limits if x.cap is not None), default=None),
         blocked_until=max((x.blocked_until for x in limits if x.blocked_until is not None), default=None),
         timeout=min((x.timeout for x in limits if x.timeout is not None), default=None),
+        longest_timeout=min(
+            (x.longest_timeout for x in limits if x.longest_timeout is not None), default=None
+        ),
         refuse=next((x.refuse for x in limits if x.refuse), None),
         no_retry=next((x.no_retry for x in limits if x.no_retry), None),
         why="; ".join(x.why for x in limits if x.why),

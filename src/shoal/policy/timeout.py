@@ -1,8 +1,9 @@
 """How long to wait for a host: as RFC 6298 does it for packets. Pure.
 
 The smoothed latency and four times its deviation, but at least three times the latency, between `min_timeout` and
-`total_timeout`. A host never seen gets `first_timeout`. Every timeout doubles the next one until an answer comes;
-requests that were cut off together count as one.
+`total_timeout`. Every timeout doubles the next one until an answer comes; requests that were cut off together count
+as one. A host never seen gets `first_timeout`, and twice that after the first timeout, but no more before it has
+answered: it may well never do so.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ _LATENCY_GAIN = 1 / 8
 _DEVIATION_GAIN = 1 / 4
 _DEVIATIONS = 4
 _LATENCIES = 3
+_FIRST_DOUBLED = 2
 _MAX_DOUBLINGS = 20  # beyond any total_timeout
 
 
@@ -46,7 +48,9 @@ class TimeoutPolicy:
         return _timed(state, seen) if seen.kind == "ok" else state
 
     def limits(self, state: TimeoutState, now: float) -> Limits:
-        return Limits(timeout=prolonged(self._plain(state), state.doublings, self._most))
+        most = self._most if state.latency is not None else min(self._most, _FIRST_DOUBLED * self._first)
+        plain = self._plain(state)
+        return Limits(timeout=prolonged(plain, state.doublings, most), longest_timeout=most)
 
     def _plain(self, state: TimeoutState) -> float:
         if state.latency is None:

@@ -226,7 +226,12 @@ class MemoryFrontier:
             and queue.heap
             and self._hosts[queue.host].valve.due() <= now
         ]
-        return sorted(due, key=lambda queue: (self._hosts[queue.host].valve.due(), queue.turn))
+        return sorted(due, key=self._order)
+
+    def _order(self, queue: Queue) -> tuple[bool, float, int]:
+        """Hosts with nothing in flight first: a slow host gets a second place only when no other host wants it."""
+        valve = self._hosts[queue.host].valve
+        return valve.in_flight > 0, valve.due(), queue.turn
 
     def _lease(self, task: Task, record: HostRecord, claim: Claim, now: float) -> Lease:
         self._last_token += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -18,8 +19,11 @@ _DUE = """
 SELECT q.id, q.pending, h.id, h.version, h.name,
        h.interval, h.burst, h.cap, h.blocked_until, h.in_flight, h.next_at
   FROM queue q JOIN host h ON h.id = q.host
- WHERE q.job = ? AND q.lane = ? AND q.pending > 0 AND q.due <= ? ORDER BY q.due, q.turn LIMIT ?
+ WHERE q.job = ? AND q.lane = ? AND q.pending > 0 AND q.due <= ? AND {} ORDER BY q.due, q.turn LIMIT ?
 """
+# Hosts with nothing in flight first: a slow host gets a second place only when no other host wants it. Those that are
+# passed over are no more than there are leases.
+_DUE_IDLE, _DUE_BUSY = _DUE.format("h.in_flight = 0"), _DUE.format("h.in_flight > 0")
 _PEEK = "SELECT rank, id, attempt, body FROM task WHERE queue = ? ORDER BY rank, id LIMIT ?"
 _POP = "DELETE FROM task WHERE queue = ? AND (rank, id) <= (?, ?)"
 _LEASE = """
@@ -87,10 +91,7 @@ class _Taker:
     def take(self, room: int) -> list[Lease]:
         """Serves the due hosts in passes, a fair share each, until there is no room or nothing is due."""
         leases: list[Lease] = []
-        while room > 0:
-            due = self._session.all(_DUE, (self._job_id, self._lane, self._now, room))
-            if not due:
-                break
+        while room > 0 and (due := self._due(room)):
             share = max(1, room // len(due))
             for queue_id, pending, host_id, version, host, *numbers in due:
                 valve = Valve(*numbers)
@@ -103,6 +104,12 @@ class _Taker:
                 self._session.set_valve(host_id, valve, valve.take(count, self._now))
                 room -= count
         return leases
+
+    def _due(self, most: int) -> list[tuple[Any, ...]]:
+        due = self._session.all(_DUE_IDLE, (self._job_id, self._lane, self._now, most))
+        if len(due) < most:
+            due += self._session.all(_DUE_BUSY, (self._job_id, self._lane, self._now, most - len(due)))
+        return due
 
     def _lease(self, queue_id: int, count: int, host: str, version: int, interval: float) -> list[Lease]:
         tasks = self._session.all(_PEEK, (queue_id, count))

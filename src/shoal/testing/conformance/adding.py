@@ -10,7 +10,9 @@ from shoal.frontier.protocol import (
     FOREVER,
     Claim,
     Frontier,
+    Valve,
 )
+from shoal.testing.clock import ManualClock
 from shoal.testing.conformance.tools import (
     claim,
     counted,
@@ -92,6 +94,19 @@ class AddingAndClaiming:
         hosts = {lease.task.host for lease in got.leases}
         assert len(got.leases) == 50
         assert len(hosts) == 10
+
+    async def test_of_the_due_hosts_those_with_nothing_in_flight_go_first(
+        self, frontier: Frontier, clock: ManualClock
+    ) -> None:
+        """Else slow hosts, which are due again while they answer, would hold ever more of the slots."""
+        await frontier.open_job(spec(valve=Valve(interval=1.0, cap=2)))
+        await frontier.add("job", [make_task(f"http://slow.test/{i}") for i in range(3)])
+        [slow] = (await claim(frontier, 1)).leases
+        clock.advance(5)
+        await frontier.add("job", [make_task(f"http://quick{i}.test/") for i in range(2)])
+        clock.advance(5)
+        order = [(await claim(frontier, 1)).leases[0].task.host for _ in range(3)]
+        assert (sorted(order[:2]), order[2]) == (["quick0.test", "quick1.test"], slow.task.host)
 
     async def test_the_host_that_waited_longest_is_served_first(self, frontier: Frontier) -> None:
         await frontier.open_job(spec())

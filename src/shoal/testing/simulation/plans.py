@@ -27,6 +27,7 @@ _SWIFT = Settings(
     retry_cap=8.0,
     retry_after_cap=30.0,
     max_crawl_delay=2.0,
+    breaker_cooldown=8.0,  # so that no host is given up before its outage is over
     breaker_cooldown_cap=20.0,
     retry_budget=1000.0,
     retry_budget_floor=1000,

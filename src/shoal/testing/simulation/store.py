@@ -115,6 +115,14 @@ class CheckedFrontier:
                 process.woken.set()
 
 
+class SimulatedFault(StoreError):
+    """The store failed a process."""
+
+    def __init__(self, message: str, process: Process) -> None:
+        super().__init__(message)
+        self.process = process
+
+
 class FaultyFrontier:
     """The frontier as one process has it. Its verbs are carried out in the order they were called, as by the thread
     or the connection of a real home."""
@@ -134,7 +142,7 @@ class FaultyFrontier:
             if fault is not None:
                 self._story.tell(process.name, f"{verb}: {fault}")
             if fault == "error before":
-                raise StoreError(f"simulated: {verb} was not carried out")
+                raise SimulatedFault(f"simulated: {verb} was not carried out", process)
             if fault == "death before":
                 raise process.die()
             if fault == "pause":
@@ -142,7 +150,7 @@ class FaultyFrontier:
                 await process.elapse(0)
             result = await act()
             if fault == "error after":
-                raise StoreError(f"simulated: {verb} was carried out, but its answer was lost")
+                raise SimulatedFault(f"simulated: {verb} was carried out, but its answer was lost", process)
             if fault == "death after":
                 raise process.die()
         await process.elapse(self._faults.latency())

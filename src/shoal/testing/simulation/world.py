@@ -29,7 +29,7 @@ from shoal.testing.simulation.faults import CALM, Faults, mood_of
 from shoal.testing.simulation.loop import SimulatedClock, VirtualLoop
 from shoal.testing.simulation.plans import JOB, plan_of
 from shoal.testing.simulation.process import Process
-from shoal.testing.simulation.store import CheckedFrontier, FaultyFrontier, FaultyJournal
+from shoal.testing.simulation.store import CheckedFrontier, FaultyFrontier, FaultyJournal, SimulatedFault
 from shoal.testing.simulation.story import Story
 from shoal.testing.simulation.transport import SimulatedTransport
 from shoal.testing.simulation.web import Web
@@ -156,6 +156,8 @@ class World:
 
     def _unforeseen(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
+        if isinstance(error, SimulatedFault) and error.process.dead:
+            return  # killed in the same moment, so nobody was left to hear of it
         self._fail(Violation("bug", f"{context['message']}: {error!r}"))
 
     # -- the supervisor
