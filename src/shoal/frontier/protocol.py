@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Literal, Protocol, Self
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from shoal.model import DeadLetter, Failure, Settlement, Snapshot, Task
 from shoal.model import Lease as Lease  # re-exported: part of this protocol's vocabulary
@@ -25,8 +26,13 @@ FOREVER = 1e18  # "not before something else happens"; sorts after every real ti
 JobState = Literal["running", "paused", "finished", "cancelled"]
 
 
+UNTIMED = 1.0  # seconds that a request to a host never heard of is taken to hold its slot
+_LEAST_HOLD = 0.02
+_HOLD_GAIN = 0.25
+
+
 class Valve(Struct, frozen=True):
-    """The numbers that decide when a host may be hit. Only claim and settle touch in_flight and next_at."""
+    """The numbers that decide when a host may be hit. Only claim and settle touch in_flight, next_at and hold."""
 
     interval: float = 0.0  # seconds between requests; 0: no limit
     burst: int = 1  # how many may go at once after a quiet spell
@@ -34,6 +40,7 @@ class Valve(Struct, frozen=True):
     blocked_until: float = 0.0
     in_flight: int = 0
     next_at: float = 0.0  # theoretical arrival time (GCRA)
+    hold: float = 0.0  # seconds that a request holds its slot, smoothed; 0: none has ended yet
 
     def due(self) -> float:
         """When the next request may go, given that nothing else changes."""
@@ -56,23 +63,25 @@ class Valve(Struct, frozen=True):
     def take(self, count: int, now: float) -> Valve:
         """The valve after `count` requests went at `now`."""
         next_at = max(self.next_at, now) + count * self.interval
-        return Valve(self.interval, self.burst, self.cap, self.blocked_until, self.in_flight + count, next_at)
+        return replace(self, in_flight=self.in_flight + count, next_at=next_at)
 
     def reset(self, wanted: Valve) -> Valve:
         """The valve with new numbers. The next request is due as if the last one had already gone by them."""
         next_at = self.next_at + wanted.interval - self.interval if self.next_at else 0.0
-        return Valve(wanted.interval, wanted.burst, wanted.cap, wanted.blocked_until, self.in_flight, next_at)
+        return replace(wanted, in_flight=self.in_flight, next_at=next_at, hold=self.hold)
 
-    def give_back(self, count: int) -> Valve:
-        """The valve after `count` requests ended."""
-        return Valve(
-            self.interval,
-            self.burst,
-            self.cap,
-            self.blocked_until,
-            max(0, self.in_flight - count),
-            self.next_at,
-        )
+    def give_back(self, count: int, held: float | None = None) -> Valve:
+        """The valve after `count` requests ended. `held`: seconds they held their slots, on average, if they tell."""
+        hold = self.hold
+        if held is not None:
+            hold = hold + (held - hold) * _HOLD_GAIN if hold else held
+        return replace(self, in_flight=max(0, self.in_flight - count), hold=hold)
+
+    def charge(self, count: int) -> float:
+        """How far `count` requests set the host back in the line of those that are due: by the time that they will
+        hold slots. So hosts get equal shares of the slots' time, not of the requests: while others wait, a host that
+        takes ten seconds is not asked as often as one that takes a tenth."""
+        return count * max(_LEAST_HOLD, self.hold or UNTIMED)
 
 
 class HostRecord(Struct, frozen=True):
@@ -95,6 +104,12 @@ class JobSpec(Struct, frozen=True):
     max_pages_per_host: int = 0  # admissions per host
     settings: bytes = b""  # the engine's own note about the settings of the last run
     priority: int = 0  # a job with a higher one is served first; equal ones take turns
+    dedupe: Literal["exact", "bloom"] = (
+        "exact"  # bloom: 2 bytes a URL, but 1 in 2,000 new ones is taken for known
+    )
+    capacity: int = (
+        0  # bloom: for how many URLs; with more, mistakes become more. A home may be exact all the same
+    )
 
 
 class Counters(Struct, frozen=True):
@@ -295,7 +310,10 @@ class Frontier(Protocol):
         ...
 
     async def claim(self, claim: Claim) -> Claimed:
-        """Leases what may run now. Promotes due retries and reaps expired leases as it goes."""
+        """Leases what may run now. Promotes due retries and reaps expired leases as it goes.
+
+        The hosts that are due wait in a line, each at its place. Who becomes due joins it at the place it had, but
+        not before the first in line; who is served goes back by what it was given (`Valve.charge`)."""
         ...
 
     async def settle(self, batch: Sequence[Settlement], journal: Journal | None = None) -> Settled: ...

@@ -206,32 +206,37 @@ class MemoryFrontier:
     def _take(self, job: str, lane: str, room: int, claim: Claim, now: float) -> list[Lease]:
         """Serves the due hosts in passes, a fair share each, until there is no room or nothing is due."""
         leases: list[Lease] = []
-        while room > 0 and (due := self._due_queues(job, lane, now)[:room]):
+        while room > 0 and (due := self._line(job, lane, now)[:room]):
             share = max(1, room // len(due))
             for queue in due:
                 record = self._hosts[queue.host]
                 count = min(share, room, len(queue.heap), record.valve.allowance(now))
-                queue.turn = self._turn
+                queue.place += record.valve.charge(count)
                 leases += [self._lease(queue.pop(), record, claim, now) for _ in range(count)]
-                self._hosts[queue.host] = replace(record, valve=record.valve.take(count, now))
+                self._store(record, replace(record, valve=record.valve.take(count, now)))
                 room -= count
         return leases
 
-    def _due_queues(self, job: str, lane: str, now: float) -> list[Queue]:
-        due = [
-            queue
-            for queue in self._queues.values()
-            if queue.job == job
-            and queue.lane == lane
-            and queue.heap
-            and self._hosts[queue.host].valve.due() <= now
-        ]
-        return sorted(due, key=self._order)
+    def _line(self, job: str, lane: str, now: float) -> list[Queue]:
+        """The queues whose hosts are due, in their order. Who joins gets no place before the first."""
+        queues = [queue for queue in self._queues.values() if (queue.job, queue.lane) == (job, lane)]
+        joining = []
+        for queue in queues:
+            was_due, queue.due = queue.due, bool(queue.heap) and self._hosts[queue.host].valve.due() <= now
+            if queue.due and not was_due:
+                joining.append(queue)
+        first = min((queue.place for queue in queues if queue.due and queue not in joining), default=0.0)
+        for queue in joining:
+            queue.place = max(queue.place, first)
+        return sorted((queue for queue in queues if queue.due), key=lambda queue: queue.place)
 
-    def _order(self, queue: Queue) -> tuple[bool, float, int]:
-        """Hosts with nothing in flight first: a slow host gets a second place only when no other host wants it."""
-        valve = self._hosts[queue.host].valve
-        return valve.in_flight > 0, valve.due(), queue.turn
+    def _store(self, before: HostRecord, after: HostRecord) -> None:
+        """Who is due at another time than before leaves the line."""
+        self._hosts[after.name] = after
+        if after.valve.due() != before.valve.due():
+            for queue in self._queues.values():
+                if queue.host == after.name:
+                    queue.due = False
 
     def _lease(self, task: Task, record: HostRecord, claim: Claim, now: float) -> Lease:
         self._last_token += 1
@@ -270,9 +275,9 @@ class MemoryFrontier:
         parts: list[Added] = []
         buried = 0
         for token, settlement in held.items():
-            task = self._leases.pop(token).lease.task
-            job = self._jobs[task.job]
-            self._free(task)
+            lease = self._leases.pop(token)
+            task, job = lease.lease.task, self._jobs[lease.lease.task.job]
+            self._free(task, self._time.now() - lease.since)
             buried += self._conclude(job, task, settlement)
             parts.append(self._admit(job, settlement.found))
         accepted = [held.get(settlement.lease.token) is settlement for settlement in batch]
@@ -327,9 +332,9 @@ class MemoryFrontier:
         task = replace(task, history=(*task.history, failure))
         job.letters[task.id] = DeadLetter(task, failure.kind, self._time.now(), snapshot)
 
-    def _free(self, task: Task) -> None:
+    def _free(self, task: Task, held: float | None = None) -> None:
         record = self._hosts[task.host]
-        self._hosts[task.host] = replace(record, valve=record.valve.give_back(1))
+        self._store(record, replace(record, valve=record.valve.give_back(1, held)))
 
     async def extend(self, worker: str, lease_seconds: float, status: bytes = b"") -> int:
         deadline = self._time.now() + lease_seconds
@@ -402,7 +407,7 @@ class MemoryFrontier:
         if current is None or current.version != record.version:
             return False
         valve = current.valve.reset(record.valve)
-        self._hosts[record.name] = HostRecord(record.name, valve, record.state, record.version + 1)
+        self._store(current, HostRecord(record.name, valve, record.state, record.version + 1))
         self.wake()
         return True
 

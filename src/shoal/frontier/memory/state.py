@@ -18,7 +18,8 @@ class Queue:
     job: str
     lane: str
     host: str
-    turn: int = 0  # when it was last served: among hosts that are due, the one that waited longest goes first
+    due: bool = False  # it stands in the line of those that may be served
+    place: float = 0.0  # … there
     heap: list[tuple[int, int, Task]] = field(default_factory=list)
 
     def push(self, task: Task) -> None:

@@ -15,15 +15,19 @@ from shoal.frontier.sqlite.codec import decode_task
 from shoal.frontier.sqlite.session import Session
 from shoal.model import Lease
 
-_DUE = """
-SELECT q.id, q.pending, h.id, h.version, h.name,
-       h.interval, h.burst, h.cap, h.blocked_until, h.in_flight, h.next_at
-  FROM queue q JOIN host h ON h.id = q.host
- WHERE q.job = ? AND q.lane = ? AND q.pending > 0 AND q.due <= ? AND {} ORDER BY q.due, q.turn LIMIT ?
+# Who becomes due joins the line at the place it had, but not before the first.
+_JOIN = """
+UPDATE queue SET in_line = 1, place = max(place, coalesce(
+    (SELECT place FROM queue WHERE job = ?1 AND lane = ?2 AND pending > 0 AND in_line = 1 ORDER BY place LIMIT 1), 0))
+ WHERE job = ?1 AND lane = ?2 AND pending > 0 AND in_line = 0 AND due <= ?3
 """
-# Hosts with nothing in flight first: a slow host gets a second place only when no other host wants it. Those that are
-# passed over are no more than there are leases.
-_DUE_IDLE, _DUE_BUSY = _DUE.format("h.in_flight = 0"), _DUE.format("h.in_flight > 0")
+_LINE = """
+SELECT q.id, q.pending, h.id, h.version, h.name,
+       h.interval, h.burst, h.cap, h.blocked_until, h.in_flight, h.next_at, h.hold
+  FROM queue q JOIN host h ON h.id = q.host
+ WHERE q.job = ? AND q.lane = ? AND q.pending > 0 AND q.in_line = 1 ORDER BY q.place LIMIT ?
+"""
+_SERVE = "UPDATE queue SET pending = pending - ?1, place = place + ?2, in_line = pending > ?1 WHERE id = ?3"
 _PEEK = "SELECT rank, id, attempt, body FROM task WHERE queue = ? ORDER BY rank, id LIMIT ?"
 _POP = "DELETE FROM task WHERE queue = ? AND (rank, id) <= (?, ?)"
 _LEASE = """
@@ -34,8 +38,8 @@ INSERT INTO lease(token, worker, since, deadline, queue, rank, id, attempt, body
 def claim(session: Session, claim: Claim) -> Claimed:
     now = session.now()
     promote(session, now)
-    turn = session.serials(claim.limit + 1)
-    tokens = iter(range(turn + 1, turn + 1 + claim.limit))
+    first = session.serials(claim.limit)
+    tokens = iter(range(first, first + claim.limit))
     leases: list[Lease] = []
     open_lanes: list[tuple[int, str]] = []  # (job, lane) that could have taken more
     taken: Counter[str] = Counter()
@@ -44,7 +48,7 @@ def claim(session: Session, claim: Claim) -> Claimed:
             room = min(most - taken[lane], claim.limit - len(leases), permits)
             if room <= 0 or (job_id, lane) in open_lanes:
                 continue  # no room, or nothing was due a moment ago
-            got = _Taker(session, claim, job_id, job, lane, turn, now, tokens).take(room)
+            got = _Taker(session, claim, job_id, job, lane, now, tokens).take(room)
             leases += got
             taken[lane] += len(got)
             permits -= len(got)
@@ -79,14 +83,13 @@ class _Taker:
         job_id: int,
         job: str,
         lane: str,
-        turn: int,
         now: float,
         tokens: Iterable[int],
     ) -> None:
         self._session, self._db = session, session.db
         self._worker, self._deadline = claim.worker, now + claim.lease_seconds
         self._job_id, self._job, self._lane = job_id, job, lane
-        self._turn, self._now, self._tokens = turn, now, iter(tokens)
+        self._now, self._tokens = now, iter(tokens)
 
     def take(self, room: int) -> list[Lease]:
         """Serves the due hosts in passes, a fair share each, until there is no room or nothing is due."""
@@ -97,19 +100,14 @@ class _Taker:
                 valve = Valve(*numbers)
                 count = min(share, room, pending, valve.allowance(self._now))
                 leases += self._lease(queue_id, count, host, version, valve.interval)
-                self._db.execute(
-                    "UPDATE queue SET pending = pending - ?, turn = ? WHERE id = ?",
-                    (count, self._turn, queue_id),
-                )
+                self._db.execute(_SERVE, (count, valve.charge(count), queue_id))
                 self._session.set_valve(host_id, valve, valve.take(count, self._now))
                 room -= count
         return leases
 
     def _due(self, most: int) -> list[tuple[Any, ...]]:
-        due = self._session.all(_DUE_IDLE, (self._job_id, self._lane, self._now, most))
-        if len(due) < most:
-            due += self._session.all(_DUE_BUSY, (self._job_id, self._lane, self._now, most - len(due)))
-        return due
+        self._db.execute(_JOIN, (self._job_id, self._lane, self._now))
+        return self._session.all(_LINE, (self._job_id, self._lane, most))
 
     def _lease(self, queue_id: int, count: int, host: str, version: int, interval: float) -> list[Lease]:
         tasks = self._session.all(_PEEK, (queue_id, count))
@@ -153,7 +151,7 @@ def next_due(session: Session, open_lanes: Iterable[tuple[int, str]], now: float
     """Seconds until a host with work for the claimer is due, a retry's time comes, or a lease expires."""
     times = [
         session.value(
-            "SELECT due FROM queue WHERE job = ? AND lane = ? AND pending > 0 ORDER BY due LIMIT 1",
+            "SELECT due FROM queue WHERE job = ? AND lane = ? AND pending > 0 AND in_line = 0 ORDER BY due LIMIT 1",
             job_and_lane,
         )
         for job_and_lane in open_lanes

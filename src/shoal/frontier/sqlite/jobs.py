@@ -98,7 +98,7 @@ def journal_length(session: Session, job: str, key: str) -> int | None:
 # -- hosts
 
 _HOST = """
-SELECT h.name, h.interval, h.burst, h.cap, h.blocked_until, h.in_flight, h.next_at,
+SELECT h.name, h.interval, h.burst, h.cap, h.blocked_until, h.in_flight, h.next_at, h.hold,
        coalesce(s.state, x''), h.version, h.id
   FROM host h LEFT JOIN host_state s ON s.host = h.id
 """

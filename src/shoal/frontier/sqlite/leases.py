@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 from array import array
-from collections import Counter
 from collections.abc import Set
+from statistics import fmean
 
 import apsw
 
 from shoal.frontier.sqlite.session import Session
 
 
-def end_leases(session: Session, tokens: Set[int]) -> dict[int, int]:
-    """Answers token -> queue for the leases that were still held."""
+def end_leases(session: Session, tokens: Set[int], *, timed: bool = False) -> dict[int, int]:
+    """Answers token -> queue for the leases that were still held. `timed`: how long they were tells about the host."""
     if not tokens:
         return {}
     rows = session.all(
-        "DELETE FROM lease WHERE token IN carray(?) RETURNING token, queue",
+        "DELETE FROM lease WHERE token IN carray(?) RETURNING token, queue, since",
         (apsw.carray(array("q", tokens)),),
     )
-    hosts: Counter[int] = Counter()
-    for _, queue_id in rows:
+    now = session.now()
+    hosts: dict[int, list[float]] = {}
+    for _, queue_id, since in rows:
         info = session.queue_info(queue_id)
-        hosts[info.host_id] += 1
+        hosts.setdefault(info.host_id, []).append(now - since)
         session.count(info.job_id, leased=-1)
-    for host_id, count in hosts.items():
+    for host_id, held in hosts.items():
         valve = session.valve(host_id)
-        session.set_valve(host_id, valve, valve.give_back(count))
-    return dict(rows)
+        session.set_valve(host_id, valve, valve.give_back(len(held), fmean(held) if timed else None))
+    return {token: queue_id for token, queue_id, _ in rows}

@@ -1,9 +1,9 @@
 """The tables, their version, and how the file is opened.
 
 Clustered keys keep it quick and flat: a host's seen URLs lie together, and so do a queue's tasks in the order they
-will be claimed. `queue` is what claim walks: one row per job, lane and host that has (or had) work, with the time
-its host is due. Its partial index holds only queues with pending tasks, so ten idle hosts or a hundred thousand
-cost a claim the same.
+will be claimed. `queue` is what claim walks: one row per job, lane and host that has (or had) work. Those with pending
+tasks are in one of two indexes: by the time their host is due, and once it is, by their place in line. So ten idle
+hosts or a hundred thousand cost a claim the same.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from shoal.errors import StoreError, StoreVersionError
 from shoal.frontier.sqlite.faults import translated
 
 APPLICATION_ID = 0x53484F4C  # "SHOL"
-VERSION = 1
+VERSION = 2
 _TRIES = 60_000  # a millisecond each
 
 TABLES = """
@@ -36,15 +36,16 @@ CREATE TABLE job(
 CREATE TABLE host(
   id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, interval REAL NOT NULL, burst INTEGER NOT NULL,
   cap INTEGER NOT NULL, blocked_until REAL NOT NULL, in_flight INTEGER NOT NULL, next_at REAL NOT NULL,
-  version INTEGER NOT NULL DEFAULT 0);
+  hold REAL NOT NULL DEFAULT 0, version INTEGER NOT NULL DEFAULT 0);
 -- Apart from `host`, because a row is rewritten whole: a long robots.txt would travel with every claim.
 CREATE TABLE host_state(host INTEGER PRIMARY KEY, state BLOB NOT NULL);
 
 CREATE TABLE queue(
   id INTEGER PRIMARY KEY AUTOINCREMENT, job INTEGER NOT NULL, lane TEXT NOT NULL, host INTEGER NOT NULL,
-  pending INTEGER NOT NULL DEFAULT 0, due REAL NOT NULL DEFAULT 0, turn INTEGER NOT NULL DEFAULT 0,
-  admitted INTEGER NOT NULL DEFAULT 0, UNIQUE(host, job, lane));
-CREATE INDEX queue_due ON queue(job, lane, due, turn) WHERE pending > 0;
+  pending INTEGER NOT NULL DEFAULT 0, admitted INTEGER NOT NULL DEFAULT 0, due REAL NOT NULL DEFAULT 0,
+  in_line INTEGER NOT NULL DEFAULT 0, place REAL NOT NULL DEFAULT 0, UNIQUE(host, job, lane));
+CREATE INDEX queue_due ON queue(job, lane, due) WHERE pending > 0 AND in_line = 0;
+CREATE INDEX queue_line ON queue(job, lane, place) WHERE pending > 0 AND in_line = 1;
 
 CREATE TABLE seen(job INTEGER, host INTEGER, hash INTEGER, PRIMARY KEY(job, host, hash)) WITHOUT ROWID;
 CREATE TABLE row_key(job INTEGER, hash INTEGER, PRIMARY KEY(job, hash)) WITHOUT ROWID;

@@ -158,7 +158,7 @@ class Session:
 
     def valve(self, host_id: int) -> Valve:
         row = self.row(
-            "SELECT interval, burst, cap, blocked_until, in_flight, next_at FROM host WHERE id = ?",
+            "SELECT interval, burst, cap, blocked_until, in_flight, next_at, hold FROM host WHERE id = ?",
             (host_id,),
         )
         assert row is not None
@@ -167,11 +167,11 @@ class Session:
     def set_valve(self, host_id: int, before: Valve, after: Valve) -> None:
         """Stores what claim and settle change, and tells the host's queues when it is due."""
         self.db.execute(
-            "UPDATE host SET in_flight = ?, next_at = ? WHERE id = ?",
-            (after.in_flight, after.next_at, host_id),
+            "UPDATE host SET in_flight = ?, next_at = ?, hold = ? WHERE id = ?",
+            (after.in_flight, after.next_at, after.hold, host_id),
         )
         if after.due() != before.due():
-            self.db.execute("UPDATE queue SET due = ? WHERE host = ?", (after.due(), host_id))
+            self.db.execute("UPDATE queue SET due = ?, in_line = 0 WHERE host = ?", (after.due(), host_id))
 
     # -- counters
 

@@ -16,7 +16,7 @@ from shoal.model import Dead, DeadLetter, Done, Failure, Lease, Moved, Retry, Se
 
 
 def settle(session: Session, batch: Sequence[Settlement], journal: Journal | None) -> Settled:
-    owners = end_leases(session, {settlement.lease.token for settlement in batch})
+    owners = end_leases(session, {settlement.lease.token for settlement in batch}, timed=True)
     accepted: list[bool] = []
     found: dict[int, list[Task]] = {}
     rows: dict[int, list[bytes]] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from msgspec.structs import replace
 
 from shoal.frontier.protocol import (
@@ -17,6 +18,7 @@ from shoal.testing.conformance.tools import (
     claim,
     counted,
     make_task,
+    settle,
     spec,
     urls_of,
 )
@@ -107,6 +109,41 @@ class AddingAndClaiming:
         clock.advance(5)
         order = [(await claim(frontier, 1)).leases[0].task.host for _ in range(3)]
         assert (sorted(order[:2]), order[2]) == (["quick0.test", "quick1.test"], slow.task.host)
+
+    async def test_hosts_get_equal_shares_of_the_slots_time(
+        self, frontier: Frontier, clock: ManualClock
+    ) -> None:
+        """Of a slot, that is: a host that takes four times as long is asked a quarter as often, while others wait."""
+        await frontier.open_job(spec(valve=Valve(cap=1)))
+        seconds = {"quick.test": 1.0, "slow.test": 4.0, "other.test": 1.0}
+        await frontier.add("job", [make_task(f"http://{host}/{i}") for host in seconds for i in range(60)])
+        asked: Counter[str] = Counter()
+        for _ in range(60):
+            [lease] = (await claim(frontier, 1, lease_seconds=1000)).leases
+            clock.advance(seconds[lease.task.host])
+            asked[lease.task.host] += 1
+            await settle(frontier, lease)
+        assert asked["quick.test"] == pytest.approx(4 * asked["slow.test"], abs=8), asked
+        assert asked["quick.test"] == pytest.approx(asked["other.test"], abs=2), asked
+
+    async def test_a_host_that_was_away_gets_no_more_than_its_share(
+        self, frontier: Frontier, clock: ManualClock
+    ) -> None:
+        """Nor less: it joins the line where the first one stands."""
+        await frontier.open_job(spec(valve=Valve(cap=1)))
+        await frontier.add("job", [make_task(f"http://{h}.test/{i}") for h in "ab" for i in range(60)])
+        for _ in range(20):
+            [lease] = (await claim(frontier, 1, lease_seconds=1000)).leases
+            clock.advance(1.0)
+            await settle(frontier, lease)
+        await frontier.add("job", [make_task(f"http://late.test/{i}") for i in range(60)])
+        asked: Counter[str] = Counter()
+        for _ in range(12):
+            [lease] = (await claim(frontier, 1, lease_seconds=1000)).leases
+            clock.advance(1.0)
+            asked[lease.task.host] += 1
+            await settle(frontier, lease)
+        assert all(3 <= asked[f"{host}.test"] <= 5 for host in ("a", "b", "late")), asked
 
     async def test_the_host_that_waited_longest_is_served_first(self, frontier: Frontier) -> None:
         await frontier.open_job(spec())
