@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
+from uuid import uuid4
 
 import hypothesis
 import pytest
+
+from shoal.testing.servers import PostgresServer, ValkeyServer
 
 # A run must mean the same thing everywhere: under CI the examples are fixed, at home they are new every time.
 hypothesis.settings.register_profile("ci", derandomize=True)
@@ -24,3 +29,36 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
         report.outcome = "failed"
         report.longrepr = f"skipped under CI: {report.longrepr}"
     return report
+
+
+@pytest.fixture(scope="session")
+def valkey_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyServer]:
+    """One server for all tests of this process. Tests that stop it or change it start one of their own."""
+    with ValkeyServer(tmp_path_factory.mktemp("valkey"), appendonly=True) as server:
+        yield server
+
+
+@pytest.fixture
+def valkey(valkey_server: ValkeyServer) -> ValkeyServer:
+    """A server without data."""
+    valkey_server.command("FLUSHALL")
+    return valkey_server
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """One server for all tests of this process, in a folder that an unprivileged user can reach."""
+    folder = tempfile.mkdtemp(prefix="shoal-postgres-")
+    try:
+        with PostgresServer(folder) as server:
+            yield server
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def postgres(postgres_server: PostgresServer) -> Iterator[str]:
+    """The URL of an empty database."""
+    name = f"test_{uuid4().hex[:12]}"
+    yield postgres_server.create_database(name)
+    postgres_server.drop_database(name)

@@ -12,12 +12,35 @@ if TYPE_CHECKING:
 
 
 def open_frontier(store: str, *, create: bool = True) -> Frontier:
-    """The home that `store` names: a path (SQLite) or ':memory:'. It still has to be entered (`async with`)."""
-    if "://" in store:
-        scheme = store.split("://", 1)[0]
-        raise UsageError(f"no store of kind {scheme!r}: give the path of a file, such as .shoal/shoal.db")
+    """The home that `store` names: a path or ':memory:' (SQLite), or the address of a server (Valkey, Redis), such as
+    redis://host:6379/0. It still has to be entered (`async with`)."""
+    if not is_local(store):
+        from shoal.frontier.redis.address import Address
+
+        address = Address.parse(store)  # before the driver is loaded: a mistyped address is told at once
+        try:
+            from shoal.frontier.redis.home import RedisFrontier
+        except ModuleNotFoundError as error:
+            raise UsageError(
+                f"{address} needs the package {error.name}: pip install 'shoal[redis]'"
+            ) from error
+        return RedisFrontier(address)
     if not create and not Path(store).is_file():
         raise StoreError(f"there is no store at {store}: start a crawl here first, or name one with --store")
     from shoal.frontier.sqlite import SqliteFrontier
 
     return SqliteFrontier(store)
+
+
+def is_local(store: str) -> bool:
+    """Whether all who use the store are on this machine, and see the same files."""
+    return "://" not in store
+
+
+def shown(store: str) -> str:
+    """A store as it may be shown: without a user or a password."""
+    if is_local(store):
+        return store
+    from shoal.frontier.redis.address import Address
+
+    return str(Address.parse(store))

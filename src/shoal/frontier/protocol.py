@@ -104,12 +104,10 @@ class JobSpec(Struct, frozen=True):
     max_pages_per_host: int = 0  # admissions per host
     settings: bytes = b""  # the engine's own note about the settings of the last run
     priority: int = 0  # a job with a higher one is served first; equal ones take turns
-    dedupe: Literal["exact", "bloom"] = (
-        "exact"  # bloom: 2 bytes a URL, but 1 in 2,000 new ones is taken for known
-    )
-    capacity: int = (
-        0  # bloom: for how many URLs; with more, mistakes become more. A home may be exact all the same
-    )
+    # bloom: 2 bytes a URL, but up to `capacity` URLs 1 in 2,000 new ones is taken for known, and more beyond. A home
+    # may be exact all the same.
+    dedupe: Literal["exact", "bloom"] = "exact"
+    capacity: int = 0
 
 
 class Counters(Struct, frozen=True):
@@ -294,7 +292,9 @@ class Frontier(Protocol):
 
     async def job(self, name: str) -> Job | None: ...
 
-    async def jobs(self) -> Sequence[Job]: ...
+    async def jobs(self, state: JobState | None = None) -> Sequence[Job]:
+        """All jobs, or those in that state, oldest first."""
+        ...
 
     async def set_state(self, name: str, state: JobState) -> None: ...
 

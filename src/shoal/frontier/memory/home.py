@@ -90,8 +90,8 @@ class MemoryFrontier:
     async def job(self, name: str) -> Job | None:
         return self._view(self._jobs[name]) if name in self._jobs else None
 
-    async def jobs(self) -> Sequence[Job]:
-        return [self._view(job) for job in self._jobs.values()]
+    async def jobs(self, state: JobState | None = None) -> Sequence[Job]:
+        return [self._view(job) for job in self._jobs.values() if state in (None, job.state)]
 
     async def set_state(self, name: str, state: JobState) -> None:
         job = self._job(name)

@@ -60,9 +60,10 @@ class SqliteFrontier:
 
     def _open_session(self) -> Session:
         db = connect(self.path)
-        # An injected clock is the time; the machine's is anchored in the file, for all processes alike.
-        timebase = Timebase(self._clock) if self._clock is not None else shared_timebase(db)
-        return Session(db, timebase)
+        if self._clock is not None:
+            return Session(db, Timebase(self._clock))
+        with translated(self.path):  # the machine's clock is anchored in the file, for all processes alike
+            return Session(db, shared_timebase(db))
 
     async def open(self) -> None:
         await self._writer.start()
@@ -99,8 +100,8 @@ class SqliteFrontier:
     async def job(self, name: str) -> Job | None:
         return await self._writer.do(lambda s: jobs.find_job(s, name))
 
-    async def jobs(self) -> Sequence[Job]:
-        return await self._writer.do(jobs.all_jobs)
+    async def jobs(self, state: JobState | None = None) -> Sequence[Job]:
+        return await self._writer.do(lambda s: jobs.all_jobs(s, state))
 
     async def set_state(self, name: str, state: JobState) -> None:
         await self._writer.do(lambda s: jobs.set_state(s, name, state))

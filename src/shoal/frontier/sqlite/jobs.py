@@ -49,8 +49,8 @@ def find_job(session: Session, name: str) -> Job | None:
     return None if row is None else _job(row)
 
 
-def all_jobs(session: Session) -> Sequence[Job]:
-    return [_job(row) for row in session.all(f"{_JOB} ORDER BY id")]
+def all_jobs(session: Session, state: JobState | None) -> Sequence[Job]:
+    return [_job(row) for row in session.all(f"{_JOB} WHERE ?1 IS NULL OR state = ?1 ORDER BY id", (state,))]
 
 
 def _job(row: tuple[Any, ...]) -> Job:

@@ -1,0 +1,132 @@
+"""Before a store is used: does it answer, and may it be trusted with a queue?"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Mapping
+from time import monotonic
+from typing import Any
+
+from redis import exceptions as said
+from redis.asyncio.cluster import RedisCluster
+
+from shoal.errors import StoreError, UsageError
+from shoal.frontier.redis.address import Address
+from shoal.frontier.redis.clients import CONNECT_SECONDS, Client
+from shoal.frontier.redis.faults import FAULTS, meaning, misunderstood, translate
+from shoal.frontier.redis.waiting import delay
+
+log = logging.getLogger("shoal")
+
+OLDEST = (6, 2)
+Info = Mapping[str, Any]
+
+
+async def check(address: Address, client: Client, patience: float) -> None:
+    """Waits up to `patience` seconds for the store; refuses it in one line, or warns."""
+    infos = await _ask(address, client, patience)
+    for info in infos:
+        refuse(address, info)
+    if not all(info.get("aof_enabled") for info in infos):
+        log.warning(
+            "the store at %s keeps no append-only file: a restart of the server forgets what happened since its last"
+            " snapshot (set appendonly yes)",
+            address,
+        )
+
+
+async def _ask(address: Address, client: Client, patience: float) -> list[Info]:
+    """What every primary says about itself."""
+    deadline, attempt = monotonic() + patience, 0
+    while True:
+        try:
+            async with asyncio.timeout(max(0.1, deadline - monotonic())):
+                return await _infos(client)
+        except FAULTS as error:
+            if attempt == 0 and misunderstood(error):
+                await refuse_wrong_protocol(address)
+            attempt += 1
+            left = deadline - monotonic()
+            if meaning(error) != "passing" or left <= 0:
+                raise translate(error, address) from error
+            await asyncio.sleep(min(delay(attempt), left))
+
+
+async def _infos(client: Client) -> list[Info]:
+    if isinstance(client, RedisCluster):
+        await client.initialize()
+        answers = [await client.execute_command("INFO", target_nodes=node) for node in client.get_primaries()]
+    else:
+        answers = [await client.execute_command("INFO")]  # type: ignore[no-untyped-call]
+    if any(info.get("loading") for info in answers):
+        raise said.BusyLoadingError("the server is loading its data")
+    return answers
+
+
+def refuse(address: Address, info: Info) -> None:
+    """Raises if a queue would not be safe there, or if this is not what the address says."""
+    at = f"the store at {address}"
+    version = str(info.get("redis_version", "0"))
+    mode = info.get("redis_mode") or info.get("server_mode")  # Valkey's word for it
+    if mode == "sentinel":
+        raise UsageError(f"{at} is a sentinel: use {_other(address, '+sentinel')}/SERVICE")
+    if mode == "cluster" and address.kind != "cluster":
+        raise UsageError(f"{at} is part of a cluster: use {_other(address, '+cluster')}")
+    if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < OLDEST:
+        raise StoreError(f"{at} is version {version}: Shoal needs Redis 6.2 or later, or any Valkey")
+    if info.get("role") == "slave":
+        primary = f"{info.get('master_host')}:{info.get('master_port')}"
+        raise StoreError(f"{at} is a read-only replica: name the primary, which is at {primary}")
+    policy = info.get("maxmemory_policy", "noeviction")
+    if policy != "noeviction":
+        raise StoreError(
+            f"{at} throws data away when memory runs out (maxmemory-policy {policy}), and a queue must not lose any:"
+            " set maxmemory-policy noeviction"
+        )
+
+
+def _other(address: Address, kind: str) -> str:
+    hosts = ",".join(f"{host}:{port}" for host, port in address.hosts)
+    return f"{address.scheme.partition('+')[0]}{kind}://{hosts}"
+
+
+async def refuse_wrong_protocol(address: Address) -> None:
+    """TLS and plain text do not understand each other: one side waits, or hears noise. So ask in the other way."""
+    if not address.hosts:
+        return
+    host, port = address.hosts[0]
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS / 5):
+            other = await (_answers_plain_text(host, port) if address.tls else _answers_tls(host, port))
+    except (OSError, asyncio.IncompleteReadError):
+        return
+    if other and address.tls:
+        plain = address.scheme.replace("rediss", "redis").replace("valkeys", "valkey")
+        raise UsageError(f"the store at {address} speaks plain text, not TLS: use {plain}://")
+    if other:
+        secure = address.scheme.replace("redis", "rediss").replace("valkey", "valkeys")
+        raise UsageError(f"the store at {address} speaks TLS, not plain text: use {secure}://")
+
+
+async def _answers_plain_text(host: str, port: int) -> bool:
+    reader, writer = await asyncio.open_connection(host, port)
+    try:
+        writer.write(b"PING\r\n")
+        return (await reader.readexactly(1)) in b"+-"
+    finally:
+        writer.close()
+
+
+async def _answers_tls(host: str, port: int) -> bool:
+    """Only shakes hands; whose certificate it is does not matter, as nothing is said."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    try:
+        _, writer = await asyncio.open_connection(host, port, ssl=context)
+    except ssl.SSLError:
+        return False
+    writer.close()
+    return True

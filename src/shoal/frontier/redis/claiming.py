@@ -1,0 +1,259 @@
+"""claim: one script on one shard; with several shards, a fair share of the room for each, then what is left of it."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from shoal.frontier.protocol import FOREVER, Claim, Claimed, JobSpec
+from shoal.frontier.redis import budgets, outbox
+from shoal.frontier.redis.keys import HOME
+from shoal.frontier.redis.shards import Shards
+from shoal.model import Lease
+
+_SERVED = struct.Struct("<6sdIHHiH")
+_TIMES = struct.Struct("<dd")
+_ROUNDS = 8  # looks at all shards in one claim
+_PRIORITIES_OLD = 1.0  # seconds
+
+_decode_spec = msgspec.msgpack.Decoder(JobSpec).decode
+
+
+class _Peek(msgspec.Struct, frozen=True):
+    """What one shard could serve now."""
+
+    now: float
+    next_due: float  # a moment, or FOREVER
+    short: list[int]  # numbers of jobs whose page budget has no permit left here, though tasks are due
+    outs: list[int]  # shards that something has been on its way to for long
+    places: list[Sequence[float]]  # for each job and lane: where its hosts stand in line
+
+
+class Claimer:
+    """What one process remembers between its claims."""
+
+    def __init__(self, shards: Shards) -> None:
+        self._shards = shards
+        self._turn = 0
+        self._floors: dict[
+            tuple[int, str], float
+        ] = {}  # job's number and lane → the first place in any shard
+        self._priorities: dict[str, int] = {}
+        self._priorities_at = float("-inf")
+
+    async def claim(self, claim: Claim) -> Claimed:
+        self._turn += 1
+        jobs = await self._numbers(claim.jobs)
+        lanes = list(dict.fromkeys([*claim.lanes, *claim.spare]))
+        if not jobs or not lanes:
+            return Claimed([], FOREVER, await self._shards.now())
+        ordered = self._in_turn([name for name in claim.jobs if name in jobs])
+        round_ = _Round(self._shards, claim, {name: jobs[name] for name in ordered}, lanes, self._floors)
+        if self._shards.several:
+            await round_.share()
+        else:
+            await round_.take()
+        return round_.claimed()
+
+    def forget_priorities(self) -> None:
+        self._priorities.clear()
+
+    async def _numbers(self, names: Sequence[str]) -> dict[str, int]:
+        """Jobs that exist, with their numbers. What priority they have is looked up once a second."""
+        for name in [name for name in names if not self._shards.known_number(name)]:
+            await self._shards.find_number(name)
+        if len(names) > 1:
+            await self._learn_priorities(names)
+        return {name: number for name in names if (number := self._shards.known_number(name))}
+
+    async def _learn_priorities(self, names: Sequence[str]) -> None:
+        known = all(name in self._priorities for name in names)
+        now = asyncio.get_running_loop().time()
+        if known and now - self._priorities_at < _PRIORITIES_OLD:
+            return
+        present = [name for name in names if self._shards.known_number(name)]
+        looks = [("HGET", f"job:{self._shards.known_number(name)}", "spec") for name in present]
+        [_, *specs] = await self._shards.look(HOME, *looks)
+        self._priorities = {
+            name: _decode_spec(spec).priority if spec else 0
+            for name, spec in zip(present, specs, strict=True)
+        }
+        self._priorities_at = now
+
+    def _in_turn(self, names: Sequence[str]) -> list[str]:
+        """By priority; of equals, each claim starts with another, so that none is always served last."""
+        start = self._turn % len(names) if names else 0
+        return sorted([*names[start:], *names[:start]], key=lambda name: -self._priorities.get(name, 0))
+
+
+class _Round:
+    """One claim: what was taken so far, and when there is more. Jobs are in the order they are served."""
+
+    def __init__(
+        self,
+        shards: Shards,
+        claim: Claim,
+        jobs: Mapping[str, int],
+        lanes: list[str],
+        floors: dict[tuple[int, str], float],
+    ) -> None:
+        self._shards, self._claim, self._lanes, self._floors = shards, claim, lanes, floors
+        self._names, self._numbers = list(jobs), list(jobs.values())
+        self._wishes = [
+            (job, lanes.index(lane), most)
+            for job in range(len(jobs))
+            for shares in claim.rounds()
+            for lane, most in shares.items()
+        ]
+        self._taken = [0] * len(lanes)
+        self._leases: list[Lease] = []
+        self._next_due = FOREVER
+        self._now = 0.0
+
+    @property
+    def _room(self) -> int:
+        return self._claim.limit - len(self._leases)
+
+    def claimed(self) -> Claimed:
+        soonest = self._next_due
+        return Claimed(
+            self._leases, FOREVER if soonest >= FOREVER else max(0.0, soonest - self._now), self._now
+        )
+
+    async def take(self) -> None:
+        """From the only shard."""
+        wanted = [number for job, lane, most in self._wishes for number in (job + 1, lane + 1, most)]
+        await self._ask({HOME: (self._room, wanted)})
+
+    # -- several shards
+
+    async def share(self) -> None:
+        """Looks which hosts may be served, in all shards, and takes from each shard what its hosts' places in the whole
+        line are worth; again, if there is room left and hosts may have given more."""
+        for _ in range(_ROUNDS):
+            if self._room <= 0:
+                return
+            peeks = await self._peek()
+            if await self._deliver(peeks) or await self._fill(peeks):
+                peeks = await self._peek()
+            portions = self._portions(peeks)
+            if not portions or not await self._ask(portions):
+                return
+
+    async def _peek(self) -> list[_Peek]:
+        lines = [(number, lane) for number in self._numbers for lane in self._lanes]
+        floors = [self._floors.get(line, 0.0) for line in lines]
+        ask = [self._numbers, self._lanes, max(1, self._room), floors]
+        peeks = [_read_peek(answer) for answer in await self._shards.run_all("peek", ask)]
+        for peek in peeks:
+            self._now = max(self._now, peek.now)
+            self._next_due = min(self._next_due, peek.next_due)
+        for place, line in enumerate(lines):
+            first = min((peek.places[place][0] for peek in peeks if peek.places[place]), default=0.0)
+            self._floors[line] = max(first, self._floors.get(line, 0.0))
+        return peeks
+
+    async def _deliver(self, peeks: Sequence[_Peek]) -> bool:
+        """Brings what a dead worker left behind; answers whether there was something."""
+        waiting = {shard: peek.outs for shard, peek in enumerate(peeks) if peek.outs}
+        for shard, targets in waiting.items():
+            await outbox.deliver(self._shards, shard, targets)
+        return bool(waiting)
+
+    async def _fill(self, peeks: Sequence[_Peek]) -> bool:
+        """Gets permits of the page budget where tasks are due and none is left; answers whether there were some."""
+        short: dict[int, list[int]] = {}
+        for shard, peek in enumerate(peeks):
+            for job in set(peek.short):
+                short.setdefault(job, []).append(shard)
+        filled = [await budgets.fill(self._shards, job, where, self._room) for job, where in short.items()]
+        return any(filled)
+
+    def _portions(self, peeks: Sequence[_Peek]) -> dict[int, tuple[int, list[int]]]:
+        """For each shard how much in all, and of each job and lane: the hosts of all shards stand in one line, and each
+        gets a fair share."""
+        room = self._room
+        by_lane = list(self._taken)
+        allotted: list[dict[tuple[int, int], int]] = [{} for _ in peeks]
+        for job, lane, most in self._wishes:
+            left = max(0, min(room, most - by_lane[lane]))
+            line = sorted(
+                (place, shard)
+                for shard, peek in enumerate(peeks)
+                for place in peek.places[job * len(self._lanes) + lane]
+            )
+            share = max(1, left // len(line)) if line else 0
+            for _, shard in line:
+                count = min(share, left)
+                allotted[shard][job, lane] = allotted[shard].get((job, lane), 0) + count
+                by_lane[lane] += count
+                left, room = left - count, room - count
+        return {shard: _wanted(own) for shard, own in enumerate(allotted) if any(own.values())}
+
+    async def _ask(self, portions: Mapping[int, tuple[int, list[int]]]) -> bool:
+        """Takes so much from each shard; answers whether there was something."""
+        asks = {
+            shard: [
+                self._claim.worker,
+                self._claim.lease_seconds,
+                limit,
+                self._numbers,
+                self._lanes,
+                wanted,
+            ]
+            for shard, (limit, wanted) in portions.items()
+        }
+        before = len(self._leases)
+        for answer in await self._shards.run_many("claim", asks):
+            await self._took(answer)
+        return len(self._leases) > before
+
+    async def _took(self, answer: Sequence[bytes]) -> None:
+        now, next_due = _TIMES.unpack(answer[0])
+        for number in _numbers(answer[1]):
+            # Dropped, perhaps made anew: the next claim will know.
+            self._shards.forget(self._names[self._numbers.index(number)])
+        self._now = max(self._now, now)
+        self._next_due = min(self._next_due, next_due)
+        self._leases += await self._read_leases(answer, now + self._claim.lease_seconds)
+
+    async def _read_leases(self, answer: Sequence[bytes], deadline: float) -> list[Lease]:
+        leases: list[Lease] = []
+        at = 2
+        while at < len(answer):
+            first, interval, version, job_place, lane_place, priority, many = _SERVED.unpack_from(answer[at])
+            host = answer[at][_SERVED.size :].decode()
+            token = int.from_bytes(first, "little")
+            number, job = self._numbers[job_place - 1], self._names[job_place - 1]
+            lane = self._lanes[lane_place - 1]
+            for item in answer[at + 1 : at + 1 + many]:
+                task = await self._shards.task(number, item, job, host, lane, priority, claimed=1)
+                leases.append(Lease(token, task, deadline, version, interval))
+                token += self._shards.count
+            self._taken[lane_place - 1] += many
+            at += 1 + many
+        return leases
+
+
+def _wanted(portions: Mapping[tuple[int, int], int]) -> tuple[int, list[int]]:
+    """Portions of one shard as the script reads them: how much in all, and of each lane up to and with each job."""
+    wanted: list[int] = []
+    by_lane: Counter[int] = Counter()
+    for (job, lane), count in portions.items():
+        by_lane[lane] += count
+        wanted += (job + 1, lane + 1, by_lane[lane])
+    return sum(portions.values()), wanted
+
+
+def _read_peek(answer: Sequence[bytes]) -> _Peek:
+    now, next_due = _TIMES.unpack(answer[0])
+    places: list[Sequence[float]] = [struct.unpack(f"<{len(blob) // 8}d", blob) for blob in answer[3:]]
+    return _Peek(now, next_due, _numbers(answer[1]), _numbers(answer[2]), places)
+
+
+def _numbers(text: bytes) -> list[int]:
+    return [int(word) for word in text.split()]

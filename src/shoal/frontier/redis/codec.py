@@ -1,0 +1,211 @@
+"""How a task is written into a list: as little as possible, since there may be very many.
+
+    id 6 | created (ms) 6 | attempt 1 | max_attempts 1 | losses 1 | noted 1 | noted × (attempt 1, at 8) | body
+
+What its list already says (job, host, lane, priority) is not repeated. The scripts read and write the head; `noted`
+counts losses of its worker that are not yet part of the history in the body. The body is a msgpack array: how the URL
+begins and which fields follow (bits), the URL without its host, handler (a number), depth, parent; then, where they
+are not what is usual, fingerprint and a map of rare fields.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from shoal.admit.identity import fingerprint
+from shoal.frontier.protocol import worker_lost
+from shoal.model import DeadLetter, Failure, Snapshot, Task
+
+_RARE = ("max_attempts", "method", "headers", "body", "pool", "meta", "hops", "cookies", "history")
+_DEFAULTS = {name: getattr(Task(""), name) for name in _RARE}
+_LOW, _HIGH = -(2**31), 2**31 - 1
+
+_WHOLE, _HTTP, _HTTPS = 0, 1, 2  # how the URL begins
+_USUAL_PRINT, _NO_PRINT, _OWN_PRINT = 0, 4, 8  # whether the fingerprint follows from the URL
+_BEGINNINGS = {_HTTP: "http://", _HTTPS: "https://"}
+_LOSS = struct.Struct("<Bd")
+_LETTER = struct.Struct("<d6siH")
+_LEASE = struct.Struct("<6siddH")
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class _Body(msgspec.Struct, array_like=True):
+    bits: int
+    url: str
+    handler: int
+    depth: int
+    parent: int
+    fingerprint: int | None = None
+    rare: dict[str, Any] | None = None
+
+
+_decode = msgspec.msgpack.Decoder(_Body).decode
+_encode_snapshot = msgspec.msgpack.Encoder().encode
+_decode_snapshot = msgspec.msgpack.Decoder(Snapshot).decode
+
+
+def band(priority: int) -> int:
+    """The list that a priority belongs to; those beyond 32 bits share one."""
+    return max(_LOW, min(_HIGH, priority))
+
+
+def encode_rest(task: Task, handler: int) -> bytes:
+    """The item behind id and creation time, which the store gives to a new task."""
+    losses = sum(failure.kind == "worker_lost" for failure in task.history)
+    head = bytes((min(task.attempt, 255), min(task.max_attempts, 255), min(losses, 255), 0))
+    return head + _encode_body(task, handler)
+
+
+def encode_item(task: Task, handler: int) -> bytes:
+    """The whole item, of a task that was admitted before."""
+    created = int(task.created_at * 1000 + 0.5)
+    return task.id.to_bytes(6, "big") + created.to_bytes(6, "big") + encode_rest(task, handler)
+
+
+def _encode_body(task: Task, handler: int) -> bytes:
+    bits, url = _shorten(task.url, task.host)
+    if task.fingerprint is None:
+        bits |= _NO_PRINT
+    elif task.fingerprint != fingerprint(task.url, task.method, task.body):
+        bits |= _OWN_PRINT
+    rare: dict[str, object] | None = None
+    # One look at the fields that plain links never set, before the loop that asks about each.
+    if (
+        task.meta is not None
+        or task.history
+        or task.hops
+        or task.method != "GET"
+        or task.headers is not None
+        or task.max_attempts
+        or task.body is not None
+        or task.pool is not None
+        or task.cookies
+        or not _LOW <= task.priority <= _HIGH
+    ):
+        rare = {name: value for name in _RARE if (value := getattr(task, name)) != _DEFAULTS[name]}
+        if not _LOW <= task.priority <= _HIGH:
+            rare["priority"] = task.priority
+    if rare:
+        own = task.fingerprint if bits & _OWN_PRINT else None
+        return _encode((bits, url, handler, task.depth, task.parent, own, rare))
+    if bits & _OWN_PRINT:
+        return _encode((bits, url, handler, task.depth, task.parent, task.fingerprint))
+    return _encode((bits, url, handler, task.depth, task.parent))
+
+
+def _shorten(url: str, host: str) -> tuple[int, str]:
+    for bits, beginning in _BEGINNINGS.items():
+        if url.startswith(beginning) and url.startswith(host, len(beginning)):
+            return bits, url[len(beginning) + len(host) :]
+    return _WHOLE, url
+
+
+def decode_item(
+    item: bytes, job: str, host: str, lane: str, priority: int, handlers: Mapping[int, str], claimed: int = 0
+) -> Task:
+    """`claimed` is 1 for the item of a lease, which is kept as it was before the claim counted an attempt."""
+    noted = item[15]
+    start = 16 + noted * _LOSS.size
+    body = _decode(memoryview(item)[start:])
+    rare = body.rare or {}
+    if rare:
+        rare["hops"] = tuple(rare.get("hops", ()))
+        rare["cookies"] = tuple(rare.get("cookies", ()))
+        rare["history"] = msgspec.convert(rare.get("history", ()), tuple[Failure, ...])
+    if noted:
+        losses = tuple(worker_lost(*loss) for loss in _LOSS.iter_unpack(item[16:start]))
+        rare["history"] = rare.get("history", ()) + losses
+    url = body.url
+    if beginning := _BEGINNINGS.get(body.bits & 3):
+        url = beginning + host + url
+    print_of_url = body.fingerprint
+    if not body.bits & (_NO_PRINT | _OWN_PRINT):
+        print_of_url = fingerprint(url, rare.get("method", "GET"), rare.get("body"))
+    return Task(
+        url,
+        handlers[body.handler],
+        int.from_bytes(item[:6], "big"),
+        job,
+        host,
+        lane,
+        rare.pop("priority", priority),
+        body.depth,
+        item[12] + claimed,
+        parent=body.parent,
+        created_at=int.from_bytes(item[6:12], "big") / 1000,
+        fingerprint=print_of_url,
+        **rare,
+    )
+
+
+def as_text(data: bytes) -> msgspec.Raw:
+    """Bytes as the scripts can read them: the server knows strings of any bytes, but not the type for bytes."""
+    size = len(data)
+    if size < 32:
+        return msgspec.Raw(bytes((0xA0 | size,)) + data)
+    if size < 256:
+        return msgspec.Raw(bytes((0xD9, size)) + data)
+    if size < 65536:
+        return msgspec.Raw(b"\xda" + size.to_bytes(2, "big") + data)
+    return msgspec.Raw(b"\xdb" + size.to_bytes(4, "big") + data)
+
+
+def encode_snapshot(snapshot: Snapshot | None) -> bytes:
+    return b"" if snapshot is None else _encode_snapshot(snapshot)
+
+
+class RawLetter(msgspec.Struct, frozen=True):
+    """A dead letter as stored: the task is decoded only if somebody asks for it."""
+
+    at: float
+    line: int
+    priority: int
+    kind: str
+    host: str
+    item: bytes
+    snapshot: bytes
+
+    def letter(self, task: Task) -> DeadLetter:
+        return DeadLetter(
+            task, self.kind, self.at, _decode_snapshot(self.snapshot) if self.snapshot else None
+        )
+
+
+def decode_letter(data: bytes) -> RawLetter:
+    at, line, priority, length = _LETTER.unpack_from(data)
+    position = _LETTER.size
+    kind = data[position : position + length].decode()
+    position += length
+    (length,) = struct.unpack_from("<H", data, position)
+    host = data[position + 2 : position + 2 + length].decode()
+    position += 2 + length
+    (length,) = struct.unpack_from("<I", data, position)
+    item = data[position + 4 : position + 4 + length]
+    return RawLetter(
+        at, int.from_bytes(line, "little"), priority, kind, host, item, data[position + 4 + length :]
+    )
+
+
+class RawLease(msgspec.Struct, frozen=True):
+    line: int
+    priority: int
+    since: float
+    deadline: float  # unless the worker's heartbeat moved it
+    host: str
+    worker: str
+    item: bytes
+
+
+def decode_lease(data: bytes) -> RawLease:
+    line, priority, since, deadline, length = _LEASE.unpack_from(data)
+    position = _LEASE.size + length
+    host = data[_LEASE.size : position].decode()
+    (length,) = struct.unpack_from("<H", data, position)
+    worker = data[position + 2 : position + 2 + length].decode()
+    item = data[position + 2 + length :]
+    return RawLease(int.from_bytes(line, "little"), priority, since, deadline, host, worker, item)

@@ -1,0 +1,139 @@
+"""What a store's complaint means: wait and repeat, make room, or tell somebody."""
+
+from __future__ import annotations
+
+import errno
+import re
+import ssl
+from typing import Literal
+
+from redis import exceptions as said
+from redis.asyncio.sentinel import MasterNotFoundError
+
+from shoal.errors import ShoalError, StoreError, StoreFull, UsageError
+from shoal.frontier.redis.address import Address
+
+Meaning = Literal[
+    "passing",  # restart, failover, lost connection: the same call will go through later
+    "full",  # no memory or no disk: it goes through once somebody made room
+    "fatal",  # repeating does not help
+]
+
+# What a call may raise. Some of the cluster client's errors are no RedisError.
+FAULTS = (said.RedisError, said.RedisClusterException, OSError)
+
+_PASSING = {"LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "READONLY", "TRYAGAIN", "NOREPLICAS", "UNBLOCKED"}
+_FULL = {"OOM", "MISCONF"}
+# Redis before 7 wraps what a command inside a script says: "ERR Error running script (…): … -OOM command not allowed"
+_WRAPPED = re.compile(r"-([A-Z]{3,})\b")
+
+
+def meaning(error: BaseException) -> Meaning:
+    error = _inner(error)
+    match error:
+        case said.AuthenticationError() | said.AuthorizationError() | said.NoPermissionError():
+            return "fatal"
+        case said.OutOfMemoryError():
+            return "full"
+        case said.ReadOnlyError() | said.ClusterDownError() | said.TryAgainError() | said.MasterDownError():
+            return "passing"
+        case said.ResponseError():
+            words = _codes(error)
+            return "full" if words & _FULL else "passing" if words & _PASSING else "fatal"
+        case said.ConnectionError() | said.TimeoutError() | said.InvalidResponse():
+            return "fatal" if _certificate_fault(error) else "passing"
+        case said.RedisClusterException():
+            return "fatal" if "not enabled" in str(error) else "passing"
+        case said.ClusterError() | OSError():  # OSError: TimeoutError too
+            return "passing"
+    return "fatal"
+
+
+def _inner(error: BaseException) -> BaseException:
+    """The cluster client asks its nodes in turn, and wraps what the last one said."""
+    while isinstance(error, said.RedisClusterException) and error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def _codes(error: said.ResponseError) -> set[str]:
+    text = str(error)
+    return {text.partition(" ")[0], *_WRAPPED.findall(text)}
+
+
+def _certificate_fault(error: BaseException) -> bool:
+    """TLS that will fail again. A handshake cut short by a dying server is not that."""
+    cause = root(error)
+    return isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError | ssl.SSLZeroReturnError)
+
+
+def misunderstood(error: BaseException) -> bool:
+    """Somebody is there, but said nothing that makes sense: perhaps one side speaks TLS and the other does not."""
+    error = _inner(error)
+    if isinstance(error, said.AuthenticationError | said.ResponseError | said.BusyLoadingError):
+        return False
+    cause = root(error)
+    return not (isinstance(cause, OSError) and cause.errno in (errno.ECONNREFUSED, errno.ENOENT))
+
+
+def root(error: BaseException) -> BaseException:
+    """What redis-py's exception was made from."""
+    while (inner := error.__cause__ or error.__context__) is not None:
+        error = inner
+    return error
+
+
+def translate(error: BaseException, address: Address, doing: str = "") -> ShoalError:
+    """The error for a person, in one line."""
+    error = _inner(error)
+    text, at = str(error), f"the store at {address}"
+    cause = root(error)
+    match error:
+        case ShoalError():
+            return error
+        case said.AuthenticationError() if "NOAUTH" in text or "required" in text.lower():
+            return UsageError(f"{at} wants a password: set SHOAL_REDIS_PASSWORD, or put it into the address")
+        case said.AuthenticationError() if "without any password" in text:
+            return UsageError(
+                f"{at} has no password, but one was given: unset SHOAL_REDIS_PASSWORD, or take it out"
+            )
+        case said.AuthenticationError() | said.AuthorizationError():
+            return UsageError(f"{at} refused user {address.username or 'default'!r}: wrong name or password")
+        case said.NoPermissionError():
+            return UsageError(f"{at}: user {address.username or 'default'!r} may not do this: {_line(text)}")
+        case said.ResponseError() if "DB index is out of range" in text:
+            return UsageError(f"{at} has no database number {address.db}: use a smaller one, such as 0")
+        case MasterNotFoundError():
+            return StoreError(f"no sentinel of {at} knows a primary that is up: check the service's name")
+        case said.RedisClusterException() if "not enabled" in text:
+            return UsageError(f"{at} is not a cluster: use {address.scheme.replace('+cluster', '')}://")
+    if meaning(error) == "full":
+        return StoreFull(
+            f"no room left in {at} ({_line(text)}): raise maxmemory or free some space;"
+            " nothing that was committed is lost"
+        )
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return UsageError(
+            f"the certificate of {at} does not hold ({cause.verify_message}): name who signed it with ?ca=ca.pem"
+        )
+    if isinstance(cause, OSError) and cause.errno == errno.ECONNREFUSED:
+        return StoreError(f"nothing listens at {address}: start the server, or correct the address (--store)")
+    if isinstance(error, said.ResponseError) and doing:
+        return StoreError(f"{doing} failed in {at}: {_line(text)}")
+    return StoreError(f"cannot use {at}: {reason(error)}")
+
+
+def reason(error: BaseException) -> str:
+    """A few words for the log."""
+    cause = root(error)
+    if isinstance(cause, ssl.SSLError):
+        return f"TLS failed ({cause.reason or 'handshake'})"
+    if isinstance(error, TimeoutError | said.TimeoutError):
+        return "no answer in time"
+    if isinstance(cause, OSError) and cause.strerror:
+        return cause.strerror.lower()
+    return _line(str(error)) or type(error).__name__
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())[:200]

@@ -1,0 +1,215 @@
+"""The home of a fleet's frontier: Valkey or Redis, one script a verb, hosts spread over shards."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from typing import Self
+
+from shoal.clock import Clock
+from shoal.errors import StoreError
+from shoal.frontier.protocol import (
+    SCAN,
+    Added,
+    Claim,
+    Claimed,
+    DeadFilter,
+    HostQueue,
+    HostRecord,
+    Job,
+    JobSpec,
+    JobState,
+    Journal,
+    Note,
+    Settled,
+    Whereabouts,
+    WorkerRecord,
+)
+from shoal.frontier.redis import adding, finding, hosts, jobs, leases, letters, notes
+from shoal.frontier.redis.address import Address
+from shoal.frontier.redis.claiming import Claimer
+from shoal.frontier.redis.keys import wake_channel
+from shoal.frontier.redis.link import Link
+from shoal.frontier.redis.settling import Settler
+from shoal.frontier.redis.shards import Shards
+from shoal.model import DeadLetter, Lease, Settlement, Task
+
+_ECHO = 0.15  # seconds: the store wakes sleepers ten times a second at most; what came in between is seen after this
+_LEAVE = 2.0
+_LOOK_AROUND = 30.0  # a subscription may be down without anybody knowing
+
+
+class RedisFrontier:
+    """`store` is an address, such as redis://host:6379/0."""
+
+    def __init__(self, store: str | Address, clock: Clock | None = None) -> None:
+        self.address = Address.parse(store) if isinstance(store, str) else store
+        self._link = Link(self.address)
+        self._shards = Shards(self._link, self.address.prefix, self.address.shards, clock)
+        self._claimer = Claimer(self._shards)
+        self._settler = Settler(self._shards)
+        self._changed = asyncio.Event()
+        self._echo_at = 0.0
+        self._alive: set[str] = set()  # workers that spoke through this frontier
+
+    def __repr__(self) -> str:
+        return f"<RedisFrontier {self.address}>"
+
+    async def open(self) -> None:
+        await self._link.open()
+        try:
+            await self._shards.open()
+            await jobs.clear_dropped(self._shards)
+            await self._link.subscribe(wake_channel(self.address.prefix), self._hear)
+        except BaseException:
+            await self._link.close()
+            raise
+
+    async def close(self) -> None:
+        try:
+            await self._settler.close()
+            await self._leave()
+        finally:
+            await self._link.close()
+
+    async def _leave(self) -> None:
+        """Nobody need wait until this process's workers count as gone; but a store that is away does not keep us."""
+        if self._alive:
+            try:
+                async with asyncio.timeout(_LEAVE):
+                    await leases.leave(self._shards, self._alive)
+            except (TimeoutError, StoreError):
+                pass
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # -- jobs
+
+    async def open_job(self, spec: JobSpec) -> Job:
+        self._claimer.forget_priorities()
+        return await jobs.open_job(self._shards, spec)
+
+    async def job(self, name: str) -> Job | None:
+        return await jobs.find_job(self._shards, name)
+
+    async def jobs(self, state: JobState | None = None) -> Sequence[Job]:
+        return await jobs.all_jobs(self._shards, state)
+
+    async def set_state(self, name: str, state: JobState) -> None:
+        await jobs.set_state(self._shards, name, state)
+
+    async def drop_job(self, name: str) -> None:
+        await jobs.drop_job(self._shards, name)
+
+    # -- the path of a URL
+
+    async def add(
+        self, job: str, tasks: Sequence[Task], *, fed: int | None = None, fed_all: bool = False
+    ) -> Added:
+        added = await adding.add(self._shards, job, tasks, fed, fed_all)
+        self.wake()
+        return added
+
+    async def claim(self, claim: Claim) -> Claimed:
+        return await self._claimer.claim(claim)
+
+    async def settle(self, batch: Sequence[Settlement], journal: Journal | None = None) -> Settled:
+        return await self._settler.settle(batch, journal)
+
+    async def extend(self, worker: str, lease_seconds: float, status: bytes = b"") -> int:
+        self._alive.add(worker)
+        return await leases.extend(self._shards, worker, lease_seconds, status)
+
+    async def workers(self) -> Sequence[WorkerRecord]:
+        return await leases.workers(self._shards)
+
+    async def release(self, leases_: Sequence[Lease]) -> int:
+        count = await leases.release(self._shards, leases_)
+        self.wake()
+        return count
+
+    async def reap(self) -> int:
+        return await leases.reap(self._shards)
+
+    async def wait(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(self._patience(seconds)):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+        self._changed.clear()
+
+    def _patience(self, seconds: float) -> float:
+        """Whoever was woken a moment ago looks once more: until then the store wakes nobody again."""
+        now = time.monotonic()
+        echo = self._echo_at - now
+        if echo <= 0:
+            return min(seconds, _LOOK_AROUND)
+        self._echo_at = 0.0
+        return min(seconds, echo)
+
+    def _hear(self, _: bytes) -> None:
+        self._echo_at = time.monotonic() + _ECHO
+        self.wake()
+
+    def wake(self) -> None:
+        self._changed.set()
+
+    # -- hosts
+
+    async def host(self, name: str) -> HostRecord | None:
+        return await hosts.find_host(self._shards, name)
+
+    def hosts(self, job: str | None = None) -> AsyncIterator[HostRecord]:
+        return hosts.all_hosts(self._shards, job)
+
+    async def update_host(self, record: HostRecord) -> bool:
+        updated = await hosts.update_host(self._shards, record)
+        self.wake()
+        return updated
+
+    async def queues(self, job: str | None = None, limit: int = 10) -> Sequence[tuple[str, int]]:
+        return await hosts.longest_queues(self._shards, job, limit)
+
+    async def host_queues(self, host: str) -> Sequence[HostQueue]:
+        return await hosts.host_queues(self._shards, host)
+
+    # -- looking for one URL
+
+    async def now(self) -> float:
+        return await self._shards.now()
+
+    async def find(self, job: str, task: Task, scan: int = SCAN) -> Whereabouts:
+        return await finding.find(self._shards, job, task, scan)
+
+    # -- notes
+
+    async def note(self, key: str) -> Note | None:
+        return await notes.find_note(self._shards, key)
+
+    async def set_note(self, key: str, value: bytes, version: int) -> bool:
+        return await notes.set_note(self._shards, key, value, version)
+
+    # -- journals
+
+    async def journal_length(self, job: str, key: str) -> int | None:
+        return await jobs.journal_length(self._shards, job, key)
+
+    # -- dead letters
+
+    async def dead(self, query: DeadFilter) -> Sequence[DeadLetter]:
+        return await letters.dead(self._shards, query)
+
+    async def replay(self, query: DeadFilter) -> int:
+        count = await letters.replay(self._shards, query)
+        self.wake()
+        return count
+
+    async def drop(self, query: DeadFilter) -> int:
+        return await letters.drop(self._shards, query)

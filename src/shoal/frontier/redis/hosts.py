@@ -1,0 +1,127 @@
+"""Hosts: their records, walked page by page, and how long their queues are."""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+
+from shoal.frontier.protocol import HostQueue, HostRecord, Valve
+from shoal.frontier.redis.codec import as_text
+from shoal.frontier.redis.jobs import MOST
+from shoal.frontier.redis.keys import HOME
+from shoal.frontier.redis.shards import LANES_PER_JOB, Shards
+
+_VALVE = struct.Struct("<ddddIIII")
+_LIST = struct.Struct("<6siI")
+_PAGE = 1000
+
+Lists = Sequence[tuple[int, int, int]]  # line, priority, length
+
+
+def read_valve(record: bytes) -> tuple[Valve, int]:
+    """The valve and the record's version."""
+    interval, next_at, blocked_until, hold, burst, cap, in_flight, version = _VALVE.unpack_from(record)
+    return Valve(interval, burst, cap, blocked_until, in_flight, next_at, hold), version
+
+
+def read_lists(record: bytes) -> Lists:
+    return [
+        (int.from_bytes(line, "little"), priority, length)
+        for line, priority, length in _LIST.iter_unpack(record[_VALVE.size :])
+    ]
+
+
+async def find_host(shards: Shards, name: str) -> HostRecord | None:
+    [_, record, state] = await shards.look(
+        shards.of_host(name), ("HGET", "hosts", name), ("HGET", "states", name)
+    )
+    return None if record is None else _host(name, record, state)
+
+
+def _host(name: str, record: bytes, state: bytes | None) -> HostRecord:
+    valve, version = read_valve(record)
+    return HostRecord(name, valve, state or b"", version)
+
+
+async def all_hosts(shards: Shards, job: str | None) -> AsyncIterator[HostRecord]:
+    number = None if job is None else await shards.number(job)
+    key = "hosts" if number is None else f"jobhosts:{number}"
+    for shard in shards.all:
+        async for names in _pages(shards, shard, key):
+            [_, records, states] = await shards.look(
+                shard, ("HMGET", "hosts", *names), ("HMGET", "states", *names)
+            )
+            for name, record, state in zip(names, records, states, strict=True):
+                if record is not None:
+                    yield _host(name.decode(), record, state)
+
+
+async def _pages(shards: Shards, shard: int, key: str) -> AsyncIterator[Sequence[bytes]]:
+    """A hash's fields. A walk may meet the same one twice while the hash grows."""
+    met: set[bytes] = set()
+    cursor: object = "0"
+    while cursor not in (b"0", None):
+        [_, [cursor, flat]] = await shards.look(shard, ("HSCAN", key, cursor, "COUNT", _PAGE))
+        names = [name for name in flat[::2] if name not in met]
+        met.update(names)
+        if names:
+            yield names
+
+
+async def update_host(shards: Shards, record: HostRecord) -> bool:
+    valve = record.valve
+    ask = [
+        record.name,
+        record.version,
+        valve.interval,
+        min(valve.burst, MOST),
+        min(valve.cap, MOST),
+        valve.blocked_until,
+        as_text(record.state),
+    ]
+    return bool(int(await shards.run("update_host", shards.of_host(record.name), ask)))
+
+
+async def longest_queues(shards: Shards, job: str | None, limit: int) -> Sequence[tuple[str, int]]:
+    number = None if job is None else await shards.number(job)
+    lengths: Counter[str] = Counter()
+    for shard in shards.all:
+        async for name, record in _records(shards, shard):
+            length = sum(n for line, _, n in read_lists(record) if number in (None, line // LANES_PER_JOB))
+            if length:
+                lengths[name.decode()] = length
+    return sorted(lengths.items(), key=lambda pair: (-pair[1], pair[0]))[:limit]
+
+
+async def _records(shards: Shards, shard: int) -> AsyncIterator[tuple[bytes, bytes]]:
+    cursor: object = "0"
+    while cursor not in (b"0", None):
+        [_, [cursor, flat]] = await shards.look(shard, ("HSCAN", "hosts", cursor, "COUNT", _PAGE))
+        for pair in zip(flat[::2], flat[1::2], strict=True):
+            yield pair
+
+
+async def host_queues(shards: Shards, host: str) -> Sequence[HostQueue]:
+    shard = shards.of_host(host)
+    [_, record, delayed] = await shards.look(
+        shard, ("HGET", "hosts", host), ("ZRANGE", f"later:{host}", 0, _PAGE * 10)
+    )
+    if record is None:
+        return []
+    pending: Counter[int] = Counter()
+    for line, _, length in read_lists(record):
+        pending[line] += length
+    waiting = Counter(int.from_bytes(entry[:6], "little") for entry in delayed)
+    jobs = await job_names(shards)
+    found = [
+        (line // LANES_PER_JOB, HostQueue(jobs[line // LANES_PER_JOB], lane, pending[line], waiting[line]))
+        for line in {*pending, *waiting}
+        if line // LANES_PER_JOB in jobs and (lane := await shards.lane(shard, line % LANES_PER_JOB))
+    ]
+    return [queue for _, queue in sorted(found, key=lambda pair: (pair[0], pair[1].lane))]
+
+
+async def job_names(shards: Shards) -> dict[int, str]:
+    [_, flat] = await shards.look(HOME, ("HGETALL", "jobs"))
+    return {int(flat[i + 1]): flat[i].decode() for i in range(0, len(flat), 2)}

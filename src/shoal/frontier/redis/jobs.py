@@ -1,0 +1,194 @@
+"""Jobs: their specs in every shard, their counters summed over all."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Mapping, Sequence
+from math import ceil
+
+import msgspec
+from msgspec.structs import replace
+
+from shoal.errors import UsageError
+from shoal.frontier.protocol import Counters, Job, JobSpec, JobState, Valve
+from shoal.frontier.redis import budgets
+from shoal.frontier.redis.codec import as_text
+from shoal.frontier.redis.keys import HOME
+from shoal.frontier.redis.shards import Shards
+
+_COUNTED = Counters.__struct_fields__
+_VALVE = struct.Struct("<ddddIIII")
+MOST = 2**31  # of what a valve counts
+_BITS_A_URL, _BITS_A_BLOCK = 16, 2**20
+
+_encode_spec = msgspec.msgpack.Encoder().encode
+_decode_spec = msgspec.msgpack.Decoder(JobSpec).decode
+
+Fields = Mapping[bytes, bytes]
+
+
+def pack_valve(valve: Valve) -> bytes:
+    """A host's record as it is first stored."""
+    burst, cap = min(valve.burst, MOST), min(valve.cap, MOST)
+    times = (valve.interval, valve.next_at, valve.blocked_until, valve.hold)
+    return _VALVE.pack(*times, burst, cap, valve.in_flight, 0)
+
+
+async def open_job(shards: Shards, spec: JobSpec) -> Job:
+    words = [
+        as_text(_encode_spec(spec)),
+        spec.max_attempts,
+        spec.max_pages,
+        spec.max_pages_per_host,
+        as_text(pack_valve(spec.valve)),
+        _blocks(spec, shards.count),
+    ]
+    number = int(await shards.run("open_job", HOME, [spec.name, 0, *words, 0]))
+    shards.remember(spec.name, number)
+    if shards.several:
+        created = await _created(shards, number)
+        others = {shard: [spec.name, number, *words, created] for shard in shards.all if shard != HOME}
+        await shards.run_many("open_job", others)
+        await budgets.take_back(shards, number)  # it may have become smaller
+    job = await _existing(shards, spec.name)
+    if job.exhausted:
+        await shards.run_all("set_state", [number, "finished", -1, ""])
+        job = replace(job, state="finished")
+    return job
+
+
+def _blocks(spec: JobSpec, shards: int) -> int:
+    """Of the Bloom filter in each shard; 0: none, what was seen is kept exactly."""
+    if spec.dedupe == "exact":
+        return 0
+    return ceil(max(1, spec.capacity) * _BITS_A_URL / _BITS_A_BLOCK / shards)
+
+
+async def _created(shards: Shards, number: int) -> float:
+    [_, created] = await shards.look(HOME, ("HGET", f"job:{number}", "created"))
+    return float(created)
+
+
+async def _existing(shards: Shards, name: str) -> Job:
+    job = await find_job(shards, name)
+    if job is None:
+        raise UsageError(f"no job named {name!r} in this store")
+    return job
+
+
+async def find_job(shards: Shards, name: str) -> Job | None:
+    number = await shards.find_number(name)
+    return None if number is None else await _read(shards, number)
+
+
+async def all_jobs(shards: Shards, state: JobState | None) -> Sequence[Job]:
+    [_, flat] = await shards.look(HOME, ("HGETALL", "jobs"))
+    numbers = sorted(int(number) for number in flat[1::2])
+    if (
+        state is not None
+    ):  # every worker asks for the running ones all the time: one look, however many have ended
+        _, *states = await shards.look(HOME, *(("HGET", f"job:{number}", "state") for number in numbers))
+        numbers = [number for number, said in zip(numbers, states, strict=True) if said == state.encode()]
+    found = await asyncio.gather(*(_read(shards, number) for number in numbers))
+    return [job for job in found if job is not None and state in (None, job.state)]
+
+
+async def _read(shards: Shards, number: int) -> Job | None:
+    """A job is believed to have nothing left only if two reads in a row found all shards unchanged: between looking at
+    one shard and the next, a task may have gone from the second to the first."""
+    moves: list[int] | None = None
+    while True:
+        parts = await _fields(shards, number)
+        if not parts[HOME]:
+            return None
+        job = _job(parts)
+        if not shards.several or not job.exhausted or not _may_be_wrong(job):
+            return job
+        before, moves = moves, [int(part.get(b"moves", 0)) for part in parts]
+        if before == moves:
+            return job
+
+
+def _may_be_wrong(job: Job) -> bool:
+    """Done pages only become more, so a budget that is used up stays so."""
+    return not job.spec.max_pages or job.counters.done < job.spec.max_pages
+
+
+async def _fields(shards: Shards, number: int) -> list[Fields]:
+    answers = await shards.look_all(("HGETALL", f"job:{number}"))
+    return [dict(zip(flat[::2], flat[1::2], strict=True)) for _, flat in answers]
+
+
+def _job(parts: Sequence[Fields]) -> Job:
+    def total(field: str) -> int:
+        return sum(int(part.get(field.encode(), 0)) for part in parts)
+
+    home = parts[HOME]
+    counters = Counters(*(total(field) for field in _COUNTED))
+    found, moved = total("out_found"), total("out_moved")  # on their way to another shard
+    return Job(
+        _decode_spec(home[b"spec"]),
+        home[b"state"].decode(),  # type: ignore[arg-type]
+        replace(
+            counters,
+            admitted=counters.admitted + found,
+            pending=counters.pending + found + moved,
+        ),
+        float(home[b"created"]),
+        float(home.get(b"finished", 0)),
+        int(home.get(b"fed", 0)),
+        bool(int(home.get(b"fed_all", 0))),
+    )
+
+
+async def set_state(shards: Shards, name: str, state: JobState) -> None:
+    number = await shards.find_number(name)
+    if number is None:
+        raise UsageError(f"no job named {name!r} in this store")
+    finished = await shards.now() if state in ("finished", "cancelled") else 0.0
+    await shards.run_all("set_state", [number, state, finished, ""])
+
+
+async def revive(shards: Shards, number: int) -> None:
+    """A finished job runs again."""
+    await shards.run_all("set_state", [number, "running", 0, "finished"])
+
+
+async def drop_job(shards: Shards, name: str) -> None:
+    number = await shards.find_number(name)
+    if number is None:
+        return
+    shards.forget(name)
+    await shards.run_all("forget_job", [name, number])
+    await _clear(shards, number)
+
+
+async def clear_dropped(shards: Shards) -> None:
+    """Goes on with jobs whose dropping was cut short."""
+    answers = await shards.look_all(("SMEMBERS", "dropped"))
+    for number in {int(member) for _, members in answers for member in members}:
+        await _clear(shards, number)
+
+
+async def _clear(shards: Shards, number: int) -> None:
+    for shard in shards.all:
+        cursor = "0"
+        while (cursor := _text(await shards.run("clear_leases", shard, [number, cursor]))) != "0":
+            pass
+        while await shards.run("clear_hosts", shard, [number]):
+            pass
+        while await shards.run("clear_sets", shard, [number]):
+            pass
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+async def journal_length(shards: Shards, job: str, key: str) -> int | None:
+    """The file has one length; each shard knows the last one that it committed."""
+    number = await shards.number(job)
+    answers = await shards.look_all(("HGET", f"journals:{number}", key))
+    lengths = [int(length) for _, length in answers if length is not None]
+    return max(lengths, default=None)

@@ -1,0 +1,57 @@
+"""extend, release, reap, and who is alive."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Sequence
+
+from shoal.frontier.protocol import WorkerRecord
+from shoal.frontier.redis import outbox
+from shoal.frontier.redis.codec import as_text
+from shoal.frontier.redis.keys import HOME
+from shoal.frontier.redis.shards import Shards
+from shoal.model import Lease
+
+
+async def extend(shards: Shards, worker: str, seconds: float, status: bytes) -> int:
+    asks = {shard: [worker, seconds, as_text(status) if shard == HOME else False] for shard in shards.all}
+    return sum(await shards.run_many("extend", asks))
+
+
+async def workers(shards: Shards) -> Sequence[WorkerRecord]:
+    now, flat, records = await shards.look(
+        HOME, ("ZRANGE", "alive", 0, -1, "WITHSCORES"), ("HGETALL", "status")
+    )
+    said = dict(zip(records[::2], records[1::2], strict=True))
+    alive = zip(flat[::2], map(float, flat[1::2]), strict=True)
+    return [
+        WorkerRecord(name.decode(), struct.unpack_from("<d", said[name])[0], until, said[name][8:])
+        for name, until in alive
+        if until > float(now)
+    ]
+
+
+async def leave(shards: Shards, names: Collection[str]) -> None:
+    await shards.run("leave", HOME, list(names))
+
+
+async def release(shards: Shards, leases: Sequence[Lease]) -> int:
+    asks: dict[int, list[int]] = {}
+    for lease in sorted(leases, key=lambda lease: lease.task.id):
+        asks.setdefault(lease.token % shards.count, []).append(lease.token)
+    return sum(int(answer) for answer in await shards.run_many("release", asks)) if asks else 0
+
+
+async def reap(shards: Shards) -> int:
+    """In portions, so that the server is never held up for long."""
+    count = 0
+    left = list(shards.all)
+    while left:
+        answers = await shards.run_many("reap", {shard: [] for shard in left})
+        for shard, (taken, outs) in zip(list(left), answers, strict=True):
+            count += taken
+            if outs:
+                await outbox.deliver(shards, shard, [int(target) for target in outs.split()])
+            if not taken:
+                left.remove(shard)
+    return count

@@ -1,0 +1,30 @@
+"""The scripts, one a verb, read once. Each names the parts it is built from and gets the keys it speaks of."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib.resources import files
+
+from shoal.frontier.redis.keys import NAMES
+from shoal.frontier.redis.link import Script
+
+_FOLDER = files("shoal.frontier.redis") / "scripts"
+_COMMENT = re.compile(r"^\s*--.*\n|\s+--[^'\n]*$", re.MULTILINE)
+
+
+@cache
+def script(name: str) -> Script:
+    text = (_FOLDER / f"{name}.lua").read_text("utf-8")
+    uses = re.search(r"^-- uses +(.+)$", text, re.MULTILINE)
+    assert uses is not None, f"{name}.lua does not say what it uses"
+    parts = [(_FOLDER / "parts" / f"{part}.lua").read_text("utf-8") for part in uses[1].split()]
+    code = _COMMENT.sub("", "\n".join([*parts, text]))
+    return Script(name, _keys(code) + code)
+
+
+def _keys(code: str) -> str:
+    used = set(re.findall(r"\b[A-Z]+\b", code))
+    return "".join(
+        f"local {constant} = KEYS[1] .. ':{name}'\n" for constant, name in NAMES.items() if constant in used
+    )

@@ -1,0 +1,159 @@
+"""The connection to a Valkey or Redis store.
+
+A call names a script, the shard it works on and its arguments. It is repeated, with the same arguments, for as long as
+the store is away: a restart or a failover is a pause, not an error. The last answer may have got lost after the
+script ran, so every script must give the same answer when it is called twice with the same arguments.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from functools import cached_property
+from time import monotonic
+from typing import Any
+
+from msgspec import Struct
+from redis import exceptions as said
+from redis.asyncio import Redis
+
+from shoal.errors import StoreError
+from shoal.frontier.redis.address import Address
+from shoal.frontier.redis.checks import check
+from shoal.frontier.redis.clients import Client, close_client, make_client
+from shoal.frontier.redis.faults import FAULTS, meaning, translate
+from shoal.frontier.redis.listening import Listener
+from shoal.frontier.redis.waiting import Outage, delay
+
+Argument = bytes | str | int | float
+
+CALL_SECONDS = 20.0  # a script takes milliseconds; a server that is silent for so long is not there
+OPEN_PATIENCE = 5.0
+
+
+class Script(Struct, frozen=True, dict=True):
+    """A script that works on one shard. KEYS[1] is the shard's tag; every key it uses begins with that."""
+
+    name: str
+    source: str
+
+    @cached_property
+    def sha(self) -> str:
+        return hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
+
+
+class Call(Struct, frozen=True):
+    script: Script
+    tag: str  # such as "{shoal:3}": the hash tag of the shard
+    args: Sequence[Argument] = ()
+
+
+class Link:
+    def __init__(
+        self, address: Address, *, patience: float = math.inf, open_patience: float = OPEN_PATIENCE
+    ) -> None:
+        self.address = address
+        self._patience = patience  # how long a call waits for a store that is away
+        self._open_patience = open_patience
+        self._client: Client | None = None
+        self._listeners: list[Listener] = []
+        self._outage = Outage(address)
+
+    def __repr__(self) -> str:
+        return f"<Link to {self.address}{', waiting' if self.lost else ''}>"
+
+    @property
+    def lost(self) -> bool:
+        """Whether somebody is waiting for the store."""
+        return self._outage.waiting > 0
+
+    async def open(self) -> None:
+        """Connects, and refuses a store that cannot be trusted with a queue."""
+        self._client = make_client(self.address)
+        try:
+            await check(self.address, self._client, self._open_patience)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        for listener in self._listeners:
+            await listener.close()
+        self._listeners.clear()
+        client, self._client = self._client, None
+        if client is not None:
+            await close_client(client)
+
+    async def run(
+        self, script: Script, tag: str, args: Sequence[Argument] = (), *, full_patience: float = math.inf
+    ) -> Any:
+        """The script's answer. Waits while the store is away, and at most `full_patience` seconds while it is full."""
+        return await self._repeat(
+            lambda client: self._evaluate(client, script, tag, args), f"script {script.name}", full_patience
+        )
+
+    async def run_many(self, calls: Sequence[Call], *, full_patience: float = math.inf) -> list[Any]:
+        """Runs them all at once; they are on different shards, so one does not wait for the other. When one fails, the
+        others are cut short: some may have taken effect, and some not."""
+        if len(calls) == 1:
+            only = calls[0]
+            return [await self.run(only.script, only.tag, only.args, full_patience=full_patience)]
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(self.run(call.script, call.tag, call.args, full_patience=full_patience))
+                    for call in calls
+                ]
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        return [task.result() for task in tasks]
+
+    async def subscribe(self, channel: str, callback: Callable[[bytes], None]) -> None:
+        """Calls back with every message of the channel, and with b"" after each (re)connection: something may have
+        been missed."""
+        listener = Listener(self.address, channel, callback)
+        self._listeners.append(listener)
+        await listener.start()
+
+    async def _evaluate(self, client: Client, script: Script, tag: str, args: Sequence[Argument]) -> Any:
+        try:
+            return await client.execute_command("EVALSHA", script.sha, 1, tag, *args)
+        except said.NoScriptError:  # a restart or SCRIPT FLUSH: EVAL runs the script and keeps it
+            return await client.execute_command("EVAL", script.source, 1, tag, *args)
+
+    async def _repeat(
+        self, call: Callable[[Client], Awaitable[Any]], doing: str, full_patience: float
+    ) -> Any:
+        started, attempt, answered = monotonic(), 0, False
+        patience = {"passing": self._patience, "full": full_patience, "fatal": 0.0}
+        try:
+            while True:
+                try:
+                    async with asyncio.timeout(CALL_SECONDS):
+                        answer = await call(self._opened())
+                    answered = True
+                    return answer
+                except FAULTS as error:
+                    left = started + patience[meaning(error)] - monotonic()
+                    if left <= 0:
+                        raise translate(error, self.address, doing) from error
+                    attempt += 1
+                    if attempt == 1:
+                        self._outage.begin(error)
+                    await self._drop_stale(error)
+                    await asyncio.sleep(min(delay(attempt), left))
+        finally:
+            if attempt:
+                self._outage.end(answered)
+
+    def _opened(self) -> Client:
+        if self._client is None:
+            raise StoreError(f"the store at {self.address} is closed")
+        return self._client
+
+    async def _drop_stale(self, error: BaseException) -> None:
+        """After a failover the name may lead elsewhere; a connection to the old primary would never learn of it."""
+        if isinstance(error, said.ReadOnlyError) and isinstance(self._client, Redis):
+            await self._client.connection_pool.disconnect(inuse_connections=False)

@@ -1,0 +1,163 @@
+"""Rows of settlements: which may be written, written into the journal, and what must still hold when they are settled.
+
+A row with a key is written once per job. With one shard, the set of keys is part of the settlement. With several, a
+key is reserved for a task before its row is written, in the shard that the key chooses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct, field
+
+from shoal.frontier.protocol import Journal
+from shoal.frontier.redis.shards import Shards
+from shoal.model import Row, Settlement
+
+
+class Part(Struct):
+    """The settlements of one job in one shard."""
+
+    number: int  # of the job
+    shard: int
+    places: list[int] = field(default_factory=list)  # in the batch that was handed in
+    batch: list[Settlement] = field(default_factory=list)
+    plain: list[int] = field(
+        default_factory=list
+    )  # for each settlement: rows that are counted without asking
+    keys: list[list[str]] = field(
+        default_factory=list
+    )  # … keys of rows that the settlement adds to the set of keys
+    reserved: list[tuple[int, int]] = field(default_factory=list)  # keys and ids, with several shards
+
+
+async def count_only(shards: Shards, part: Part) -> None:
+    """Nobody writes rows here; they are counted."""
+    met: set[int] = set()
+    may = await _reserve(shards, part, range(len(part.batch)))
+    part.plain, part.keys = [], []
+    for settlement in part.batch:
+        fresh = _fresh(settlement, met, may)
+        keys = [str(row.key) for row in fresh if row.key is not None and not shards.several]
+        part.plain.append(len(fresh) - len(keys))
+        part.keys.append(keys)
+
+
+async def write(shards: Shards, parts: Sequence[Part], journal: Journal) -> list[list[object] | bool]:
+    """Appends the rows that may be written; answers for each part the condition under which it may be settled."""
+    number = parts[0].number
+    prepared = await _prepare(shards, parts, journal)
+    lengths = [int(length) for _, _, length in prepared.values()]
+    committed = max(0, *lengths)
+    data: list[bytes] = []
+    conditions: list[list[object] | bool] = []
+    length = committed
+    for part in parts:
+        held, fresh, known = prepared[part.shard]
+        rows = await _writable(shards, part, held, fresh)
+        data += [row.data for row in rows]
+        length += sum(len(row.data) for row in rows)
+        conditions.append([number, journal.key, int(known), length, held] if rows else False)
+    if data:
+        end = await asyncio.to_thread(journal.append, committed, data)
+        assert end == length, f"{journal!r} has {end} bytes after {length} were written"
+    return conditions
+
+
+async def _prepare(shards: Shards, parts: Sequence[Part], journal: Journal) -> dict[int, Any]:
+    """For every shard: which leases are held (once), which keys are new, and the committed length there."""
+    asks: dict[int, list[object]] = {shard: [[], [], parts[0].number, journal.key] for shard in shards.all}
+    for part in parts:
+        keys = (
+            []
+            if shards.several
+            else [[part.number, str(row.key)] for s in part.batch for row in s.rows if row.key is not None]
+        )
+        asks[part.shard][:2] = [[s.lease.token for s in part.batch], keys]
+    answers = await shards.run_many("prepare", asks)
+    prepared = dict(zip(asks, answers, strict=True))
+    for part in parts:
+        held, fresh, length = prepared[part.shard]
+        prepared[part.shard] = _once(part, held.decode()), fresh.decode(), length
+    return prepared
+
+
+def _once(part: Part, held: str) -> str:
+    """The same lease settles once, however often it is in the batch."""
+    met: set[int] = set()
+    flags = []
+    for settlement, flag in zip(part.batch, held, strict=True):
+        flags.append(flag if settlement.lease.token not in met else "0")
+        met.add(settlement.lease.token)
+    return "".join(flags)
+
+
+async def _writable(shards: Shards, part: Part, held: str, fresh: str) -> list[Row]:
+    """The rows of leases that are held, less those whose key was written before; and the part is told about them."""
+    valid = [place for place, flag in enumerate(held) if flag == "1"]
+    may = await _reserve(shards, part, valid)
+    if not shards.several:
+        keyed = [row.key for s in part.batch for row in s.rows if row.key is not None]
+        may = {key for key, flag in zip(keyed, fresh, strict=True) if flag == "1"}
+    met: set[int] = set()
+    rows: list[Row] = []
+    part.plain, part.keys = [], []
+    for place, settlement in enumerate(part.batch):
+        chosen = _fresh(settlement, met, may) if held[place] == "1" else []
+        keys = [str(row.key) for row in chosen if row.key is not None and not shards.several]
+        part.plain.append(len(chosen) - len(keys))
+        part.keys.append(keys)
+        rows += chosen
+    return rows
+
+
+def _fresh(settlement: Settlement, met: set[int], may: set[int] | None) -> list[Row]:
+    rows = []
+    for row in settlement.rows:
+        if row.key is not None:
+            if row.key in met or (may is not None and row.key not in may):
+                continue
+            met.add(row.key)
+        rows.append(row)
+    return rows
+
+
+async def _reserve(shards: Shards, part: Part, places: Sequence[int]) -> set[int] | None:
+    """Keys that these settlements may write; None: the settlement itself will tell."""
+    wanted: dict[int, int] = {}
+    for place in places:
+        settlement = part.batch[place]
+        for row in settlement.rows:
+            if row.key is not None:
+                wanted.setdefault(row.key, settlement.lease.task.id)
+    if not shards.several or not wanted:
+        return None
+    part.reserved = []
+    asks = _by_shard(shards, part.number, list(wanted.items()), written=False)
+    answers = await shards.run_many("reserve", asks)
+    for (_, pairs, _), flags in zip(asks.values(), answers, strict=True):
+        keys = [int(key) for key in pairs[::2]]
+        ids = pairs[1::2]
+        part.reserved += [
+            (key, id) for key, id, flag in zip(keys, ids, flags.decode(), strict=True) if flag == "1"
+        ]
+    return {key for key, _ in part.reserved}
+
+
+def _by_shard(
+    shards: Shards, number: int, pairs: Sequence[tuple[int, int]], written: bool
+) -> dict[int, tuple[int, list[Any], bool]]:
+    asks: dict[int, tuple[int, list[Any], bool]] = {}
+    for key, id in pairs:
+        asks.setdefault(key % shards.count, (number, [], written))[1].extend((str(key), id))
+    return asks
+
+
+async def written(shards: Shards, part: Part, accepted: Sequence[bool]) -> None:
+    """From now on nobody may write these keys, not even the task they were reserved for."""
+    done = {s.lease.task.id for s, place in zip(part.batch, part.places, strict=True) if accepted[place]}
+    pairs = [(key, id) for key, id in part.reserved if id in done]
+    if pairs:
+        await shards.run_many("reserve", _by_shard(shards, part.number, pairs, written=True))

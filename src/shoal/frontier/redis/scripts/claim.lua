@@ -1,0 +1,175 @@
+-- claim: leases what may run now.
+-- asks    { worker, lease's seconds, limit, jobs' numbers, lanes' names, { job's place, lane's place, most of that lane, … } }
+-- answers { '<dd' now and when something becomes due, numbers of jobs that are gone, then for each host served:
+--           '<I6dI4HHi4H' first token, interval, version, job's place, lane's place, priority, how many, and the host's
+--           name; then its items … }
+-- keeps   a task has one live lease, a token is never given twice; a host's leases never exceed its cap and are never
+--         closer than its valve allows; a job's leased and done never exceed its page budget
+-- uses    base hosts leases reap lines
+local EPOCH = 1735689600  -- the year 2025; so tokens have room in 53 bits, with 1024 shards, for decades
+local worker, seconds, limit, numbers, names, wanted = unpack(ask, 1, 6)
+
+local lane_numbers = call('HMGET', LANES, unpack(names))
+local answer = { '', '' }
+
+local function describe(first, host, job_place, lane_place, priority, many, name)
+  answer[#answer + 1] = pack('<I6dI4HHi4H', first, host[INTERVAL], host[VERSION], job_place, lane_place, priority, many)
+    .. name
+end
+
+-- The same leases as the first time, as far as they are still held.
+local function tell_again(said)
+  local first, many, at = unpack_of('<I6I4', said)
+  local tokens = {}
+  for i = 1, many do tokens[i] = first + (i - 1) * shards end
+  local records = call_many('HMGET', LEASES, tokens)
+  local places = {}
+  for j, number in ipairs(numbers) do
+    for l = 1, #names do
+      if lane_numbers[l] then places[number * LANES_PER_JOB + lane_numbers[l]] = { j, l } end
+    end
+  end
+  for i = 1, many do
+    if records[i] then
+      local lease = read_lease(records[i])
+      local name, place = lease[HOST], places[lease[ITS_LINE]]
+      load_hosts({ name })
+      describe(tokens[i], hosts[name], place[1], place[2], lease[PRIORITY], 1, name)
+      answer[#answer + 1] = item_of(lease)
+    end
+  end
+  answer[1] = sub(said, at)
+  return answer
+end
+
+local said = repeated()
+if said then return tell_again(said) end
+
+reap()
+promote()
+if next(touched) then store_dues() end  -- or what came back just now would not be in its line
+local deadline = now + seconds
+-- Tokens follow time: a server that lost its last second does not give the same ones again.
+token = max(token, floor((now - EPOCH) * 10000))
+local first_token, leased = (token + 1) * shards + shard, 0
+local leases, tokens = {}, {}
+
+local function lease(name, host, line, priority, items, job_place, lane_place)
+  describe((token + 1) * shards + shard, host, job_place, lane_place, priority, #items, name)
+  local head = pack(LEASE, line, priority, now, deadline, #name, name, #worker, worker)
+  for i = 1, #items do
+    local item = items[i]
+    token = token + 1
+    local number = token * shards + shard
+    leases[#leases + 1] = number
+    leases[#leases + 1] = head .. item
+    tokens[#tokens + 1] = number
+    answer[#answer + 1] = item
+  end
+end
+
+local function allowance(host)
+  if now < due_of(host) then return 0 end
+  local room, interval = host[CAP] - host[IN_FLIGHT], host[INTERVAL]
+  if interval <= 0 then return room end
+  local earliest = host[NEXT_AT] - (host[BURST] - 1) * interval
+  -- The slots that have become free since the earliest permitted moment, counted from whole intervals.
+  local slots = floor((now - earliest) / interval + 1e-9) + 1
+  return min(room, slots, host[BURST])
+end
+
+local function serve(name, host, line, most, job_place, lane_place)
+  local taken, place = 0, FIRST
+  while host[place] and host[place] < line do place = place + 3 end
+  while taken < most and host[place] == line do
+    local priority, many = host[place + 1], min(most - taken, host[place + 2])
+    local items = call('LPOP', list_key(line, priority) .. name, many)
+    lease(name, host, line, priority, items, job_place, lane_place)
+    taken = taken + many
+    if not shorten(name, host, place, many) then break end
+  end
+  if taken > 0 then
+    host[NEXT_AT] = max(host[NEXT_AT], now) + taken * host[INTERVAL]
+    host[IN_FLIGHT] = host[IN_FLIGHT] + taken
+  end
+  return taken, host[place] == line
+end
+
+-- Serves the hosts in line in passes, a fair share each, until there is no room or nobody is in line.
+local function take(line, room, job_place, lane_place)
+  local taken = 0
+  while taken < room do
+    local left_ = room - taken
+    join(line, left_)
+    local flat = call('ZRANGE', LINE .. line, 0, left_ - 1, 'WITHSCORES')
+    if #flat == 0 then break end
+    local due, seats, places = {}, {}, {}
+    for i = 1, #flat, 2 do due[#due + 1] = flat[i] end
+    load_hosts(due)
+    local share = max(1, floor(left_ / #due))
+    for i = 1, #due do
+      local name = due[i]
+      local host = hosts[name]
+      touched[name] = host
+      local got, more = serve(name, host, line, min(share, room - taken, allowance(host)), job_place, lane_place)
+      taken = taken + got
+      local place = flat[2 * i] + got * max(LEAST_HOLD, host[HOLD] == 0 and UNTIMED or host[HOLD])
+      append(places, 1, name, place)
+      if got == 0 then  -- it was served in another line a moment ago
+        call('ZREM', LINE .. line, name)
+        call('ZADD', DUE .. line, due_of(host), name)
+      end
+      if more and due_of(host) <= now then
+        staying[name] = line
+        append(seats, 1, place, name)
+      end
+    end
+    call_many('HSET', PLACES .. line, places[1], 2)
+    if seats[1] then call_many('ZADD', LINE .. line, seats[1], 2) end
+    if taken < room then store_dues() end
+  end
+  return taken
+end
+
+local given, dry = {}, {}
+for l = 1, #names do given[l] = 0 end
+for i = 1, #wanted, 3 do
+  local j, l = wanted[i], wanted[i + 1]
+  local number, lane = numbers[j], lane_numbers[l]
+  local job = job_of(number)
+  if job and job.state == 'running' and lane then
+    local line = number * LANES_PER_JOB + lane
+    local room = min(wanted[i + 2] - given[l], limit - leased, permits(job))
+    if room > 0 and not dry[line] then
+      local got = take(line, room, j, l)
+      if got > 0 then
+        given[l], leased = given[l] + got, leased + got
+        count(number, 'leased', got)
+        count(number, 'pending', -got)
+      end
+      dry[line] = got < room
+    end
+  end
+end
+if next(touched) then store_hosts() end
+if leased > 0 then
+  call_many('HSET', LEASES, leases, 2)
+  call_many('SADD', HELD .. worker, tokens)
+  call('ZADD', HOLDERS, 'LT', deadline, worker)
+end
+
+local next_due, gone = min(first_of(DELAYED), first_of(HOLDERS)), {}
+for _, number in ipairs(numbers) do
+  local job = job_of(number)
+  if not job then
+    gone[#gone + 1] = number
+  elseif job.state == 'running' and permits(job) > 0 then
+    for l = 1, #names do
+      local line = lane_numbers[l] and number * LANES_PER_JOB + lane_numbers[l]
+      if line and dry[line] then next_due = min(next_due, first_of(DUE .. line)) end
+    end
+  end
+end
+answer[1], answer[2] = pack('<dd', now, next_due), table.concat(gone, ' ')
+if leased > 0 or next(touched) then return finish(answer, pack('<I6I4', first_token, leased) .. answer[1]) end
+return answer  -- nothing changed, so nothing is written

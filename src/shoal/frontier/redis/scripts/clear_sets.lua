@@ -1,0 +1,27 @@
+-- clear_sets: deletes one page of a dropped job's sets of seen URLs and rows.
+-- asks    { job's number }
+-- answers how many buckets are left; 0: nothing of the job is left in this shard
+-- uses    base
+local number = ask[1]
+local left = call('HGET', META, 'left:' .. number)
+if not left then
+  call('SREM', DROPPED, number)
+  return 0
+end
+local kinds = { SEEN, ROWS, BLOOM }
+local counts_left, page = { string.match(left, '(%d+) (%d+) (%d+)') }, 500
+local total = 0
+for kind, prefix in ipairs(kinds) do
+  local n = tonumber(counts_left[kind])
+  while n > 0 and page > 0 do
+    n, page = n - 1, page - 1
+    call('UNLINK', prefix .. number .. ':' .. n)
+  end
+  counts_left[kind], total = n, total + n
+end
+if total > 0 then
+  call('HSET', META, 'left:' .. number, table.concat(counts_left, ' '))
+else
+  call('HDEL', META, 'left:' .. number)
+end
+return total + 1

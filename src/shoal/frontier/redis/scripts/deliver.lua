@@ -1,0 +1,26 @@
+-- deliver: takes in what another shard's settlements found for this one.
+-- asks    { shard it comes from, { { number in its sequence, job's number, moved, payload } … } }
+-- answers 'new duplicates over_budget'
+-- keeps   what has arrived is not taken in again, whoever brings it and however late
+-- uses    base hosts seen admit arrive
+local said = repeated()
+if said then return said end
+local last = tonumber(call('HGET', META, 'in:' .. ask[1])) or 0
+local new, duplicates, over_budget = 0, 0, 0
+for _, entry in ipairs(ask[2]) do
+  local seq, number, moved, payload = unpack(entry, 1, 4)
+  if seq > last then
+    last = seq
+    local job = job_of(number)
+    if job and moved then
+      arrive(number, job, cmsgpack.unpack(payload))
+    elseif job then
+      local n, d, o = admit(number, cmsgpack.unpack(payload))
+      new, duplicates, over_budget = new + n, duplicates + d, over_budget + o
+    end
+  end
+end
+call('HSET', META, 'in:' .. ask[1], last)
+store_grown()
+if next(touched) then store_hosts() end
+return finish(new .. ' ' .. duplicates .. ' ' .. over_budget)

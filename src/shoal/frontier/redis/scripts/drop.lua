@@ -1,0 +1,9 @@
+-- drop: forgets dead letters; their tasks stay seen, and counted as dead.
+-- asks    { job's number, { id … } }
+-- answers how many were there
+-- uses    base
+local said = repeated()
+if said then return said end
+local dropped = call('HDEL', DEAD .. ask[1], unpack(ask[2]))
+call('ZREM', DEADAT .. ask[1], unpack(ask[2]))
+return finish(tostring(dropped))

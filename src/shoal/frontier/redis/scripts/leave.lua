@@ -1,0 +1,7 @@
+-- leave: forgets workers that ended.
+-- asks    { worker … }
+-- answers 1
+-- uses    base
+call('ZREM', ALIVE, unpack(ask))
+call('HDEL', STATUS, unpack(ask))
+return 1

@@ -1,0 +1,21 @@
+-- open_job: creates the job in this shard, or updates what the shard knows of it.
+-- asks    { name, number or 0 (the home shard gives one), spec, attempts, pages, per_host, valve, blocks of its
+--         Bloom filter or 0, created or 0 }
+-- answers the job's number
+-- keeps   a number is never given twice, so what a dropped job left behind belongs to nobody
+-- uses    base
+local said = repeated()
+if said then return said end
+local name, number = ask[1], ask[2]
+if number == 0 then
+  number = tonumber(call('HGET', JOBS, name)) or call('HINCRBY', META, 'jobs', 1)
+end
+local key = JOB .. number
+call('HSET', JOBS, name, number)
+call('HSET', key, 'name', name, 'spec', ask[3], 'state', 'running', 'attempts', ask[4], 'pages', ask[5],
+  'per_host', ask[6], 'valve', ask[7])
+call('HSETNX', key, 'created', ask[9] > 0 and ask[9] or now)
+call('HSETNX', key, 'blocks', ask[8])  -- what it remembers how cannot change later
+call('HINCRBY', key, 'moves', 1)
+woken = true
+return finish(tostring(number))

@@ -1,0 +1,68 @@
+-- admit: dedupe, budgets, and into the queues.
+-- Tasks come flat, list by list: host, lane, priority, n, then n × (fingerprint, rest). A fingerprint is a decimal
+-- string, or '' for a task that is never a duplicate; `rest` is the item behind its id and time.
+
+local function admit(number, flat)
+  local job = job_of(number)
+  if not job or not flat then return 0, 0, 0 end
+  local names, place = {}, 1
+  while flat[place] do
+    names[#names + 1] = flat[place]
+    place = place + 4 + 2 * flat[place + 3]
+  end
+  if #names == 0 then return 0, 0, 0 end
+  load_hosts(names)
+  local admitted = call_many('HMGET', JOBHOSTS .. number, names)
+  local of_host, changed = {}, {}
+  for i = 1, #names do of_host[names[i]] = tonumber(admitted[i]) or 0 end
+
+  local new, duplicates, over_budget = 0, 0, 0
+  local budget = job.per_host > 0 and job.per_host or math.huge
+  local created = floor(now * 1000)
+  place = 1
+  for _ = 1, #names do
+    local name, many = flat[place], flat[place + 3]
+    local used, items = of_host[name], {}
+    for t = place + 4, place + 3 + 2 * many, 2 do
+      local fingerprint, fresh = flat[t], true
+      if fingerprint ~= '' then
+        if used < budget then
+          fresh = see(number, job, fingerprint)
+        else
+          fresh = not has_seen(number, job, fingerprint)
+        end
+      end
+      if not fresh then
+        duplicates = duplicates + 1
+      elseif used >= budget then
+        over_budget = over_budget + 1
+      else
+        used = used + 1
+        serial = serial + 1
+        items[#items + 1] = pack('>I6I6', serial * shards + shard, created) .. flat[t + 1]
+      end
+    end
+    if #items > 0 then
+      local line, priority = line_of(number, flat[place + 1]), flat[place + 2]
+      lengthen(name, host_of(name, job), line, priority, #items)
+      call_many('RPUSH', list_key(line, priority) .. name, items)
+      new = new + #items
+      of_host[name], changed[name] = used, used
+    end
+    place = place + 4 + 2 * many
+  end
+  if new > 0 then
+    local fields = {}
+    for name, used in pairs(changed) do
+      fields[#fields + 1] = name
+      fields[#fields + 1] = used
+    end
+    call_many('HSET', JOBHOSTS .. number, fields, 2)
+    store_set('seen', SEEN, number, job)
+    count(number, 'admitted', new)
+    count(number, 'pending', new)
+  end
+  count(number, 'duplicates', duplicates)
+  count(number, 'over_budget', over_budget)
+  return new, duplicates, over_budget
+end

@@ -1,0 +1,125 @@
+-- base: what every script shares. Time, the repeated call, jobs and their counters, waking.
+--   KEYS[1] the shard's tag; every key of the shard begins with it
+--   ARGV[1] now, or '' for the server's time    ARGV[2] who calls
+--   ARGV[3] the number of the call              ARGV[4] what is asked, as msgpack
+local call, floor, min, max, sub, byte, char = redis.call, math.floor, math.min, math.max, string.sub, string.byte, string.char
+local pack, unpack_of = struct.pack, struct.unpack
+local FOREVER = 1e18
+local LANES_PER_JOB = 1024
+local LEFT_BEHIND = 5  -- seconds after which what is on its way to another shard is brought there by anybody
+local MOST_ARGUMENTS = 4000  -- of one command; Lua's stack holds 8000
+
+local ask = cmsgpack.unpack(ARGV[4])
+local meta = call('HMGET', META, 'time', 'serial', 'token', 'told', 'shard', 'shards')
+local serial, token = tonumber(meta[2]) or 0, tonumber(meta[3]) or 0
+local told = tonumber(meta[4]) or 0
+local before = { serial = serial, token = token, told = told }
+local shard, shards = tonumber(meta[5]) or 0, tonumber(meta[6]) or 1
+
+-- Time never goes back, whatever the server's clock does.
+local now = tonumber(ARGV[1])
+if not now then
+  local time = call('TIME')
+  now = time[1] + time[2] / 1000000
+end
+now = max(now, tonumber(meta[1]) or 0)
+
+-- A call whose answer got lost is made again: it must not take effect again. Scripts that ask this remember theirs.
+local remembers = false
+local function repeated()
+  remembers = true
+  local said = call('GET', CALL .. ARGV[2])
+  local length = #ARGV[3]
+  if said and sub(said, 1, length) == ARGV[3] and sub(said, length + 1, length + 1) == ' ' then
+    return sub(said, length + 2)
+  end
+end
+
+-- command key a b c …, in as many commands as it takes; `step` arguments belong together
+local function call_many(command, key, arguments, step)
+  if #arguments == 0 then return {} end
+  if #arguments <= MOST_ARGUMENTS then return call(command, key, unpack(arguments)) end
+  local most = MOST_ARGUMENTS - MOST_ARGUMENTS % (step or 1)
+  local answers
+  for first = 1, #arguments, most do
+    local got = call(command, key, unpack(arguments, first, min(first + most - 1, #arguments)))
+    if not answers or type(got) ~= 'table' then
+      answers = got
+    else
+      for i = 1, #got do answers[#answers + 1] = got[i] end
+    end
+  end
+  return answers
+end
+
+local jobs, counts = {}, {}
+
+-- The job of that number, or false if it was dropped.
+local function job_of(number)
+  local job = jobs[number]
+  if job == nil then
+    local f = call('HMGET', JOB .. number, 'state', 'attempts', 'pages', 'per_host', 'valve', 'done', 'leased',
+      'granted', 'returned', 'seen', 'seen_buckets', 'rows', 'rows_buckets', 'blocks')
+    job = false
+    if f[1] then
+      job = {
+        state = f[1], attempts = tonumber(f[2]), pages = tonumber(f[3]), per_host = tonumber(f[4]), valve = f[5],
+        done = tonumber(f[6]) or 0, leased = tonumber(f[7]) or 0,
+        granted = tonumber(f[8]) or 0, returned = tonumber(f[9]) or 0,
+        seen = tonumber(f[10]) or 0, seen_buckets = tonumber(f[11]) or 1,
+        rows = tonumber(f[12]) or 0, rows_buckets = tonumber(f[13]) or 1,
+        blocks = tonumber(f[14]) or 0,
+      }
+    end
+    jobs[number] = job
+  end
+  return job
+end
+
+local function count(number, field, by)
+  local job = job_of(number)
+  if not job then return end
+  local of_job = counts[number]
+  if not of_job then
+    of_job = {}
+    counts[number] = of_job
+  end
+  of_job[field] = (of_job[field] or 0) + by
+  if field == 'done' or field == 'leased' then job[field] = job[field] + by end
+end
+
+local function store_counts()
+  for number, fields in pairs(counts) do
+    local key = JOB .. number
+    for field, by in pairs(fields) do
+      if by ~= 0 then call('HINCRBY', key, field, by) end
+    end
+    call('HINCRBY', key, 'moves', 1)
+  end
+end
+
+local woken = false  -- whether something became due earlier than sleepers know
+
+-- At most ten times a second: whoever is woken looks again after that time, so nothing is missed.
+local function tell_sleepers()
+  if woken and now - told >= 0.1 then
+    told = now
+    call('PUBLISH', string.match(KEYS[1], '^{(.*):%d+}$') .. ':wake', '1')
+  end
+end
+
+-- Ends a script that changed something.
+local function finish(answer, remembered)
+  store_counts()
+  tell_sleepers()
+  local facts = { 'time', now }
+  for field, value in pairs({ serial = serial, token = token, told = told }) do
+    if value ~= before[field] then
+      facts[#facts + 1] = field
+      facts[#facts + 1] = value
+    end
+  end
+  call('HSET', META, unpack(facts))
+  if remembers then call('SET', CALL .. ARGV[2], ARGV[3] .. ' ' .. (remembered or answer), 'EX', 86400) end
+  return answer
+end

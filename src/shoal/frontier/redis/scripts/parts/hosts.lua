@@ -1,0 +1,235 @@
+-- hosts: records of hosts, loaded once and stored once a script.
+-- A record is flat: interval, next_at, blocked_until, hold, burst, cap, in_flight, version, then for each of the host's
+-- lists that is not empty: its line (job and lane in one number), its priority, its length. Best priority first.
+local VALVE, LIST_OF_HOST = '<ddddI4I4I4I4', 'I6i4I4'
+local INTERVAL, NEXT_AT, BLOCKED, HOLD, BURST, CAP, IN_FLIGHT, VERSION, FIRST = 1, 2, 3, 4, 5, 6, 7, 8, 9
+local formats = { [0] = VALVE }
+
+local function format_of(lists)
+  local format = formats[lists]
+  if not format then
+    format = VALVE .. string.rep(LIST_OF_HOST, lists)
+    formats[lists] = format
+  end
+  return format
+end
+
+local function due_of(host)
+  if host[IN_FLIGHT] >= host[CAP] then return FOREVER end
+  local due, blocked = host[NEXT_AT] - (host[BURST] - 1) * host[INTERVAL], host[BLOCKED]
+  if blocked > due then return blocked end
+  return due
+end
+
+local hosts, touched = {}, {}  -- name → record; those to be stored
+local stored_due = {}  -- when they are due, as stored
+local lined, left = {}, {}  -- those that got tasks in a line where they had none; the lines where they have none left
+local staying = {}  -- those that were served and keep standing in that line
+
+local function read_host(name, record)
+  local host = { unpack_of(format_of((#record - 48) / 14), record) }
+  host[#host] = nil  -- struct also tells where it stopped
+  stored_due[name] = due_of(host)
+  return host
+end
+
+local function load_hosts(names)
+  local missing = {}
+  for i = 1, #names do
+    local name = names[i]
+    if hosts[name] == nil then
+      hosts[name] = false
+      missing[#missing + 1] = name
+    end
+  end
+  if #missing == 0 then return end
+  local records = call_many('HMGET', HOSTS, missing)
+  for i = 1, #missing do
+    if records[i] then
+      hosts[missing[i]] = read_host(missing[i], records[i])
+    end
+  end
+end
+
+-- The host, made with the job's valve if nobody knows it yet. It will be stored.
+local function host_of(name, job)
+  local host = hosts[name]
+  if host == nil then
+    load_hosts({ name })
+    host = hosts[name]
+  end
+  if not host then
+    host = read_host(name, job.valve)
+    hosts[name] = host
+  end
+  touched[name] = host
+  return host
+end
+
+-- n tasks more in the host's list of that line and priority.
+local function lengthen(name, host, line, priority, n)
+  local at, known = FIRST, false
+  while host[at] do
+    if host[at] == line then
+      known = true
+      if host[at + 1] == priority then
+        host[at + 2] = host[at + 2] + n
+        return
+      end
+      if host[at + 1] < priority then break end
+    elseif host[at] > line then
+      break
+    end
+    at = at + 3
+  end
+  known = known or host[at] == line
+  table.insert(host, at, n)
+  table.insert(host, at, priority)
+  table.insert(host, at, line)
+  if not known then lined[name] = true end
+end
+
+local function shorten(name, host, at, n)
+  host[at + 2] = host[at + 2] - n
+  if host[at + 2] > 0 then return false end
+  local line = host[at]
+  table.remove(host, at)
+  table.remove(host, at)
+  table.remove(host, at)
+  if host[at] ~= line and (at == FIRST or host[at - 3] ~= line) then
+    left[name] = left[name] or {}
+    table.insert(left[name], line)
+  end
+  return true
+end
+
+local function append(lists, line, first, second)
+  local list = lists[line]
+  if not list then
+    list = {}
+    lists[line] = list
+  end
+  list[#list + 1] = first
+  list[#list + 1] = second
+end
+
+-- Tells the lines when their hosts are due. Who is no longer due leaves; who is joins with the next claim.
+local function store_dues()
+  local waiting, gone, away = {}, {}, {}
+  for name, host in pairs(touched) do
+    if left[name] then
+      for _, line in ipairs(left[name]) do
+        local still = false
+        for at = FIRST, #host, 3 do still = still or host[at] == line end
+        if not still then append(gone, line, name) end
+      end
+      left[name] = nil
+    end
+    local due, before_ = due_of(host), stored_due[name]
+    if due ~= before_ or lined[name] then
+      if due < before_ or lined[name] then woken = true end
+      local previous
+      for at = FIRST, #host, 3 do
+        local line = host[at]
+        if line ~= previous then
+          previous = line
+          if due > now or staying[name] ~= line then append(waiting, line, due, name) end
+          if due > now then append(away, line, name) end
+        end
+      end
+      stored_due[name], lined[name] = due, nil
+    end
+  end
+  for line, names in pairs(gone) do
+    call_many('ZREM', DUE .. line, names)
+    call_many('ZREM', LINE .. line, names)
+  end
+  for line, names in pairs(away) do call_many('ZREM', LINE .. line, names) end
+  for line, scores in pairs(waiting) do call_many('ZADD', DUE .. line, scores, 2) end
+end
+
+local function store_hosts()
+  store_dues()
+  local records = {}
+  for name, host in pairs(touched) do
+    records[#records + 1] = name
+    records[#records + 1] = pack(format_of((#host - 8) / 3), unpack(host))
+  end
+  call_many('HSET', HOSTS, records, 2)
+end
+
+-- A request ended. `held`: how long it held its slot, if that tells about the host.
+local function free_place(host, held)
+  host[IN_FLIGHT] = max(0, host[IN_FLIGHT] - 1)
+  if held then
+    local hold = host[HOLD]
+    host[HOLD] = hold == 0 and held or hold + (held - hold) * 0.25
+  end
+end
+
+local lanes = {}
+
+local function lane_number(name)
+  local number = lanes[name]
+  if not number then
+    number = tonumber(call('HGET', LANES, name))
+    if not number then
+      number = call('HLEN', LANES) + 1
+      assert(number < LANES_PER_JOB, 'there are more than 1023 lanes')
+      call('HSET', LANES, name, number)
+    end
+    lanes[name] = number
+  end
+  return number
+end
+
+local function line_of(number, lane)
+  return number * LANES_PER_JOB + lane_number(lane)
+end
+
+local function job_of_line(line)
+  return floor(line / LANES_PER_JOB)
+end
+
+local list_keys = {}
+
+-- The key of a host's list, but for the host's name: numbers are slow to turn into text.
+local function list_key(line, priority)
+  local of_line = list_keys[line]
+  if not of_line then
+    of_line = {}
+    list_keys[line] = of_line
+  end
+  local key = of_line[priority]
+  if not key then
+    key = QUEUE .. line .. ':' .. priority .. ':'
+    of_line[priority] = key
+  end
+  return key
+end
+
+local SEARCHED = 32  -- tasks at the front of a list among which a returning one finds its place
+
+-- Puts a task that was admitted before back into its list, before all that are younger.
+-- An item begins with its id, so items compare as their ids do. Tasks return to the front as a rule: what left the
+-- list was at its front. One that belongs further back than the search goes is put there, a little early.
+local function put_back(name, job, line, priority, item)
+  local host = host_of(name, job)
+  local key, id = list_key(line, priority) .. name, sub(item, 1, 6)
+  lengthen(name, host, line, priority, 1)
+  local head = call('LINDEX', key, 0)
+  if not head or id < sub(head, 1, 6) then
+    call('LPUSH', key, item)
+  elseif sub(call('LINDEX', key, -1), 1, 6) < id then
+    call('RPUSH', key, item)
+  else
+    local older = {}
+    for _, waiting in ipairs(call('LRANGE', key, 0, SEARCHED - 1)) do
+      if sub(waiting, 1, 6) > id then break end
+      older[#older + 1] = waiting
+    end
+    call('LPOP', key, #older)
+    call('LPUSH', key, item)
+    for i = #older, 1, -1 do call('LPUSH', key, older[i]) end
+  end
+end

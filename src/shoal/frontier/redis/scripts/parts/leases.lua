@@ -1,0 +1,76 @@
+-- leases: how they are written, how they end, and where their tasks go.
+-- A lease is: line, priority, since, deadline, host, worker, and the item as it was before the claim. Its worker's last
+-- heartbeat moved the deadlines of all leases given until then. `holders` knows for each worker a time before which none
+-- of its leases runs out.
+local LEASE = '<I6i4ddHc0Hc0'
+
+local ITS_LINE, PRIORITY, HOST, WORKER, RECORD, ITEM_AT, SINCE = 1, 2, 3, 4, 5, 6, 7
+
+local function read_lease(record)
+  local line, priority, since, _, host, worker, at = unpack_of(LEASE, record)
+  return { line, priority, host, worker, record, at, since }
+end
+
+local function item_of(lease)
+  return sub(lease[RECORD], lease[ITEM_AT])
+end
+
+-- Until which token the worker's leases were extended, and to when.
+local function extension_of(worker)
+  local extended = call('HGET', EXTENDED, worker)
+  if not extended then return 0, 0 end
+  return unpack_of('<dd', extended)
+end
+
+-- Ends those of the tokens that are held; answers token → lease. Their hosts get their places back. `timed`: how long they
+-- were held tells about the host.
+local function end_leases(tokens, timed)
+  local held, names, by_worker = {}, {}, {}
+  local records = call_many('HMGET', LEASES, tokens)
+  local ended = {}
+  for i = 1, #tokens do
+    local token_ = tokens[i]
+    if records[i] and not held[token_] then
+      local lease = read_lease(records[i])
+      held[token_] = lease
+      ended[#ended + 1] = token_
+      names[#names + 1] = lease[HOST]
+      local of_worker = by_worker[lease[WORKER]]
+      if not of_worker then
+        of_worker = {}
+        by_worker[lease[WORKER]] = of_worker
+      end
+      of_worker[#of_worker + 1] = token_
+    end
+  end
+  if #ended == 0 then return held end
+  call_many('HDEL', LEASES, ended)
+  for worker, own in pairs(by_worker) do call_many('SREM', HELD .. worker, own) end
+  load_hosts(names)
+  for i = 1, #ended do
+    local lease = held[ended[i]]
+    local host = hosts[lease[HOST]]
+    if host then
+      free_place(host, timed and now - lease[SINCE])
+      touched[lease[HOST]] = host
+    end
+    count(job_of_line(lease[ITS_LINE]), 'leased', -1)
+  end
+  return held
+end
+
+local function delay(name, line, priority, item, due)
+  call('ZADD', LATER .. name, due, pack('<I6i4', line, priority) .. item)
+  call('ZADD', DELAYED, 'LT', due, name)
+  count(job_of_line(line), 'delayed', 1)
+  woken = true
+end
+
+-- A letter is: when, line, priority, kind, host, item, and the snapshot as the worker wrote it.
+local function bury(name, line, priority, item, kind, snapshot)
+  local number, id = job_of_line(line), string.format('%.0f', (unpack_of('>I6', item)))
+  call('HSET', DEAD .. number, id,
+    pack('<dI6i4Hc0Hc0I4c0', now, line, priority, #kind, kind, #name, name, #item, item) .. snapshot)
+  call('ZADD', DEADAT .. number, now, id)
+  count(number, 'dead', 1)
+end

@@ -1,0 +1,100 @@
+-- reap: expired leases are taken back, delayed tasks whose time has come are made pending.
+local BATCH = 1000  -- leases or delayed tasks in one script
+local LOST = 'worker_lost'
+local ROOM_OF_SUSPECT = 0.5
+
+-- How long a task waits that was lost with its worker: from the second loss on they are spread over time, each time
+-- differently, so that the page which kills its worker buries no others.
+local function wait_of_suspect(item, losses, company)
+  if losses < 2 or company < 2 then return 0 end
+  local place = tonumber(sub(redis.sha1hex(sub(item, 1, 6) .. losses), 1, 12), 16) / 2 ^ 48
+  return place * ROOM_OF_SUSPECT * company * (losses - 1)
+end
+
+local function take_back(lease, company)
+  local number = job_of_line(lease[ITS_LINE])
+  local job = job_of(number)
+  if not job then return end
+  local item = item_of(lease)
+  local attempt, most, losses, noted = byte(item, 13, 16)
+  attempt, losses = min(attempt + 1, 255), min(losses + 1, 255)
+  if most == 0 then most = job.attempts end
+  -- The loss is noted behind the head of the item; whoever reads it appends it to the task's history.
+  local body = 17 + noted * 9
+  item = sub(item, 1, 12) .. char(attempt, byte(item, 14), losses, noted + 1) .. sub(item, 17, body - 1)
+    .. pack('<Bd', attempt, now) .. sub(item, body)
+  if attempt >= most then return bury(lease[HOST], lease[ITS_LINE], lease[PRIORITY], item, LOST, '') end
+  count(number, 'retried', 1)
+  local wait = wait_of_suspect(item, losses, company)
+  if wait > 0 then return delay(lease[HOST], lease[ITS_LINE], lease[PRIORITY], item, now + wait) end
+  count(number, 'pending', 1)
+  put_back(lease[HOST], job, lease[ITS_LINE], lease[PRIORITY], item)
+end
+
+-- The worker's leases that ran out, added to `expired`; what is known of the others goes into `holders`.
+local function find_expired(worker, expired)
+  local tokens = call('SMEMBERS', HELD .. worker)
+  local records = #tokens > 0 and call_many('HMGET', LEASES, tokens) or {}
+  local until_token, until_ = extension_of(worker)
+  local first = FOREVER
+  for i = 1, #tokens do
+    local _, _, _, deadline = unpack_of('<I6i4dd', records[i])
+    if tonumber(tokens[i]) <= until_token then deadline = until_ end
+    if deadline <= now and #expired < BATCH then
+      expired[#expired + 1] = tokens[i]
+    else
+      first = min(first, deadline)
+    end
+  end
+  if first < FOREVER then
+    call('ZADD', HOLDERS, first, worker)
+  else
+    call('ZREM', HOLDERS, worker)
+    call('HDEL', EXTENDED, worker)
+  end
+end
+
+local function reap()
+  local expired = {}
+  for _, worker in ipairs(call('ZRANGEBYSCORE', HOLDERS, '-inf', now, 'LIMIT', 0, 100)) do
+    if #expired < BATCH then find_expired(worker, expired) end
+  end
+  if #expired == 0 then return 0 end
+  local held, taken = end_leases(expired), 0
+  for i = #expired, 1, -1 do
+    local lease = held[expired[i]]
+    if lease then
+      take_back(lease, #expired)
+      taken = taken + 1
+    end
+  end
+  return taken
+end
+
+local function promote()
+  local names = call('ZRANGEBYSCORE', DELAYED, '-inf', now, 'LIMIT', 0, 100)
+  local left = BATCH
+  load_hosts(names)
+  for _, name in ipairs(names) do
+    local key = LATER .. name
+    local ready = left > 0 and call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, left) or {}
+    left = left - #ready
+    if #ready > 0 then call_many('ZREM', key, ready) end
+    for _, entry in ipairs(ready) do
+      local line, priority, at = unpack_of('<I6i4', entry)
+      local number = job_of_line(line)
+      local job = job_of(number)
+      if job then  -- else it was dropped meanwhile
+        count(number, 'delayed', -1)
+        count(number, 'pending', 1)
+        put_back(name, job, line, priority, sub(entry, at))
+      end
+    end
+    local first = call('ZRANGE', key, 0, 0, 'WITHSCORES')
+    if first[2] then
+      call('ZADD', DELAYED, first[2], name)
+    else
+      call('ZREM', DELAYED, name)
+    end
+  end
+end

@@ -1,0 +1,93 @@
+-- seen: exact sets of 63-bit numbers, in buckets that stay small enough for Redis to keep them as sorted arrays of
+-- integers (8 bytes each; at most 512, by its default). Linear hashing: a full set splits one bucket at a time.
+-- Lua's numbers hold 53 bits, so the numbers travel as decimal strings, and their last 15 digits choose the bucket.
+local FULL = 190  -- numbers a bucket; those not yet split hold up to twice as many, and chance adds some
+
+local function bucket_of(number, buckets, half)
+  local hash = tonumber(sub(number, -15))
+  local bucket = hash % (half + half)
+  if bucket >= buckets then bucket = bucket - half end
+  return bucket
+end
+
+local halves = {}
+
+-- The largest power of two that is not larger.
+local function half_of(buckets)
+  local half = halves[buckets]
+  if not half then
+    half = 1
+    while half + half <= buckets do half = half + half end
+    halves[buckets] = half
+  end
+  return half
+end
+
+-- `name` is 'seen' or 'rows', `prefix` the beginning of its buckets' keys.
+local function split_buckets(name, prefix, number, job)
+  local counted, of_buckets = name, name .. '_buckets'
+  while job[counted] > job[of_buckets] * FULL do
+    local buckets = job[of_buckets]
+    local half = half_of(buckets)
+    local from, to = prefix .. number .. ':' .. (buckets - half), prefix .. number .. ':' .. buckets
+    local stay, go = {}, {}
+    for _, member in ipairs(call('SMEMBERS', from)) do
+      if tonumber(sub(member, -15)) % (half + half) == buckets then
+        go[#go + 1] = member
+      else
+        stay[#stay + 1] = member
+      end
+    end
+    call('DEL', from)
+    if #stay > 0 then call_many('SADD', from, stay) end
+    if #go > 0 then call_many('SADD', to, go) end
+    job[of_buckets] = buckets + 1
+  end
+end
+
+local function store_set(name, prefix, number, job)
+  split_buckets(name, prefix, number, job)
+  call('HSET', JOB .. number, name, job[name], name .. '_buckets', job[name .. '_buckets'])
+end
+
+-- The bucket that a member of one of the job's sets is in, or would be.
+local function key_of(name, prefix, number, job, member)
+  local buckets = job[name .. '_buckets']
+  return prefix .. number .. ':' .. bucket_of(member, buckets, half_of(buckets))
+end
+
+-- What need not be exact: a Bloom filter of 16 bits a URL in blocks of 2^20 bits, chosen by one part of the fingerprint;
+-- two others give the first bit and the way to the next. Up to the capacity, 1 in 2,000 new URLs is taken for known.
+local BITS, PROBES = 2 ^ 20, 11
+
+local function bloom_fresh(number, blocks, fingerprint, remember)
+  local low, high = tonumber(sub(fingerprint, -9)), tonumber(sub(fingerprint, 1, -10)) or 0
+  local block = (floor(high / BITS) * 954 + floor(low / BITS)) % blocks
+  local bit, step = low % BITS, high % BITS
+  if step % 2 == 0 then step = step + 1 end
+  local arguments = {}
+  for _ = 1, PROBES do
+    local n = #arguments
+    arguments[n + 1], arguments[n + 2], arguments[n + 3] = remember and 'SET' or 'GET', 'u1', bit
+    if remember then arguments[n + 4] = 1 end
+    bit = (bit + step) % BITS
+  end
+  local before = call('BITFIELD', BLOOM .. number .. ':' .. block, unpack(arguments))
+  for i = 1, PROBES do
+    if before[i] == 0 then return true end
+  end
+  return false
+end
+
+-- Whether the job meets the fingerprint for the first time; from now on it does not.
+local function see(number, job, fingerprint)
+  if job.blocks > 0 then return bloom_fresh(number, job.blocks, fingerprint, true) end
+  local fresh = call('SADD', key_of('seen', SEEN, number, job, fingerprint), fingerprint) == 1
+  if fresh then job.seen = job.seen + 1 end
+  return fresh
+end
+
+local function has_seen(number, job, fingerprint)
+  if job.blocks > 0 then return not bloom_fresh(number, job.blocks, fingerprint, false) end
+  return call('SISMEMBER', key_of('seen', SEEN, number, job, fingerprint), fingerprint) == 1
+end

@@ -1,0 +1,46 @@
+-- peek: which hosts of this shard may be served now; with several shards, before a claim is shared out among them.
+-- asks    { jobs' numbers, lanes' names, how many hosts at most, for each job and lane the first place of all shards }
+-- answers { '<dd' now and when something becomes due, numbers of jobs that lack a permit for what is due, shards to
+--           deliver to, then for each job and lane the hosts' places, as doubles }
+-- keeps   like claim, it takes expired leases back, makes delayed tasks pending and lets hosts join their lines
+-- uses    base hosts leases reap lines
+local numbers, names, most, floors = unpack(ask, 1, 4)
+reap()
+promote()
+if next(touched) then
+  store_hosts()
+  finish('')
+end
+local lane_numbers = call('HMGET', LANES, unpack(names))
+local next_due, short, blobs = min(first_of(DELAYED), first_of(HOLDERS), first_of(OUTS) + LEFT_BEHIND), {}, {}
+
+-- The first place is remembered, or a process that has just begun would let hosts join too far in front.
+local function floor_of(line, given)
+  local known = tonumber(call('HGET', PLACES .. line, '')) or 0
+  if given > known then call('HSET', PLACES .. line, '', given) end
+  return max(given, known)
+end
+
+local function places_of(line, job, given)
+  join(line, most, floor_of(line, given))
+  next_due = min(next_due, first_of(DUE .. line))
+  local flat = call('ZRANGE', LINE .. line, 0, most - 1, 'WITHSCORES')
+  if #flat > 0 and permits(job) == 0 then
+    short[#short + 1] = job_of_line(line)
+    return ''
+  end
+  local places = {}
+  for i = 2, #flat, 2 do places[#places + 1] = pack('<d', tonumber(flat[i])) end
+  return table.concat(places)
+end
+
+for j, number in ipairs(numbers) do
+  local job = job_of(number)
+  for l = 1, #names do
+    local serves = lane_numbers[l] and job and job.state == 'running'
+    local given = floors[(j - 1) * #names + l]
+    blobs[#blobs + 1] = serves and places_of(number * LANES_PER_JOB + lane_numbers[l], job, given) or ''
+  end
+end
+return { pack('<dd', now, next_due), table.concat(short, ' '),
+  table.concat(call('ZRANGEBYSCORE', OUTS, '-inf', now - LEFT_BEHIND), ' '), unpack(blobs) }

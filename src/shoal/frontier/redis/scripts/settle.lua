@@ -1,0 +1,105 @@
+-- settle: ends leases with their verdicts, and admits what their pages found.
+-- asks    { { settlement … }, names of hosts, condition or false }
+--         settlement: { token, job's number, verdict, its arguments, rows, keys of rows, tasks found by list, tasks
+--         for other shards }; false stands for nothing
+--         condition: { job's number, journal's key, its length or -1, its new length, which leases are held: '1' or '0' … }
+-- answers 'accepted new duplicates over_budget buried', accepted being '1' or '0' for each settlement; or 'again' if the
+--         condition does not hold, and nothing was changed
+-- keeps   a settled page's found tasks are admitted in the same step that marks it done; a lease settles once; the
+--         journal's length grows with the settlements whose rows it holds
+-- uses    base hosts seen admit leases arrive
+local said = repeated()
+if said then return said end
+local batch, names, condition = ask[1], ask[2], ask[3]
+local TOKEN, NUMBER, VERDICT, ARGUMENTS, ROWS_, KEYS_, FOUND, OTHERS = 1, 2, 3, 4, 5, 6, 7, 8
+
+local tokens = {}
+for i = 1, #batch do tokens[i] = batch[i][TOKEN] end
+
+local function holds()
+  local length = call('HGET', JOURNALS .. condition[1], condition[2]) or '-1'
+  if tonumber(length) ~= condition[3] then return false end
+  local records, met = call_many('HMGET', LEASES, tokens), {}
+  for i = 1, #batch do
+    local held = records[i] and not met[tokens[i]]
+    met[tokens[i]] = true
+    if held ~= (byte(condition[5], i) == 49) then return false end
+    if held then
+      local number, keys = batch[i][NUMBER], batch[i][KEYS_]
+      local job = job_of(number)
+      for k = 1, keys and #keys or 0 do
+        if call('SISMEMBER', key_of('rows', ROWS, number, job, keys[k]), keys[k]) == 1 then return false end
+      end
+    end
+  end
+  return true
+end
+
+if condition and not holds() then return 'again' end
+load_hosts(names)
+local held = end_leases(tokens, true)
+local accepted, buried = {}, 0
+local new, duplicates, over_budget = 0, 0, 0
+
+local function send(target, number, many, moved, payload)
+  local seq = call('HINCRBY', META, 'out:' .. target, 1)
+  call('RPUSH', OUT .. target, pack('>I6I6I4B', seq, number, many, moved and 1 or 0) .. payload)
+  call('ZADD', OUTS, 'NX', now, target)
+  count(number, moved and 'out_moved' or 'out_found', many)
+end
+
+local conclude = {}
+
+function conclude.done(number) count(number, 'done', 1) end
+
+function conclude.retry(number, job, lease, a)
+  local after, lane, priority, item, most, kind, snapshot, last = unpack(a, 1, 8)
+  local attempt = byte(item_of(lease), 13) + 1
+  if most == 0 then most = job.attempts end
+  if attempt >= min(most, 255) then
+    buried = buried + 1
+    return bury(lease[HOST], lease[ITS_LINE], lease[PRIORITY], last or item, kind, snapshot)
+  end
+  count(number, 'retried', 1)
+  delay(lease[HOST], line_of(number, lane), priority, item, now + after)
+end
+
+function conclude.dead(_, _, lease, a)
+  bury(lease[HOST], lease[ITS_LINE], lease[PRIORITY], a[1], a[2], a[3])
+end
+
+function conclude.moved(number, job, _, a) arrive(number, job, a) end
+
+function conclude.away(number, _, _, a)
+  send(a[1], number, 1, true, a[2])
+end
+
+for i = 1, #batch do
+  local s = batch[i]
+  local number, lease = s[NUMBER], held[s[TOKEN]]
+  local job = job_of(number)
+  held[s[TOKEN]] = nil  -- the same lease settles once
+  if lease and job then
+    accepted[i] = '1'
+    conclude[s[VERDICT]](number, job, lease, s[ARGUMENTS])
+    local rows, keys = s[ROWS_], s[KEYS_]
+    for k = 1, keys and #keys or 0 do
+      if call('SADD', key_of('rows', ROWS, number, job, keys[k]), keys[k]) == 1 then
+        rows, job.rows, grown[number] = rows + 1, job.rows + 1, true
+      end
+    end
+    if rows > 0 then count(number, 'items', rows) end
+    if s[FOUND] then
+      local n, d, o = admit(number, s[FOUND])
+      new, duplicates, over_budget = new + n, duplicates + d, over_budget + o
+    end
+    for _, out in ipairs(s[OTHERS] or {}) do send(out[1], number, out[2], false, out[3]) end
+  else
+    accepted[i] = '0'
+    count(number, 'stale', 1)
+  end
+end
+store_grown()
+if condition then call('HSET', JOURNALS .. condition[1], condition[2], condition[4]) end
+if next(touched) then store_hosts() end
+return finish(table.concat(accepted) .. ' ' .. new .. ' ' .. duplicates .. ' ' .. over_budget .. ' ' .. buried)

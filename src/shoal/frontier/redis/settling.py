@@ -1,0 +1,145 @@
+"""settle: the ends of leases, told to the shards that gave them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+
+from shoal.frontier.protocol import Added, Journal, Settled, total
+from shoal.frontier.redis import outbox, rows
+from shoal.frontier.redis.encoding import Asked, Encoder, words_of
+from shoal.frontier.redis.filelock import FileLocks
+from shoal.frontier.redis.rows import Part
+from shoal.frontier.redis.shards import Shards
+from shoal.model import Moved, Settlement
+
+_AGAIN = b"again"
+_AT_ONCE = 1000  # pages and the tasks they found
+
+
+class Settler:
+    def __init__(self, shards: Shards) -> None:
+        self._shards = shards
+        self._locks = FileLocks()
+        self._writing: set[asyncio.Task[None]] = set()
+
+    async def close(self) -> None:
+        """What is being written is finished first."""
+        await asyncio.gather(*self._writing, return_exceptions=True)
+        self._locks.close()
+
+    async def settle(self, batch: Sequence[Settlement], journal: Journal | None) -> Settled:
+        encoder = Encoder(self._shards, await words_of(self._shards, batch))
+        outcome = _Outcome(len(batch))
+        for portion in _portions(batch):
+            for parts in self._parts(portion):
+                if journal is not None and any(s.rows for part in parts for s in part.batch):
+                    await self._write(encoder, parts, journal, outcome)
+                else:
+                    await self._without_journal(encoder, parts, outcome)
+        return outcome.settled()
+
+    def _parts(self, portion: Iterable[tuple[int, Settlement]]) -> list[list[Part]]:
+        """For each job, its settlements by the shard that gave the lease, which the token tells."""
+        by_job: dict[str, dict[int, Part]] = {}
+        for place, settlement in portion:
+            job, shard = settlement.lease.task.job, settlement.lease.token % self._shards.count
+            parts = by_job.setdefault(job, {})
+            if shard not in parts:
+                parts[shard] = Part(self._shards.known_number(job), shard)
+            parts[shard].places.append(place)
+            parts[shard].batch.append(settlement)
+        return [list(parts.values()) for parts in by_job.values()]
+
+    async def _without_journal(self, encoder: Encoder, parts: Sequence[Part], outcome: _Outcome) -> None:
+        for part in parts:
+            await rows.count_only(self._shards, part)
+        asks = {part.shard: self._ask(encoder, part, False) for part in parts}
+        answers = await self._shards.run_many("settle", asks)
+        for part, answer in zip(parts, answers, strict=True):
+            outcome.take(part, answer)
+        await self._afterwards(parts, outcome)
+
+    async def _write(
+        self, encoder: Encoder, parts: Sequence[Part], journal: Journal, outcome: _Outcome
+    ) -> None:
+        """Not to be cut short: a thread that goes on writing after the lock was given up would meet another's rows."""
+        writing = asyncio.create_task(self._with_journal(encoder, parts, journal, outcome))
+        self._writing.add(writing)
+        writing.add_done_callback(self._writing.discard)
+        await asyncio.shield(writing)
+
+    async def _with_journal(
+        self, encoder: Encoder, parts: Sequence[Part], journal: Journal, outcome: _Outcome
+    ) -> None:
+        """Rows are written first, then committed with the settlements of one shard after the other. If a shard's leases
+        or lengths have changed meanwhile, the file is cut back to what was committed and the rest done again."""
+        left = parts
+        async with self._locks.held(journal):
+            while left:
+                conditions = await rows.write(self._shards, left, journal)
+                done = 0
+                for part, condition in zip(left, conditions, strict=True):
+                    ask = self._ask(encoder, part, condition)
+                    answer = await self._shards.run("settle", part.shard, ask)
+                    if answer == _AGAIN:
+                        break
+                    outcome.take(part, answer)
+                    done += 1
+                left = left[done:]
+        await self._afterwards(parts, outcome)
+
+    def _ask(self, encoder: Encoder, part: Part, condition: Asked | bool) -> Asked:
+        asked = [
+            encoder.settlement(settlement, part.shard, plain, keys)
+            for settlement, plain, keys in zip(part.batch, part.plain, part.keys, strict=True)
+        ]
+        hosts = {task.host for settlement in part.batch for task in settlement.found}
+        own = [host for host in hosts if self._shards.of_host(host) == part.shard]
+        return [asked, own, condition]
+
+    async def _afterwards(self, parts: Sequence[Part], outcome: _Outcome) -> None:
+        if self._shards.several:
+            for part in parts:
+                await rows.written(self._shards, part, outcome.accepted)
+            outcome.found += await asyncio.gather(
+                *(outbox.deliver(self._shards, part.shard, self._targets(part)) for part in parts)
+            )
+
+    def _targets(self, part: Part) -> set[int]:
+        """The other shards that its settlements have something for."""
+        hosts = {task.host for settlement in part.batch for task in settlement.found}
+        hosts |= {s.verdict.to.host for s in part.batch if isinstance(s.verdict, Moved)}
+        return {self._shards.of_host(host) for host in hosts} - {part.shard}
+
+
+def _portions(batch: Sequence[Settlement]) -> Iterator[list[tuple[int, Settlement]]]:
+    """Settlements with their places, so many that one script does not hold the server up."""
+    portion: list[tuple[int, Settlement]] = []
+    found = 0
+    for place, settlement in enumerate(batch):
+        portion.append((place, settlement))
+        found += 1 + len(settlement.found)
+        if found >= _AT_ONCE:
+            yield portion
+            portion, found = [], 0
+    if portion:
+        yield portion
+
+
+class _Outcome:
+    def __init__(self, size: int) -> None:
+        self.accepted = [False] * size
+        self.found: list[Added] = []
+        self.buried = 0
+
+    def take(self, part: Part, answer: bytes) -> None:
+        accepted, *numbers = answer.split()
+        for place, letter in zip(part.places, accepted.decode(), strict=True):
+            self.accepted[place] = letter == "1"
+        new, duplicates, over_budget, buried = (int(number) for number in numbers)
+        self.found.append(Added(new, duplicates, over_budget))
+        self.buried += buried
+
+    def settled(self) -> Settled:
+        return Settled(self.accepted, total(self.found), self.buried)

@@ -1,0 +1,45 @@
+"""Waiting for a store that is away: how long until the next try, and what the log says."""
+
+from __future__ import annotations
+
+import logging
+import random
+from time import monotonic
+
+from shoal.frontier.redis.address import Address
+from shoal.frontier.redis.faults import meaning, reason
+
+log = logging.getLogger("shoal")
+
+FIRST_DELAY, LONGEST_DELAY = 0.05, 2.0
+
+
+def delay(attempt: int) -> float:
+    """Before the nth repetition: random, so that workers who lost the store together do not come back together."""
+    return random.uniform(0, min(LONGEST_DELAY, FIRST_DELAY * 2 ** min(attempt - 1, 16)))
+
+
+class Outage:
+    """The calls that wait. However many they are, the log has one line when it begins and one when it is over."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._told = False
+        self._since = 0.0
+        self.waiting = 0
+
+    def begin(self, error: BaseException) -> None:
+        self.waiting += 1
+        if self._told:
+            return
+        self._told, self._since = True, monotonic()
+        if meaning(error) == "full":
+            log.warning("the store at %s is full (%s), waiting", self._address, reason(error))
+        else:
+            log.warning("lost the store at %s (%s), waiting", self._address, reason(error))
+
+    def end(self, answered: bool) -> None:
+        self.waiting -= 1
+        if self._told and answered:
+            log.warning("the store at %s is back after %.1f s", self._address, monotonic() - self._since)
+        self._told = self._told and not answered and self.waiting > 0

