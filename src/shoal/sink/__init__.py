@@ -1,1 +1,76 @@
+"""Where a job's rows go, by the words that name the place."""
 
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from shoal.errors import UsageError
+
+if TYPE_CHECKING:
+    from shoal.sink.protocol import Sink
+
+__all__ = ["describe", "is_database", "open_sink", "output_key"]
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_POSTGRES = re.compile(r"postgres(ql)?:(//|$)", re.IGNORECASE)
+
+
+def open_sink(output: str | Path | None, *, job: str, local: bool = True) -> Sink:
+    """The sink that `output` names: a path, `postgresql://…`, or None for standard output. Still to be opened. Not
+    `local`: the store is shared with other machines, where the same path is another file."""
+    if is_database(output):
+        try:
+            from shoal.sink.postgres.sink import PostgresSink
+        except ModuleNotFoundError as error:
+            raise UsageError(f"PostgreSQL needs {error.name}: pip install 'shoal[postgres]'") from None
+        return PostgresSink(str(output), job=job)
+    from shoal.sink.files import FileSink
+    from shoal.sink.jsonl import JsonLines, StdoutJournal
+
+    if output is None:
+        return FileSink(StdoutJournal())
+    if local:
+        return FileSink(JsonLines(Path(output)))
+    from shoal.sink.identity import identity_of
+
+    return FileSink(JsonLines(Path(output), key=identity_of(Path(output))))
+
+
+def is_database(output: str | Path | None) -> bool:
+    """Whether rows go to a database and not to a file. Refuses what is neither."""
+    if not isinstance(output, str):
+        return False
+    if _POSTGRES.match(output):
+        return True
+    if scheme := _SCHEME.match(output):
+        raise UsageError(
+            f"no results of kind {scheme[1]!r}: name a file such as rows.jsonl, - for standard output, "
+            "or postgresql://HOST/DATABASE"
+        )
+    return False
+
+
+def describe(output: str | Path | None) -> str:
+    """The place in words that may be shown: without a user or a password."""
+    if output is None:
+        return "stdout"
+    if not is_database(output):
+        return str(output)
+    from shoal.sink.postgres.address import read_address
+
+    return read_address(str(output)).shown
+
+
+def output_key(output: str | Path | None) -> bytes:
+    """What a job notes about its output. Of a database it is an address without its password that can be opened
+    again, by processes that have the password in their environment."""
+    if output is None:
+        return b""
+    if not is_database(output):
+        return os.path.abspath(output).encode(errors="surrogateescape")
+    from shoal.sink.postgres.address import read_address
+
+    return read_address(str(output)).key.encode()

@@ -24,9 +24,9 @@ _sync = getattr(os, "fdatasync", os.fsync)  # macOS has only fsync
 class JsonLines:
     """A file of one JSON value a line. Opened by the first `append`; several processes may share it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, key: str = "") -> None:
         self.path = path
-        self.key = os.path.abspath(path)
+        self.key = key or os.path.abspath(path)
         self._file: int | None = None
 
     def __repr__(self) -> str:

@@ -1,11 +1,29 @@
-"""Where items go. A sink is a journal that the frontier's settlement drives, and that can be closed."""
+"""Where a job's rows go.
+
+Either the frontier writes them, inside the transaction that settles their pages (`journal`: a file), or the sink does,
+just before it (`write`: a database). Then a crash in between means that the page is fetched and written again, so
+what is written must replace itself.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from shoal.frontier.protocol import Journal
+from shoal.model import Settlement
 
 
-class Sink(Journal, Protocol):
-    def close(self) -> None: ...
+class Sink(Protocol):
+    @property
+    def journal(self) -> Journal | None: ...
+
+    async def open(self) -> None:
+        """Makes sure that rows can be written; raises SinkError if not."""
+        ...
+
+    async def write(self, batch: Sequence[Settlement]) -> None:
+        """Makes the rows of these settlements durable. Waits and tries again while the store of results is away."""
+        ...
+
+    async def close(self) -> None: ...

@@ -17,21 +17,24 @@ _UNWRITABLE = (TypeError, ValueError, OverflowError, RecursionError)  # ValueErr
 _MISSING = object()
 
 
-def encode_row(item: object, handler: Handler) -> Row:
-    """The item as one line, with the hash of its key if the handler has one."""
+def encode_row(item: object, handler: Handler, at: float = 0.0) -> Row:
+    """The item as one line, with its key if the handler has one. `at`: when the page was asked for."""
     try:
         data = _ENCODER.encode(item) + b"\n"
     except _UNWRITABLE as error:
         raise JunkError(
             f"handler {handler.name!r} yielded an item that is not JSON: {_culprit(item, error)}"
         ) from None
-    return Row(data, _key(item, handler) if handler.key else None)
+    table = handler.item or handler.name
+    if not handler.key:
+        return Row(data, None, table, at=at)
+    values = _key_values(item, handler, handler.key)
+    return Row(data, _hash([handler.name, *values]), table, handler.key, _text(values), at)
 
 
-def _key(item: object, handler: Handler) -> int:
-    """63 bits of the handler's name and the key's values: equal for equal keys, in every process and run."""
-    values: list[object] = [handler.name]
-    for name in handler.key or ():
+def _key_values(item: object, handler: Handler, names: tuple[str, ...]) -> list[object]:
+    values: list[object] = []
+    for name in names:
         value = item.get(name, _MISSING) if isinstance(item, dict) else getattr(item, name, _MISSING)
         if value is _MISSING:
             raise JunkError(f"handler {handler.name!r} yielded an item without its key field {name!r}")
@@ -39,7 +42,19 @@ def _key(item: object, handler: Handler) -> int:
             # All items with an empty key would count as one, and all but the first be lost.
             raise JunkError(f"handler {handler.name!r} yielded an item whose key field {name!r} is empty")
         values.append(value)
+    return values
+
+
+def _hash(values: list[object]) -> int:
+    """63 bits of the handler's name and the key's values: equal for equal keys, in every process and run."""
     return int.from_bytes(blake2b(_ENCODER.encode(values), digest_size=8).digest(), "big") >> 1
+
+
+def _text(values: list[object]) -> str:
+    """The key as people know it: one text as it is, anything else as JSON."""
+    if len(values) == 1:
+        return values[0] if isinstance(values[0], str) else _ENCODER.encode(values[0]).decode()
+    return _ENCODER.encode(values).decode()
 
 
 def _culprit(item: object, error: Exception) -> str:

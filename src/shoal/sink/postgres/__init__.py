@@ -1,0 +1,1 @@
+"""Rows in PostgreSQL: one table for every kind of item, written so that writing again changes nothing."""

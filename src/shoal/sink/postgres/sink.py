@@ -1,0 +1,114 @@
+"""Rows in PostgreSQL, written before their pages are settled.
+
+A crash between the two means that a page is fetched and written again, which changes nothing but a time: every row has
+a key, and the freshest row of a key stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TypeAlias
+
+import asyncpg  # type: ignore[import-untyped]
+
+from shoal.errors import ShoalError, SinkError
+from shoal.model import Settlement
+from shoal.sink.postgres.address import read_address
+from shoal.sink.postgres.entries import Entry, loads
+from shoal.sink.postgres.explaining import explain, find_culprit, is_about_a_value
+from shoal.sink.postgres.faults import cannot_write
+from shoal.sink.postgres.history import keep_history
+from shoal.sink.postgres.link import Connection, Link
+from shoal.sink.postgres.tables import Table, find_table
+from shoal.sink.postgres.writing import trim, write
+
+Work: TypeAlias = Callable[[Connection, Table], Awaitable[None]]
+
+_RIGHTS = """
+SELECT current_schema(), pg_is_in_recovery(), current_user,
+  coalesce(has_schema_privilege(current_schema(), 'CREATE'), false) OR EXISTS (
+    SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = current_schema() AND c.relkind IN ('r', 'p') AND has_table_privilege(c.oid, 'INSERT'))"""
+
+
+class PostgresSink:
+    journal = None
+
+    def __init__(self, output: str, *, job: str, link: Link | None = None) -> None:
+        self._address = read_address(output)
+        self._job = job
+        self._link = link or Link(self._address)
+        self._tables: dict[str, Table] = {}
+
+    def __repr__(self) -> str:
+        return f"<PostgresSink {self._address.shown}: {', '.join(self._tables) or 'no table yet'}>"
+
+    async def open(self) -> None:
+        await self._link.open()
+        try:
+            await self._check_rights()
+        except BaseException:
+            await self._link.close()
+            raise
+
+    async def _check_rights(self) -> None:
+        schema, standby, user, may_write = await self._link.run(lambda one: one.fetchrow(_RIGHTS))
+        where = self._address.shown
+        if standby:
+            raise SinkError(f"{where} is a standby and takes no rows: name the primary")
+        if schema is None:
+            raise SinkError(f"{where}: there is no schema to write to; create it, or change search_path")
+        if not may_write:
+            raise SinkError(
+                f"{where}: user {user} may not create tables: GRANT CREATE ON SCHEMA {schema} TO {user}, "
+                "or create them yourself"
+            )
+
+    async def write(self, batch: Sequence[Settlement]) -> None:
+        for name, load in loads(batch, self._job).items():
+            for part in load.parts():
+                await self._do(name, part, partial(write, entries=part, job=self._job))
+            if load.extents:
+                await self._do(name, load.entries, partial(trim, extents=load.extents))
+
+    async def close(self) -> None:
+        await self._link.close()
+
+    async def _do(self, name: str, entries: Sequence[Entry], what: Work) -> None:
+        """Does something with a table and these rows, until it is done."""
+
+        async def work(connection: Connection) -> None:
+            await what(connection, await self._table(connection, name, entries[0].by))
+
+        try:
+            try:
+                await self._link.run(work)
+            except asyncpg.UndefinedTableError:  # somebody dropped it
+                self._tables.pop(name, None)
+                await self._link.run(work)
+        except asyncpg.PostgresError as error:
+            raise await self._explained(error, name, entries) from None
+        except (asyncpg.InterfaceError, OSError) as error:
+            raise cannot_write(error, name, self._address.shown) from None
+
+    async def _table(self, connection: Connection, name: str, by: Sequence[str]) -> Table:
+        table = self._tables.get(name)
+        if table is None:
+            table = await find_table(connection, name, by)
+            if self._address.history:
+                await keep_history(connection, table, by)
+            self._tables[name] = table
+        return table
+
+    async def _explained(
+        self, error: asyncpg.PostgresError, name: str, entries: Sequence[Entry]
+    ) -> ShoalError:
+        table = self._tables.get(name)
+        culprit = None
+        if table is not None and is_about_a_value(error, table):
+            try:
+                culprit = await self._link.run(partial(find_culprit, table=table, entries=entries))
+            except asyncpg.PostgresError:
+                pass  # then without its name
+        return culprit or explain(error, self._address, name, table, entries)

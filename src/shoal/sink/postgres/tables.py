@@ -1,0 +1,111 @@
+"""The table of a kind of item: made if it is missing, looked at if it is there.
+
+Shoal's own tables hold the item as `jsonb`, beside its key and times. A table without a column `item` is somebody
+else's: then the item's fields go to the columns of the same names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from shoal.errors import SinkError
+from shoal.sink.postgres.link import Connection
+
+# Times are those of the pages: when the row was last seen, first seen, and last seen to be different.
+TIMES = ("fetched_at", "first_seen", "changed_at")
+ABOUT = ("url", "job")  # the page it is from, and the job that wrote it
+_OWN = {
+    "key": "text",
+    "item": "jsonb",
+    **dict.fromkeys(ABOUT, "text"),
+    **dict.fromkeys(TIMES, "timestamp with time zone"),
+}
+_LONGEST_NAME = 63 - len("_changes")  # bytes; PostgreSQL cuts longer names without a word
+
+# Keys are compared byte by byte: quick, and the rows of a page lie side by side. Rows that are seen again change only
+# their times, and find room for that on their own disk page, without touching the index.
+_CREATE = """
+CREATE TABLE IF NOT EXISTS {name} (
+  key text COLLATE "C" PRIMARY KEY,
+  item jsonb NOT NULL,
+  url text,
+  job text,
+  fetched_at timestamptz NOT NULL,
+  first_seen timestamptz NOT NULL,
+  changed_at timestamptz NOT NULL
+) WITH (fillfactor = 80)"""
+
+_COLUMNS = """
+SELECT n.nspname, a.attname, format_type(a.atttypid, NULL)
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid
+WHERE c.oid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped"""
+
+
+class Table(Struct, frozen=True):
+    name: str
+    schema: str
+    columns: Mapping[str, str]  # and their types
+
+    @property
+    def own(self) -> bool:
+        return "item" in self.columns
+
+    @property
+    def place(self) -> str:
+        return f"{quoted(self.schema)}.{quoted(self.name)}"
+
+
+async def find_table(connection: Connection, name: str, by: Sequence[str]) -> Table:
+    """The table of that name, which is made if need be; raises SinkError if rows with this key do not fit in."""
+    if len(name.encode()) > _LONGEST_NAME:
+        raise SinkError(
+            f"table {name!r}: PostgreSQL takes names of up to {_LONGEST_NAME} bytes; give the handler item='…'"
+        )
+    table = await _look(connection, name)
+    if table is None:
+        async with connection.transaction():
+            await lock_schema(connection)
+            await connection.execute(_CREATE.format(name=quoted(name)))
+        table = await _look(connection, name)
+        assert table is not None, name
+    _check(table, by)
+    return table
+
+
+async def lock_schema(connection: Connection) -> None:
+    """Until the end of the transaction. Workers that begin at once would stumble over each other's new tables."""
+    await connection.execute("SELECT pg_advisory_xact_lock(hashtext('shoal'), 0)")
+
+
+async def _look(connection: Connection, name: str) -> Table | None:
+    found = await connection.fetch(_COLUMNS, quoted(name))
+    if not found:
+        return None
+    return Table(name, found[0][0], {column: type_ for _, column, type_ in found})
+
+
+def _check(table: Table, by: Sequence[str]) -> None:
+    if not table.own and not by:
+        raise SinkError(
+            f"table {table.name} has columns of its own, so its rows need a key: "
+            "give the handler key='…', the column with a unique index"
+        )
+    wanted = _OWN if table.own else {"fetched_at": _OWN["fetched_at"]}
+    for column, type_ in wanted.items():
+        there = table.columns.get(column)
+        if there is None:
+            raise SinkError(
+                f"table {table.name} has no column {column}: "
+                f"ALTER TABLE {table.place} ADD COLUMN {column} {type_}, or give the handler item='…'"
+            )
+        if there != type_:
+            raise SinkError(
+                f"table {table.name}: column {column} is {there} and must be {type_}: "
+                "change it, or give the handler item='…' for another table"
+            )
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,127 @@
+"""The statements that put rows into a table.
+
+A row replaces the one with its key only if its page was fetched later, so a worker that comes too late changes nothing,
+and what is written twice is there once. A row that is the same as before only gets the new time. Rows go in the order
+of their keys, so that two workers with the same rows wait for each other in one direction only.
+
+Rows travel as arrays, one per column: at the size of a settlement that is quicker than COPY into a staging table
+(`python -m benchmarks.postgres`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shoal.errors import SinkError
+from shoal.sink.postgres.entries import Entry, Extent
+from shoal.sink.postgres.link import Connection
+from shoal.sink.postgres.tables import TIMES, Table, quoted
+
+_OWN = """
+INSERT INTO {place} AS t (key, item, url, job, fetched_at, first_seen, changed_at)
+SELECT DISTINCT ON (r.key COLLATE "C")
+  r.key, r.item::jsonb, r.url, $5, to_timestamp(r.at), to_timestamp(r.at), to_timestamp(r.at)
+FROM unnest($1::text[], $2::text[], $3::text[], $4::float8[]) WITH ORDINALITY AS r(key, item, url, at, n)
+ORDER BY r.key COLLATE "C", r.at DESC, r.n DESC
+ON CONFLICT (key) DO UPDATE SET
+  item = CASE WHEN t.item = excluded.item THEN t.item ELSE excluded.item END,
+  changed_at = CASE WHEN t.item = excluded.item THEN t.changed_at ELSE excluded.changed_at END,
+  url = excluded.url,
+  job = excluded.job,
+  fetched_at = excluded.fetched_at
+WHERE t.fetched_at < excluded.fetched_at"""
+
+# A page that has fewer rows than when it was last written.
+_TRIM = """
+DELETE FROM {place} AS t USING unnest($1::text[], $2::text[], $3::float8[]) AS gone(after, before, at)
+WHERE t.key COLLATE "C" > gone.after AND t.key COLLATE "C" < gone.before AND t.fetched_at < to_timestamp(gone.at)"""
+
+# PostgreSQL itself turns the fields into the columns' types.
+_TYPED = """
+INSERT INTO {place} AS t ({columns})
+SELECT DISTINCT ON ({keys}) {values}
+FROM unnest($1::text[], $2::text[], $3::float8[]) WITH ORDINALITY AS r(item, url, at, n)
+CROSS JOIN (SELECT $4::text AS job) AS j
+CROSS JOIN LATERAL jsonb_populate_record(NULL::{place}, r.item::jsonb) AS v
+ORDER BY {keys}, r.at DESC, r.n DESC
+ON CONFLICT ({conflict}) DO UPDATE SET {updates}
+WHERE t.fetched_at IS NULL OR t.fetched_at < excluded.fetched_at"""
+_ABOUT = {"url": "r.url", "job": "j.job"}
+
+
+async def write(connection: Connection, table: Table, entries: Sequence[Entry], job: str) -> None:
+    if table.own:
+        await _write_own(connection, table, entries, job)
+    else:
+        await _write_typed(connection, table, entries, job)
+
+
+async def trim(connection: Connection, table: Table, extents: Sequence[Extent]) -> None:
+    await connection.execute(
+        _TRIM.format(place=table.place),
+        [extent.after for extent in extents],
+        [extent.before for extent in extents],
+        [extent.at for extent in extents],
+    )
+
+
+async def _write_own(connection: Connection, table: Table, entries: Sequence[Entry], job: str) -> None:
+    await connection.execute(
+        _OWN.format(place=table.place),
+        [entry.key for entry in entries],
+        [entry.item for entry in entries],
+        [entry.url for entry in entries],
+        [entry.at for entry in entries],
+        job,
+    )
+
+
+async def _write_typed(connection: Connection, table: Table, entries: Sequence[Entry], job: str) -> None:
+    """Items with different fields go in different statements: a field that an item lacks is left as it is."""
+    groups: dict[tuple[tuple[str, ...], tuple[str, ...]], list[Entry]] = {}
+    for entry in entries:
+        groups.setdefault((entry.by, tuple(entry.fields)), []).append(entry)
+    for (by, fields), group in groups.items():
+        _check_fields(table, by, fields)
+        await connection.execute(
+            _typed_statement(table, by, fields),
+            [entry.item for entry in group],
+            [entry.url for entry in group],
+            [entry.at for entry in group],
+            job,
+        )
+
+
+def _typed_statement(table: Table, by: Sequence[str], fields: Sequence[str]) -> str:
+    values = {name: f"v.{quoted(name)}" for name in fields if name not in TIMES}
+    for name, value in _ABOUT.items():
+        if name in table.columns:
+            values.setdefault(name, value)
+    values |= {name: "to_timestamp(r.at)" for name in TIMES if name in table.columns}
+    kept = {*by, *TIMES}
+    content = [name for name in fields if name not in kept]
+    updates = [f"{quoted(name)} = excluded.{quoted(name)}" for name in values if name not in kept]
+    updates.append("fetched_at = excluded.fetched_at")
+    if "changed_at" in table.columns and content:
+        old, new = (", ".join(f"{row}.{quoted(name)}" for name in content) for row in ("t", "excluded"))
+        updates.append(
+            f"changed_at = CASE WHEN ROW({old}) IS DISTINCT FROM ROW({new}) "
+            "THEN excluded.changed_at ELSE t.changed_at END"
+        )
+    return _TYPED.format(
+        place=table.place,
+        columns=", ".join(map(quoted, values)),
+        values=", ".join(values.values()),
+        keys=", ".join(f"v.{quoted(name)}" for name in by),
+        conflict=", ".join(map(quoted, by)),
+        updates=", ".join(updates),
+    )
+
+
+def _check_fields(table: Table, by: Sequence[str], fields: Sequence[str]) -> None:
+    for name in (*by, *fields):
+        if name not in table.columns and name not in TIMES:
+            raise SinkError(
+                f"table {table.name} has no column for the field {name!r}: "
+                f"ALTER TABLE {table.place} ADD COLUMN {quoted(name)} …, or leave it out of the item"
+            )

@@ -1,0 +1,571 @@
+"""Rows in a real PostgreSQL: upserts, tables, history, concurrent writers, a server that comes and goes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import asyncpg
+import msgspec
+import pytest
+
+from shoal import Page, Spider, crawl
+from shoal.errors import ShoalError, SinkError
+from shoal.model import Done, Lease, Settlement, Task
+from shoal.sink import open_sink
+from shoal.sink.jsonl import encode_row
+from shoal.sink.postgres.address import read_address
+from shoal.sink.postgres.link import Link
+from shoal.sink.postgres.sink import PostgresSink
+from shoal.spider import Handler
+from shoal.testing import ChaoticWeb, HostProfile
+from shoal.testing.servers import PostgresServer
+
+BOOK = Handler("book", print, key=("upc",))
+PLAIN = Handler("note", print)
+T0 = 1_700_000_000.0
+
+
+def page(*items: object, at: float = T0, handler: Handler = BOOK, url: str = "http://a/1") -> Settlement:
+    task = Task(url, id=1, job="j", fingerprint=hash(url) >> 1)
+    return Settlement(
+        Lease(1, task, 0.0, 0), Done(), (), tuple(encode_row(item, handler, at) for item in items)
+    )
+
+
+def book(upc: str, price: float = 1.0, **more: object) -> dict[str, object]:
+    return {"upc": upc, "price": price, **more}
+
+
+@asynccontextmanager
+async def opened(output: str, job: str = "j", answer: float = 60.0) -> AsyncIterator[PostgresSink]:
+    sink = PostgresSink(output, job=job, link=Link(read_address(output), answer=answer))
+    await sink.open()
+    try:
+        yield sink
+    finally:
+        await sink.close()
+
+
+async def ask(url: str, query: str, *values: object) -> list[tuple[Any, ...]]:
+    connection = await asyncpg.connect(url)
+    try:
+        return [tuple(row) for row in await connection.fetch(query, *values)]
+    finally:
+        await connection.close()
+
+
+async def items(url: str, table: str = "book") -> dict[str, Any]:
+    rows = await ask(url, f"SELECT key, item FROM {table}")
+    return {key: msgspec.json.decode(item) for key, item in rows}
+
+
+async def until(met: Callable[[], Awaitable[bool]], seconds: float = 30.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not await met():  # noqa: ASYNC110 (what is waited for is outside this loop)
+            await asyncio.sleep(0.01)
+
+
+async def refused(output: str, *batch: Settlement) -> str:
+    """The one line that a person reads."""
+    with pytest.raises(ShoalError) as told:
+        async with opened(output) as sink:
+            await sink.write(batch)
+    assert "\n" not in str(told.value)
+    return str(told.value)
+
+
+# -- rows
+
+
+async def test_a_table_is_made_for_every_kind_of_item(postgres: str) -> None:
+    sink = open_sink(postgres, job="shop")
+    assert sink.journal is None
+    await sink.open()
+    await sink.write(
+        [page(book("1", title="One")), page({"a": 1}, {"a": 2}, handler=PLAIN, url="http://a/2")]
+    )
+    await sink.write([])
+    await sink.close()
+    ((key, item, url, job, *times),) = await ask(postgres, "SELECT * FROM book")
+    assert (key, msgspec.json.decode(item)) == ("1", {"upc": "1", "price": 1.0, "title": "One"})
+    assert (url, job) == ("http://a/1", "shop")
+    assert [moment.timestamp() for moment in times] == [T0] * 3
+    assert sorted(item["a"] for item in (await items(postgres, "note")).values()) == [1, 2]
+
+
+async def test_the_freshest_row_of_a_key_stays(postgres: str) -> None:
+    times = "SELECT (item->>'price')::int, " + ", ".join(
+        f"extract(epoch FROM {name})::float - {T0}" for name in ("fetched_at", "first_seen", "changed_at")
+    )
+    async with opened(postgres) as sink:
+
+        async def after(price: int, seconds: float) -> tuple[Any, ...]:
+            await sink.write([page(book("1", price), at=T0 + seconds)])
+            (row,) = await ask(postgres, f"{times} FROM book")
+            return row
+
+        assert await after(1, 0) == (1, 0, 0, 0)
+        assert await after(2, 10) == (2, 10, 0, 10)
+        assert await after(3, 5) == (2, 10, 0, 10)  # comes too late
+        assert await after(9, 10) == (2, 10, 0, 10)  # the same moment: settled
+        assert await after(2, 20) == (2, 20, 0, 10)  # seen again, unchanged
+        assert await after(4, 30) == (4, 30, 0, 30)
+
+
+async def test_one_batch_may_hold_a_key_twice(postgres: str) -> None:
+    async with opened(postgres) as sink:
+        await sink.write([page(book("1", 5), at=T0 + 5), page(book("1", 3), at=T0 + 3, url="http://a/2")])
+        await sink.write([page(book("2", 1), book("2", 2))])  # on one page: the last
+    assert {key: item["price"] for key, item in (await items(postgres)).items()} == {"1": 5, "2": 2}
+
+
+async def test_a_page_fetched_again_replaces_its_rows(postgres: str) -> None:
+    def notes(*words: str, at: float, url: str = "http://a/1") -> Settlement:
+        return page(*[{"word": word} for word in words], at=at, handler=PLAIN, url=url)
+
+    async def words() -> list[str]:
+        return sorted(item["word"] for item in (await items(postgres, "note")).values())
+
+    async with opened(postgres) as sink:
+        await sink.write([notes("a", "b", "c", at=T0), notes("other", at=T0, url="http://a/2")])
+        await sink.write([notes("a", "b", "c", at=T0)])
+        assert await words() == ["a", "b", "c", "other"]
+        await sink.write([notes("x", at=T0 + 1)])
+        assert await words() == ["other", "x"]
+        await sink.write([notes("late", "later", at=T0 + 0.5)])
+        assert await words() == ["later", "other", "x"]  # only where nothing fresher is
+        await sink.write([notes("p", "q", "r", at=T0 + 9)])
+        await sink.write([notes("late", at=T0 + 8)])
+        assert await words() == ["other", "p", "q", "r"]  # what comes too late removes nothing
+
+
+async def test_unchanged_rows_do_not_touch_the_index(postgres: str) -> None:
+    async with opened(postgres) as sink:
+        for hour in range(6):
+            await sink.write([page(*[book(str(n), text="x" * 50) for n in range(100)], at=T0 + hour * 3600)])
+    query = "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'book'"
+
+    async def counted() -> bool:
+        return (await ask(postgres, query))[0][0] == 500
+
+    await until(counted)
+    assert (await ask(postgres, query))[0][1] > 250
+
+
+async def test_ten_thousand_rows_at_once(postgres: str) -> None:
+    batch = [
+        page(*[book(f"{p}-{n}") for n in range(100)], url=f"http://a/{p}", at=T0 + p) for p in range(100)
+    ]
+    async with opened(postgres) as sink:
+        started = time.monotonic()
+        await sink.write(batch)
+        assert time.monotonic() - started < 10
+        await sink.write(batch)
+    assert await ask(postgres, "SELECT count(*), count(DISTINCT url) FROM book") == [(10_000, 100)]
+
+
+async def test_characters_without_a_place_in_text(postgres: str) -> None:
+    async with opened(postgres) as sink:
+        await sink.write([page(book("\0a\0", text="x\0y", odd="\\u0000 \U0001f41f \x1f"))])
+    assert await items(postgres) == {"a": book("a", text="xy", odd="\\u0000 \U0001f41f \x1f")}
+
+
+async def test_names_of_tables_are_taken_as_they_are(postgres: str) -> None:
+    odd = Handler("page", print, key=("upc",), item='Odd "name"; DROP TABLE x')
+    async with opened(f"{postgres}?history=1") as sink:
+        await sink.write([page(book("1"), handler=odd)])
+        await sink.write([page(book("1", 2), handler=odd, at=T0 + 1)])
+    assert await items(postgres, '"Odd ""name""; DROP TABLE x"') == {"1": book("1", 2)}
+    long = Handler("x" * 56, print)
+    assert "give the handler item=" in await refused(postgres, page({}, handler=long))
+
+
+# -- several writers
+
+
+async def test_workers_with_the_same_keys_do_not_stand_in_each_others_way(postgres: str) -> None:
+    keys = [str(n) for n in range(200)]
+
+    async def worker(number: int) -> None:
+        async with opened(f"{postgres}?history=1", job=f"w{number}") as sink:
+            for turn in range(10):
+                order = keys if number % 2 else keys[::-1]
+                at = T0 + turn * 4 + number
+                await sink.write([page(*[book(key, at - T0) for key in order], at=at)])
+
+    async with asyncio.timeout(60):
+        await asyncio.gather(*map(worker, range(4)))
+    assert {item["price"] for item in (await items(postgres)).values()} == {39.0}
+    # Each key's changes are one chain of growing prices: nothing was noted that did not happen.
+    query = "SELECT key, (old->>'price')::float, (new->>'price')::float FROM book_changes ORDER BY key, at"
+    chains: dict[str, list[tuple[float, float]]] = {}
+    for key, old, new in await ask(postgres, query):
+        chains.setdefault(key, []).append((old, new))
+    assert len(chains) == 200
+    for chain in chains.values():
+        assert chain[-1][1] == 39.0
+        assert all(old < new for old, new in chain)
+        assert all(before[1] == after[0] for before, after in pairwise(chain))
+    assert await ask(
+        postgres, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+    ) == [(0,)]
+
+
+# -- history
+
+
+async def test_history_tells_what_changed_and_when(postgres: str) -> None:
+    async with opened(f"{postgres}?history=1") as sink:
+        for seconds, item in enumerate(
+            [
+                book("1", 5, title="One", stock=3),
+                book("1", 5, title="One", stock=3),
+                book("1", 4, title="One", sale=True),
+                book("1", 4, title="Eins", sale=True),
+            ]
+        ):
+            await sink.write([page(item, at=T0 + seconds)])
+        await sink.write([page(book("1", 99), at=T0 + 1)])
+    rows = await ask(
+        postgres,
+        "SELECT key, extract(epoch FROM at)::float - $1, old::text, new::text FROM book_changes ORDER BY at",
+        T0,
+    )
+    decoded = [(*row[:2], *map(msgspec.json.decode, row[2:])) for row in rows]
+    assert decoded == [
+        ("1", 2, {"price": 5, "stock": 3}, {"price": 4, "sale": True}),
+        ("1", 3, {"title": "One"}, {"title": "Eins"}),
+    ]
+
+
+async def test_without_history_nothing_is_noted(postgres: str) -> None:
+    async with opened(postgres) as sink:
+        await sink.write([page(book("1"))])
+    assert await ask(postgres, "SELECT to_regclass('book_changes')::text") == [(None,)]
+
+
+# -- tables that somebody else made
+
+TYPED = """CREATE TABLE book (
+    id bigserial PRIMARY KEY, upc text UNIQUE, price numeric(8, 2), tags text[], seen_on date, note text DEFAULT 'mine',
+    url text, fetched_at timestamptz, first_seen timestamptz, changed_at timestamptz)"""
+
+
+async def test_fields_go_to_the_columns_of_a_table_that_is_there(postgres: str) -> None:
+    await ask(postgres, TYPED)
+    first = {"upc": "1", "price": "12.50", "tags": ["a", "b"], "seen_on": "2031-05-30"}
+    async with opened(postgres) as sink:
+        await sink.write([page(first, {"upc": "2", "price": 3}, {"upc": "2", "price": 4})])
+        await sink.write([page({"upc": "1", "price": 9}, at=T0 + 5)])
+        await sink.write([page({"upc": "1", "price": 7}, at=T0 + 3)])
+    query = """SELECT id, upc, price::text, tags, seen_on::text, note, url,
+        extract(epoch FROM changed_at)::float - $1, extract(epoch FROM first_seen)::float - $1 FROM book ORDER BY upc"""
+    one, two = await ask(postgres, query, T0)
+    assert one[1:] == ("1", "9.00", ["a", "b"], "2031-05-30", "mine", "http://a/1", 5, 0)
+    assert two[1:] == ("2", "4.00", None, None, "mine", "http://a/1", 0, 0)
+
+
+async def test_history_of_such_a_table(postgres: str) -> None:
+    await ask(postgres, TYPED)
+    async with opened(f"{postgres}?history=1") as sink:
+        for seconds, price in enumerate([1, 1, 2]):
+            await sink.write([page({"upc": "1", "price": price}, at=T0 + seconds)])
+    rows = await ask(
+        postgres, "SELECT key, old->>'price', new->>'price', (new - 'price')::text FROM book_changes"
+    )
+    assert rows == [("1", "1.00", "2.00", "{}")]
+
+
+@pytest.mark.parametrize(
+    ("table", "item", "told"),
+    [
+        (
+            "upc text PRIMARY KEY, price int",
+            book("1", 1),
+            "no column fetched_at: ALTER TABLE .* ADD COLUMN fetched_at",
+        ),
+        (
+            "upc text PRIMARY KEY, fetched_at text",
+            book("1"),
+            "fetched_at is text and must be timestamp with time zone",
+        ),
+        (
+            "upc text, price int, fetched_at timestamptz",
+            book("1", 1),
+            r"no unique index on the key .*CREATE UNIQUE INDEX",
+        ),
+        ("price int, fetched_at timestamptz", book("1", 1), "no column for the field 'upc'.*ADD COLUMN"),
+        (
+            "upc text PRIMARY KEY, price int, fetched_at timestamptz",
+            {"upc": "1", "price": "free"},
+            r"column price \(integer\) does not take the text that http://a/1 has for it",
+        ),
+        (
+            "upc text PRIMARY KEY, price int NOT NULL, fetched_at timestamptz",
+            {"upc": "1", "price": None},
+            'column price: null value in column "price"',
+        ),
+        (
+            "upc text PRIMARY KEY, price int CONSTRAINT cheap CHECK (price < 10), fetched_at timestamptz",
+            book("1", 10),
+            'violates check constraint "cheap"',
+        ),
+        ("key text PRIMARY KEY, item jsonb", book("1"), "no column url: ALTER TABLE"),
+        ("key text PRIMARY KEY, item text", book("1"), "column item is text and must be jsonb"),
+    ],
+)
+async def test_a_table_that_does_not_fit_is_named(postgres: str, table: str, item: object, told: str) -> None:
+    await ask(postgres, f"CREATE TABLE book ({table})")
+    assert re.search(told, await refused(postgres, page(item)))
+
+
+async def test_a_table_with_columns_needs_a_key(postgres: str) -> None:
+    await ask(postgres, "CREATE TABLE note (a int, fetched_at timestamptz)")
+    assert "give the handler key=" in await refused(postgres, page({"a": 1}, handler=PLAIN))
+
+
+async def test_nothing_of_a_refused_batch_is_lost_after_the_table_is_mended(postgres: str) -> None:
+    await ask(postgres, "CREATE TABLE book (upc text PRIMARY KEY, price int, fetched_at timestamptz)")
+    bad = page({"upc": "1", "price": "free"})
+    await refused(postgres, bad)
+    await ask(postgres, "ALTER TABLE book ALTER price TYPE text")
+    async with opened(postgres) as sink:
+        await sink.write([bad])
+    assert await ask(postgres, "SELECT upc, price FROM book") == [("1", "free")]
+
+
+# -- what a person can get wrong
+
+
+async def test_a_place_where_rows_cannot_go_is_told_at_once(
+    postgres: str, postgres_server: PostgresServer
+) -> None:
+    where = urlsplit(postgres)
+    closed = f"postgresql://me:hunter2@127.0.0.1:1{where.path}"
+    told = {
+        "nothing listens": await refused(closed),
+        "no such name": await refused("postgresql://me:hunter2@db.invalid/x"),
+        "no database": await refused(postgres_server.database_url("nowhere")),
+        "no user": await refused(postgres.replace("shoal@", "stranger:hunter2@")),
+        "bad port": await refused("postgresql://me:hunter2@127.0.0.1:port/x"),
+        "bad option": await refused(f"{postgres}?sslmode=sideways"),
+    }
+    assert "connection refused; is PostgreSQL running there?" in told["nothing listens"]
+    assert "cannot reach postgresql://db.invalid/x" in told["no such name"]
+    assert 'database "nowhere" does not exist; create it' in told["no database"]
+    assert "refuses to let us in" in told["no user"]
+    assert "hunter2" not in " ".join(told.values())
+
+
+async def test_a_wrong_password_is_told_without_repeating_it(
+    postgres: str, postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = postgres_server.folder / "data" / "pg_hba.conf"
+    before = rules.read_text()
+    user = f"u{os.getpid()}"
+    await ask(postgres, f"CREATE USER {user} PASSWORD 'right'")
+    await ask(postgres, f"GRANT CREATE ON SCHEMA public TO {user}")
+    rules.write_text(f"host all {user} 127.0.0.1/32 scram-sha-256\n{before}")
+    await ask(postgres, "SELECT pg_reload_conf()")
+    try:
+        guarded = postgres.replace("shoal@", f"{user}:hunter2@")
+
+        async def guard_is_up() -> bool:
+            return bool(await try_open(guarded))
+
+        await until(guard_is_up)
+        told = await try_open(guarded)
+        assert "refuses to let us in" in told
+        assert "PGPASSWORD" in told
+        assert "hunter2" not in told
+        monkeypatch.setenv("PGPASSWORD", "right")
+        monkeypatch.setenv("PGUSER", user)
+        monkeypatch.setenv("PGHOST", "127.0.0.1")
+        monkeypatch.setenv("PGPORT", str(postgres_server.port))
+        monkeypatch.setenv("PGDATABASE", urlsplit(postgres).path[1:])
+        async with opened("postgresql://") as sink:
+            await sink.write([page(book("1"))])
+        for name in ("PGPASSWORD", "PGUSER"):
+            monkeypatch.delenv(name)
+        assert set(await items(postgres)) == {"1"}
+    finally:
+        rules.write_text(before)
+        await ask(postgres, "SELECT pg_reload_conf()")
+        await ask(postgres, f"DROP OWNED BY {user}")
+        await ask(postgres, f"DROP USER {user}")
+
+
+async def try_open(output: str) -> str:
+    try:
+        async with opened(output):
+            return ""
+    except SinkError as error:
+        return str(error)
+
+
+async def test_a_user_without_rights_is_told_what_to_grant(postgres: str) -> None:
+    user = f"poor{os.getpid()}"
+    await ask(postgres, f"CREATE USER {user}")
+    try:
+        poor = postgres.replace("shoal@", f"{user}@")
+        assert f"GRANT CREATE ON SCHEMA public TO {user}" in await refused(poor)
+        await ask(postgres, "CREATE TABLE other (a int)")
+        await ask(postgres, f"GRANT INSERT ON other TO {user}")
+        assert "may not create or write table book: permission denied" in await refused(poor, page(book("1")))
+    finally:
+        await ask(postgres, f"DROP OWNED BY {user}")
+        await ask(postgres, f"DROP USER {user}")
+
+
+# -- a server that comes and goes
+
+
+@pytest.fixture
+def own_server() -> Iterator[PostgresServer]:
+    folder = tempfile.mkdtemp(prefix="shoal-postgres-")
+    try:
+        with PostgresServer(folder) as server:
+            yield server
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+async def write_on(sink: PostgresSink, done: list[int], stop: asyncio.Event) -> None:
+    number = 0
+    while not stop.is_set():
+        await sink.write([page(*[book(f"{number}-{n}") for n in range(20)], url=f"http://a/{number}")])
+        done.append(number)
+        number += 1
+
+
+async def more(done: list[int], count: int = 5) -> None:
+    wanted = len(done) + count
+
+    async def enough() -> bool:
+        return len(done) >= wanted
+
+    await until(enough)
+
+
+async def test_rows_wait_for_a_server_that_is_killed_restarted_or_hangs(
+    own_server: PostgresServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "shoal")
+    done: list[int] = []
+    stop = asyncio.Event()
+
+    async def away() -> bool:
+        return bool(caplog.messages) and "is away" in caplog.messages[-1]
+
+    def resume() -> None:
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
+
+    stopped: list[int] = []
+    troubles = [
+        (own_server.kill, own_server.start),
+        (own_server.stop, own_server.start),
+        (lambda: stopped.extend(hang(own_server)), resume),
+    ]
+    async with opened(own_server.url, answer=1.0) as sink, asyncio.TaskGroup() as group:
+        group.create_task(write_on(sink, done, stop))
+        await more(done)
+        for begin, end in troubles:
+            await asyncio.to_thread(begin)
+            try:
+                await until(away)
+                held = len(done)
+                await asyncio.sleep(0.3)
+                assert len(done) == held
+            finally:
+                await asyncio.to_thread(end)
+            await more(done)
+        stop.set()
+    assert ["is away" in line for line in caplog.messages] == [True, False] * 3
+    assert ["is back after" in line for line in caplog.messages] == [False, True] * 3
+    rows = await ask(own_server.url, "SELECT count(*), count(DISTINCT url) FROM book")
+    assert rows == [(20 * len(done), len(done))]
+
+
+def hang(server: PostgresServer) -> list[int]:
+    """Stops the server and its children, as a machine that hangs would."""
+    children = map(int, Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split())
+    for pid in (pids := [server.pid, *children]):
+        os.kill(pid, signal.SIGSTOP)
+    return pids
+
+
+async def test_a_writer_can_be_called_off_while_the_server_is_away(own_server: PostgresServer) -> None:
+    async with opened(own_server.url) as sink:
+        await sink.write([page(book("1"))])
+        own_server.stop()
+        writing = asyncio.create_task(sink.write([page(book("2"))]))
+        await asyncio.sleep(0.3)
+        assert not writing.done()
+        writing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await writing
+
+
+async def test_a_crawl_goes_on_through_a_restart_and_a_kill_of_the_database(
+    own_server: PostgresServer, tmp_path: Path
+) -> None:
+    """Every page has one row, though the server went away twice in the middle."""
+    hosts = {f"h{n}.test": HostProfile("slow", latency=0.01, pages=60) for n in range(4)}
+    async with ChaoticWeb(hosts) as web:
+        start = [web.url(host, f"/p/{n}") for n in range(60) for host in web.spec.hosts]
+        spider = Spider("shop", start, rate=0, per_host=1, robots=False, allow_network=["127.0.0.0/8"])
+
+        @spider.handler(item="sheet")
+        def sheet(page: Page) -> list[dict[str, object]]:
+            return [{"url": page.url, "n": n} for n in range(3)]
+
+        async def rows() -> int:
+            try:
+                return int((await ask(own_server.url, "SELECT count(*) FROM sheet"))[0][0])
+            except asyncpg.UndefinedTableError:
+                return 0
+
+        async def trouble() -> None:
+            for enough, end in ((30, own_server.stop), (300, own_server.kill)):
+
+                async def far(enough: int = enough) -> bool:
+                    return await rows() >= enough
+
+                await until(far)
+                await asyncio.to_thread(end)
+                await asyncio.sleep(0.2)
+                await asyncio.to_thread(own_server.start)
+
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+            crawling = group.create_task(crawl(spider, store=tmp_path / "shoal.db", output=own_server.url))
+            group.create_task(trouble())
+    results = crawling.result()
+    assert results.items == []
+    counters = results.view.job.counters
+    assert (counters.done, counters.dead, counters.items) == (240, 0, 720)
+    found = await ask(
+        own_server.url, "SELECT url, count(*), count(DISTINCT item->>'n') FROM sheet GROUP BY url"
+    )
+    assert sorted(found) == sorted((url, 3, 3) for url in start)
+
+
+async def test_a_table_that_was_dropped_is_made_again(postgres: str) -> None:
+    async with opened(postgres) as sink:
+        await sink.write([page(book("1"))])
+        await ask(postgres, "DROP TABLE book")
+        await sink.write([page(book("2"))])
+    assert set(await items(postgres)) == {"2"}
