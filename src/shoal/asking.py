@@ -7,13 +7,14 @@ lease ──▶ limits, robots.txt ──▶ fetch ──▶ classify ──▶ 
 
 from __future__ import annotations
 
+import asyncio
 import random
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.challenge import Challenges
-from shoal.classify import judge, kind_of, rule_for, snapshot_of
+from shoal.challenge import Challenge, Challenges
+from shoal.classify import NOT_ASKED, judge, kind_of, rule_for, snapshot_of
 from shoal.clock import Clock
 from shoal.fetch.guard import Guard
 from shoal.fetch.transport import FetchRequest, Transport
@@ -23,7 +24,10 @@ from shoal.policy.budget import RetryBudget
 from shoal.policy.protocol import TIMEOUTS, Limits, Observation
 from shoal.policy.retry import backoff, retry_after
 from shoal.policy.signals import Traffic
+from shoal.routing import BAN, REFUSALS, NoRoute, Routes
 from shoal.settings import Settings
+
+_LAST_PAUSE = 5.0  # seconds
 
 
 class Ending(Struct, frozen=True):
@@ -44,8 +48,10 @@ class Asker:
         traffic: Traffic,
         clock: Clock,
         rng: random.Random,
+        routes: Routes | None = None,
     ) -> None:
         self._settings = settings
+        self._routes = routes
         self._hosts = hosts
         self._transport = transport
         self._guard = guard
@@ -71,6 +77,8 @@ class Asker:
             self._allowed.add(task.host)
             self._guard.allow(*_host_and_port(task))
         if self._hosts.wants_robots(task.host, host):
+            if self._routes is not None and (held := self._routes.held(task)) is not None:
+                return await self._not_asked(task, held, held.wait)
             started = self._hosts.now()
             host = await self._hosts.ask_robots(
                 lease, since=self._clock.monotonic(), timeout=self._timeout(task, limits)
@@ -81,7 +89,10 @@ class Asker:
                 )
                 return None
             retried, reached = not self._is_last(task), host.reached
-            self._saw(lease, "robots_unreachable", started, retried=retried, reached=reached)
+            if not _is_proxys_fault(host):
+                self._saw(lease, "robots_unreachable", started, retried=retried, reached=reached)
+        if self._settings.robots and host.unreachable and _is_proxys_fault(host):
+            return await self._wait_for_proxy(task, host)
         return self._refusal(task, host) or await self._fetch(lease, limits)
 
     # -- before the fetch
@@ -103,11 +114,34 @@ class Asker:
         failure = self._failure(task, "robots_unreachable", f"robots.txt cannot be had: {reason}")
         return Retry(wait + spread, failure)
 
+    async def _wait_for_proxy(self, task: Task, host: HostView) -> Ending | None:
+        assert host.state.robots is not None
+        wait = max(0.0, host.state.robots.expires_at - self._hosts.now())
+        failure = self._failure(task, host.state.robots.reason, "robots.txt cannot be had: the proxies fail")
+        return await self._not_asked(task, failure, wait)
+
+    async def _not_asked(self, task: Task, failure: Failure, wait: float) -> Ending | None:
+        """The proxies failed before anything was asked for: the task waits, and loses no attempt."""
+        self._traffic.saw(task.host, failure.kind, 0.0, self._clock.monotonic(), retry=False)
+        if self._is_last(task):
+            # A store may bury what has no attempt left; so this one goes back as it is, a little later.
+            await asyncio.sleep(min(wait, _LAST_PAUSE))
+            return None
+        spread = self._rng.uniform(0.0, min(wait, self._settings.pool_cooldown))
+        noted = Failure(failure.kind, failure.detail, at=self._clock.time(), via=failure.via)
+        return Ending(Retry(wait + spread, noted, counts=False))
+
     # -- the fetch, and what it tells
 
-    async def _fetch(self, lease: Lease, limits: Limits) -> Response | Ending:
+    async def _fetch(self, lease: Lease, limits: Limits) -> Response | Ending | None:
         started = self._hosts.now()
-        outcome = await self._transport.fetch(_fetch_request(lease.task, self._timeout(lease.task, limits)))
+        request = _fetch_request(lease.task, self._timeout(lease.task, limits))
+        if self._routes is not None:
+            request = self._routes.addressed(request, lease.task)
+        outcome = await self._transport.fetch(request)
+        if isinstance(outcome, Failure) and outcome.kind in NOT_ASKED:
+            wait = outcome.wait if isinstance(outcome, NoRoute) else self._settings.retry_base
+            return await self._not_asked(lease.task, outcome, wait)
         verdict = self._verdict(lease.task, outcome)
         kind = verdict.failure.kind if verdict is not None else kind_of(outcome)
         if isinstance(verdict, Retry) and (reason := self._no_retry(lease.task)):
@@ -120,6 +154,8 @@ class Asker:
         self._saw(lease, kind, started, retried=retried, asks=self._retry_after(outcome))
         if verdict is None:
             assert isinstance(outcome, Response)
+            if self._routes is not None:
+                self._routes.had(lease.task, outcome)
             return outcome
         return Ending(verdict, snapshot_of(outcome, self._settings))
 
@@ -127,6 +163,8 @@ class Asker:
         """None: a page, or a redirect."""
         if isinstance(outcome, Response) and kind_of(outcome) != "redirect":
             challenge = self._challenges.look(outcome, asked=task.origin)
+            if outcome.via and (detour := self._detour(task, outcome, challenge)) is not None:
+                return detour
             if challenge is not None:
                 routed = self._challenges.route(
                     challenge, outcome, task, now=self._clock.time(), rng=self._rng
@@ -136,6 +174,25 @@ class Asker:
         verdict = judge(outcome, task, self._settings, now=self._clock.time(), rng=self._rng)
         assert verdict is None or isinstance(verdict, Retry | Dead)
         return verdict
+
+    def _detour(self, task: Task, response: Response, challenge: Challenge | None) -> Retry | None:
+        """A host that refuses may mean the proxy and not the page: whether that is so, another proxy will show."""
+        refused = response.status in REFUSALS and response.status not in self._settings.handle_status
+        walled = challenge is not None and challenge.kind not in ("login_wall", "empty_shell")
+        if self._routes is None or not (refused or walled):
+            return None
+        self._routes.refused(task, response)
+        if not self._routes.detour(task, response.via):
+            return None
+        what = str(challenge) if challenge is not None else f"HTTP {response.status}"
+        failure = replace(self._failure(task, BAN, f"{what}, through {response.via}"), status=response.status)
+        failure = replace(failure, elapsed=response.elapsed, via=response.via)
+        return Retry(backoff(1, self._settings.retry_base, self._settings.retry_cap, self._rng), failure)
+
+    async def keep(self, *, everything: bool = False) -> None:
+        """Writes back what was learnt about proxies."""
+        if self._routes is not None:
+            await self._routes.keep(everything=everything)
 
     def _timeout(self, task: Task, limits: Limits) -> float | None:
         """The host's timeout; for a page that was cut off before, at least twice what was not enough for it. Some
@@ -192,6 +249,10 @@ class Asker:
 
     def _failure(self, task: Task, kind: str, detail: str) -> Failure:
         return Failure(kind, detail, at=self._clock.time(), attempt=task.attempt)
+
+
+def _is_proxys_fault(host: HostView) -> bool:
+    return host.state.robots is not None and host.state.robots.reason.startswith("proxy")
 
 
 def _fetch_request(task: Task, timeout: float | None) -> FetchRequest:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from msgspec import Struct
@@ -77,6 +77,17 @@ TABLE: dict[str, Rule] = {
     # A bad certificate does not heal within a crawl: retrying would only be a storm.
     "tls": _bury("no trustworthy TLS connection", blames_host=True),
     "too_large": _bury("the body is larger than max_body"),
+    # -- proxies: no evidence against the host
+    "proxy_connect": _retry("the proxy cannot be reached", blames_host=False),
+    "proxy_timeout": _retry("the proxy could not be reached in time", blames_host=False),
+    "proxy_auth": _retry("the proxy does not accept our user or password", blames_host=False),
+    "proxy_refused": _retry("the proxy refuses to connect to this host", blames_host=False),
+    "proxy_gateway": _retry(
+        "the proxy could not reach the host, and no other has said so", blames_host=False
+    ),
+    "proxy_doubt": _retry("it failed, but so far through this proxy only", blames_host=False),
+    "proxy_ban": _retry("the host refuses the proxy; another way is tried", blames_host=False),
+    "proxy_wait": _retry("every proxy of its pool is in quarantine", blames_host=False),
     # -- refused by Shoal
     "forbidden_address": _bury("a private or reserved address that is not allowed"),
     "invalid_url": _bury("not a URL that can be fetched"),
@@ -93,6 +104,9 @@ TABLE: dict[str, Rule] = {
     "worker_lost": _retry("the worker died with the page in hand", blames_host=False),
     "unexpected": _retry("an error nobody foresaw", blames_host=False),
 }
+
+# No page was asked for: the proxies failed before. Such an attempt is given back.
+NOT_ASKED = frozenset({"proxy_wait", "proxy_connect", "proxy_timeout", "proxy_auth"})
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _CONDITIONAL = frozenset({"if-none-match", "if-modified-since"})
@@ -134,7 +148,11 @@ def failure_of(outcome: Outcome, kind: str) -> Failure:
         return outcome if outcome.kind == kind else replace(outcome, kind=kind)
     meaning = rule_for(kind).meaning
     return Failure(
-        kind=kind, detail=f"HTTP {outcome.status}: {meaning}", status=outcome.status, elapsed=outcome.elapsed
+        kind=kind,
+        detail=f"HTTP {outcome.status}: {meaning}",
+        status=outcome.status,
+        elapsed=outcome.elapsed,
+        via=outcome.via,
     )
 
 
@@ -167,6 +185,19 @@ def snapshot_of(outcome: Outcome, settings: Settings) -> Snapshot | None:
         shown = _LEFT_OUT if name.lower() in _SECRET_HEADERS else _USERINFO.sub("", value)[:_MAX_HEADER]
         headers[name] = f"{headers[name]}, {shown}" if name in headers else shown
     return Snapshot(status=outcome.status, headers=headers, body=outcome.body[: settings.snapshot_bytes])
+
+
+def this_life(task: Task) -> Iterator[Failure]:
+    """The failures since the task was last replayed, the last one first: going back, each belongs to an earlier
+    attempt. Those are passed over whose attempt was given back."""
+    attempt = task.attempt
+    for failure in reversed(task.history):
+        if failure.kind in NOT_ASKED:
+            continue
+        if failure.attempt >= attempt:
+            return
+        attempt = failure.attempt
+        yield failure
 
 
 def _is_conditional(headers: Mapping[str, str] | None) -> bool:

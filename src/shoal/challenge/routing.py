@@ -10,13 +10,13 @@ How far a task has come is in its history, so nothing else needs to be stored.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Set
+from collections.abc import Set
 from typing import Literal, TypeAlias, cast
 
 from msgspec import Struct
 
 from shoal.challenge.detecting import Challenge
-from shoal.classify import snapshot_of
+from shoal.classify import snapshot_of, this_life
 from shoal.errors import SettingsError
 from shoal.model import Dead, Failure, Response, Retry, Task
 from shoal.policy.lanes import WEIGHTS
@@ -62,9 +62,15 @@ def route(
 ) -> Retry | Dead | None:
     """None: the page is for the handler after all."""
     kind = kind_of(challenge)
-    met = sum(failure.kind == kind for failure in _this_life(task))
+    met = sum(failure.kind == kind for failure in this_life(task))
     failure = Failure(
-        kind, str(challenge), at=now, status=response.status, elapsed=response.elapsed, attempt=task.attempt
+        kind,
+        str(challenge),
+        at=now,
+        status=response.status,
+        elapsed=response.elapsed,
+        attempt=task.attempt,
+        via=response.via,
     )
     steps = _steps(kind, ways(settings))
     if met < len(steps):
@@ -82,16 +88,6 @@ def route(
 def kind_of(challenge: Challenge) -> str:
     """The row of classify.TABLE: a captcha and the walls against bots are evidence against the host's patience."""
     return challenge.kind if challenge.kind in ("login_wall", "empty_shell") else "challenge"
-
-
-def _this_life(task: Task) -> Iterator[Failure]:
-    """The failures since the task was last replayed: going back, each belongs to an earlier attempt."""
-    attempt = task.attempt
-    for failure in reversed(task.history):
-        if failure.attempt >= attempt:
-            return
-        attempt = failure.attempt
-        yield failure
 
 
 def _steps(kind: str, routes: tuple[Way, ...]) -> tuple[Step, ...]:

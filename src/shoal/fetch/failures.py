@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import errno
 import ssl
+from typing import Literal
 
 import aiohttp
 from aiohttp.http_exceptions import ContentEncodingError
 
 from shoal.fetch.guard import ForbiddenAddressError
+from shoal.fetch.socks import SocksAuthError, SocksReplyError
 
 _MAX_DETAIL = 200
+_GATEWAY = frozenset({500, 502, 503, 504})  # a tunnel is refused so when the host cannot be reached
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL})  # no evidence against the host
+
+
+Stage = Literal[
+    "dialling", "tunnelling", "connected"
+]  # of a connection by a proxy: to it, by it to the host, made
+
+
+class ProxyAuthError(Exception):
+    """The proxy answered 407."""
 
 
 class BodyTooLargeError(Exception):
@@ -30,6 +42,8 @@ def explain(exc: Exception) -> tuple[str, str]:
 
 def _explain(exc: Exception) -> tuple[str, str]:
     match exc:
+        case ForbiddenAddressError():
+            return "forbidden_address", exc.advice
         case BodyTooLargeError():
             return "too_large", str(exc)
         case UndecodableBodyError():
@@ -58,6 +72,44 @@ def _explain(exc: Exception) -> tuple[str, str]:
             return "invalid_request", f"the request cannot be sent: {exc}"
         case _:
             return "unexpected", f"{type(exc).__name__}: {exc}"
+
+
+def explain_proxy(exc: Exception, proxy: str, stage: Stage) -> tuple[str, str]:
+    """The same for an exchange by a proxy, which may be at fault itself: that depends on how far it had come."""
+    kind, detail = _explain_proxy(exc, proxy, stage)
+    return kind, " ".join(detail.split())[:_MAX_DETAIL]
+
+
+def _explain_proxy(exc: Exception, proxy: str, stage: Stage) -> tuple[str, str]:
+    status = exc.status if isinstance(exc, aiohttp.ClientHttpProxyError) else None
+    cause = _cause(exc)
+    if status == 407 or isinstance(cause, ProxyAuthError | SocksAuthError):
+        return "proxy_auth", f"proxy {proxy} does not accept its user or password: check them in proxies"
+    if stage == "connected" or isinstance(exc, ForbiddenAddressError) or _is_exhausted(cause):
+        return explain(exc)
+    if stage == "dialling":
+        if isinstance(exc, TimeoutError):
+            return "proxy_timeout", f"no connection to proxy {proxy} in time"
+        return "proxy_connect", f"no connection to proxy {proxy}: {_reason(cause)}"
+    if isinstance(exc, aiohttp.ClientSSLError | ssl.SSLError):
+        return explain(exc)  # the host's certificate, seen through the tunnel
+    if status is not None and status not in _GATEWAY:
+        return "proxy_refused", f"proxy {proxy} refuses to connect to this host: HTTP {status}"
+    if isinstance(cause, SocksReplyError) and cause.by_rule:
+        return "proxy_refused", f"proxy {proxy} refuses to connect to this host: {cause}"
+    why = "not in time" if isinstance(exc, TimeoutError) else f"HTTP {status}" if status else _reason(cause)
+    return "proxy_gateway", f"proxy {proxy} could not reach the host: {why}"
+
+
+def _cause(exc: Exception) -> BaseException:
+    """What the HTTP client has wrapped."""
+    if isinstance(exc, aiohttp.ClientConnectorError):
+        return exc.os_error
+    return exc.__cause__ or exc if isinstance(exc, aiohttp.ClientOSError) else exc
+
+
+def _is_exhausted(cause: BaseException) -> bool:
+    return isinstance(cause, OSError) and cause.errno in _EXHAUSTED
 
 
 def _explain_connect(exc: aiohttp.ClientConnectorError) -> tuple[str, str]:

@@ -82,6 +82,14 @@ class Guard:
             return
         raise ForbiddenAddressError(address, reason)
 
+    def check_unresolved(self, host: str, port: int) -> None:
+        """For a target that a proxy will resolve: what can be told without. "localhost" would be the proxy's own."""
+        name = _fold(host.strip("[]"))
+        if _address(name) is not None:
+            self.check(name, port)
+        elif (name == "localhost" or name.endswith(".localhost")) and (name, port) not in self._names:
+            self.check("127.0.0.1", port)
+
     def resolver(self) -> ThreadedResolver:
         """A resolver that tells this guard what the allowed names stand for. Needs a running loop."""
         return _NotingResolver(self)

@@ -13,14 +13,25 @@ from functools import lru_cache, partial
 from typing import Any
 
 import aiohttp
+from aiohttp.abc import AbstractCookieJar, ResolveResult
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.http_exceptions import HttpProcessingError
 from multidict import CIMultiDict
 from yarl import URL
 
 from shoal.clock import Clock
-from shoal.fetch.failures import BodyTooLargeError, UndecodableBodyError, explain
+from shoal.fetch.failures import (
+    BodyTooLargeError,
+    ProxyAuthError,
+    Stage,
+    UndecodableBodyError,
+    explain,
+    explain_proxy,
+)
 from shoal.fetch.guard import Guard
+from shoal.fetch.proxies import Proxy
+from shoal.fetch.sessions import SiteJar
+from shoal.fetch.socks import open_tunnel, resolve_nothing
 from shoal.fetch.transport import FetchRequest
 from shoal.model import Failure, Outcome, Response
 from shoal.settings import Settings
@@ -33,11 +44,19 @@ _KEEP_ALIVE = 15.0
 _MAX_IDLE = 512  # hosts with idle connections; each holds a file descriptor
 _DNS_TTL = 60
 _DNS_ENTRIES = 10_000
+_CONNECTIONS: dict[str, Any] = {
+    "limit": 0,  # the frontier bounds concurrency
+    "keepalive_timeout": _KEEP_ALIVE,
+    "ttl_dns_cache": _DNS_TTL,
+    "dns_cache_max_size": _DNS_ENTRIES,
+}
 _IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 
 _dialled: ContextVar[bool] = ContextVar(
     "shoal_dialled", default=True
 )  # the current fetch opened a connection
+_stage: ContextVar[Stage] = ContextVar("shoal_stage", default="connected")  # how far it has come
+_jar: ContextVar[AbstractCookieJar] = ContextVar("shoal_jar")  # whose cookies it has
 
 
 class HttpTransport:
@@ -45,48 +64,55 @@ class HttpTransport:
 
     def __init__(self, settings: Settings, guard: Guard, clock: Clock) -> None:
         self._settings = settings
+        self._guard = guard
         self._clock = clock
-        self._jar = aiohttp.CookieJar(unsafe=True) if settings.cookies else aiohttp.DummyCookieJar()
-        self._session = aiohttp.ClientSession(
-            connector=_Connector(
-                limit=0,  # the frontier bounds concurrency
-                keepalive_timeout=_KEEP_ALIVE,
-                ttl_dns_cache=_DNS_TTL,
-                dns_cache_max_size=_DNS_ENTRIES,
-                resolver=guard.resolver(),
-                socket_factory=guard.socket_factory,
-            ),
-            cookie_jar=self._jar,
-            headers=_default_headers(settings),
+        self._jar = SiteJar() if settings.cookies else aiohttp.DummyCookieJar()
+        self._direct = self._client(
+            _Connector(resolver=guard.resolver(), socket_factory=guard.socket_factory, **_CONNECTIONS)
+        )
+        self._through: dict[str, aiohttp.ClientSession] = {}  # proxies; those of SOCKS each have their own
+        self._timeout = lru_cache(maxsize=256)(self._make_timeout)
+
+    def _client(self, connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
+        client = aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=_CurrentJar(),
+            headers=_default_headers(self._settings),
             max_field_size=_MAX_HEADER_LINE,
             max_headers=_MAX_HEADER_LINES,
         )
         # By itself aiohttp also repeats a request whose fresh connection was dropped: a hit nobody counted.
-        self._session._retry_connection = False
-        self._timeout = lru_cache(maxsize=256)(self._make_timeout)
+        client._retry_connection = False
+        return client
 
     async def fetch(self, request: FetchRequest) -> Outcome:
         started = self._clock.monotonic()
         try:
             response = await self._send(request)
         except Exception as exc:
-            return self._failure(exc, started)
+            return self._failure(exc, started, proxy=request.proxy)
         try:
             return await self._receive(request, response, started)
         except Exception as exc:
-            return self._failure(exc, started, response.status)
+            return self._failure(exc, started, response.status, request.proxy)
         finally:
             if not response.closed:  # anything but a body read to its end
                 response.close()
 
     async def close(self) -> None:
-        await self._session.close()
+        for client in (self._direct, *self._through.values()):
+            await client.close()
 
     async def _send(self, request: FetchRequest) -> aiohttp.ClientResponse:
         """Sends the request and waits for the headers of the answer."""
         url = _url(request.url)
+        if request.proxy is not None:
+            _stage.set("connected")  # unless a connection has to be opened
+            self._guard.check_unresolved(url.raw_host or "", url.port or 0)
+        jar = self._jar if request.jar is None else request.jar  # an empty one is false
+        _jar.set(jar)
         if request.cookies and request.referrer_url:
-            self._jar.update_cookies_from_headers(request.cookies, _url(request.referrer_url))
+            jar.update_cookies_from_headers(request.cookies, _url(request.referrer_url))
         _dialled.set(False)
         try:
             return await self._ask(request, url)
@@ -96,7 +122,9 @@ class HttpTransport:
             return await self._ask(request, url)
 
     async def _ask(self, request: FetchRequest, url: URL) -> aiohttp.ClientResponse:
-        return await self._session.request(
+        if request.proxy is not None:
+            return await self._ask_through(request.proxy, request, url)
+        return await self._direct.request(
             request.method,
             url,
             headers=request.headers,
@@ -105,11 +133,42 @@ class HttpTransport:
             timeout=self._timeout(request.total_timeout),
         )
 
+    async def _ask_through(self, proxy: Proxy, request: FetchRequest, url: URL) -> aiohttp.ClientResponse:
+        headers = request.headers
+        way: dict[str, Any] = {}
+        if proxy.scheme != "socks5":
+            login = {} if (text := proxy.header()) is None else {"Proxy-Authorization": text}
+            way = {"proxy": proxy.url}
+            if url.scheme == "https":
+                way["proxy_headers"] = CIMultiDict(login)  # with the CONNECT
+            else:
+                headers = {**(headers or {}), **login}
+        return await self._client_for(proxy).request(
+            request.method,
+            url,
+            headers=headers,
+            data=request.body,
+            allow_redirects=False,
+            timeout=self._timeout(request.total_timeout),
+            **way,
+        )
+
+    def _client_for(self, proxy: Proxy) -> aiohttp.ClientSession:
+        """One whose sockets all go to proxies, which are the user's choice: the guard looks at the targets instead."""
+        key = proxy.name if proxy.scheme == "socks5" else "http"
+        client = self._through.get(key)
+        if client is None:
+            kind = partial(_SocksConnector, proxy) if proxy.scheme == "socks5" else _ProxyConnector
+            client = self._through[key] = self._client(kind(**_CONNECTIONS))
+        return client
+
     async def _receive(
         self, request: FetchRequest, response: aiohttp.ClientResponse, started: float
     ) -> Response:
         first_byte = self._clock.monotonic() - started
         headers = response.headers
+        if response.status == 407 and request.proxy is not None:
+            raise ProxyAuthError
         if "," in headers.get("Content-Encoding", ""):
             raise UndecodableBodyError(f"several content encodings at once: {headers['Content-Encoding']}")
         body = await self._read(request, response.content)
@@ -140,8 +199,10 @@ class HttpTransport:
             return body[:cap]
         raise BodyTooLargeError(f"the body is larger than {cap} bytes; raise max_body to take it")
 
-    def _failure(self, exc: Exception, started: float, status: int | None = None) -> Failure:
-        kind, detail = explain(exc)
+    def _failure(
+        self, exc: Exception, started: float, status: int | None = None, proxy: Proxy | None = None
+    ) -> Failure:
+        kind, detail = explain(exc) if proxy is None else explain_proxy(exc, proxy.name, _stage.get())
         return Failure(kind=kind, detail=detail, status=status, elapsed=self._clock.monotonic() - started)
 
     def _make_timeout(self, total: float | None) -> aiohttp.ClientTimeout:
@@ -177,6 +238,53 @@ class _Connector(aiohttp.TCPConnector):
             for protocol, _ in self._conns.pop(next(iter(self._conns))):
                 protocol.close()
         return await super()._create_connection(*args, **kwargs)
+
+
+class _ProxyConnector(_Connector):
+    """Connects to HTTP proxies, and by them to hosts."""
+
+    async def _create_connection(self, *args: Any, **kwargs: Any) -> ResponseHandler:
+        _stage.set("dialling")
+        protocol = await super()._create_connection(*args, **kwargs)
+        _stage.set("connected")
+        return protocol
+
+    async def _create_direct_connection(self, *args: Any, **kwargs: Any) -> Any:
+        connection = await super()._create_direct_connection(*args, **kwargs)
+        _stage.set("tunnelling")
+        return connection
+
+
+class _SocksConnector(_Connector):
+    """Connects to hosts by one SOCKS proxy."""
+
+    def __init__(self, proxy: Proxy, **options: Any) -> None:
+        super().__init__(**options)
+        self._proxy = proxy
+
+    async def _create_connection(self, *args: Any, **kwargs: Any) -> ResponseHandler:
+        _stage.set("dialling")
+        protocol = await super()._create_connection(*args, **kwargs)
+        _stage.set("connected")
+        return protocol
+
+    async def _resolve_host(self, host: str, port: int, traces: Any = None) -> list[ResolveResult]:
+        return await resolve_nothing(host, port)
+
+    async def _wrap_create_connection(self, *args: Any, addr_infos: Any, **kwargs: Any) -> Any:
+        host, port = addr_infos[0][4][:2]
+        sock = await open_tunnel(self._proxy, host, port, lambda: _stage.set("tunnelling") and None)
+        return await self._wrap_existing_connection(*args, sock=sock, **kwargs)
+
+
+class _CurrentJar(aiohttp.DummyCookieJar):
+    """The jar of whichever request is being made: many sessions share one client."""
+
+    def filter_cookies(self, request_url: URL) -> Any:
+        return _jar.get().filter_cookies(request_url)
+
+    def update_cookies_from_headers(self, headers: Any, response_url: URL) -> None:
+        _jar.get().update_cookies_from_headers(headers, response_url)
 
 
 def _url(text: str) -> URL:

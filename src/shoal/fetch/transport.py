@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+from aiohttp.abc import AbstractCookieJar
 from msgspec import Struct
 
+from shoal.fetch.proxies import Proxy
 from shoal.model import Outcome
 
 
@@ -22,6 +24,13 @@ class FetchRequest(Struct, frozen=True):
     total_timeout: float | None = None  # None: the setting
     max_body: int | None = None  # None: the setting
     truncate: bool = False  # True: a longer body is cut at max_body instead of being a failure
+    # -- the way; see `routing`
+    pool: str | None = None  # None: the setting
+    session: str | None = None  # the name of the session it belongs to
+    avoid: tuple[str, ...] = ()  # names of proxies that were refused before
+    # -- … as decided
+    proxy: Proxy | None = None
+    jar: AbstractCookieJar | None = None  # None: the one that all requests without a session share
 
 
 class Transport(Protocol):

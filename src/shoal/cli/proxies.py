@@ -1,0 +1,191 @@
+"""`shoal proxies`: how the proxies of every pool are doing, and trying them out."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from shoal.cli.options import DEFAULT_STORE, AsJson, Config, Pairs, Store, flags, option, refuse_options
+from shoal.errors import UsageError
+
+if TYPE_CHECKING:
+    from shoal.fetch.proxies import Proxy
+    from shoal.frontier.protocol import Frontier
+    from shoal.model import Outcome
+    from shoal.policy.proxy import ProxyState
+    from shoal.settings import Settings
+
+app = typer.Typer(
+    help="Show the proxies of every pool: requests, success, latency, quarantine. Try them out."
+)
+
+
+@app.callback(invoke_without_command=True)
+def proxies(
+    context: typer.Context,
+    store: Store = DEFAULT_STORE,
+    pool: Annotated[str | None, option("--pool", value="NAME", text="Of this pool only.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the proxies, as the crawls on this store have met them."""
+    if context.invoked_subcommand is not None:
+        refuse_options(context)
+        return
+    from shoal.cli.terminal import ask, print_json
+
+    rows = [row for row in ask(store, _gather) if pool in (None, row["pool"])]
+    if as_json:
+        print_json(rows)
+    else:
+        _print(rows)
+
+
+async def _gather(frontier: Frontier) -> list[dict[str, Any]]:
+    from shoal.inquiry import chosen_jobs, settings_for
+    from shoal.poolbook import read_pools
+
+    jobs = await chosen_jobs(frontier, None)
+    costs = settings_for(jobs[0] if jobs else None).pool_costs
+    now = await frontier.now()
+    return [
+        {"pool": pool, "proxy": name.partition("/")[2] or name, **_facts(proxy, now), "cost": costs.get(pool)}
+        for pool, state in (await read_pools(frontier)).items()
+        for name, proxy in state.proxies.items()
+    ]
+
+
+def _facts(proxy: ProxyState, now: float) -> dict[str, Any]:
+    from shoal.policy.proxy import condition
+
+    return {
+        "requests": proxy.requests,
+        "success": proxy.success(),
+        "latency_seconds": proxy.latency or None,
+        "condition": condition(proxy, now),
+        "quarantined_seconds": max(0.0, proxy.hold.until - now) if proxy.hold.strikes else 0.0,
+        "banned_by": sorted(host for host, pair in proxy.hosts.items() if pair.hold.strikes),
+    }
+
+
+def _print(rows: list[dict[str, Any]]) -> None:
+    from shoal.cli.terminal import safe, stdout, table
+    from shoal.observe import words
+
+    if not rows:
+        stdout().print("no proxies have been used yet; docs/proxies.md tells how to set pools up")
+        return
+    numbers = ("requests", "success", "latency", "cost")
+    listing = table("pool", "proxy", *numbers, "condition", right=numbers)
+    for row in rows:
+        left = f", {words.span(row['quarantined_seconds'])} left" if row["quarantined_seconds"] else ""
+        listing.add_row(
+            safe(row["pool"]),
+            safe(row["proxy"]),
+            words.count(row["requests"]),
+            "-" if row["success"] is None else f"{row['success']:.0%}",
+            words.latency(row["latency_seconds"]),
+            "-" if row["cost"] is None else f"{row['cost']:g}",
+            safe(row["condition"] + left, "green" if row["condition"] == "ok" else "yellow"),
+        )
+    stdout().print(listing)
+
+
+# -- trying them out
+
+
+@app.command(name="test")
+def try_out(
+    url: Annotated[str, option("--url", value="URL", text="What to fetch through each proxy.")],
+    pool: Annotated[str | None, typer.Argument(metavar="POOL", help="Of this pool only.")] = None,
+    as_json: AsJson = False,
+    pairs: Pairs = None,
+    config: Config = None,
+) -> None:
+    """Fetch a page through every proxy of the settings, and tell how it went."""
+    from shoal.cli.targets import as_url
+    from shoal.cli.terminal import print_json
+    from shoal.config import load
+    from shoal.loop import run_loop
+
+    settings = load(config, {}, os.environ, flags(pairs))
+    found = _chosen(settings, pool)
+    rows = run_loop(_try(found, as_url(url), settings))
+    if as_json:
+        print_json(rows)
+    else:
+        _print_trial(rows)
+    if not all(row["ok"] for row in rows):
+        raise typer.Exit(1)
+
+
+def _chosen(settings: Settings, pool: str | None) -> list[Proxy]:
+    from shoal.fetch.proxies import load_pools
+
+    pools = load_pools(settings, os.environ)
+    if not pools:
+        raise UsageError("no proxies are set up; add a table [proxies] to shoal.toml, see docs/proxies.md")
+    if pool is not None and pool not in pools:
+        raise UsageError(f"no pool {pool!r} in the setting proxies; there is: {', '.join(pools)}")
+    return [proxy for name, proxies in pools.items() if pool in (None, name) for proxy in proxies]
+
+
+async def _try(proxies: list[Proxy], url: str, settings: Settings) -> list[dict[str, Any]]:
+    import asyncio
+
+    from shoal.admit import Canonicaliser
+    from shoal.clock import SystemClock
+    from shoal.fetch.guard import Guard
+    from shoal.fetch.http import HttpTransport
+    from shoal.fetch.transport import FetchRequest
+
+    target = Canonicaliser(settings.tracking_params)(url) or url
+    transport = HttpTransport(settings, _guard_for(target, Guard(settings.allow_network)), SystemClock())
+    try:
+        outcomes = await asyncio.gather(
+            *(transport.fetch(FetchRequest(target, proxy=proxy)) for proxy in proxies)
+        )
+    finally:
+        await transport.close()
+    return [_row(proxy, outcome) for proxy, outcome in zip(proxies, outcomes, strict=True)]
+
+
+def _guard_for(url: str, guard: Any) -> Any:
+    """What a person types may be reached."""
+    from yarl import URL
+
+    target = URL(url)
+    guard.allow(target.host or "", target.port or 0)
+    return guard
+
+
+def _row(proxy: Proxy, outcome: Outcome) -> dict[str, Any]:
+    from shoal.classify import kind_of, rule_for
+
+    kind = kind_of(outcome)
+    return {
+        "pool": proxy.pool,
+        "proxy": proxy.address,
+        "scheme": proxy.scheme,
+        "ok": kind in ("ok", "redirect"),
+        "result": kind,
+        "seconds": outcome.elapsed,
+        "detail": getattr(outcome, "detail", "") or rule_for(kind).meaning,
+    }
+
+
+def _print_trial(rows: list[dict[str, Any]]) -> None:
+    from shoal.cli.terminal import safe, stdout, table
+    from shoal.observe import words
+
+    listing = table("pool", "proxy", "by", "time", "result", right=("time",))
+    for row in rows:
+        listing.add_row(
+            safe(row["pool"]),
+            safe(row["proxy"]),
+            row["scheme"],
+            words.latency(row["seconds"]),
+            safe(f"{row['result']}  {row['detail']}", "green" if row["ok"] else "red"),
+        )
+    stdout().print(listing)

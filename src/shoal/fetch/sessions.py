@@ -1,0 +1,117 @@
+"""Sessions: a cookie jar, a proxy and headers that belong together, under a name.
+
+A session is begun by the first request that names it, and ends after a number of requests, at an age, when its host
+refuses it, or when its proxy fails. The next request of that name begins another one: an empty jar, and another proxy
+if there is one. Jars are never mixed: not between sessions, nor with the jar of the requests that name none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from aiohttp import CookieJar
+
+from shoal.admit.identity import origin
+from shoal.fetch.proxies import Proxy
+from shoal.settings import Settings
+
+if TYPE_CHECKING:
+    from publicsuffixlist import PublicSuffixList
+
+_KEPT = 1_000  # sessions at once; the one that was used least lately is ended for another
+_SECRET_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization"})
+_NONE: Mapping[str, str] = MappingProxyType({})
+
+
+class SiteJar(CookieJar):
+    """A jar that takes no cookie for another domain, nor one for all of .com or .co.uk."""
+
+    def __init__(self) -> None:
+        super().__init__(unsafe=True)  # from hosts without a name too
+
+    @staticmethod
+    def _is_domain_match(domain: str, hostname: str) -> bool:
+        if domain == hostname:
+            return True
+        return CookieJar._is_domain_match(domain, hostname) and not _is_public_suffix(domain)
+
+
+class Session:
+    __slots__ = ("_headers", "_origin", "began", "jar", "name", "proxy", "requests")
+
+    def __init__(
+        self, name: str, proxy: Proxy | None, began: float, url: str, headers: Mapping[str, str]
+    ) -> None:
+        self.name = name
+        self.proxy = proxy
+        self.began = began
+        self.requests = 0
+        self.jar = SiteJar()
+        self._headers = headers
+        self._origin = origin(url)
+
+    def __repr__(self) -> str:
+        via = self.proxy.name if self.proxy is not None else "direct"
+        return f"<Session {self.name!r}: {self.requests} requests, {via}>"
+
+    def headers_for(self, url: str) -> Mapping[str, str]:
+        """Its headers; those that prove who we are, for the origin only where it was begun."""
+        if not self._headers or origin(url) == self._origin:
+            return self._headers
+        return {name: value for name, value in self._headers.items() if name.lower() not in _SECRET_HEADERS}
+
+
+class Sessions:
+    """The sessions of one job in one process."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._most = settings.session_requests
+        self._oldest = settings.session_age
+        self._headers = settings.session_headers
+        self._live: dict[str, Session] = {}
+        self._left: dict[str, str] = {}  # name -> the proxy that its last one went through
+
+    def current(self, name: str, now: float) -> Session | None:
+        session = self._live.pop(name, None)
+        if session is None:
+            return None
+        worn_out = self._most and session.requests >= self._most
+        if worn_out or (self._oldest and now - session.began >= self._oldest):
+            return None
+        self._live[name] = session  # last in line
+        return session
+
+    def begin(self, name: str, proxy: Proxy | None, now: float, url: str) -> Session:
+        if len(self._live) >= _KEPT:
+            del self._live[next(iter(self._live))]
+        session = Session(name, proxy, now, url, self._headers.get(name, _NONE))
+        self._live[name] = session
+        return session
+
+    def retire(self, session: Session) -> None:
+        if self._live.get(session.name) is session:
+            del self._live[session.name]
+            if session.proxy is not None:
+                if len(self._left) >= _KEPT:
+                    del self._left[next(iter(self._left))]
+                self._left[session.name] = session.proxy.name
+
+    def left(self, name: str) -> str | None:
+        """The proxy that the session of this name was last retired from."""
+        return self._left.get(name)
+
+
+@lru_cache(4096)
+def _is_public_suffix(domain: str) -> bool:
+    return _suffixes().is_public(domain.lower())
+
+
+@lru_cache(1)
+def _suffixes() -> PublicSuffixList:
+    # 250 kB of text, read when the first cookie asks for a wider domain than its host.
+    from publicsuffixlist import PublicSuffixList
+
+    return PublicSuffixList(accept_unknown=True)

@@ -1,0 +1,169 @@
+"""What is known about the proxies of a pool, shared by every process on the store as a note.
+
+What a process sees is folded into its own copy at once, and written back every few seconds: read, fold, write, and
+again from the start if another was quicker. A probe is taken in the note first, so that only one process has it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+
+import msgspec
+
+from shoal.frontier.protocol import Frontier, Note
+from shoal.policy.proxy import Choice, PoolState, ProxyPolicy, Seen, Wait, tidied
+
+INDEX = "proxies"  # the note that names the pools there are notes of
+_EVERY = 3.0  # seconds between two looks at the note
+_MOST_TRIES = 20
+_NEVER = float("-inf")
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(PoolState).decode
+_decode_index = msgspec.msgpack.Decoder(list[str]).decode
+
+
+def key_of(pool: str) -> str:
+    return f"{INDEX}:{pool}"
+
+
+class PoolBook:
+    def __init__(
+        self,
+        frontier: Frontier,
+        pool: str,
+        names: Sequence[str],
+        policy: ProxyPolicy,
+        now: Callable[[], float],
+        rng: random.Random,
+    ) -> None:
+        self._frontier = frontier
+        self._policy = policy
+        self._now = now
+        self._rng = rng
+        self._state = PoolState()
+        self._version = 0
+        self._unwritten: list[Seen] = []
+        self._read_at = _NEVER
+        self._writing = asyncio.Lock()  # two of our own writes would count what was seen twice
+        self._used = False
+        self._turn = 0
+        self.pool = pool
+        self.names = names
+
+    def __repr__(self) -> str:
+        return f"<PoolBook {self.pool}: {len(self.names)} proxies>"
+
+    # -- choosing
+
+    async def choose(
+        self, host: str, *, avoid: AbstractSet[str], probes: bool, hold: float
+    ) -> Choice | Wait | None:
+        """As the policy says. `hold`: seconds that a probe is nobody else's."""
+        self._used = True
+        if self._read_at == _NEVER:
+            async with self._writing:
+                if self._read_at == _NEVER:
+                    await self._read()
+        choice = self.glance(host, avoid=avoid, probes=probes)
+        while isinstance(choice, Choice) and choice.probe:
+            async with self._writing:
+                choice = self.glance(host, avoid=avoid, probes=probes)  # it may have been taken meanwhile
+                if not isinstance(choice, Choice) or not choice.probe:
+                    break
+                reserved = self._policy.reserve(self._state, choice, host, self._now(), hold)
+                if await self._write(reserved):
+                    break
+        self._turn += isinstance(choice, Choice)
+        return choice
+
+    def glance(
+        self, host: str, *, avoid: AbstractSet[str] = frozenset(), probes: bool = True
+    ) -> Choice | Wait | None:
+        """What would be chosen, by what is known here."""
+        return self._policy.choose(
+            self._state, self.names, host, self._now(), self._rng, avoid=avoid, turn=self._turn, probes=probes
+        )
+
+    def chance(self, host: str) -> float:
+        return self._policy.chance(self._state, self.names, host, self._now())
+
+    # -- seeing
+
+    def saw(self, seen: Seen) -> None:
+        self._state = self._policy.observe(self._state, seen)
+        self._unwritten.append(seen)
+
+    async def keep(self, *, everything: bool = False) -> None:
+        """Writes what was seen, and learns what others saw, if it is time."""
+        if not self._unwritten and (everything or not self._used):
+            return
+        if not everything and self._now() - self._read_at < _EVERY:
+            return
+        async with self._writing:
+            if not self._unwritten:
+                self._used = False
+                await self._read()
+                return
+            for _ in range(_MOST_TRIES):
+                if await self._write(self._state):
+                    return
+
+    # -- the note
+
+    async def _write(self, state: PoolState) -> bool:
+        """Compare-and-set; if that fails, what others wrote is read, with what was seen here on top."""
+        batch, self._unwritten = self._unwritten, []
+        if self._version == 0:
+            await _enlist(self._frontier, self.pool)
+        state = tidied(state, self._now())
+        if await self._frontier.set_note(key_of(self.pool), _encode(state), self._version):
+            self._version += 1
+            self._read_at = self._now()
+            self._state = self._folded(state)  # with what was seen meanwhile
+            return True
+        self._unwritten = [*batch, *self._unwritten]
+        await self._read()
+        return False
+
+    async def _read(self) -> None:
+        note = await self._frontier.note(key_of(self.pool))
+        self._version = note.version if note is not None else 0
+        self._state = self._folded(state_of(note))
+        self._read_at = self._now()
+
+    def _folded(self, state: PoolState) -> PoolState:
+        for seen in self._unwritten:
+            state = self._policy.observe(state, seen)
+        return state
+
+
+def state_of(note: Note | None) -> PoolState:
+    try:
+        return _decode(note.value) if note is not None else PoolState()
+    except msgspec.DecodeError:
+        return PoolState()  # another version's words
+
+
+async def read_pools(frontier: Frontier) -> dict[str, PoolState]:
+    """Every pool that the store knows of."""
+    return {pool: state_of(await frontier.note(key_of(pool))) for pool in await _index(frontier)}
+
+
+async def _index(frontier: Frontier) -> list[str]:
+    note = await frontier.note(INDEX)
+    return _decode_index(note.value) if note is not None else []
+
+
+async def _enlist(frontier: Frontier, pool: str) -> None:
+    for _ in range(_MOST_TRIES):
+        note = await frontier.note(INDEX)
+        known = _decode_index(note.value) if note is not None else []
+        if pool in known:
+            return
+        version = note.version if note is not None else 0
+        if await frontier.set_note(INDEX, _encode(sorted([*known, pool])), version):
+            return
