@@ -1,0 +1,66 @@
+"""What the autoscaler is told: deploy/kubernetes/components/autoscale/depth.py on a real store."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shoal.frontier import open_frontier
+from shoal.frontier.protocol import JobSpec, JobState
+from shoal.model import Task
+
+SCRIPT = Path(__file__).parents[2] / "deploy" / "kubernetes" / "components" / "autoscale" / "depth.py"
+STATES: dict[str, JobState] = {"a": "running", "b": "running", "c": "paused"}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    return str(tmp_path / "shoal.db")
+
+
+@pytest.fixture
+def depth(store: str) -> Iterator[str]:
+    """Its URL."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environ = {**os.environ, "PATH": path, "SHOAL_STORE": store}
+    command = [sys.executable, str(SCRIPT), "127.0.0.1", "0"]
+    with subprocess.Popen(command, env=environ, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            yield f"http://{process.stderr.readline().split()[-1]}"
+        finally:
+            process.kill()
+
+
+async def fill(store: str) -> None:
+    async with open_frontier(store) as frontier:
+        for name, state in STATES.items():
+            await frontier.open_job(JobSpec(name, "spider"))
+            await frontier.add(name, [Task(f"http://{name}.example/{n}", host=name) for n in range(3)])
+            await frontier.set_state(name, state)
+
+
+def test_the_depth_is_that_of_the_running_jobs(depth: str, store: str) -> None:
+    asyncio.run(fill(store))
+    with urllib.request.urlopen(depth, timeout=30) as answer:
+        assert json.load(answer) == {"open": 6, "jobs": 2, "workers": 0}
+
+
+def test_a_store_that_cannot_be_read_is_no_depth(depth: str) -> None:
+    """A zero would send all workers home. The server itself is well."""
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(depth, timeout=30)
+    with caught.value as refusal:
+        assert refusal.code == 503
+        assert "there is no store" in json.load(refusal)["error"]
+    with urllib.request.urlopen(f"{depth}/alive", timeout=30) as answer:
+        assert answer.status == 200
