@@ -8,6 +8,8 @@ python -m benchmarks.crawl       CPU, time and memory a page: Shoal, Scrapy with
 python -m benchmarks.politeness  gaps and concurrency on 100 hosts beside one with 10^5 URLs, as the server saw them
 python -m benchmarks.kill        a crawl killed again and again: one row a page, none missing, none twice
 python -m benchmarks.patterns    seven ways to fetch from 800 difficult hosts: who obtains what, how soon, how politely
+python -m benchmarks.postgres    rows a second into PostgreSQL: row by row, arrays, COPY into a staging table
+python -m benchmarks.fleet       1 to 20 workers on one Valkey: speed, manners, and what is lost when parts are killed
 
 Each takes --help. Scrapy comes with `pip install 'shoal[bench]'`."""
 

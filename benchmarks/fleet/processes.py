@@ -1,0 +1,116 @@
+"""The processes of a fleet: started, watched, killed; none outlives the block that started it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Self, TypeVar
+
+import shoal
+
+ROOT = Path(__file__).parents[2]
+SOURCE = Path(shoal.__file__).parents[1]
+DEADLINE = 60.0  # seconds for anything to happen that does not depend on how much there is to do
+
+T = TypeVar("T")
+
+
+class FleetError(Exception):
+    pass
+
+
+def until(found: Callable[[], T], what: str, *said: Member, seconds: float = DEADLINE) -> T:
+    """Looks again and again until there is something true, and answers that. `said` are those who may know why not."""
+    deadline = time.monotonic() + seconds
+    while not (answer := found()):
+        if time.monotonic() > deadline:
+            words = "\n".join(f"{member!r} says: {member.words[-1500:]}" for member in said)
+            raise FleetError(f"waited {seconds:.0f} s in vain: {what}\n{words}")
+        time.sleep(0.02)
+    return answer
+
+
+class Member:
+    """One process. Its words go to a file, so it never blocks on a pipe that nobody reads."""
+
+    def __init__(self, name: str, command: Sequence[str], folder: Path, env: Mapping[str, str]) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.name, self.folder = name, folder
+        self.log = folder / f"{name}.log"
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                cwd=folder,
+                env=_environment(env),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is for whoever started the fleet
+            )
+        self.pid = self._process.pid
+        self.started = time.monotonic()
+
+    def __repr__(self) -> str:
+        return f"<{self.name}, pid {self.pid}, {'running' if self.running else self._process.returncode}>"
+
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def words(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def signal(self, number: signal.Signals) -> None:
+        if self.running:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        if self.running:
+            self._process.kill()
+        self._process.wait()
+
+    def code(self, seconds: float) -> int:
+        """The exit code, once it has ended by itself."""
+        until(lambda: not self.running, f"the end of {self.name}", self, seconds=seconds)
+        return self._process.returncode
+
+    def cpu(self) -> float:
+        """Seconds of processor time so far, of the process as a whole."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def memory(self) -> int:
+        """Bytes that it has to itself."""
+        lines = Path(f"/proc/{self.pid}/smaps_rollup").read_text().splitlines()
+        parts = (line.split() for line in lines if line.startswith(("Private_", "Pss:")))
+        return next(int(words[1]) * 1024 for words in parts if words[0] == "Pss:")
+
+
+class Members:
+    """Every process that was started, in the order of starting."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.all: list[Member] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for member in self.all:
+            member.kill()
+
+    def start(self, name: str, command: Sequence[str], folder: Path | None = None, **env: str) -> Member:
+        member = Member(name, command, folder or self.folder, env)
+        self.all.append(member)
+        return member
+
+
+def _environment(more: Mapping[str, str]) -> dict[str, str]:
+    mine = {name: value for name, value in os.environ.items() if not name.startswith("SHOAL_")}
+    return {**mine, "PYTHONPATH": os.pathsep.join([str(SOURCE), str(ROOT)]), **more}

@@ -1,0 +1,17 @@
+"""The spider of the fleets: every page is a row that says who fetched it, and every link is followed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from shoal import Page, Request, Spider
+
+spider = Spider("fleet", start=Path(os.environ.get("FLEET_START", "start.txt")))
+
+
+@spider.handler
+def page(page: Page) -> Iterator[dict[str, object] | Request]:
+    yield {"url": page.url, "worker": os.getpid()}
+    yield from page.follow_all("a")

@@ -1,0 +1,20 @@
+"""A fleet whose parts fail all the time: it ends by itself, with one row a page, polite throughout.
+
+Workers and coordinators are killed, a worker is frozen until its leases are others', Valkey and PostgreSQL are
+restarted, and Valkey forgets its scripts; all within a few seconds, in an order that the seed decides. For longer runs:
+`python -m benchmarks.fleet chaos --minutes 10`.
+"""
+
+from __future__ import annotations
+
+import pytest
+from benchmarks.fleet.chaos import Terms, run
+
+
+@pytest.mark.parametrize(
+    "terms", [Terms(seed=1), Terms(seed=2, cluster=True)], ids=["one server", "three nodes"]
+)
+def test_nothing_is_lost_or_doubled_and_no_host_is_hit_too_fast(terms: Terms) -> None:
+    verdict = run(terms)
+    assert not verdict.complaints(terms.rate, terms.per_host), verdict
+    assert len(verdict.story) == 7
