@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from contextlib import AsyncExitStack
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
 
 import msgspec
 
@@ -16,7 +16,8 @@ from shoal.frontier import open_frontier
 from shoal.loop import run_loop
 from shoal.observe.logging import set_up
 from shoal.plan import Plan
-from shoal.sink.jsonl import JsonLines
+from shoal.signals import Stoppable
+from shoal.sink import open_sink
 from shoal.supervisor import Part, Word
 
 _EVERY = 0.5
@@ -28,44 +29,53 @@ def main() -> int:
     try:
         run_loop(work(part))
     except ShoalError as error:
-        _say(Word(error=str(error)))
+        say(Word(error=str(error)))
         return error.exit_code
     return 0
 
 
 async def work(part: Part) -> None:
     spider = part.source.load()
-    plan = Plan(spider, part.settings, part.job, part.store, Path(part.output))
-    journal = JsonLines(Path(part.output))
+    plan = Plan(spider, part.settings, part.job, part.store, part.output)
+    sink = open_sink(part.output, job=part.job)
     async with AsyncExitStack() as stack:
-        stack.callback(journal.close)
         frontier = await stack.enter_async_context(open_frontier(plan.store))
-        crew = await stack.enter_async_context(Crew(plan, frontier, journal))
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGTERM, crew.engine.force)
-        loop.add_reader(sys.stdin.fileno(), _on_input, crew)
+        crew = await stack.enter_async_context(Crew(plan, frontier, sink))
+        stack.enter_context(led_by_parent(crew.engine))
         reporting = asyncio.create_task(_report_regularly(crew))
         try:
             await crew.engine.run()
         finally:
             reporting.cancel()
-            loop.remove_reader(sys.stdin.fileno())
-            _say(Word(report=crew.report()))
+            say(Word(report=crew.report()))
 
 
-def _on_input(crew: Crew) -> None:
-    """Nothing more is ever said on this pipe: that it can be read means that it was closed."""
-    asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
-    crew.engine.stop()
+@contextmanager
+def led_by_parent(engine: Stoppable) -> Iterator[None]:
+    """Drains when the parent closes its end of standard input, or is gone; hands back at once on SIGTERM. Nothing more
+    is ever said on this pipe: that it can be read means that it was closed."""
+    loop, pipe = asyncio.get_running_loop(), sys.stdin.fileno()
+
+    def closed() -> None:
+        loop.remove_reader(pipe)
+        engine.stop()
+
+    loop.add_signal_handler(signal.SIGTERM, engine.force)
+    loop.add_reader(pipe, closed)
+    try:
+        yield
+    finally:
+        loop.remove_reader(pipe)
+        loop.remove_signal_handler(signal.SIGTERM)
 
 
 async def _report_regularly(crew: Crew) -> None:
     while True:
-        _say(Word(report=crew.report(), feeding_paused=crew.feeding_paused))
+        say(Word(report=crew.report(), feeding_paused=crew.feeding_paused))
         await asyncio.sleep(_EVERY)
 
 
-def _say(word: Word) -> None:
+def say(word: Word) -> None:
     try:
         sys.stdout.buffer.write(msgspec.json.encode(word) + b"\n")
         sys.stdout.buffer.flush()

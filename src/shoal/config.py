@@ -22,7 +22,17 @@ from shoal.settings import Settings
 DEFAULT_FILE = Path("shoal.toml")
 PREFIX = "SHOAL_"
 # Where things are and what they are called: read by the command line, not settings of a crawl.
-NOT_SETTINGS = frozenset({"SHOAL_STORE", "SHOAL_CONFIG", "SHOAL_JOB", "SHOAL_OUTPUT", "SHOAL_LOG"})
+NOT_SETTINGS = frozenset(
+    {
+        "SHOAL_STORE",
+        "SHOAL_CONFIG",
+        "SHOAL_JOB",
+        "SHOAL_OUTPUT",
+        "SHOAL_LOG",
+        "SHOAL_REDIS_USERNAME",
+        "SHOAL_REDIS_PASSWORD",
+    }
+)
 
 TRUE = frozenset({"true", "1", "yes", "on"})
 FALSE = frozenset({"false", "0", "no", "off"})
@@ -198,8 +208,14 @@ def _describe(info: inspect.Type) -> str:
             return "a table of whole numbers" + _bounds(values)
         case inspect.DictType(value_type=inspect.FloatType() as values):
             return "a table of numbers" + _bounds(values)
+        case inspect.DictType(value_type=inspect.ListType()):
+            return "a table of lists of strings"
+        case inspect.DictType(value_type=inspect.DictType()):
+            return "a table of tables of strings"
         case inspect.DictType():
             return "a table of strings"
+        case inspect.LiteralType(values=words):
+            return " or ".join(map(str, words))
         case inspect.UnionType():
             return " or ".join(_describe(one) for one in info.types)
         case inspect.NoneType():

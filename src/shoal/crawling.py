@@ -28,7 +28,10 @@ from shoal.observe.view import View
 from shoal.observe.watching import Watch, watching
 from shoal.plan import Plan, conclude, prepare
 from shoal.signals import Stoppable, stopping_on_signals
-from shoal.sink.jsonl import JsonLines, MemoryJournal, StdoutJournal
+from shoal.sink import is_database, open_sink
+from shoal.sink.files import FileSink
+from shoal.sink.jsonl import MemoryJournal
+from shoal.sink.protocol import Sink
 from shoal.spider import Spider
 
 __all__ = ["Plan", "Results", "crawl", "execute", "run"]
@@ -57,24 +60,24 @@ async def crawl(
     watch: Watch | None = None,
     **settings: object,
 ) -> Results:
-    """Crawls and returns the results. Without `store` nothing outlives the call; without `output` the items are
-    returned. Settings given here win over the spider's own."""
+    """Crawls and returns the results. Without `store` nothing outlives the call; without `output` (a file or a
+    database) the items are returned. Settings given here win over the spider's own."""
     plan = Plan(
         spider,
         load(None, spider.settings, os.environ, settings),
         job or spider.name,
         ":memory:" if store is None else str(store),
-        None if output is None else Path(output),
+        output if output is None or is_database(output) else Path(output),
         fresh,
     )
     if plan.settings.processes > 1:
         raise SettingsError(
             "processes: from code a crawl runs in this process; use `shoal crawl FILE.py --processes`"
         )
-    journal = JsonLines(plan.output) if plan.output is not None else MemoryJournal()
-    view = await _run_here(plan, journal, watch, signals=False)
-    rows = journal.rows if isinstance(journal, MemoryJournal) else []
-    return Results([msgspec.json.decode(row) for row in rows], view)
+    kept = MemoryJournal()
+    sink = FileSink(kept) if plan.output is None else open_sink(plan.output, job=plan.job)
+    view = await _run_here(plan, sink, watch, signals=False)
+    return Results([msgspec.json.decode(row) for row in kept.rows], view)
 
 
 def run(spider: Spider, **options: Any) -> Results:
@@ -88,20 +91,16 @@ async def execute(plan: Plan, watch: Watch | None = None) -> View:
         from shoal.supervisor import supervise
 
         return await supervise(plan, watch)
-    journal = JsonLines(plan.output) if plan.output is not None else StdoutJournal()
-    return await _run_here(plan, journal, watch, signals=True)
+    return await _run_here(plan, open_sink(plan.output, job=plan.job), watch, signals=True)
 
 
-async def _run_here(
-    plan: Plan, journal: JsonLines | MemoryJournal | StdoutJournal, watch: Watch | None, *, signals: bool
-) -> View:
+async def _run_here(plan: Plan, sink: Sink, watch: Watch | None, *, signals: bool) -> View:
     async with AsyncExitStack() as stack:
-        stack.callback(journal.close)
         frontier = await stack.enter_async_context(open_frontier(plan.store))
         job = await prepare(plan, frontier)
         if job.state == "finished":
             return View(job, TallyReport(), note="already finished")
-        crew = await stack.enter_async_context(Crew(plan, frontier, journal))
+        crew = await stack.enter_async_context(Crew(plan, frontier, sink))
         if signals:
             stack.enter_context(stopping_on_signals(crew.engine))
         look = await stack.enter_async_context(watching(plan, frontier, crew.report, watch))

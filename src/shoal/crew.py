@@ -1,4 +1,4 @@
-"""The parts of one crawling process, put together: transport, guard, host book, worker, engine."""
+"""The parts that crawl, put together: those of one job, and those that a process has once for all its jobs."""
 
 from __future__ import annotations
 
@@ -10,63 +10,122 @@ from typing import Self
 
 from shoal.admit import Admission
 from shoal.asking import Asker
-from shoal.clock import SystemClock
+from shoal.clock import Clock, SystemClock
 from shoal.engine import Engine
 from shoal.feeding import Feeder
 from shoal.fetch.guard import Guard
 from shoal.fetch.http import HttpTransport
-from shoal.frontier.protocol import Frontier, Journal
+from shoal.fetch.transport import Transport
+from shoal.frontier.protocol import Frontier
 from shoal.governor import Governor
 from shoal.hostbook import HostBook
 from shoal.hoststate import state_of
 from shoal.observe.tally import Tally, TallyReport
 from shoal.plan import Plan
 from shoal.policy.signals import Traffic
+from shoal.routing import Routes
+from shoal.serving import Jobs, OneJob
 from shoal.settings import Settings
+from shoal.sink.protocol import Sink
 from shoal.spider import Spider
 from shoal.watchdog import Watchdog
 from shoal.worker import Worker
 
 
-class Crew:
-    def __init__(self, plan: Plan, frontier: Frontier, journal: Journal) -> None:
-        settings, clock = plan.settings, SystemClock()
-        guard = Guard(settings.allow_network)
-        self._plan = plan
+class JobCrew:
+    """The parts of one job in one process: its settings, guard, cookies, host book and sink are its own."""
+
+    def __init__(
+        self,
+        job: str,
+        spider: Spider,
+        settings: Settings,
+        frontier: Frontier,
+        sink: Sink,
+        *,
+        traffic: Traffic,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+        transport: Transport | None = None,
+    ) -> None:
+        clock, guard, rng = clock or SystemClock(), Guard(settings.allow_network), rng or random.Random()
+        self.name = job
+        self.spider = spider
+        self.settings = settings
+        self.sink = sink
+        self.tally = Tally()
+        self.admission = make_admission(spider, settings)
         self._frontier = frontier
-        self._tally = Tally()
-        self._admission = make_admission(plan.spider, settings)
-        self._transport = HttpTransport(settings, guard, clock)
-        self._hosts = HostBook(frontier, self._transport, settings, clock)
-        self._watchdog = Watchdog(settings)
-        traffic = Traffic()
+        self._transport = routes = Routes(
+            transport or HttpTransport(settings, guard, clock),
+            settings,
+            frontier,
+            traffic=traffic,
+            clock=clock,
+            rng=rng,
+            now=lambda: self._hosts.now(),
+            handlers=pools_of(spider),
+        )
+        self._hosts = HostBook(frontier, routes, settings, clock, job=job)
         asker = Asker(
             settings,
             hosts=self._hosts,
-            transport=self._transport,
+            transport=routes,
             guard=guard,
             traffic=traffic,
             clock=clock,
-            rng=random.Random(),
+            rng=rng,
+            routes=routes,
         )
-        worker = Worker(
-            plan.spider,
+        self.pages = Worker(
+            spider,
             settings,
-            admission=self._admission,
+            admission=self.admission,
             hosts=self._hosts,
             asker=asker,
-            tally=self._tally,
+            tally=self.tally,
             clock=clock,
         )
-        name = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
+
+    def __repr__(self) -> str:
+        return f"<JobCrew {self.name}>"
+
+    async def open(self, *, reconfigure: bool = True) -> None:
+        """`reconfigure`: gives the hosts of a resumed job the valves of these settings."""
+        await self.sink.open()
+        async for record in self._frontier.hosts(self.name):
+            if state_of(record).start:
+                self.admission.welcome(record.name)
+        if reconfigure:
+            await self._hosts.reconfigure(self.name)
+
+    async def close(self) -> None:
+        await self._transport.close()
+        await self.sink.close()
+
+
+class ProcessCrew:
+    """What a process has once: the engine, the governor that holds it back, and the watchdog over its handlers."""
+
+    def __init__(
+        self,
+        frontier: Frontier,
+        jobs: Jobs,
+        settings: Settings,
+        traffic: Traffic,
+        *,
+        spiders: tuple[str, ...] = (),
+    ) -> None:
+        self._frontier = frontier
+        self._jobs = jobs
+        self._watchdog = Watchdog(settings)
         self.engine = Engine(
             frontier,
-            worker,
+            jobs,
             settings,
-            job=plan.job,
-            name=name,
-            journal=journal,
+            name=f"{os.getpid()}-{uuid.uuid4().hex[:8]}",
             pressure=lambda: self._governor.pressure,
+            spiders=spiders,
         )
         self._governor = Governor(
             settings,
@@ -74,19 +133,16 @@ class Crew:
             load=self.engine.load,
             pending=self._pending,
             on_change=frontier.wake,
-            clock=clock,
+            clock=SystemClock(),
         )
         self._governing: asyncio.Task[None] | None = None
 
     async def _pending(self) -> int:
-        job = await self._frontier.job(self._plan.job)
-        return job.counters.pending if job is not None else 0
+        """What waits in the fullest of the jobs."""
+        jobs = [await self._frontier.job(job.name) for job in self._jobs.current()]
+        return max((job.counters.pending for job in jobs if job is not None), default=0)
 
     async def __aenter__(self) -> Self:
-        async for record in self._frontier.hosts(self._plan.job):
-            if state_of(record).start:
-                self._admission.welcome(record.name)
-        await self._hosts.reconfigure(self._plan.job)
         self._watchdog.start()
         self._governing = asyncio.create_task(self._governor.run())
         return self
@@ -98,26 +154,55 @@ class Crew:
                 self._governing, return_exceptions=True
             )  # the engine tells of a broken store
         self._watchdog.stop()
-        await self._transport.close()
+
+    @property
+    def feeding_paused(self) -> bool:
+        return self._governor.pressure.feeding_paused
+
+
+class Crew:
+    """A process with one job: `shoal crawl`."""
+
+    def __init__(self, plan: Plan, frontier: Frontier, sink: Sink) -> None:
+        traffic = Traffic()
+        self._plan = plan
+        self._frontier = frontier
+        self._job = JobCrew(plan.job, plan.spider, plan.settings, frontier, sink, traffic=traffic)
+        jobs = OneJob(frontier, self._job, plan.settings)
+        self._process = ProcessCrew(frontier, jobs, plan.settings, traffic)
+        self.engine = self._process.engine
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._job.open()
+        except BaseException:
+            await self._job.close()
+            raise
+        await self._process.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._process.__aexit__()
+        await self._job.close()
 
     def feeder(self) -> Feeder:
-        plan = self._plan
+        plan, job = self._plan, self._job
         return Feeder(
             plan.spider,
             self._frontier,
-            self._admission,
+            job.admission,
             plan.settings,
-            self._tally,
+            job.tally,
             job=plan.job,
             paused=lambda: self.feeding_paused,
         )
 
     @property
     def feeding_paused(self) -> bool:
-        return self._governor.pressure.feeding_paused
+        return self._process.feeding_paused
 
     def report(self) -> TallyReport:
-        return self._tally.report(in_flight=self.engine.in_flight)
+        return self._job.tally.report(in_flight=self.engine.in_flight)
 
 
 def make_admission(spider: Spider, settings: Settings) -> Admission:
@@ -125,3 +210,10 @@ def make_admission(spider: Spider, settings: Settings) -> Admission:
     first = spider.handler_named("")
     defaults[""] = (first.lane, first.priority)
     return Admission(settings, spider.start_urls_known(), defaults)
+
+
+def pools_of(spider: Spider) -> dict[str, str]:
+    """The pools that handlers ask for."""
+    pools = {name: handler.pool for name, handler in spider.handlers.items() if handler.pool}
+    first = spider.handler_named("").pool
+    return {**pools, "": first} if first else pools

@@ -4,95 +4,96 @@
            start what was claimed
            sleep until a page ends, a host is due, or work arrives
 
-A slot is taken only by a page that may be fetched now; waiting happens in the frontier.
+A slot is taken only by a page that may be fetched now; waiting happens in the frontier. One engine serves any number
+of jobs: a lease goes to its own job's pages, and its settlement to its own job's sink.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import traceback
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import TypeVar, cast
 
-from shoal.errors import ShoalError
-from shoal.frontier.protocol import FOREVER, Claim, Claimed, Frontier, Journal
+from shoal.delivery import Delivery
+from shoal.errors import ShoalError, SinkError
+from shoal.frontier.protocol import FOREVER, Claim, Claimed, Frontier
 from shoal.governor import Load
-from shoal.model import Dead, Failure, Lease, Settlement, Snapshot
+from shoal.heartbeat import Heartbeat
+from shoal.model import Dead, Done, Failure, Lease, Settlement, Snapshot
 from shoal.policy.backpressure import Pressure
-from shoal.policy.lanes import Lanes, served
+from shoal.policy.lanes import Lane, Lanes
+from shoal.serving import Jobs, Served
 from shoal.settings import Settings
-from shoal.workerstatus import WorkerStatus, encode_status
+from shoal.workerstatus import WorkerStatus
 
 log = logging.getLogger("shoal")
+
+T = TypeVar("T")
 
 _EAGER = 0.002  # seconds a finished page waits for company while many slots are idle
 _NOTHING = Claimed((), FOREVER)
 
 
-class Pages(Protocol):
-    """Whoever turns leases into settlements; see `worker.py`."""
-
-    async def work(self, lease: Lease) -> Settlement | None: ...
-
-    def settled(self, lease: Lease, accepted: bool) -> None: ...
-
-    def sync(self, frontier_time: float) -> None: ...
-
-    async def fold(self) -> None:
-        """Tells the store what was learnt about hosts and moves their valves."""
-        ...
-
-    async def keep(self, *, everything: bool = False) -> None:
-        """Tells it the rest, when it is time, or everything."""
-        ...
-
-
 class Engine:
-    """Runs the pages of one job in one process, until the job is exhausted or it is told to stop."""
+    """Runs the pages of its jobs in one process, until no work will come any more or it is told to stop."""
 
     def __init__(
         self,
         frontier: Frontier,
-        worker: Pages,
+        jobs: Jobs,
         settings: Settings,
         *,
-        job: str,
         name: str,
-        journal: Journal | None = None,
         pressure: Callable[[], Pressure] = Pressure,
+        spiders: tuple[str, ...] = (),
     ) -> None:
         self._frontier = frontier
-        self._worker = worker
+        self._jobs = jobs
         self._settings = settings
-        self._job = job
-        self._name = name
-        self._journal = journal
-        self._lanes = Lanes(served(settings))
+        self.name = name
         self._pressure = pressure
-        self._running: dict[asyncio.Task[None], Lease] = {}
-        self._settlements: list[Settlement] = []
+        self._spiders = spiders
+        self._served_lanes: Mapping[str, Lane] = {}
+        self._lanes = Lanes({})
+        self._running: dict[asyncio.Task[None], tuple[Served, Lease]] = {}
+        self._settlements: list[tuple[Served, Settlement]] = []
+        self._settling: Sequence[tuple[Served, Settlement]] = ()
+        self._delivery = Delivery(self._delivered, self._undelivered)
         self._untouched: list[Lease] = []  # to be handed back
+        self._giving_back = 0  # settlements and releases under way
+        self._premature = (
+            False  # a claim was answered before them, and may not have seen the places they gave back
+        )
         self._finished_at: float | None = None  # when the first page ended that waits to be settled
         self._settling_from: float | None = None  # … that is being settled
         self._last_end: float | None = None
         self._alarm: asyncio.TimerHandle | None = None
+        self._heartbeat = Heartbeat(frontier, name, settings, self._status)
+        self._asked = 0.0  # when the last claim was made (the loop's time)
         self._stopping = False
         self._forced = False
         self._error: BaseException | None = None
 
     def __repr__(self) -> str:
-        return f"<Engine {self._name}: {len(self._running)} running, {len(self._settlements)} to settle>"
+        return f"<Engine {self.name}: {len(self._running)} running, {len(self._settlements)} to settle>"
 
     @property
     def in_flight(self) -> int:
         return len(self._running)
 
+    def holds(self, job: Served) -> int:
+        """How many of a job's pages are not through yet."""
+        held = [*self._running.values(), *self._settlements, *self._settling]
+        return sum(one is job for one, _ in held) + self._delivery.held(job)
+
     def load(self) -> Load:
-        now, since = asyncio.get_running_loop().time(), self._settling_from or self._finished_at
+        now = asyncio.get_running_loop().time()
+        waiting = (self._settling_from or self._finished_at, self._delivery.since)
+        since = min((at for at in waiting if at is not None), default=now)
         idle = 0.0 if self._running or self._last_end is None else now - self._last_end
-        return Load(len(self._running), 0.0 if since is None else now - since, idle)
+        return Load(len(self._running), now - since, idle)
 
     # -- told from outside
 
@@ -113,7 +114,7 @@ class Engine:
     # -- the beat
 
     async def run(self) -> None:
-        heartbeat = asyncio.create_task(self._heartbeat())
+        heartbeat = asyncio.create_task(self._keep_alive())
         try:
             while not await self._beat():
                 pass
@@ -129,84 +130,132 @@ class Engine:
         """One round; True when there is nothing left to do here."""
         claimed = await self._exchange()
         if claimed.now:
-            self._worker.sync(claimed.now)
+            for job in self._jobs.everyone():
+                job.pages.sync(claimed.now)
         if self._forced:  # the time was up while the claim was under way
             self._untouched += claimed.leases
             claimed = _NOTHING
-        for lease in claimed.leases:
-            page = asyncio.create_task(self._run_page(lease))
-            self._running[page] = lease
-            self._lanes.started(lease.task.lane)
-            page.add_done_callback(self._page_ended)
+        self._start(claimed.leases)
         if self._error is not None:
             return True
         idle = not self._running and not self._settlements and not self._untouched
-        if idle and (self._stopping or await self._exhausted()):
+        if idle and (self._forced or not self._delivery) and (self._stopping or await self._jobs.over()):
             return True
-        if not self._due_to_settle():
+        if not self._due_to_settle() and not self._premature:
             await self._frontier.wait(claimed.next_due)
         return False
 
+    def _start(self, leases: Sequence[Lease]) -> None:
+        jobs = {job.name: job for job in self._jobs.current()} if leases else {}
+        for lease in leases:
+            job = jobs.get(lease.task.job)
+            if job is None:  # it was set aside or ended while the claim was under way
+                self._untouched.append(lease)
+                continue
+            page = asyncio.create_task(self._run_page(job, lease, self._asked))
+            self._running[page] = job, lease
+            self._lanes.started(lease.task.lane)
+            page.add_done_callback(self._page_ended)
+
     async def _exchange(self) -> Claimed:
         """Settles, hands back and claims, handed to the store together so that it commits them together."""
+        jobs = self._jobs.everyone()
         # First what was learnt about hosts: a place that is given back must not be taken by old rules.
-        await self._worker.fold()
+        for job in jobs:
+            await job.pages.fold()
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
-        settlements, self._settlements = self._settlements, []
+        self._settling, self._settlements = self._settlements, []
         untouched, self._untouched = self._untouched, []
         self._settling_from, self._finished_at = self._finished_at, None
-        exchange = asyncio.gather(
-            self._settle(settlements), self._release(untouched), self._worker.keep(), self._claim()
-        )
+        rest = [*self._settle(self._settling), self._release(untouched), self._keep(jobs)]
+        exchange = asyncio.ensure_future(_together(rest, self._claim()))
         try:
-            return (await asyncio.shield(exchange))[-1]
+            return await asyncio.shield(exchange)
         except asyncio.CancelledError:
             # The store carries it out all the same; leases that nobody knows of would be lost until they expire.
-            self._untouched += (await exchange)[-1].leases
+            self._untouched += (await exchange).leases
             raise
         finally:
-            self._settling_from = None
+            self._settling, self._settling_from = (), None
 
-    async def _settle(self, batch: Sequence[Settlement]) -> None:
-        if not batch:
+    def _settle(self, settlements: Sequence[tuple[Served, Settlement]]) -> list[Coroutine[None, None, None]]:
+        batches: dict[Served, list[Settlement]] = {}
+        for job, settlement in settlements:
+            batches.setdefault(job, []).append(settlement)
+        return [self._settle_job(job, batch) for job, batch in batches.items()]
+
+    async def _keep(self, jobs: Sequence[Served], *, everything: bool = False) -> None:
+        for job in jobs:
+            await job.pages.keep(everything=everything)
+
+    async def _settle_job(self, job: Served, batch: Sequence[Settlement]) -> None:
+        self._giving_back += 1
+        try:
+            settled = await self._frontier.settle(batch, job.sink.journal)
+        except SinkError as error:
+            self._undelivered(job, error, batch)
             return
-        settled = await self._frontier.settle(batch, self._journal)
+        finally:
+            self._giving_back -= 1
         for settlement, accepted in zip(batch, settled.accepted, strict=True):
-            self._worker.settled(settlement.lease, accepted)
+            job.pages.settled(settlement.lease, accepted)
             if not accepted:
                 log.warning(
                     "%s was settled too late: its lease had been given away", settlement.lease.task.url
                 )
+            elif isinstance(settlement.verdict, Done):
+                self._heartbeat.done(job.name)
 
     async def _release(self, leases: Sequence[Lease]) -> None:
         if leases:
-            await self._frontier.release(leases)
+            self._giving_back += 1
+            try:
+                await self._frontier.release(leases)
+            finally:
+                self._giving_back -= 1
 
     async def _claim(self) -> Claimed:
+        self._premature = False
         pressure = self._pressure()
         slots = pressure.slots(self._settings.concurrency)
         free = slots - len(self._running)
         if free <= 0 or self._stopping:
             return _NOTHING
+        # A job whose rows pile up on their way to its sink gets no more until they have arrived.
+        jobs = [job.name for job in self._jobs.current() if self._delivery.held(job) < slots]
+        if not jobs:
+            return _NOTHING
+        self._update_lanes()
         lanes = self._lanes.split(slots, pressure.paused_lanes)
-        return await self._frontier.claim(
-            Claim(self._name, (self._job,), lanes.shares, free, self._settings.lease, lanes.caps)
+        asked = asyncio.get_running_loop().time()
+        claimed = await self._frontier.claim(
+            Claim(self.name, jobs, lanes.shares, free, self._settings.lease, lanes.caps)
         )
+        self._asked = asked
+        self._premature = self._giving_back > 0 and len(claimed.leases) < free
+        return claimed
 
-    async def _exhausted(self) -> bool:
-        job = await self._frontier.job(self._job)
-        return job is None or job.exhausted or job.state != "running"
+    def _update_lanes(self) -> None:
+        lanes = self._jobs.lanes()
+        if lanes is not self._served_lanes:
+            self._served_lanes, self._lanes = lanes, Lanes(lanes)
+            for _, lease in self._running.values():
+                self._lanes.started(lease.task.lane)
 
     def _due_to_settle(self) -> bool:
         return bool(self._settlements or self._untouched) and self._alarm is None
 
     # -- one page
 
-    async def _run_page(self, lease: Lease) -> None:
+    async def _run_page(self, job: Served, lease: Lease, asked: float) -> None:
+        if asyncio.get_running_loop().time() - asked > self._settings.lease / 2:
+            # The store was away, or this process was frozen: what was leased then may be another's by now.
+            self._untouched.append(lease)
+            return
         try:
-            settlement = await self._worker.work(lease)
+            settlement = await job.pages.work(lease)
         except asyncio.CancelledError:
             self._untouched.append(lease)
             raise
@@ -216,18 +265,33 @@ class Engine:
         except Exception as error:
             log.exception("a bug in Shoal, met on %s", lease.task.url)
             failure = Failure("unexpected", f"{type(error).__name__}: {error}", attempt=lease.task.attempt)
-            self._settlements.append(
-                Settlement(lease, Dead(failure, Snapshot(traceback=traceback.format_exc())))
-            )
+            dead = Dead(failure, Snapshot(traceback=traceback.format_exc()))
+            self._settlements.append((job, Settlement(lease, dead)))
         else:
             if settlement is None:
                 self._untouched.append(lease)
+            elif settlement.rows and job.sink.journal is None:
+                self._delivery.hand(job, settlement)
             else:
-                self._settlements.append(settlement)
+                self._settlements.append((job, settlement))
 
     def _page_ended(self, page: asyncio.Task[None]) -> None:
         self._last_end = asyncio.get_running_loop().time()
-        self._lanes.ended(self._running.pop(page).task.lane)
+        self._lanes.ended(self._running.pop(page)[1].task.lane)
+        self._settle_soon()
+
+    def _delivered(self, job: Served, batch: Sequence[Settlement]) -> None:
+        self._settlements += [(job, settlement) for settlement in batch]
+        self._settle_soon()
+
+    def _undelivered(self, job: Served, error: SinkError, batch: Sequence[Settlement]) -> None:
+        if self._jobs.set_aside(job, error):
+            self._untouched += [settlement.lease for settlement in batch]
+        else:
+            self._error = self._error or error
+        self._frontier.wake()
+
+    def _settle_soon(self) -> None:
         if self._finished_at is None:
             self._finished_at = asyncio.get_running_loop().time()
         # A busy engine waits for company, which makes a commit cheaper; an idle one has slots to fill. A quarter of
@@ -246,31 +310,25 @@ class Engine:
 
     # -- keeping and losing leases
 
-    async def _heartbeat(self) -> None:
-        told: WorkerStatus | None = None
-        renewed = float("-inf")
-        while True:
-            status = self._status()
-            now = asyncio.get_running_loop().time()
-            if now - renewed >= self._settings.lease / 3 or told is None or status.pressure != told.pressure:
-                told, renewed = status, now
-                try:
-                    await self._frontier.extend(self._name, self._settings.lease, encode_status(status))
-                except ShoalError as error:
-                    self._error = self._error or error
-                    self._frontier.wake()
-                    return
-            await asyncio.sleep(min(1.0, self._settings.lease / 3))
+    async def _keep_alive(self) -> None:
+        try:
+            await self._heartbeat.run()
+        except ShoalError as error:
+            self._error = self._error or error
+            self._frontier.wake()
 
     def _status(self) -> WorkerStatus:
         pressure = self._pressure()
+        jobs = tuple(job.name for job in self._jobs.current())
         return WorkerStatus(
-            os.getpid(),
-            self._job,
-            len(self._running),
-            self._lanes.names,
-            pressure.paused_lanes,
-            pressure.reasons,
+            job=jobs[0] if len(jobs) == 1 else "",
+            in_flight=len(self._running),
+            lanes=tuple(self._jobs.lanes()),
+            paused_lanes=pressure.paused_lanes,
+            pressure=pressure.reasons,
+            jobs=jobs,
+            spiders=self._spiders,
+            slots=self._settings.concurrency,
         )
 
     async def _abandon(self) -> None:
@@ -281,9 +339,16 @@ class Engine:
             await asyncio.wait(list(self._running))
         if self._alarm is not None:
             self._alarm.cancel()
+        self._untouched += await self._delivery.stop()
         if self._error is None:
-            await asyncio.gather(
-                self._settle(self._settlements),
-                self._release(self._untouched),
-                self._worker.keep(everything=True),
-            )
+            keeping = self._keep(self._jobs.everyone(), everything=True)
+            await _together([*self._settle(self._settlements), self._release(self._untouched)], keeping)
+
+
+async def _together(others: Sequence[Awaitable[None]], last: Awaitable[T]) -> T:
+    """The answer of the last one, when all have ended: one that fails leaves no other under way."""
+    *said, answer = await asyncio.gather(*others, last, return_exceptions=True)
+    for one in (*said, answer):
+        if isinstance(one, BaseException):
+            raise one
+    return cast(T, answer)

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from shoal.classify import NOT_ASKED
 from shoal.frontier.protocol import Job, Place, Whereabouts, WorkerRecord
 from shoal.hostsight import Cause, HostSight, causes
+from shoal.jobnote import is_for_fleet
 from shoal.model import Task
 from shoal.observe.words import count, plural, span, speed
 from shoal.workerstatus import WorkerStatus, status_of
@@ -90,7 +92,9 @@ def _delayed(facts: Facts) -> list[Cause]:
     task, wait = _task(facts), facts.where.due - facts.now
     when = f"retry in {span(wait)}" if wait > 0 else "retry is due"
     why = ""
-    if task.history:
+    if task.history and task.history[-1].kind in NOT_ASKED:
+        when, why = f"waiting for {span(max(0.0, wait))}", f": {task.history[-1].detail}"
+    elif task.history:
         last = task.history[-1]
         why = f": attempt {task.attempt} of {_most(facts, task)} failed with {last.kind}"
         why += f" ({last.detail})" if last.detail else ""
@@ -145,7 +149,12 @@ def _job(facts: Facts) -> list[Cause]:
 def _nobody(facts: Facts) -> list[Cause]:
     if facts.job.state != "running" or _statuses(facts):
         return []
-    sentence = f"no worker is running for job {facts.job.spec.name}: run the command again that began it"
+    again = (
+        "start one with: shoal worker"
+        if is_for_fleet(facts.job.spec)
+        else "run the command again that began it"
+    )
+    sentence = f"no worker is running for job {facts.job.spec.name}: {again}"
     return [Cause("no_worker", sentence)]
 
 
@@ -203,7 +212,7 @@ def _pressure(facts: Facts) -> list[Cause]:
 
 def _statuses(facts: Facts) -> list[WorkerStatus]:
     statuses = [status_of(record) for record in facts.workers]
-    return [status for status in statuses if status.job == facts.job.spec.name]
+    return [status for status in statuses if status.serves(facts.job.spec.name)]
 
 
 def _most(facts: Facts, task: Task) -> int:

@@ -67,13 +67,15 @@ class HostBook:
         settings: Settings,
         clock: Clock,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        *,
+        job: str = "",
     ) -> None:
         self._frontier = frontier
         self._transport = transport
         self._settings = settings
         self._clock = clock
         self._sleep = sleep
-        self._rules = HostRules(settings)
+        self._rules = HostRules(settings, job)
         self._policies = self._rules.policies
         self._first_valve = first_valve(settings)
         self._views: dict[str, HostView] = {}
@@ -107,6 +109,8 @@ class HostBook:
             view = self._remember(HostRecord(host, self._first_valve))
         elif view is None or view.version < lease.host_version:
             view = await self._read(host)
+            if not self._rules.has_asked(view.state, self.now()):
+                self._moved.add(host)  # another job's host, up to now
         if lease.task.parent == 0:
             self._mark_start(host, view, typed=not lease.task.hops)
         return view
@@ -212,7 +216,7 @@ class HostBook:
         view = self._views[host]
         batch, view.unwritten = view.unwritten, []
         state = replace(view.state, policies=self._policies.encode(view.policies))
-        state = marked(state, view.limits, view.version)
+        state = marked(self._rules.asked(state, self.now()), view.limits, view.version)
         valve = self._valve(host, state, view.valve, view.limits)
         if await self._frontier.update_host(HostRecord(host, valve, encode_state(state), view.version)):
             view.version += 1
@@ -257,7 +261,7 @@ class HostBook:
         return self._rules.applied(record, state, self._parsed(record.name, state.robots), self.now())
 
     def _valve(self, host: str, state: HostState, current: Valve, limits: Limits) -> Valve:
-        return self._rules.valve(current, state, self._parsed(host, state.robots), limits)
+        return self._rules.valve(current, state, self._parsed(host, state.robots), limits, self.now())
 
     # -- robots.txt
 

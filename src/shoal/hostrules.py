@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from shoal.fetch.robots import Robots, RobotsRecord
 from shoal.frontier.protocol import Frontier, HostRecord, Valve
-from shoal.hoststate import HostState, encode_state, state_of
+from shoal.hoststate import Ask, HostState, encode_state, state_of
 from shoal.policy.compose import HostPolicies
 from shoal.policy.host import configured
 from shoal.policy.protocol import Limits
@@ -38,17 +38,48 @@ def marked(state: HostState, limits: Limits, version: int) -> HostState:
     return replace(state, given_up=given_up, good_from=state.good_from if given_up else version + 1)
 
 
-class HostRules:
-    """The settings of one crawl, as far as they concern hosts."""
+ASKED = 3600.0  # seconds for which a job's word about a host holds
 
-    def __init__(self, settings: Settings) -> None:
+
+class HostRules:
+    """The settings of one crawl, as far as they concern hosts. Without the job's name they are only looked at."""
+
+    def __init__(self, settings: Settings, job: str = "") -> None:
         self.settings = settings
         self.policies = HostPolicies(settings)
+        self._job = job
+        self._interval = 1 / settings.rate if settings.rate else 0.0
 
     def robots(self, record: RobotsRecord | None) -> Robots | None:
         return Robots.of(record, self.settings.user_agent) if record is not None else None
 
-    def valve(self, current: Valve, state: HostState, robots: Robots | None, limits: Limits) -> Valve:
+    def has_asked(self, state: HostState, now: float) -> bool:
+        ask = state.asks.get(self._job)
+        said = ask is not None and (ask.interval, ask.cap) == (self._interval, self.settings.per_host)
+        return not self._job or (said and ask is not None and now - ask.at < ASKED / 2)
+
+    def asked(self, state: HostState, now: float) -> HostState:
+        """The state with what this job allows, and without what jobs said that have ended."""
+        if self.has_asked(state, now):
+            return state
+        asks = {job: ask for job, ask in state.asks.items() if now - ask.at < ASKED}
+        return replace(state, asks={**asks, self._job: Ask(self._interval, self.settings.per_host, now)})
+
+    def valve(
+        self, current: Valve, state: HostState, robots: Robots | None, limits: Limits, now: float
+    ) -> Valve:
+        valve = self._own_valve(current, state, robots, limits)
+        if limits.refuse:
+            return valve
+        others = [ask for job, ask in state.asks.items() if job != self._job and now - ask.at < ASKED]
+        interval, cap = valve.interval, valve.cap
+        if state.manual.rate is None:
+            interval = max([interval, *(ask.interval for ask in others)])
+        if state.manual.per_host is None:
+            cap = min([cap, *(ask.cap for ask in others)])
+        return replace(valve, interval=interval, cap=cap)
+
+    def _own_valve(self, current: Valve, state: HostState, robots: Robots | None, limits: Limits) -> Valve:
         return configured(
             current,
             self.settings,
@@ -63,8 +94,8 @@ class HostRules:
     def applied(self, record: HostRecord, state: HostState, robots: Robots | None, now: float) -> HostRecord:
         """The record with a new state, and the valve that follows from it."""
         limits = self.policies.limits(self.policies.decode(state.policies), now)
-        state = marked(state, limits, record.version)
-        valve = self.valve(record.valve, state, robots, limits)
+        state = marked(self.asked(state, now), limits, record.version)
+        valve = self.valve(record.valve, state, robots, limits, now)
         return replace(record, state=encode_state(state), valve=valve)
 
     def folded(self, fold: Fold, now: float) -> Callable[[HostRecord], HostRecord]:

@@ -22,6 +22,14 @@ class Manual(Struct, frozen=True, omit_defaults=True):
     per_host: int | None = None  # instead of the setting
 
 
+class Ask(Struct, frozen=True, array_like=True):
+    """What a job's settings allow on a host. The strictest of all jobs that crawl it holds."""
+
+    interval: float
+    cap: int
+    at: float  # when it was last said; a job that has ended says no more
+
+
 class HostState(Struct, frozen=True, omit_defaults=True):
     start: bool = False  # a start URL leads here: it is part of the crawl
     typed: bool = False  # … and names this host itself: its address may be a private one
@@ -31,6 +39,7 @@ class HostState(Struct, frozen=True, omit_defaults=True):
     errors: tuple[str, ...] = ()  # the kinds of the latest failures, newest last
     manual: Manual = Manual()
     given_up: bool = False  # its valve lets everything through, to be buried
+    asks: dict[str, Ask] = {}  # by job
     good_from: int = 0  # leases of an older version of the record were for burial only
 
     def with_errors(self, kinds: Sequence[str]) -> HostState:

@@ -6,34 +6,40 @@ from. Values that may be secrets are not written down.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
 from shoal.frontier.protocol import JobSpec
+from shoal.settings import SECRET as SECRET
 from shoal.settings import Settings
 
-_SECRET = frozenset({"headers"})  # an Authorization header may be among them
 _DEFAULTS = msgspec.to_builtins(Settings())
 
 
+# Who reads the start URLs: the crawl itself; whoever submitted them; or the coordinator, which asks the spider. Jobs of
+# the latter two kinds are for a fleet's workers.
+FedBy = Literal["crawl", "submit", "coordinator"]
+
+
 class JobNote(Struct, frozen=True, omit_defaults=True):
-    output: bytes = b""  # the key of the result file's journal; empty: no file
+    output: bytes = b""  # the result file's path or the database's address; empty: standard output or memory
     settings: dict[str, Any] | None = None  # those that differ from the defaults; None: not known
+    fed_by: FedBy = "crawl"
 
 
-_encode = msgspec.msgpack.Encoder().encode
+encode_note = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(JobNote).decode
 
 
-def write_note(output: bytes, settings: Settings) -> bytes:
+def write_note(output: bytes, settings: Settings, fed_by: FedBy = "crawl") -> bytes:
     given = {
         key: value
         for key, value in msgspec.to_builtins(settings).items()
-        if value != _DEFAULTS[key] and key not in _SECRET
+        if value != _DEFAULTS[key] and key not in SECRET
     }
-    return _encode(JobNote(output, given))
+    return encode_note(JobNote(output, given, fed_by))
 
 
 def note_of(spec: JobSpec) -> JobNote:
@@ -41,6 +47,10 @@ def note_of(spec: JobSpec) -> JobNote:
         return _decode(spec.settings) if spec.settings else JobNote()
     except msgspec.DecodeError:
         return JobNote()  # another version's words
+
+
+def is_for_fleet(spec: JobSpec) -> bool:
+    return note_of(spec).fed_by != "crawl"
 
 
 def settings_of(spec: JobSpec) -> Settings | None:

@@ -1,4 +1,4 @@
-"""Finds a spider by its address: FILE.py, FILE.py:name, module or module:name."""
+"""Finds spiders by their address: FILE.py, FILE.py:name, module or module:name; or all in a folder."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from pathlib import Path
 from types import ModuleType
@@ -22,13 +22,44 @@ T = TypeVar("T")
 def load_spider(spec: str) -> Spider:
     """The spider at `spec`. What is wrong with the user's code is told in one line, with file and line."""
     address, _, name = spec.partition(":")
-    if not address:
-        raise SpiderError(f"no spider at {spec!r}: write FILE.py, FILE.py:name, module or module:name")
-    is_file = address.endswith(".py") or os.sep in address
-    module = _load_file(Path(address)) if is_file else _load_module(address)
+    module = _load(address, spec)
     spider = _named(module, address, name) if name else _only(module, address)
     spider.handler_named("")  # a spider without handlers is told here, not by its first page
     return spider
+
+
+def load_spiders(specs: Iterable[str]) -> dict[str, Spider]:
+    """Every spider at these addresses, by name; of a folder those in its Python files, of a file all it holds."""
+    found: dict[str, Spider] = {}
+    for spec in specs:
+        for spider in _all_at(spec):
+            if found.setdefault(spider.name, spider) is not spider:
+                raise SpiderError(
+                    f"two spiders are named {spider.name!r}: jobs name theirs, rename one of them"
+                )
+    return found
+
+
+def _all_at(spec: str) -> list[Spider]:
+    if ":" in spec:
+        return [load_spider(spec)]
+    if Path(spec).is_dir():
+        files = sorted(path for path in Path(spec).glob("*.py") if not path.name.startswith("_"))
+        spiders = [spider for path in files for spider in _spiders(_load_file(path)).values()]
+    else:
+        spiders = list(_spiders(_load(spec, spec)).values())
+    if not spiders:
+        raise SpiderError(f"no spider in {spec}: make one with spider = Spider('name', start=…)")
+    for spider in spiders:
+        spider.handler_named("")
+    return spiders
+
+
+def _load(address: str, spec: str) -> ModuleType:
+    if not address:
+        raise SpiderError(f"no spider at {spec!r}: write FILE.py, FILE.py:name, module or module:name")
+    is_file = address.endswith(".py") or os.sep in address
+    return _load_file(Path(address)) if is_file else _load_module(address)
 
 
 def _load_file(path: Path) -> ModuleType:

@@ -27,7 +27,8 @@ class Failure(Struct, frozen=True, omit_defaults=True):
     at: float = 0.0
     status: int | None = None
     elapsed: float = 0.0
-    attempt: int = 0
+    attempt: int = 0  # 0: one that did not count
+    via: str = ""  # the proxy it went through, as "pool/host:port"
 
 
 class Request(Struct, frozen=True, omit_defaults=True):
@@ -86,6 +87,11 @@ class Task(Struct, frozen=True, omit_defaults=True):
         """The URL as it was asked for, before any redirect."""
         return self.hops[0] if self.hops else self.url
 
+    @property
+    def session(self) -> str | None:
+        """The name of the session that it is to be fetched in."""
+        return self.meta.get("session") if self.meta else None
+
 
 class Lease(Struct, frozen=True):
     """A claimed task. `token` is the fencing token: it is never given twice, and only its bearer may settle."""
@@ -108,6 +114,7 @@ class Response(Struct, frozen=True):
     first_byte: float = 0.0
     wire_bytes: int = 0
     cookies: tuple[str, ...] = ()  # Set-Cookie lines, for a redirect that needs them
+    via: str = ""  # the proxy it came through
 
 
 Outcome: TypeAlias = Response | Failure
@@ -124,12 +131,17 @@ class Retry(Struct, frozen=True, tag="retry"):
     failure: Failure
     lane: str | None = None  # from then on in this lane
     pool: str | None = None  # … or through this proxy pool
+    counts: bool = True  # False: nothing was asked for, so the attempt is given back
 
     def task(self, task: Task) -> Task:
-        """The task as it will be tried again."""
+        """The task as it will be tried again. Of attempts that do not count, the history keeps the last only."""
+        history = task.history
+        if not self.counts:
+            task = replace(task, attempt=task.attempt - 1)
+            history = history[:-1] if history and not history[-1].attempt else history
         return replace(
             task,
-            history=(*task.history, self.failure),
+            history=(*history, self.failure),
             lane=self.lane or task.lane,
             pool=self.pool or task.pool,
         )
@@ -170,6 +182,11 @@ class Row(Struct, frozen=True):
 
     data: bytes
     key: int | None = None  # 63-bit hash of handler and key value
+    # -- for sinks that replace rows
+    table: str = ""  # what kind of item it is
+    by: tuple[str, ...] = ()  # the fields of its key
+    ident: str = ""  # … and their values
+    at: float = 0.0  # when its page was asked for, in the frontier's time
 
 
 class Settlement(Struct, frozen=True):

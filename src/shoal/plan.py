@@ -8,11 +8,12 @@ from msgspec import Struct
 
 from shoal.errors import SinkError, SpiderError
 from shoal.frontier.protocol import Frontier, Job, JobSpec
-from shoal.jobnote import note_of, write_note
+from shoal.jobnote import FedBy, note_of, write_note
 from shoal.policy.compose import HostPolicies
 from shoal.policy.host import first_valve
 from shoal.policy.lanes import known, no_such_lane, served
 from shoal.settings import Settings
+from shoal.sink import is_database, output_key
 from shoal.sink.jsonl import JsonLines, describe_existing
 from shoal.source import SpiderSource
 from shoal.spider import Spider
@@ -25,26 +26,28 @@ class Plan(Struct, frozen=True):
     settings: Settings
     job: str
     store: str = ":memory:"
-    output: Path | None = None  # None: standard output, or the caller's memory
+    output: str | Path | None = None  # a file or a database; None: standard output, or the caller's memory
     fresh: bool = False
     source: SpiderSource | None = None  # how another process gets the same spider
+    fed_by: FedBy = "crawl"
+    priority: int = 0  # among the jobs of a store
 
 
 async def prepare(plan: Plan, frontier: Frontier) -> Job:
     """Makes or resumes the job, and makes sure its output is what it left behind."""
-    _check_parts(plan)
+    check_parts(plan)
     if plan.fresh:
         await frontier.drop_job(plan.job)
     known = await frontier.job(plan.job)
     if plan.output is not None:
-        await _check_output(plan, plan.output, frontier, known)
-    job = await frontier.open_job(_spec(plan))
+        await check_output(plan, frontier, known)
+    job = await frontier.open_job(spec_of(plan))
     if job.state == "finished":
         await _trim_output(plan, frontier, job)
     return job
 
 
-def _check_parts(plan: Plan) -> None:
+def check_parts(plan: Plan) -> None:
     """What the settings name exists. Found out here, and not by every process on its own."""
     served(plan.settings)
     HostPolicies(plan.settings)
@@ -55,7 +58,7 @@ def _check_parts(plan: Plan) -> None:
             raise SpiderError(f"spider {plan.spider.name!r}: handler {handler.name!r}: {problem}")
 
 
-def _spec(plan: Plan) -> JobSpec:
+def spec_of(plan: Plan) -> JobSpec:
     settings = plan.settings
     return JobSpec(
         plan.job,
@@ -64,27 +67,27 @@ def _spec(plan: Plan) -> JobSpec:
         max_attempts=settings.max_attempts,
         max_pages=settings.max_pages,
         max_pages_per_host=settings.max_pages_per_host,
-        settings=write_note(_file_key(plan.output), settings),
+        # The output is noted before anything is written to it: a crash in the very first write leaves rows in a file
+        # that no commit vouches for, and without the note they would look like somebody else's.
+        settings=write_note(output_key(plan.output), settings, plan.fed_by),
+        priority=plan.priority,
+        dedupe=settings.dedupe,
+        capacity=settings.dedupe_capacity if settings.dedupe == "bloom" else 0,
     )
 
 
-def _file_key(output: Path | None) -> bytes:
-    """Noted before anything is written to the file: a crash in the very first write leaves rows there that no commit
-    vouches for, and without the note they would look like somebody else's."""
-    return JsonLines(output).key.encode(errors="surrogateescape") if output is not None else b""
-
-
-async def _check_output(plan: Plan, output: Path, frontier: Frontier, known: Job | None) -> None:
-    journal = JsonLines(output)
+async def check_output(plan: Plan, frontier: Frontier, known: Job | None) -> None:
+    named = known is not None and note_of(known.spec).output == output_key(plan.output)
+    if is_database(plan.output):
+        if known is not None and not named and not plan.fresh:
+            _check_elsewhere(known)
+        return
+    journal = JsonLines(Path(plan.output or ""))
     committed = await frontier.journal_length(plan.job, journal.key) if known is not None else None
-    named = known is not None and note_of(known.spec).output == _file_key(output)
     if committed is None and not plan.fresh and not named:
-        if known is not None and known.counters.items:
-            raise SinkError(
-                f"job {plan.job} has written its {known.counters.items:,} rows elsewhere: "
-                "name that file with -o, or start again with --fresh"
-            )
-        if existing := describe_existing(output):
+        if known is not None:
+            _check_elsewhere(known)
+        if existing := describe_existing(journal.path):
             raise SinkError(
                 f"{existing}, and not from this job: choose another file with -o, or replace it with --fresh"
             )
@@ -99,11 +102,19 @@ async def _check_output(plan: Plan, output: Path, frontier: Frontier, known: Job
         journal.close()
 
 
+def _check_elsewhere(known: Job) -> None:
+    if known.counters.items:
+        raise SinkError(
+            f"job {known.spec.name} has written its {known.counters.items:,} rows elsewhere: "
+            "name that place with -o, or start again with --fresh"
+        )
+
+
 async def _trim_output(plan: Plan, frontier: Frontier, job: Job) -> None:
-    """Cuts what a crash left, if no later write did. Nobody holds a page any more, so nobody writes."""
-    if plan.output is None or job.counters.leased:
+    """Cuts what a crash left in a file, if no later write did. Nobody holds a page any more, so nobody writes."""
+    if plan.output is None or is_database(plan.output) or job.counters.leased:
         return
-    journal = JsonLines(plan.output)
+    journal = JsonLines(Path(plan.output))
     try:
         journal.append(await frontier.journal_length(plan.job, journal.key) or 0, [])
     finally:
@@ -115,4 +126,19 @@ async def conclude(plan: Plan, frontier: Frontier) -> None:
     job = await frontier.job(plan.job)
     if job is not None and job.exhausted and job.state == "running":
         await _trim_output(plan, frontier, job)
-        await frontier.set_state(plan.job, "finished")
+        await finish(frontier, plan.job)
+
+
+async def finish(frontier: Frontier, name: str) -> bool:
+    """Marks a running job as finished if there is nothing left to do; whoever sees it first may. Of all that could
+    happen between the look and the mark, only people's commands bring new work to an exhausted job (a replay, another
+    submit). So it is looked at again, and the mark taken back: nobody else would."""
+    job = await frontier.job(name)
+    if job is None or job.state != "running" or not job.exhausted:
+        return False
+    await frontier.set_state(name, "finished")
+    after = await frontier.job(name)
+    if after is not None and after.state == "finished" and not after.exhausted:
+        await frontier.set_state(name, "running")
+        return False
+    return True

@@ -21,7 +21,11 @@ PositiveSeconds = Annotated[float, Meta(gt=0)]
 USER_AGENT = f"Shoal/{__version__} (+https://pypi.org/project/shoal/)"
 
 BackpressureRule = Literal["queue_full", "host_429", "latency", "retries", "sink", "machine", "proxies"]
+PoolStrategy = Literal["scored", "round_robin"]
 ChallengeKind = Literal["captcha", "bot_wall", "rate_wall", "login_wall", "empty_shell"]
+
+# Never written down, and never shown. (A worker's pool is no secret, but its own affair as these are.)
+SECRET = frozenset({"headers", "proxies", "session_headers", "worker_pool"})
 
 POLICIES = ("rate", "concurrency", "breaker", "timeout", "budget")
 
@@ -48,6 +52,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     any_host: bool = False  # follow links to any host
     allow: list[str] = []  # regular expressions: a URL must match one
     deny: list[str] = []  # regular expressions: a URL must match none
+    dedupe: Literal["exact", "bloom"] = "exact"  # how URLs that were seen are remembered
+    dedupe_capacity: PositiveInt = 10_000_000  # with bloom: for how many URLs
     trap_repeats: Count = 3  # the same path segment (or pair) this often means a trap
     max_url_length: PositiveInt = 2_000
     tracking_params: list[str] = []  # query parameters to drop besides the built-in list
@@ -99,9 +105,37 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     challenge_delay: PositiveSeconds = 60.0  # before a challenged page is tried again; doubled every time
     challenge_routes: list[str] = []  # then tried through these, in turn: "lane:NAME" or "pool:NAME"
 
+    # -- routes
+    proxies: dict[str, list[str]] = {}  # pools: addresses of proxies, or file:PATH, env:NAME to find them in
+    pool: str = ""  # that requests go through, unless they say otherwise; empty: none
+    worker_pool: str = ""  # that every request of this process goes through, whatever it says
+    fallback: list[
+        str
+    ] = []  # pools in the order of preference; "direct" is none. A host that refuses one gets the next
+    pool_strategy: PoolStrategy = "scored"
+    pool_costs: dict[str, Annotated[float, Meta(ge=0)]] = {}  # of a request through each pool, in any unit
+    pool_cooldown: PositiveSeconds = (
+        30.0  # before a proxy that failed or was banned is tried again; doubled every time
+    )
+    session_requests: Count = 0  # requests of one session before it is begun anew
+    session_age: Seconds = 0.0  # … and its age; 0 lifts either limit
+    session_headers: dict[str, dict[str, str]] = {}  # sent with every request of the session of that name
+
     # -- the machinery
     lease: PositiveSeconds = 60.0  # a worker that shows no sign of life for this long loses its tasks
     grace: Seconds = 20.0  # to finish in-flight pages after SIGTERM or Ctrl-C
     settle_delay: Seconds = 0.03  # results are committed together, at most this late
     handler_timeout: PositiveSeconds = 60.0
     handler_warn: PositiveSeconds = 1.0  # a handler that blocks the loop for this long is named in the log
+
+    def __repr__(self) -> str:
+        """What differs from the defaults, without the secrets."""
+        shown = [
+            f"{name}={'…' if name in SECRET else repr(value)}"
+            for name in self.__struct_fields__
+            if (value := getattr(self, name)) != getattr(_DEFAULTS, name)
+        ]
+        return f"Settings({', '.join(shown)})"
+
+
+_DEFAULTS = Settings()

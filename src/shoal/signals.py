@@ -18,8 +18,11 @@ class Stoppable(Protocol):
     def force(self) -> None: ...
 
 
+DRAINING = "stopping: finishing the pages in flight; once more to hand them back at once"
+
+
 @contextmanager
-def stopping_on_signals(target: Stoppable) -> Iterator[None]:
+def stopping_on_signals(target: Stoppable, message: str = DRAINING) -> Iterator[None]:
     loop = asyncio.get_running_loop()
     received = 0
 
@@ -27,7 +30,7 @@ def stopping_on_signals(target: Stoppable) -> Iterator[None]:
         nonlocal received
         received += 1
         if received == 1:
-            log.warning("stopping: finishing the pages in flight; once more to hand them back at once")
+            log.warning("%s", message)
             target.stop()
         else:
             target.force()

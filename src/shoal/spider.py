@@ -38,6 +38,8 @@ class Handler(Struct, frozen=True):
     key: tuple[str, ...] | None = None  # fields that identify an item; it is then written once
     lane: str = DEFAULT_LANE
     priority: int = 0
+    item: str = ""  # what kind of item it yields: the table of a database; "": as the handler is named
+    pool: str = ""  # the proxies that its pages are fetched through; "": as the setting says
 
 
 class Spider:
@@ -76,6 +78,8 @@ class Spider:
         key: str | Sequence[str] | None = None,
         lane: str = DEFAULT_LANE,
         priority: int = 0,
+        item: str = "",
+        pool: str = "",
     ) -> Callable[[F], F]: ...
 
     def handler(
@@ -87,11 +91,13 @@ class Spider:
         key: str | Sequence[str] | None = None,
         lane: str = DEFAULT_LANE,
         priority: int = 0,
+        item: str = "",
+        pool: str = "",
     ) -> Function:
         """Decorator: registers a function under its name. The first one gets the start URLs."""
 
         def register(function: Function) -> Function:
-            self.add_handler(function, name=name, key=key, lane=lane, priority=priority)
+            self.add_handler(function, name=name, key=key, lane=lane, priority=priority, item=item, pool=pool)
             return function
 
         return register if function is None else register(function)
@@ -104,6 +110,8 @@ class Spider:
         key: str | Sequence[str] | None = None,
         lane: str = DEFAULT_LANE,
         priority: int = 0,
+        item: str = "",
+        pool: str = "",
     ) -> Handler:
         """What the decorator does."""
         where = f"spider {self.name!r}"
@@ -115,7 +123,7 @@ class Spider:
         if name in self.handlers:
             raise SpiderError(f"{where} already has a handler named {name!r}; give this one another name=…")
         keys = (key,) if isinstance(key, str) else tuple(key) if key else None
-        handler = Handler(name, function, keys, lane, priority)
+        handler = Handler(name, function, keys, lane, priority, item, pool)
         self.handlers[name] = handler
         _remember_name(function, name)
         return handler

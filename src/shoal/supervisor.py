@@ -34,6 +34,7 @@ log = logging.getLogger("shoal")
 
 _RESTART_DELAY = 0.1  # seconds, doubled for each death in a row
 _RESTART_CAP = 5.0
+_LONG_LIFE = 10.0  # seconds after which a death is not one more in a row
 _DEATHS = 20  # in a row, before giving up; a few pages that kill their worker must not get there
 
 
@@ -96,7 +97,7 @@ class Team:
         memory = Machine(plan.settings.memory_limit, processes=count).read().memory_limit
         settings = replace(plan.settings, processes=1, concurrency=share, memory_limit=memory)
         part = Part(source, settings, plan.job, plan.store, output)
-        self._children = [Child(number + 1, part, plan.settings.grace) for number in range(count)]
+        self._children = [Child(number + 1, part) for number in range(count)]
 
     def reports(self) -> Sequence[TallyReport]:
         return [report for child in self._children for report in child.reports]
@@ -120,10 +121,14 @@ class Team:
 class Child:
     """One worker process, started anew when it dies."""
 
-    def __init__(self, number: int, part: Part, grace: float) -> None:
+    def __init__(
+        self, number: int, part: Struct, *, module: str = "shoal.child", lasting: bool = False
+    ) -> None:
+        """`lasting`: it is started again whatever it died of, for as long as it takes."""
         self._number = number
         self._part = part
-        self._grace = grace
+        self._module = module
+        self._lasting = lasting
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = False
         self._past: list[TallyReport] = []  # of those that died
@@ -137,19 +142,23 @@ class Child:
     async def run(self) -> None:
         deaths = 0
         while not self._stopping:
+            began = asyncio.get_running_loop().time()
             error, code = await self._run_once()
-            if error:
+            if error and not self._lasting:
                 raise StoreError(error)
             if code == 0 or self._stopping:
                 return
-            deaths = 1 if self._last is not None and self._last.pages else deaths + 1
+            worked = self._last is not None and self._last.pages > 0
+            lived = asyncio.get_running_loop().time() - began
+            deaths = 1 if worked or lived >= _LONG_LIFE else deaths + 1
             self._bank()
-            if deaths >= _DEATHS:
+            if deaths >= _DEATHS and not self._lasting:
                 raise ShoalError(
                     f"worker {self._number} died {deaths} times in a row (exit {code}): see the messages above"
                 )
-            log.warning("worker %d died (exit %d), starting it again", self._number, code)
-            await asyncio.sleep(min(_RESTART_CAP, _RESTART_DELAY * 2 ** (deaths - 1)))
+            said = f": {error}" if error else ""
+            log.warning("worker %d died (exit %d), starting it again%s", self._number, code, said)
+            await asyncio.sleep(min(_RESTART_CAP, _RESTART_DELAY * 2 ** min(deaths - 1, 10)))
 
     def _bank(self) -> None:
         if self._last is not None:
@@ -161,7 +170,7 @@ class Child:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "shoal.child",
+            self._module,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

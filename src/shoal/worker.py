@@ -106,6 +106,7 @@ class Worker:
 
     async def _handle(self, lease: Lease, response: Response) -> Settlement:
         task = lease.task
+        asked_at = self._hosts.now() - response.elapsed
         try:
             handler = self._spider.handler_named(task.handler)
             page = Page(task, response, handler.name, self._clock.time())
@@ -117,7 +118,7 @@ class Worker:
                 monotonic=self._clock.monotonic,
             )
             self._check_lanes(handler.name, yielded.requests)
-            rows = tuple([encode_row(item, handler) for item in yielded.items])
+            rows = tuple([encode_row(item, handler, asked_at) for item in yielded.items])
         except HandlerTimeout as error:
             return self._bury(lease, response, "handler_timeout", str(error))
         except (JunkError, SpiderError) as error:
@@ -173,12 +174,15 @@ class Worker:
 
     async def keep(self, *, everything: bool = False) -> None:
         await self._hosts.keep(everything=everything)
+        await self._asker.keep(everything=everything)
 
     # -- endings
 
     def _end(self, lease: Lease, verdict: Retry | Dead, snapshot: Snapshot | None = None) -> Settlement:
         last = lease.task.attempt >= (lease.task.max_attempts or self._settings.max_attempts)
         retry = isinstance(verdict, Retry) and not last
+        if isinstance(verdict, Retry) and not verdict.counts:
+            return Settlement(lease, verdict)  # it waits, and has not failed
         self._tally.failed(lease.task.host, verdict.failure, retry=retry)
         return Settlement(lease, verdict, snapshot=snapshot)
 

@@ -11,11 +11,24 @@ from shoal.policy.backpressure import Reason
 
 class WorkerStatus(Struct, frozen=True, omit_defaults=True):
     pid: int = 0
-    job: str = ""
+    job: str = ""  # if it serves just one
     in_flight: int = 0
     lanes: tuple[str, ...] = ()  # that it serves
     paused_lanes: frozenset[str] = frozenset()  # of these, by backpressure
     pressure: tuple[Reason, ...] = ()  # the backpressure rules that hold it back
+    node: str = ""  # the name of its machine
+    jobs: tuple[str, ...] = ()  # that it serves now
+    spiders: tuple[str, ...] = ()  # whose jobs it would serve
+    rates: dict[str, float] = {}  # pages done per second, lately, by job
+    memory: int = 0  # bytes; 0: not known
+    slots: int = 0  # how many pages it may have in flight
+
+    @property
+    def rate(self) -> float:
+        return sum(self.rates.values())
+
+    def serves(self, job: str) -> bool:
+        return job in self.jobs or job == self.job
 
 
 encode_status = msgspec.msgpack.Encoder().encode

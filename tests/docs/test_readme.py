@@ -43,7 +43,7 @@ def test_the_spider_crawls_a_shop(bookshop: str, tmp_path: Path, monkeypatch: py
     assert "https://books.toscrape.com/" in code
     monkeypatch.chdir(tmp_path)
     Path("books.py").write_text(code.replace("https://books.toscrape.com/", bookshop))
-    [command] = [line for line in commands_in(README) if "books.py" in line]
+    [command] = [line for line in commands_in(README) if "crawl books.py" in line]
     assert run([*shlex.split(command)[1:], "--rate", "0", "-q"]) == 0
     rows = [msgspec.json.decode(line) for line in Path("books.jsonl").read_bytes().splitlines()]
     assert len(rows) == 12

@@ -103,7 +103,7 @@ def test_options_of_follow() -> None:
     table = section("spiders.md", "Following links").partition("| option |")[2]
     named = {name.partition("=")[0] for cell in re.findall(r"^\| (`.+?) \|", table, re.MULTILINE)
              for name in re.findall(r"`([^`]+)`", cell)}  # fmt: skip
-    assert named == set(FollowOptions.__annotations__) - {"pool"}
+    assert named == set(FollowOptions.__annotations__)
 
 
 def test_what_a_page_has() -> None:

@@ -23,6 +23,7 @@ from shoal.policy.backpressure import Rule
 from shoal.settings import Settings
 from shoal.sink.jsonl import MemoryJournal
 from shoal.testing import ChaoticWeb, Hit, HostProfile
+from shoal.testing.proxies import ProxyServer
 
 SCALE = 50
 DEADLINE = 20
@@ -211,7 +212,8 @@ async def test_a_slow_sink_takes_slots_away(log: Log, monkeypatch: pytest.Monkey
     async with ChaoticWeb({"host": slow()}) as web:
         spider = endless(web, lambda: log.has("sink off"))
         spider.add_handler(lambda page: {"url": page.url}, name="row")
-        spider.start = [*spider.start, Request(web.url("host", "/p/900"), "row")]  # type: ignore[misc]
+        rows = [Request(web.url("host", f"/p/{n}"), "row") for n in range(900, 940)]
+        spider.start = [*spider.start, *rows]  # type: ignore[misc]
         await crawl(spider)
     on, off = log.sentences("sink")[:2]
     assert "finished pages wait 0." in on
@@ -281,3 +283,27 @@ async def test_a_host_that_answers_429_is_named(log: Log) -> None:
     told, taken_back = log.sentences("host_429")[:2]
     assert "were answered 429: the hosts concerned get fewer requests" in told
     assert taken_back.endswith("hosts get their usual requests")
+
+
+async def test_failing_proxies_lower_the_number_of_slots(log: Log) -> None:
+    async with ChaoticWeb({"host": slow()}) as web, ProxyServer() as good, ProxyServer() as other:
+
+        async def failing() -> None:
+            await until(lambda: len(web.hits()) > 60)
+            for proxy in (good, other):
+                await proxy.stop()
+            await until(lambda: log.has("proxies on"))
+            for proxy in (good, other):
+                await proxy.start()
+
+        routes: dict[str, Any] = {
+            "proxies": {"dc": [good.url, other.url]},
+            "pool": "dc",
+            "pool_cooldown": 0.1,
+        }
+        spider = endless(web, lambda: log.has("proxies off"), **routes, **PERSISTENT)
+        results = await crawl(spider, failing())
+    on, off = log.sentences("proxies")[:2]
+    assert "of the slots in use until below 15%" in on
+    assert off.endswith("all slots in use")
+    assert results.view.job.counters.dead == 0

@@ -15,8 +15,10 @@ from shoal.engine import Engine
 from shoal.frontier.protocol import JobSpec, Valve
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model import Done, Lease, Settlement
+from shoal.serving import OneJob
 from shoal.settings import Settings
 from shoal.testing.conformance.tools import make_task
+from shoal.testing.sinks import JournalSink
 
 HOSTS = 100_000
 FAR = time.time() + 1e6
@@ -49,6 +51,14 @@ class Pages:
         pass
 
 
+class IdleJob:
+    name = "idle"
+
+    def __init__(self, pages: Pages) -> None:
+        self.pages = pages
+        self.sink = JournalSink()
+
+
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("idle") / "store.db"
@@ -67,7 +77,8 @@ async def fill(path: Path) -> None:
 
 @asynccontextmanager
 async def running(frontier: SqliteFrontier, pages: Pages) -> AsyncIterator[None]:
-    engine = Engine(frontier, pages, Settings(), job="idle", name="engine")
+    settings = Settings()
+    engine = Engine(frontier, OneJob(frontier, IdleJob(pages), settings), settings, name="engine")
     run = asyncio.create_task(engine.run())
     try:
         yield

@@ -506,7 +506,7 @@ async def test_idle_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> 
                 await answer_of(http, server.url())
                 await visit(http, number - 1)
         else:
-            connector = http._session.connector
+            connector = http._direct.connector
             assert connector is not None
             assert len(connector._conns) <= 4
 

@@ -12,7 +12,6 @@ from itertools import chain
 import pytest
 from msgspec.structs import replace
 
-from shoal.engine import Engine
 from shoal.errors import ShoalError, StoreError
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.memory.state import Held
@@ -25,6 +24,7 @@ from shoal.policy.breaker import BreakerPolicy, BreakerState
 from shoal.policy.budget import BudgetPolicy, RetryBudget
 from shoal.policy.protocol import NO_LIMITS, Limits
 from shoal.policy.signals import Traffic
+from shoal.serving import OneJob
 from shoal.settings import Settings
 from shoal.testing.simulation import Trace, run
 from shoal.testing.simulation.loop import SimulatedClock, VirtualLoop
@@ -205,10 +205,10 @@ def test_retries_beyond_their_budget_are_caught(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_an_engine_that_loses_its_way_out_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def never(self: Engine) -> bool:
+    async def never(self: OneJob) -> bool:
         return False
 
-    monkeypatch.setattr(Engine, "_exhausted", never)
+    monkeypatch.setattr(OneJob, "over", never)
     assert caught() == "ends"
 
 

@@ -25,8 +25,11 @@ from shoal.frontier.protocol import (
 from shoal.governor import Load
 from shoal.model import Done, Failure, Lease, Retry, Settlement
 from shoal.policy.backpressure import Pressure, Reason
+from shoal.serving import OneJob
 from shoal.settings import Settings
+from shoal.sink.protocol import Sink
 from shoal.testing.conformance.tools import make_task
+from shoal.testing.sinks import JournalSink
 from shoal.workerstatus import status_of
 
 OPEN = Valve(interval=0.0, cap=100)
@@ -61,6 +64,11 @@ class Pages:
 
     async def keep(self, *, everything: bool = False) -> None:
         pass
+
+
+class Job:
+    def __init__(self, name: str, pages: Pages, sink: Sink) -> None:
+        self.name, self.pages, self.sink = name, pages, sink
 
 
 class Gate:
@@ -106,7 +114,7 @@ async def counters(frontier: Frontier) -> Counters:
 
 
 def engine_of(frontier: Frontier, pages: Pages, **settings: object) -> Engine:
-    return Engine(frontier, pages, Settings(**settings), job="job", name="engine")  # type: ignore[arg-type]
+    return pressed(frontier, pages, Pressure, **settings)
 
 
 async def finish(engine: Engine) -> None:
@@ -180,6 +188,21 @@ async def test_a_job_that_is_paused_ends_the_run(frontier: MemoryFrontier) -> No
     pages = Pages()
     await finish(engine_of(frontier, pages))
     assert pages.started == []
+
+
+async def test_a_claim_that_is_answered_before_the_settlement_is_made_again() -> None:
+    """Not every home carries out both at once. The place that the settlement gives back would be seen by nobody."""
+
+    class SlowToSettle(MemoryFrontier):
+        async def settle(self, batch: Sequence[Settlement], journal: Journal | None = None) -> Settled:
+            await asyncio.sleep(0.01)
+            return await super().settle(batch, journal)
+
+    slow = SlowToSettle()
+    await slow.open_job(JobSpec("job", valve=Valve(interval=0.0, cap=1)))
+    await slow.add("job", [make_task(f"http://one.test/{n}") for n in range(5)], fed_all=True)
+    await finish(engine_of(slow, Pages()))
+    assert (await counters(slow)).done == 5
 
 
 # -- being stopped
@@ -385,6 +408,29 @@ async def test_long_pages_keep_their_leases_by_heartbeat() -> None:
     assert pages.settlements == [("http://h0.test/", True)]
 
 
+async def test_a_claim_so_slow_that_its_leases_may_be_over_is_made_again(frontier: MemoryFrontier) -> None:
+    """A store that was away in the middle of a claim: the permission to fetch was for then."""
+    claim, claims = frontier.claim, 0
+
+    async def slow_at_first(wanted: Claim) -> Claimed:
+        nonlocal claims
+        claims += 1
+        claimed = await claim(wanted)
+        if claims == 1:
+            await asyncio.sleep(0.12)  # more than half of the lease
+        return claimed
+
+    async def of_a_later_claim(lease: Lease) -> Settlement:
+        assert claims > 1
+        return Settlement(lease, Done())
+
+    await add(frontier, 1)
+    frontier.claim = slow_at_first  # type: ignore[method-assign]
+    await finish(engine_of(frontier, Pages(of_a_later_claim), lease=0.2))
+    after = await counters(frontier)
+    assert (after.done, after.dead) == (1, 0)
+
+
 async def test_a_heartbeat_that_fails_stops_the_run(frontier: MemoryFrontier) -> None:
     async def fails(worker: str, seconds: float, status: bytes) -> int:
         raise StoreFull("no space left")
@@ -411,7 +457,8 @@ async def add_lanes(frontier: Frontier, **counts: int) -> None:
 
 def pressed(frontier: Frontier, pages: Pages, pressure: Callable[[], Pressure], **settings: object) -> Engine:
     limits = Settings(**settings)  # type: ignore[arg-type]
-    return Engine(frontier, pages, limits, job="job", name="engine", pressure=pressure)
+    jobs = OneJob(frontier, Job("job", pages, JournalSink()), limits)
+    return Engine(frontier, jobs, limits, name="engine", pressure=pressure)
 
 
 async def test_under_pressure_fewer_slots_are_used(frontier: MemoryFrontier) -> None:

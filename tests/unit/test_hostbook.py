@@ -11,6 +11,7 @@ from shoal.fetch.transport import FetchRequest
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import Claim, HostRecord, JobSpec
 from shoal.hostbook import HostBook
+from shoal.hostrules import ASKED
 from shoal.hoststate import HostState, state_of
 from shoal.model import Failure, Lease, Outcome, Response, Task
 from shoal.policy.host import first_valve
@@ -456,3 +457,33 @@ async def test_only_so_many_hosts_are_remembered(world: World, monkeypatch: pyte
     for name in "abc":
         await world.book.change(f"{name}.test", lambda state: state)
     assert list(world.book._views) == ["b.test", "c.test"]
+
+
+# -- several jobs
+
+
+async def test_the_strictest_of_the_jobs_on_a_host_holds(world: World) -> None:
+    def book(job: str, **settings: object) -> HostBook:
+        changed = replace(world.settings, robots=False, **settings)
+        return HostBook(world.frontier, world.transport, changed, world.clock, job=job)
+
+    gentle, brisk = book("gentle", rate=1.0, per_host=1), book("brisk", rate=10.0, per_host=5)
+    lease = await world.lease()
+    await brisk.view(lease)
+    await brisk.fold()
+    assert (await world.record()).valve.interval == pytest.approx(0.1)
+    lease = replace(lease, host_version=1)
+    await gentle.view(lease)
+    await gentle.fold()
+    valve = (await world.record()).valve
+    assert (valve.interval, valve.cap) == (1.0, 1)
+    # What the brisk one writes later does not undo it …
+    await brisk.change(lease.task.host, lambda state: replace(state, silent=1))
+    valve = (await world.record()).valve
+    assert (valve.interval, valve.cap) == (1.0, 1)
+    # … until the gentle one has not been heard of for long.
+    world.clock.advance(ASKED + 1)
+    await brisk.change(lease.task.host, lambda state: replace(state, silent=2))
+    valve = (await world.record()).valve
+    assert (valve.interval, valve.cap) == (pytest.approx(0.1), 5)
+    assert set(state_of(await world.record()).asks) == {"brisk"}

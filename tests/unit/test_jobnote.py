@@ -17,7 +17,8 @@ def test_the_settings_come_back() -> None:
 
 
 def test_secrets_are_not_written_down() -> None:
-    note = write_note(b"", Settings(headers={"Authorization": "Bearer hunter2"}))
+    secrets = {"headers": {"Authorization": "Bearer hunter2"}, "session_headers": {"me": {"X": "hunter2"}}}
+    note = write_note(b"", Settings(**secrets, proxies={"dc": ["http://me:hunter2@h:1"]}))  # type: ignore[arg-type]
     assert b"hunter2" not in note
     assert settings_of(JobSpec("job", settings=note)) == Settings()
 

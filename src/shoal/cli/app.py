@@ -10,7 +10,21 @@ from typing import Annotated
 import typer
 
 from shoal import __version__
-from shoal.cli import crawl, dead, demo, fetch, hosts, status, why
+from shoal.cli import (
+    coordinator,
+    crawl,
+    dead,
+    demo,
+    fetch,
+    hosts,
+    jobs,
+    proxies,
+    status,
+    submit,
+    up,
+    why,
+    worker,
+)
 
 app = typer.Typer(
     name="shoal",
@@ -37,9 +51,18 @@ def shoal(
 
 
 app.command("crawl")(crawl.crawl)
+app.command("submit")(submit.submit)
+app.command("worker")(worker.worker)
+app.command("up")(up.up)
+app.command("coordinator")(coordinator.coordinator)
+app.command("jobs")(jobs.jobs)
+app.command("pause")(jobs.pause)
+app.command("resume")(jobs.resume)
+app.command("cancel")(jobs.cancel)
 app.command("status")(status.status)
 app.command("why")(why.why)
 app.add_typer(hosts.app, name="hosts")
+app.add_typer(proxies.app, name="proxies")
 app.add_typer(dead.app, name="dead")
 app.command("fetch")(fetch.fetch)
 app.command("demo")(demo.demo)

@@ -65,7 +65,9 @@ def crawl(
 
 def _check_places(*paths: str | Path | None) -> None:
     """What will be written can be: better to hear of it now than after the crawl."""
-    for path in (Path(path) for path in paths if path and path != "-"):
+    from shoal.sink import is_database
+
+    for path in (Path(path) for path in paths if path and path != "-" and not is_database(path)):
         if path.is_dir():
             raise UsageError(f"{path} is a directory: name a file")
         if not path.parent.is_dir():
@@ -91,10 +93,19 @@ def _plan(
         settings=load(config, spider.settings, os.environ, given),
         job=name,
         store=store,
-        output=None if output == "-" else Path(output or f"{_file_name(name)}.jsonl"),
+        output=place_of(output, name),
         fresh=fresh,
         source=source,
     )
+
+
+def place_of(output: str | None, job: str) -> str | Path | None:
+    """Where the rows go: a database, a file, or None for standard output."""
+    from shoal.sink import is_database
+
+    if is_database(output):
+        return output
+    return None if output == "-" else Path(output or f"{_file_name(job)}.jsonl")
 
 
 def _file_name(job: str) -> str:
@@ -125,8 +136,9 @@ def finish(plan: Plan, view: View, summary_file: Path | None, quiet: bool) -> No
     """Says how it ended, and what to do next."""
     from shoal.cli.terminal import say, stderr
     from shoal.observe import summary, words
+    from shoal.sink import describe
 
-    where = str(plan.output) if plan.output else "stdout"
+    where = describe(plan.output)
     if summary_file is not None:
         _write_summary(summary_file, view, where)
     if view.note == "already finished":
@@ -136,9 +148,7 @@ def finish(plan: Plan, view: View, summary_file: Path | None, quiet: bool) -> No
         return
     if quiet:
         return
-    dead_command = f"shoal dead list --job {plan.job}"
-    if plan.store != options.DEFAULT_STORE:
-        dead_command += f" --store {plan.store}"
+    dead_command = f"shoal dead list --job {plan.job}{options.store_option(plan.store)}"
     stderr().print(summary.render(view, output=where, dead_command=dead_command))
     if view.job.state != "finished":
         say("stopped before the end; run the same command again to go on")

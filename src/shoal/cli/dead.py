@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shoal.cli.options import DEFAULT_STORE, AsJson, Store, moment, option, switch
+from shoal.cli.options import DEFAULT_STORE, AsJson, Store, moment, option, shown_store, switch
 from shoal.errors import UsageError
 
 if TYPE_CHECKING:
@@ -76,7 +76,9 @@ def show(
 
     found = _letters(store, DeadFilter(ids=(number,)))
     if not found:
-        raise UsageError(f"no dead letter {number} in {store}; shoal dead list shows which there are")
+        raise UsageError(
+            f"no dead letter {number} in {shown_store(store)}; shoal dead list shows which there are"
+        )
     if as_json:
         print_json(letters.as_dict(found[0]))
     else:

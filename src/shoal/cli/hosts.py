@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shoal.cli.options import DEFAULT_STORE, SHOWN, AsJson, Store, option, seconds, switch
+from shoal.cli.options import DEFAULT_STORE, SHOWN, AsJson, Store, option, refuse_options, seconds, switch
 from shoal.errors import UsageError
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def hosts(
 ) -> None:
     """Show the hosts, the most troubled and the busiest first."""
     if context.invoked_subcommand is not None:
-        _refuse_options(context)
+        refuse_options(context)
         return
     from shoal.cli import hostviews
     from shoal.cli.terminal import ask, print_json
@@ -68,18 +68,6 @@ def hosts(
         print_json([hostviews.as_dict(host) for host in shown])
     else:
         hostviews.print_table(shown, total)
-
-
-def _refuse_options(context: typer.Context) -> None:
-    """Options before a sub-command are not its own, and would be lost without a word."""
-    given = [
-        parameter.opts[0]
-        for parameter in context.command.params
-        if parameter.name and str(context.get_parameter_source(parameter.name)).endswith("COMMANDLINE")
-    ]
-    if given:
-        command = context.invoked_subcommand
-        raise UsageError(f"{given[0]} before {command} has no effect: the options of {command} come after it")
 
 
 async def _first(

@@ -63,9 +63,14 @@ def _print_attempts(console: Console, history: Sequence[Failure]) -> None:
     for failure in history:
         took = words.latency(failure.elapsed) if failure.elapsed else "-"
         attempts.add_row(
-            str(failure.attempt), when(failure.at), took, safe(failure.kind, "yellow"), safe(failure.detail)
+            str(failure.attempt), when(failure.at), took, safe(failure.kind, "yellow"), safe(_detail(failure))
         )
     console.print(attempts)
+
+
+def _detail(failure: Failure) -> str:
+    told = not failure.via or failure.via in failure.detail
+    return failure.detail if told else f"{failure.detail} (through {failure.via})"
 
 
 def _print_snapshot(console: Console, snapshot: Snapshot) -> None:
@@ -104,6 +109,7 @@ def as_dict(letter: DeadLetter) -> dict[str, Any]:
                 "kind": failure.kind,
                 "status": failure.status,
                 "detail": failure.detail,
+                "via": failure.via,
             }
             for failure in task.history
         ],

@@ -89,7 +89,11 @@ AllowNetwork = Annotated[
 Store = Annotated[
     str,
     option(
-        "--store", value="PATH", text="File that holds the crawl's state.", panel=PLACES, env="SHOAL_STORE"
+        "--store",
+        value="STORE",
+        text="What holds the crawl's state: a file, or redis://…",
+        panel=PLACES,
+        env="SHOAL_STORE",
     ),
 ]
 Input = Annotated[
@@ -101,7 +105,7 @@ Output = Annotated[
         "-o",
         "--output",
         value="FILE",
-        text="Rows as JSON lines; - is stdout.",
+        text="Rows as JSON lines, or postgresql://…; - is stdout.",
         panel=PLACES,
         default="JOB.jsonl",
         env="SHOAL_OUTPUT",
@@ -112,6 +116,30 @@ JobName = Annotated[
     option("--job", value="NAME", text="The job to start or resume.", panel=PLACES, env="SHOAL_JOB"),
 ]
 Fresh = Annotated[bool, switch("--fresh", text="Forget the job and start again.", panel=PLACES)]
+
+# -- a fleet
+Spiders = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="SPIDER", help="Spiders: FILE.py, FILE.py:name, module, or a folder with such files."
+    ),
+]
+JobPatterns = Annotated[
+    list[str] | None,
+    option(
+        "--jobs", value="NAME", text="Serve these jobs only; * stands for anything. Repeatable.", panel=PLACES
+    ),
+]
+ServedLanes = Annotated[
+    str | None,
+    option("--lanes", value="LANE,LANE", text="Serve these lanes only.", panel=SPEED),
+]
+NoCoordinator = Annotated[
+    bool, switch("--no-coordinator", text="Leave feeding and scheduling to others.", panel=PLACES)
+]
+UntilDone = Annotated[
+    bool, switch("--until-done", text="End when no job is left to do, instead of waiting for more.")
+]
 
 # -- what is shown
 Summary = Annotated[
@@ -138,6 +166,18 @@ Config = Annotated[
 
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+def refuse_options(context: typer.Context) -> None:
+    """Options before a sub-command are not its own, and would be lost without a word."""
+    given = [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.name and str(context.get_parameter_source(parameter.name)).endswith("COMMANDLINE")
+    ]
+    if given:
+        command = context.invoked_subcommand
+        raise UsageError(f"{given[0]} before {command} has no effect: the options of {command} come after it")
 
 
 def flags(pairs: Sequence[str] | None, **named: object) -> dict[str, object]:
@@ -177,7 +217,19 @@ def seconds(text: str | None, option: str) -> float | None:
     return float(span[1]) * _SECONDS[span[2]]
 
 
-def set_up_logging(level: str | None) -> None:
-    from shoal.observe.logging import DEFAULT_LEVEL, set_up
+def set_up_logging(level: str | None, usual: str = "warning") -> None:
+    from shoal.observe.logging import set_up
 
-    set_up(level or DEFAULT_LEVEL)
+    set_up(level or usual)
+
+
+def shown_store(store: str) -> str:
+    """A store as it may be shown: without a user or a password."""
+    from shoal.frontier import shown
+
+    return shown(store)
+
+
+def store_option(store: str) -> str:
+    """What a command needs to name the store, in what a person is told to type."""
+    return "" if store == DEFAULT_STORE else f" --store {shown_store(store)}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shoal.cli.options import DEFAULT_STORE, AsJson, Store
+from shoal.cli.options import DEFAULT_STORE, AsJson, Store, shown_store
 from shoal.errors import UsageError
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _print(found: Found, store: str) -> None:
 
     console = stdout()
     if not found:
-        console.print(safe(f"no jobs in {store} yet; start one with: shoal crawl URL"))
+        console.print(safe(f"no jobs in {shown_store(store)} yet; start one with: shoal crawl URL"))
     for job, queues in found:
         console.print(_card(job, queues))
 

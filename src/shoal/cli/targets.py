@@ -39,6 +39,14 @@ def read_targets(words: Sequence[str], input_file: Path | None) -> SpiderSource:
     return SpiderSource(name=_name(urls, listed), urls=urls, input=listed)
 
 
+def split_spider(words: Sequence[str]) -> tuple[str | None, Sequence[str]]:
+    """One spider, if there is one, and the other words."""
+    spiders = [word for word in words if _is_spider(word)]
+    if len(spiders) > 1:
+        raise UsageError(f"{' and '.join(spiders)} are spiders: give one, and any number of URLs")
+    return (spiders[0] if spiders else None), [word for word in words if word not in spiders]
+
+
 def _is_spider(word: str) -> bool:
     return _SPIDER.fullmatch(word) is not None and not _SCHEME.match(word)
 

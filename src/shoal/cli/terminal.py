@@ -65,13 +65,13 @@ def when(at: float) -> str:
     return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S") if at else "-"
 
 
-def ask(store: str, question: Callable[[Frontier], Awaitable[T]]) -> T:
-    """Opens the store, which must exist, asks one question and closes it again."""
+def ask(store: str, question: Callable[[Frontier], Awaitable[T]], *, create: bool = False) -> T:
+    """Opens the store, which must exist unless it may be created, asks one question and closes it again."""
 
     async def answer() -> T:
         from shoal.frontier import open_frontier
 
-        async with open_frontier(store, create=False) as frontier:
+        async with open_frontier(store, create=create) as frontier:
             return await question(frontier)
 
     return run_loop(answer())

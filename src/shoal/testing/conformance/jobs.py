@@ -135,6 +135,15 @@ class JobsAndLetters:
         served = {(await claim(frontier, 1, jobs=("one", "two"))).leases[0].task.job for _ in range(6)}
         assert served == {"one", "two"}
 
+    async def test_jobs_are_told_by_their_state(self, frontier: Frontier) -> None:
+        for name in ("one", "two", "three"):
+            await frontier.open_job(spec(name))
+        await frontier.set_state("two", "paused")
+        assert [job.spec.name for job in await frontier.jobs()] == ["one", "two", "three"]
+        assert [job.spec.name for job in await frontier.jobs("running")] == ["one", "three"]
+        assert [job.spec.name for job in await frontier.jobs("paused")] == ["two"]
+        assert await frontier.jobs("finished") == []
+
     async def test_a_note_is_written_by_whoever_saw_its_last_version(self, frontier: Frontier) -> None:
         assert await frontier.note("leader") is None
         assert not await frontier.set_note("leader", b"nobody", 7)

@@ -10,7 +10,7 @@ from shoal.frontier.protocol import (
     DeadFilter,
     Frontier,
 )
-from shoal.model import Done, Moved, Retry, Row, Settlement, Snapshot
+from shoal.model import Done, Failure, Moved, Retry, Row, Settlement, Snapshot
 from shoal.testing.clock import ManualClock
 from shoal.testing.conformance.tools import (
     FAILED,
@@ -86,6 +86,22 @@ class Settling:
         assert (again.task.lane, again.task.pool, again.task.attempt) == ("browser", "residential", 2)
         await settle(frontier, again)
         await counted(frontier)
+
+    async def test_an_attempt_that_does_not_count_is_given_back(
+        self, frontier: Frontier, clock: ManualClock
+    ) -> None:
+        await frontier.open_job(spec(max_attempts=2))
+        await frontier.add("job", [make_task("http://a.test/", pool="dc", meta={"session": "me"})])
+        for _ in range(4):
+            [lease] = (await claim(frontier)).leases
+            assert lease.task.attempt == 1
+            assert len(lease.task.history) <= 1, "of such attempts only the last is told"
+            waits = Failure("proxy_wait", "no proxy", via="dc/one:1")
+            await settle(frontier, lease, Retry(5, waits, counts=False))
+            clock.advance(6)
+        [lease] = (await claim(frontier)).leases
+        assert (lease.task.attempt, lease.task.history[-1].via) == (1, "dc/one:1")
+        assert (lease.task.pool, lease.task.session) == ("dc", "me")
 
     async def test_the_last_attempt_ends_in_the_dead_letters(
         self, frontier: Frontier, clock: ManualClock

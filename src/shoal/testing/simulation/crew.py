@@ -4,57 +4,44 @@ from __future__ import annotations
 
 import asyncio
 
-from shoal.asking import Asker
-from shoal.crew import make_admission
+from shoal.crew import JobCrew, make_admission
 from shoal.engine import Engine
 from shoal.feeding import Feeder
-from shoal.fetch.guard import Guard
 from shoal.fetch.transport import Transport
 from shoal.frontier.protocol import Frontier, Journal
 from shoal.governor import Governor
-from shoal.hostbook import HostBook
 from shoal.observe.machine import Reading
 from shoal.observe.tally import Tally
 from shoal.plan import Plan
 from shoal.policy.signals import Traffic
+from shoal.serving import OneJob
 from shoal.testing.simulation.process import Process
-from shoal.worker import Worker
+from shoal.testing.sinks import JournalSink
 
 
 class SimulatedCrew:
     def __init__(
         self, plan: Plan, process: Process, frontier: Frontier, transport: Transport, journal: Journal
     ) -> None:
-        settings, clock = plan.settings, process.clock
+        settings, clock, traffic = plan.settings, process.clock, Traffic()
         self._plan = plan
         self._frontier = frontier
-        traffic, guard = Traffic(), Guard()
-        self._hosts = HostBook(frontier, transport, settings, clock)
-        asker = Asker(
+        self._job = JobCrew(
+            plan.job,
+            plan.spider,
             settings,
-            hosts=self._hosts,
-            transport=transport,
-            guard=guard,
+            frontier,
+            JournalSink(journal),
             traffic=traffic,
             clock=clock,
             rng=process.rng,
-        )
-        worker = Worker(
-            plan.spider,
-            settings,
-            admission=make_admission(plan.spider, settings),
-            hosts=self._hosts,
-            asker=asker,
-            tally=Tally(),
-            clock=clock,
+            transport=transport,
         )
         self.engine = Engine(
             frontier,
-            worker,
+            OneJob(frontier, self._job, settings),
             settings,
-            job=plan.job,
             name=process.name,
-            journal=journal,
             pressure=lambda: self._governor.pressure,
         )
         self._governor = Governor(
@@ -68,7 +55,7 @@ class SimulatedCrew:
         )
 
     async def run(self) -> None:
-        await self._hosts.reconfigure(self._plan.job)
+        await self._job.open()
         # Without rules there is nothing to feel, and a world is through in half the time.
         governs = bool(self._plan.settings.backpressure)
         governing = [asyncio.create_task(self._governor.run())] if governs else []

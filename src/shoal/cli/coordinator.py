@@ -1,0 +1,23 @@
+"""`shoal coordinator`: feeds and schedules jobs, and fetches nothing."""
+
+from __future__ import annotations
+
+from shoal.cli import options
+from shoal.cli.worker import announce, make_plan
+
+
+def coordinator(
+    spiders: options.Spiders,
+    store: options.Store = options.DEFAULT_STORE,
+    pairs: options.Pairs = None,
+    config: options.Config = None,
+    log_level: options.LogLevel = None,
+) -> None:
+    """Feed start URLs, start recurring jobs and end finished ones. One of a fleet leads; others wait to take over."""
+    options.set_up_logging(log_level, "info")
+    plan = make_plan(spiders, store, None, options.flags(pairs), config)
+    from shoal.fleet.worker import coordinate
+    from shoal.loop import run_loop
+
+    announce("coordinator", plan)
+    run_loop(coordinate(plan))

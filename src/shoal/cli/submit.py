@@ -1,0 +1,274 @@
+"""`shoal submit`: hand a job to a fleet."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
+
+import typer
+
+from shoal.cli import options
+from shoal.errors import UsageError
+
+if TYPE_CHECKING:
+    from shoal.fleet.submitting import Submission, Watch
+    from shoal.frontier.protocol import Job
+    from shoal.observe.tally import TallyReport
+    from shoal.spider import Spider
+
+Priority = Annotated[
+    int,
+    options.option("--priority", value="N", text="Jobs with a higher one are served first.", panel="When"),
+]
+Wait = Annotated[bool, options.switch("--wait", text="Show progress until it is finished.", panel="When")]
+Every = Annotated[
+    str | None, options.option("--every", value="TIME", text="Run it again every 30m, 2h, 1d …", panel="When")
+]
+CronLine = Annotated[
+    str | None,
+    options.option(
+        "--cron", value="LINE", text="Run it at such times, in UTC: '30 4 * * 1-5'.", panel="When"
+    ),
+]
+Keep = Annotated[
+    int,
+    options.option(
+        "--keep", value="N", text="Runs of a recurring job that the store remembers.", panel="When"
+    ),
+]
+
+
+def submit(
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="TARGET", help="A spider (FILE.py, FILE.py:name, module:name), URLs to start at, or both."
+        ),
+    ] = None,
+    input_file: options.Input = None,
+    output: options.Output = None,
+    store: options.Store = options.DEFAULT_STORE,
+    job: Annotated[
+        str | None,
+        options.option(
+            "-j",
+            "--job",
+            value="NAME",
+            text="The job to start or go on with.",
+            panel="Where",
+            env="SHOAL_JOB",
+        ),
+    ] = None,
+    fresh: options.Fresh = False,
+    wait: Wait = False,
+    priority: Priority = 0,
+    every: Every = None,
+    cron: CronLine = None,
+    keep: Keep = 10,
+    max_pages: options.MaxPages = None,
+    depth: options.Depth = None,
+    per_host: options.PerHost = None,
+    rate: options.Rate = None,
+    no_robots: options.NoRobots = False,
+    allow_network: options.AllowNetwork = None,
+    pairs: options.Pairs = None,
+    config: options.Config = None,
+    quiet: options.Quiet = False,
+    log_level: options.LogLevel = None,
+) -> None:
+    """Hand a job to the workers of a store. The same command again goes on where it stopped."""
+    options.set_up_logging(log_level)
+    given = options.flags(
+        pairs,
+        max_pages=max_pages,
+        depth=depth,
+        per_host=per_host,
+        rate=rate,
+        robots=False if no_robots else None,
+        allow_network=allow_network or None,
+    )
+    made = _submission(targets or [], input_file, output, store, job, fresh, priority, given, config)
+    if every is not None or cron is not None:
+        if made.start is not None:
+            raise UsageError(
+                "a recurring job starts where its spider says: leave out the URLs, or --every and --cron"
+            )
+        if wait or (every and cron):
+            raise UsageError("give one of --wait, --every and --cron")
+        _schedule(made, every, cron, keep)
+    else:
+        _submit(made, wait, quiet)
+
+
+def _submission(
+    words: Sequence[str],
+    input_file: Path | None,
+    output: str | None,
+    store: str,
+    job: str | None,
+    fresh: bool,
+    priority: int,
+    given: dict[str, object],
+    config: Path | None,
+) -> Submission:
+    from shoal.config import load
+    from shoal.fleet.submitting import Submission, place_on_fleet
+    from shoal.plan import Plan
+
+    spider, start, name, address = _targets(words, input_file)
+    name = job or name
+    plan = Plan(
+        spider=spider,
+        settings=load(config, spider.settings, os.environ, given),
+        job=name,
+        store=store,
+        output=place_on_fleet(output, name, store),
+        fresh=fresh,
+        fed_by="submit" if start is not None else "coordinator",
+        priority=priority,
+    )
+    return Submission(plan, start, address)
+
+
+def _targets(words: Sequence[str], input_file: Path | None) -> tuple[Spider, Spider | None, str, str]:
+    """The spider, the same one started at the URLs that were given (if any were), the job's usual name, and the
+    spider's address."""
+    from shoal.cli.targets import as_url, read_targets, split_spider
+    from shoal.extract.summary import summary_spider
+    from shoal.fleet.plan import SUMMARY
+    from shoal.loading import load_spider
+    from shoal.spider import Spider
+
+    spec, urls = split_spider(words)
+    if spec is None:
+        source = read_targets(urls, input_file)
+        return summary_spider(SUMMARY, ()), source.load(), source.name, "FILE.py"
+    spider = load_spider(spec)
+    if not urls and input_file is None:
+        return spider, None, spider.name, spec
+    if input_file is not None and not input_file.is_file():
+        raise UsageError(f"-i {input_file}: there is no such file")
+    begin: list[str | Path] = [as_url(word) for word in urls]
+    started = Spider(spider.name, [*begin, *([input_file] if input_file else [])], **spider.settings)
+    started.handlers = spider.handlers
+    return spider, started, spider.name, spec
+
+
+def _schedule(made: Submission, every: str | None, cron: str | None, keep: int) -> None:
+    from shoal.cli.terminal import ask, say, when
+    from shoal.fleet.cron import parse_cron
+    from shoal.fleet.submitting import schedule
+
+    seconds = options.seconds(every, "--every") or 0.0
+    if every is not None and seconds < 1:
+        raise UsageError(f"--every {every}: at least 1s")
+    if keep < 1:
+        raise UsageError(f"--keep {keep}: at least 1")
+    if cron is not None:
+        parse_cron(cron)
+    plan = made.plan
+    kept = ask(
+        plan.store,
+        lambda frontier: schedule(plan, frontier, every=seconds, cron=cron or "", keep=keep),
+        create=True,
+    )
+    beat = f"every {every}" if every is not None else f"at {cron!r} (UTC)"
+    say(
+        f"schedule {kept.name}: runs {beat}, next at {when(kept.next_at)}; shoal cancel {kept.name} takes it back"
+    )
+    _hints(made)
+
+
+def _submit(made: Submission, wait: bool, quiet: bool) -> None:
+    from shoal.cli.terminal import say
+    from shoal.loop import run_loop
+    from shoal.observe.progress import make_progress
+    from shoal.observe.words import by_count
+
+    try:
+        with make_progress(sys.stderr, quiet or not wait) as progress:
+            job, report = run_loop(_hand_over(made, progress.update if wait else None))
+    except KeyboardInterrupt:
+        if made.start is None:
+            say(f"no longer waiting; job {made.plan.job} goes on")
+        else:
+            say("stopped; run the same command again, lest some of the URLs are not fed")
+        raise
+    if report.refused:
+        say(f"{sum(report.refused.values()):,} start URLs were refused: {by_count(report.refused)}")
+    if job.state == "finished":
+        say(_ending(made, job))
+    elif not quiet:
+        say(_beginning(made, job))
+        _hints(made)
+
+
+async def _hand_over(made: Submission, watch: Watch | None) -> tuple[Job, TallyReport]:
+    import asyncio
+
+    from shoal.fleet.submitting import feed, submit, wait_for
+    from shoal.frontier import open_frontier
+    from shoal.observe.tally import TallyReport
+
+    async with open_frontier(made.plan.store) as frontier:
+        job, report = await submit(made, frontier), TallyReport()
+        if job.state == "finished":
+            return job, report
+        waiting = asyncio.create_task(wait_for(frontier, made.plan.job, watch)) if watch is not None else None
+        try:
+            if made.start is not None:
+                report = await feed(made, frontier)
+            if waiting is not None:
+                return (await waiting).job, report
+        finally:
+            if waiting is not None:
+                waiting.cancel()
+        return await frontier.job(made.plan.job) or job, report
+
+
+def _beginning(made: Submission, job: Job) -> str:
+    from shoal.observe.words import plural
+    from shoal.sink import describe
+
+    plan = made.plan
+    queued = (
+        f"{plural(job.counters.open, 'page')} queued"
+        if made.start is not None
+        else "its start is fed by the coordinator"
+    )
+    return f"job {plan.job} is in {options.shown_store(plan.store)}: {queued}, rows go to {describe(plan.output)}"
+
+
+def _ending(made: Submission, job: Job) -> str:
+    from shoal.observe.words import duration, plural
+    from shoal.sink import describe
+
+    c, name = job.counters, job.spec.name
+    took = f" after {duration(job.finished_at - job.created_at)}" if job.finished_at else ""
+    pages, rows = plural(c.done, "page"), plural(c.items, "row")
+    said = f"job {name} is finished{took}: {pages}, {rows} in {describe(made.plan.output)}"
+    if c.dead:
+        letters = plural(c.dead, "dead letter")
+        said += f", {letters}: shoal dead list --job {name}{options.store_option(made.plan.store)}"
+    return said
+
+
+def _hints(made: Submission) -> None:
+    """What the user may not expect, and what to do next."""
+    from shoal.cli.terminal import say
+    from shoal.frontier import is_local
+
+    plan = made.plan
+    if isinstance(plan.output, str) and urlsplit(plan.output).password:
+        say("the password is not noted with the job: give it to the workers as PGPASSWORD")
+    if plan.settings.headers:
+        say(
+            "headers are not noted with the job, they may be secret: workers send those of the spider or their own"
+        )
+    store = options.store_option(plan.store)
+    command = "up" if is_local(plan.store) else "worker"
+    say(f"next: shoal {command} {made.address}{store} works on it, shoal jobs{store} shows how it goes")

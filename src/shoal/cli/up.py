@@ -1,0 +1,131 @@
+"""`shoal up`: a fleet on this machine."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated
+
+from shoal.cli import options
+from shoal.cli.worker import make_plan
+from shoal.errors import UsageError
+
+if TYPE_CHECKING:
+    from shoal.fleet.sight import FleetSight, JobSight
+
+_LINE_EVERY = 5.0
+_SHOWN = 12  # jobs and workers in the live view
+
+
+def up(
+    spiders: options.Spiders,
+    count: Annotated[
+        int | None,
+        options.option(
+            "-n", "--workers", value="N", text="Worker processes.", panel=options.SPEED, default="one a core"
+        ),
+    ] = None,
+    store: options.Store = options.DEFAULT_STORE,
+    jobs: options.JobPatterns = None,
+    lanes: options.ServedLanes = None,
+    concurrency: options.Concurrency = None,
+    until_done: options.UntilDone = False,
+    pairs: options.Pairs = None,
+    config: options.Config = None,
+    quiet: options.Quiet = False,
+    log_level: options.LogLevel = None,
+) -> None:
+    """Keep N workers running on this machine. One Ctrl-C drains them all, a second one stops them at once."""
+    from shoal.fleet.upkeep import keep_up
+    from shoal.loop import run_loop
+
+    options.set_up_logging(log_level)
+    if count is not None and count < 1:
+        raise UsageError(f"-n {count}: at least 1")
+    flags = options.flags(pairs, concurrency=concurrency, serve=lanes)
+    plan = make_plan(spiders, store, jobs, flags, config, until_done=until_done)
+    with _Board(quiet) as board:
+        last = run_loop(keep_up(plan, count or os.cpu_count() or 1, board.update))
+    if not quiet:
+        _say_ending(last, board.began)
+
+
+class _Board:
+    """A live view in a terminal, a line now and then elsewhere."""
+
+    def __init__(self, quiet: bool) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        console = Console(file=sys.stderr)
+        live = not quiet and console.is_terminal and not console.is_dumb_terminal
+        self._quiet = quiet
+        self._live = (
+            Live(console=console, auto_refresh=False, transient=True, redirect_stdout=False) if live else None
+        )
+        self._said: dict[str, str] = {}
+        self._next = 0.0
+        self.began: float | None = None  # the frontier's time
+
+    def __enter__(self) -> _Board:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def update(self, sight: FleetSight) -> None:
+        from rich.console import Group
+
+        from shoal.cli.jobviews import fleet_tables
+
+        self.began = self.began or sight.now
+        if self._live is not None:
+            self._live.update(Group(*fleet_tables(sight, most=_SHOWN)), refresh=True)
+        elif not self._quiet:
+            self._say(sight)
+
+    def _say(self, sight: FleetSight) -> None:
+        """A line for every job that runs every few seconds, and for each that changed its state."""
+        from shoal.cli.terminal import say
+
+        due = time.monotonic() >= self._next
+        if due:
+            self._next = time.monotonic() + _LINE_EVERY
+        for one in sight.jobs:
+            name, state = one.job.spec.name, one.job.state
+            if self._said.get(name, "" if state == "running" else state) != state or (
+                due and state == "running"
+            ):
+                say(_line(one, len(sight.workers)))
+            self._said[name] = state
+
+
+def _say_ending(sight: FleetSight, began: float | None) -> None:
+    """How far the jobs are that were open meanwhile."""
+    from shoal.cli.terminal import say
+
+    for one in sight.jobs:
+        if one.job.state in ("running", "paused") or one.job.finished_at >= (began or sight.now):
+            say(_line(one, 0))
+
+
+def _line(one: JobSight, workers: int) -> str:
+    from shoal.observe import words
+
+    c = one.job.counters
+    parts = [
+        f"{words.count(c.done)} of {words.count(c.admitted)} pages",
+        f"{words.rate(one.rate)}/s",
+        f"{words.count(c.leased)} in flight",
+        f"{words.count(c.dead)} dead",
+    ]
+    if workers:
+        parts.append(words.plural(workers, "worker"))
+    if one.eta is not None:
+        parts.append(f"ETA {words.duration(one.eta)}")
+    state = "" if one.job.state == "running" else f" ({one.job.state})"
+    return f"{one.job.spec.name}: {', '.join(parts)}{state}"

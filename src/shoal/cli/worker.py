@@ -1,0 +1,67 @@
+"""`shoal worker`: one process of a fleet."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from shoal.cli import options
+
+if TYPE_CHECKING:
+    from shoal.fleet.plan import WorkerPlan
+
+log = logging.getLogger("shoal")
+
+
+def worker(
+    spiders: options.Spiders,
+    store: options.Store = options.DEFAULT_STORE,
+    jobs: options.JobPatterns = None,
+    lanes: options.ServedLanes = None,
+    concurrency: options.Concurrency = None,
+    no_coordinator: options.NoCoordinator = False,
+    until_done: options.UntilDone = False,
+    pairs: options.Pairs = None,
+    config: options.Config = None,
+    log_level: options.LogLevel = None,
+) -> None:
+    """Work on the jobs of these SPIDERs, wherever they were submitted. Ctrl-C or SIGTERM drains it."""
+    options.set_up_logging(log_level, "info")
+    flags = options.flags(pairs, concurrency=concurrency, serve=lanes)
+    plan = make_plan(
+        spiders, store, jobs, flags, config, coordinates=not no_coordinator, until_done=until_done
+    )
+    from shoal.fleet.worker import serve
+    from shoal.loop import run_loop
+
+    announce("worker", plan)
+    run_loop(serve(plan))
+
+
+def make_plan(
+    spiders: Sequence[str],
+    store: str,
+    jobs: Sequence[str] | None,
+    flags: dict[str, object],
+    config: Path | None,
+    *,
+    coordinates: bool = True,
+    until_done: bool = False,
+) -> WorkerPlan:
+    """The plan, whose settings are in order and whose spiders can be loaded."""
+    from shoal.fleet.plan import WorkerPlan
+
+    where = str(config) if config is not None else None
+    plan = WorkerPlan(tuple(spiders), store, tuple(jobs or ()), flags, where, coordinates, until_done)
+    plan.settings()
+    plan.load_spiders()
+    return plan
+
+
+def announce(role: str, plan: WorkerPlan) -> None:
+    from shoal.fleet.plan import SUMMARY
+
+    names = ", ".join(name for name in plan.load_spiders() if name != SUMMARY)
+    log.info("%s for %s on %s", role, names, options.shown_store(plan.store))

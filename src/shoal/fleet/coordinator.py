@@ -1,0 +1,97 @@
+"""The coordinator: does for all jobs what must be done once. Any worker may host it; one leads at a time.
+
+It starts recurring jobs, takes back the leases of the dead, marks what is through as finished, and warns about jobs
+that do not move; and it feeds start URLs, job by job, where their spiders are. It never fetches a page. All of it may
+be done twice without harm (see `leader.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import uuid
+from collections.abc import Callable, Coroutine, Mapping
+
+from shoal.errors import ShoalError
+from shoal.fleet.feeders import Feeders
+from shoal.fleet.leader import Leadership
+from shoal.fleet.plan import WorkerPlan
+from shoal.fleet.schedule import old_runs, schedules, start_due_runs
+from shoal.fleet.stuck import StuckWatch
+from shoal.frontier.protocol import Frontier
+from shoal.jobnote import is_for_fleet
+from shoal.plan import finish
+from shoal.spider import Spider
+from shoal.workerstatus import status_of
+
+log = logging.getLogger("shoal")
+
+_EVERY = 0.7  # seconds between rounds
+_LONGEST_LEASE = 15.0
+_PAUSE = 2.0  # seconds before it tries again after the store failed
+
+
+class Coordinator:
+    def __init__(
+        self, frontier: Frontier, plan: WorkerPlan, spiders: Mapping[str, Spider], *, name: str = ""
+    ) -> None:
+        self._frontier = frontier
+        self._stuck = StuckWatch()
+        name = name or f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        lease = min(_LONGEST_LEASE, plan.settings().lease)
+        self._leadership = Leadership(frontier, name, lease)
+        self._feeders = Feeders(frontier, plan, spiders, name=name, lease=lease)
+
+    async def run(self) -> None:
+        await asyncio.gather(_persist(self._feed), _persist(self._lead))
+
+    async def _feed(self) -> None:
+        try:
+            while True:
+                self._feeders.tend(await self._frontier.jobs("running"))
+                await asyncio.sleep(_EVERY)
+        finally:
+            await self._feeders.stop()
+
+    async def _lead(self) -> None:
+        await self._leadership.lead(self._duties)
+
+    async def _duties(self) -> None:
+        log.info("this process coordinates from now on")
+        while True:
+            await self._round()
+            await asyncio.sleep(_EVERY)
+
+    async def _round(self) -> None:
+        frontier = self._frontier
+        await frontier.reap()
+        jobs = [job for job in await frontier.jobs() if is_for_fleet(job.spec)]
+        for job in jobs:
+            if job.state == "running" and job.exhausted and await finish(frontier, job.spec.name):
+                log.info("job %s is finished", job.spec.name)
+            elif job.state == "finished" and not job.exhausted:
+                # Whoever marked it died before it could see that a person had brought new work meanwhile.
+                await frontier.set_state(job.spec.name, "running")
+        still_open = frozenset(job.spec.name for job in jobs if job.state in ("running", "paused"))
+        for run in await start_due_runs(frontier, still_open):
+            log.info("job %s is due and starts", run)
+        statuses = [status_of(worker) for worker in await frontier.workers()]
+        for schedule in (await schedules(frontier)).values():
+            for run in old_runs(schedule, jobs):
+                # Not while a worker still knows its links: it would skip those of a job of the same name.
+                if not any(status.serves(run) for status in statuses):
+                    await frontier.drop_job(run)
+                    log.info("job %s is forgotten: %d later runs are kept", run, schedule.keep)
+        for sentence in self._stuck.look(jobs, statuses, asyncio.get_running_loop().time()):
+            log.warning("%s", sentence)
+
+
+async def _persist(work: Callable[[], Coroutine[None, None, None]]) -> None:
+    """Again and again, whatever the store does."""
+    while True:
+        try:
+            await work()
+        except ShoalError as error:
+            log.warning("coordinating is tried again: %s", error)
+            await asyncio.sleep(_PAUSE)

@@ -1,0 +1,89 @@
+"""Feeding several jobs at once, each by one process that has its spider.
+
+Every job that is being fed has a lease of its own (see `leader.py`): whoever coordinates need not have its spider, and
+if the one that feeds dies, another that has it goes on. The position is committed with the URLs, so none is missed;
+and they are deduplicated, so none comes twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+
+from shoal.crew import make_admission
+from shoal.errors import ShoalError, StoreError
+from shoal.feeding import Feeder
+from shoal.fleet.leader import Leadership
+from shoal.fleet.plan import WorkerPlan
+from shoal.fleet.trouble import report_trouble
+from shoal.frontier.protocol import Frontier, Job
+from shoal.jobnote import note_of
+from shoal.observe.tally import Tally
+from shoal.spider import Spider
+
+log = logging.getLogger("shoal")
+
+
+def feeder_key(job: str) -> str:
+    return f"feeder/{job}"
+
+
+class Feeders:
+    """Feeds the start of every running job that has not been fed to the end and whose spider is here, when it is this
+    process's turn."""
+
+    def __init__(
+        self, frontier: Frontier, plan: WorkerPlan, spiders: Mapping[str, Spider], *, name: str, lease: float
+    ) -> None:
+        self._frontier = frontier
+        self._plan = plan
+        self._spiders = spiders
+        self._name = name
+        self._lease = lease
+        self._feeding: dict[str, asyncio.Task[None]] = {}
+
+    def tend(self, jobs: Iterable[Job]) -> None:
+        """Begins what is to be fed, and ends what is not any more (paused, cancelled)."""
+        wanted = {job.spec.name: job for job in jobs if self._is_to_feed(job)}
+        for name in [name for name, task in self._feeding.items() if task.done() or name not in wanted]:
+            self._feeding.pop(name).cancel()
+        for name in wanted.keys() - self._feeding.keys():
+            self._feeding[name] = asyncio.create_task(self._feed(wanted[name]))
+
+    def _is_to_feed(self, job: Job) -> bool:
+        return (
+            job.state == "running"
+            and not job.fed_all
+            and note_of(job.spec).fed_by == "coordinator"
+            and job.spec.spider in self._spiders
+        )
+
+    async def _feed(self, job: Job) -> None:
+        key = feeder_key(job.spec.name)
+        try:
+            await Leadership(self._frontier, self._name, self._lease, key).lead(lambda: self._feed_all(job))
+        except ShoalError as error:
+            log.warning("feeding job %s is tried again: %s", job.spec.name, error)
+
+    async def _feed_all(self, job: Job) -> None:
+        name, spider = job.spec.name, self._spiders[job.spec.spider]
+        log.info("feeding job %s", name)
+        try:
+            settings = self._plan.settings_for(job.spec, spider)
+            admission = make_admission(spider, settings)
+            await Feeder(spider, self._frontier, admission, settings, Tally(), job=name).feed()
+        except StoreError:
+            raise
+        except Exception as error:  # the start is the user's code
+            said = " ".join(f"{type(error).__name__}: {error}".split())
+            await report_trouble(self._frontier, name, f"its start cannot be fed: {said}")
+        await asyncio.Event().wait()  # until `tend` sees that there is no more to feed
+
+    async def stop(self) -> None:
+        tasks = list(self._feeding.values())
+        self._feeding.clear()
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)

@@ -1,0 +1,133 @@
+"""One of many leads: a lease in a note that all agree on, in the frontier's time.
+
+Whoever finds the note without a leader, or with one whose time is over, writes the next term; compare-and-set lets
+one of them succeed. The leader renews its term at a third of it. A renewal that fails, or has not come through in
+time, ends its duties at once, and by its own monotonic clock a tenth before its term is over for the others. So two
+lead at the same time only if a process is stopped (SIGSTOP, a swapping machine) in the middle of a duty and wakes up
+later. That does no harm: what a leader does, it may do twice. Start URLs are added with their position and
+deduplicated, a run's name is that of its time, and to mark an exhausted job as finished twice is to mark it once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+
+import msgspec
+from msgspec import Struct
+
+from shoal.errors import ShoalError
+from shoal.frontier.protocol import Frontier, Note
+
+log = logging.getLogger("shoal")
+
+KEY = "coordinator"
+_SAFE = 0.9  # share of a term after which a leader that could not renew it has stopped
+_PATIENCE = 1.0  # seconds between looks at somebody else's term, which may end early
+
+Duties = Callable[[], Coroutine[None, None, None]]
+
+
+class Term(Struct, frozen=True):
+    number: int = 0  # grows by one with every change of leader
+    holder: str = ""
+    until: float = 0.0  # the frontier's time
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Term).decode
+
+
+class Leadership:
+    """The lead in one matter: coordinating, or feeding one job."""
+
+    def __init__(self, frontier: Frontier, name: str, lease: float, key: str = KEY) -> None:
+        self._frontier = frontier
+        self._name = name
+        self._key = key
+        self._lease = lease
+        self._term = Term()
+        self._version = 0  # of the note, when we last wrote it
+        self._until = 0.0  # the loop's time
+
+    def __repr__(self) -> str:
+        return f"<Leadership {self._name}: {'leads' if self.leads else 'follows'}>"
+
+    @property
+    def leads(self) -> bool:
+        return asyncio.get_running_loop().time() < self._until
+
+    async def lead(self, duties: Duties) -> None:
+        """For ever: waits until nobody leads, and then does the duties for as long as it does."""
+        while True:
+            wait = await self._take()
+            if self.leads:
+                log.debug("%s: %s, term %d", self._key, self._name, self._term.number)
+                await self._reign(duties)
+            await asyncio.sleep(wait)
+
+    async def _take(self) -> float:
+        """Takes the lead if nobody has it; answers after how many seconds to look again."""
+        asked = asyncio.get_running_loop().time()
+        note = await self._frontier.note(self._key)
+        now = await self._frontier.now()
+        term = _read(note)
+        if term.until > now:
+            return min(term.until - now, _PATIENCE)
+        mine = Term(term.number + 1, self._name, now + self._lease)
+        version = note.version if note is not None else 0
+        if await self._frontier.set_note(self._key, _encode(mine), version):
+            self._term, self._version, self._until = mine, version + 1, asked + _SAFE * self._lease
+        return 0.0
+
+    async def _reign(self, duties: Duties) -> None:
+        working = asyncio.create_task(duties())
+        try:
+            while self.leads:
+                await asyncio.wait([working], timeout=self._lease / 3)
+                if working.done() or not await self._renew():
+                    break
+        finally:
+            self._until = 0.0
+            working.cancel()
+            await asyncio.wait([working])
+            await self._resign()
+        if not working.cancelled():
+            working.result()
+
+    async def _renew(self) -> bool:
+        asked = asyncio.get_running_loop().time()
+        try:
+            async with asyncio.timeout_at(self._until):
+                mine = Term(self._term.number, self._name, await self._frontier.now() + self._lease)
+                renewed = await self._frontier.set_note(self._key, _encode(mine), self._version)
+        except (TimeoutError, ShoalError) as error:
+            log.warning("%s is given up: %s", self._key, error or "the store did not answer in time")
+            return False
+        if not renewed:
+            log.warning("%s is given up: another one has it", self._key)
+            return False
+        self._term, self._version, self._until = mine, self._version + 1, asked + _SAFE * self._lease
+        return True
+
+    async def _resign(self) -> None:
+        """Lets the next one start at once. If it cannot, the term runs out by itself."""
+        try:
+            async with asyncio.timeout(self._lease / 3):
+                await self._frontier.set_note(self._key, _encode(Term(self._term.number)), self._version)
+        except (TimeoutError, ShoalError):
+            pass
+
+
+def _read(note: Note | None) -> Term:
+    try:
+        return _decode(note.value) if note is not None else Term()
+    except msgspec.DecodeError:
+        return Term()  # another version's words
+
+
+async def leader(frontier: Frontier, key: str = KEY) -> Term | None:
+    """Who leads now, if somebody does."""
+    term = _read(await frontier.note(key))
+    return term if term.until > await frontier.now() else None

@@ -1,0 +1,64 @@
+"""What a process of a fleet is told, and by which settings it works on a job."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from shoal.config import load
+from shoal.extract.summary import summary_spider
+from shoal.frontier.protocol import JobSpec
+from shoal.jobnote import SECRET, settings_of
+from shoal.loading import load_spiders
+from shoal.settings import Settings
+from shoal.spider import Spider
+
+SUMMARY = "shoal:summary"  # the spider of URLs that were submitted without one; every worker has it
+
+# What a worker decides for itself: its machine is its own. Everything else is the job's.
+OWN = frozenset(
+    {
+        "concurrency",
+        "processes",
+        "memory_limit",
+        "grace",
+        "lease",
+        "settle_delay",
+        "serve",
+        "lane_caps",
+        "backpressure",
+        "handler_warn",
+    }
+)
+
+
+class WorkerPlan(Struct, frozen=True):
+    """Everything that makes up one worker or coordinator."""
+
+    spiders: tuple[str, ...]  # addresses
+    store: str
+    jobs: tuple[str, ...] = ()  # names, or patterns of names; empty: every job of its spiders
+    flags: dict[str, Any] = {}
+    config: str | None = None
+    coordinates: bool = True
+    until_done: bool = False
+
+    def load_spiders(self) -> dict[str, Spider]:
+        return {**load_spiders(self.spiders), SUMMARY: summary_spider(SUMMARY, ())}
+
+    def settings(self, spider: Spider | None = None) -> Settings:
+        """This process's own layers."""
+        config = Path(self.config) if self.config is not None else None
+        return load(config, spider.settings if spider is not None else {}, os.environ, self.flags)
+
+    def settings_for(self, spec: JobSpec, spider: Spider) -> Settings:
+        """Those the job was submitted with; this process's own where its machine is concerned, and for what a job does
+        not note because it may be secret."""
+        mine, noted = self.settings(spider), settings_of(spec)
+        if noted is None:
+            return mine
+        return replace(noted, **{key: getattr(mine, key) for key in OWN | SECRET})

@@ -1,0 +1,178 @@
+"""The jobs that a worker serves: opened when they appear in the store, retired when they end.
+
+new, resumed, changed ──▶ opening ──▶ current ──▶ retired ──▶ closed
+                            │           │  its job ended, or is opened anew
+                            └── aside ◀─┘  its rows cannot be written: tried again after a while
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
+
+from shoal.crew import JobCrew
+from shoal.errors import ShoalError, SinkError
+from shoal.fleet.plan import WorkerPlan
+from shoal.frontier import is_local
+from shoal.frontier.protocol import Frontier, Job, JobSpec
+from shoal.jobnote import is_for_fleet, note_of
+from shoal.policy.lanes import Lane, known
+from shoal.policy.signals import Traffic
+from shoal.serving import Served
+from shoal.settings import Settings
+from shoal.sink import open_sink
+from shoal.spider import Spider
+
+log = logging.getLogger("shoal")
+
+_EVERY = 0.7  # seconds between looks for jobs
+_ASIDE = 15.0  # seconds before a job whose rows could not be written is tried again
+
+
+# A job that is dropped and made again has the same name, but not the same past: what a crew remembers of links that
+# were admitted would no longer be true. So its time of creation is part of what it is.
+Incarnation = tuple[JobSpec, float]
+
+
+class Roster:
+    def __init__(
+        self,
+        frontier: Frontier,
+        plan: WorkerPlan,
+        spiders: Mapping[str, Spider],
+        settings: Settings,
+        traffic: Traffic,
+    ) -> None:
+        self._frontier = frontier
+        self._plan = plan
+        self._spiders = spiders
+        self._settings = settings
+        self._traffic = traffic
+        self._known: dict[str, Incarnation] = {}  # what the current ones were opened for
+        self._current: dict[str, JobCrew] = {}
+        self._opening: dict[str, asyncio.Task[None]] = {}
+        self._retired: list[JobCrew] = []
+        self._aside: dict[str, float] = {}  # until when (the loop's time)
+        self._lanes: dict[str, Lane] = {}
+        self.holds: Callable[[Served], int] = lambda job: 0  # how many of a job's pages the engine has
+        self._choose_lanes()
+
+    def __repr__(self) -> str:
+        return f"<Roster: {', '.join(self._current) or 'no jobs'}>"
+
+    # -- asked by the engine
+
+    def current(self) -> Sequence[JobCrew]:
+        return tuple(self._current.values())
+
+    def everyone(self) -> Sequence[JobCrew]:
+        return (*self._current.values(), *self._retired)
+
+    def lanes(self) -> Mapping[str, Lane]:
+        return self._lanes
+
+    async def over(self) -> bool:
+        """A worker waits for more, unless it was told not to."""
+        if not self._plan.until_done or self._opening:
+            return False
+        running = await self._frontier.jobs("running")
+        return all(job.exhausted for job in running if self._is_mine(job))
+
+    def set_aside(self, job: Served, error: SinkError) -> bool:
+        log.error("job %s is set aside for %.0f s: %s", job.name, _ASIDE, error)
+        self._aside[job.name] = asyncio.get_running_loop().time() + _ASIDE
+        if self._current.get(job.name) is job:
+            self._retire(job.name)
+        return True
+
+    # -- following the store
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self.refresh()
+            except ShoalError as error:
+                log.debug("cannot look for jobs: %s", error)  # the engine meets the same trouble and says so
+            if self._plan.until_done:
+                self._frontier.wake()
+            await asyncio.sleep(_EVERY)
+
+    async def refresh(self) -> None:
+        jobs = [job for job in await self._frontier.jobs("running") if self._is_mine(job)]
+        mine: dict[str, Incarnation] = {job.spec.name: (job.spec, job.created_at) for job in jobs}
+        now = asyncio.get_running_loop().time()
+        for name in [name for name in self._current if mine.get(name) != self._known[name]]:
+            self._retire(name)
+        for name, found in mine.items():
+            if name not in self._current and name not in self._opening and self._aside.get(name, 0.0) <= now:
+                self._opening[name] = asyncio.create_task(self._open(found))
+        await self._close_retired()
+
+    def _is_mine(self, job: Job) -> bool:
+        chosen = self._plan.jobs
+        return (
+            job.state == "running"
+            and job.spec.spider in self._spiders
+            and is_for_fleet(job.spec)
+            and (not chosen or any(fnmatchcase(job.spec.name, pattern) for pattern in chosen))
+        )
+
+    async def _open(self, found: Incarnation) -> None:
+        spec, crew = found[0], None
+        try:
+            crew = self._crew(spec)
+            await crew.open(reconfigure=False)
+        except ShoalError as error:
+            log.error("job %s cannot be served here, tried again in %.0f s: %s", spec.name, _ASIDE, error)
+            self._aside[spec.name] = asyncio.get_running_loop().time() + _ASIDE
+            if crew is not None:
+                await crew.close()
+        else:
+            self._current[spec.name], self._known[spec.name] = crew, found
+            self._choose_lanes()
+            log.info("serving job %s", spec.name)
+            self._frontier.wake()
+        finally:
+            del self._opening[spec.name]
+
+    def _crew(self, spec: JobSpec) -> JobCrew:
+        spider = self._spiders[spec.spider]
+        output = note_of(spec).output.decode(errors="surrogateescape") or None
+        sink = open_sink(output, job=spec.name, local=is_local(self._plan.store))
+        settings = self._plan.settings_for(spec, spider)
+        return JobCrew(spec.name, spider, settings, self._frontier, sink, traffic=self._traffic)
+
+    def _choose_lanes(self) -> None:
+        """Those of all jobs, or of these the ones that this worker was told to serve. They only ever grow, for pages
+        of jobs that have ended may still be in flight."""
+        weights = known(self._settings)
+        for crew in self.everyone():
+            weights |= known(crew.settings)
+        names = [name for name in self._settings.serve or weights if name in weights]
+        lanes = {name: Lane(weights[name], self._settings.lane_caps.get(name, 0)) for name in names}
+        if lanes != self._lanes:
+            self._lanes = {**self._lanes, **lanes}
+
+    # -- ending
+
+    def _retire(self, name: str) -> None:
+        log.info("no longer serving job %s", name)
+        del self._known[name]
+        self._retired.append(self._current.pop(name))
+
+    async def _close_retired(self) -> None:
+        """Once nothing of theirs is in flight; what they learnt about hosts is written first."""
+        through = [crew for crew in self._retired if not self.holds(crew)]
+        for crew in through:
+            await crew.pages.keep(everything=True)
+            self._retired.remove(crew)
+            await crew.close()
+
+    async def close(self) -> None:
+        for task in list(self._opening.values()):
+            task.cancel()
+        await asyncio.gather(*self._opening.values(), return_exceptions=True)
+        for crew in self.everyone():
+            await crew.close()

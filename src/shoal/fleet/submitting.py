@@ -1,0 +1,168 @@
+"""Handing a job to a fleet: makes it with its note, and feeds the URLs that were given with it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from shoal.crew import make_admission
+from shoal.errors import ShoalError, SinkError, UsageError
+from shoal.feeding import Feeder
+from shoal.fleet.schedule import Schedule, change_schedules, encoded_output
+from shoal.fleet.sight import look_at_job
+from shoal.fleet.trouble import forget_trouble, trouble_of
+from shoal.frontier import is_local
+from shoal.frontier.protocol import Frontier, Job, JobSpec
+from shoal.hostrules import HostRules, change_host
+from shoal.jobnote import encode_note, note_of
+from shoal.observe.tally import Tally, TallyReport
+from shoal.observe.view import RateWindow, View
+from shoal.plan import Plan, check_output, check_parts, spec_of
+from shoal.sink import is_database
+from shoal.spider import Spider
+from shoal.workerstatus import status_of
+
+_HIGH_WATER = 1_000_000  # URLs that were given are queued also while no worker is there yet
+_EVERY = 0.5
+_LET_GO = 15.0  # seconds
+
+Watch = Callable[[View], None]
+
+
+class Submission(Struct, frozen=True):
+    plan: Plan  # fed_by says who feeds it
+    start: Spider | None = None  # the same spider with the URLs that were given, if any were
+    address: str = "FILE.py"  # of the spider, for what to do next
+
+
+async def submit(submission: Submission, frontier: Frontier) -> Job:
+    """Makes the job, or goes on with it: running the same command again is safe at any point."""
+    plan = submission.plan
+    check_parts(plan)
+    if plan.fresh:
+        await forget(frontier, plan.job)
+    known = await frontier.job(plan.job)
+    if plan.output is not None and (is_local(plan.store) or is_database(plan.output)):
+        await check_output(plan, frontier, known)
+    await forget_trouble(frontier, plan.job)
+    job = await frontier.open_job(submitted_spec(plan))
+    if known is not None and known.spec.settings != job.spec.settings:
+        await _reconfigure(frontier, plan)
+    return job
+
+
+async def forget(frontier: Frontier, name: str) -> None:
+    """Drops a job. Not before every worker has let go of it: they remember which links were admitted, and would skip
+    them."""
+    if await frontier.job(name) is None:
+        return
+    await frontier.set_state(name, "cancelled")
+    try:
+        async with asyncio.timeout(_LET_GO):
+            while any(status_of(record).serves(name) for record in await frontier.workers()):  # noqa: ASYNC110
+                await asyncio.sleep(_EVERY / 2)
+    except TimeoutError:
+        raise ShoalError(
+            f"job {name} is cancelled, but a worker still holds on to it; run the same command again"
+        ) from None
+    await frontier.drop_job(name)
+
+
+def submitted_spec(plan: Plan) -> JobSpec:
+    """On other machines a file's path means what it means there: one that is not absolute, the worker's folder."""
+    spec = spec_of(plan)
+    if plan.output is None or is_local(plan.store) or is_database(plan.output):
+        return spec
+    note = replace(note_of(spec), output=encoded_output(str(plan.output)))
+    return replace(spec, settings=encode_note(note))
+
+
+async def _reconfigure(frontier: Frontier, plan: Plan) -> None:
+    """Gives the hosts of a job that is submitted again the valves of its new settings: here and once, and not by every
+    worker on its own."""
+    change = HostRules(plan.settings, plan.job).folded(lambda state: state, await frontier.now())
+    async for record in frontier.hosts(plan.job):
+        if change(record).valve != record.valve:
+            await change_host(frontier, record.name, change)
+
+
+async def feed(submission: Submission, frontier: Frontier) -> TallyReport:
+    """Adds the URLs that were given, from where an earlier run of the same command stopped; answers what was refused.
+    Nobody else feeds this job (its note says so), so none of them is missed or doubled."""
+    plan, tally = submission.plan, Tally()
+    assert submission.start is not None
+    settings = replace(plan.settings, high_water=max(_HIGH_WATER, plan.settings.high_water))
+    admission = make_admission(submission.start, settings)
+    await Feeder(submission.start, frontier, admission, settings, tally, job=plan.job).feed()
+    return tally.report()
+
+
+async def schedule(
+    plan: Plan, frontier: Frontier, *, every: float = 0.0, cron: str = "", keep: int = 10
+) -> Schedule:
+    """Keeps the job to be run again and again: at once and then every so often, or when cron says."""
+    check_parts(plan)
+    if plan.output is None:
+        raise UsageError("a recurring job needs a place for its rows: -o FILE or a database, not -")
+    now = await frontier.now()
+    made = Schedule(submitted_spec(plan), now, every, cron, keep=keep)
+    if cron:
+        made = replace(made, next_at=made.following(now))
+    kept = await change_schedules(
+        frontier, lambda known: {**known, plan.job: _keeping(known.get(plan.job), made)}
+    )
+    return kept[plan.job]
+
+
+def _keeping(old: Schedule | None, new: Schedule) -> Schedule:
+    """A schedule that is submitted again keeps its beat, unless that is what was changed."""
+    if old is None:
+        return new
+    same_beat = (old.every, old.cron) == (new.every, new.cron)
+    return replace(new, last_run=old.last_run, next_at=old.next_at if same_beat else new.next_at)
+
+
+async def wait_for(frontier: Frontier, name: str, watch: Watch) -> View:
+    """Looks at the job twice a second until it has finished; answers the last look."""
+    began, window = time.monotonic(), RateWindow()
+    while True:
+        view = await _look(frontier, name, time.monotonic() - began, window)
+        watch(view)
+        if view.job.state == "finished":
+            return view
+        if view.job.state == "cancelled":
+            raise ShoalError(f"job {name} was cancelled")
+        if trouble := await trouble_of(frontier, view.job):
+            raise ShoalError(f"job {name} is paused: {trouble}; put it right and run: shoal resume {name}")
+        await asyncio.sleep(_EVERY)
+
+
+async def _look(frontier: Frontier, name: str, elapsed: float, window: RateWindow) -> View:
+    job = await frontier.job(name)
+    if job is None:
+        raise ShoalError(f"job {name} was dropped")
+    workers = [status_of(record) for record in await frontier.workers()]
+    seen = await look_at_job(frontier, job, workers, await frontier.now())
+    c = job.counters
+    report = TallyReport(pages=c.done, retries=c.retried, dead=c.dead, in_flight=c.leased)
+    note = "" if seen.workers or job.state != "running" else "no worker serves it yet"
+    if job.state == "paused":
+        note = "paused"
+    rate = window.add(elapsed, c.done)
+    queues = await frontier.queues(name, 5)
+    return View(job, report, elapsed, rate, seen.eta, queues, max(1, seen.workers), note)
+
+
+def place_on_fleet(output: str | None, job: str, store: str) -> str | Path | None:
+    """Where the rows of a submitted job go."""
+    if is_database(output):
+        return output
+    if output == "-":
+        raise SinkError("-o -: a fleet's rows cannot go to standard output; name a file or a database")
+    path = Path(output or f"{job}.jsonl")
+    return path.absolute() if is_local(store) else path

@@ -1,0 +1,42 @@
+"""A job that cannot go on without a person: paused, with the reason where every machine can read it."""
+
+from __future__ import annotations
+
+import logging
+
+from shoal.errors import ShoalError
+from shoal.frontier.protocol import Frontier, Job
+
+log = logging.getLogger("shoal")
+
+_LONGEST = 500  # characters
+
+
+def _key(job: str) -> str:
+    return f"trouble/{job}"
+
+
+async def report_trouble(frontier: Frontier, job: str, sentence: str) -> None:
+    log.error("job %s is paused: %s; put it right and run: shoal resume %s", job, sentence, job)
+    try:
+        await _write(frontier, job, sentence)
+        await frontier.set_state(job, "paused")
+    except ShoalError as error:
+        log.warning("job %s could not be paused: %s", job, error)
+
+
+async def forget_trouble(frontier: Frontier, job: str) -> None:
+    if await frontier.note(_key(job)) is not None:
+        await _write(frontier, job, "")
+
+
+async def _write(frontier: Frontier, job: str, sentence: str) -> None:
+    value = sentence[:_LONGEST].encode(errors="replace")
+    note = await frontier.note(_key(job))
+    await frontier.set_note(_key(job), value, note.version if note is not None else 0)
+
+
+async def trouble_of(frontier: Frontier, job: Job) -> str:
+    """Why a job is paused, if it was not by a person."""
+    note = await frontier.note(_key(job.spec.name)) if job.state == "paused" else None
+    return note.value.decode() if note is not None else ""

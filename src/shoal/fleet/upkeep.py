@@ -1,0 +1,69 @@
+"""`shoal up`: several workers on this machine, started, watched and restarted."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from shoal.errors import ShoalError
+from shoal.fleet.plan import WorkerPlan
+from shoal.fleet.sight import FleetSight, look_at_fleet
+from shoal.frontier import open_frontier
+from shoal.frontier.protocol import Frontier
+from shoal.observe.machine import Machine
+from shoal.signals import stopping_on_signals
+from shoal.supervisor import Child
+
+log = logging.getLogger("shoal")
+
+_EVERY = 0.5
+
+Watch = Callable[[FleetSight], None]
+
+
+class Workers:
+    """The processes. They last: whatever one dies of, it is started again, after a pause that grows."""
+
+    def __init__(self, plan: WorkerPlan, count: int) -> None:
+        settings = plan.settings()
+        memory = Machine(settings.memory_limit, processes=count).read().memory_limit
+        part = replace(plan, flags={**plan.flags, "memory_limit": memory})
+        self._children = [
+            Child(number + 1, part, module="shoal.fleet.child", lasting=True) for number in range(count)
+        ]
+
+    async def run(self) -> None:
+        await asyncio.gather(*(child.run() for child in self._children))
+
+    def stop(self) -> None:
+        for child in self._children:
+            child.stop()
+
+    def force(self) -> None:
+        for child in self._children:
+            child.force()
+
+
+async def keep_up(plan: WorkerPlan, count: int, watch: Watch) -> FleetSight:
+    """Runs `count` workers until a signal, or until all is done if they were told so; answers the last look."""
+    async with open_frontier(plan.store) as frontier:
+        workers = Workers(plan, count)
+        with stopping_on_signals(workers):
+            looking = asyncio.create_task(_look_regularly(frontier, watch))
+            try:
+                await workers.run()
+            finally:
+                looking.cancel()
+        return await look_at_fleet(frontier)
+
+
+async def _look_regularly(frontier: Frontier, watch: Watch) -> None:
+    while True:
+        try:
+            watch(await look_at_fleet(frontier))
+        except ShoalError as error:
+            log.debug("cannot look at the fleet: %s", error)
+        await asyncio.sleep(_EVERY)

@@ -1,0 +1,69 @@
+"""The sign of life of one process: keeps its leases, and says how it is doing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections import Counter
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from shoal.frontier.protocol import Frontier
+from shoal.observe.machine import Machine
+from shoal.observe.view import RateWindow
+from shoal.settings import Settings
+from shoal.workerstatus import WorkerStatus, encode_status
+
+_TELL_EVERY = 2.0  # seconds; more often than leases need it, for whoever watches
+
+
+class Heartbeat:
+    def __init__(
+        self, frontier: Frontier, name: str, settings: Settings, status: Callable[[], WorkerStatus]
+    ) -> None:
+        self._frontier = frontier
+        self._name = name
+        self._lease = settings.lease
+        self._status = status
+        self._machine = Machine(settings.memory_limit)
+        self._node = socket.gethostname()
+        self._done: Counter[str] = Counter()
+        self._rates: dict[str, RateWindow] = {}
+
+    def done(self, job: str) -> None:
+        """One page of the job is done."""
+        self._done[job] += 1
+
+    async def run(self) -> None:
+        """Beats until it is cancelled, or the store fails."""
+        told: WorkerStatus | None = None
+        renewed = float("-inf")
+        while True:
+            status = self._full_status()
+            now = asyncio.get_running_loop().time()
+            due = min(_TELL_EVERY, self._lease / 3)
+            if now - renewed >= due or told is None or _news(status) != _news(told):
+                told, renewed = status, now
+                await self._frontier.extend(self._name, self._lease, encode_status(status))
+            await asyncio.sleep(min(1.0, self._lease / 3))
+
+    def _full_status(self) -> WorkerStatus:
+        return replace(
+            self._status(),
+            pid=os.getpid(),
+            node=self._node,
+            rates=self._measure(),
+            memory=self._machine.read().memory,
+        )
+
+    def _measure(self) -> dict[str, float]:
+        now = asyncio.get_running_loop().time()
+        rates = {job: self._rates.setdefault(job, RateWindow()).add(now, n) for job, n in self._done.items()}
+        return {job: round(rate, 2) for job, rate in rates.items() if rate}
+
+
+def _news(status: WorkerStatus) -> object:
+    """What others should know at once."""
+    return status.pressure, status.jobs

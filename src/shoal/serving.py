@@ -1,0 +1,91 @@
+"""What an engine asks of the jobs it serves: their pages, their sinks, and whether any work may still come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from shoal.errors import SinkError
+from shoal.frontier.protocol import Frontier
+from shoal.model import Lease, Settlement
+from shoal.policy.lanes import Lane, served
+from shoal.settings import Settings
+from shoal.sink.protocol import Sink
+
+
+class Pages(Protocol):
+    """Whoever turns leases into settlements; see `worker.py`."""
+
+    async def work(self, lease: Lease) -> Settlement | None: ...
+
+    def settled(self, lease: Lease, accepted: bool) -> None: ...
+
+    def sync(self, frontier_time: float) -> None: ...
+
+    async def fold(self) -> None:
+        """Tells the store what was learnt about hosts and moves their valves."""
+        ...
+
+    async def keep(self, *, everything: bool = False) -> None:
+        """Tells it the rest, when it is time, or everything."""
+        ...
+
+
+class Served(Protocol):
+    """One job, as far as an engine is concerned. Compared by identity: a job may be opened anew while pages of its
+    former self are still in flight."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def pages(self) -> Pages: ...
+
+    @property
+    def sink(self) -> Sink: ...
+
+
+class Jobs(Protocol):
+    def current(self) -> Sequence[Served]:
+        """Those to claim for."""
+        ...
+
+    def everyone(self) -> Sequence[Served]:
+        """Those too that only finish what they have in flight."""
+        ...
+
+    def lanes(self) -> Mapping[str, Lane]:
+        """The lanes to claim from; the same object until they change."""
+        ...
+
+    async def over(self) -> bool:
+        """Asked when nothing is in flight: whether no work will come any more."""
+        ...
+
+    def set_aside(self, job: Served, error: SinkError) -> bool:
+        """The job's rows cannot be written. Whether the others can go on without it."""
+        ...
+
+
+class OneJob:
+    """The case of `shoal crawl`: one job, and the end when it has ended."""
+
+    def __init__(self, frontier: Frontier, job: Served, settings: Settings) -> None:
+        self._frontier = frontier
+        self._all = (job,)
+        self._lanes = served(settings)
+
+    def current(self) -> Sequence[Served]:
+        return self._all
+
+    everyone = current
+
+    def lanes(self) -> Mapping[str, Lane]:
+        return self._lanes
+
+    async def over(self) -> bool:
+        job = await self._frontier.job(self._all[0].name)
+        return job is None or job.exhausted or job.state != "running"
+
+    def set_aside(self, job: Served, error: SinkError) -> bool:
+        return False

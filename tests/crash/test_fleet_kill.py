@@ -1,0 +1,122 @@
+"""kill -9 of workers and of whoever coordinates: the job ends by itself, with exactly one row a page."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from crash.fleet import SQLITE, Fleet
+from crash.harness import Desk, Process, until
+from shoal.fleet.feeders import feeder_key
+from shoal.fleet.leader import KEY, Term, leader
+from shoal.testing import HostProfile, WebProcess
+from shoal.testing.servers import ValkeyServer
+
+STARTS = 1_200
+PAGES = 500
+LAZY = 60
+TERM = 2.0  # seconds
+
+
+@pytest.fixture(scope="module")
+def web() -> Iterator[WebProcess]:
+    hosts = {
+        "list": HostProfile("fast", pages=STARTS, links=0, body_bytes=100),
+        "site": HostProfile("slow", pages=PAGES, links=8, latency=0.02),
+        "lazy": HostProfile("slow", pages=LAZY, links=8, latency=0.3),
+    }
+    with WebProcess(hosts) as web:
+        yield web
+
+
+@pytest.fixture(params=["sqlite", "valkey"])
+def store(request: pytest.FixtureRequest) -> str:
+    return SQLITE if request.param == "sqlite" else str(request.getfixturevalue("valkey").url)
+
+
+@pytest.fixture
+def fleet(desk: Desk, store: str) -> Fleet:
+    return Fleet(desk, store)
+
+
+def term_of(fleet: Fleet, key: str) -> Term:
+    term: Term = until(lambda: fleet.ask(lambda frontier: leader(frontier, key)), f"a {key}")
+    return term
+
+
+def who_leads(fleet: Fleet, processes: list[Process], key: str = KEY) -> Process:
+    """Its name begins with its process number."""
+    term = term_of(fleet, key)
+    [found] = [process for process in processes if term.holder.startswith(f"{process.pid}-")]
+    return found
+
+
+def test_another_goes_on_feeding_where_the_killed_one_stopped(fleet: Fleet, web: WebProcess) -> None:
+    fleet.start_at(*(web.url("list", f"/p/{n}") for n in range(STARTS)))
+    fleet.submit("-s", "high_water=100", "--depth", "0")
+    coordinators = [fleet.coordinator("-s", f"lease={TERM}") for _ in range(2)]
+    worker = fleet.worker("--no-coordinator", "-s", "settle_delay=0")
+    key = feeder_key("site")
+    for share in (0.2, 0.6):
+        fed = fleet.reaches(lambda job: job.fed >= share * STARTS, "part of the list")  # noqa: B023
+        assert not fed.fed_all
+        victim = who_leads(fleet, coordinators, key)
+        killed, before = time.monotonic(), term_of(fleet, key).number
+        victim.kill()
+        until(lambda: term_of(fleet, key).number > before, "another to feed")  # noqa: B023
+        assert time.monotonic() - killed < TERM + 1.5
+        coordinators.remove(victim)
+        coordinators.append(fleet.coordinator("-s", f"lease={TERM}"))
+    job = fleet.finishes()
+    assert (job.counters.admitted, job.counters.done, job.fed) == (STARTS, STARTS, STARTS)
+    assert fleet.urls() == sorted(web.url("list", f"/p/{n}") for n in range(STARTS))
+    assert worker.running, worker.err
+
+
+def test_workers_are_killed_at_random_moments(fleet: Fleet, web: WebProcess) -> None:
+    fleet.start_at(web.url("site"))
+    fleet.submit()
+    before = len(web.hits_of("site"))
+    options = ("--concurrency", "8", "-s", f"lease={TERM}")
+    workers = [fleet.worker(*options) for _ in range(3)]
+    rng = random.Random(7)
+    for share in (0.1, 0.3, 0.5, 0.7):
+        fleet.reaches(lambda job: job.counters.done >= share * PAGES, "some pages")  # noqa: B023
+        victim = rng.randrange(len(workers))
+        workers[victim].kill()
+        workers[victim] = fleet.worker(*options)
+    job = fleet.finishes()
+    assert (job.counters.done, job.counters.dead, job.counters.open) == (PAGES, 0, 0)
+    assert fleet.urls() == sorted(web.pages_of("site"))
+    assert len(web.hits_of("site")) - before - PAGES <= 4 * 8, "only what was in flight was fetched again"
+
+
+def test_a_worker_that_was_stopped_past_its_lease_settles_nothing(
+    desk: Desk, valkey: ValkeyServer, web: WebProcess
+) -> None:
+    """Asleep, it leads and holds pages; when it wakes up, both have passed to others. (Not on SQLite, where it would
+    sleep with the lock on the file.)"""
+    fleet = Fleet(desk, valkey.url)
+    fleet.start_at(web.url("lazy"))
+    fleet.submit()
+    options = ("-s", f"lease={TERM}", "--concurrency", "6")
+    sleeper = fleet.worker(*options)
+    fleet.reaches(lambda job: job.counters.done and job.counters.leased >= 4, "some pages in flight")
+    assert who_leads(fleet, [sleeper]) is sleeper
+    sleeper.signal(signal.SIGSTOP)
+    other = fleet.worker(*options)
+    until(lambda: who_leads(fleet, [sleeper, other]) is other, "the other to lead")
+    fleet.reaches(lambda job: job.counters.retried >= 4, "the leases to run out")
+    sleeper.signal(signal.SIGCONT)
+    job = fleet.finishes()
+    assert (job.counters.done, job.counters.dead) == (LAZY, 0)
+    assert fleet.urls() == sorted(web.pages_of("lazy"))
+    assert job.counters.stale >= 1
+    assert "settled too late" in sleeper.err
+    for worker in (sleeper, other):
+        worker.signal(signal.SIGTERM)
+        assert worker.code() == 0, worker.err

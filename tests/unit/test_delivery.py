@@ -1,0 +1,224 @@
+"""Rows on their way to a sink that writes by itself: before the settlement, and without holding up other jobs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from shoal.engine import Engine
+from shoal.errors import SinkError
+from shoal.frontier.memory import MemoryFrontier
+from shoal.frontier.protocol import Counters, JobSpec, Valve
+from shoal.model import Done, Lease, Row, Settlement
+from shoal.policy.lanes import Lane
+from shoal.serving import Served
+from shoal.settings import Settings
+from shoal.sink.protocol import Sink
+from shoal.testing.conformance.tools import make_task
+
+OPEN = Valve(interval=0.0, cap=100)
+DEADLINE = 5.0
+
+
+class Database:
+    """A sink that writes by itself, when it is there."""
+
+    journal = None
+
+    def __init__(self) -> None:
+        self.there = asyncio.Event()
+        self.there.set()
+        self.batches: list[int] = []
+        self.written: list[str] = []
+        self.error: SinkError | None = None
+
+    async def open(self) -> None:
+        pass
+
+    async def write(self, batch: Sequence[Settlement]) -> None:
+        self.batches.append(len(batch))
+        await self.there.wait()
+        await asyncio.sleep(0)
+        if self.error is not None:
+            raise self.error
+        self.written += [settlement.lease.task.url for settlement in batch]
+
+    async def close(self) -> None:
+        pass
+
+
+class Pages:
+    """Every page yields a row."""
+
+    def __init__(self, sink: Database | None) -> None:
+        self._sink = sink
+        self.settled_urls: list[str] = []
+
+    async def work(self, lease: Lease) -> Settlement:
+        await asyncio.sleep(0)
+        return Settlement(lease, Done(), rows=(Row(b"{}\n"),))
+
+    def settled(self, lease: Lease, accepted: bool) -> None:
+        assert accepted
+        assert self._sink is None or lease.task.url in self._sink.written, (
+            "settled before its row was written"
+        )
+        self.settled_urls.append(lease.task.url)
+
+    def sync(self, frontier_time: float) -> None:
+        pass
+
+    async def fold(self) -> None:
+        pass
+
+    async def keep(self, *, everything: bool = False) -> None:
+        pass
+
+
+class Job:
+    def __init__(self, name: str, sink: Sink, pages: Pages) -> None:
+        self.name, self.sink, self.pages = name, sink, pages
+
+
+class Jobs:
+    """Two jobs, for ever."""
+
+    def __init__(self, *jobs: Job, forgiving: bool = True) -> None:
+        self._jobs = list(jobs)
+        self._forgiving = forgiving
+        self.aside: list[str] = []
+
+    def current(self) -> Sequence[Job]:
+        return [job for job in self._jobs if job.name not in self.aside]
+
+    def everyone(self) -> Sequence[Job]:
+        return self._jobs
+
+    def lanes(self) -> Mapping[str, Lane]:
+        return LANES
+
+    async def over(self) -> bool:
+        return False
+
+    def set_aside(self, job: Served, error: SinkError) -> bool:
+        self.aside.append(job.name)
+        return self._forgiving
+
+
+LANES = {"normal": Lane()}
+
+
+async def make(
+    *names: str, pages: int = 20, forgiving: bool = True, **settings: object
+) -> tuple[MemoryFrontier, Jobs, Engine, dict[str, Database]]:
+    frontier = MemoryFrontier()
+    sinks = {name: Database() for name in names}
+    for name in names:
+        await frontier.open_job(JobSpec(name, valve=OPEN))
+        await frontier.add(name, [make_task(f"http://{name}{n}.test/") for n in range(pages)], fed_all=True)
+    jobs = Jobs(*(Job(name, sink, Pages(sink)) for name, sink in sinks.items()), forgiving=forgiving)
+    return frontier, jobs, Engine(frontier, jobs, Settings(**settings), name="engine"), sinks  # type: ignore[arg-type]
+
+
+async def counters(frontier: MemoryFrontier, name: str) -> Counters:
+    job = await frontier.job(name)
+    assert job is not None
+    return job.counters
+
+
+async def reaches(frontier: MemoryFrontier, name: str, done: int) -> None:
+    async with asyncio.timeout(DEADLINE):
+        while (await counters(frontier, name)).done < done:  # noqa: ASYNC110
+            await asyncio.sleep(0.002)
+
+
+async def ended(engine: Engine, running: asyncio.Task[None]) -> None:
+    engine.stop()
+    async with asyncio.timeout(DEADLINE):
+        await running
+
+
+async def test_rows_are_written_before_their_pages_are_settled() -> None:
+    frontier, _, engine, sinks = await make("a")
+    running = asyncio.create_task(engine.run())
+    await reaches(frontier, "a", 20)
+    await ended(engine, running)
+    assert len(sinks["a"].written) == 20
+
+
+async def test_a_database_that_is_away_holds_back_its_own_job_alone() -> None:
+    frontier, jobs, engine, sinks = await make("away", "here", concurrency=4)
+    sinks["away"].there.clear()
+    running = asyncio.create_task(engine.run())
+    await reaches(frontier, "here", 20)
+    held = await counters(frontier, "away")
+    assert held.done == 0
+    assert held.leased <= 2 * 4, "no more are claimed than the slots, while their rows pile up"
+    assert engine.load().unsettled_for > 0
+    assert engine.holds(jobs.everyone()[0]) == held.leased
+    sinks["away"].there.set()
+    await reaches(frontier, "away", 20)
+    await ended(engine, running)
+
+
+async def test_batches_gather_while_one_is_being_written() -> None:
+    frontier, _, engine, sinks = await make("a", concurrency=64)
+    sinks["a"].there.clear()
+    running = asyncio.create_task(engine.run())
+    async with asyncio.timeout(DEADLINE):
+        while not sinks["a"].batches or engine.in_flight or (await counters(frontier, "a")).leased < 20:  # noqa: ASYNC110
+            await asyncio.sleep(0.002)
+    sinks["a"].there.set()
+    await reaches(frontier, "a", 20)
+    await ended(engine, running)
+    assert len(sinks["a"].batches) <= 3
+
+
+async def test_what_cannot_be_delivered_within_the_grace_is_handed_back() -> None:
+    frontier, _, engine, sinks = await make("a", pages=3, grace=0.05)
+    sinks["a"].there.clear()
+    running = asyncio.create_task(engine.run())
+    async with asyncio.timeout(DEADLINE):
+        while not sinks["a"].batches:  # noqa: ASYNC110
+            await asyncio.sleep(0.002)
+    await ended(engine, running)
+    after = await counters(frontier, "a")
+    assert (after.done, after.pending, after.leased) == (0, 3, 0)
+
+
+async def test_stopping_waits_for_what_is_on_its_way() -> None:
+    frontier, _, engine, sinks = await make("a", pages=3)
+    sinks["a"].there.clear()
+    running = asyncio.create_task(engine.run())
+    async with asyncio.timeout(DEADLINE):
+        while not sinks["a"].batches or engine.in_flight:  # noqa: ASYNC110
+            await asyncio.sleep(0.002)
+    engine.stop()
+    await asyncio.sleep(0.05)
+    assert not running.done()
+    sinks["a"].there.set()
+    async with asyncio.timeout(DEADLINE):
+        await running
+    assert (await counters(frontier, "a")).done == 3
+
+
+async def test_an_error_sets_the_job_aside_and_hands_its_pages_back() -> None:
+    frontier, jobs, engine, sinks = await make("bad", "good", pages=5)
+    sinks["bad"].error = SinkError("no such table")
+    running = asyncio.create_task(engine.run())
+    await reaches(frontier, "good", 5)
+    async with asyncio.timeout(DEADLINE):
+        while (await counters(frontier, "bad")).pending < 5:  # noqa: ASYNC110
+            await asyncio.sleep(0.002)
+    assert set(jobs.aside) == {"bad"}
+    await ended(engine, running)
+
+
+async def test_an_error_ends_the_engine_if_nothing_can_go_on() -> None:
+    _, _, engine, sinks = await make("bad", forgiving=False)
+    sinks["bad"].error = SinkError("no such table")
+    with pytest.raises(SinkError, match="no such table"):
+        async with asyncio.timeout(DEADLINE):
+            await engine.run()

@@ -1,0 +1,359 @@
+"""Submitting, finishing and looking at the jobs of a fleet."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from shoal import Spider
+from shoal.errors import ShoalError, SinkError, UsageError
+from shoal.fleet.feeders import Feeders
+from shoal.fleet.plan import WorkerPlan
+from shoal.fleet.sight import eta, look_at_fleet
+from shoal.fleet.stuck import LONG, StuckWatch, reason
+from shoal.fleet.submitting import (
+    Submission,
+    feed,
+    place_on_fleet,
+    schedule,
+    submit,
+    submitted_spec,
+    wait_for,
+)
+from shoal.fleet.trouble import trouble_of
+from shoal.frontier.memory import MemoryFrontier
+from shoal.frontier.protocol import FOREVER, Counters, HostRecord, Job, JobSpec, JobState, Valve
+from shoal.jobnote import note_of, settings_of
+from shoal.observe.view import View
+from shoal.plan import Plan, finish
+from shoal.settings import Settings
+from shoal.testing import ManualClock
+from shoal.testing.conformance.tools import make_task
+from shoal.workerstatus import WorkerStatus, encode_status
+
+DEADLINE = 5.0
+
+
+def spider_of(start: object = ()) -> Spider:
+    spider = Spider("books", start)  # type: ignore[arg-type]
+    spider.add_handler(lambda page: None, name="page")
+    return spider
+
+
+def plan_of(output: Path | str, **given: object) -> Plan:
+    settings = Settings(**{"rate": 2.0, **given})  # type: ignore[arg-type]
+    return Plan(spider_of(), settings, "books", "store.db", output, fed_by="submit")
+
+
+async def job_of(frontier: MemoryFrontier, name: str = "books") -> Job:
+    job = await frontier.job(name)
+    assert job is not None
+    return job
+
+
+# -- submitting
+
+
+async def test_a_submitted_job_notes_what_workers_need(tmp_path: Path) -> None:
+    frontier = MemoryFrontier()
+    plan = plan_of(tmp_path / "rows.jsonl", headers={"Authorization": "hunter2"}, depth=3)
+    job = await submit(Submission(replace(plan, priority=7)), frontier)
+    assert (job.state, job.spec.spider, job.spec.priority) == ("running", "books", 7)
+    assert note_of(job.spec).output.decode() == str(tmp_path / "rows.jsonl")
+    settings = settings_of(job.spec)
+    assert settings is not None
+    assert (settings.depth, settings.headers) == (3, {})
+    assert b"hunter2" not in job.spec.settings
+
+
+async def test_given_urls_are_fed_once_however_often_the_command_is_run(tmp_path: Path) -> None:
+    frontier = MemoryFrontier()
+    start = spider_of([f"http://h{n}.test/" for n in range(10)] + ["not a url"])
+    submission = Submission(plan_of(tmp_path / "rows.jsonl"), start)
+    await submit(submission, frontier)
+    await frontier.add("books", [make_task("http://h0.test/")], fed=1)  # an earlier run got this far
+    report = await feed(submission, frontier)
+    job = await job_of(frontier)
+    assert (job.counters.admitted, job.fed, job.fed_all) == (10, 11, True)
+    assert report.refused == {"not a URL": 1}
+    await submit(submission, frontier)
+    await feed(submission, frontier)
+    assert (await job_of(frontier)).counters.admitted == 10
+
+
+async def test_a_job_is_started_afresh_when_all_workers_have_let_go_of_it(tmp_path: Path) -> None:
+    """What they remember of links that were admitted would else make them skip pages of the new one."""
+    frontier = MemoryFrontier()
+    submission = Submission(replace(plan_of(tmp_path / "rows.jsonl"), fresh=True))
+    await submit(submission, frontier)
+    await frontier.add("books", [make_task("http://h.test/")])
+    await frontier.extend("w", 60, encode_status(WorkerStatus(jobs=("books",))))
+    again = asyncio.create_task(submit(submission, frontier))
+    async with asyncio.timeout(DEADLINE):
+        while (await job_of(frontier)).state != "cancelled":  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        await asyncio.sleep(0.05)
+        assert (await job_of(frontier)).counters.admitted == 1
+        await frontier.extend("w", 60, encode_status(WorkerStatus()))
+        job = await again
+    assert (job.state, job.counters.admitted) == ("running", 0)
+
+
+async def test_hosts_get_the_valves_of_new_settings(tmp_path: Path) -> None:
+    frontier = MemoryFrontier()
+    plan = plan_of(tmp_path / "rows.jsonl", robots=False)
+    await submit(Submission(plan), frontier)
+    await frontier.add("books", [make_task("http://h.test/")])
+    await submit(Submission(replace(plan, settings=Settings(rate=10.0, robots=False))), frontier)
+    record = await frontier.host("h.test")
+    assert record is not None
+    assert record.valve.interval == pytest.approx(0.1)
+
+
+async def test_a_file_that_is_not_the_jobs_is_not_written_over(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("precious\n")
+    with pytest.raises(SinkError, match="not from this job"):
+        await submit(Submission(plan_of(rows)), MemoryFrontier())
+
+
+def test_a_path_means_this_machines_or_the_workers() -> None:
+    here = place_on_fleet("rows.jsonl", "books", "store.db")
+    assert here == Path("rows.jsonl").absolute()
+    there = place_on_fleet(None, "books", "redis://h/")
+    assert there == Path("books.jsonl")
+    spec = submitted_spec(replace(plan_of("x"), store="redis://h/", output=Path("rows.jsonl")))
+    assert note_of(spec).output == b"rows.jsonl"
+    with pytest.raises(SinkError, match="standard output"):
+        place_on_fleet("-", "books", "store.db")
+
+
+async def test_a_schedule_keeps_its_beat_when_it_is_submitted_again(tmp_path: Path) -> None:
+    clock = ManualClock()
+    frontier = MemoryFrontier(clock)
+    plan = plan_of(tmp_path / "rows.jsonl")
+    first = await schedule(plan, frontier, every=60)
+    clock.advance(10)
+    assert (await schedule(plan, frontier, every=60)).next_at == first.next_at
+    assert (await schedule(plan, frontier, every=30)).next_at == first.next_at + 10
+    with pytest.raises(UsageError, match="needs a place"):
+        await schedule(replace(plan, output=None), frontier, every=60)
+
+
+# -- finishing
+
+
+async def exhausted(frontier: MemoryFrontier) -> None:
+    await frontier.open_job(JobSpec("books"))
+    await frontier.add("books", [], fed_all=True)
+
+
+async def test_an_exhausted_job_is_finished_and_no_other() -> None:
+    frontier = MemoryFrontier()
+    await frontier.open_job(JobSpec("books"))
+    assert not await finish(frontier, "books")
+    await exhausted(frontier)
+    assert await finish(frontier, "books")
+    assert (await job_of(frontier)).state == "finished"
+    assert not await finish(frontier, "unknown")
+
+
+@pytest.mark.parametrize("state", ["paused", "cancelled"])
+async def test_what_a_person_stopped_stays_as_it_is(state: JobState) -> None:
+    frontier = MemoryFrontier()
+    await exhausted(frontier)
+    await frontier.set_state("books", state)
+    assert not await finish(frontier, "books")
+    assert (await job_of(frontier)).state == state
+
+
+async def test_work_that_comes_between_the_look_and_the_mark_takes_the_mark_back() -> None:
+    class Racing(MemoryFrontier):
+        async def set_state(self, name: str, state: JobState) -> None:
+            if state == "finished":
+                await self.add(name, [make_task("http://late.test/")])
+            await super().set_state(name, state)
+
+    frontier = Racing()
+    await exhausted(frontier)
+    assert not await finish(frontier, "books")
+    job = await job_of(frontier)
+    assert (job.state, job.counters.pending) == ("running", 1)
+
+
+# -- waiting
+
+
+async def test_waiting_ends_with_the_job() -> None:
+    frontier, views = MemoryFrontier(), list[View]()
+    await exhausted(frontier)
+
+    def watch(view: View) -> None:
+        views.append(view)
+        frontier._jobs["books"].state = "finished"
+
+    async with asyncio.timeout(DEADLINE):
+        last = await wait_for(frontier, "books", watch)
+    assert last.job.state == "finished"
+    assert views[0].note == "no worker serves it yet"
+
+
+async def test_waiting_for_a_cancelled_job_is_an_error() -> None:
+    frontier = MemoryFrontier()
+    await exhausted(frontier)
+    await frontier.set_state("books", "cancelled")
+    with pytest.raises(ShoalError, match="was cancelled"):
+        await wait_for(frontier, "books", lambda view: None)
+
+
+# -- feeding
+
+
+async def test_a_start_that_fails_pauses_the_job_and_says_why() -> None:
+    def start() -> object:
+        yield "http://a.test/"
+        raise ZeroDivisionError("oops")
+
+    frontier = MemoryFrontier()
+    plan = replace(plan_of("/rows/x.jsonl"), fed_by="coordinator")
+    await frontier.open_job(submitted_spec(plan))
+    feeders = Feeders(frontier, WorkerPlan((), "memory"), {"books": spider_of(start)}, name="me", lease=5)
+    feeders.tend(await frontier.jobs())
+    async with asyncio.timeout(DEADLINE):
+        while (await job_of(frontier)).state == "running":  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+    assert await trouble_of(frontier, await job_of(frontier)) == (
+        "its start cannot be fed: ZeroDivisionError: oops"
+    )
+    await feeders.stop()
+    with pytest.raises(ShoalError, match=r"oops.*shoal resume books"):
+        await wait_for(frontier, "books", lambda view: None)
+
+
+async def test_several_jobs_are_fed_at_once_and_a_paused_one_is_not() -> None:
+    frontier = MemoryFrontier()
+    never = asyncio.Event()
+
+    async def start() -> object:
+        yield "http://a.test/"
+        await never.wait()
+
+    feeders = Feeders(frontier, WorkerPlan((), "memory"), {"books": spider_of(start)}, name="me", lease=5)
+    base = submitted_spec(replace(plan_of("/rows/x.jsonl"), fed_by="coordinator"))
+    for name in ("one", "two"):
+        await frontier.open_job(replace(base, name=name))
+    feeders.tend(await frontier.jobs())
+    async with asyncio.timeout(DEADLINE):
+        while not all([(await job_of(frontier, name)).counters.pending for name in ("one", "two")]):  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+    await frontier.set_state("two", "paused")
+    feeders.tend(await frontier.jobs())
+    assert list(feeders._feeding) == ["one"]
+    await feeders.stop()
+
+
+async def test_a_job_is_fed_by_one_that_has_its_spider_and_by_the_next_when_it_is_gone() -> None:
+    frontier, reading = MemoryFrontier(), list[str]()
+    plan, everybody = WorkerPlan((), "memory"), asyncio.Event()
+
+    def start_of(name: str) -> object:
+        async def start() -> object:
+            reading.append(name)
+            yield "http://a.test/"
+            await everybody.wait()
+            yield "http://b.test/"
+
+        return start
+
+    feeders = {
+        name: Feeders(frontier, plan, {spider: spider_of(start_of(name))}, name=name, lease=5)
+        for name, spider in (("without", "other"), ("first", "books"), ("second", "books"))
+    }
+    await frontier.open_job(submitted_spec(replace(plan_of("/rows/x.jsonl"), fed_by="coordinator")))
+    async with asyncio.timeout(DEADLINE):
+        for one in feeders.values():
+            one.tend(await frontier.jobs())
+        while not (await job_of(frontier)).counters.pending:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        assert reading == ["first"]
+        await feeders["first"].stop()
+        while reading != ["first", "second"]:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        everybody.set()
+        while not (await job_of(frontier)).fed_all:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+    assert (await job_of(frontier)).counters.admitted == 2
+    for one in feeders.values():
+        one.tend([])
+        await one.stop()
+
+
+# -- looking
+
+
+async def test_the_eta_is_that_of_the_slowest_host() -> None:
+    clock = ManualClock()
+    frontier = MemoryFrontier(clock)
+    await frontier.open_job(JobSpec("books", valve=Valve(interval=0.5)))
+    await frontier.open_job(JobSpec("other", valve=Valve(interval=0.5)))
+    await frontier.add("books", [make_task(f"http://slow.test/{n}") for n in range(100)])
+    await frontier.add("books", [make_task(f"http://h{n}.test/") for n in range(50)])
+    job, now = await job_of(frontier), await frontier.now()
+    assert await eta(frontier, job, 1000.0, now) == pytest.approx(50.0), "100 pages, half a second apart"
+    assert await eta(frontier, job, 1.0, now) == pytest.approx(150.0), "or what is left at the present rate"
+    assert await eta(frontier, job, 0.0, now) is None
+    await frontier.add("other", [make_task(f"http://slow.test/o{n}") for n in range(100)])
+    assert await eta(frontier, job, 1000.0, now) == pytest.approx(100.0), "others take turns on the same host"
+    record = await frontier.host("slow.test")
+    assert record is not None
+    blocked = HostRecord("slow.test", replace(record.valve, blocked_until=FOREVER), b"", record.version)
+    await frontier.update_host(blocked)
+    assert await eta(frontier, job, 1000.0, now) is None, "a host that is blocked for good"
+
+
+async def test_a_look_at_the_fleet_adds_up_its_workers() -> None:
+    frontier = MemoryFrontier()
+    await frontier.open_job(JobSpec("books"))
+    await frontier.add("books", [make_task("http://h.test/")])
+    for name, rate in (("w1", 2.0), ("w2", 3.5)):
+        status = WorkerStatus(node=name, jobs=("books",), rates={"books": rate, "gone": 1.0})
+        await frontier.extend(name, 60, encode_status(status))
+    sight = await look_at_fleet(frontier)
+    [seen] = sight.jobs
+    assert (seen.rate, seen.workers, sight.rate) == (5.5, 2, 7.5)
+    assert sight.leader is None
+
+
+# -- stuck
+
+
+def stuck_job(**counters: int) -> Job:
+    return Job(JobSpec("books", spider="books"), "running", Counters(**counters), 0.0)
+
+
+def test_a_job_that_does_not_move_is_named_after_a_while_and_not_again_at_once() -> None:
+    watch, job = StuckWatch(), stuck_job(admitted=1, pending=1)
+    assert watch.look([job], [], 0.0) == []
+    assert watch.look([job], [], LONG - 1) == []
+    [said] = watch.look([job], [], LONG)
+    assert said.startswith("job books has not moved for 60 s: no worker has its spider 'books'")
+    assert watch.look([job], [], LONG + 1) == []
+    moved = stuck_job(admitted=1, done=1)
+    assert watch.look([moved], [], LONG + 2) == []
+    assert watch.look([moved], [], LONG + 3) == []
+
+
+@pytest.mark.parametrize(
+    ("job", "said"),
+    [
+        (stuck_job(leased=2), "2 pages in flight"),
+        (stuck_job(), "waits for start URLs"),
+        (stuck_job(pending=3), "3 pages wait, and their hosts may not be asked now"),
+        (stuck_job(delayed=1), "1 page wait"),
+    ],
+)
+def test_it_says_why(job: Job, said: str) -> None:
+    assert said in reason(job, [WorkerStatus(spiders=("books",))])

@@ -1,0 +1,253 @@
+"""The jobs a worker serves: found, opened by the right settings, retired, set aside; and one engine for all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from shoal import Page, Spider
+from shoal.engine import Engine
+from shoal.errors import SinkError
+from shoal.fleet import roster as roster_module
+from shoal.fleet.plan import OWN, WorkerPlan
+from shoal.fleet.roster import Roster
+from shoal.frontier.memory import MemoryFrontier
+from shoal.frontier.protocol import JobSpec, Valve
+from shoal.jobnote import write_note
+from shoal.model import Response
+from shoal.policy.signals import Traffic
+from shoal.settings import Settings
+from shoal.testing.conformance.tools import make_task
+from shoal.workerstatus import status_of
+
+DEADLINE = 5.0
+OPEN = Valve(interval=0.0, cap=100)
+
+
+def spider_of(name: str, **settings: object) -> Spider:
+    spider = Spider(name, **settings)
+
+    def page(page: Page) -> dict[str, str]:
+        return {"url": page.url, "by": name}
+
+    spider.add_handler(page)
+    return spider
+
+
+SPIDERS = {name: spider_of(name) for name in ("books", "news")}
+
+
+class Answers:
+    """In place of a transport: every page is there."""
+
+    async def fetch(self, request: object) -> Response:
+        return Response(str(getattr(request, "url", "")), 200, {}, b"<p>here</p>")
+
+    async def close(self) -> None:
+        pass
+
+
+@pytest.fixture(autouse=True)
+def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.crew.HttpTransport", lambda *args: Answers())
+
+
+def spec(name: str, output: Path, spider: str = "books", **given: object) -> JobSpec:
+    settings = Settings(robots=False, **given)  # type: ignore[arg-type]
+    note = write_note(str(output / f"{name}.jsonl").encode(), settings, "submit")
+    return JobSpec(name, spider=spider, valve=OPEN, settings=note)
+
+
+def make(frontier: MemoryFrontier, **options: object) -> tuple[Roster, Engine]:
+    plan = WorkerPlan((), "memory", **options)  # type: ignore[arg-type]
+    roster = Roster(frontier, plan, SPIDERS, plan.settings(), Traffic())
+    engine = Engine(frontier, roster, plan.settings(), name="worker", spiders=tuple(SPIDERS))
+    roster.holds = engine.holds
+    return roster, engine
+
+
+@asynccontextmanager
+async def serving(roster: Roster, engine: Engine) -> AsyncIterator[None]:
+    looking, running = asyncio.create_task(roster.run()), asyncio.create_task(engine.run())
+    try:
+        async with asyncio.timeout(DEADLINE):
+            yield
+    finally:
+        engine.stop()
+        looking.cancel()
+        await asyncio.gather(looking, running, return_exceptions=True)
+        await roster.close()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    while not condition():  # noqa: ASYNC110
+        await asyncio.sleep(0.005)
+
+
+async def is_done(frontier: MemoryFrontier, name: str, pages: int) -> None:
+    while (job := await frontier.job(name)) is None or job.counters.done < pages:  # noqa: ASYNC110
+        await asyncio.sleep(0.005)
+
+
+def rows(path: Path) -> int:
+    return len(path.read_text().splitlines())
+
+
+async def test_one_engine_serves_several_jobs_each_with_its_own_spider_and_file(tmp_path: Path) -> None:
+    frontier = MemoryFrontier()
+    roster, engine = make(frontier)
+    await frontier.open_job(spec("b1", tmp_path))
+    await frontier.add("b1", [make_task(f"http://h{n}.test/") for n in range(5)])
+    async with serving(roster, engine):
+        await is_done(frontier, "b1", 5)
+        await frontier.open_job(spec("n1", tmp_path, "news"))  # while it runs
+        await frontier.add("n1", [make_task(f"http://n{n}.test/") for n in range(3)])
+        await is_done(frontier, "n1", 3)
+        [record] = await frontier.workers()
+    assert rows(tmp_path / "b1.jsonl") == 5
+    assert rows(tmp_path / "n1.jsonl") == 3
+    assert "news" in (tmp_path / "n1.jsonl").read_text()
+    assert status_of(record).spiders == ("books", "news")
+
+
+async def test_what_is_none_of_its_business_is_left_alone(tmp_path: Path) -> None:
+    frontier = MemoryFrontier()
+    await frontier.open_job(spec("other", tmp_path, "unknown"))
+    await frontier.open_job(replace(spec("crawl", tmp_path), settings=write_note(b"", Settings())))
+    await frontier.open_job(spec("chosen-1", tmp_path))
+    await frontier.open_job(spec("left", tmp_path))
+    roster, _ = make(frontier, jobs=("chosen-*",))
+    await roster.refresh()
+    await until(lambda: roster.current())
+    assert [crew.name for crew in roster.current()] == ["chosen-1"]
+    await roster.close()
+
+
+async def test_the_settings_are_the_jobs_but_the_machine_is_the_workers(tmp_path: Path) -> None:
+    given = {"rate": 7.0, "user_agent": "noted", "concurrency": 500, "lease": 999.0}
+    submitted = spec("b1", tmp_path, **given)
+    spider = spider_of("books", rate=1.0, headers={"X-Key": "secret"})
+    plan = WorkerPlan(("x",), "memory", flags={"concurrency": 3, "rate": 100})
+    settings = plan.settings_for(submitted, spider)
+    assert (settings.rate, settings.user_agent) == (7.0, "noted")
+    assert (settings.concurrency, settings.lease) == (3, Settings().lease)
+    assert settings.headers == {"X-Key": "secret"}, "what is not noted comes from the spider"
+    assert set(Settings.__struct_fields__) >= OWN
+
+
+async def test_a_job_that_is_paused_is_retired_and_served_again_when_it_is_resumed(tmp_path: Path) -> None:
+    frontier = MemoryFrontier()
+    roster, engine = make(frontier)
+    await frontier.open_job(spec("b1", tmp_path))
+    async with serving(roster, engine):
+        await until(lambda: roster.current())
+        [first] = roster.current()
+        await frontier.set_state("b1", "paused")
+        await until(lambda: not roster.everyone())
+        await frontier.set_state("b1", "running")
+        await frontier.add("b1", [make_task("http://h.test/")])
+        await is_done(frontier, "b1", 1)
+        assert roster.current()[0] is not first
+
+
+async def test_a_job_that_is_submitted_anew_is_opened_anew(tmp_path: Path) -> None:
+    frontier = MemoryFrontier()
+    roster, engine = make(frontier)
+    await frontier.open_job(spec("b1", tmp_path))
+    async with serving(roster, engine):
+        await until(lambda: roster.current())
+        await frontier.open_job(spec("b1", tmp_path, max_redirects=3))
+        await until(lambda: [crew.settings.max_redirects for crew in roster.current()] == [3])
+
+
+async def test_a_job_that_was_dropped_and_made_again_is_another_one(tmp_path: Path) -> None:
+    frontier = MemoryFrontier()
+    roster, engine = make(frontier)
+    await frontier.open_job(spec("b1", tmp_path))
+    async with serving(roster, engine):
+        await until(lambda: roster.current())
+        [first] = roster.current()
+        await frontier.drop_job("b1")
+        await frontier.open_job(spec("b1", tmp_path))
+        await until(lambda: [crew for crew in roster.current() if crew is not first])
+
+
+async def test_a_job_whose_rows_cannot_be_written_is_set_aside_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(roster_module, "_ASIDE", 0.3)
+    frontier = MemoryFrontier()
+    roster, engine = make(frontier)
+    missing = tmp_path / "missing"
+    for name, place in (("bad", missing), ("good", tmp_path)):
+        await frontier.open_job(spec(name, place))
+        await frontier.add(name, [make_task(f"http://{name}{n}.test/") for n in range(4)])
+    async with serving(roster, engine):
+        await is_done(frontier, "good", 4)
+        await until(lambda: "job bad is set aside" in caplog.text)
+        job = await frontier.job("bad")
+        assert job is not None
+        assert job.counters.done == 0
+        missing.mkdir()
+        await is_done(frontier, "bad", 4)
+    assert rows(missing / "bad.jsonl") == 4
+
+
+async def test_lanes_of_jobs_are_served_as_they_come(tmp_path: Path) -> None:
+    frontier = MemoryFrontier()
+    roster, engine = make(frontier)
+    async with serving(roster, engine):
+        await frontier.open_job(spec("b1", tmp_path, lanes={"images": 2.0}))
+        await frontier.add("b1", [make_task("http://h.test/", lane="images")])
+        await is_done(frontier, "b1", 1)
+        assert "images" in roster.lanes()
+
+
+async def test_a_worker_with_chosen_lanes_takes_no_others(tmp_path: Path) -> None:
+    frontier = MemoryFrontier()
+    roster, engine = make(frontier, flags={"serve": "urgent"})
+    await frontier.open_job(spec("b1", tmp_path))
+    await frontier.add("b1", [make_task("http://h.test/"), make_task("http://u.test/", lane="urgent")])
+    async with serving(roster, engine):
+        await is_done(frontier, "b1", 1)
+        assert list(roster.lanes()) == ["urgent"]
+    job = await frontier.job("b1")
+    assert job is not None
+    assert job.counters.pending == 1
+
+
+async def test_until_done_ends_when_every_job_of_its_spiders_is_exhausted(tmp_path: Path) -> None:
+    frontier = MemoryFrontier()
+    roster, engine = make(frontier, until_done=True)
+    await frontier.open_job(spec("b1", tmp_path))
+    await frontier.open_job(spec("other", tmp_path, "unknown"))
+    looking = asyncio.create_task(roster.run())
+    running = asyncio.create_task(engine.run())
+    await asyncio.sleep(0.05)
+    assert not running.done(), "its start has not been fed yet"
+    await frontier.add("b1", [make_task("http://h.test/")], fed_all=True)
+    async with asyncio.timeout(DEADLINE):
+        await running
+    looking.cancel()
+    await roster.close()
+    job = await frontier.job("b1")
+    assert job is not None
+    assert job.counters.done == 1
+
+
+async def test_set_aside_answers_that_the_others_can_go_on(tmp_path: Path) -> None:
+    frontier = MemoryFrontier()
+    roster, _ = make(frontier)
+    await frontier.open_job(spec("b1", tmp_path))
+    await roster.refresh()
+    await until(lambda: roster.current())
+    [crew] = roster.current()
+    assert roster.set_aside(crew, SinkError("disk full"))
+    await roster.refresh()
+    assert roster.current() == ()
+    await roster.close()
