@@ -18,7 +18,7 @@ from shoal.classify import NOT_ASKED, judge, kind_of, rule_for, snapshot_of
 from shoal.clock import Clock
 from shoal.fetch.guard import Guard
 from shoal.fetch.transport import FetchRequest, Transport
-from shoal.hostbook import HostBook, HostView
+from shoal.hosts.book import HostBook, HostView
 from shoal.model import Dead, Failure, Lease, Outcome, Response, Retry, Snapshot, Task
 from shoal.policy.budget import RetryBudget
 from shoal.policy.protocol import TIMEOUTS, Limits, Observation

@@ -18,8 +18,8 @@ from shoal.fetch.http import HttpTransport
 from shoal.fetch.transport import Transport
 from shoal.frontier.protocol import Frontier
 from shoal.governor import Governor
-from shoal.hostbook import HostBook
-from shoal.hoststate import state_of
+from shoal.hosts.book import HostBook
+from shoal.hosts.state import state_of
 from shoal.observe.tally import Tally, TallyReport
 from shoal.plan import Plan
 from shoal.policy.signals import Traffic

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from shoal.classify import NOT_ASKED
 from shoal.frontier.protocol import Job, Place, Whereabouts, WorkerRecord
-from shoal.hostsight import Cause, HostSight, causes
+from shoal.hosts.sight import Cause, HostSight, causes
 from shoal.jobnote import is_for_fleet
 from shoal.model import Task
 from shoal.observe.words import count, plural, span, speed

@@ -12,9 +12,9 @@ from shoal.config import load
 from shoal.errors import SettingsError, UsageError
 from shoal.explain import Facts
 from shoal.frontier.protocol import Frontier, HostQueue, Job, Whereabouts
-from shoal.hostrules import HostRules
-from shoal.hostsight import HostSight, sight_of, with_robots
-from shoal.hoststate import state_of
+from shoal.hosts.rules import HostRules
+from shoal.hosts.sight import HostSight, sight_of, with_robots
+from shoal.hosts.state import state_of
 from shoal.jobnote import settings_of
 from shoal.model import Refused, Request, Task
 from shoal.policy.compose import BUILT_IN

@@ -16,7 +16,7 @@ from shoal.classify import kind_of, snapshot_of
 from shoal.clock import Clock
 from shoal.errors import SpiderError
 from shoal.handling import HandlerTimeout, JunkError, collect
-from shoal.hostbook import HostBook
+from shoal.hosts.book import HostBook
 from shoal.model import (
     Dead,
     Done,

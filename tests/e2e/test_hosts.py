@@ -21,8 +21,8 @@ from shoal.admit.identity import fingerprint
 from shoal.cli import run
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import Claim, JobSpec, Valve
-from shoal.hostrules import HostRules
-from shoal.hoststate import HostState, state_of
+from shoal.hosts.rules import HostRules
+from shoal.hosts.state import HostState, state_of
 from shoal.jobnote import write_note
 from shoal.model import Dead, Failure, Settlement, Task
 from shoal.policy.breaker import BreakerState

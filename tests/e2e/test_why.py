@@ -19,7 +19,7 @@ from shoal.cli import run
 from shoal.fetch.robots import RobotsRecord
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import Claim, Frontier, JobSpec, Valve
-from shoal.hoststate import HostState, encode_state
+from shoal.hosts.state import HostState, encode_state
 from shoal.model import Dead, Done, Failure, Retry, Settlement, Task, Verdict
 from shoal.policy.backpressure import Reason
 from shoal.testing import HostProfile, WebProcess

@@ -17,7 +17,7 @@ from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.memory.state import Held
 from shoal.frontier.protocol import Claim, Claimed, Journal, Settled, Valve
 from shoal.governor import Governor, Load
-from shoal.hostbook import HostBook
+from shoal.hosts.book import HostBook
 from shoal.model import Lease, Settlement
 from shoal.observe.machine import Reading
 from shoal.policy.breaker import BreakerPolicy, BreakerState

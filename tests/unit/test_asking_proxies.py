@@ -13,8 +13,8 @@ from shoal.fetch.guard import Guard
 from shoal.fetch.transport import FetchRequest
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import Claim, JobSpec
-from shoal.hostbook import HostBook
-from shoal.hoststate import HostState, state_of
+from shoal.hosts.book import HostBook
+from shoal.hosts.state import HostState, state_of
 from shoal.model import Dead, Failure, Lease, Outcome, Response, Retry, Settlement
 from shoal.policy.host import first_valve
 from shoal.policy.signals import Traffic

@@ -19,9 +19,9 @@ from shoal.frontier.protocol import (
     Whereabouts,
     WorkerRecord,
 )
-from shoal.hostrules import HostRules
-from shoal.hostsight import HostSight, sight_of, with_robots
-from shoal.hoststate import HostState, Manual, encode_state
+from shoal.hosts.rules import HostRules
+from shoal.hosts.sight import HostSight, sight_of, with_robots
+from shoal.hosts.state import HostState, Manual, encode_state
 from shoal.model import Failure, Task
 from shoal.policy.backpressure import Reason
 from shoal.policy.breaker import BreakerState

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from shoal.fetch.transport import FetchRequest
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import Claim, HostRecord, JobSpec
-from shoal.hostbook import HostBook
-from shoal.hostrules import ASKED
-from shoal.hoststate import HostState, state_of
+from shoal.hosts.book import HostBook
+from shoal.hosts.rules import ASKED
+from shoal.hosts.state import HostState, state_of
 from shoal.model import Failure, Lease, Outcome, Response, Task
 from shoal.policy.host import first_valve
 from shoal.policy.protocol import Observation
@@ -452,7 +452,7 @@ async def test_reconfiguring_survives_a_race(world: World) -> None:
 
 
 async def test_only_so_many_hosts_are_remembered(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.hostbook._CACHED", 2)
+    monkeypatch.setattr("shoal.hosts.book._CACHED", 2)
     await world.lease(*(make_task(f"http://{name}.test/", parent=1) for name in "abc"))
     for name in "abc":
         await world.book.change(f"{name}.test", lambda state: state)

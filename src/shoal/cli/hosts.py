@@ -14,7 +14,7 @@ from shoal.errors import UsageError
 
 if TYPE_CHECKING:
     from shoal.frontier.protocol import Frontier
-    from shoal.hostsight import HostSight
+    from shoal.hosts.sight import HostSight
 
 app = typer.Typer(help="Show the hosts: rate, latency, breaker, queue, errors. Block, unblock or set them.")
 
@@ -85,7 +85,7 @@ async def _first(
 
 
 def _order(sort: Sort) -> Callable[[HostSight], tuple[float | str, ...]]:
-    from shoal.hostsight import CONDITIONS
+    from shoal.hosts.sight import CONDITIONS
 
     def busy(host: HostSight) -> tuple[float | str, ...]:
         return -host.pending, -host.valve.in_flight, host.name
@@ -125,7 +125,7 @@ def block(
 ) -> None:
     """Send a host no more requests. Its pages wait; those in flight are finished."""
     from shoal.cli.terminal import ask
-    from shoal.hostorders import block, order
+    from shoal.hosts.orders import block, order
 
     name, length = _name(host), seconds(span, "--for")
 
@@ -141,7 +141,7 @@ def unblock(host: Host, store: Store = DEFAULT_STORE) -> None:
     """Let a host be asked again: lifts a block, closes its breaker and forgets its failures."""
     from shoal.cli.terminal import ask, say
     from shoal.frontier.protocol import DeadFilter
-    from shoal.hostorders import order, unblock
+    from shoal.hosts.orders import order, unblock
 
     name = _name(host)
     buried = DeadFilter(host=name, kind="host_down", limit=BURIED_COUNTED)
@@ -167,7 +167,7 @@ def set_(
 ) -> None:
     """Set a host's limits by hand, instead of those of the settings. The word `default` takes one back."""
     from shoal.cli.terminal import ask
-    from shoal.hostorders import order, set_limits
+    from shoal.hosts.orders import order, set_limits
 
     limits: dict[str, float | None] = {}
     if rate is not None:

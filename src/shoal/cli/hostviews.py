@@ -12,7 +12,7 @@ from rich.text import Text
 
 from shoal.cli.terminal import safe, stdout, when
 from shoal.frontier.protocol import HostQueue
-from shoal.hostsight import HostSight, causes
+from shoal.hosts.sight import HostSight, causes
 from shoal.observe import words
 from shoal.observe.panel import latency_style
 

@@ -18,7 +18,7 @@ from shoal.fleet.sight import look_at_job
 from shoal.fleet.trouble import forget_trouble, trouble_of
 from shoal.frontier import is_local
 from shoal.frontier.protocol import Frontier, Job, JobSpec
-from shoal.hostrules import HostRules, change_host
+from shoal.hosts.rules import HostRules, change_host
 from shoal.jobnote import encode_note, note_of
 from shoal.observe.tally import Tally, TallyReport
 from shoal.observe.view import RateWindow, View

@@ -31,7 +31,7 @@ import msgspec
 from msgspec import Struct
 
 from shoal.frontier.protocol import Added, Claim, Claimed, Counters, HostRecord, Settled
-from shoal.hoststate import state_of
+from shoal.hosts.state import state_of
 from shoal.model import Dead, Done, Lease, Moved, Retry, Settlement, Task
 from shoal.policy.breaker import BreakerState
 from shoal.policy.compose import HostPolicies

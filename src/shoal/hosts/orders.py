@@ -5,9 +5,9 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from shoal.frontier.protocol import FOREVER, Frontier
-from shoal.hostrules import Fold, change_host
-from shoal.hostsight import HostSight
-from shoal.hoststate import HostState, Manual
+from shoal.hosts.rules import Fold, change_host
+from shoal.hosts.sight import HostSight
+from shoal.hosts.state import HostState, Manual
 from shoal.inquiry import look_at_host, rules_of_host, unknown_host
 
 

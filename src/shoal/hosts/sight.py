@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from shoal.fetch.robots import Robots
 from shoal.frontier.protocol import FOREVER, HostRecord, Valve
-from shoal.hostrules import HostRules
-from shoal.hoststate import HostState, state_of
+from shoal.hosts.rules import HostRules
+from shoal.hosts.state import HostState, state_of
 from shoal.observe.words import span, speed
 from shoal.policy.breaker import BreakerState
 from shoal.policy.protocol import Limits, strictest

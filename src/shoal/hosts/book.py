@@ -21,8 +21,8 @@ from shoal.clock import Clock
 from shoal.fetch.robots import Robots, RobotsRecord, fetch_robots
 from shoal.fetch.transport import Transport
 from shoal.frontier.protocol import Frontier, HostRecord, Valve
-from shoal.hostrules import Fold, HostRules, change_host, marked
-from shoal.hoststate import HostState, encode_state, state_of
+from shoal.hosts.rules import Fold, HostRules, change_host, marked
+from shoal.hosts.state import HostState, encode_state, state_of
 from shoal.model import Lease
 from shoal.policy.compose import States
 from shoal.policy.host import first_valve

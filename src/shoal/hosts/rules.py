@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from shoal.fetch.robots import Robots, RobotsRecord
 from shoal.frontier.protocol import Frontier, HostRecord, Valve
-from shoal.hoststate import Ask, HostState, encode_state, state_of
+from shoal.hosts.state import Ask, HostState, encode_state, state_of
 from shoal.policy.compose import HostPolicies
 from shoal.policy.host import configured
 from shoal.policy.protocol import Limits
