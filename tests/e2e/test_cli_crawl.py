@@ -15,7 +15,6 @@ import msgspec
 import pytest
 
 import shoal
-from shoal.cli import run
 from shoal.testing import HostProfile, WebProcess
 
 Cli = Callable[..., tuple[int, str, str]]
@@ -34,21 +33,6 @@ def web() -> Iterator[WebProcess]:
     }
     with WebProcess(hosts) as web:
         yield web
-
-
-@pytest.fixture
-def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Cli:
-    """Runs a command line in an empty directory; answers exit code, stdout and stderr."""
-    monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith("SHOAL_")]:
-        monkeypatch.delenv(name)
-
-    def call(*argv: str) -> tuple[int, str, str]:
-        code = run(argv)
-        out, err = capfd.readouterr()
-        return code, out, err
-
-    return call
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:

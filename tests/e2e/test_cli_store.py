@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from shoal.cli import run
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import Claim, JobSpec, Valve
 from shoal.model import Dead, Done, Failure, Settlement, Snapshot, Task
@@ -30,19 +29,11 @@ SNAPSHOT = Snapshot(
 
 
 @pytest.fixture
-def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Cli:
+def cli(cli: Cli, tmp_path: Path) -> Cli:
     """Runs a command line beside a store with 3 dead letters, 2 pages done and 15 pending."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("SHOAL_STORE", raising=False)
     (tmp_path / ".shoal").mkdir()
     asyncio.run(_fill(tmp_path / ".shoal" / "shoal.db"))
-
-    def call(*argv: str) -> tuple[int, str, str]:
-        code = run(argv)
-        out, err = capfd.readouterr()
-        return code, out, err
-
-    return call
+    return cli
 
 
 async def _fill(path: Path) -> None:

@@ -12,26 +12,10 @@ from pathlib import Path
 import pytest
 
 import shoal
-from shoal.cli import run
 from shoal.cli.targets import as_url, read_targets
 from shoal.errors import UsageError
 
 Cli = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Cli:
-    """Runs a command line in an empty directory; answers exit code, stdout and stderr."""
-    monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith("SHOAL_")]:
-        monkeypatch.delenv(name)
-
-    def call(*argv: str) -> tuple[int, str, str]:
-        code = run(argv)
-        out, err = capfd.readouterr()
-        return code, out, err
-
-    return call
 
 
 def one_line(err: str) -> str:

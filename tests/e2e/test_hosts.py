@@ -18,7 +18,6 @@ from msgspec.structs import replace
 
 import shoal
 from shoal.admit.identity import fingerprint
-from shoal.cli import run
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import Claim, JobSpec, Valve
 from shoal.hosts.rules import HostRules
@@ -37,20 +36,6 @@ STORE = ".shoal/shoal.db"
 SETTINGS = Settings(rate=0.1, per_host=3, robots=False)
 RULES = HostRules(SETTINGS)
 DEADLINE = 40.0
-
-
-@pytest.fixture
-def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Cli:
-    monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith("SHOAL_")]:
-        monkeypatch.delenv(name)
-
-    def call(*argv: str) -> tuple[int, str, str]:
-        code = run(argv)
-        out, err = capfd.readouterr()
-        return code, out, err
-
-    return call
 
 
 @pytest.fixture

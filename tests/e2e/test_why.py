@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from msgspec.structs import replace
 import shoal
 from shoal import Page, Spider
 from shoal.admit.identity import fingerprint
-from shoal.cli import run
 from shoal.fetch.robots import RobotsRecord
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import Claim, Frontier, JobSpec, Valve
@@ -31,18 +29,9 @@ STORE = ".shoal/shoal.db"
 
 
 @pytest.fixture
-def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Cli:
-    monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith("SHOAL_")]:
-        monkeypatch.delenv(name)
+def cli(cli: Cli, tmp_path: Path) -> Cli:
     (tmp_path / ".shoal").mkdir()
-
-    def call(*argv: str) -> tuple[int, str, str]:
-        code = run(argv)
-        out, err = capfd.readouterr()
-        return code, out, err
-
-    return call
+    return cli
 
 
 def fill(what: Callable[[Frontier], Awaitable[None]]) -> None:

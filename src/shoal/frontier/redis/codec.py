@@ -18,10 +18,9 @@ import msgspec
 
 from shoal.admit.identity import fingerprint
 from shoal.frontier.protocol import worker_lost
-from shoal.model import DeadLetter, Failure, Snapshot, Task
+from shoal.frontier.rarities import rarities, restored
+from shoal.model import DeadLetter, Snapshot, Task
 
-_RARE = ("max_attempts", "method", "headers", "body", "pool", "meta", "hops", "cookies", "history")
-_DEFAULTS = {name: getattr(Task(""), name) for name in _RARE}
 _LOW, _HIGH = -(2**31), 2**31 - 1
 
 _WHOLE, _HTTP, _HTTPS = 0, 1, 2  # how the URL begins
@@ -73,23 +72,9 @@ def _encode_body(task: Task, handler: int) -> bytes:
         bits |= _NO_PRINT
     elif task.fingerprint != fingerprint(task.url, task.method, task.body):
         bits |= _OWN_PRINT
-    rare: dict[str, object] | None = None
-    # One look at the fields that plain links never set, before the loop that asks about each.
-    if (
-        task.meta is not None
-        or task.history
-        or task.hops
-        or task.method != "GET"
-        or task.headers is not None
-        or task.max_attempts
-        or task.body is not None
-        or task.pool is not None
-        or task.cookies
-        or not _LOW <= task.priority <= _HIGH
-    ):
-        rare = {name: value for name in _RARE if (value := getattr(task, name)) != _DEFAULTS[name]}
-        if not _LOW <= task.priority <= _HIGH:
-            rare["priority"] = task.priority
+    rare = rarities(task)
+    if not _LOW <= task.priority <= _HIGH:
+        rare = {**(rare or {}), "priority": task.priority}
     if rare:
         own = task.fingerprint if bits & _OWN_PRINT else None
         return _encode((bits, url, handler, task.depth, task.parent, own, rare))
@@ -112,11 +97,7 @@ def decode_item(
     noted = item[15]
     start = 16 + noted * _LOSS.size
     body = _decode(memoryview(item)[start:])
-    rare = body.rare or {}
-    if rare:
-        rare["hops"] = tuple(rare.get("hops", ()))
-        rare["cookies"] = tuple(rare.get("cookies", ()))
-        rare["history"] = msgspec.convert(rare.get("history", ()), tuple[Failure, ...])
+    rare = restored(body.rare)
     if noted:
         losses = tuple(worker_lost(*loss) for loss in _LOSS.iter_unpack(item[16:start]))
         rare["history"] = rare.get("history", ()) + losses

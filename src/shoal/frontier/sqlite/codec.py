@@ -10,10 +10,8 @@ from typing import Any
 
 import msgspec
 
-from shoal.model import DeadLetter, Failure, Task
-
-_RARE = ("max_attempts", "method", "headers", "body", "pool", "meta", "hops", "cookies", "history")
-_DEFAULTS = {name: getattr(Task(""), name) for name in _RARE}
+from shoal.frontier.rarities import rarities, restored
+from shoal.model import DeadLetter, Task
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(tuple[str, str, int, int, float, int | None, dict[str, Any] | None]).decode
@@ -23,29 +21,13 @@ decode_letter = msgspec.msgpack.Decoder(DeadLetter).decode
 
 
 def encode_task(task: Task, created_at: float) -> bytes:
-    rare: dict[str, object] | None = None
-    # One look at the fields that plain links never set, before the loop that asks about each.
-    if (
-        task.meta is not None
-        or task.history
-        or task.hops
-        or task.method != "GET"
-        or task.headers is not None
-        or task.max_attempts
-        or task.body is not None
-        or task.pool is not None
-        or task.cookies
-    ):
-        rare = {name: value for name in _RARE if (value := getattr(task, name)) != _DEFAULTS[name]}
-    return _encode((task.url, task.handler, task.depth, task.parent, created_at, task.fingerprint, rare))
+    return _encode(
+        (task.url, task.handler, task.depth, task.parent, created_at, task.fingerprint, rarities(task))
+    )
 
 
 def decode_task(body: bytes, *, id: int, job: str, host: str, lane: str, rank: int, attempt: int) -> Task:
     url, handler, depth, parent, created_at, fingerprint, rare = _decode(body)
-    if rare:
-        rare["hops"] = tuple(rare.get("hops", ()))
-        rare["cookies"] = tuple(rare.get("cookies", ()))
-        rare["history"] = msgspec.convert(rare.get("history", ()), tuple[Failure, ...])
     return Task(
         url=url,
         handler=handler,
@@ -59,5 +41,5 @@ def decode_task(body: bytes, *, id: int, job: str, host: str, lane: str, rank: i
         parent=parent,
         created_at=created_at,
         fingerprint=fingerprint,
-        **(rare or {}),
+        **restored(rare),
     )

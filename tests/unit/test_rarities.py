@@ -1,0 +1,41 @@
+"""No field of a task is forgotten by the stores that write tasks as bytes."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from shoal.frontier.rarities import RARE, rarities, restored
+from shoal.model import Failure, Task
+
+# What queues, lists and columns say about a task, and what every task has.
+ELSEWHERE = {"id", "job", "host", "lane", "priority", "attempt"}
+USUAL = {"url", "handler", "depth", "parent", "created_at", "fingerprint"}
+RARELY = {
+    "max_attempts": 3,
+    "method": "POST",
+    "headers": {"Accept": "*/*"},
+    "body": b"x",
+    "pool": "residential",
+    "meta": {"session": "s"},
+    "hops": ("http://a.test/",),
+    "cookies": ("a=1",),
+    "history": (Failure("timeout", attempt=1),),
+}
+
+
+def test_every_field_has_its_place() -> None:
+    assert set(Task.__struct_fields__) == ELSEWHERE | USUAL | set(RARE)
+    assert set(RARELY) == set(RARE)
+
+
+def test_a_plain_link_has_none() -> None:
+    assert rarities(Task("http://a.test/", "page", depth=3, parent=7, fingerprint=1)) is None
+    assert restored(None) == {}
+
+
+@pytest.mark.parametrize("name", RARE)
+def test_each_alone_comes_back_as_it_went(name: str) -> None:
+    task = Task("http://a.test/", **{name: RARELY[name]})
+    written = msgspec.msgpack.encode(rarities(task))
+    assert Task("http://a.test/", **restored(msgspec.msgpack.decode(written))) == task
