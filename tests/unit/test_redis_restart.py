@@ -14,7 +14,7 @@ from shoal.frontier.redis.home import RedisFrontier
 from shoal.frontier.redis.library import script
 from shoal.model import Done, Row, Settlement
 from shoal.sink.jsonl import JsonLines
-from shoal.testing.conformance.tools import claim, counted, make_task, settle, spec
+from shoal.testing.conformance.tools import balanced, claim, make_task, settle, spec
 from shoal.testing.servers import ValkeyServer
 
 PAGES = 400
@@ -64,7 +64,7 @@ async def test_a_crawl_outlives_restarts_and_lost_connections(
             group.create_task(disturb())
             for n in range(3):
                 group.create_task(work(f"w{n}"))
-            while not (job := await counted(frontier)).exhausted:
+            while not (job := await balanced(frontier)).exhausted:
                 await frontier.wait(0.05)
             ended.set()
         assert (job.counters.done, job.counters.admitted, job.counters.dead) == (PAGES, PAGES, 0)

@@ -302,6 +302,11 @@ class Frontier(Protocol):
         """Forgets the job with its tasks, seen-set, dead letters and journal positions. Hosts stay."""
         ...
 
+    async def lanes(self, job: str | None = None) -> Mapping[str, int]:
+        """How many tasks are pending in each lane, of one job or of all; lanes without any are left out. Cheap,
+        however many hosts there are."""
+        ...
+
     # -- the path of a URL
     async def add(
         self, job: str, tasks: Sequence[Task], *, fed: int | None = None, fed_all: bool = False

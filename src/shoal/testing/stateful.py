@@ -18,16 +18,21 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from msgspec.structs import replace
 
 from shoal.frontier.protocol import Claim, DeadFilter, Frontier, JobSpec, Valve
-from shoal.model import Dead, Done, Failure, Lease, Moved, Retry, Row, Settlement, Verdict
+from shoal.model import Dead, Done, Failure, Lease, Moved, Retry, Row, Settlement, Task, Verdict
 from shoal.testing.clock import ManualClock
 from shoal.testing.conformance.tools import ListJournal, make_task
 
 HOSTS = ("a.test", "b.test", "c.test")
+LANES = ("urgent", "normal")
 MAX_ATTEMPTS = 3
 LEASE = 30.0
 FAILED = Failure("timeout")
 
 urls = st.builds(lambda host, n: f"http://{host}/{n}", st.sampled_from(HOSTS), st.integers(0, 11))
+
+
+def _task(url: str) -> Task:
+    return make_task(url, lane=LANES[int(url[-1]) % 2])
 
 
 class FrontierMachine(RuleBasedStateMachine):
@@ -65,7 +70,7 @@ class FrontierMachine(RuleBasedStateMachine):
 
     @rule(batch=st.lists(urls, max_size=12))
     def add(self, batch: list[str]) -> None:
-        added = self.do(self.frontier.add("job", [make_task(url) for url in batch]))
+        added = self.do(self.frontier.add("job", [_task(url) for url in batch]))
         fresh = set(batch) - self.seen
         assert added.new == len(fresh)
         self.seen |= fresh
@@ -74,7 +79,7 @@ class FrontierMachine(RuleBasedStateMachine):
     @rule(limit=st.integers(1, 6), worker=st.sampled_from(["w1", "w2"]))
     def claim(self, limit: int, worker: str) -> None:
         self._expire()
-        got = self.do(self.frontier.claim(Claim(worker, ["job"], {"normal": limit}, limit, LEASE)))
+        got = self.do(self.frontier.claim(Claim(worker, ["job"], dict.fromkeys(LANES, limit), limit, LEASE)))
         assert len(got.leases) <= limit
         for lease in got.leases:
             busy = {held.task.id for held in self.held.values()}
@@ -93,7 +98,7 @@ class FrontierMachine(RuleBasedStateMachine):
     def finish(self, data: st.DataObject, found: list[str]) -> None:
         lease = self._pick(data)
         row = Row(f"{lease.task.url}\n".encode())
-        settlement = Settlement(lease, Done(), tuple(make_task(url) for url in found), (row,))
+        settlement = Settlement(lease, Done(), tuple(_task(url) for url in found), (row,))
         settled = self.do(self.frontier.settle([settlement], self.journal))
         assert list(settled.accepted) == [True]
         fresh = set(found) - self.seen
@@ -123,7 +128,7 @@ class FrontierMachine(RuleBasedStateMachine):
     @rule(data=st.data(), url=urls)
     def redirect(self, data: st.DataObject, url: str) -> None:
         lease = self._pick(data)
-        moved = Moved(replace(make_task(url), hops=(*lease.task.hops, lease.task.url)))
+        moved = Moved(replace(_task(url), hops=(*lease.task.hops, lease.task.url)))
         duplicate = url in self.seen and not moved.returns_to(lease.task)
         self.seen.add(url)
         self._settle(lease, moved)
@@ -140,7 +145,7 @@ class FrontierMachine(RuleBasedStateMachine):
     @rule(data=st.data(), found=st.lists(urls, max_size=2))
     def settle_too_late(self, data: st.DataObject, found: list[str]) -> None:
         lease = data.draw(st.sampled_from(self.lost))
-        late = Settlement(lease, Done(), tuple(make_task(url) for url in found), (Row(b"late\n"),))
+        late = Settlement(lease, Done(), tuple(_task(url) for url in found), (Row(b"late\n"),))
         assert list(self.do(self.frontier.settle([late], self.journal)).accepted) == [False]
 
     @rule(worker=st.sampled_from(["w1", "w2"]))
@@ -182,6 +187,10 @@ class FrontierMachine(RuleBasedStateMachine):
         places = Counter(self.where.values())
         assert c.admitted == self.admitted
         assert c.admitted == c.pending + c.delayed + c.leased + c.done + c.dead
+        lanes = self.do(self.frontier.lanes("job"))
+        assert sum(lanes.values()) == c.pending
+        assert set(lanes) <= set(LANES)
+        assert min(lanes.values(), default=1) > 0
         assert (c.leased, c.done, c.dead) == (len(self.held), places["done"], places["dead"])
 
     @invariant()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Self
 
 import msgspec
@@ -107,6 +107,14 @@ class MemoryFrontier:
         self._delayed = [entry for entry in self._delayed if entry[2].job != name]
         heapq.heapify(self._delayed)
         del self._jobs[name]
+
+    async def lanes(self, job: str | None = None) -> Mapping[str, int]:
+        name = None if job is None else self._job(job).spec.name
+        pending: Counter[str] = Counter()
+        for queue in self._queues.values():
+            if queue.heap and name in (None, queue.job):
+                pending[queue.lane] += len(queue.heap)
+        return pending
 
     def _job(self, name: str) -> JobRecord:
         if name not in self._jobs:

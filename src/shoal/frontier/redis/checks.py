@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import ssl
 from collections.abc import Mapping
 from time import monotonic
@@ -17,8 +16,7 @@ from shoal.frontier.redis.address import Address
 from shoal.frontier.redis.clients import CONNECT_SECONDS, Client
 from shoal.frontier.redis.faults import FAULTS, meaning, misunderstood, translate
 from shoal.frontier.redis.waiting import delay
-
-log = logging.getLogger("shoal")
+from shoal.telling import event
 
 OLDEST = (6, 2)
 Info = Mapping[str, Any]
@@ -30,11 +28,7 @@ async def check(address: Address, client: Client, patience: float) -> None:
     for info in infos:
         refuse(address, info)
     if not all(info.get("aof_enabled") for info in infos):
-        log.warning(
-            "the store at %s keeps no append-only file: a restart of the server forgets what happened since its last"
-            " snapshot (set appendonly yes)",
-            address,
-        )
+        event("store_forgets", store=str(address))
 
 
 async def _ask(address: Address, client: Client, patience: float) -> list[Info]:

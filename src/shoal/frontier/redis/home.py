@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Self
 
 from shoal.clock import Clock
@@ -106,6 +106,9 @@ class RedisFrontier:
 
     async def drop_job(self, name: str) -> None:
         await jobs.drop_job(self._shards, name)
+
+    async def lanes(self, job: str | None = None) -> Mapping[str, int]:
+        return await jobs.lanes(self._shards, job)
 
     # -- the path of a URL
 

@@ -45,7 +45,7 @@ def _host(name: str, record: bytes, state: bytes | None) -> HostRecord:
 
 
 async def all_hosts(shards: Shards, job: str | None) -> AsyncIterator[HostRecord]:
-    number = None if job is None else await shards.number(job)
+    number = None if job is None else await shards.current_number(job)
     key = "hosts" if number is None else f"jobhosts:{number}"
     for shard in shards.all:
         async for names in _pages(shards, shard, key):
@@ -84,7 +84,7 @@ async def update_host(shards: Shards, record: HostRecord) -> bool:
 
 
 async def longest_queues(shards: Shards, job: str | None, limit: int) -> Sequence[tuple[str, int]]:
-    number = None if job is None else await shards.number(job)
+    number = None if job is None else await shards.current_number(job)
     lengths: Counter[str] = Counter()
     for shard in shards.all:
         async for name, record in _records(shards, shard):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import ceil
 
@@ -18,6 +19,7 @@ from shoal.frontier.redis.keys import HOME
 from shoal.frontier.redis.shards import Shards
 
 _COUNTED = Counters.__struct_fields__
+_PENDING = b"pending:"  # + lane's number: a field of a job
 _VALVE = struct.Struct("<ddddIIII")
 MOST = 2**31  # of what a valve counts
 _BITS_A_URL, _BITS_A_BLOCK = 16, 2**20
@@ -83,8 +85,7 @@ async def find_job(shards: Shards, name: str) -> Job | None:
 
 
 async def all_jobs(shards: Shards, state: JobState | None) -> Sequence[Job]:
-    [_, flat] = await shards.look(HOME, ("HGETALL", "jobs"))
-    numbers = sorted(int(number) for number in flat[1::2])
+    numbers = await _numbers(shards)
     if (
         state is not None
     ):  # every worker asks for the running ones all the time: one look, however many have ended
@@ -92,6 +93,11 @@ async def all_jobs(shards: Shards, state: JobState | None) -> Sequence[Job]:
         numbers = [number for number, said in zip(numbers, states, strict=True) if said == state.encode()]
     found = await asyncio.gather(*(_read(shards, number) for number in numbers))
     return [job for job in found if job is not None and state in (None, job.state)]
+
+
+async def _numbers(shards: Shards) -> list[int]:
+    [_, flat] = await shards.look(HOME, ("HGETALL", "jobs"))
+    return sorted(int(number) for number in flat[1::2])
 
 
 async def _read(shards: Shards, number: int) -> Job | None:
@@ -126,6 +132,7 @@ def _job(parts: Sequence[Fields]) -> Job:
 
     home = parts[HOME]
     counters = Counters(*(total(field) for field in _COUNTED))
+    pending = sum(int(n) for part in parts for field, n in part.items() if field.startswith(_PENDING))
     found, moved = total("out_found"), total("out_moved")  # on their way to another shard
     return Job(
         _decode_spec(home[b"spec"]),
@@ -133,7 +140,7 @@ def _job(parts: Sequence[Fields]) -> Job:
         replace(
             counters,
             admitted=counters.admitted + found,
-            pending=counters.pending + found + moved,
+            pending=pending + found + moved,
         ),
         float(home[b"created"]),
         float(home.get(b"finished", 0)),
@@ -142,10 +149,26 @@ def _job(parts: Sequence[Fields]) -> Job:
     )
 
 
+async def lanes(shards: Shards, name: str | None) -> Mapping[str, int]:
+    """What is on its way to another shard is in no lane yet."""
+    numbers = await _numbers(shards) if name is None else [await shards.current_number(name)]
+    parts = await asyncio.gather(*(_lanes_of_shard(shards, shard, numbers) for shard in shards.all))
+    return {lane: length for lane, length in sum(parts, Counter()).items() if length}
+
+
+async def _lanes_of_shard(shards: Shards, shard: int, numbers: Sequence[int]) -> Counter[str]:
+    [_, flat] = await shards.look(shard, ("HGETALL", "lanes"))
+    fields = {lane.decode(): _PENDING + number for lane, number in zip(flat[::2], flat[1::2], strict=True)}
+    pending: Counter[str] = Counter()
+    if fields:
+        _, *found = await shards.look(shard, *(("HMGET", f"job:{n}", *fields.values()) for n in numbers))
+        for lengths in found:
+            pending.update({lane: int(length or 0) for lane, length in zip(fields, lengths, strict=True)})
+    return pending
+
+
 async def set_state(shards: Shards, name: str, state: JobState) -> None:
-    number = await shards.find_number(name)
-    if number is None:
-        raise UsageError(f"no job named {name!r} in this store")
+    number = await shards.current_number(name)
     finished = await shards.now() if state in ("finished", "cancelled") else 0.0
     await shards.run_all("set_state", [number, state, finished, ""])
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
-LAYOUT = 1  # grows when keys change in a way that older versions cannot read
+LAYOUT = 2  # grows when keys change in a way that older versions cannot read
 
 NAMES = {
     "META": "meta",  # hash: time, counters for ids and tokens, number of this shard and of all
     "JOBS": "jobs",  # hash: name → number
-    "JOB": "job:",  # + number, hash: spec, state, counters
+    "JOB": "job:",  # + number, hash: spec, state, counters; pending tasks by lane
     "JOBHOSTS": "jobhosts:",  # + number, hash: host → tasks admitted
     "WORDS": "words:",  # + number, hash: handler → small number (home shard)
     "SEEN": "seen:",  # + number:bucket, set of fingerprints

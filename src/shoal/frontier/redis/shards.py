@@ -120,9 +120,11 @@ class Shards:
 
     async def number(self, job: str) -> int:
         """From memory if possible. A script that gets an outdated one says so."""
-        number = self._jobs.get(job)
-        if number is None:
-            number = await self.find_number(job)
+        return self._jobs.get(job) or await self.current_number(job)
+
+    async def current_number(self, job: str) -> int:
+        """As the store has it now, for whoever only looks: no script would say that it is outdated."""
+        number = await self.find_number(job)
         if number is None:
             raise UsageError(f"no job named {job!r} in this store")
         return number

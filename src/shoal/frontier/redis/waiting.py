@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import random
 from time import monotonic
 
 from shoal.frontier.redis.address import Address
 from shoal.frontier.redis.faults import meaning, reason
-
-log = logging.getLogger("shoal")
+from shoal.telling import event
 
 FIRST_DELAY, LONGEST_DELAY = 0.05, 2.0
 
@@ -33,13 +31,12 @@ class Outage:
         if self._told:
             return
         self._told, self._since = True, monotonic()
-        if meaning(error) == "full":
-            log.warning("the store at %s is full (%s), waiting", self._address, reason(error))
-        else:
-            log.warning("lost the store at %s (%s), waiting", self._address, reason(error))
+        store, why = str(self._address), reason(error)
+        full = f"the store at {store} is full ({why}), waiting" if meaning(error) == "full" else ""
+        event("store_lost", full, store=store, reason=why)
 
     def end(self, answered: bool) -> None:
         self.waiting -= 1
         if self._told and answered:
-            log.warning("the store at %s is back after %.1f s", self._address, monotonic() - self._since)
+            event("store_back", store=str(self._address), seconds=monotonic() - self._since)
         self._told = self._told and not answered and self.waiting > 0

@@ -35,6 +35,7 @@ def admit(session: Session, job_id: int, spec: JobSpec, tasks: Sequence[Task]) -
     budgets = _Budgets(session, job_id, spec.max_pages_per_host)
     rows: list[TaskRow] = []
     lengths: dict[int, int] = {}
+    lanes: dict[str, int] = {}
     duplicates = over_budget = 0
     # Ids in the order given, rows in the order of the tables: neighbours share pages.
     for number in sorted(range(len(tasks)), key=lambda n: (tasks[n].host, tasks[n].fingerprint or 0)):
@@ -53,6 +54,7 @@ def admit(session: Session, job_id: int, spec: JobSpec, tasks: Sequence[Task]) -
         queue_id = session.queue_id(job_id, task.lane, host_id)
         rows.append((queue_id, -task.priority, first_id + number, 0, encode_task(task, created_at)))
         lengths[queue_id] = lengths.get(queue_id, 0) + 1
+        lanes[task.lane] = lanes.get(task.lane, 0) + 1
         if budgets.limit:
             budgets.spend(host_id)
     session.db.executemany(_PUT, rows)
@@ -61,7 +63,9 @@ def admit(session: Session, job_id: int, spec: JobSpec, tasks: Sequence[Task]) -
         ((count, queue_id) for queue_id, count in lengths.items()),
     )
     new = len(rows)
-    session.count(job_id, admitted=new, pending=new, duplicates=duplicates, over_budget=over_budget)
+    for lane, count in lanes.items():
+        session.count_pending(job_id, lane, count)
+    session.count(job_id, admitted=new, duplicates=duplicates, over_budget=over_budget)
     return Added(new, duplicates, over_budget)
 
 
@@ -77,6 +81,8 @@ def put_back(session: Session, rows: Iterable[TaskRow]) -> None:
     for row in rows:
         session.db.execute(_PUT, row)
         session.db.execute("UPDATE queue SET pending = pending + 1 WHERE id = ?", (row[0],))
+        queue = session.queue_info(row[0])
+        session.count_pending(queue.job_id, queue.lane, 1)
 
 
 class _Budgets:

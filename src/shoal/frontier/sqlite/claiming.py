@@ -52,7 +52,8 @@ def claim(session: Session, claim: Claim) -> Claimed:
             leases += got
             taken[lane] += len(got)
             permits -= len(got)
-            session.count(job_id, pending=-len(got), leased=len(got))
+            session.count(job_id, leased=len(got))
+            session.count_pending(job_id, lane, -len(got))
             if len(got) < room:
                 open_lanes.append((job_id, lane))
     return Claimed(leases, next_due(session, open_lanes, now), now)
@@ -144,7 +145,7 @@ def promote(session: Session, now: float) -> None:
     for queue_id, rank, id, attempt, body, due in rows:
         session.db.execute("DELETE FROM delayed WHERE due = ? AND id = ?", (due, id))
         put_back(session, [(queue_id, rank, id, attempt, body)])
-        session.count(session.queue_info(queue_id).job_id, pending=1, delayed=-1)
+        session.count(session.queue_info(queue_id).job_id, delayed=-1)
 
 
 def next_due(session: Session, open_lanes: Iterable[tuple[int, str]], now: float) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence, Set
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Self
 
@@ -108,6 +108,9 @@ class SqliteFrontier:
 
     async def drop_job(self, name: str) -> None:
         await self._writer.do(lambda s: jobs.drop_job(s, name))
+
+    async def lanes(self, job: str | None = None) -> Mapping[str, int]:
+        return await self._writer.do(lambda s: jobs.lanes(s, job))
 
     # -- the path of a URL
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -83,10 +83,19 @@ def drop_job(session: Session, name: str) -> None:
     own_queues = "(SELECT id FROM queue WHERE job = ?)"
     for table in ("task", "delayed"):
         session.db.execute(f"DELETE FROM {table} WHERE queue IN {own_queues}", (job_id,))
-    for table in ("queue", "seen", "row_key", "dead", "journal"):
+    for table in ("queue", "lane", "seen", "row_key", "dead", "journal"):
         session.db.execute(f"DELETE FROM {table} WHERE job = ?", (job_id,))
     session.db.execute("DELETE FROM job WHERE id = ?", (job_id,))
     session.forget_names()
+
+
+def lanes(session: Session, job: str | None) -> Mapping[str, int]:
+    of_job = None if job is None else session.job_row(job)[0]
+    rows = session.all(
+        "SELECT name, sum(pending) FROM lane WHERE ?1 IS NULL OR job = ?1 GROUP BY name HAVING sum(pending)",
+        (of_job,),
+    )
+    return dict(rows)
 
 
 def journal_length(session: Session, job: str, key: str) -> int | None:
@@ -190,7 +199,7 @@ def replay(session: Session, query: DeadFilter) -> int:
         task = letter.task
         [(job_id, queue_id)] = session.all("DELETE FROM dead WHERE id = ? RETURNING job, queue", (task.id,))
         put_back(session, [(queue_id, -task.priority, task.id, 0, encode_task(task, task.created_at))])
-        session.count(job_id, dead=-1, pending=1)
+        session.count(job_id, dead=-1)
         session.db.execute(
             "UPDATE job SET state = 'running', finished_at = 0 WHERE id = ? AND state = 'finished'", (job_id,)
         )

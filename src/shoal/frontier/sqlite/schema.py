@@ -17,7 +17,7 @@ from shoal.errors import StoreError, StoreVersionError
 from shoal.frontier.sqlite.faults import translated
 
 APPLICATION_ID = 0x53484F4C  # "SHOL"
-VERSION = 2
+VERSION = 3
 _TRIES = 60_000  # a millisecond each
 
 TABLES = """
@@ -46,6 +46,9 @@ CREATE TABLE queue(
   in_line INTEGER NOT NULL DEFAULT 0, place REAL NOT NULL DEFAULT 0, UNIQUE(host, job, lane));
 CREATE INDEX queue_due ON queue(job, lane, due) WHERE pending > 0 AND in_line = 0;
 CREATE INDEX queue_line ON queue(job, lane, place) WHERE pending > 0 AND in_line = 1;
+
+-- Pending tasks by job and lane: the sum of its queues, at hand however many there are.
+CREATE TABLE lane(job INTEGER, name TEXT, pending INTEGER NOT NULL, PRIMARY KEY(job, name)) WITHOUT ROWID;
 
 CREATE TABLE seen(job INTEGER, host INTEGER, hash INTEGER, PRIMARY KEY(job, host, hash)) WITHOUT ROWID;
 CREATE TABLE row_key(job INTEGER, hash INTEGER, PRIMARY KEY(job, hash)) WITHOUT ROWID;

@@ -19,6 +19,10 @@ _CACHED = 200_000  # names kept in memory; beyond this they are looked up again
 
 COUNTED = Counters.__struct_fields__  # each is a column of `job`
 _COUNT = f"UPDATE job SET {', '.join(f'{name} = {name} + ?' for name in COUNTED)} WHERE id = ?"
+_COUNT_LANE = (
+    "INSERT INTO lane(job, name, pending) VALUES (?, ?, ?)"
+    " ON CONFLICT DO UPDATE SET pending = pending + excluded.pending"
+)
 
 decode_spec = msgspec.msgpack.Decoder(JobSpec).decode
 
@@ -40,6 +44,7 @@ class Session:
         self.rounds = itertools.count()  # of claims by this process
         self._names = _Names()
         self._counts: dict[int, Counter[str]] = {}
+        self._lanes: Counter[tuple[int, str]] = Counter()  # pending, by job and lane
 
     # -- transactions
 
@@ -50,8 +55,7 @@ class Session:
         self.db.execute("COMMIT")
 
     def rollback(self) -> None:
-        self.forget_names()  # numbers given in the lost transaction are void
-        self._counts.clear()
+        self._forget()
         if self.db.in_transaction:
             self.db.execute("ROLLBACK")
 
@@ -62,13 +66,18 @@ class Session:
             result = job(self)
             self._flush_counts()
         except Exception:
-            self.forget_names()
-            self._counts.clear()
+            self._forget()
             if self.db.in_transaction:
                 self.db.execute("ROLLBACK TO job; RELEASE job")
             raise
         self.db.execute("RELEASE job")
         return result
+
+    def _forget(self) -> None:
+        """Numbers that were given and changes that were counted in a lost transaction are void."""
+        self.forget_names()
+        self._counts.clear()
+        self._lanes.clear()
 
     def close(self) -> None:
         self.db.close(True)
@@ -182,7 +191,14 @@ class Session:
         for name, change in changes.items():
             counts[name] += change
 
+    def count_pending(self, job_id: int, lane: str, change: int) -> None:
+        """Whoever changes the length of a queue says so here."""
+        self.count(job_id, pending=change)
+        self._lanes[job_id, lane] += change
+
     def _flush_counts(self) -> None:
+        self.db.executemany(_COUNT_LANE, [(*lane, change) for lane, change in self._lanes.items()])
+        self._lanes.clear()
         for job_id, counts in self._counts.items():
             self.db.execute(_COUNT, (*(counts[name] for name in COUNTED), job_id))
         self._counts.clear()

@@ -99,7 +99,6 @@ def _move(session: Session, job_id: int, task: Task, moved: Moved) -> None:
     queue_id = session.queue_id(job_id, to.lane, host_id)
     # A redirect is not a failure: the fetch that met it does not count as an attempt.
     put_back(session, [(queue_id, -to.priority, task.id, task.attempt - 1, _body(to))])
-    session.count(job_id, pending=1)
 
 
 def _bury(
@@ -163,7 +162,6 @@ def release(session: Session, leases: Sequence[Lease]) -> int:
         if queue_id is not None:
             task = lease.task
             put_back(session, [(queue_id, -task.priority, task.id, task.attempt - 1, _body(task))])
-            session.count(session.queue_info(queue_id).job_id, pending=1)
     return len(owners)
 
 
@@ -195,4 +193,4 @@ def _take_back(session: Session, job_id: int, queue_id: int, task: Task, company
     else:
         task = replace(task, history=(*task.history, failure))
         put_back(session, [(queue_id, -task.priority, task.id, task.attempt, _body(task))])
-        session.count(job_id, pending=1, retried=1)
+        session.count(job_id, retried=1)

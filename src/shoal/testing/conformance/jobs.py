@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
+from shoal.errors import UsageError
 from shoal.frontier.protocol import (
     DeadFilter,
     Frontier,
     Valve,
 )
-from shoal.model import Dead, Failure, Retry, Row, Settlement
+from shoal.model import Dead, Failure, Moved, Retry, Row, Settlement
 from shoal.testing.clock import ManualClock
 from shoal.testing.conformance.tools import (
     FAILED,
@@ -118,6 +121,36 @@ class JobsAndLetters:
         await frontier.add("job", [make_task("http://b.test/")])
         assert list(await frontier.queues("job")) == [("a.test", 3), ("b.test", 1)]
         assert list(await frontier.queues(limit=1)) == [("a.test", 3)]
+
+    async def test_what_is_pending_is_told_by_lane(self, frontier: Frontier, clock: ManualClock) -> None:
+        await frontier.open_job(spec())
+        await frontier.open_job(spec("other"))
+        assert await frontier.lanes() == await frontier.lanes("job") == {}
+        await frontier.add("job", [make_task(f"http://h{i}.test/") for i in range(5)])
+        await frontier.add("job", [make_task("http://h1.test/u", lane="urgent")])
+        await frontier.add("other", [make_task("http://h1.test/"), make_task("http://h2.test/", lane="slow")])
+        assert await frontier.lanes("job") == {"normal": 5, "urgent": 1}
+        assert await frontier.lanes() == {"normal": 6, "urgent": 1, "slow": 1}
+        with pytest.raises(UsageError, match="no job named 'nobody'"):
+            await frontier.lanes("nobody")
+        leases = list((await claim(frontier, 5)).leases)
+        assert await frontier.lanes("job") == {"urgent": 1}
+        await frontier.release([leases.pop()])
+        elsewhere = make_task("http://h9.test/", lane="slow")
+        await settle(frontier, leases.pop(), Moved(elsewhere), make_task("http://h8.test/", lane="urgent"))
+        await settle(frontier, leases.pop(), Retry(10.0, FAILED, lane="browser"))
+        await settle(frontier, leases.pop(), Dead(FAILED))
+        assert await frontier.lanes("job") == {"normal": 1, "urgent": 2, "slow": 1}
+        clock.advance(61)
+        await frontier.reap()  # takes the fifth lease back, and the time of the retry has come
+        await claim(frontier, 1, lanes=["urgent"])
+        await frontier.replay(DeadFilter())
+        assert await frontier.lanes("job") == {"normal": 3, "urgent": 1, "slow": 1, "browser": 1}
+        await counted(frontier)
+        await frontier.drop_job("job")
+        assert await frontier.lanes() == {"normal": 1, "slow": 1}
+        await frontier.open_job(spec())
+        assert await frontier.lanes("job") == {}
 
     async def test_a_job_of_higher_priority_is_served_first(self, frontier: Frontier) -> None:
         for name, priority in (("low", 0), ("high", 5), ("middle", 1)):

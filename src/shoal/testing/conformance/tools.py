@@ -34,12 +34,20 @@ def urls_of(leases: Sequence[Lease]) -> list[str]:
     return [lease.task.url for lease in leases]
 
 
-async def counted(frontier: Frontier, name: str = "job") -> Job:
-    """The job, after checking that its counters add up."""
+async def balanced(frontier: Frontier, name: str = "job") -> Job:
+    """The job, after checking that its counters add up; also while others work on it."""
     job = await frontier.job(name)
     assert job is not None
     c = job.counters
     assert c.admitted == c.pending + c.delayed + c.leased + c.done + c.dead, c
+    return job
+
+
+async def counted(frontier: Frontier, name: str = "job") -> Job:
+    """The job, after checking that its counters add up, and its lanes to what is pending."""
+    job, lanes = await balanced(frontier, name), await frontier.lanes(name)
+    assert sum(lanes.values()) == job.counters.pending, (job.counters, lanes)
+    assert min(lanes.values(), default=1) > 0, lanes
     return job
 
 

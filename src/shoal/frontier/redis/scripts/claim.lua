@@ -145,7 +145,6 @@ for i = 1, #wanted, 3 do
       if got > 0 then
         given[l], leased = given[l] + got, leased + got
         count(number, 'leased', got)
-        count(number, 'pending', -got)
       end
       dry[line] = got < room
     end

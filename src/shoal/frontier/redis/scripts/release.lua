@@ -9,10 +9,8 @@ for i = #ask, 1, -1 do  -- the youngest first, as each goes to the front
   local lease = held[ask[i]]
   if lease then
     held[ask[i]] = nil
-    local number = job_of_line(lease[ITS_LINE])
-    local job = job_of(number)
+    local job = job_of(job_of_line(lease[ITS_LINE]))
     if job then
-      count(number, 'pending', 1)
       put_back(lease[HOST], job, lease[ITS_LINE], lease[PRIORITY], item_of(lease))
     end
     released = released + 1

@@ -18,7 +18,6 @@ if replayed > 0 then
   call_many('HDEL', DEAD .. number, ids)
   call_many('ZREM', DEADAT .. number, ids)
   count(number, 'dead', -replayed)
-  count(number, 'pending', replayed)
   store_hosts()
 end
 return finish(tostring(replayed))

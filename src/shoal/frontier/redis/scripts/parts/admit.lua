@@ -60,7 +60,6 @@ local function admit(number, flat)
     call_many('HSET', JOBHOSTS .. number, fields, 2)
     store_set('seen', SEEN, number, job)
     count(number, 'admitted', new)
-    count(number, 'pending', new)
   end
   count(number, 'duplicates', duplicates)
   count(number, 'over_budget', over_budget)

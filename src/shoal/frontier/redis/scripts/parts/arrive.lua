@@ -13,7 +13,6 @@ local function arrive(number, job, a)
     end
     grown[number] = true
   end
-  count(number, 'pending', 1)
   put_back(name, job, line_of(number, lane), priority, item)
 end
 

@@ -66,9 +66,26 @@ local function host_of(name, job)
   return host
 end
 
+local function job_of_line(line)
+  return floor(line / LANES_PER_JOB)
+end
+
+local pending_fields = {}
+
+-- n more tasks are pending in the line. Only lists that grow or shrink say so: thus a job's lanes always agree with them.
+local function pend(line, n)
+  local field = pending_fields[line]
+  if not field then
+    field = 'pending:' .. line % LANES_PER_JOB
+    pending_fields[line] = field
+  end
+  count(job_of_line(line), field, n)
+end
+
 -- n tasks more in the host's list of that line and priority.
 local function lengthen(name, host, line, priority, n)
   local at, known = FIRST, false
+  pend(line, n)
   while host[at] do
     if host[at] == line then
       known = true
@@ -91,6 +108,7 @@ end
 
 local function shorten(name, host, at, n)
   host[at + 2] = host[at + 2] - n
+  pend(host[at], -n)
   if host[at + 2] > 0 then return false end
   local line = host[at]
   table.remove(host, at)
@@ -185,10 +203,6 @@ end
 
 local function line_of(number, lane)
   return number * LANES_PER_JOB + lane_number(lane)
-end
-
-local function job_of_line(line)
-  return floor(line / LANES_PER_JOB)
 end
 
 local list_keys = {}

@@ -27,7 +27,6 @@ local function take_back(lease, company)
   count(number, 'retried', 1)
   local wait = wait_of_suspect(item, losses, company)
   if wait > 0 then return delay(lease[HOST], lease[ITS_LINE], lease[PRIORITY], item, now + wait) end
-  count(number, 'pending', 1)
   put_back(lease[HOST], job, lease[ITS_LINE], lease[PRIORITY], item)
 end
 
@@ -86,7 +85,6 @@ local function promote()
       local job = job_of(number)
       if job then  -- else it was dropped meanwhile
         count(number, 'delayed', -1)
-        count(number, 'pending', 1)
         put_back(name, job, line, priority, sub(entry, at))
       end
     end

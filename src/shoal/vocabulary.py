@@ -1,0 +1,251 @@
+"""Every event there is, in one table: its name, how grave it is, what it means, its fields and its sentence.
+
+Names and fields are stable: programs that read the log go by them. What is added here is added to docs/events.md.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+Level = Literal["debug", "info", "warning", "error"]
+
+
+class Kind(Struct, frozen=True):
+    level: Level
+    meaning: str
+    fields: tuple[str, ...]  # any of them may be missing
+    sentence: str  # for people, with fields in braces
+
+
+def _kind(level: Level, meaning: str, fields: str, sentence: str) -> Kind:
+    return Kind(level, meaning, tuple(fields.split()), sentence)
+
+
+VOCABULARY: dict[str, Kind] = {
+    # -- jobs
+    "job_submitted": _kind("info", "a job was handed to a fleet", "job spider", "job {job} is submitted"),
+    "job_started": _kind(
+        "info", "a crawl begins, or goes on with what is done", "job spider done", "job {job} starts"
+    ),
+    "job_finished": _kind(
+        "info",
+        "nothing of the job is left to do",
+        "job done dead rows retried seconds output",
+        "job {job} is finished",
+    ),
+    "job_stopped": _kind(
+        "info",
+        "a crawl was stopped before its end; the same command goes on",
+        "job done dead rows left",
+        "job {job} is stopped, {left} pages are left",
+    ),
+    "job_paused": _kind("info", "a person paused the job", "job", "job {job} is paused"),
+    "job_resumed": _kind("info", "a person let the job go on", "job", "job {job} goes on"),
+    "job_cancelled": _kind("info", "a person cancelled the job", "job left", "job {job} is cancelled"),
+    "job_forgotten": _kind(
+        "info", "the job was dropped with its queue, and its past", "job", "job {job} is forgotten"
+    ),
+    "job_in_trouble": _kind(
+        "error",
+        "the job cannot go on without a person, and was paused",
+        "job reason",
+        "job {job} is paused: {reason}; put it right and run: shoal resume {job}",
+    ),
+    "job_stuck": _kind("warning", "the job has not moved for a minute or more", "job reason", "{reason}"),
+    "job_served": _kind("info", "a worker serves the job from now on", "job", "serving job {job}"),
+    "job_retired": _kind("info", "a worker no longer serves the job", "job", "no longer serving job {job}"),
+    "job_set_aside": _kind(
+        "error",
+        "a worker cannot open the job, or write its rows; tried again later",
+        "job seconds reason",
+        "job {job} is set aside for {seconds:.0f} s: {reason}",
+    ),
+    "feeding_started": _kind("info", "a process reads the start URLs of the job", "job", "feeding job {job}"),
+    "feeding_failed": _kind(
+        "warning",
+        "reading start URLs broke off; tried again",
+        "job reason",
+        "feeding job {job} is tried again: {reason}",
+    ),
+    # -- schedules
+    "schedule_set": _kind(
+        "info", "a job is to run again and again", "schedule every cron", "schedule {schedule} is set"
+    ),
+    "schedule_ran": _kind("info", "a recurring job was due", "job", "job {job} is due and starts"),
+    "schedule_paused": _kind(
+        "info", "a schedule starts no more runs", "schedule", "schedule {schedule} is paused"
+    ),
+    "schedule_resumed": _kind(
+        "info", "a schedule starts runs again", "schedule", "schedule {schedule} goes on"
+    ),
+    "schedule_removed": _kind(
+        "info", "a schedule was taken back", "schedule", "schedule {schedule} is taken back"
+    ),
+    # -- workers
+    "worker_started": _kind(
+        "info", "a process of a fleet is there", "role spiders store", "{role} for {spiders} on {store}"
+    ),
+    "worker_stopped": _kind("info", "a process of a fleet ends", "role", "{role} ends"),
+    "worker_died": _kind(
+        "warning",
+        "a child process died, and is started again",
+        "worker exit reason",
+        "worker {worker} died (exit {exit}), starting it again",
+    ),
+    "draining": _kind("warning", "told to stop: pages in flight are finished", "", "stopping"),
+    "leader_changed": _kind(
+        "info", "another process coordinates the fleet", "worker", "this process coordinates from now on"
+    ),
+    "lead_lost": _kind(
+        "warning",
+        "a process had the lead in a matter and lost it",
+        "matter reason",
+        "{matter} is given up: {reason}",
+    ),
+    "coordinating_failed": _kind(
+        "warning",
+        "a coordinator's duty broke off; tried again",
+        "reason",
+        "coordinating is tried again: {reason}",
+    ),
+    # -- hosts
+    "breaker_opened": _kind(
+        "warning",
+        "the host fails, and is left alone for a while",
+        "host reason seconds",
+        "breaker of {host} opened: {reason}",
+    ),
+    "breaker_closed": _kind("info", "the host answers again", "host", "breaker of {host} closed"),
+    "host_given_up": _kind(
+        "warning",
+        "the host failed every probe: its pages are buried",
+        "host reason seconds",
+        "host {host} is given up: {reason}",
+    ),
+    "host_blocked": _kind(
+        "info", "a person forbade to ask the host", "host reason until", "host {host} is blocked"
+    ),
+    "host_unblocked": _kind(
+        "info", "a person took the block back", "host", "host {host} is no longer blocked"
+    ),
+    "host_limits_set": _kind(
+        "info", "a person set limits for the host", "host rate per_host", "host {host} has limits of its own"
+    ),
+    # -- pages
+    "page_dead": _kind(
+        "debug",
+        "a page was given up; shoal dead show tells more",
+        "job url host handler kind detail attempts",
+        "{url} is given up: {kind}",
+    ),
+    "handler_failed": _kind(
+        "warning",
+        "a handler raised an exception",
+        "job url handler error",
+        "handler {handler!r} failed on {url}: {error}",
+    ),
+    "handler_blocks": _kind(
+        "warning",
+        "a handler holds up the event loop",
+        "where",
+        "handler {where} blocks the event loop: use async calls, or do less at once",
+    ),
+    "handler_interrupted": _kind(
+        "warning",
+        "a handler held up the event loop for handler_timeout",
+        "where seconds",
+        "interrupting handler {where} after {seconds:.0f} s",
+    ),
+    "settlement_stale": _kind(
+        "warning",
+        "a page came too late: its lease had run out, and another worker has it",
+        "job url host",
+        "{url} was settled too late: its lease had been given away",
+    ),
+    "check_failed": _kind(
+        "warning",
+        "the function that challenge_check names failed",
+        "where error",
+        "challenge_check: {where} and is taken to see nothing: {error}",
+    ),
+    # -- holding back
+    "backpressure_on": _kind(
+        "warning", "a rule holds the crawl back", "rule reason", "backpressure {rule} on: {reason}"
+    ),
+    "backpressure_off": _kind(
+        "warning", "the rule has let go", "rule reason", "backpressure {rule} off: {reason}"
+    ),
+    "pool_exhausted": _kind(
+        "warning",
+        "no proxy of the pool can be used now (for the host, if one is named)",
+        "pool host reason",
+        "{reason}",
+    ),
+    "pool_back": _kind("warning", "a proxy of the pool works again", "pool host", "pool {pool} works again"),
+    # -- browsers
+    "browser_started": _kind("info", "a browser process is there", "pid path", "a browser is started"),
+    "browser_recycled": _kind(
+        "info", "a browser was replaced by a fresh one", "pid reason pages", "a browser is replaced: {reason}"
+    ),
+    "browser_lost": _kind(
+        "warning", "a browser died, or could not be started", "pid reason", "a browser is lost: {reason}"
+    ),
+    "escalation_learned": _kind(
+        "info",
+        "pages like this one go to the browser lane from now on",
+        "host pattern reason",
+        "pages of {host} like {pattern} go to the browser: {reason}",
+    ),
+    "escalation_given_back": _kind(
+        "info",
+        "pages like this one no longer need the browser",
+        "host pattern",
+        "pages of {host} like {pattern} are fetched without a browser again",
+    ),
+    # -- store and results
+    "store_lost": _kind(
+        "warning",
+        "the store does not answer, or is full; all wait for it",
+        "store reason",
+        "lost the store at {store} ({reason}), waiting",
+    ),
+    "store_back": _kind(
+        "warning",
+        "the store answers again",
+        "store seconds",
+        "the store at {store} is back after {seconds:.1f} s",
+    ),
+    "store_forgets": _kind(
+        "warning",
+        "the server keeps no append-only file",
+        "store",
+        "the store at {store} keeps no append-only file: a restart of the server forgets what happened since its last"
+        " snapshot (set appendonly yes)",
+    ),
+    "sink_lost": _kind(
+        "warning",
+        "the database for the results does not answer; they wait",
+        "sink reason",
+        "{sink} is away ({reason}); results wait for it",
+    ),
+    "sink_back": _kind(
+        "warning",
+        "the database for the results answers again",
+        "sink seconds",
+        "{sink} is back after {seconds:.1f} s",
+    ),
+    # -- the program itself
+    "progress": _kind(
+        "info",
+        "how far a job is, every few seconds",
+        "job state done admitted rate in_flight pending delayed dead eta",
+        "job {job}: {done} of {admitted} pages",
+    ),
+    "bug": _kind(
+        "error", "an error in Shoal itself", "job url error traceback", "a bug in Shoal, met on {url}"
+    ),
+    "command_failed": _kind("error", "the command ends with an error", "exit", "the command failed"),
+    "log": _kind("info", "a line of the log that has no name; at any level", "worker traceback", ""),
+}
