@@ -14,6 +14,7 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 test: $(STAMP)
+	$(BIN)/python -m shoal.testing.chromium
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 lint: $(STAMP)

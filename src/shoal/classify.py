@@ -88,6 +88,11 @@ TABLE: dict[str, Rule] = {
     "proxy_doubt": _retry("it failed, but so far through this proxy only", blames_host=False),
     "proxy_ban": _retry("the host refuses the proxy; another way is tried", blames_host=False),
     "proxy_wait": _retry("every proxy of its pool is in quarantine", blames_host=False),
+    # -- the browser: no evidence against the host
+    "browser_crash": _retry("the browser or its tab died with the page open", blames_host=False),
+    "browser_wait": _retry("what the page was waited for did not appear", blames_host=False),
+    "no_browser": _bury("the browser lane was asked for, but there is no browser"),
+    "needs_browser": _retry("pages like it are empty without a browser", blames_host=False),
     # -- refused by Shoal
     "forbidden_address": _bury("a private or reserved address that is not allowed"),
     "invalid_url": _bury("not a URL that can be fetched"),
@@ -105,8 +110,8 @@ TABLE: dict[str, Rule] = {
     "unexpected": _retry("an error nobody foresaw", blames_host=False),
 }
 
-# No page was asked for: the proxies failed before. Such an attempt is given back.
-NOT_ASKED = frozenset({"proxy_wait", "proxy_connect", "proxy_timeout", "proxy_auth"})
+# No page was asked for: the proxies failed before, or it is for the browser to ask. Such an attempt is given back.
+NOT_ASKED = frozenset({"proxy_wait", "proxy_connect", "proxy_timeout", "proxy_auth", "needs_browser"})
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _CONDITIONAL = frozenset({"if-none-match", "if-modified-since"})
@@ -133,13 +138,17 @@ def kind_of(outcome: Outcome) -> str:
 
 
 def rule_for(kind: str) -> Rule:
-    """The rule for a kind; a status without a row of its own has that of its class."""
-    rule = TABLE.get(kind)
-    if rule is not None:
-        return rule
-    if kind.startswith("http_"):
-        return TABLE.get(f"http_{kind[5:6]}xx" if len(kind) == 8 else "", TABLE["http_xxx"])
-    return TABLE["unexpected"]
+    return TABLE[row_of(kind)]
+
+
+def row_of(kind: str) -> str:
+    """The name of a kind's row in the table; a status without a row of its own has that of its class."""
+    if kind in TABLE:
+        return kind
+    if not kind.startswith("http_"):
+        return "unexpected"
+    its_class = f"http_{kind[5:6]}xx"
+    return its_class if len(kind) == 8 and its_class in TABLE else "http_xxx"
 
 
 def failure_of(outcome: Outcome, kind: str) -> Failure:

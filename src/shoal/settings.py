@@ -22,6 +22,7 @@ USER_AGENT = f"Shoal/{__version__} (+https://pypi.org/project/shoal/)"
 
 BackpressureRule = Literal["queue_full", "host_429", "latency", "retries", "sink", "machine", "proxies"]
 PoolStrategy = Literal["scored", "round_robin"]
+ResourceType = Literal["image", "media", "font", "stylesheet", "script", "xhr", "fetch", "websocket", "other"]
 ChallengeKind = Literal["captcha", "bot_wall", "rate_wall", "login_wall", "empty_shell"]
 
 # Never written down, and never shown. (A worker's pool is no secret, but its own affair as these are.)
@@ -120,6 +121,23 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     session_requests: Count = 0  # requests of one session before it is begun anew
     session_age: Seconds = 0.0  # … and its age; 0 lifts either limit
     session_headers: dict[str, dict[str, str]] = {}  # sent with every request of the session of that name
+
+    # -- the browser lane
+    browser_path: str = ""  # of a Chromium; empty: it is looked for
+    browser_tabs: PositiveInt = 4  # pages that a process has open at once
+    browser_wait: str = "quiet"  # before a page counts as complete: "load", "quiet", or a CSS selector
+    browser_block: list[ResourceType] = field(default_factory=lambda: ["image", "media", "font"])
+    browser_pages: PositiveInt = 200  # after so many a browser is replaced by a fresh one
+    browser_memory: Count = (
+        2 * 1024**3
+    )  # bytes of the browser's processes, and it is replaced; 0 lifts the limit
+    escalate: bool = (
+        True  # pages that are empty without scripts, or challenged, go to the browser lane if there is one
+    )
+
+    # -- HTTP/2
+    http2: bool = False  # speak HTTP/2 where a host offers it
+    http2_hosts: list[str] = []  # … to these hosts (and their subdomains) only; empty: to all
 
     # -- the machinery
     lease: PositiveSeconds = 60.0  # a worker that shows no sign of life for this long loses its tasks

@@ -66,7 +66,7 @@ class HttpTransport:
         self._settings = settings
         self._guard = guard
         self._clock = clock
-        self._jar = SiteJar() if settings.cookies else aiohttp.DummyCookieJar()
+        self.jar = SiteJar() if settings.cookies else aiohttp.DummyCookieJar()
         self._direct = self._client(
             _Connector(resolver=guard.resolver(), socket_factory=guard.socket_factory, **_CONNECTIONS)
         )
@@ -77,7 +77,7 @@ class HttpTransport:
         client = aiohttp.ClientSession(
             connector=connector,
             cookie_jar=_CurrentJar(),
-            headers=_default_headers(self._settings),
+            headers=default_headers(self._settings),
             max_field_size=_MAX_HEADER_LINE,
             max_headers=_MAX_HEADER_LINES,
         )
@@ -105,14 +105,14 @@ class HttpTransport:
 
     async def _send(self, request: FetchRequest) -> aiohttp.ClientResponse:
         """Sends the request and waits for the headers of the answer."""
-        url = _url(request.url)
+        url = parse_url(request.url)
         if request.proxy is not None:
             _stage.set("connected")  # unless a connection has to be opened
             self._guard.check_unresolved(url.raw_host or "", url.port or 0)
-        jar = self._jar if request.jar is None else request.jar  # an empty one is false
+        jar = self.jar if request.jar is None else request.jar  # an empty one is false
         _jar.set(jar)
         if request.cookies and request.referrer_url:
-            jar.update_cookies_from_headers(request.cookies, _url(request.referrer_url))
+            jar.update_cookies_from_headers(request.cookies, parse_url(request.referrer_url))
         _dialled.set(False)
         try:
             return await self._ask(request, url)
@@ -287,7 +287,7 @@ class _CurrentJar(aiohttp.DummyCookieJar):
         _jar.get().update_cookies_from_headers(headers, response_url)
 
 
-def _url(text: str) -> URL:
+def parse_url(text: str) -> URL:
     try:
         url = URL(text, encoded=True)
         if url.raw_host and url.port:  # the port is only parsed when asked for
@@ -297,7 +297,7 @@ def _url(text: str) -> URL:
     raise aiohttp.InvalidURL(text)
 
 
-def _default_headers(settings: Settings) -> CIMultiDict[str]:
+def default_headers(settings: Settings) -> CIMultiDict[str]:
     headers = CIMultiDict(
         {"User-Agent": settings.user_agent, "Accept": _ACCEPT, "Accept-Encoding": _ACCEPT_ENCODING}
     )

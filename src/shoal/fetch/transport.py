@@ -10,6 +10,9 @@ from msgspec import Struct
 
 from shoal.fetch.proxies import Proxy
 from shoal.model import Outcome
+from shoal.rendering import Rendered as Rendered  # re-exported: part of this protocol's vocabulary
+from shoal.rendering import Rendering as Rendering
+from shoal.rendering import Tab as Tab
 
 
 class FetchRequest(Struct, frozen=True):
@@ -31,6 +34,7 @@ class FetchRequest(Struct, frozen=True):
     # -- … as decided
     proxy: Proxy | None = None
     jar: AbstractCookieJar | None = None  # None: the one that all requests without a session share
+    rendering: Rendering | None = None  # None: plain HTTP
 
 
 class Transport(Protocol):

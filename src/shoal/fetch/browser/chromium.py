@@ -1,0 +1,180 @@
+"""One browser: Chromium and the program that drives it, from their start to their end.
+
+    await Chromium.start(path, user_agent) -> Chromium      raises LaunchError
+    chromium.alive · pages · tabs · memory
+
+It has no way to the network but the doors of its contexts: it resolves no names, and what belongs to no context is
+sent to a port where nobody listens. It runs at a lower priority than we do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shoal.fetch.browser.gate import Door
+from shoal.fetch.browser.processes import Family
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser, BrowserContext, Playwright
+
+log = logging.getLogger("shoal")
+
+_NICED = Path(__file__).with_name("niced.sh")
+_NICE = 10
+_START = 30.0  # seconds
+_END = 3.0
+_HEAP = 768  # megabytes for the scripts of a tab; one that wants more dies alone
+_FLAGS = (
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    # One target a page: what its frames ask for is seen with the rest.
+    "--disable-site-isolation-trials",
+    f"--js-flags=--max-old-space-size={_HEAP}",
+    # No way to the network but the doors.
+    "--proxy-server=http://127.0.0.1:9",
+    "--proxy-bypass-list=<-loopback>",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+    "--webrtc-ip-handling-policy=disable_non_proxied_udp",
+    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",  # its name in other versions
+)
+_NOT_THESE = ["--disable-popup-blocking", "--disable-ipc-flooding-protection"]  # that playwright would add
+
+
+class LaunchError(Exception):
+    """The browser does not start. One line says why."""
+
+
+class Chromium:
+    def __init__(self, playwright: Playwright, browser: Browser, family: Family) -> None:
+        self.family = family
+        self.pages = 0  # opened so far
+        self.tabs = 0  # open now
+        self.memory = 0  # bytes when last looked at; 0: not known
+        self.on_lost: Callable[[], None] = lambda: None  # it ended without being told to
+        self._playwright = playwright
+        self._browser = browser
+        self._ending: asyncio.Task[None] | None = None
+        self._profile = family.profile()
+        browser.on("disconnected", self._disconnected)
+
+    def __repr__(self) -> str:
+        state = "" if self.alive else ", dead"
+        return f"<Chromium {self.pid}: {self.tabs} tabs, {self.pages} pages, {self.memory >> 20} MB{state}>"
+
+    @classmethod
+    async def start(cls, path: Path, user_agent: str) -> Chromium:
+        """Takes a second or so."""
+        from playwright.async_api import Error, async_playwright
+
+        try:
+            playwright = await async_playwright().start()
+        except (Error, OSError) as error:
+            raise LaunchError(f"playwright does not start: {_first_line(error)}") from None
+        try:
+            async with asyncio.timeout(2 * _START):
+                browser = await _launch(playwright, path, user_agent)
+                session = await browser.new_browser_cdp_session()
+                processes = await session.send("SystemInfo.getProcessInfo")
+        except (Error, TimeoutError) as error:
+            await _quietly(playwright.stop())
+            raise LaunchError(f"{path} does not start: {_first_line(error)}") from None
+        except BaseException:
+            await _quietly(playwright.stop())
+            raise
+        family = Family(next(one["id"] for one in processes["processInfo"] if one["type"] == "browser"))
+        if family.driver is not None:
+            os.setpriority(os.PRIO_PROCESS, family.driver, _NICE)
+        return cls(playwright, browser, family)
+
+    @property
+    def pid(self) -> int:
+        return self.family.browser
+
+    @property
+    def alive(self) -> bool:
+        return self._ending is None and self._browser.is_connected()
+
+    async def context(self, door: Door) -> BrowserContext:
+        """A new one, with nothing in it."""
+        return await self._browser.new_context(
+            # Not the user and password: playwright would then stop every request on its way.
+            proxy={"server": door.url, "bypass": "<-loopback>"},
+            service_workers="block",
+            accept_downloads=False,
+        )
+
+    async def measure(self) -> int:
+        self.memory = await asyncio.to_thread(self.family.memory)
+        return self.memory
+
+    def kill(self) -> None:
+        """At once. Whatever is open fails."""
+        self.family.kill()
+
+    def close(self) -> asyncio.Task[None]:
+        """Ends it, if need be by force. May be called more than once."""
+        if self._ending is None:
+            self._ending = asyncio.get_running_loop().create_task(self._close())
+        return self._ending
+
+    async def _close(self) -> None:
+        await _quietly(self._browser.close())
+        self.family.kill()
+        await _quietly(self._playwright.stop())
+        self.family.kill_driver()
+        if self._profile is not None:  # the driver removes it, unless it is killed or in a hurry
+            await asyncio.to_thread(shutil.rmtree, self._profile, ignore_errors=True)
+
+    def _disconnected(self, _: object) -> None:
+        if self._ending is None:
+            self.on_lost()
+            self.close()
+
+
+async def _launch(playwright: Playwright, path: Path, user_agent: str) -> Browser:
+    from playwright.async_api import Error
+
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("SHOAL_")}
+    niced = os.access(_NICED, os.X_OK)
+    options: dict[str, Any] = {
+        "executable_path": _NICED if niced else path,
+        "env": {**environment, "SHOAL_CHROMIUM": str(path)},
+        "args": [*_FLAGS, f"--user-agent={user_agent}"],
+        "ignore_default_args": _NOT_THESE,
+        "timeout": _START * 1000,
+        # Signals are for us: pages in flight are finished first.
+        "handle_sigint": False,
+        "handle_sigterm": False,
+        "handle_sighup": False,
+    }
+    is_root = os.geteuid() == 0
+    try:
+        return await playwright.chromium.launch(chromium_sandbox=not is_root, **options)
+    except Error as error:
+        if is_root or "sandbox" not in str(error).lower():
+            raise
+    log.warning("this machine or container lets Chromium have no sandbox: it runs without")
+    return await playwright.chromium.launch(chromium_sandbox=False, **options)
+
+
+async def _quietly(doing: Any) -> None:
+    """A browser that is to end may be dead already, or hang."""
+    with suppress(Exception):
+        async with asyncio.timeout(_END):
+            await doing
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip() or "it does not answer"
+    return text.splitlines()[0][:200]

@@ -1,0 +1,125 @@
+"""The gate: a proxy on loopback through which Chromium reaches the network, and in no other way.
+
+A browser follows whatever a page tells it to, so the guard must see every address it connects to. It resolves no name
+itself: it tells a door of the gate which host it wants, and names are resolved, checked and connected to here. Every
+browser context has a door of its own, behind which all its connections go the same way: directly, or by one proxy.
+A door wants a password, so that nobody else on the machine gets through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64encode
+from collections.abc import Callable
+from secrets import token_urlsafe
+
+from shoal.fetch.browser.dialling import Dialler, Hosts
+from shoal.fetch.browser.exchanges import Target
+from shoal.fetch.browser.messages import MAX_LINE
+from shoal.fetch.browser.visits import Visit
+from shoal.fetch.guard import Guard
+from shoal.fetch.proxies import Proxy
+from shoal.model import Failure
+from shoal.settings import Settings
+
+_CONNECTIONS = 256  # of one context; Chromium opens 32 at once, and as many for web sockets
+_MAX_TROUBLES = 1_000
+_IDLE = 120.0
+
+
+class Gate:
+    """The doors of one job in one process. Doors are opened in a running loop, and closed in it."""
+
+    def __init__(self, guard: Guard, settings: Settings) -> None:
+        self._guard = guard
+        self._settings = settings
+        self._hosts: Hosts | None = None
+        self._doors: set[Door] = set()
+
+    def __repr__(self) -> str:
+        return f"<Gate: {len(self._doors)} doors>"
+
+    async def open(self, proxy: Proxy | None, *, connections: int = _CONNECTIONS) -> Door:
+        """A door for so many connections at once, behind which everything goes by this proxy, if there is one."""
+        if self._hosts is None:
+            self._hosts = Hosts(self._guard)
+        settings = self._settings
+        dialler = Dialler(self._hosts, self._guard, proxy, settings.connect_timeout)
+        door = Door(dialler, connections, max(_IDLE, settings.total_timeout), self._doors.discard)
+        await door._listen()
+        self._doors.add(door)
+        return door
+
+    async def close(self) -> None:
+        for door in tuple(self._doors):
+            await door.close()
+        if self._hosts is not None:
+            await self._hosts.close()
+            self._hosts = None
+
+
+class Door:
+    """Where the connections of one client come in."""
+
+    def __init__(
+        self, dialler: Dialler, connections: int, idle: float, on_close: Callable[[Door], None]
+    ) -> None:
+        self.username = "shoal"
+        self.password = token_urlsafe(24)
+        self.wire_bytes = 0  # received for clients so far
+        self._port = 0
+        self._token = b64encode(f"{self.username}:{self.password}".encode())
+        self._dialler = dialler
+        self._connections = connections
+        self._idle = idle
+        self._on_close = on_close
+        self._troubles: dict[Target, Failure] = {}
+        self._visits: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+
+    def __repr__(self) -> str:
+        return f"<Door {self.url}: {len(self._visits)} connections, {self.wire_bytes} bytes>"
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    def trouble(self, host: str, port: int) -> Failure | None:
+        """Why the target could not be had when it was last asked for."""
+        return self._troubles.get(_folded(Target(host, port)))
+
+    def note(self, target: Target, failure: Failure | None) -> None:
+        target = _folded(target)
+        self._troubles.pop(target, None)
+        if failure is not None:
+            if len(self._troubles) >= _MAX_TROUBLES:
+                del self._troubles[next(iter(self._troubles))]
+            self._troubles[target] = failure
+
+    async def close(self) -> None:
+        """Cuts every connection. May be called more than once."""
+        if self._server is None:
+            return
+        server, self._server = self._server, None
+        server.close()
+        for visit in self._visits:
+            visit.cancel()
+        await asyncio.gather(*self._visits, return_exceptions=True)
+        self._on_close(self)
+
+    async def _listen(self) -> None:
+        self._server = await asyncio.start_server(self._arrived, "127.0.0.1", 0, limit=MAX_LINE)
+        self._port = self._server.sockets[0].getsockname()[1]
+
+    def _arrived(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._server is None or len(self._visits) >= self._connections:
+            writer.transport.abort()
+            return
+        visit = Visit((reader, writer), self._dialler, self, self._token, self._idle)
+        task = asyncio.get_running_loop().create_task(visit.run())
+        self._visits.add(task)
+        task.add_done_callback(self._visits.discard)
+
+
+def _folded(target: Target) -> Target:
+    return Target(target.host.strip("[]").rstrip(".").lower(), target.port)

@@ -1,0 +1,9 @@
+#!/bin/sh
+# Starts the browser at a low priority, so that plain pages come first. As root it would give itself a higher one:
+# it is not allowed to.
+set -- "$SHOAL_CHROMIUM" "$@"
+unset SHOAL_CHROMIUM
+if [ "$(id -u)" = 0 ] && setpriv --bounding-set=-sys_nice --inh-caps=-sys_nice true 2>/dev/null; then
+  set -- setpriv --bounding-set=-sys_nice --inh-caps=-sys_nice -- "$@"
+fi
+exec nice -n 10 "$@"

@@ -1,0 +1,180 @@
+"""An open tab, as a handler uses it. Every error's message is one line that names what was asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from shoal.fetch.browser.wire import Wire
+from shoal.rendering import TabLost, TabTimeout
+
+if TYPE_CHECKING:
+    from playwright.async_api import CDPSession, Page
+
+_PATIENCE = 10.0  # seconds for an element to appear, at most
+_GROWTH = 3.0  # seconds for a page to grow after it was scrolled
+_MOST_TEXT = 120  # characters of a script that a message shows
+_TRIES = 20
+# In a world of its own, where the page's scripts have changed nothing.
+_DOCUMENT = """(cap => {
+  const root = Document.prototype.querySelector.call(document, ":root");
+  const type = Object.getOwnPropertyDescriptor(Document.prototype, "doctype").get.call(document);
+  const html = (type ? new XMLSerializer().serializeToString(type) : "") + (root ? root.outerHTML : "");
+  return html.length > cap ? html.length : html;
+})(%d)"""
+
+
+class OpenTab:
+    """See `rendering.Tab`."""
+
+    def __init__(
+        self,
+        page: Page,
+        session: CDPSession,
+        wire: Wire,
+        *,
+        cap: int,
+        handler_timeout: float,
+        close: Callable[[], Awaitable[None]],
+    ) -> None:
+        self.why_closed = "the browser or its tab is gone"
+        self.frame = ""  # the main one, known once the page has been asked for
+        self._page = page
+        self._session = session
+        self._wire = wire
+        self._cap = cap
+        self._patience = min(_PATIENCE, handler_timeout / 2)
+        self._close = close
+
+    def __repr__(self) -> str:
+        return f"<OpenTab {self.url}>"
+
+    @property
+    def url(self) -> str:
+        return self._page.url
+
+    async def html(self) -> str:
+        with self._plainly("the document"):
+            return await self._document()
+
+    async def click(self, selector: str) -> None:
+        with self._plainly(f"click({selector!r})"):
+            await self._page.locator(f"css={selector}").first.click(timeout=self._patience * 1000)
+
+    async def fill(self, selector: str, text: str) -> None:
+        with self._plainly(f"fill({selector!r}, …)"):
+            await self._page.locator(f"css={selector}").first.fill(text, timeout=self._patience * 1000)
+
+    async def press(self, key: str) -> None:
+        with self._plainly(f"press({key!r})"):
+            await self._page.keyboard.press(key)
+
+    async def scroll(self, times: int = 1) -> None:
+        with self._plainly("scroll()"):
+            for _ in range(times):
+                await self._page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+                await self.quiet(_GROWTH)
+
+    async def evaluate(self, script: str) -> Any:
+        with self._plainly(f"evaluate({script[:_MOST_TEXT]!r})"):
+            return await self._page.evaluate(script)
+
+    async def wait_for(self, condition: str) -> None:
+        with self._plainly(f"wait_for({condition!r})"):
+            if condition == "load":
+                await self._page.wait_for_load_state("load", timeout=self._patience * 1000)
+            elif condition == "quiet":
+                await self.quiet(self._patience)
+            else:
+                await self.appears(condition, self._patience)
+
+    async def screenshot(self, *, full: bool = False) -> bytes:
+        with self._plainly("screenshot()"):
+            return await self._page.screenshot(full_page=full, timeout=self._patience * 1000)
+
+    async def close(self) -> None:
+        await self._close()
+
+    # -- for the transport too
+
+    async def quiet(self, patience: float) -> None:
+        """Until the page has loaded and is silent. Some never are: they are taken as they are."""
+        try:
+            async with asyncio.timeout(patience):
+                await self._page.wait_for_load_state("load", timeout=0)
+                await self._wire.silence()
+        except TimeoutError:
+            pass
+
+    async def appears(self, selector: str, patience: float = 0) -> None:
+        """`patience`: 0 has no end."""
+        where = self._page.locator(f"css={selector}").first
+        await where.wait_for(state="attached", timeout=patience * 1000)
+
+    async def _document(self) -> str:
+        from playwright.async_api import Error
+
+        for _ in range(_TRIES):
+            try:
+                text = await self._read()
+                break
+            except Error as error:
+                if is_gone(error) or "context" not in str(error):
+                    raise
+            # One document has just made way for another.
+            await self._page.wait_for_load_state("domcontentloaded", timeout=self._patience * 1000)
+        else:
+            raise TabTimeout("the page never stops loading other documents")
+        if isinstance(text, str):
+            return text
+        raise ValueError(f"the document has more than {self._cap} bytes; raise max_body to take it")
+
+    async def _read(self) -> str | int | float:
+        world = await self._session.send("Page.createIsolatedWorld", {"frameId": self.frame})
+        answer = await self._session.send(
+            "Runtime.evaluate",
+            {
+                "contextId": world["executionContextId"],
+                "expression": _DOCUMENT % self._cap,
+                "returnByValue": True,
+            },
+        )
+        text: str | int | float = answer["result"].get("value", "")
+        return text
+
+    @contextmanager
+    def _plainly(self, what: str) -> Iterator[None]:
+        """Without the names and the log of the library underneath."""
+        from playwright.async_api import Error
+        from playwright.async_api import TimeoutError as TookTooLong
+
+        try:
+            yield
+        except TookTooLong as error:
+            raise TabTimeout(f"{what}: {self._why_late(error)} within {self._patience:g} s") from None
+        except Error as error:
+            if is_gone(error) or self._page.is_closed():
+                raise TabLost(f"{what}: {self.why_closed}") from None
+            raise ValueError(f"{what}: {plain(error)}") from None
+
+    def _why_late(self, error: Exception) -> str:
+        text = str(error)
+        if "locator resolved to" in text:
+            return "an element matches, but could not be used"
+        return "no element matches" if "waiting for locator" in text else "not done"
+
+
+def is_gone(error: Exception) -> bool:
+    """Whether an error of playwright means that tab, context or browser are no longer there."""
+    text = str(error)
+    gone = ("has been closed", "crashed", "Connection closed", "Browser closed", "Target closed", "detached")
+    return any(word in text for word in gone)
+
+
+def plain(error: Exception) -> str:
+    """The first line, without the name of the function that it comes from."""
+    line = str(error).strip().partition("\n")[0]
+    caller, _, rest = line.partition(": ")
+    return (rest if rest and "." in caller and " " not in caller else line)[:300]

@@ -1,0 +1,76 @@
+"""What tests of the browser lane share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from integration.raw_server import page
+from shoal.clock import SystemClock
+from shoal.fetch.browser.finding import available, why_not
+from shoal.fetch.browser.transport import BrowserTransport
+from shoal.fetch.guard import Guard
+from shoal.fetch.transport import FetchRequest
+from shoal.model import Failure, Response
+from shoal.rendering import Rendered, Rendering
+from shoal.settings import Settings
+
+ALLOWED = ["127.0.0.0/29"]  # 127.0.0.1 … 127.0.0.7
+FORBIDDEN = "127.0.0.20"
+
+
+@asynccontextmanager
+async def browser(**settings: Any) -> AsyncIterator[BrowserTransport]:
+    given = Settings(**{"total_timeout": 20.0, "browser_wait": "load", **settings})
+    if not available(given):
+        pytest.skip(why_not(given))  # under CI that is a failure
+    transport = BrowserTransport(given, Guard(ALLOWED), SystemClock())
+    try:
+        yield transport
+    finally:
+        await transport.close()
+
+
+def html(text: str, status: str = "200 OK", **headers: str) -> bytes:
+    return page(text.encode(), status, Content_Type="text/html", **headers)
+
+
+async def shown(transport: BrowserTransport, url: str, wait: str = "", **fields: Any) -> Rendered:
+    """A page whose tab is open."""
+    outcome = await transport.fetch(FetchRequest(url, rendering=Rendering(wait), **fields))
+    assert isinstance(outcome, Rendered), outcome
+    assert outcome.tab is not None
+    return outcome
+
+
+async def text_of(transport: BrowserTransport, url: str, wait: str = "", **fields: Any) -> str:
+    """A page's document; its tab is closed."""
+    answer = await shown(transport, url, wait, **fields)
+    await answer.close()
+    return answer.body.decode()
+
+
+async def plain(transport: BrowserTransport, url: str, **fields: Any) -> Response:
+    """An answer that is no page in a tab."""
+    outcome = await transport.fetch(FetchRequest(url, rendering=Rendering(), **fields))
+    assert isinstance(outcome, Response), outcome
+    assert not isinstance(outcome, Rendered)
+    return outcome
+
+
+async def failure(transport: BrowserTransport, url: str, wait: str = "", **fields: Any) -> Failure:
+    outcome = await transport.fetch(FetchRequest(url, rendering=Rendering(wait), **fields))
+    assert isinstance(outcome, Failure), outcome
+    assert outcome.detail
+    assert "\n" not in outcome.detail
+    return outcome
+
+
+async def until(met: Callable[[], bool], seconds: float = 20.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not met():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)

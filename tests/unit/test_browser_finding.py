@@ -1,0 +1,104 @@
+"""Which browser is found, and what is said when there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shoal.fetch.browser import finding
+from shoal.fetch.browser.finding import available, find_chromium, why_not
+from shoal.settings import Settings
+from shoal.testing import chromium
+
+
+@pytest.fixture(autouse=True)
+def _nothing_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("PLAYWRIGHT_BROWSERS_PATH", raising=False)
+    monkeypatch.delenv("SHOAL_BROWSER_PATH", raising=False)
+    monkeypatch.setattr(finding, "_APPS", ("/Applications/None.app",))
+    finding._usual.cache_clear()
+    yield
+    finding._usual.cache_clear()
+
+
+def program(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_none() -> None:
+    settings = Settings()
+    assert find_chromium(settings) is None
+    assert not available(settings)
+    line = why_not(settings)
+    assert "\n" not in line
+    for way in ("apt install chromium", "brew install", "playwright install chromium", "browser_path"):
+        assert way in line
+
+
+@pytest.mark.parametrize("name", ["chromium", "chromium-browser", "google-chrome-stable", "microsoft-edge"])
+def test_the_usual_names(tmp_path: Path, name: str) -> None:
+    path = program(tmp_path / "bin" / name)
+    assert find_chromium(Settings()) == path
+    assert available(Settings())
+
+
+def test_chromium_comes_first(tmp_path: Path) -> None:
+    program(tmp_path / "bin/google-chrome")
+    path = program(tmp_path / "bin/chromium")
+    assert find_chromium(Settings()) == path
+
+
+def test_what_playwright_has_downloaded(tmp_path: Path) -> None:
+    cache = tmp_path / "home/.cache/ms-playwright"
+    program(cache / "chromium-1100/chrome-linux/chrome")
+    path = program(cache / "chromium-1200/chrome-linux64/chrome")
+    assert find_chromium(Settings()) == path
+
+
+def test_playwrights_other_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", str(tmp_path / "there"))
+    path = program(tmp_path / "there/chromium-1200/chrome-linux/chrome")
+    assert find_chromium(Settings()) == path
+
+
+def test_the_one_that_is_named(tmp_path: Path) -> None:
+    program(tmp_path / "bin/chromium")
+    path = program(tmp_path / "home/own chrome")
+    assert find_chromium(Settings(browser_path=str(path))) == path
+    assert find_chromium(Settings(browser_path="~/own chrome")) == path
+
+
+def test_one_that_is_named_but_not_there(tmp_path: Path) -> None:
+    program(tmp_path / "bin/chromium")
+    settings = Settings(browser_path="/nowhere/chrome")
+    assert find_chromium(settings) is None
+    assert why_not(settings).startswith("browser_path: /nowhere/chrome is not a program")
+
+
+def test_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(tmp_path / "bin/chromium")
+    monkeypatch.setattr(finding, "_has_playwright", lambda: False)
+    assert not available(Settings())
+    assert "pip install 'shoal[browser]'" in why_not(Settings())
+
+
+def test_the_tests_own_way_to_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(chromium.os, "geteuid", lambda: 1000)
+    monkeypatch.setenv("CI", "true")
+    assert chromium.main() == 1
+    assert "apt install chromium" in capsys.readouterr().err
+    monkeypatch.delenv("CI")
+    assert chromium.main() == 0
+    path = program(tmp_path / "own")
+    monkeypatch.setenv("SHOAL_BROWSER_PATH", str(path))
+    assert chromium.main() == 0
+    assert capsys.readouterr().out == f"{path}\n"
