@@ -7,7 +7,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY src src
 RUN python -m pip wheel --no-deps --wheel-dir /wheels .
 RUN python -m venv --without-pip /opt/shoal
-RUN python -m pip --python /opt/shoal/bin/python install "$(echo /wheels/shoal-*.whl)[redis,postgres]"
+RUN python -m pip --python /opt/shoal/bin/python install "$(echo /wheels/shoal-*.whl)[redis,postgres,dashboard]"
 RUN mkdir /data
 
 FROM python:3.13-slim-trixie
@@ -23,6 +23,7 @@ WORKDIR /data
 USER 10001:10001
 # Shoal drains on it: pages in flight are finished or handed back.
 STOPSIGNAL SIGTERM
-# There is no HEALTHCHECK: a process that cannot go on ends, and one that hangs loses its leases to the others.
+# There is no HEALTHCHECK: only processes with --metrics can be asked. One that cannot go on ends, and one that hangs loses
+# its leases to the others.
 ENTRYPOINT ["shoal"]
 CMD ["--help"]

@@ -9,6 +9,8 @@ python -m benchmarks.politeness  gaps and concurrency on 100 hosts beside one wi
 python -m benchmarks.kill        a crawl killed again and again: one row a page, none missing, none twice
 python -m benchmarks.patterns    seven ways to fetch from 800 difficult hosts: who obtains what, how soon, how politely
 python -m benchmarks.postgres    rows a second into PostgreSQL: row by row, arrays, COPY into a staging table
+python -m benchmarks.browser     plain pages beside pages in a browser; the browser's memory; what its death costs
+python -m benchmarks.http2       a page over HTTP/1.1 and over HTTP/2: CPU and speed, with 1, 8 and 32 at once
 python -m benchmarks.fleet       1 to 20 workers on one Valkey: speed, manners, and what is lost when parts are killed
 
 Each takes --help. Scrapy comes with `pip install 'shoal[bench]'`."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,11 +17,14 @@ from msgspec.structs import replace
 from shoal.challenge import Challenge, Challenges
 from shoal.classify import NOT_ASKED, judge, kind_of, rule_for, snapshot_of
 from shoal.clock import Clock
+from shoal.escalating import Escalation
 from shoal.fetch.guard import Guard
-from shoal.fetch.transport import FetchRequest, Transport
+from shoal.fetch.transport import FetchRequest, Rendered, Rendering, Transport
 from shoal.hosts.book import HostBook, HostView
 from shoal.model import Dead, Failure, Lease, Outcome, Response, Retry, Snapshot, Task
 from shoal.policy.budget import RetryBudget
+from shoal.policy.escalation import Look
+from shoal.policy.lanes import BROWSER
 from shoal.policy.protocol import TIMEOUTS, Limits, Observation
 from shoal.policy.retry import backoff, retry_after
 from shoal.policy.signals import Traffic
@@ -49,9 +53,12 @@ class Asker:
         clock: Clock,
         rng: random.Random,
         routes: Routes | None = None,
+        waits: Mapping[str, str] | None = None,
+        browser: bool = False,
     ) -> None:
         self._settings = settings
         self._routes = routes
+        self._waits = waits or {}  # what the pages of handlers wait for in a browser
         self._hosts = hosts
         self._transport = transport
         self._guard = guard
@@ -59,7 +66,8 @@ class Asker:
         self._clock = clock
         self._rng = rng
         self._budget = RetryBudget(settings)
-        self._challenges = Challenges(settings)
+        self._challenges = Challenges(settings, browser=browser)
+        self._escalation = Escalation(hosts, rng, on=self._challenges.escalates)
         self._first_attempts = 0
         self._retries = 0
         self._allowed: set[str] = set()  # hosts the guard has been told of
@@ -93,7 +101,7 @@ class Asker:
                 self._saw(lease, "robots_unreachable", started, retried=retried, reached=reached)
         if self._settings.robots and host.unreachable and _is_proxys_fault(host):
             return await self._wait_for_proxy(task, host)
-        return self._refusal(task, host) or await self._fetch(lease, limits)
+        return self._refusal(task, host) or self._moves(task) or await self._fetch(lease, limits)
 
     # -- before the fetch
 
@@ -105,6 +113,16 @@ class Asker:
         if not host.robots.allows(task.url):
             return Ending(Dead(self._failure(task, "robots", "forbidden by robots.txt")))
         return None
+
+    def placed(self, task: Task) -> Task:
+        """A task that was just found, in the lane that suits what is known of pages like it."""
+        return self._escalation.placed(task, self._clock.time())
+
+    def _moves(self, task: Task) -> Ending | None:
+        if self._is_last(task):
+            return None  # a store may bury what has no attempt left
+        moves = self._escalation.moves(task, self._clock.time())
+        return Ending(moves) if moves is not None else None
 
     def _wait_for_robots(self, task: Task, host: HostView) -> Retry:
         assert host.state.robots is not None
@@ -135,23 +153,31 @@ class Asker:
 
     async def _fetch(self, lease: Lease, limits: Limits) -> Response | Ending | None:
         started = self._hosts.now()
-        request = _fetch_request(lease.task, self._timeout(lease.task, limits))
+        request = self._request(lease.task, limits)
         if self._routes is not None:
             request = self._routes.addressed(request, lease.task)
         outcome = await self._transport.fetch(request)
         if isinstance(outcome, Failure) and outcome.kind in NOT_ASKED:
             wait = outcome.wait if isinstance(outcome, NoRoute) else self._settings.retry_base
             return await self._not_asked(lease.task, outcome, wait)
-        verdict = self._verdict(lease.task, outcome)
+        challenge = self._challenge(lease.task, outcome)
+        verdict = self._verdict(lease.task, outcome, challenge)
         kind = verdict.failure.kind if verdict is not None else kind_of(outcome)
-        if isinstance(verdict, Retry) and (reason := self._no_retry(lease.task)):
-            verdict = Dead(
-                replace(verdict.failure, detail=f"{verdict.failure.detail} ({reason})"),
-                snapshot_of(outcome, self._settings),
-            )
-        retried = isinstance(verdict, Retry) and not self._is_last(lease.task)
+        # A shell that goes to another lane has not failed: the budgets for retries are not for it.
+        again = verdict if isinstance(verdict, Retry) and kind != "empty_shell" else None
+        if again is not None and (reason := self._no_retry(lease.task)):
+            detail = f"{again.failure.detail} ({reason})"
+            verdict = Dead(replace(again.failure, detail=detail), snapshot_of(outcome, self._settings))
+            again = None
+        retried = again is not None and not self._is_last(lease.task)
         self._retries += retried
-        self._saw(lease, kind, started, retried=retried, asks=self._retry_after(outcome))
+        is_look = request.rendering is None and kind != BAN
+        look = self._escalation.look(lease.task, outcome, challenge) if is_look else None
+        took = outcome.first_byte if isinstance(outcome, Rendered) else None
+        asks = self._retry_after(outcome)
+        self._saw(lease, kind, started, retried=retried, asks=asks, took=took, look=look)
+        if verdict is not None and isinstance(outcome, Rendered):
+            await outcome.close()
         if verdict is None:
             assert isinstance(outcome, Response)
             if self._routes is not None:
@@ -159,13 +185,18 @@ class Asker:
             return outcome
         return Ending(verdict, snapshot_of(outcome, self._settings))
 
-    def _verdict(self, task: Task, outcome: Outcome) -> Retry | Dead | None:
+    def _challenge(self, task: Task, outcome: Outcome) -> Challenge | None:
+        if not isinstance(outcome, Response) or kind_of(outcome) == "redirect":
+            return None
+        return self._challenges.look(outcome, asked=task.origin)
+
+    def _verdict(self, task: Task, outcome: Outcome, challenge: Challenge | None) -> Retry | Dead | None:
         """None: a page, or a redirect."""
         if isinstance(outcome, Response) and kind_of(outcome) != "redirect":
-            challenge = self._challenges.look(outcome, asked=task.origin)
             if outcome.via and (detour := self._detour(task, outcome, challenge)) is not None:
                 return detour
-            if challenge is not None:
+            last_shell = challenge is not None and challenge.kind == "empty_shell" and self._is_last(task)
+            if challenge is not None and not last_shell:  # with no attempt left, the handler has it as it is
                 routed = self._challenges.route(
                     challenge, outcome, task, now=self._clock.time(), rng=self._rng
                 )
@@ -193,6 +224,13 @@ class Asker:
         """Writes back what was learnt about proxies."""
         if self._routes is not None:
             await self._routes.keep(everything=everything)
+
+    def _request(self, task: Task, limits: Limits) -> FetchRequest:
+        if task.lane == BROWSER and not self._escalation.is_plain(task):
+            wait = task.wait_for or self._waits.get(task.handler, "")
+            # A page with its scripts has all the time there is: the host's own timeout is for its answers alone.
+            return replace(_fetch_request(task, self._settings.total_timeout), rendering=Rendering(wait))
+        return _fetch_request(task, self._timeout(task, limits))
 
     def _timeout(self, task: Task, limits: Limits) -> float | None:
         """The host's timeout; for a page that was cut off before, at least twice what was not enough for it. Some
@@ -223,12 +261,15 @@ class Asker:
         retried: bool,
         asks: float | None = None,
         reached: bool = False,
+        took: float | None = None,
+        look: Look | None = None,
     ) -> None:
+        """`took`: what of the time was the host's; of a page in a browser, most was its scripts'."""
         first = lease.task.attempt == 1 and not lease.task.hops
         self._first_attempts += first
         seen = Observation(
             started=started,
-            ended=self._hosts.now(),
+            ended=self._hosts.now() if took is None else started + took,
             kind=kind,
             blames_host=rule_for(kind).blames_host,
             retry_after=asks,
@@ -236,6 +277,7 @@ class Asker:
             retried=retried,
             interval=lease.interval,
             reached=reached,
+            look=look,
         )
         self._hosts.saw(lease.task.host, seen)
         self._traffic.saw(lease.task.host, kind, seen.elapsed, self._clock.monotonic(), retry=retried)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 
 import msgspec
@@ -14,7 +14,10 @@ from shoal.crew import Crew
 from shoal.errors import ShoalError
 from shoal.frontier import open_frontier
 from shoal.loop import run_loop
+from shoal.observe.events import EventBook
 from shoal.observe.logging import set_up
+from shoal.observe.tracing import tracing_if
+from shoal.observe.vitals import Subject
 from shoal.plan import Plan
 from shoal.signals import Stoppable
 from shoal.sink import open_sink
@@ -39,15 +42,18 @@ async def work(part: Part) -> None:
     plan = Plan(spider, part.settings, part.job, part.store, part.output)
     sink = open_sink(part.output, job=part.job)
     async with AsyncExitStack() as stack:
+        tracing = await stack.enter_async_context(tracing_if(part.trace))
         frontier = await stack.enter_async_context(open_frontier(plan.store))
-        crew = await stack.enter_async_context(Crew(plan, frontier, sink))
+        await stack.enter_async_context(EventBook(frontier))
+        crew = await stack.enter_async_context(Crew(plan, frontier, sink, tracing))
         stack.enter_context(led_by_parent(crew.engine))
-        reporting = asyncio.create_task(_report_regularly(crew))
+        subject = crew.subject()
+        reporting = asyncio.create_task(report_regularly(subject, lambda: crew.feeding_paused))
         try:
             await crew.engine.run()
         finally:
             reporting.cancel()
-            say(Word(report=crew.report()))
+            say(Word(report=subject.report(), vitals=subject.vitals()))
 
 
 @contextmanager
@@ -69,9 +75,9 @@ def led_by_parent(engine: Stoppable) -> Iterator[None]:
         loop.remove_signal_handler(signal.SIGTERM)
 
 
-async def _report_regularly(crew: Crew) -> None:
+async def report_regularly(subject: Subject, feeding_paused: Callable[[], bool] = bool) -> None:
     while True:
-        say(Word(report=crew.report(), feeding_paused=crew.feeding_paused))
+        say(Word(subject.report(), feeding_paused(), vitals=subject.vitals(), trouble=subject.hangs()))
         await asyncio.sleep(_EVERY)
 
 

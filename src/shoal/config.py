@@ -29,6 +29,9 @@ NOT_SETTINGS = frozenset(
         "SHOAL_JOB",
         "SHOAL_OUTPUT",
         "SHOAL_LOG",
+        "SHOAL_LOG_FORMAT",
+        "SHOAL_METRICS",
+        "SHOAL_DASHBOARD_TOKEN",
         "SHOAL_REDIS_USERNAME",
         "SHOAL_REDIS_PASSWORD",
     }

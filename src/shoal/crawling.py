@@ -23,7 +23,10 @@ from shoal.errors import SettingsError
 from shoal.feeding import Feeder
 from shoal.frontier import open_frontier
 from shoal.loop import run_loop
+from shoal.observe.events import EventBook
+from shoal.observe.probes import probes_at
 from shoal.observe.tally import TallyReport
+from shoal.observe.tracing import tracing_if
 from shoal.observe.view import View
 from shoal.observe.watching import Watch, watching
 from shoal.plan import Plan, conclude, prepare
@@ -96,11 +99,15 @@ async def execute(plan: Plan, watch: Watch | None = None) -> View:
 
 async def _run_here(plan: Plan, sink: Sink, watch: Watch | None, *, signals: bool) -> View:
     async with AsyncExitStack() as stack:
+        probes = await stack.enter_async_context(probes_at(plan.metrics))
+        tracing = await stack.enter_async_context(tracing_if(plan.trace))
         frontier = await stack.enter_async_context(open_frontier(plan.store))
+        await stack.enter_async_context(EventBook(frontier))
         job = await prepare(plan, frontier)
         if job.state == "finished":
             return View(job, TallyReport(), note="already finished")
-        crew = await stack.enter_async_context(Crew(plan, frontier, sink))
+        crew = await stack.enter_async_context(Crew(plan, frontier, sink, tracing))
+        probes.watch(frontier, crew.subject(), whole_store=True)
         if signals:
             stack.enter_context(stopping_on_signals(crew.engine))
         look = await stack.enter_async_context(watching(plan, frontier, crew.report, watch))

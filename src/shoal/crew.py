@@ -5,31 +5,42 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import time
 import uuid
-from typing import Self
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Self
 
 from shoal.admit import Admission
 from shoal.asking import Asker
 from shoal.clock import Clock, SystemClock
 from shoal.engine import Engine
 from shoal.feeding import Feeder
+from shoal.fetch.browser.finding import available
 from shoal.fetch.guard import Guard
-from shoal.fetch.http import HttpTransport
 from shoal.fetch.transport import Transport
+from shoal.fetch.transports import Transports
 from shoal.frontier.protocol import Frontier
 from shoal.governor import Governor
+from shoal.handling import collect
 from shoal.hosts.book import HostBook
 from shoal.hosts.state import state_of
+from shoal.observe.recording import Recorder
 from shoal.observe.tally import Tally, TallyReport
+from shoal.observe.vitals import Subject, Vitals
 from shoal.plan import Plan
 from shoal.policy.signals import Traffic
 from shoal.routing import Routes
-from shoal.serving import Jobs, OneJob
+from shoal.serving import Jobs, OneJob, Pages
 from shoal.settings import Settings
 from shoal.sink.protocol import Sink
-from shoal.spider import Spider
+from shoal.spider import Handler, Spider
 from shoal.watchdog import Watchdog
 from shoal.worker import Worker
+
+if TYPE_CHECKING:
+    from shoal.observe.tracing import Tracing
+
+_ROUND = 60.0  # seconds after which an engine that has not ended its round hangs
 
 
 class JobCrew:
@@ -47,6 +58,7 @@ class JobCrew:
         clock: Clock | None = None,
         rng: random.Random | None = None,
         transport: Transport | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         clock, guard, rng = clock or SystemClock(), Guard(settings.allow_network), rng or random.Random()
         self.name = job
@@ -57,7 +69,7 @@ class JobCrew:
         self.admission = make_admission(spider, settings)
         self._frontier = frontier
         self._transport = routes = Routes(
-            transport or HttpTransport(settings, guard, clock),
+            transport or Transports(settings, guard, clock),
             settings,
             frontier,
             traffic=traffic,
@@ -67,25 +79,31 @@ class JobCrew:
             handlers=pools_of(spider),
         )
         self._hosts = HostBook(frontier, routes, settings, clock, job=job)
+        self._recorder = Recorder(frontier, job, self.tally, self._hosts.now)
         asker = Asker(
             settings,
             hosts=self._hosts,
-            transport=routes,
+            transport=routes if tracing is None else tracing.transport(routes),
             guard=guard,
             traffic=traffic,
             clock=clock,
             rng=rng,
             routes=routes,
+            waits=waits_of(spider),
+            browser=transport is None and available(settings),
         )
-        self.pages = Worker(
+        worker = Worker(
             spider,
             settings,
             admission=self.admission,
             hosts=self._hosts,
             asker=asker,
             tally=self.tally,
+            recorder=self._recorder,
             clock=clock,
+            collecting=collect if tracing is None else tracing.collect,
         )
+        self.pages: Pages = worker if tracing is None else tracing.pages(worker)
 
     def __repr__(self) -> str:
         return f"<JobCrew {self.name}>"
@@ -93,6 +111,7 @@ class JobCrew:
     async def open(self, *, reconfigure: bool = True) -> None:
         """`reconfigure`: gives the hosts of a resumed job the valves of these settings."""
         await self.sink.open()
+        await self._recorder.open()
         async for record in self._frontier.hosts(self.name):
             if state_of(record).start:
                 self.admission.welcome(record.name)
@@ -118,6 +137,7 @@ class ProcessCrew:
     ) -> None:
         self._frontier = frontier
         self._jobs = jobs
+        self._slots = settings.concurrency
         self._watchdog = Watchdog(settings)
         self.engine = Engine(
             frontier,
@@ -159,15 +179,42 @@ class ProcessCrew:
     def feeding_paused(self) -> bool:
         return self._governor.pressure.feeding_paused
 
+    def subject(self, report: Callable[[], TallyReport]) -> Subject:
+        """This process, for whoever asks how it is; `report` is what it has counted."""
+        return Subject(report, self._vitals, self._hangs, lambda: self.engine.stopping)
+
+    def _vitals(self) -> Vitals:
+        pressure, signals = self._governor.pressure, self._governor.signals()
+        return Vitals(
+            stale=self.engine.stale,
+            cpu=time.process_time(),
+            processes=1,
+            slots=self._slots,
+            usable=pressure.slots(self._slots),
+            held_by={reason.rule: 1 for reason in pressure.reasons},
+            settling_lag=signals.sink_lag,
+            loop_lag=signals.loop_lag,
+            memory=signals.memory,
+            memory_limit=signals.memory_limit,
+            open_files=signals.open_files,
+            file_limit=signals.file_limit,
+        )
+
+    def _hangs(self) -> str:
+        takes = self.engine.round_takes()
+        return f"the engine has not moved for {takes:.0f} s" if takes > _ROUND else ""
+
 
 class Crew:
     """A process with one job: `shoal crawl`."""
 
-    def __init__(self, plan: Plan, frontier: Frontier, sink: Sink) -> None:
+    def __init__(self, plan: Plan, frontier: Frontier, sink: Sink, tracing: Tracing | None = None) -> None:
         traffic = Traffic()
         self._plan = plan
         self._frontier = frontier
-        self._job = JobCrew(plan.job, plan.spider, plan.settings, frontier, sink, traffic=traffic)
+        self._job = JobCrew(
+            plan.job, plan.spider, plan.settings, frontier, sink, traffic=traffic, tracing=tracing
+        )
         jobs = OneJob(frontier, self._job, plan.settings)
         self._process = ProcessCrew(frontier, jobs, plan.settings, traffic)
         self.engine = self._process.engine
@@ -204,6 +251,9 @@ class Crew:
     def report(self) -> TallyReport:
         return self._job.tally.report(in_flight=self.engine.in_flight)
 
+    def subject(self) -> Subject:
+        return self._process.subject(self.report)
+
 
 def make_admission(spider: Spider, settings: Settings) -> Admission:
     defaults = {name: (handler.lane, handler.priority) for name, handler in spider.handlers.items()}
@@ -214,6 +264,13 @@ def make_admission(spider: Spider, settings: Settings) -> Admission:
 
 def pools_of(spider: Spider) -> dict[str, str]:
     """The pools that handlers ask for."""
-    pools = {name: handler.pool for name, handler in spider.handlers.items() if handler.pool}
-    first = spider.handler_named("").pool
-    return {**pools, "": first} if first else pools
+    return {name: handler.pool for name, handler in _by_name(spider) if handler.pool}
+
+
+def waits_of(spider: Spider) -> dict[str, str]:
+    """What the pages of handlers wait for in a browser."""
+    return {name: handler.wait_for for name, handler in _by_name(spider) if handler.wait_for}
+
+
+def _by_name(spider: Spider) -> list[tuple[str, Handler]]:
+    return [*spider.handlers.items(), ("", spider.handler_named(""))]

@@ -11,8 +11,8 @@ of jobs: a lease goes to its own job's pages, and its settlement to its own job'
 from __future__ import annotations
 
 import asyncio
-import logging
 import traceback
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import TypeVar, cast
 
@@ -26,9 +26,8 @@ from shoal.policy.backpressure import Pressure
 from shoal.policy.lanes import Lane, Lanes
 from shoal.serving import Jobs, Served
 from shoal.settings import Settings
+from shoal.telling import event
 from shoal.workerstatus import WorkerStatus
-
-log = logging.getLogger("shoal")
 
 T = TypeVar("T")
 
@@ -72,6 +71,8 @@ class Engine:
         self._alarm: asyncio.TimerHandle | None = None
         self._heartbeat = Heartbeat(frontier, name, settings, self._status)
         self._asked = 0.0  # when the last claim was made (the loop's time)
+        self._round_since: float | None = None  # when the present round began; None: it waits for work
+        self.stale = 0  # settlements that came too late
         self._stopping = False
         self._forced = False
         self._error: BaseException | None = None
@@ -94,6 +95,15 @@ class Engine:
         since = min((at for at in waiting if at is not None), default=now)
         idle = 0.0 if self._running or self._last_end is None else now - self._last_end
         return Load(len(self._running), now - since, idle)
+
+    @property
+    def stopping(self) -> bool:
+        return self._stopping
+
+    def round_takes(self) -> float:
+        """Seconds since the present round began; 0 while it waits for something to do."""
+        since = self._round_since
+        return 0.0 if since is None else asyncio.get_running_loop().time() - since
 
     # -- told from outside
 
@@ -128,6 +138,7 @@ class Engine:
 
     async def _beat(self) -> bool:
         """One round; True when there is nothing left to do here."""
+        self._round_since = asyncio.get_running_loop().time()
         claimed = await self._exchange()
         if claimed.now:
             for job in self._jobs.everyone():
@@ -142,6 +153,7 @@ class Engine:
         if idle and (self._forced or not self._delivery) and (self._stopping or await self._jobs.over()):
             return True
         if not self._due_to_settle() and not self._premature:
+            self._round_since = None
             await self._frontier.wait(claimed.next_due)
         return False
 
@@ -202,9 +214,9 @@ class Engine:
         for settlement, accepted in zip(batch, settled.accepted, strict=True):
             job.pages.settled(settlement.lease, accepted)
             if not accepted:
-                log.warning(
-                    "%s was settled too late: its lease had been given away", settlement.lease.task.url
-                )
+                self.stale += 1
+                task = settlement.lease.task
+                event("settlement_stale", job=task.job, url=task.url, host=task.host)
             elif isinstance(settlement.verdict, Done):
                 self._heartbeat.done(job.name)
 
@@ -263,8 +275,9 @@ class Engine:
             self._error = self._error or error
             self._untouched.append(lease)
         except Exception as error:
-            log.exception("a bug in Shoal, met on %s", lease.task.url)
-            failure = Failure("unexpected", f"{type(error).__name__}: {error}", attempt=lease.task.attempt)
+            said = f"{type(error).__name__}: {error}"
+            event("bug", exc_info=True, job=lease.task.job, url=lease.task.url, error=said)
+            failure = Failure("unexpected", said, attempt=lease.task.attempt)
             dead = Dead(failure, Snapshot(traceback=traceback.format_exc()))
             self._settlements.append((job, Settlement(lease, dead)))
         else:
@@ -323,6 +336,7 @@ class Engine:
         return WorkerStatus(
             job=jobs[0] if len(jobs) == 1 else "",
             in_flight=len(self._running),
+            flights=dict(Counter(lease.task.lane for _, lease in self._running.values())),
             lanes=tuple(self._jobs.lanes()),
             paused_lanes=pressure.paused_lanes,
             pressure=pressure.reasons,

@@ -12,6 +12,7 @@ from shoal.hosts.sight import Cause, HostSight, causes
 from shoal.jobnote import is_for_fleet
 from shoal.model import Task
 from shoal.observe.words import count, plural, span, speed
+from shoal.policy.escalation import pattern_of
 from shoal.workerstatus import WorkerStatus, status_of
 
 _SCOPE = {
@@ -66,7 +67,7 @@ def _done(facts: Facts) -> list[Cause]:
 def _dead(facts: Facts) -> list[Cause]:
     task = _task(facts)
     last = task.history[-1]
-    tries = plural(len(task.history), "attempt")
+    tries = plural(sum(failure.kind not in NOT_ASKED for failure in task.history), "attempt")
     sentence = f"dead: {last.kind} after {tries}, {span(facts.now - facts.where.since)} ago"
     detail = f": {last.detail}" if last.detail else ""
     hint = f"shoal dead show {task.id} tells all; shoal dead replay --id {task.id} tries again"
@@ -98,12 +99,17 @@ def _delayed(facts: Facts) -> list[Cause]:
         last = task.history[-1]
         why = f": attempt {task.attempt} of {_most(facts, task)} failed with {last.kind}"
         why += f" ({last.detail})" if last.detail else ""
-    return [Cause("retry", when + why), *_job(facts), *_nobody(facts), *_host(facts)]
+    held = [*_job(facts), *_nobody(facts), *_host(facts)]
+    return [
+        Cause("retry", when + why),
+        *held,
+        *(cause for cause in _browser(facts) if cause.sentence not in why),
+    ]
 
 
 def _pending(facts: Facts) -> list[Cause]:
     held = [*_job(facts), *_nobody(facts), *_host(facts), *_lane(facts)]
-    first, *rest = [*held, *_turn(facts, first=not held), *_pressure(facts)]
+    first, *rest = [*held, *_turn(facts, first=not held), *_pressure(facts), *_browser(facts)]
     return [Cause(first.name, f"not fetched yet: {first.sentence}"), *rest]
 
 
@@ -115,6 +121,7 @@ def _unknown(facts: Facts) -> list[Cause]:
     found = [Cause("never_seen", "never seen: no page has led to it so far")]
     if not facts.allowed:
         found.append(Cause("robots", "robots.txt forbids it"))
+    found += _browser(facts)
     if not facts.job.fed_all:
         fed = plural(facts.job.fed, "start URL")
         found.append(Cause("feeding", f"it may still be among the start URLs: {fed} read so far"))
@@ -179,6 +186,12 @@ def _lane(facts: Facts) -> list[Cause]:
         return []
     sentences = dict.fromkeys(reason.sentence for worker in serving for reason in worker.pressure)
     return [Cause("lane_paused", f"lane {lane} is paused: {'; '.join(sentences)}")]
+
+
+def _browser(facts: Facts) -> list[Cause]:
+    url = facts.where.task.url if facts.where.task is not None else facts.url
+    said = facts.host.in_browser.get(pattern_of(url)) if facts.host is not None else None
+    return [Cause("needs_browser", said)] if said is not None else []
 
 
 def _turn(facts: Facts, *, first: bool) -> list[Cause]:

@@ -7,7 +7,6 @@ for whoever asks why the crawl is slow.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
@@ -19,8 +18,7 @@ from shoal.observe.machine import LoopLag, Machine, Reading
 from shoal.policy.backpressure import Backpressure, Pressure
 from shoal.policy.signals import Signals, Traffic
 from shoal.settings import Settings
-
-log = logging.getLogger("shoal")
+from shoal.telling import event
 
 _EVERY = 0.5
 
@@ -72,16 +70,20 @@ class Governor:
 
     def feel(self, pending: int) -> None:
         before = self.pressure
-        self.pressure = self._rules.update(self._signals(pending), self._clock.monotonic())
+        self.pressure = self._rules.update(self.signals(pending), self._clock.monotonic())
         for change in self._rules.changes():
-            log.warning("backpressure %s %s: %s", change.rule, "on" if change.on else "off", change.sentence)
+            event(
+                "backpressure_on" if change.on else "backpressure_off",
+                rule=change.rule,
+                reason=change.sentence,
+            )
         if (before.concurrency, before.paused_lanes) != (
             self.pressure.concurrency,
             self.pressure.paused_lanes,
         ):
             self._on_change()
 
-    def _signals(self, pending: int) -> Signals:
+    def signals(self, pending: int = 0) -> Signals:
         load, machine = self._load(), self._machine()
         return replace(
             self._traffic.signals(self._clock.monotonic()),

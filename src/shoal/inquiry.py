@@ -1,16 +1,17 @@
-"""Gathers what a store knows: about one URL, or about its hosts. Whoever asks need not be part of the crawl."""
+"""Gathers what a store knows: about one URL, its hosts, its proxies. Whoever asks need not be part of the crawl."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Sequence
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.admit import Admission, Canonicaliser, fingerprint, host_key
 from shoal.config import load
 from shoal.errors import SettingsError, UsageError
-from shoal.explain import Facts
+from shoal.explain import Answer, Facts, explain
 from shoal.frontier.protocol import Frontier, HostQueue, Job, Whereabouts
 from shoal.hosts.rules import HostRules
 from shoal.hosts.sight import HostSight, sight_of, with_robots
@@ -18,6 +19,8 @@ from shoal.hosts.state import state_of
 from shoal.jobnote import settings_of
 from shoal.model import Refused, Request, Task
 from shoal.policy.compose import BUILT_IN
+from shoal.policy.proxy import condition
+from shoal.poolbook import read_pools
 from shoal.settings import Settings
 
 _EVERYTHING = 1 << 40
@@ -82,7 +85,55 @@ def unknown_host(host: str) -> UsageError:
     return UsageError(f"no host {host} in this store; shoal hosts --all shows which there are")
 
 
+# -- proxies
+
+
+class ProxySight(Struct, frozen=True):
+    """A proxy of a pool, without its credentials."""
+
+    pool: str
+    proxy: str  # host and port
+    requests: int
+    success: float | None  # share; None: too few requests
+    latency: float | None  # seconds
+    condition: str
+    until: float | None  # when its quarantine ends, in the frontier's time
+    banned_by: tuple[str, ...]  # hosts
+    cost: float | None = None  # of a request
+
+
+async def look_at_proxies(frontier: Frontier) -> list[ProxySight]:
+    """Those that crawls on this store have met."""
+    jobs = await chosen_jobs(frontier, None)
+    costs = settings_for(jobs[0] if jobs else None).pool_costs
+    now = await frontier.now()
+    return [
+        ProxySight(
+            pool,
+            name.partition("/")[2] or name,
+            proxy.requests,
+            proxy.success(),
+            proxy.latency or None,
+            condition(proxy, now),
+            proxy.hold.until if proxy.hold.strikes and proxy.hold.until > now else None,
+            tuple(sorted(host for host, pair in proxy.hosts.items() if pair.hold.strikes)),
+            costs.get(pool),
+        )
+        for pool, state in (await read_pools(frontier)).items()
+        for name, proxy in state.proxies.items()
+    ]
+
+
 # -- one URL
+
+
+async def answers_about(frontier: Frontier, typed: str, job: str | None) -> list[Answer]:
+    """One answer for each job that knows the URL; if none does, one for the job that might."""
+    jobs = await chosen_jobs(frontier, job)
+    if not jobs:
+        raise UsageError("no jobs in this store yet; start one with: shoal crawl URL")
+    answers = [explain(await inquire(frontier, job, typed)) for job in jobs]
+    return [answer for answer in answers if answer.place != "unknown"] or answers[:1]
 
 
 async def inquire(frontier: Frontier, job: Job, typed: str) -> Facts:

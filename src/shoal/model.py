@@ -92,6 +92,11 @@ class Task(Struct, frozen=True, omit_defaults=True):
         """The name of the session that it is to be fetched in."""
         return self.meta.get("session") if self.meta else None
 
+    @property
+    def wait_for(self) -> str:
+        """When it counts as complete in a browser; "": as its handler says."""
+        return str(self.meta.get("wait_for", "")) if self.meta else ""
+
 
 class Lease(Struct, frozen=True):
     """A claimed task. `token` is the fencing token: it is never given twice, and only its bearer may settle."""

@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias, TypedDict, TypeVar, Unpack
 
 import msgspec
+from msgspec.structs import replace
 from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
+from shoal.errors import SpiderError
 from shoal.extract import charset
 from shoal.extract.bounds import bounded
 from shoal.extract.links import absolute, document_base, target_of
@@ -19,6 +21,7 @@ from shoal.extract.media import is_html
 from shoal.extract.paging import largest_number, page_urls
 from shoal.extract.text import squeeze, visible_text
 from shoal.model import Request, Response, Task
+from shoal.rendering import Rendered, Tab
 from shoal.spider import Handler, handler_name
 
 Node: TypeAlias = LexborNode
@@ -40,19 +43,25 @@ class FollowOptions(TypedDict, total=False):
     body: bytes | None
     pool: str | None
     session: str | None
+    wait_for: str | None
     dedupe: bool
     max_attempts: int
     anywhere: bool
 
 
 class Page:
-    __slots__ = ("_base", "_codec", "_html", "_tree", "fetched_at", "handler", "response", "task")
+    __slots__ = ("_base", "_codec", "_html", "_tab", "_tree", "fetched_at", "handler", "response", "task")
 
     def __init__(self, task: Task, response: Response, handler: str, fetched_at: float = 0.0) -> None:
+        self._tab = response.tab if isinstance(response, Rendered) else None
         self.task = task
         self.response = response
         self.handler = handler  # the name of the handler this page is for
         self.fetched_at = fetched_at  # seconds since the epoch
+        self._forget()
+
+    def _forget(self) -> None:
+        """What was drawn from the body."""
         self._base: str | None = None
         self._codec: str | None = None
         self._html: str | None = None
@@ -179,6 +188,62 @@ class Page:
             self._base = document_base(self.tree, self.url) if parse else self.url
         return self._base
 
+    # -- in a browser
+
+    @property
+    def in_browser(self) -> bool:
+        """Whether the page is open in a browser: then what follows works on it, and the rest shows what came of it."""
+        return self._tab is not None
+
+    async def click(self, selector: str) -> None:
+        """Clicks the first element that matches."""
+        await self._open("click").click(selector)
+        await self._reread()
+
+    async def fill(self, selector: str, text: str) -> None:
+        """Writes into a form field."""
+        await self._open("fill").fill(selector, text)
+        await self._reread()
+
+    async def press(self, key: str) -> None:
+        """Presses a key, such as "Enter"."""
+        await self._open("press").press(key)
+        await self._reread()
+
+    async def scroll(self, times: int = 1) -> None:
+        """Scrolls to the end, as often as said: pages that load more then grow."""
+        await self._open("scroll").scroll(times)
+        await self._reread()
+
+    async def evaluate(self, script: str) -> Any:
+        """What a JavaScript expression or function gives."""
+        result = await self._open("evaluate").evaluate(script)
+        await self._reread()
+        return result
+
+    async def wait_for(self, condition: str) -> None:
+        """Until a CSS selector matches; or for "load", or "quiet": no more traffic."""
+        await self._open("wait_for").wait_for(condition)
+        await self._reread()
+
+    async def screenshot(self, *, full: bool = False) -> bytes:
+        """A PNG of what can be seen, or of the whole page."""
+        return await self._open("screenshot").screenshot(full=full)
+
+    def _open(self, what: str) -> Tab:
+        if self._tab is None:
+            raise SpiderError(
+                f'page.{what}() needs a browser: write @spider.handler(lane="browser") above {self.handler}, '
+                'or yield page.follow(…, lane="browser")'
+            )
+        return self._tab
+
+    async def _reread(self) -> None:
+        assert self._tab is not None
+        body = (await self._tab.html()).encode("utf-8", "replace")
+        self.response = replace(self.response, body=body, url=self._tab.url)
+        self._forget()
+
     # -- asking for more
 
     def follow(
@@ -195,6 +260,7 @@ class Page:
         body: bytes | None = None,
         pool: str | None = None,
         session: str | None = None,
+        wait_for: str | None = None,
         dedupe: bool = True,
         max_attempts: int = 0,
         anywhere: bool = False,
@@ -209,6 +275,8 @@ class Page:
         base = self._base or self.base
         if session is not None:
             meta = {**(meta or {}), "session": session}
+        if wait_for is not None:
+            meta = {**(meta or {}), "wait_for": wait_for}
         # By position: three times as fast as by name, and this runs for every link.
         return Request(
             target, name, base, lane, priority, depth, max_attempts,

@@ -7,16 +7,18 @@ from pathlib import Path
 from msgspec import Struct
 
 from shoal.errors import SinkError, SpiderError
+from shoal.fetch.browser.finding import available, why_not
 from shoal.frontier.protocol import Frontier, Job, JobSpec
 from shoal.jobnote import FedBy, note_of, write_note
 from shoal.policy.compose import HostPolicies
 from shoal.policy.host import first_valve
-from shoal.policy.lanes import known, no_such_lane, served
+from shoal.policy.lanes import BROWSER, known, no_such_lane, served
 from shoal.settings import Settings
-from shoal.sink import is_database, output_key
+from shoal.sink import describe, is_database, output_key
 from shoal.sink.jsonl import JsonLines, describe_existing
 from shoal.source import SpiderSource
 from shoal.spider import Spider
+from shoal.telling import event
 
 
 class Plan(Struct, frozen=True):
@@ -31,6 +33,8 @@ class Plan(Struct, frozen=True):
     source: SpiderSource | None = None  # how another process gets the same spider
     fed_by: FedBy = "crawl"
     priority: int = 0  # among the jobs of a store
+    metrics: str = ""  # where to answer how it is: [HOST:]PORT
+    trace: bool = False
 
 
 async def prepare(plan: Plan, frontier: Frontier) -> Job:
@@ -44,18 +48,22 @@ async def prepare(plan: Plan, frontier: Frontier) -> Job:
     job = await frontier.open_job(spec_of(plan))
     if job.state == "finished":
         await _trim_output(plan, frontier, job)
+    else:
+        event("job_started", job=plan.job, spider=plan.spider.name, done=job.counters.done)
     return job
 
 
 def check_parts(plan: Plan) -> None:
     """What the settings name exists. Found out here, and not by every process on its own."""
-    served(plan.settings)
+    serves_browser = plan.fed_by == "crawl" and BROWSER in served(plan.settings)
     HostPolicies(plan.settings)
     lanes = known(plan.settings)
     for handler in plan.spider.handlers.values():
         if handler.lane not in lanes:
             problem = no_such_lane(handler.lane, lanes)
             raise SpiderError(f"spider {plan.spider.name!r}: handler {handler.name!r}: {problem}")
+        if handler.lane == BROWSER and serves_browser and not available(plan.settings):
+            raise SpiderError(f"handler {handler.name!r} is in the browser lane: {why_not(plan.settings)}")
 
 
 def spec_of(plan: Plan) -> JobSpec:
@@ -124,9 +132,29 @@ async def _trim_output(plan: Plan, frontier: Frontier, job: Job) -> None:
 async def conclude(plan: Plan, frontier: Frontier) -> None:
     """Closes the job if there is nothing left to do."""
     job = await frontier.job(plan.job)
-    if job is not None and job.exhausted and job.state == "running":
+    if job is None:
+        return
+    if job.exhausted and job.state == "running":
         await _trim_output(plan, frontier, job)
-        await finish(frontier, plan.job)
+        if await finish(frontier, plan.job):
+            return
+    c = job.counters
+    event("job_stopped", job=plan.job, done=c.done, dead=c.dead, rows=c.items, left=c.open)
+
+
+def _tell_finished(job: Job) -> None:
+    c, seconds = job.counters, round(job.finished_at - job.created_at, 3)
+    output = note_of(job.spec).output.decode(errors="replace")
+    event(
+        "job_finished",
+        job=job.spec.name,
+        done=c.done,
+        dead=c.dead,
+        rows=c.items,
+        retried=c.retried,
+        seconds=seconds,
+        output=describe(output or None),
+    )
 
 
 async def finish(frontier: Frontier, name: str) -> bool:
@@ -141,4 +169,5 @@ async def finish(frontier: Frontier, name: str) -> bool:
     if after is not None and after.state == "finished" and not after.exhausted:
         await frontier.set_state(name, "running")
         return False
+    _tell_finished(after or job)
     return True

@@ -13,7 +13,6 @@ Requests that need none of this go straight to the transport.
 
 from __future__ import annotations
 
-import logging
 import os
 import random
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -34,8 +33,7 @@ from shoal.policy.proxy import Choice, ProxyPolicy, Seen, Sign, Wait
 from shoal.policy.signals import Traffic
 from shoal.poolbook import PoolBook
 from shoal.settings import Settings
-
-log = logging.getLogger("shoal")
+from shoal.telling import event
 
 BAN = "proxy_ban"
 
@@ -284,12 +282,14 @@ class Routes:
         """Once, until it is over."""
         if (pool, host) not in self._exhausted and len(self._exhausted) < _TOLD:
             self._exhausted.add((pool, host))
-            log.warning("%s; pages%s wait", detail, f" of {host}" if host else "")
+            reason = f"{detail}; pages{f' of {host}' if host else ''} wait"
+            event("pool_exhausted", pool=pool, host=host, reason=reason)
 
     def _is_back(self, pool: str, host: str) -> None:
         for found in {(pool, host), (pool, "")} & self._exhausted:
             self._exhausted.discard(found)
-            log.warning("pool %s works again%s", pool, f" for {host}" if found[1] else "")
+            message = f"pool {pool} works again{f' for {host}' if found[1] else ''}"
+            event("pool_back", message, pool=pool, host=found[1])
 
     # -- whose fault
 

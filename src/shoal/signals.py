@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-log = logging.getLogger("shoal")
+from shoal.telling import event
 
 
 class Stoppable(Protocol):
@@ -30,7 +29,7 @@ def stopping_on_signals(target: Stoppable, message: str = DRAINING) -> Iterator[
         nonlocal received
         received += 1
         if received == 1:
-            log.warning("%s", message)
+            event("draining", message)
             target.stop()
         else:
             target.force()

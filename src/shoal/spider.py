@@ -40,6 +40,9 @@ class Handler(Struct, frozen=True):
     priority: int = 0
     item: str = ""  # what kind of item it yields: the table of a database; "": as the handler is named
     pool: str = ""  # the proxies that its pages are fetched through; "": as the setting says
+    wait_for: str = (
+        ""  # in a browser: "load", "quiet", or a CSS selector that must appear; "": as the setting says
+    )
 
 
 class Spider:
@@ -80,6 +83,7 @@ class Spider:
         priority: int = 0,
         item: str = "",
         pool: str = "",
+        wait_for: str = "",
     ) -> Callable[[F], F]: ...
 
     def handler(
@@ -93,11 +97,21 @@ class Spider:
         priority: int = 0,
         item: str = "",
         pool: str = "",
+        wait_for: str = "",
     ) -> Function:
         """Decorator: registers a function under its name. The first one gets the start URLs."""
 
         def register(function: Function) -> Function:
-            self.add_handler(function, name=name, key=key, lane=lane, priority=priority, item=item, pool=pool)
+            self.add_handler(
+                function,
+                name=name,
+                key=key,
+                lane=lane,
+                priority=priority,
+                item=item,
+                pool=pool,
+                wait_for=wait_for,
+            )
             return function
 
         return register if function is None else register(function)
@@ -112,6 +126,7 @@ class Spider:
         priority: int = 0,
         item: str = "",
         pool: str = "",
+        wait_for: str = "",
     ) -> Handler:
         """What the decorator does."""
         where = f"spider {self.name!r}"
@@ -123,7 +138,7 @@ class Spider:
         if name in self.handlers:
             raise SpiderError(f"{where} already has a handler named {name!r}; give this one another name=…")
         keys = (key,) if isinstance(key, str) else tuple(key) if key else None
-        handler = Handler(name, function, keys, lane, priority, item, pool)
+        handler = Handler(name, function, keys, lane, priority, item, pool, wait_for)
         self.handlers[name] = handler
         _remember_name(function, name)
         return handler

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 
 import msgspec
@@ -21,20 +21,26 @@ from shoal.crew import make_admission
 from shoal.errors import SettingsError, ShoalError, StoreError
 from shoal.feeding import Feeder
 from shoal.frontier import open_frontier
+from shoal.observe.events import EventBook
+from shoal.observe.logging import environment, relay
 from shoal.observe.machine import Machine
+from shoal.observe.probes import probes_at
 from shoal.observe.tally import Tally, TallyReport, merge
 from shoal.observe.view import View
+from shoal.observe.vitals import Pulse, Subject, Vitals, together
 from shoal.observe.watching import Watch, watching
 from shoal.plan import Plan, conclude, prepare
 from shoal.settings import Settings
 from shoal.signals import stopping_on_signals
 from shoal.source import SpiderSource
+from shoal.telling import event
 
 log = logging.getLogger("shoal")
 
 _RESTART_DELAY = 0.1  # seconds, doubled for each death in a row
 _RESTART_CAP = 5.0
 _LONG_LIFE = 10.0  # seconds after which a death is not one more in a row
+_SILENCE = 30.0  # seconds after which a child that says nothing hangs
 _DEATHS = 20  # in a row, before giving up; a few pages that kill their worker must not get there
 
 
@@ -46,6 +52,7 @@ class Part(Struct, frozen=True):
     job: str
     store: str
     output: str
+    trace: bool = False
 
 
 class Word(Struct, frozen=True, omit_defaults=True):
@@ -54,6 +61,8 @@ class Word(Struct, frozen=True, omit_defaults=True):
     report: TallyReport | None = None
     feeding_paused: bool = False  # it has as much as it can bear
     error: str = ""
+    vitals: Vitals = Vitals()
+    trouble: str = ""  # why it no longer moves
 
 
 async def supervise(plan: Plan, watch: Watch | None) -> View:
@@ -62,16 +71,22 @@ async def supervise(plan: Plan, watch: Watch | None) -> View:
             "processes: several processes need an output file; leave out `-o -` or --processes"
         )
     async with AsyncExitStack() as stack:
+        probes = await stack.enter_async_context(probes_at(plan.metrics))
         frontier = await stack.enter_async_context(open_frontier(plan.store))
+        await stack.enter_async_context(EventBook(frontier))
         job = await prepare(plan, frontier)
         if job.state == "finished":
             return View(job, TallyReport(), note="already finished")
         tally = Tally()
         team = Team(plan, plan.source, str(plan.output))
         stack.enter_context(stopping_on_signals(team))
-        look = await stack.enter_async_context(
-            watching(plan, frontier, lambda: merge([tally.report(), *team.reports()]), watch)
-        )
+        pulse = stack.enter_context(Pulse())
+
+        def report() -> TallyReport:
+            return merge([tally.report(), *team.reports()])
+
+        probes.watch(frontier, subject_of(team.children, report, pulse), whole_store=True)
+        look = await stack.enter_async_context(watching(plan, frontier, report, watch))
         admission = make_admission(plan.spider, plan.settings)
         feeder = Feeder(
             plan.spider,
@@ -96,25 +111,25 @@ class Team:
         share = -(-plan.settings.concurrency // count)
         memory = Machine(plan.settings.memory_limit, processes=count).read().memory_limit
         settings = replace(plan.settings, processes=1, concurrency=share, memory_limit=memory)
-        part = Part(source, settings, plan.job, plan.store, output)
-        self._children = [Child(number + 1, part) for number in range(count)]
+        part = Part(source, settings, plan.job, plan.store, output, plan.trace)
+        self.children = [Child(number + 1, part) for number in range(count)]
 
     def reports(self) -> Sequence[TallyReport]:
-        return [report for child in self._children for report in child.reports]
+        return [report for child in self.children for report in child.reports]
 
     @property
     def feeding_paused(self) -> bool:
-        return any(child.feeding_paused for child in self._children)
+        return any(child.feeding_paused for child in self.children)
 
     async def run(self) -> None:
-        await asyncio.gather(*(child.run() for child in self._children), return_exceptions=False)
+        await asyncio.gather(*(child.run() for child in self.children), return_exceptions=False)
 
     def stop(self) -> None:
-        for child in self._children:
+        for child in self.children:
             child.stop()
 
     def force(self) -> None:
-        for child in self._children:
+        for child in self.children:
             child.force()
 
 
@@ -130,23 +145,39 @@ class Child:
         self._module = module
         self._lasting = lasting
         self._process: asyncio.subprocess.Process | None = None
-        self._stopping = False
-        self._past: list[TallyReport] = []  # of those that died
+        self._past: list[TallyReport] = []  # of those that died, in one
         self._last: TallyReport | None = None
+        self._past_vitals = self._vitals = Vitals()
+        self._trouble = ""
+        self._heard_at = 0.0  # the loop's time
+        self.stopping = False
         self.feeding_paused = False
 
     @property
     def reports(self) -> Sequence[TallyReport]:
         return [*self._past, self._last] if self._last is not None else self._past
 
+    @property
+    def vitals(self) -> Vitals:
+        return together([self._past_vitals, self._vitals])
+
+    @property
+    def hangs(self) -> str:
+        """Why it no longer moves; "": it does, or is being started again."""
+        if self._process is None or self._process.returncode is not None:
+            return ""
+        silent = asyncio.get_running_loop().time() - self._heard_at
+        trouble = f"silent for {silent:.0f} s" if silent > _SILENCE else self._trouble
+        return f"worker {self._number}: {trouble}" if trouble else ""
+
     async def run(self) -> None:
         deaths = 0
-        while not self._stopping:
+        while not self.stopping:
             began = asyncio.get_running_loop().time()
             error, code = await self._run_once()
             if error and not self._lasting:
                 raise StoreError(error)
-            if code == 0 or self._stopping:
+            if code == 0 or self.stopping:
                 return
             worked = self._last is not None and self._last.pages > 0
             lived = asyncio.get_running_loop().time() - began
@@ -156,15 +187,18 @@ class Child:
                 raise ShoalError(
                     f"worker {self._number} died {deaths} times in a row (exit {code}): see the messages above"
                 )
-            said = f": {error}" if error else ""
-            log.warning("worker %d died (exit %d), starting it again%s", self._number, code, said)
+            said = (
+                f"worker {self._number} died (exit {code}), starting it again{f': {error}' if error else ''}"
+            )
+            event("worker_died", said, worker=self._number, exit=code, reason=error)
             await asyncio.sleep(min(_RESTART_CAP, _RESTART_DELAY * 2 ** min(deaths - 1, 10)))
 
     def _bank(self) -> None:
         if self._last is not None:
-            self._past.append(replace(self._last, in_flight=0))
+            self._past = [merge([*self._past, replace(self._last, in_flight=0)])]
             self._last = None
-        self.feeding_paused = False
+        self._past_vitals, self._vitals = together([self._past_vitals, self._vitals.past()]), Vitals()
+        self._trouble, self.feeding_paused = "", False
 
     async def _run_once(self) -> tuple[str, int]:
         process = await asyncio.create_subprocess_exec(
@@ -176,8 +210,9 @@ class Child:
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,  # Ctrl-C is for the parent, which passes it on in its own way
             limit=1 << 24,
+            env=environment(),
         )
-        self._process = process
+        self._process, self._heard_at = process, asyncio.get_running_loop().time()
         assert process.stdin is not None
         try:
             process.stdin.write(msgspec.json.encode(self._part) + b"\n")
@@ -196,24 +231,37 @@ class Child:
             try:
                 word = msgspec.json.decode(line, type=Word)
             except msgspec.DecodeError:
-                log.info("worker %d: %s", self._number, line.decode(errors="replace").rstrip())
+                extra = {"fields": {"worker": self._number}}
+                log.info("worker %d: %s", self._number, line.decode(errors="replace").rstrip(), extra=extra)
                 continue  # a handler that prints
+            self._heard_at = asyncio.get_running_loop().time()
             if word.report is not None:
                 self._last, self.feeding_paused = word.report, word.feeding_paused
+                self._vitals, self._trouble = word.vitals, word.trouble
             error = word.error or error
         return error
 
     async def _relay(self, process: asyncio.subprocess.Process) -> None:
         assert process.stderr is not None
         async for line in process.stderr:
-            log.warning("worker %d: %s", self._number, line.decode(errors="replace").rstrip())
+            relay(line.decode(errors="replace").rstrip(), worker=self._number)
 
     def stop(self) -> None:
-        self._stopping = True
+        self.stopping = True
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
 
     def force(self) -> None:
-        self._stopping = True
+        self.stopping = True
         if self._process is not None and self._process.returncode is None:
             self._process.terminate()
+
+
+def subject_of(children: Sequence[Child], report: Callable[[], TallyReport], pulse: Pulse) -> Subject:
+    """A parent and its children, as one."""
+    return Subject(
+        report,
+        vitals=lambda: together([pulse.vitals(), *(child.vitals for child in children)]),
+        hangs=lambda: next((trouble for child in children if (trouble := child.hangs)), ""),
+        stopping=lambda: all(child.stopping for child in children),
+    )

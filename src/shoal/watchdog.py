@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-import logging
 import sys
 import threading
 import time
+from contextvars import copy_context
 from types import FrameType
 
 from shoal import handling
 from shoal.handling import HandlerTimeout
 from shoal.settings import Settings
-
-log = logging.getLogger("shoal")
+from shoal.telling import event
 
 _PULSE = 0.25
 
@@ -32,7 +31,10 @@ class Watchdog:
         self._loop_thread = 0
         self._timer: asyncio.TimerHandle | None = None
         self._done = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="shoal-watchdog", daemon=True)
+        watch = copy_context()  # what happens there is told to whoever listens here
+        self._thread = threading.Thread(
+            target=watch.run, args=(self._watch,), name="shoal-watchdog", daemon=True
+        )
 
     def start(self) -> None:
         self._loop_thread = threading.get_ident()
@@ -62,10 +64,10 @@ class Watchdog:
             where = f"{handler.f_code.co_name} ({handler.f_code.co_filename}:{handler.f_lineno})"
             if warned != beat:
                 warned = beat
-                log.warning("handler %s blocks the event loop: use async calls, or do less at once", where)
+                event("handler_blocks", where=where)
             if silence >= self._interrupt_after and interrupted != beat:
                 interrupted = beat
-                log.warning("interrupting handler %s after %.0f s", where, silence)
+                event("handler_interrupted", where=where, seconds=silence)
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(
                     ctypes.c_ulong(self._loop_thread), ctypes.py_object(HandlerTimeout)
                 )

@@ -6,16 +6,15 @@ It takes no decision about time: what must wait goes back to the frontier, with 
 
 from __future__ import annotations
 
-import logging
 import traceback
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from shoal.admit import Admission, KnownLinks
 from shoal.asking import Asker, Ending
 from shoal.classify import kind_of, snapshot_of
 from shoal.clock import Clock
 from shoal.errors import SpiderError
-from shoal.handling import HandlerTimeout, JunkError, collect
+from shoal.handling import HandlerTimeout, JunkError, Yielded, collect
 from shoal.hosts.book import HostBook
 from shoal.model import (
     Dead,
@@ -31,14 +30,15 @@ from shoal.model import (
     Snapshot,
     Task,
 )
+from shoal.observe.recording import Recorder
 from shoal.observe.tally import Tally
 from shoal.page import Page
 from shoal.policy.lanes import known, no_such_lane
+from shoal.rendering import Rendered, TabLost
 from shoal.settings import Settings
 from shoal.sink.rows import encode_row
 from shoal.spider import Spider
-
-log = logging.getLogger("shoal")
+from shoal.telling import event
 
 Link = tuple[str, str]  # (base, href)
 
@@ -53,7 +53,9 @@ class Worker:
         hosts: HostBook,
         asker: Asker,
         tally: Tally,
+        recorder: Recorder,
         clock: Clock,
+        collecting: Callable[..., Awaitable[Yielded]] = collect,
     ) -> None:
         self._spider = spider
         self._settings = settings
@@ -61,7 +63,9 @@ class Worker:
         self._hosts = hosts
         self._asker = asker
         self._tally = tally
+        self._recorder = recorder
         self._clock = clock
+        self._collect = collecting
         self._lanes = known(settings)
         self._known = KnownLinks()
         self._links: dict[int, list[Link]] = {}  # token -> links to remember once the settlement is durable
@@ -79,7 +83,11 @@ class Worker:
         self._tally.fetched(lease.task.host, answer)
         if kind_of(answer) == "redirect":
             return self._follow(lease, answer)
-        return await self._handle(lease, answer)
+        try:
+            return await self._handle(lease, answer)
+        finally:
+            if isinstance(answer, Rendered):
+                await answer.close()
 
     def settled(self, lease: Lease, accepted: bool) -> None:
         """Told after the commit: only now may links be skipped unseen on other pages. Earlier, a settlement that is
@@ -111,7 +119,7 @@ class Worker:
             handler = self._spider.handler_named(task.handler)
             page = Page(task, response, handler.name, self._clock.time())
             started = self._clock.monotonic()
-            yielded = await collect(
+            yielded = await self._collect(
                 handler,
                 page,
                 deadline=started + self._settings.handler_timeout,
@@ -123,9 +131,13 @@ class Worker:
             return self._bury(lease, response, "handler_timeout", str(error))
         except (JunkError, SpiderError) as error:
             return self._bury(lease, response, "junk", str(error))
+        except TabLost as error:
+            lost = self._failure(task, "browser_crash", str(error))
+            return self._end(lease, Retry(self._settings.retry_base, lost))
         except Exception as error:
-            log.warning("handler %r failed on %s: %s", task.handler or "(first)", task.url, _one_line(error))
-            return self._bury(lease, response, "handler", _one_line(error), traceback.format_exc())
+            name, said = task.handler or "(first)", _one_line(error)
+            event("handler_failed", job=task.job, url=task.url, handler=name, error=said)
+            return self._bury(lease, response, "handler", said, traceback.format_exc())
         return Settlement(lease, Done(), self._admit(lease, yielded.requests), rows)
 
     def _check_lanes(self, handler: str, requests: Sequence[Request]) -> None:
@@ -141,7 +153,7 @@ class Worker:
         for request in self._unknown(lease.task, requests[: self._settings.max_links]):
             admitted = self._admission.admit(request, lease.task)
             if isinstance(admitted, Task):
-                found.append(admitted)
+                found.append(admitted if request.lane is not None else self._asker.placed(admitted))
             else:
                 self._tally.refused(admitted.reason)
                 if admitted.reason == "depth":
@@ -175,6 +187,7 @@ class Worker:
     async def keep(self, *, everything: bool = False) -> None:
         await self._hosts.keep(everything=everything)
         await self._asker.keep(everything=everything)
+        await self._recorder.keep(everything=everything)
 
     # -- endings
 
@@ -184,6 +197,8 @@ class Worker:
         if isinstance(verdict, Retry) and not verdict.counts:
             return Settlement(lease, verdict)  # it waits, and has not failed
         self._tally.failed(lease.task.host, verdict.failure, retry=retry)
+        if not retry:
+            _tell_dead(lease.task, verdict.failure)
         return Settlement(lease, verdict, snapshot=snapshot)
 
     def _bury(self, lease: Lease, response: Response, kind: str, detail: str, trace: str = "") -> Settlement:
@@ -193,6 +208,19 @@ class Worker:
 
     def _failure(self, task: Task, kind: str, detail: str) -> Failure:
         return Failure(kind, detail, at=self._clock.time(), attempt=task.attempt)
+
+
+def _tell_dead(task: Task, failure: Failure) -> None:
+    event(
+        "page_dead",
+        job=task.job,
+        url=task.url,
+        host=task.host,
+        handler=task.handler,
+        kind=failure.kind,
+        detail=failure.detail,
+        attempts=task.attempt,
+    )
 
 
 def _is_link(request: Request) -> bool:

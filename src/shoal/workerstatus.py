@@ -22,6 +22,7 @@ class WorkerStatus(Struct, frozen=True, omit_defaults=True):
     rates: dict[str, float] = {}  # pages done per second, lately, by job
     memory: int = 0  # bytes; 0: not known
     slots: int = 0  # how many pages it may have in flight
+    flights: dict[str, int] = {}  # how many it has, by lane
 
     @property
     def rate(self) -> float:

@@ -235,6 +235,7 @@ class Pod(Camel):
 
 class TemplateMeta(Camel):
     labels: dict[str, str]
+    annotations: dict[str, str] = {}
 
 
 class Template(Camel):

@@ -111,7 +111,7 @@ def check_commands(image: Any) -> None:
         helped = image.run(command, "--help", cwd=shut)
         assert (helped.returncode, command in helped.stdout) == (0, True), helped.stderr
     python = str(image.place("/opt/shoal/bin/python"))
-    assert image.run(python, "-c", "import redis, hiredis, asyncpg").returncode == 0
+    assert image.run(python, "-c", "import redis, hiredis, asyncpg, prometheus_client").returncode == 0
 
 
 def check_worker(image: Any, valkey: ValkeyServer) -> None:

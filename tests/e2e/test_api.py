@@ -282,9 +282,9 @@ async def crawl_in_order(requests: Sequence[Request], **settings: object) -> lis
 
 
 async def test_lanes_go_by_urgency() -> None:
-    lanes = ("discovery", "normal", "urgent", "browser")
+    lanes = ("discovery", "normal", "urgent")
     order = await crawl_in_order([Request(f"/{lane}", lane=lane) for lane in lanes])
-    assert order == ["/urgent", "/normal", "/discovery", "/browser"]
+    assert order == ["/urgent", "/normal", "/discovery"]
 
 
 async def test_higher_priority_first_then_first_come_first_served() -> None:

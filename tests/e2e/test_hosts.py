@@ -21,10 +21,11 @@ from shoal.admit.identity import fingerprint
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import Claim, JobSpec, Valve
 from shoal.hosts.rules import HostRules
-from shoal.hosts.state import HostState, state_of
+from shoal.hosts.state import HostState, encode_state, state_of
 from shoal.jobnote import write_note
 from shoal.model import Dead, Failure, Settlement, Task
 from shoal.policy.breaker import BreakerState
+from shoal.policy.escalation import Pattern
 from shoal.policy.host import first_valve
 from shoal.policy.timeout import TimeoutState
 from shoal.settings import Settings
@@ -99,6 +100,26 @@ async def _record(host: str) -> tuple[Valve, HostState]:
 
 
 # -- looking
+
+
+def test_pages_that_need_a_browser_are_told(filled: Cli) -> None:
+    """By `shoal hosts show`, and by `shoal why` of a page like them."""
+    asyncio.run(_needs_browser("busy.example", "/*"))
+    told = "/* goes to the browser lane: 12 of 12 plain answers were empty shells"
+    assert told in filled("hosts", "show", "busy.example")[1]
+    assert as_json(filled, "hosts", "show", "busy.example")["in_browser"] == ["/*"]
+    assert as_json(filled, "hosts", "show", "idle.example")["in_browser"] == []
+    [answer] = as_json(filled, "why", "http://busy.example/3")
+    assert {"name": "needs_browser", "sentence": told} in answer["causes"]
+
+
+async def _needs_browser(host: str, pattern: str) -> None:
+    async with open_frontier(STORE) as frontier:
+        record = await frontier.host(host)
+        assert record is not None
+        known = {pattern: Pattern(shells=12.0, at=await frontier.now(), browser=True)}
+        state = replace(state_of(record), patterns=known)
+        assert await frontier.update_host(replace(record, state=encode_state(state)))
 
 
 def test_the_most_troubled_come_first_then_the_busiest(filled: Cli) -> None:

@@ -20,13 +20,16 @@ import shoal
 from integration.raw_server import page as answer_of
 from integration.raw_server import serve
 from shoal import Page, Request, Spider
+from shoal.cli.sight import look as look_at
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import DeadFilter
 from shoal.model import DeadLetter
 from shoal.policy.proxy import PoolState
 from shoal.poolbook import read_pools
+from shoal.settings import Settings
 from shoal.testing import ChaoticWeb, HostProfile
 from shoal.testing.proxies import ProxyServer
+from shoal.testing.servers import ValkeyServer
 
 PASSWORD = "s3cret-hunter2"
 HOSTS, PAGES = 6, 40
@@ -320,3 +323,38 @@ async def test_why_tells_that_a_page_waits_for_a_proxy(
         told
     )
     assert PASSWORD not in told
+
+
+async def test_fetch_goes_the_way_of_a_crawl(proxies: AsyncExitStack) -> None:
+    proxy = await proxies.enter_async_context(ProxyServer("http", user="me", password=PASSWORD))
+    async with ChaoticWeb({"h": HostProfile("fast", pages=2)}) as web:
+        settings = Settings(proxies={"dc": [proxy.url]}, pool="dc")
+        sight = await look_at(web.url("h"), settings)
+    assert sight.kind == "ok"
+    assert sight.outcome.via == f"dc/{proxy.address}"
+    assert len(proxy.heads) == 2, "robots.txt too"
+    assert PASSWORD not in repr(sight)
+
+
+async def test_a_fleet_shares_what_it_knows_of_proxies(valkey: ValkeyServer, proxies: AsyncExitStack) -> None:
+    good = await proxies.enter_async_context(ProxyServer("http", user="me", password=PASSWORD))
+    wrong = await proxies.enter_async_context(ProxyServer("http", user="me", password=PASSWORD))
+    wrong.password = "another"
+    async with ChaoticWeb({name: HostProfile("fast", pages=40, links=1) for name in "ab"}) as web:
+        spider = spider_of(pages(web, 40), proxies={"dc": [good.url, wrong.url]}, pool="dc")
+        async with asyncio.timeout(60):
+            results = await shoal.crawl(spider, store=valkey.url)
+            asked = wrong.connections
+            again = await shoal.crawl(spider, store=valkey.url, job="again")
+    assert len(results) == len(again) == 80
+    assert wrong.connections - asked <= 1, "the next crawl knows it already; at most a probe"
+    async with open_frontier(valkey.url) as frontier:
+        known = (await read_pools(frontier))["dc"].proxies
+    assert known[f"dc/{wrong.address}"].hold.reason == "proxy_auth"
+    valkey.command("CONFIG", "SET", "rdbcompression", "no")  # or a search would see little
+    stored = b"".join(
+        value if isinstance(value, bytes) else str(value).encode()
+        for key in valkey.command("KEYS", "*")
+        for value in [valkey.command("DUMP", key)]
+    )
+    assert PASSWORD.encode() not in stored

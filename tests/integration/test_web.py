@@ -14,6 +14,8 @@ import msgspec
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 
+from shoal.challenge import detect
+from shoal.model import Response
 from shoal.settings import Settings
 from shoal.testing import ChaoticWeb, HostProfile, ManualClock, Site, WebProcess
 from shoal.testing.demo import DEMO_SETTINGS, demo_profiles
@@ -251,6 +253,73 @@ async def test_huge_bodies_come_whole_or_never_end(client: aiohttp.ClientSession
         # A client that has left does not keep the server busy, and one that reads nothing does not fill its memory.
         assert await status_of(client, web.url("huge-0")) == 200
     assert [(hit.path, hit.status) for hit in web.hits()][:2] == [("/big", 200), ("/endless", 0)]
+
+
+@pytest.mark.parametrize("shells_at", ["/p/", "/app/"])
+async def test_a_scripted_host_has_pages_that_are_empty_without_scripts(
+    client: aiohttp.ClientSession, shells_at: str
+) -> None:
+    async with ChaoticWeb([HostProfile("scripted", pages=60, links=5, shells_at=shells_at)], seed=3) as web:
+        [host] = web.addresses
+        pages, shells = web.pages_of(host), web.shells_of(host)
+        assert shells < pages
+        assert 12 <= len(shells) <= 28, "about a third of 60"
+        assert {url for url in pages if shells_at in url} == (shells if shells_at == "/app/" else pages)
+        empty = set()
+        for url in pages:
+            async with client.get(url) as response:
+                body = await response.read()
+            assert response.status == 200
+            found = detect(Response(url, 200, response.headers, body))
+            if found is not None:
+                assert found.kind == "empty_shell"
+                empty.add(url)
+            else:
+                assert set(links(url, body.decode())) <= pages
+        assert empty == shells
+        assert web.url(host) not in shells
+        assert await status_of(client, web.url(host, "/elsewhere/1")) == 404
+        assert not any(hit.in_browser for hit in web.hits())
+
+
+async def test_the_script_of_a_shell_finds_what_a_plain_page_has(client: aiohttp.ClientSession) -> None:
+    """What a browser makes of it is seen where the browser is tested."""
+    profile = HostProfile("scripted", pages=30, shells_at="/app/")
+    async with ChaoticWeb({"site": profile}) as web:
+        shell = sorted(web.shells_of("site"))[0]
+        number = shell.rpartition("/")[2]
+        async with client.get(shell) as response:
+            assert f'fetch("/data/{number}.json")' in await response.text()
+        async with client.get(web.url("site", f"/data/{number}.json")) as response:
+            assert response.content_type == "application/json"
+            data = await response.json()
+        tree = LexborHTMLParser(web.site_of("site").html(int(number)))
+        title, heading = tree.css_first("title"), tree.css_first("h1")
+        assert title is not None
+        assert heading is not None
+        assert (data["title"], data["topic"]) == (title.text(), heading.text())
+        assert data["links"] == [node.attributes["href"] for node in tree.css("a")]
+        assert len(data["text"]) > 1_000
+
+
+async def test_a_scripted_host_may_become_plain(client: aiohttp.ClientSession) -> None:
+    async with ChaoticWeb({"site": HostProfile("scripted", pages=30, plain_after=2)}) as web:
+        shell = sorted(web.shells_of("site"))[0]
+        bodies = []
+        for _ in range(3):
+            async with client.get(shell) as response:
+                bodies.append(await response.read())
+        assert [b'id="root"' in body for body in bodies] == [True, True, False]
+        assert bodies[2] == web.site_of("site").html(int(shell.rpartition("/")[2]))
+
+
+async def test_a_browser_is_known_by_what_it_tells(client: aiohttp.ClientSession) -> None:
+    async with ChaoticWeb([HostProfile()]) as web:
+        url = web.url("fast-0")
+        async with client.get(url, headers={"Sec-Fetch-Mode": "navigate"}) as response:
+            await response.read()
+        assert await status_of(client, url) == 200
+        assert [hit.in_browser for hit in web.hits()] == [True, False]
 
 
 async def test_robots_may_be_a_text_a_status_or_silence(client: aiohttp.ClientSession) -> None:

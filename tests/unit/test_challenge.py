@@ -21,6 +21,7 @@ from shoal.challenge.signs import HEADERS, PHRASES, VENDORS, WIDGETS
 from shoal.classify import TABLE
 from shoal.errors import SettingsError
 from shoal.model import Dead, Failure, Response, Retry, Task
+from shoal.rendering import Rendered
 from shoal.settings import Settings
 
 URL = "https://shop.example/p/1"
@@ -393,6 +394,53 @@ def test_waiting_does_not_log_in() -> None:
 def test_a_shell_needs_a_browser_or_a_handler_that_knows() -> None:
     assert journey("empty_shell") == []
     assert journey("empty_shell", challenge_routes=ROUTES) == [("Retry", "browser", None)]
+
+
+def with_browser(kind: Any, response: Response, *kinds: str, **settings: Any) -> Retry | Dead | None:
+    """Where it goes from there if there is a browser, when it has failed with `kinds` before."""
+    history = tuple(Failure(kind, attempt=n + 1) for n, kind in enumerate(kinds))
+    task = Task(URL, attempt=len(kinds) + 1, history=history)
+    checks = Challenges(Settings(**settings), browser=True)
+    return checks.route(Challenge(kind, "", "x"), response, task, now=NOW, rng=random.Random(1))
+
+
+def test_where_there_is_a_browser_it_is_a_route() -> None:
+    plain, rendered = Response(URL, 200, {}, b""), Rendered(URL, 200, {}, b"")
+    for kind in ("captcha", "bot_wall", "rate_wall"):
+        first, second = with_browser(kind, plain), with_browser(kind, plain, "challenge")
+        assert isinstance(first, Retry)
+        assert isinstance(second, Retry)
+        assert (first.lane, second.lane) == (None, "browser")
+        assert isinstance(with_browser(kind, rendered, "challenge", "challenge"), Dead)
+    shell = with_browser("empty_shell", plain)
+    assert isinstance(shell, Retry)
+    assert (shell.lane, shell.after) == ("browser", 0)
+    assert isinstance(with_browser("login_wall", plain), Dead), "it does not log in"
+
+
+def test_a_shell_in_a_browser_is_for_whoever_comes_after_it() -> None:
+    rendered = Rendered(URL, 200, {}, b"")
+    assert with_browser("empty_shell", rendered) is None
+    assert with_browser("empty_shell", rendered, "empty_shell") is None
+    routes = ["lane:urgent", "lane:browser", "lane:normal"]
+    after = with_browser("empty_shell", rendered, challenge_routes=routes)
+    assert isinstance(after, Retry)
+    assert after.lane == "normal"
+
+
+def test_routes_of_ones_own_and_a_switch_go_before_the_browser() -> None:
+    plain = Response(URL, 200, {}, b"")
+    assert with_browser("empty_shell", plain, challenge_routes=["pool:a"]) is None
+    assert with_browser("empty_shell", plain, escalate=False) is None
+    for settings, escalates in (
+        ({}, True),
+        ({"escalate": False}, False),
+        ({"challenge_routes": ["pool:a"]}, False),
+        ({"challenge_routes": ["pool:a", "lane:browser"]}, True),
+        ({"challenge_routes": ["lane:browser"], "escalate": False}, False),
+    ):
+        assert Challenges(Settings(**settings), browser=True).escalates == escalates  # type: ignore[arg-type]
+    assert not Challenges(Settings()).escalates
 
 
 def test_delays_double_and_are_spread() -> None:

@@ -25,6 +25,7 @@ from shoal.hosts.state import HostState, Manual, encode_state
 from shoal.model import Failure, Task
 from shoal.policy.backpressure import Reason
 from shoal.policy.breaker import BreakerState
+from shoal.policy.escalation import Pattern
 from shoal.policy.rate import RateState
 from shoal.policy.timeout import TimeoutState
 from shoal.settings import Settings
@@ -83,6 +84,24 @@ def test_the_pace_of_a_slow_host_is_that_of_its_answers() -> None:
 def test_a_url_too_far_back_to_be_found() -> None:
     answer = explain(facts(Whereabouts("pending", ahead=200_000)))
     assert "somewhere behind the first 200,000 URLs" in answer.causes[0].sentence
+
+
+def test_that_pages_like_it_need_a_browser_is_told() -> None:
+    app = host(patterns={"/item": Pattern(shells=12.0, at=NOW, browser=True)})
+    said = "/item goes to the browser lane: 12 of 12 plain answers were empty shells"
+    assert sentences(pending(host=app))[-1] == said
+    assert sentences(explain(facts(Whereabouts("unknown"), host=app)))[-1] == said
+    moved = replace(TASK, lane="browser", history=(Failure("needs_browser", said),))
+    told = sentences(explain(facts(Whereabouts("delayed", moved, due=NOW), host=app)))
+    assert [said in each for each in told] == [True] + [False] * (len(told) - 1)
+    other = host(patterns={"/app/*": Pattern(shells=12.0, at=NOW, browser=True)})
+    assert not any("browser" in each for each in sentences(pending(host=other)))
+
+
+def test_an_attempt_that_was_given_back_is_none() -> None:
+    died = replace(TASK, history=(Failure("needs_browser"), Failure("http_404", attempt=1)))
+    answer = explain(facts(Whereabouts("dead", died, since=NOW - 10)))
+    assert "after 1 attempt," in answer.causes[0].sentence
 
 
 def test_other_queues_of_the_host_are_told() -> None:

@@ -12,7 +12,7 @@ from shoal import Spider
 from shoal.errors import ShoalError, SinkError, UsageError
 from shoal.fleet.feeders import Feeders
 from shoal.fleet.plan import WorkerPlan
-from shoal.fleet.sight import eta, look_at_fleet
+from shoal.fleet.sight import eta, look_at_fleet, slow_hosts
 from shoal.fleet.stuck import LONG, StuckWatch, reason
 from shoal.fleet.submitting import (
     Submission,
@@ -25,7 +25,7 @@ from shoal.fleet.submitting import (
 )
 from shoal.fleet.trouble import trouble_of
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.protocol import FOREVER, Counters, HostRecord, Job, JobSpec, JobState, Valve
+from shoal.frontier.protocol import FOREVER, Counters, Frontier, HostRecord, Job, JobSpec, JobState, Valve
 from shoal.jobnote import note_of, settings_of
 from shoal.observe.view import View
 from shoal.plan import Plan, finish
@@ -294,6 +294,10 @@ async def test_a_job_is_fed_by_one_that_has_its_spider_and_by_the_next_when_it_i
 # -- looking
 
 
+async def soon(frontier: Frontier, job: Job, rate: float, now: float) -> float | None:
+    return eta(job, rate, await slow_hosts(frontier, job.spec.name, now), now)
+
+
 async def test_the_eta_is_that_of_the_slowest_host() -> None:
     clock = ManualClock()
     frontier = MemoryFrontier(clock)
@@ -302,16 +306,18 @@ async def test_the_eta_is_that_of_the_slowest_host() -> None:
     await frontier.add("books", [make_task(f"http://slow.test/{n}") for n in range(100)])
     await frontier.add("books", [make_task(f"http://h{n}.test/") for n in range(50)])
     job, now = await job_of(frontier), await frontier.now()
-    assert await eta(frontier, job, 1000.0, now) == pytest.approx(50.0), "100 pages, half a second apart"
-    assert await eta(frontier, job, 1.0, now) == pytest.approx(150.0), "or what is left at the present rate"
-    assert await eta(frontier, job, 0.0, now) is None
+    assert await soon(frontier, job, 1000.0, now) == pytest.approx(50.0), "100 pages, half a second apart"
+    assert await soon(frontier, job, 1.0, now) == pytest.approx(150.0), "or what is left at the present rate"
+    assert await soon(frontier, job, 0.0, now) is None
     await frontier.add("other", [make_task(f"http://slow.test/o{n}") for n in range(100)])
-    assert await eta(frontier, job, 1000.0, now) == pytest.approx(100.0), "others take turns on the same host"
+    assert await soon(frontier, job, 1000.0, now) == pytest.approx(100.0), (
+        "others take turns on the same host"
+    )
     record = await frontier.host("slow.test")
     assert record is not None
     blocked = HostRecord("slow.test", replace(record.valve, blocked_until=FOREVER), b"", record.version)
     await frontier.update_host(blocked)
-    assert await eta(frontier, job, 1000.0, now) is None, "a host that is blocked for good"
+    assert await soon(frontier, job, 1000.0, now) is None, "a host that is blocked for good"
 
 
 async def test_a_look_at_the_fleet_adds_up_its_workers() -> None:
@@ -336,14 +342,14 @@ def stuck_job(**counters: int) -> Job:
 
 def test_a_job_that_does_not_move_is_named_after_a_while_and_not_again_at_once() -> None:
     watch, job = StuckWatch(), stuck_job(admitted=1, pending=1)
-    assert watch.look([job], [], 0.0) == []
-    assert watch.look([job], [], LONG - 1) == []
-    [said] = watch.look([job], [], LONG)
+    assert watch.look([job], [], 0.0) == {}
+    assert watch.look([job], [], LONG - 1) == {}
+    said = watch.look([job], [], LONG)["books"]
     assert said.startswith("job books has not moved for 60 s: no worker has its spider 'books'")
-    assert watch.look([job], [], LONG + 1) == []
+    assert watch.look([job], [], LONG + 1) == {}
     moved = stuck_job(admitted=1, done=1)
-    assert watch.look([moved], [], LONG + 2) == []
-    assert watch.look([moved], [], LONG + 3) == []
+    assert watch.look([moved], [], LONG + 2) == {}
+    assert watch.look([moved], [], LONG + 3) == {}
 
 
 @pytest.mark.parametrize(

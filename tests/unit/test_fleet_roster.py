@@ -54,7 +54,7 @@ class Answers:
 
 @pytest.fixture(autouse=True)
 def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.crew.HttpTransport", lambda *args: Answers())
+    monkeypatch.setattr("shoal.crew.Transports", lambda *args: Answers())
 
 
 def spec(name: str, output: Path, spider: str = "books", **given: object) -> JobSpec:

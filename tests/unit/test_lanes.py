@@ -57,7 +57,7 @@ def test_the_built_in_lanes_have_their_weights() -> None:
 def test_lanes_can_be_added_and_weighed_anew() -> None:
     lanes = served(settings_of(lanes={"images": 3, "browser": 5}, lane_caps={"images": 7}))
     assert lanes["images"] == Lane(3, 7)
-    assert lanes["browser"] == Lane(5)
+    assert lanes["browser"] == Lane(5, cap=4), "a browser has so many tabs"
     assert list(lanes) == [*WEIGHTS, "images"]
 
 
@@ -95,13 +95,13 @@ def test_nobody_starves(weights: dict[str, float], slots: int, seed: int) -> Non
 
 
 def test_what_others_leave_is_lent_out() -> None:
-    worker = Worker(served(Settings()), 10, {"browser"})
+    worker = Worker(served(settings_of(browser_tabs=100)), 10, {"browser"})
     worker.claim()
     assert worker.running == ["browser"] * 10
 
 
 def test_a_lane_gets_its_share_back_as_soon_as_pages_end() -> None:
-    worker = Worker(served(Settings()), 15, {"browser"})
+    worker = Worker(served(settings_of(browser_tabs=100)), 15, {"browser"})
     worker.claim()
     worker.busy = {"browser", "urgent"}
     for _ in range(13):
@@ -146,6 +146,8 @@ def test_fewer_slots_than_are_taken_leave_none_free() -> None:
 
 
 def test_the_repr_is_a_status_line() -> None:
-    worker = Worker(served(settings_of(serve=["urgent", "browser"])), 9, {"urgent", "browser"})
+    worker = Worker(
+        served(settings_of(serve=["urgent", "browser"], browser_tabs=100)), 9, {"urgent", "browser"}
+    )
     worker.claim()
     assert repr(worker.lanes) == "<Lanes: 8 urgent, 1 browser>"

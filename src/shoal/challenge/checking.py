@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import Callable
 from importlib import import_module
 from typing import TypeAlias, cast, get_args
 
 from shoal.challenge.detecting import Challenge, detect
-from shoal.challenge.routing import route, ways
+from shoal.challenge.routing import TO_BROWSER, route, ways
 from shoal.errors import SettingsError
 from shoal.model import Dead, Response, Retry, Task
 from shoal.settings import ChallengeKind, Settings
-
-log = logging.getLogger("shoal")
+from shoal.telling import event
 
 Check: TypeAlias = Callable[[Response], str | None]
 
@@ -22,13 +20,16 @@ _KINDS = frozenset(get_args(ChallengeKind))
 
 
 class Challenges:
-    """Made once per process. What is wrong with the settings is told here, and not by the first page."""
+    """Made once per process. What is wrong with the settings is told here, and not by the first page. `browser`: there
+    is one to open pages with."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, browser: bool = False) -> None:
         self._settings = settings
+        self._browser = browser
         self._check = load_check(settings.challenge_check) if settings.challenge_check else None
         self._wanted = set(settings.challenges)
-        if not any(way.by == "lane" for way in ways(settings)):
+        self.escalates = settings.escalate and TO_BROWSER in ways(settings, browser=browser)
+        if not any(way.by == "lane" for way in ways(settings, browser=browser)):
             self._wanted.discard("empty_shell")  # nobody here can fill it
         self._broken = False
 
@@ -45,7 +46,7 @@ class Challenges:
         self, challenge: Challenge, response: Response, task: Task, *, now: float, rng: random.Random
     ) -> Retry | Dead | None:
         """What follows; None: the page is for the handler after all."""
-        return route(challenge, response, task, self._settings, now=now, rng=rng)
+        return route(challenge, response, task, self._settings, now=now, rng=rng, browser=self._browser)
 
     def _ask(self, response: Response) -> Challenge | None:
         assert self._check is not None
@@ -55,7 +56,7 @@ class Challenges:
             if not self._broken:  # once is enough: it is asked about every page
                 self._broken = True
                 where = f"{self._settings.challenge_check} failed on {response.url}"
-                log.warning("challenge_check: %s and is taken to see nothing: %s", where, _one_line(error))
+                event("check_failed", where=where, error=_one_line(error))
             return None
         if not said:
             return None

@@ -4,7 +4,8 @@
     login_wall                     each route in turn ──▶ dead letter       (waiting does not log in)
     empty_shell                    each lane in turn ──▶ the handler        (it may know what to do with it)
 
-How far a task has come is in its history, so nothing else needs to be stored.
+Routes are those of the settings; if these name none, the browser lane is one, where there is a browser. How far a
+task has come is in its history, so nothing else needs to be stored.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from shoal.challenge.detecting import Challenge
 from shoal.classify import snapshot_of, this_life
 from shoal.errors import SettingsError
 from shoal.model import Dead, Failure, Response, Retry, Task
-from shoal.policy.lanes import WEIGHTS
+from shoal.policy.lanes import BROWSER, WEIGHTS
 from shoal.policy.retry import retry_after
+from shoal.rendering import Rendered
 from shoal.settings import Settings
 
 _MAX_EXPONENT = 30
@@ -35,11 +37,14 @@ class Way(Struct, frozen=True):
 
 
 Step: TypeAlias = Way | None  # None: the same way again
+TO_BROWSER = Way("lane", BROWSER)
 
 
-def ways(settings: Settings) -> tuple[Way, ...]:
+def ways(settings: Settings, *, browser: bool = False) -> tuple[Way, ...]:
+    """`browser`: there is one."""
     lanes = WEIGHTS.keys() | settings.lanes.keys()
-    return tuple(_way(entry, lanes) for entry in settings.challenge_routes)
+    given = tuple(_way(entry, lanes) for entry in settings.challenge_routes)
+    return given or ((TO_BROWSER,) if browser and settings.escalate else ())
 
 
 def _way(entry: str, lanes: Set[str]) -> Way:
@@ -59,10 +64,10 @@ def route(
     *,
     now: float,
     rng: random.Random,
+    browser: bool = False,
 ) -> Retry | Dead | None:
     """None: the page is for the handler after all."""
     kind = kind_of(challenge)
-    met = sum(failure.kind == kind for failure in this_life(task))
     failure = Failure(
         kind,
         str(challenge),
@@ -72,7 +77,11 @@ def route(
         attempt=task.attempt,
         via=response.via,
     )
-    steps = _steps(kind, ways(settings))
+    helps = browser and kind != "login_wall"  # no more than waiting, it logs in
+    steps = _steps(kind, ways(settings, browser=helps))
+    met = sum(failure.kind == kind for failure in this_life(task))
+    if kind == "empty_shell" and isinstance(response, Rendered) and TO_BROWSER in steps:
+        met = max(met, steps.index(TO_BROWSER) + 1)  # it may have been sent there without a look at it
     if met < len(steps):
         way = steps[met]
         wait = _wait(response, met, settings, now, rng) if kind == "challenge" else 0.0

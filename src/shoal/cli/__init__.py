@@ -35,16 +35,21 @@ def run(argv: Sequence[str]) -> int:
         mistake = usage_mistake(error)
         if mistake is not None:
             return complain(mistake, 2)
-        traceback.print_exc()
-        return complain(
-            "this is a bug in Shoal; please report it with the lines above and shoal --version", 1
-        )
+        what = "this is a bug in Shoal; please report it with the traceback and shoal --version"
+        return complain(what, 1, trace=True)
     return code if isinstance(code, int) else 0
 
 
-def complain(message: str, code: int) -> int:
-    """One line on stderr, whatever the message is made of."""
+def complain(message: str, code: int, *, trace: bool = False) -> int:
+    """One line on stderr, whatever the message is made of; after the traceback of the error, if that is wanted."""
+    from shoal.observe.logging import only_json
     from shoal.observe.words import printable
+    from shoal.telling import event
 
+    if only_json():
+        event("command_failed", message, exc_info=trace, exit=code)
+        return code
+    if trace:
+        traceback.print_exc()
     print("shoal:", printable(" ".join(message.split())), file=sys.stderr)  # noqa: T201
     return code

@@ -13,14 +13,17 @@ from shoal import __version__
 from shoal.cli import (
     coordinator,
     crawl,
+    dashboard,
     dead,
     demo,
     fetch,
     hosts,
     jobs,
     proxies,
+    report,
     status,
     submit,
+    top,
     up,
     why,
     worker,
@@ -60,7 +63,10 @@ app.command("pause")(jobs.pause)
 app.command("resume")(jobs.resume)
 app.command("cancel")(jobs.cancel)
 app.command("status")(status.status)
+app.command("top")(top.top)
 app.command("why")(why.why)
+app.command("dashboard")(dashboard.dashboard)
+app.command("report")(report.report)
 app.add_typer(hosts.app, name="hosts")
 app.add_typer(proxies.app, name="proxies")
 app.add_typer(dead.app, name="dead")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from shoal.cli import options
 from shoal.cli.worker import announce, make_plan
 
@@ -9,13 +11,15 @@ from shoal.cli.worker import announce, make_plan
 def coordinator(
     spiders: options.Spiders,
     store: options.Store = options.DEFAULT_STORE,
+    metrics: options.Metrics = None,
     pairs: options.Pairs = None,
     config: options.Config = None,
     log_level: options.LogLevel = None,
+    log_format: options.LogFormat = None,
 ) -> None:
     """Feed start URLs, start recurring jobs and end finished ones. One of a fleet leads; others wait to take over."""
-    options.set_up_logging(log_level, "info")
-    plan = make_plan(spiders, store, None, options.flags(pairs), config)
+    options.set_up_logging(log_level, log_format, "info")
+    plan = replace(make_plan(spiders, store, None, options.flags(pairs), config), metrics=metrics or "")
     from shoal.fleet.worker import coordinate
     from shoal.loop import run_loop
 

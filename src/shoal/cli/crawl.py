@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec.structs import replace
 
 from shoal.cli import options
 from shoal.errors import SinkError, UsageError
@@ -40,12 +42,18 @@ def crawl(
     pairs: options.Pairs = None,
     config: options.Config = None,
     quiet: options.Quiet = False,
+    dashboard: options.Dashboard = False,
+    dashboard_port: options.DashboardPort = None,
+    metrics: options.Metrics = None,
+    trace: options.Trace = False,
     log_level: options.LogLevel = None,
+    log_format: options.LogFormat = None,
 ) -> None:
     """Crawl TARGETs into a file of JSON lines. The same command again resumes where it stopped."""
+    from shoal.cli.dashboard import beside
     from shoal.cli.targets import read_targets
 
-    options.set_up_logging(log_level)
+    options.set_up_logging(log_level, log_format)
     source = read_targets(targets or [], input_file)
     given = options.flags(
         pairs,
@@ -60,7 +68,9 @@ def crawl(
     )
     _check_places(output, summary)
     plan = _plan(source, given, config, job, store, output, fresh)
-    finish(plan, run_plan(plan, quiet), summary, quiet)
+    plan = replace(plan, metrics=metrics or "", trace=trace)
+    shown = beside(store, dashboard, dashboard_port)
+    finish(plan, run_plan(plan, quiet, beside=shown), summary, quiet)
 
 
 def _check_places(*paths: str | Path | None) -> None:
@@ -105,14 +115,19 @@ def place_of(output: str | None, job: str) -> str | Path | None:
 
     if is_database(output):
         return output
-    return None if output == "-" else Path(output or f"{_file_name(job)}.jsonl")
+    return None if output == "-" else Path(output or f"{file_name(job)}.jsonl")
 
 
-def _file_name(job: str) -> str:
+def file_name(job: str) -> str:
     return "".join(c if c.isalnum() or c in "-_." else "-" for c in job).lstrip(".") or "rows"
 
 
-def run_plan(plan: Plan, quiet: bool, seconds: float | None = None) -> View:
+def run_plan(
+    plan: Plan,
+    quiet: bool,
+    seconds: float | None = None,
+    beside: AbstractAsyncContextManager[None] | None = None,
+) -> View:
     """Runs the crawl with its progress on stderr, and stops it as Ctrl-C would when its time is up."""
     import asyncio
     import signal
@@ -124,7 +139,8 @@ def run_plan(plan: Plan, quiet: bool, seconds: float | None = None) -> View:
     async def crawling() -> View:
         if seconds is not None:
             asyncio.get_running_loop().call_later(seconds, signal.raise_signal, signal.SIGTERM)
-        return await execute(plan, watch=progress.update)
+        async with beside or nullcontext():
+            return await execute(plan, watch=progress.update)
 
     # Rows scrolling through the same terminal would tear the live panel.
     live = plan.output is not None or not sys.stdout.isatty()
@@ -136,6 +152,7 @@ def finish(plan: Plan, view: View, summary_file: Path | None, quiet: bool) -> No
     """Says how it ended, and what to do next."""
     from shoal.cli.terminal import say, stderr
     from shoal.observe import summary, words
+    from shoal.observe.logging import only_json
     from shoal.sink import describe
 
     where = describe(plan.output)
@@ -146,7 +163,7 @@ def finish(plan: Plan, view: View, summary_file: Path | None, quiet: bool) -> No
         done, rows = words.plural(counters.done, "page"), words.plural(counters.items, "row")
         say(f"job {plan.job} is finished: {done}, {rows} in {where}; run with --fresh to start again")
         return
-    if quiet:
+    if quiet or only_json():
         return
     dead_command = f"shoal dead list --job {plan.job}{options.store_option(plan.store)}"
     stderr().print(summary.render(view, output=where, dead_command=dead_command))

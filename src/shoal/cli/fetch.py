@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,6 +22,15 @@ def fetch(
     body: Annotated[
         bool, options.switch("--body", text="The page itself, and nothing else.", panel=options.SHOWN)
     ] = False,
+    browser: Annotated[
+        bool, options.switch("--browser", text="Open it in a browser, as the browser lane does.")
+    ] = False,
+    screenshot: Annotated[
+        Path | None,
+        options.option(
+            "--screenshot", value="FILE", text="… and write a picture of it (PNG).", panel=options.SHOWN
+        ),
+    ] = None,
     no_robots: options.NoRobots = False,
     allow_network: options.AllowNetwork = None,
     pairs: options.Pairs = None,
@@ -31,12 +41,20 @@ def fetch(
     from shoal.cli.targets import as_url
     from shoal.cli.terminal import print_json
     from shoal.config import load
+    from shoal.errors import UsageError
+    from shoal.fetch.browser.finding import available, why_not
     from shoal.loop import run_loop
     from shoal.model import Response
+    from shoal.rendering import Rendering
 
     given = options.flags(pairs, robots=False if no_robots else None, allow_network=allow_network or None)
     settings = load(config, {}, os.environ, given)
-    sight = run_loop(look(as_url(url), settings))
+    rendering = Rendering() if browser or screenshot is not None else None
+    if rendering is not None and not available(settings):
+        raise UsageError(why_not(settings))
+    sight = run_loop(look(as_url(url), settings, rendering=rendering))
+    if screenshot is not None and sight.picture:
+        _save(screenshot, sight.picture)
     if as_json:
         print_json(as_dict(sight))
     elif body and isinstance(sight.outcome, Response):
@@ -45,6 +63,15 @@ def fetch(
         _print(sight)
     if not _is_page(sight):
         raise typer.Exit(1)
+
+
+def _save(path: Path, picture: bytes) -> None:
+    from shoal.errors import UsageError
+
+    try:
+        path.write_bytes(picture)
+    except OSError as error:
+        raise UsageError(f"the picture cannot be written to {path}: {error.strerror or error}") from error
 
 
 def _is_page(sight: Sight) -> bool:

@@ -15,6 +15,7 @@ from shoal.frontier.protocol import HostQueue
 from shoal.hosts.sight import HostSight, causes
 from shoal.observe import words
 from shoal.observe.panel import latency_style
+from shoal.plain import cause_dicts
 
 _STYLES = {"closed": "green", "no robots": "yellow", "resting": "yellow", "half open": "yellow"}
 
@@ -82,6 +83,7 @@ def print_one(host: HostSight, queues: Sequence[HostQueue]) -> None:
         ("robots.txt", _robots(host)),
         ("queue", _queue(queues)),
         ("errors", _errors(host) or "none"),
+        ("browser", "\n".join(host.in_browser.values()) or "not needed"),
     ):
         facts.add_row(name, value if isinstance(value, Text) else safe(value))
     console.print(Padding(facts, (0, 0, 0, 2)))
@@ -145,10 +147,11 @@ def as_dict(host: HostSight) -> dict[str, Any]:
         "queue": host.pending,
         "errors": list(state.errors),
         "robots": state.robots.verdict if state.robots is not None else None,
+        "in_browser": list(host.in_browser),
         "set_by_hand": {
             "rate": state.manual.rate,
             "per_host": state.manual.per_host,
             "reason": state.manual.reason,
         },
-        "causes": [{"name": cause.name, "sentence": cause.sentence} for cause in causes(host)],
+        "causes": cause_dicts(causes(host)),
     }

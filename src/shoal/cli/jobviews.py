@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -14,17 +12,16 @@ from shoal.cli.terminal import safe, table, when
 from shoal.fleet.schedule import Schedule
 from shoal.fleet.sight import FleetSight, JobSight
 from shoal.observe import words
-from shoal.workerstatus import WorkerStatus
+from shoal.plain import job_dict, schedule_dict, sorted_jobs, worker_dict
 
 _STYLES = {"running": "green", "paused": "yellow", "finished": "dim", "cancelled": "red"}
-_RANK = {"running": 0, "paused": 1, "finished": 2, "cancelled": 3}
 
 
 def fleet_tables(sight: FleetSight, *, most: int = 1000) -> list[RenderableType]:
     """The jobs, what troubles them, the schedules, and the workers."""
     parts: list[RenderableType] = []
     if sight.jobs:
-        parts.append(_jobs_table(_sorted(sight.jobs)[:most]))
+        parts.append(_jobs_table(sorted_jobs(sight.jobs)[:most]))
     elif not sight.schedules:
         parts.append(safe("no jobs in this store yet; hand one in with: shoal submit FILE.py"))
     parts += [
@@ -37,11 +34,6 @@ def fleet_tables(sight: FleetSight, *, most: int = 1000) -> list[RenderableType]
     elif any(one.job.state == "running" for one in sight.jobs):
         parts.append(safe("no worker is running; start one with: shoal worker FILE.py", "yellow"))
     return parts
-
-
-def _sorted(jobs: Sequence[JobSight]) -> list[JobSight]:
-    """Those that run first, and the newest of each kind."""
-    return sorted(jobs, key=lambda one: (_RANK[one.job.state], -one.job.created_at))
 
 
 def _jobs_table(jobs: list[JobSight]) -> Table:
@@ -117,54 +109,9 @@ def _workers_table(sight: FleetSight, most: int) -> Table:
 
 def as_dict(sight: FleetSight) -> dict[str, Any]:
     return {
-        "jobs": [_job_dict(one) for one in _sorted(sight.jobs)],
-        "schedules": [_schedule_dict(one) for one in sight.schedules],
-        "workers": [_worker_dict(worker) for worker in sight.workers],
+        "jobs": [job_dict(one) for one in sorted_jobs(sight.jobs)],
+        "schedules": [schedule_dict(one) for one in sight.schedules],
+        "workers": [worker_dict(worker) for worker in sight.workers],
         "leader": sight.leader.holder if sight.leader else None,
         "now": sight.now,
-    }
-
-
-def _job_dict(one: JobSight) -> dict[str, Any]:
-    job = one.job
-    return {
-        "job": job.spec.name,
-        "spider": job.spec.spider,
-        "state": job.state,
-        **msgspec.to_builtins(job.counters),
-        "rate": one.rate,
-        "eta": one.eta,
-        "priority": job.spec.priority,
-        "fed": job.fed,
-        "fed_all": job.fed_all,
-        "created_at": job.created_at,
-        "finished_at": job.finished_at or None,
-        "workers": one.workers,
-        "trouble": one.trouble or None,
-    }
-
-
-def _schedule_dict(one: Schedule) -> dict[str, Any]:
-    return {
-        "schedule": one.name,
-        "every": one.every or None,
-        "cron": one.cron or None,
-        "next_at": one.next_at,
-        "last_run": one.last_run or None,
-        "paused": one.paused,
-    }
-
-
-def _worker_dict(worker: WorkerStatus) -> dict[str, Any]:
-    return {
-        "pid": worker.pid,
-        "machine": worker.node,
-        "rate": worker.rate,
-        "in_flight": worker.in_flight,
-        "slots": worker.slots,
-        "memory": worker.memory or None,
-        "jobs": worker.jobs,
-        "spiders": worker.spiders,
-        "lanes": worker.lanes,
-        "pressure": [reason.sentence for reason in worker.pressure],
     }

@@ -14,6 +14,7 @@ from shoal.cli.terminal import safe, stdout, table, when
 from shoal.frontier.protocol import DeadLetter
 from shoal.model import Failure, Snapshot
 from shoal.observe import words
+from shoal.plain import attempt_dict
 
 BODY_SHOWN = 2_000  # characters
 
@@ -101,18 +102,7 @@ def as_dict(letter: DeadLetter) -> dict[str, Any]:
         "hops": task.hops,
         "kind": letter.kind,
         "at": letter.at,
-        "attempts": [
-            {
-                "attempt": failure.attempt,
-                "at": failure.at,
-                "seconds": failure.elapsed,
-                "kind": failure.kind,
-                "status": failure.status,
-                "detail": failure.detail,
-                "via": failure.via,
-            }
-            for failure in task.history
-        ],
+        "attempts": [attempt_dict(failure) for failure in task.history],
         "response": None if snapshot is None else _response(snapshot),
     }
 

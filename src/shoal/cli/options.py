@@ -151,6 +151,35 @@ LogLevel = Annotated[
     str | None,
     option("--log-level", value="LEVEL", text="debug, info, warning or error.", panel=SHOWN, env="SHOAL_LOG"),
 ]
+LogFormat = Annotated[
+    str | None,
+    option(
+        "--log-format",
+        value="FORMAT",
+        text="text, or json: an object a line.",
+        panel=SHOWN,
+        default="text",
+        env="SHOAL_LOG_FORMAT",
+    ),
+]
+Metrics = Annotated[
+    str | None,
+    option(
+        "--metrics",
+        value="[HOST:]PORT",
+        text="Answer /metrics, /healthz and /readyz there; 0 takes a free port.",
+        panel=SHOWN,
+        env="SHOAL_METRICS",
+    ),
+]
+Dashboard = Annotated[bool, switch("--dashboard", text="Show it in the browser while it runs.", panel=SHOWN)]
+DashboardPort = Annotated[
+    int | None,
+    option(
+        "--dashboard-port", value="N", text="… at this port; 0 takes a free one.", panel=SHOWN, default=8484
+    ),
+]
+Trace = Annotated[bool, switch("--trace", text="Trace every page with OpenTelemetry.", panel=SHOWN)]
 
 # -- settings by name
 Pairs = Annotated[
@@ -217,10 +246,13 @@ def seconds(text: str | None, option: str) -> float | None:
     return float(span[1]) * _SECONDS[span[2]]
 
 
-def set_up_logging(level: str | None, usual: str = "warning") -> None:
-    from shoal.observe.logging import set_up
+def set_up_logging(level: str | None, form: str | None = None, usual: str = "warning") -> None:
+    """In JSON what happens is told from "info" on: there is no table at the end that would tell it."""
+    from shoal.observe.logging import is_json, set_up
 
-    set_up(level or usual)
+    set_up(level or usual, form)
+    if level is None and is_json():
+        set_up("info", form)
 
 
 def shown_store(store: str) -> str:

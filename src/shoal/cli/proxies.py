@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from shoal.fetch.proxies import Proxy
     from shoal.frontier.protocol import Frontier
     from shoal.model import Outcome
-    from shoal.policy.proxy import ProxyState
     from shoal.settings import Settings
 
 app = typer.Typer(
@@ -43,30 +42,23 @@ def proxies(
 
 
 async def _gather(frontier: Frontier) -> list[dict[str, Any]]:
-    from shoal.inquiry import chosen_jobs, settings_for
-    from shoal.poolbook import read_pools
+    from shoal.inquiry import look_at_proxies
 
-    jobs = await chosen_jobs(frontier, None)
-    costs = settings_for(jobs[0] if jobs else None).pool_costs
     now = await frontier.now()
     return [
-        {"pool": pool, "proxy": name.partition("/")[2] or name, **_facts(proxy, now), "cost": costs.get(pool)}
-        for pool, state in (await read_pools(frontier)).items()
-        for name, proxy in state.proxies.items()
+        {
+            "pool": one.pool,
+            "proxy": one.proxy,
+            "requests": one.requests,
+            "success": one.success,
+            "latency_seconds": one.latency,
+            "condition": one.condition,
+            "quarantined_seconds": 0.0 if one.until is None else max(0.0, one.until - now),
+            "banned_by": list(one.banned_by),
+            "cost": one.cost,
+        }
+        for one in await look_at_proxies(frontier)
     ]
-
-
-def _facts(proxy: ProxyState, now: float) -> dict[str, Any]:
-    from shoal.policy.proxy import condition
-
-    return {
-        "requests": proxy.requests,
-        "success": proxy.success(),
-        "latency_seconds": proxy.latency or None,
-        "condition": condition(proxy, now),
-        "quarantined_seconds": max(0.0, proxy.hold.until - now) if proxy.hold.strikes else 0.0,
-        "banned_by": sorted(host for host, pair in proxy.hosts.items() if pair.hold.strikes),
-    }
 
 
 def _print(rows: list[dict[str, Any]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import Counter
 
 from msgspec import Struct
@@ -14,11 +15,15 @@ from shoal.classify import kind_of
 from shoal.clock import SystemClock
 from shoal.errors import UrlError
 from shoal.fetch.guard import Guard
-from shoal.fetch.http import HttpTransport
 from shoal.fetch.robots import Robots, RobotsRecord, fetch_robots
-from shoal.fetch.transport import FetchRequest
+from shoal.fetch.transport import FetchRequest, Rendered, Rendering, Transport
+from shoal.fetch.transports import Transports
+from shoal.frontier import open_frontier
+from shoal.frontier.protocol import Frontier
 from shoal.model import Failure, Outcome, Refused, Request, Response, Task
 from shoal.page import Page
+from shoal.policy.signals import Traffic
+from shoal.routing import Routes
 from shoal.settings import Settings
 
 
@@ -31,22 +36,40 @@ class Sight(Struct, frozen=True):
     links: int = 0
     admitted: int = 0  # of the links: those a crawl from here would follow
     refused: dict[str, int] = {}  # the others, by reason
+    picture: bytes = b""  # a PNG, from a browser
 
 
-async def look(url: str, settings: Settings) -> Sight:
+async def look(url: str, settings: Settings, *, rendering: Rendering | None = None) -> Sight:
     admission = Admission(settings, [url])
     task = admission.admit(Request(url=url))
     if isinstance(task, Refused):
         raise UrlError(f"{task.url}: refused ({task.reason}), so a crawl would not fetch it")
     guard = Guard(settings.allow_network, [_host_and_port(task.url)])
-    transport = HttpTransport(settings, guard, SystemClock())
-    try:
-        return await _follow(transport, admission, task, settings)
-    finally:
-        await transport.close()
+    async with open_frontier(":memory:") as frontier:
+        transport = _routes(settings, guard, frontier)
+        try:
+            return await _follow(transport, admission, task, settings, rendering)
+        finally:
+            await transport.close()
 
 
-async def _follow(transport: HttpTransport, admission: Admission, task: Task, settings: Settings) -> Sight:
+def _routes(settings: Settings, guard: Guard, frontier: Frontier) -> Transport:
+    """As a crawl would go: through the proxies of its settings, if it has any."""
+    clock = SystemClock()
+    return Routes(
+        Transports(settings, guard, clock),
+        settings,
+        frontier,
+        traffic=Traffic(),
+        clock=clock,
+        rng=random.Random(),
+        now=clock.time,
+    )
+
+
+async def _follow(
+    transport: Transport, admission: Admission, task: Task, settings: Settings, rendering: Rendering | None
+) -> Sight:
     asked: dict[str, tuple[Robots, RobotsRecord]] = {}
     while True:
         robots = await _ask_robots(transport, task, settings, asked)
@@ -55,12 +78,15 @@ async def _follow(transport: HttpTransport, admission: Admission, task: Task, se
             return Sight(task, robots, Failure(kind="robots", detail=detail), "robots")
         outcome = await transport.fetch(
             FetchRequest(
-                url=task.url, cookies=task.cookies, referrer_url=task.hops[-1] if task.hops else None
+                url=task.url,
+                cookies=task.cookies,
+                referrer_url=task.hops[-1] if task.hops else None,
+                rendering=rendering,
             )
         )
         kind = kind_of(outcome)
         if kind != "redirect" or not isinstance(outcome, Response):
-            return _described(Sight(task, robots, outcome, kind), admission)
+            return _described(Sight(task, robots, outcome, kind, picture=await _picture(outcome)), admission)
         moved = admission.moved(task, outcome.headers["Location"], outcome.cookies, outcome.status)
         if isinstance(moved, Refused):
             detail = f"redirects to {moved.url}, which is refused: {moved.reason}"
@@ -71,8 +97,17 @@ async def _follow(transport: HttpTransport, admission: Admission, task: Task, se
         task = moved
 
 
+async def _picture(outcome: Outcome) -> bytes:
+    if not isinstance(outcome, Rendered) or outcome.tab is None:
+        return b""
+    try:
+        return await outcome.tab.screenshot(full=True)
+    finally:
+        await outcome.close()
+
+
 async def _ask_robots(
-    transport: HttpTransport, task: Task, settings: Settings, asked: dict[str, tuple[Robots, RobotsRecord]]
+    transport: Transport, task: Task, settings: Settings, asked: dict[str, tuple[Robots, RobotsRecord]]
 ) -> str:
     if not settings.robots:
         return "not asked"

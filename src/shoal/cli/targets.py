@@ -7,16 +7,13 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from shoal.admit.canonical import Canonicaliser
 from shoal.admit.identity import host_key
-from shoal.errors import UrlError, UsageError
+from shoal.admit.typed import has_scheme, typed_url
+from shoal.errors import UsageError
 from shoal.source import SpiderSource
 
 # FILE.py, FILE.py:name, package.module:name. A port is a number, so host:8080 is not one of these.
 _SPIDER = re.compile(r".+\.py(:\w+)?|[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-# This machine, or a bare address: unlikely to have a certificate.
-_LOCAL = re.compile(r"\s*([\w.-]+\.)?(localhost|[\d.]+|\[[^]]*\])([:/?#]|$)", re.IGNORECASE)
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
 def read_targets(words: Sequence[str], input_file: Path | None) -> SpiderSource:
@@ -48,22 +45,14 @@ def split_spider(words: Sequence[str]) -> tuple[str | None, Sequence[str]]:
 
 
 def _is_spider(word: str) -> bool:
-    return _SPIDER.fullmatch(word) is not None and not _SCHEME.match(word)
+    return _SPIDER.fullmatch(word) is not None and not has_scheme(word)
 
 
 def as_url(word: str) -> str:
-    """The canonical URL meant by a word that may lack its scheme: https, or http for this machine and addresses."""
-    scheme = _SCHEME.match(word)
-    shown = word.rpartition("@")[2]  # what stands before may be a password
-    if scheme is None and Path(word).is_file():
+    """The canonical URL meant by a word of the command line."""
+    if not has_scheme(word) and Path(word).is_file():
         raise UsageError(f"{word} is a file: use -i {word} to crawl the URLs in it")
-    if scheme is not None and scheme[1].lower() not in ("http", "https"):
-        raise UrlError(f"{shown}: only http and https can be crawled")
-    usual = "http" if _LOCAL.match(word) else "https"
-    url = Canonicaliser()(word.strip() if scheme else f"{usual}://{word.strip()}")
-    if url is None or " " in word.strip():
-        raise UrlError(f"{shown!r} is not a URL: write it as https://example.com/path")
-    return url
+    return typed_url(word)
 
 
 def _name(urls: Sequence[str], listed: str | None) -> str:

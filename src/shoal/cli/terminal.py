@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from shoal.loop import run_loop
+from shoal.observe.logging import log, only_json
 from shoal.observe.words import printable
 
 if TYPE_CHECKING:
@@ -39,7 +40,10 @@ def _console(stream: TextIO) -> Console:
 
 def say(message: str) -> None:
     """One line about what happened, on stderr."""
-    sys.stderr.write(f"{printable(message)}\n")
+    if only_json():
+        log.info("%s", message)
+    else:
+        sys.stderr.write(f"{printable(message)}\n")
 
 
 def print_json(value: object) -> None:

@@ -7,6 +7,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Annotated
 
+from msgspec.structs import replace
+
 from shoal.cli import options
 from shoal.cli.worker import make_plan
 from shoal.errors import UsageError
@@ -31,22 +33,34 @@ def up(
     lanes: options.ServedLanes = None,
     concurrency: options.Concurrency = None,
     until_done: options.UntilDone = False,
+    dashboard: options.Dashboard = False,
+    dashboard_port: options.DashboardPort = None,
+    metrics: options.Metrics = None,
+    trace: options.Trace = False,
     pairs: options.Pairs = None,
     config: options.Config = None,
     quiet: options.Quiet = False,
     log_level: options.LogLevel = None,
+    log_format: options.LogFormat = None,
 ) -> None:
     """Keep N workers running on this machine. One Ctrl-C drains them all, a second one stops them at once."""
+    from shoal.cli.dashboard import beside
     from shoal.fleet.upkeep import keep_up
     from shoal.loop import run_loop
 
-    options.set_up_logging(log_level)
+    options.set_up_logging(log_level, log_format)
     if count is not None and count < 1:
         raise UsageError(f"-n {count}: at least 1")
     flags = options.flags(pairs, concurrency=concurrency, serve=lanes)
     plan = make_plan(spiders, store, jobs, flags, config, until_done=until_done)
+    plan = replace(plan, metrics=metrics or "", trace=trace)
+
+    async def keeping() -> FleetSight:
+        async with beside(store, dashboard, dashboard_port):
+            return await keep_up(plan, count or os.cpu_count() or 1, board.update)
+
     with _Board(quiet) as board:
-        last = run_loop(keep_up(plan, count or os.cpu_count() or 1, board.update))
+        last = run_loop(keeping())
     if not quiet:
         _say_ending(last, board.began)
 
@@ -90,8 +104,6 @@ class _Board:
 
     def _say(self, sight: FleetSight) -> None:
         """A line for every job that runs every few seconds, and for each that changed its state."""
-        from shoal.cli.terminal import say
-
         due = time.monotonic() >= self._next
         if due:
             self._next = time.monotonic() + _LINE_EVERY
@@ -100,17 +112,40 @@ class _Board:
             if self._said.get(name, "" if state == "running" else state) != state or (
                 due and state == "running"
             ):
-                say(_line(one, len(sight.workers)))
+                _say_progress(one, len(sight.workers))
             self._said[name] = state
 
 
 def _say_ending(sight: FleetSight, began: float | None) -> None:
     """How far the jobs are that were open meanwhile."""
-    from shoal.cli.terminal import say
-
     for one in sight.jobs:
         if one.job.state in ("running", "paused") or one.job.finished_at >= (began or sight.now):
-            say(_line(one, 0))
+            _say_progress(one, 0)
+
+
+def _say_progress(one: JobSight, workers: int) -> None:
+    from shoal.cli.terminal import say
+    from shoal.observe.logging import only_json
+    from shoal.telling import event
+
+    line, c = _line(one, workers), one.job.counters
+    if not only_json():
+        say(line)
+        return
+    event(
+        "progress",
+        line,
+        job=one.job.spec.name,
+        state=one.job.state,
+        done=c.done,
+        admitted=c.admitted,
+        rate=round(one.rate, 2),
+        in_flight=c.leased,
+        pending=c.pending,
+        delayed=c.delayed,
+        dead=c.dead,
+        eta=one.eta,
+    )
 
 
 def _line(one: JobSight, workers: int) -> str:

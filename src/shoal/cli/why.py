@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from shoal.cli.options import DEFAULT_STORE, AsJson, Store
-from shoal.errors import UsageError
 
 if TYPE_CHECKING:
     from shoal.explain import Answer
-    from shoal.frontier.protocol import Frontier
 
 
 def why(
@@ -23,35 +21,15 @@ def why(
     """Tell where a URL is, and what it is waiting for."""
     from shoal.cli.targets import as_url
     from shoal.cli.terminal import ask, print_json
+    from shoal.inquiry import answers_about
+    from shoal.plain import answer_dict
 
     typed = as_url(url)
-    answers = ask(store, lambda frontier: _ask(frontier, typed, job))
+    answers = ask(store, lambda frontier: answers_about(frontier, typed, job))
     if as_json:
-        print_json([as_dict(answer) for answer in answers])
+        print_json([answer_dict(answer) for answer in answers])
     else:
         _print(answers, url.strip())
-
-
-async def _ask(frontier: Frontier, typed: str, name: str | None) -> list[Answer]:
-    """One answer for each job that knows the URL; if none does, one for the job that might."""
-    from shoal.explain import explain
-    from shoal.inquiry import chosen_jobs, inquire
-
-    jobs = await chosen_jobs(frontier, name)
-    if not jobs:
-        raise UsageError("no jobs in this store yet; start one with: shoal crawl URL")
-    answers = [explain(await inquire(frontier, job, typed)) for job in jobs]
-    return [answer for answer in answers if answer.place != "unknown"] or answers[:1]
-
-
-def as_dict(answer: Answer) -> dict[str, Any]:
-    return {
-        "url": answer.url,
-        "job": answer.job,
-        "place": answer.place,
-        "answer": answer.causes[0].sentence,
-        "causes": [{"name": cause.name, "sentence": cause.sentence} for cause in answer.causes],
-    }
 
 
 _STYLES = {"done": "green", "dead": "red", "leased": "cyan", "unknown": "magenta"}

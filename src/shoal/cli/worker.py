@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from shoal.cli import options
 
 if TYPE_CHECKING:
     from shoal.fleet.plan import WorkerPlan
-
-log = logging.getLogger("shoal")
 
 
 def worker(
@@ -23,16 +22,20 @@ def worker(
     concurrency: options.Concurrency = None,
     no_coordinator: options.NoCoordinator = False,
     until_done: options.UntilDone = False,
+    metrics: options.Metrics = None,
+    trace: options.Trace = False,
     pairs: options.Pairs = None,
     config: options.Config = None,
     log_level: options.LogLevel = None,
+    log_format: options.LogFormat = None,
 ) -> None:
     """Work on the jobs of these SPIDERs, wherever they were submitted. Ctrl-C or SIGTERM drains it."""
-    options.set_up_logging(log_level, "info")
+    options.set_up_logging(log_level, log_format, "info")
     flags = options.flags(pairs, concurrency=concurrency, serve=lanes)
     plan = make_plan(
         spiders, store, jobs, flags, config, coordinates=not no_coordinator, until_done=until_done
     )
+    plan = replace(plan, metrics=metrics or "", trace=trace)
     from shoal.fleet.worker import serve
     from shoal.loop import run_loop
 
@@ -62,6 +65,7 @@ def make_plan(
 
 def announce(role: str, plan: WorkerPlan) -> None:
     from shoal.fleet.plan import SUMMARY
+    from shoal.telling import event
 
     names = ", ".join(name for name in plan.load_spiders() if name != SUMMARY)
-    log.info("%s for %s on %s", role, names, options.shown_store(plan.store))
+    event("worker_started", role=role, spiders=names, store=options.shown_store(plan.store))

@@ -6,7 +6,7 @@ import sys
 
 import msgspec
 
-from shoal.child import led_by_parent, say
+from shoal.child import led_by_parent, report_regularly, say
 from shoal.errors import ShoalError
 from shoal.fleet.plan import WorkerPlan
 from shoal.fleet.worker import serve
@@ -19,7 +19,7 @@ def main() -> int:
     set_up("WARNING")
     plan = msgspec.json.decode(sys.stdin.buffer.readline(), type=WorkerPlan)
     try:
-        run_loop(serve(plan, led_by_parent))
+        run_loop(serve(plan, led_by_parent, report_regularly))
     except ShoalError as error:
         say(Word(error=str(error)))
         return error.exit_code

@@ -8,7 +8,6 @@ be done twice without harm (see `leader.py`).
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import uuid
 from collections.abc import Callable, Coroutine, Mapping
@@ -21,11 +20,11 @@ from shoal.fleet.schedule import old_runs, schedules, start_due_runs
 from shoal.fleet.stuck import StuckWatch
 from shoal.frontier.protocol import Frontier
 from shoal.jobnote import is_for_fleet
+from shoal.observe.recording import forget_history
 from shoal.plan import finish
 from shoal.spider import Spider
+from shoal.telling import event
 from shoal.workerstatus import status_of
-
-log = logging.getLogger("shoal")
 
 _EVERY = 0.7  # seconds between rounds
 _LONGEST_LEASE = 15.0
@@ -38,7 +37,7 @@ class Coordinator:
     ) -> None:
         self._frontier = frontier
         self._stuck = StuckWatch()
-        name = name or f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        self._name = name = name or f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
         lease = min(_LONGEST_LEASE, plan.settings().lease)
         self._leadership = Leadership(frontier, name, lease)
         self._feeders = Feeders(frontier, plan, spiders, name=name, lease=lease)
@@ -58,7 +57,7 @@ class Coordinator:
         await self._leadership.lead(self._duties)
 
     async def _duties(self) -> None:
-        log.info("this process coordinates from now on")
+        event("leader_changed", worker=self._name)
         while True:
             await self._round()
             await asyncio.sleep(_EVERY)
@@ -68,23 +67,29 @@ class Coordinator:
         await frontier.reap()
         jobs = [job for job in await frontier.jobs() if is_for_fleet(job.spec)]
         for job in jobs:
-            if job.state == "running" and job.exhausted and await finish(frontier, job.spec.name):
-                log.info("job %s is finished", job.spec.name)
+            if job.state == "running" and job.exhausted:
+                await finish(frontier, job.spec.name)
             elif job.state == "finished" and not job.exhausted:
                 # Whoever marked it died before it could see that a person had brought new work meanwhile.
                 await frontier.set_state(job.spec.name, "running")
         still_open = frozenset(job.spec.name for job in jobs if job.state in ("running", "paused"))
         for run in await start_due_runs(frontier, still_open):
-            log.info("job %s is due and starts", run)
+            event("schedule_ran", job=run)
         statuses = [status_of(worker) for worker in await frontier.workers()]
         for schedule in (await schedules(frontier)).values():
             for run in old_runs(schedule, jobs):
                 # Not while a worker still knows its links: it would skip those of a job of the same name.
                 if not any(status.serves(run) for status in statuses):
                     await frontier.drop_job(run)
-                    log.info("job %s is forgotten: %d later runs are kept", run, schedule.keep)
-        for sentence in self._stuck.look(jobs, statuses, asyncio.get_running_loop().time()):
-            log.warning("%s", sentence)
+                    await forget_history(frontier, run)
+                    event(
+                        "job_forgotten",
+                        f"job {run} is forgotten: {schedule.keep} later runs are kept",
+                        job=run,
+                    )
+        stuck = self._stuck.look(jobs, statuses, asyncio.get_running_loop().time())
+        for name, sentence in stuck.items():
+            event("job_stuck", job=name, reason=sentence)
 
 
 async def _persist(work: Callable[[], Coroutine[None, None, None]]) -> None:
@@ -93,5 +98,5 @@ async def _persist(work: Callable[[], Coroutine[None, None, None]]) -> None:
         try:
             await work()
         except ShoalError as error:
-            log.warning("coordinating is tried again: %s", error)
+            event("coordinating_failed", reason=str(error))
             await asyncio.sleep(_PAUSE)

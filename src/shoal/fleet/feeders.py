@@ -8,7 +8,6 @@ and they are deduplicated, so none comes twice.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Iterable, Mapping
 
 from shoal.crew import make_admission
@@ -21,8 +20,7 @@ from shoal.frontier.protocol import Frontier, Job
 from shoal.jobnote import note_of
 from shoal.observe.tally import Tally
 from shoal.spider import Spider
-
-log = logging.getLogger("shoal")
+from shoal.telling import event
 
 
 def feeder_key(job: str) -> str:
@@ -64,11 +62,11 @@ class Feeders:
         try:
             await Leadership(self._frontier, self._name, self._lease, key).lead(lambda: self._feed_all(job))
         except ShoalError as error:
-            log.warning("feeding job %s is tried again: %s", job.spec.name, error)
+            event("feeding_failed", job=job.spec.name, reason=str(error))
 
     async def _feed_all(self, job: Job) -> None:
         name, spider = job.spec.name, self._spiders[job.spec.spider]
-        log.info("feeding job %s", name)
+        event("feeding_started", job=name)
         try:
             settings = self._plan.settings_for(job.spec, spider)
             admission = make_admission(spider, settings)

@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from shoal.errors import ShoalError
 from shoal.frontier.protocol import Frontier, Note
+from shoal.telling import event
 
 log = logging.getLogger("shoal")
 
@@ -103,10 +104,10 @@ class Leadership:
                 mine = Term(self._term.number, self._name, await self._frontier.now() + self._lease)
                 renewed = await self._frontier.set_note(self._key, _encode(mine), self._version)
         except (TimeoutError, ShoalError) as error:
-            log.warning("%s is given up: %s", self._key, error or "the store did not answer in time")
+            event("lead_lost", matter=self._key, reason=str(error) or "the store did not answer in time")
             return False
         if not renewed:
-            log.warning("%s is given up: another one has it", self._key)
+            event("lead_lost", matter=self._key, reason="another one has it")
             return False
         self._term, self._version, self._until = mine, self._version + 1, asked + _SAFE * self._lease
         return True

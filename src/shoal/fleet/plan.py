@@ -46,6 +46,8 @@ class WorkerPlan(Struct, frozen=True):
     config: str | None = None
     coordinates: bool = True
     until_done: bool = False
+    metrics: str = ""  # where to answer how it is: [HOST:]PORT
+    trace: bool = False
 
     def load_spiders(self) -> dict[str, Spider]:
         return {**load_spiders(self.spiders), SUMMARY: summary_spider(SUMMARY, ())}

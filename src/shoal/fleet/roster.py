@@ -11,19 +11,26 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
 
 from shoal.crew import JobCrew
 from shoal.errors import ShoalError, SinkError
+from shoal.fetch.browser.finding import available
 from shoal.fleet.plan import WorkerPlan
 from shoal.frontier import is_local
 from shoal.frontier.protocol import Frontier, Job, JobSpec
 from shoal.jobnote import is_for_fleet, note_of
-from shoal.policy.lanes import Lane, known
+from shoal.observe.tally import TallyReport, merge
+from shoal.policy.lanes import BROWSER, Lane, cap_of, known
 from shoal.policy.signals import Traffic
 from shoal.serving import Served
 from shoal.settings import Settings
 from shoal.sink import open_sink
 from shoal.spider import Spider
+from shoal.telling import event
+
+if TYPE_CHECKING:
+    from shoal.observe.tracing import Tracing
 
 log = logging.getLogger("shoal")
 
@@ -44,18 +51,22 @@ class Roster:
         spiders: Mapping[str, Spider],
         settings: Settings,
         traffic: Traffic,
+        tracing: Tracing | None = None,
     ) -> None:
         self._frontier = frontier
         self._plan = plan
         self._spiders = spiders
         self._settings = settings
         self._traffic = traffic
+        self._tracing = tracing
+        self._past = TallyReport()  # of jobs that were closed
         self._known: dict[str, Incarnation] = {}  # what the current ones were opened for
         self._current: dict[str, JobCrew] = {}
         self._opening: dict[str, asyncio.Task[None]] = {}
         self._retired: list[JobCrew] = []
         self._aside: dict[str, float] = {}  # until when (the loop's time)
         self._lanes: dict[str, Lane] = {}
+        self._has_browser = available(settings)
         self.holds: Callable[[Served], int] = lambda job: 0  # how many of a job's pages the engine has
         self._choose_lanes()
 
@@ -81,11 +92,16 @@ class Roster:
         return all(job.exhausted for job in running if self._is_mine(job))
 
     def set_aside(self, job: Served, error: SinkError) -> bool:
-        log.error("job %s is set aside for %.0f s: %s", job.name, _ASIDE, error)
+        event("job_set_aside", job=job.name, seconds=_ASIDE, reason=str(error))
         self._aside[job.name] = asyncio.get_running_loop().time() + _ASIDE
         if self._current.get(job.name) is job:
             self._retire(job.name)
         return True
+
+    def report(self, *, in_flight: int) -> TallyReport:
+        """What this process has counted, of all jobs that it ever served."""
+        counted = [crew.tally.report(hosts=0) for crew in self.everyone()]
+        return merge([TallyReport(in_flight=in_flight), self._past, *counted])
 
     # -- following the store
 
@@ -125,14 +141,15 @@ class Roster:
             crew = self._crew(spec)
             await crew.open(reconfigure=False)
         except ShoalError as error:
-            log.error("job %s cannot be served here, tried again in %.0f s: %s", spec.name, _ASIDE, error)
+            said = f"job {spec.name} cannot be served here, tried again in {_ASIDE:.0f} s: {error}"
+            event("job_set_aside", said, job=spec.name, seconds=_ASIDE, reason=str(error))
             self._aside[spec.name] = asyncio.get_running_loop().time() + _ASIDE
             if crew is not None:
                 await crew.close()
         else:
             self._current[spec.name], self._known[spec.name] = crew, found
             self._choose_lanes()
-            log.info("serving job %s", spec.name)
+            event("job_served", job=spec.name)
             self._frontier.wake()
         finally:
             del self._opening[spec.name]
@@ -142,7 +159,9 @@ class Roster:
         output = note_of(spec).output.decode(errors="surrogateescape") or None
         sink = open_sink(output, job=spec.name, local=is_local(self._plan.store))
         settings = self._plan.settings_for(spec, spider)
-        return JobCrew(spec.name, spider, settings, self._frontier, sink, traffic=self._traffic)
+        return JobCrew(
+            spec.name, spider, settings, self._frontier, sink, traffic=self._traffic, tracing=self._tracing
+        )
 
     def _choose_lanes(self) -> None:
         """Those of all jobs, or of these the ones that this worker was told to serve. They only ever grow, for pages
@@ -150,15 +169,16 @@ class Roster:
         weights = known(self._settings)
         for crew in self.everyone():
             weights |= known(crew.settings)
-        names = [name for name in self._settings.serve or weights if name in weights]
-        lanes = {name: Lane(weights[name], self._settings.lane_caps.get(name, 0)) for name in names}
+        wanted = self._settings.serve or [name for name in weights if name != BROWSER or self._has_browser]
+        names = [name for name in wanted if name in weights]
+        lanes = {name: Lane(weights[name], cap_of(name, self._settings)) for name in names}
         if lanes != self._lanes:
             self._lanes = {**self._lanes, **lanes}
 
     # -- ending
 
     def _retire(self, name: str) -> None:
-        log.info("no longer serving job %s", name)
+        event("job_retired", job=name)
         del self._known[name]
         self._retired.append(self._current.pop(name))
 
@@ -168,6 +188,7 @@ class Roster:
         for crew in through:
             await crew.pages.keep(everything=True)
             self._retired.remove(crew)
+            self._past = merge([self._past, crew.tally.report()], hosts=0)
             await crew.close()
 
     async def close(self) -> None:

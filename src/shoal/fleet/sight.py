@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
 from shoal.fleet.leader import Term, leader
 from shoal.fleet.schedule import Schedule, schedules
 from shoal.fleet.trouble import trouble_of
-from shoal.frontier.protocol import FOREVER, Frontier, Job
+from shoal.frontier.protocol import FOREVER, Frontier, HostRecord, Job
+from shoal.observe.sparing import PATIENCE, Sparing
 from shoal.observe.view import remaining
 from shoal.workerstatus import WorkerStatus, status_of
 
@@ -20,12 +21,29 @@ from shoal.workerstatus import WorkerStatus, status_of
 _QUEUES = 20
 
 
+class SlowHost(Struct, frozen=True):
+    """A host with one of a job's longest queues."""
+
+    record: HostRecord
+    pending: int  # tasks of the job
+    waiting: int  # … and of all jobs, delayed ones too: they take turns on the same valve
+    through: float  # when they can be done at the earliest, in the frontier's time; inf: no telling
+
+
 class JobSight(Struct, frozen=True):
     job: Job
     rate: float = 0.0  # pages a second, lately, of all workers
     eta: float | None = None  # seconds; None: no telling
     workers: int = 0  # that serve it
     trouble: str = ""  # why it is paused, if not by a person
+    slow: Sequence[SlowHost] = ()  # those that its end may depend on, the slowest first
+
+    @property
+    def progress(self) -> float | None:
+        """Share of what is known that is through; None: nothing is known yet."""
+        through = self.job.counters.done + self.job.counters.dead
+        total = through + remaining(self.job)
+        return through / total if total else None
 
 
 class FleetSight(Struct, frozen=True):
@@ -40,46 +58,73 @@ class FleetSight(Struct, frozen=True):
         return sum(worker.rate for worker in self.workers)
 
 
-async def look_at_fleet(frontier: Frontier) -> FleetSight:
+class Horizon:
+    """The slow hosts of jobs. With very many hosts they take the store long to find, so they are not asked for at
+    every look; but when they will be through does not change from one look to the next."""
+
+    def __init__(self, patience: float | None = PATIENCE) -> None:
+        self._patience = patience  # seconds to wait for them; None: as long as it takes
+        self._jobs: dict[str, Sparing[Sequence[SlowHost]]] = {}
+
+    async def slow_hosts(self, frontier: Frontier, job: str, now: float) -> Sequence[SlowHost]:
+        known = self._jobs.setdefault(job, Sparing((), patience=self._patience))
+        return await known.get(lambda: slow_hosts(frontier, job, now))
+
+    def keep(self, jobs: Iterable[str]) -> None:
+        """Forgets all others."""
+        self._jobs = {name: self._jobs[name] for name in jobs if name in self._jobs}
+
+
+async def look_at_fleet(frontier: Frontier, horizon: Horizon | None = None) -> FleetSight:
+    """Whoever looks again and again does it with one horizon."""
     workers = [status_of(record) for record in await frontier.workers()]
     now = await frontier.now()
-    jobs = [await look_at_job(frontier, job, workers, now) for job in await frontier.jobs()]
+    horizon = horizon or Horizon(patience=None)
+    jobs = [await look_at_job(frontier, job, workers, now, horizon) for job in await frontier.jobs()]
+    horizon.keep([one.job.spec.name for one in jobs if one.job.state == "running"])
     kept = (await schedules(frontier)).values()
     return FleetSight(now, jobs, workers, sorted(kept, key=lambda s: s.name), await leader(frontier))
 
 
-async def look_at_job(frontier: Frontier, job: Job, workers: Sequence[WorkerStatus], now: float) -> JobSight:
+async def look_at_job(
+    frontier: Frontier, job: Job, workers: Sequence[WorkerStatus], now: float, horizon: Horizon
+) -> JobSight:
     name = job.spec.name
     rate = sum(worker.rates.get(name, 0.0) for worker in workers)
     serving = sum(worker.serves(name) for worker in workers)
-    trouble = await trouble_of(frontier, job)
-    running = job.state == "running" and rate > 0
-    return JobSight(job, rate, await eta(frontier, job, rate, now) if running else None, serving, trouble)
+    running = job.state == "running"
+    slow = await horizon.slow_hosts(frontier, name, now) if running and job.counters.pending else ()
+    ends = eta(job, rate, slow, now) if running else None
+    return JobSight(job, rate, ends, serving, await trouble_of(frontier, job), slow)
 
 
-async def eta(frontier: Frontier, job: Job, rate: float, now: float) -> float | None:
+def eta(job: Job, rate: float, slow: Sequence[SlowHost], now: float) -> float | None:
     """Seconds until the job is through. It ends with its slowest host, so it is the larger of what is left at the
     present rate, and of the longest time that a host needs for its queue at the pace it may be asked."""
     left = remaining(job)
-    if left <= 0:
-        return 0.0
     if rate <= 0:
         return None
     if left < job.counters.open:
         return left / rate  # the page budget ends it before its queues are empty
-    needs = [left / rate]
-    for host, _ in await frontier.queues(job.spec.name, _QUEUES):
-        needs.append(await _time_of_host(frontier, host, now))
-    return longest if math.isfinite(longest := max(needs)) else None
+    longest = max([left / rate, *(host.through - now for host in slow)])
+    return longest if math.isfinite(longest) else None
 
 
-async def _time_of_host(frontier: Frontier, host: str, now: float) -> float:
-    """All its queues, for other jobs take their turns on the same valve."""
+async def slow_hosts(frontier: Frontier, job: str, now: float) -> Sequence[SlowHost]:
+    """The hosts with the job's longest queues, those first that will need the longest."""
+    queues = await frontier.queues(job, _QUEUES)
+    found = [await slow_host(frontier, host, now, pending) for host, pending in queues]
+    return sorted((one for one in found if one is not None), key=lambda one: -one.through)
+
+
+async def slow_host(frontier: Frontier, host: str, now: float, pending: int = 0) -> SlowHost | None:
     record = await frontier.host(host)
     if record is None:
-        return 0.0
+        return None
     valve = record.valve
-    if valve.blocked_until >= FOREVER:
-        return math.inf
     waiting = sum(queue.pending + queue.delayed for queue in await frontier.host_queues(host))
-    return max(0.0, valve.blocked_until - now) + waiting * valve.interval
+    through = math.inf
+    if valve.blocked_until < FOREVER:
+        each = max(valve.interval, valve.hold / valve.cap)
+        through = max(now, valve.blocked_until) + waiting * each
+    return SlowHost(record, pending, waiting, through)

@@ -27,9 +27,9 @@ class StuckWatch:
     def __init__(self) -> None:
         self._seen: dict[str, _Seen] = {}
 
-    def look(self, jobs: Iterable[Job], workers: Sequence[WorkerStatus], now: float) -> list[str]:
+    def look(self, jobs: Iterable[Job], workers: Sequence[WorkerStatus], now: float) -> dict[str, str]:
         """The sentences that are due: one for each job that has not moved for long. `now` is monotonic."""
-        sentences, seen = [], {}
+        sentences, seen = {}, {}
         for job in jobs:
             if job.state != "running":
                 continue
@@ -38,9 +38,8 @@ class StuckWatch:
             if last is None or last.progress != progress:
                 last = _Seen(progress, now)
             elif now - last.since >= LONG and now - last.warned_at >= _AGAIN:
-                sentences.append(
-                    f"job {name} has not moved for {span(now - last.since)}: {reason(job, workers)}"
-                )
+                waited = span(now - last.since)
+                sentences[name] = f"job {name} has not moved for {waited}: {reason(job, workers)}"
                 last = _Seen(progress, last.since, now)
             seen[name] = last
         self._seen = seen

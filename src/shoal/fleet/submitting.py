@@ -14,12 +14,14 @@ from shoal.crew import make_admission
 from shoal.errors import ShoalError, SinkError, UsageError
 from shoal.feeding import Feeder
 from shoal.fleet.schedule import Schedule, change_schedules, encoded_output
-from shoal.fleet.sight import look_at_job
+from shoal.fleet.sight import Horizon, look_at_job
 from shoal.fleet.trouble import forget_trouble, trouble_of
 from shoal.frontier import is_local
 from shoal.frontier.protocol import Frontier, Job, JobSpec
 from shoal.hosts.rules import HostRules, change_host
 from shoal.jobnote import encode_note, note_of
+from shoal.observe.events import tell
+from shoal.observe.recording import forget_history
 from shoal.observe.tally import Tally, TallyReport
 from shoal.observe.view import RateWindow, View
 from shoal.plan import Plan, check_output, check_parts, spec_of
@@ -51,6 +53,7 @@ async def submit(submission: Submission, frontier: Frontier) -> Job:
         await check_output(plan, frontier, known)
     await forget_trouble(frontier, plan.job)
     job = await frontier.open_job(submitted_spec(plan))
+    await tell(frontier, "job_submitted", job=plan.job, spider=plan.spider.name)
     if known is not None and known.spec.settings != job.spec.settings:
         await _reconfigure(frontier, plan)
     return job
@@ -71,6 +74,7 @@ async def forget(frontier: Frontier, name: str) -> None:
             f"job {name} is cancelled, but a worker still holds on to it; run the same command again"
         ) from None
     await frontier.drop_job(name)
+    await forget_history(frontier, name)
 
 
 def submitted_spec(plan: Plan) -> JobSpec:
@@ -116,6 +120,7 @@ async def schedule(
     kept = await change_schedules(
         frontier, lambda known: {**known, plan.job: _keeping(known.get(plan.job), made)}
     )
+    await tell(frontier, "schedule_set", schedule=plan.job, every=every, cron=cron)
     return kept[plan.job]
 
 
@@ -129,9 +134,9 @@ def _keeping(old: Schedule | None, new: Schedule) -> Schedule:
 
 async def wait_for(frontier: Frontier, name: str, watch: Watch) -> View:
     """Looks at the job twice a second until it has finished; answers the last look."""
-    began, window = time.monotonic(), RateWindow()
+    began, window, horizon = time.monotonic(), RateWindow(), Horizon()
     while True:
-        view = await _look(frontier, name, time.monotonic() - began, window)
+        view = await _look(frontier, name, time.monotonic() - began, window, horizon)
         watch(view)
         if view.job.state == "finished":
             return view
@@ -142,19 +147,19 @@ async def wait_for(frontier: Frontier, name: str, watch: Watch) -> View:
         await asyncio.sleep(_EVERY)
 
 
-async def _look(frontier: Frontier, name: str, elapsed: float, window: RateWindow) -> View:
+async def _look(frontier: Frontier, name: str, elapsed: float, window: RateWindow, horizon: Horizon) -> View:
     job = await frontier.job(name)
     if job is None:
         raise ShoalError(f"job {name} was dropped")
     workers = [status_of(record) for record in await frontier.workers()]
-    seen = await look_at_job(frontier, job, workers, await frontier.now())
+    seen = await look_at_job(frontier, job, workers, await frontier.now(), horizon)
     c = job.counters
     report = TallyReport(pages=c.done, retries=c.retried, dead=c.dead, in_flight=c.leased)
     note = "" if seen.workers or job.state != "running" else "no worker serves it yet"
     if job.state == "paused":
         note = "paused"
     rate = window.add(elapsed, c.done)
-    queues = await frontier.queues(name, 5)
+    queues = [(host.record.name, host.pending) for host in seen.slow]
     return View(job, report, elapsed, rate, seen.eta, queues, max(1, seen.workers), note)
 
 

@@ -6,6 +6,7 @@ import logging
 
 from shoal.errors import ShoalError
 from shoal.frontier.protocol import Frontier, Job
+from shoal.telling import event
 
 log = logging.getLogger("shoal")
 
@@ -17,7 +18,7 @@ def _key(job: str) -> str:
 
 
 async def report_trouble(frontier: Frontier, job: str, sentence: str) -> None:
-    log.error("job %s is paused: %s; put it right and run: shoal resume %s", job, sentence, job)
+    event("job_in_trouble", job=job, reason=sentence)
     try:
         await _write(frontier, job, sentence)
         await frontier.set_state(job, "paused")

@@ -10,12 +10,16 @@ from msgspec.structs import replace
 
 from shoal.errors import ShoalError
 from shoal.fleet.plan import WorkerPlan
-from shoal.fleet.sight import FleetSight, look_at_fleet
+from shoal.fleet.sight import FleetSight, Horizon, look_at_fleet
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import Frontier
+from shoal.observe.events import EventBook
 from shoal.observe.machine import Machine
+from shoal.observe.probes import probes_at
+from shoal.observe.tally import TallyReport, merge
+from shoal.observe.vitals import Pulse
 from shoal.signals import stopping_on_signals
-from shoal.supervisor import Child
+from shoal.supervisor import Child, subject_of
 
 log = logging.getLogger("shoal")
 
@@ -30,28 +34,36 @@ class Workers:
     def __init__(self, plan: WorkerPlan, count: int) -> None:
         settings = plan.settings()
         memory = Machine(settings.memory_limit, processes=count).read().memory_limit
-        part = replace(plan, flags={**plan.flags, "memory_limit": memory})
-        self._children = [
+        part = replace(plan, flags={**plan.flags, "memory_limit": memory}, metrics="")
+        self.children = [
             Child(number + 1, part, module="shoal.fleet.child", lasting=True) for number in range(count)
         ]
 
+    def report(self) -> TallyReport:
+        return merge([report for child in self.children for report in child.reports])
+
     async def run(self) -> None:
-        await asyncio.gather(*(child.run() for child in self._children))
+        await asyncio.gather(*(child.run() for child in self.children))
 
     def stop(self) -> None:
-        for child in self._children:
+        for child in self.children:
             child.stop()
 
     def force(self) -> None:
-        for child in self._children:
+        for child in self.children:
             child.force()
 
 
 async def keep_up(plan: WorkerPlan, count: int, watch: Watch) -> FleetSight:
     """Runs `count` workers until a signal, or until all is done if they were told so; answers the last look."""
-    async with open_frontier(plan.store) as frontier:
+    async with (
+        probes_at(plan.metrics) as probes,
+        open_frontier(plan.store) as frontier,
+        EventBook(frontier),
+    ):
         workers = Workers(plan, count)
-        with stopping_on_signals(workers):
+        with stopping_on_signals(workers), Pulse() as pulse:
+            probes.watch(frontier, subject_of(workers.children, workers.report, pulse), whole_store=True)
             looking = asyncio.create_task(_look_regularly(frontier, watch))
             try:
                 await workers.run()
@@ -61,9 +73,10 @@ async def keep_up(plan: WorkerPlan, count: int, watch: Watch) -> FleetSight:
 
 
 async def _look_regularly(frontier: Frontier, watch: Watch) -> None:
+    horizon = Horizon()
     while True:
         try:
-            watch(await look_at_fleet(frontier))
+            watch(await look_at_fleet(frontier, horizon))
         except ShoalError as error:
             log.debug("cannot look at the fleet: %s", error)
         await asyncio.sleep(_EVERY)

@@ -3,36 +3,51 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
 
 from shoal.crew import ProcessCrew
 from shoal.fleet.coordinator import Coordinator
-from shoal.fleet.plan import WorkerPlan
+from shoal.fleet.plan import SUMMARY, WorkerPlan
 from shoal.fleet.roster import Roster
-from shoal.frontier import open_frontier
+from shoal.frontier import open_frontier, shown
+from shoal.frontier.protocol import Frontier
 from shoal.jobnote import is_for_fleet
+from shoal.observe.events import EventBook, tell
+from shoal.observe.probes import probes_at
+from shoal.observe.tally import TallyReport
+from shoal.observe.tracing import tracing_if
+from shoal.observe.vitals import Pulse, Subject
 from shoal.plan import finish
 from shoal.policy.signals import Traffic
 from shoal.signals import Stoppable, stopping_on_signals
-
-log = logging.getLogger("shoal")
+from shoal.telling import event
 
 Guidance = Callable[[Stoppable], AbstractContextManager[None]]  # what tells the engine to stop
 
 
-async def serve(plan: WorkerPlan, guidance: Guidance = stopping_on_signals) -> None:
-    """Works until it is told to stop; with `until_done`, until no job is left to do."""
+async def serve(
+    plan: WorkerPlan,
+    guidance: Guidance = stopping_on_signals,
+    tell: Callable[[Subject], Coroutine[None, None, None]] | None = None,
+) -> None:
+    """Works until it is told to stop; with `until_done`, until no job is left to do. `tell` runs beside it."""
     spiders, settings = plan.load_spiders(), plan.settings()
     async with AsyncExitStack() as stack:
+        probes = await stack.enter_async_context(probes_at(plan.metrics))
+        tracing = await stack.enter_async_context(tracing_if(plan.trace))
         frontier = await stack.enter_async_context(open_frontier(plan.store))
+        await stack.enter_async_context(present(frontier, "worker", spiders, plan.store))
         traffic = Traffic()
-        roster = Roster(frontier, plan, spiders, settings, traffic)
+        roster = Roster(frontier, plan, spiders, settings, traffic, tracing)
         stack.push_async_callback(roster.close)
         crew = ProcessCrew(frontier, roster, settings, traffic, spiders=tuple(spiders))
         await stack.enter_async_context(crew)
         roster.holds = crew.engine.holds
+        subject = crew.subject(lambda: roster.report(in_flight=crew.engine.in_flight))
+        probes.watch(frontier, subject, whole_store=False)
+        if tell is not None:
+            await stack.enter_async_context(meanwhile(tell(subject), crew.engine))
         stack.enter_context(guidance(crew.engine))
         coordinator = Coordinator(frontier, plan, spiders, name=crew.engine.name)
         coordinating = coordinator.run() if plan.coordinates else asyncio.sleep(0)
@@ -47,12 +62,28 @@ async def serve(plan: WorkerPlan, guidance: Guidance = stopping_on_signals) -> N
 async def coordinate(plan: WorkerPlan) -> None:
     """Only coordinates, until it is told to stop."""
     spiders = plan.load_spiders()
-    async with open_frontier(plan.store) as frontier:
+    async with probes_at(plan.metrics) as probes, open_frontier(plan.store) as frontier:
         coordinator = Coordinator(frontier, plan, spiders)
         stop = _Stop()
-        with stopping_on_signals(stop, "stopping"):
-            async with meanwhile(coordinator.run(), stop):
+        with stopping_on_signals(stop, "stopping"), Pulse() as pulse:
+            probes.watch(frontier, Subject(TallyReport, pulse.vitals), whole_store=True)
+            async with (
+                present(frontier, "coordinator", spiders, plan.store),
+                meanwhile(coordinator.run(), stop),
+            ):
                 await stop.told.wait()
+
+
+@asynccontextmanager
+async def present(frontier: Frontier, role: str, spiders: Iterable[str], store: str) -> AsyncIterator[None]:
+    """Tells, where all can read it, that this process is there, what happens in it, and that it has ended."""
+    async with EventBook(frontier):
+        names = ", ".join(name for name in spiders if name != SUMMARY)
+        await tell(frontier, "worker_started", role=role, spiders=names, store=shown(store))
+        try:
+            yield
+        finally:
+            event("worker_stopped", role=role)
 
 
 class _Stop:

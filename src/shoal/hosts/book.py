@@ -21,10 +21,12 @@ from shoal.clock import Clock
 from shoal.fetch.robots import Robots, RobotsRecord, fetch_robots
 from shoal.fetch.transport import Transport
 from shoal.frontier.protocol import Frontier, HostRecord, Valve
+from shoal.hosts.news import tell_changes, tell_escalation
 from shoal.hosts.rules import Fold, HostRules, change_host, marked
 from shoal.hosts.state import HostState, encode_state, state_of
 from shoal.model import Lease
 from shoal.policy.compose import States
+from shoal.policy.escalation import NO_PATTERNS, Look, Patterns
 from shoal.policy.host import first_valve
 from shoal.policy.protocol import Limits, Observation
 from shoal.settings import Settings
@@ -137,7 +139,7 @@ class HostBook:
         policies = self._policies.observe(self._policies.decode(state.policies), unwritten)
         view = HostView(
             record.version,
-            state.with_errors([seen.kind for seen in unwritten if seen.blames_host]),
+            state.with_errors([seen.kind for seen in unwritten if seen.blames_host]).with_looks(unwritten),
             record.valve,
             self._parsed(record.name, state.robots),
             policies,
@@ -175,21 +177,37 @@ class HostBook:
         view = self._views.get(host)
         return view.limits.no_retry if view is not None else None
 
+    def patterns(self, host: str) -> Patterns:
+        """What is known of the host's pages that may need a browser."""
+        view = self._views.get(host)
+        return view.state.patterns if view is not None else NO_PATTERNS
+
     # -- seeing
 
     def saw(self, host: str, seen: Observation) -> None:
         view = self._views.get(host)
         if view is None:
             return
-        before = view.limits
-        view.policies = self._policies.observe(view.policies, [seen])
+        before, known = view.limits, view.policies
+        view.policies = self._policies.observe(known, [seen])
         view.limits = self._policies.limits(view.policies, self.now())
+        tell_changes(host, known, view.policies, self.now())
         view.unwritten.append(seen)
         if seen.blames_host:
             view.state = view.state.with_errors([seen.kind])
+        if seen.look is not None:
+            self._look(host, view, seen, seen.look)
         self._restless.setdefault(host, self._clock.monotonic())
         if _for_valve(view.limits) != _for_valve(before) and self._moves_valve(host, view):
             self._moved.add(host)
+
+    def _look(self, host: str, view: HostView, seen: Observation, look: Look) -> None:
+        known = view.state.patterns.get(look.pattern)
+        view.state = view.state.with_looks([seen])
+        pattern = view.state.patterns.get(look.pattern)
+        if (known is not None and known.browser) != (pattern is not None and pattern.browser):
+            self._moved.add(host)  # others are to know it soon
+            tell_escalation(host, look.pattern, pattern)
 
     def _moves_valve(self, host: str, view: HostView) -> bool:
         return _differ(view.valve, self._valve(host, view.state, view.valve, view.limits), self.now())
@@ -221,7 +239,8 @@ class HostBook:
         if await self._frontier.update_host(HostRecord(host, valve, encode_state(state), view.version)):
             view.version += 1
             view.unmarked = (view.state.start, view.state.typed) != (state.start, state.typed)
-            view.state, view.valve = _marked_like(view, replace(state, errors=view.state.errors)), valve
+            seen_since = replace(state, errors=view.state.errors, patterns=view.state.patterns)
+            view.state, view.valve = _marked_like(view, seen_since), valve
             return
         # Somebody else was quicker: fold the same into what they left.
         view.unwritten = [*batch, *view.unwritten]

@@ -14,6 +14,7 @@ from shoal.hosts.rules import HostRules
 from shoal.hosts.state import HostState, state_of
 from shoal.observe.words import span, speed
 from shoal.policy.breaker import BreakerState
+from shoal.policy.escalation import needs_browser, sentence
 from shoal.policy.protocol import Limits, strictest
 from shoal.policy.timeout import TimeoutState
 
@@ -63,6 +64,12 @@ class HostSight(Struct, frozen=True):
         """Requests a second that can be had: by the rate, and by how many run at once for how long."""
         at_once = self.valve.cap / self.latency if self.latency else None
         return min((pace for pace in (self.rate, at_once) if pace is not None), default=None)
+
+    @property
+    def in_browser(self) -> Mapping[str, str]:
+        """Patterns of URLs whose pages go to the browser, each with a sentence that says why."""
+        known = self.state.patterns
+        return {name: sentence(name, known[name]) for name in known if needs_browser(known, name, self.now)}
 
     @property
     def robots_missing(self) -> bool:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 from msgspec import Struct
 
 from shoal.fetch.robots import RobotsRecord
 from shoal.frontier.protocol import HostRecord
+from shoal.policy.escalation import Patterns, observe
+from shoal.policy.protocol import Observation
 
 _ERRORS = 5
 
@@ -41,9 +43,17 @@ class HostState(Struct, frozen=True, omit_defaults=True):
     given_up: bool = False  # its valve lets everything through, to be buried
     asks: dict[str, Ask] = {}  # by job
     good_from: int = 0  # leases of an older version of the record were for burial only
+    patterns: Patterns = {}  # of URLs whose pages may need a browser
 
     def with_errors(self, kinds: Sequence[str]) -> HostState:
         return msgspec.structs.replace(self, errors=(*self.errors, *kinds)[-_ERRORS:]) if kinds else self
+
+    def with_looks(self, observations: Iterable[Observation]) -> HostState:
+        patterns: Patterns = self.patterns
+        for seen in observations:
+            if seen.look is not None:
+                patterns = observe(patterns, seen.look, seen.ended)
+        return self if patterns is self.patterns else msgspec.structs.replace(self, patterns=patterns)
 
 
 encode_state = msgspec.msgpack.Encoder().encode

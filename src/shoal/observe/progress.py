@@ -12,7 +12,9 @@ from rich.console import Console
 from rich.live import Live
 
 from shoal.observe import panel, words
+from shoal.observe.logging import only_json
 from shoal.observe.view import View
+from shoal.telling import event
 
 LIVE_EVERY = 0.25  # seconds between refreshes of the panel
 LINE_EVERY = 5.0  # seconds between log lines
@@ -67,7 +69,31 @@ class PlainProgress(SilentProgress):
         if phase == self._phase and view.elapsed < self._next:
             return
         self._phase, self._next = phase, view.elapsed + LINE_EVERY
+        self.show(view)
+
+    def show(self, view: View) -> None:
         self.log(line(view))
+
+
+class EventProgress(PlainProgress):
+    """The same lines, as events."""
+
+    def show(self, view: View) -> None:
+        counters = view.job.counters
+        event(
+            "progress",
+            line(view),
+            job=view.job.spec.name,
+            state=view.job.state,
+            done=counters.done,
+            admitted=counters.admitted,
+            rate=round(view.rate, 2),
+            in_flight=view.report.in_flight,
+            pending=counters.pending,
+            delayed=counters.delayed,
+            dead=counters.dead,
+            eta=view.eta,
+        )
 
 
 class LiveProgress:
@@ -119,4 +145,4 @@ def make_progress(stream: TextIO, quiet: bool = False, live: bool = True) -> Pro
     console = Console(file=stream)
     if live and console.is_terminal and not console.is_dumb_terminal:
         return LiveProgress(console)
-    return PlainProgress(stream)
+    return EventProgress(stream) if only_json() else PlainProgress(stream)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import heapq
 import math
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from msgspec import Struct
@@ -60,6 +60,7 @@ class TallyReport(Struct, frozen=True):
     refused: dict[str, int] = {}  # requests that were not admitted, by reason
     latency: tuple[int, ...] = ()  # fetches in each bucket of LATENCY_EDGES
     hosts: tuple[HostTally, ...] = ()  # the slowest, slowest first
+    seconds: float = 0.0  # that the fetches took, in all
 
     def percentile(self, p: float) -> float | None:
         """Seconds within which `p` per cent of the fetches were answered; None if there were none."""
@@ -95,6 +96,9 @@ class _Host:
         self.latency = 0.0
         self.last_error = ""
 
+    def tally(self, name: str) -> HostTally:
+        return HostTally(name, self.pages, self.retries, self.dead, self.latency, self.last_error)
+
     def timed(self, elapsed: float) -> None:
         self.latency += (elapsed - self.latency) * _SMOOTHING if self.latency else elapsed
 
@@ -105,6 +109,7 @@ class Tally:
 
     def __init__(self) -> None:
         self.pages = self.fetches = self.retries = self.dead = self.bytes = 0
+        self.seconds = 0.0
         self._errors: dict[str, int] = {}
         self._statuses: dict[int, int] = {}
         self._refused: dict[str, int] = {}
@@ -121,6 +126,7 @@ class Tally:
         self.bytes += response.wire_bytes or len(response.body)
         self._statuses[status] = self._statuses.get(status, 0) + 1
         self._latency[bisect_left(LATENCY_EDGES, elapsed)] += 1
+        self.seconds += elapsed
         entry.timed(elapsed)
 
     def failed(self, host: str, failure: Failure, *, retry: bool) -> None:
@@ -137,6 +143,7 @@ class Tally:
         if elapsed > 0:
             self.fetches += 1
             self._latency[bisect_left(LATENCY_EDGES, elapsed)] += 1
+            self.seconds += elapsed
             entry.timed(elapsed)
             if status is not None:
                 self._statuses[status] = self._statuses.get(status, 0) + 1
@@ -158,15 +165,18 @@ class Tally:
             retries=self.retries,
             dead=self.dead,
             bytes=self.bytes,
+            seconds=self.seconds,
             in_flight=in_flight,
             errors=dict(self._errors),
             statuses=dict(self._statuses),
             refused=dict(self._refused),
             latency=tuple(self._latency),
-            hosts=tuple(
-                HostTally(name, h.pages, h.retries, h.dead, h.latency, h.last_error) for name, h in slowest
-            ),
+            hosts=tuple(host.tally(name) for name, host in slowest),
         )
+
+    def hosts(self) -> Iterator[HostTally]:
+        """All that are kept."""
+        return (host.tally(name) for name, host in self._hosts.items())
 
 
 def merge(reports: Iterable[TallyReport], *, hosts: int = HOSTS_REPORTED) -> TallyReport:
@@ -178,6 +188,7 @@ def merge(reports: Iterable[TallyReport], *, hosts: int = HOSTS_REPORTED) -> Tal
         retries=sum(r.retries for r in reports),
         dead=sum(r.dead for r in reports),
         bytes=sum(r.bytes for r in reports),
+        seconds=sum(r.seconds for r in reports),
         in_flight=sum(r.in_flight for r in reports),
         errors=_sum(r.errors for r in reports),
         statuses=_sum(r.statuses for r in reports),

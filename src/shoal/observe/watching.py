@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from shoal.errors import ShoalError
 from shoal.frontier.protocol import Frontier
+from shoal.observe.sparing import PATIENCE, Sparing
 from shoal.observe.tally import TallyReport
 from shoal.observe.view import RateWindow, View, eta, remaining
 
@@ -27,6 +28,7 @@ async def watching(
     """Calls `watch` twice a second until left; gives a function that looks once."""
     began = time.monotonic()
     window = RateWindow()
+    asked: Sparing[Sequence[tuple[str, int]]] = Sparing((), patience=PATIENCE)
     job = await frontier.job(plan.job)
     done_before = job.counters.done if job is not None else 0
     interval = 1 / plan.settings.rate if plan.settings.rate else 0.0
@@ -34,7 +36,7 @@ async def watching(
     async def look() -> View:
         job = await frontier.job(plan.job)
         assert job is not None, f"job {plan.job} was dropped while it ran"
-        queues = await frontier.queues(plan.job, 5)
+        queues = await asked.get(lambda: frontier.queues(plan.job, 5)) if job.counters.pending else ()
         now = time.monotonic()
         rate = window.add(now, job.counters.done)
         longest = queues[0][1] if queues else 0

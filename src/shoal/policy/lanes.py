@@ -15,7 +15,8 @@ from msgspec import Struct
 from shoal.errors import SettingsError
 from shoal.settings import Settings
 
-WEIGHTS: Mapping[str, float] = {"urgent": 8, "normal": 4, "discovery": 2, "browser": 1}
+BROWSER = "browser"  # the lane whose pages are opened in a browser
+WEIGHTS: Mapping[str, float] = {"urgent": 8, "normal": 4, "discovery": 2, BROWSER: 1}
 
 
 class Lane(Struct, frozen=True):
@@ -35,8 +36,12 @@ def served(settings: Settings) -> dict[str, Lane]:
         for name in given:
             if name not in weights:
                 raise SettingsError(f"{key}: {no_such_lane(name, weights)}")
-    names = settings.serve or list(weights)
-    return {name: Lane(weights[name], settings.lane_caps.get(name, 0)) for name in names}
+    return {name: Lane(weights[name], cap_of(name, settings)) for name in settings.serve or weights}
+
+
+def cap_of(name: str, settings: Settings) -> int:
+    """Pages of the lane that a process may have in flight; 0: as many as there are slots."""
+    return settings.lane_caps.get(name, settings.browser_tabs if name == BROWSER else 0)
 
 
 def no_such_lane(name: str, lanes: Mapping[str, float]) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
+from shoal.policy.escalation import Look
 from shoal.settings import Settings
 
 TIMEOUTS = frozenset({"timeout", "connect_timeout", "read_timeout"})
@@ -33,6 +34,7 @@ class Observation(Struct, frozen=True):
     retried: bool = False  # it failed, and its task will be tried again
     interval: float = 0.0  # seconds between requests that the host was held to
     reached: bool = False  # it said something, be it that it cannot
+    look: Look | None = None  # what fetching the page without a browser was good for, if that says anything
 
     @property
     def elapsed(self) -> float:

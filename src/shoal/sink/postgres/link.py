@@ -7,7 +7,6 @@ it succeeds, so it must be of a kind that may be done twice.
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -17,8 +16,7 @@ import asyncpg  # type: ignore[import-untyped]
 
 from shoal.sink.postgres.address import Address
 from shoal.sink.postgres.faults import STARTING, no_connection, one_line, passes, sqlstate
-
-log = logging.getLogger("shoal")
+from shoal.telling import event
 
 _CONNECT = 10.0  # seconds for a connection to be made
 _ANSWER = 60.0  # seconds for one piece of work; a server that hangs is noticed by this
@@ -131,10 +129,10 @@ class Link:
     def _say_away(self, error: BaseException) -> None:
         if self._away_since is None:
             self._away_since = asyncio.get_running_loop().time()
-            log.warning("%s is away (%s); results wait for it", self._address.shown, one_line(error))
+            event("sink_lost", sink=self._address.shown, reason=one_line(error))
 
     def _say_back(self) -> None:
         if self._away_since is not None:
             seconds = asyncio.get_running_loop().time() - self._away_since
             self._away_since = None
-            log.warning("%s is back after %.1f s", self._address.shown, seconds)
+            event("sink_back", sink=self._address.shown, seconds=seconds)

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from shoal.errors import SinkError, StoreError
-from shoal.frontier.protocol import Added, Claim, Claimed, Frontier, HostRecord, Job, Journal, Settled
+from shoal.frontier.protocol import Added, Claim, Claimed, Frontier, HostRecord, Job, Journal, Note, Settled
 from shoal.model import Lease, Settlement, Task
 from shoal.sink.jsonl import MemoryJournal
 from shoal.testing.simulation.check import Checker
@@ -202,6 +202,14 @@ class FaultyFrontier:
 
     def wake(self) -> None:
         self._process.woken.set()
+
+    # -- notes
+
+    async def note(self, key: str) -> Note | None:
+        return await self._do("note", lambda: self._store.home.note(key))
+
+    async def set_note(self, key: str, value: bytes, version: int) -> bool:
+        return await self._do("set_note", lambda: self._store.home.set_note(key, value, version))
 
     # -- jobs and hosts
 

@@ -14,6 +14,7 @@ class Answer(Struct, frozen=True):
     status: int  # NO_ANSWER: stay silent until the client leaves
     body: bytes = b""
     headers: tuple[str, ...] = ()  # besides Content-Type and the one that frames the body
+    media_type: str = "text/html; charset=utf-8"
     delay: float = 0.0  # seconds before the first byte
     stream: Iterator[bytes] | None = None  # instead of `body`, sent as fast as the client reads
     length: int | None = None  # of the stream; None: it never ends, and is sent in chunks
@@ -28,5 +29,5 @@ class Answer(Struct, frozen=True):
         more = "".join([f"{line}\r\n" for line in self.headers])
         return (
             f"HTTP/1.1 {self.status} {_REASONS[self.status]}\r\n"
-            f"Content-Type: text/html; charset=utf-8\r\n{frame}\r\n{more}\r\n"
+            f"Content-Type: {self.media_type}\r\n{frame}\r\n{more}\r\n"
         ).encode()

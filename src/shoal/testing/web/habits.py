@@ -13,7 +13,7 @@ from msgspec import structs
 
 from shoal.testing.web.answer import Answer
 from shoal.testing.web.profile import NO_ANSWER, HostProfile, Kind
-from shoal.testing.web.site import Site, small_page
+from shoal.testing.web.site import site_of, small_page
 
 _CACHED_PAGES = 4_096
 _BLOCK = b"<!-- " + b"x" * 65_500 + b" -->\n"
@@ -30,7 +30,7 @@ class Host:
         self.seed = seed
         self.neighbours = neighbours  # base URLs of the hosts to send visitors to
         extra = (*self.corners, *(f"/private/{i}" for i in range(profile.private)))
-        self.site = Site(profile.pages, profile.links, profile.body_bytes, seed, self.via, extra)
+        self.site = structs.replace(site_of(profile, seed), via=self.via, extra=extra)
         self._html = lru_cache(_CACHED_PAGES)(self.site.html)
 
     def answer(self, path: str, now: float) -> Answer:
@@ -188,6 +188,27 @@ class Huge(Host):
         return super().corner(path)
 
 
+class Scripted(Host):
+    """A page that is a shell holds nothing but a script, which fetches /data/i.json and writes what is in it."""
+
+    def __init__(self, profile: HostProfile, seed: int, neighbours: Sequence[str]) -> None:
+        super().__init__(profile, seed, neighbours)
+        self._served = 0
+
+    def respond(self, path: str, now: float) -> Answer:
+        section, page = _split(path.removesuffix(".json"))
+        if page is None or page >= self.profile.pages:
+            return super().respond(path, now)
+        if section == "/data":
+            return Answer(200, self.site.data(page), media_type="application/json")
+        if path != self.site.path(page):
+            return self.corner(path)
+        if not self.site.is_shell(page) or 0 < self.profile.plain_after <= self._served:
+            return Answer(200, self._html(page))
+        self._served += 1
+        return Answer(200, self.site.shell(page))
+
+
 # What closes or refuses a connection never sees a request.
 HABITS: dict[Kind, type[Host]] = {
     "fast": Host,
@@ -200,6 +221,7 @@ HABITS: dict[Kind, type[Host]] = {
     "trapping": Trapping,
     "lifelike": Lifelike,
     "huge": Huge,
+    "scripted": Scripted,
     "closing": Host,
     "down": Host,
 }

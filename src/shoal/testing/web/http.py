@@ -19,6 +19,7 @@ from shoal.testing.web.view import Hit
 _MAX_HEAD = 65_536
 _BODY_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _CLOSE = re.compile(rb"\r\nconnection: *close", re.IGNORECASE)
+_BROWSER = re.compile(rb"\r\nsec-fetch-mode:", re.IGNORECASE)  # only browsers tell what a request is for
 
 
 class HostServer:
@@ -95,7 +96,11 @@ class Connection(asyncio.Protocol):
         path, _, rest = rest.partition(b" ")
         keep_alive = rest.startswith(b"HTTP/1.1\r\n") and _CLOSE.search(head) is None
         self._current = _Exchange(
-            self, path.decode("latin-1"), only_head=method == b"HEAD", keep_alive=keep_alive
+            self,
+            path.decode("latin-1"),
+            only_head=method == b"HEAD",
+            keep_alive=keep_alive,
+            in_browser=_BROWSER.search(head) is not None,
         )
         self._current.start()
 
@@ -107,6 +112,7 @@ class _Exchange:
         "_answer",
         "_concurrent",
         "_connection",
+        "_in_browser",
         "_keep_alive",
         "_next_step",
         "_only_head",
@@ -117,12 +123,15 @@ class _Exchange:
         "paused",
     )
 
-    def __init__(self, connection: Connection, path: str, *, only_head: bool, keep_alive: bool) -> None:
+    def __init__(
+        self, connection: Connection, path: str, *, only_head: bool, keep_alive: bool, in_browser: bool
+    ) -> None:
         self._connection = connection
         self._server = connection.server
         self._path = path
         self._only_head = only_head
         self._keep_alive = keep_alive
+        self._in_browser = in_browser
         self._next_step: asyncio.Handle | None = None
         self._stream: Iterator[bytes] | None = None
         self.paused = False
@@ -169,7 +178,16 @@ class _Exchange:
         server = self._server
         server.in_flight -= 1
         status = self._answer.status if complete else NO_ANSWER
-        server.record(Hit(server.name, self._path, status, self._started, time.monotonic(), self._concurrent))
+        hit = Hit(
+            server.name,
+            self._path,
+            status,
+            self._started,
+            time.monotonic(),
+            self._concurrent,
+            self._in_browser,
+        )
+        server.record(hit)
         self._connection.exchange_ended(keep_alive=complete and self._keep_alive)
 
     def _cancel_next_step(self) -> None:

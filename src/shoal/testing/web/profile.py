@@ -18,6 +18,7 @@ Kind: TypeAlias = Literal[
     "trapping",  # a calendar, /a/b/a/b/…, an endless ?page= and session ids
     "lifelike",  # lags, limits and flaps at once, by all of these numbers
     "huge",  # besides its pages, a body of `huge_bytes` and one that never ends
+    "scripted",  # some pages are empty until their script has fetched the rest
     "closing",  # accepts and closes at once
     "down",  # refuses connections
 ]
@@ -44,6 +45,9 @@ class HostProfile(Struct, frozen=True, omit_defaults=True):
         0.0  # flapping, lifelike: seconds; 0: each request on its own, and no page fails more than twice
     )
     huge_bytes: int = 64 * 1024 * 1024  # huge
+    shells: float = 1 / 3  # scripted: share of the pages that are empty without scripts; the first never is
+    shells_at: str = "/p/"  # scripted: where those lie; "/app/": apart from the others
+    plain_after: int = 0  # scripted: when so many were served, all pages are plain; 0: never
 
     @property
     def reachable(self) -> bool:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import random
+import zlib
 from collections.abc import Iterable, Iterator
 
+import msgspec
 from msgspec import Struct
+
+from shoal.testing.web.profile import HostProfile
 
 # fmt: off
 _WORDS = (
@@ -17,7 +21,9 @@ _WORDS = (
 
 
 class Site(Struct, frozen=True):
-    """Page i is at /p/i. Each page links to its children in a tree, so that all are reachable, and to others."""
+    """Page i is at /p/i. Each page links to its children in a tree, so that all are reachable, and to others.
+
+    Pages that are shells may lie elsewhere."""
 
     pages: int = 10_000
     links: int = 33
@@ -25,9 +31,18 @@ class Site(Struct, frozen=True):
     seed: int = 0
     via: str = "/p/"  # links lead here, followed by the page's number
     extra: tuple[str, ...] = ()  # further links, on the first page only
+    shells: float = 0.0  # share of the pages that are empty until their script has run
+    shells_at: str = "/p/"
 
     def paths(self) -> Iterator[str]:
-        return (f"/p/{i}" for i in range(self.pages))
+        return (self.path(i) for i in range(self.pages))
+
+    def path(self, page: int) -> str:
+        return f"{self.shells_at if self.is_shell(page) else '/p/'}{page}"
+
+    def is_shell(self, page: int) -> bool:
+        """By chance; but the first page never is, or a client without scripts would see nothing at all."""
+        return page > 0 and zlib.crc32(f"{self.seed} shell {page}".encode()) < self.shells * 2**32
 
     def targets(self, page: int) -> list[int]:
         """The pages that `page` links to; `links` of them."""
@@ -43,19 +58,70 @@ class Site(Struct, frozen=True):
 
     def html(self, page: int) -> bytes:
         """The page, about `body_bytes` long unless its links alone are longer."""
-        topic = f"{_WORDS[page % len(_WORDS)]} {_WORDS[page // len(_WORDS) % len(_WORDS)]}"
-        hrefs = [self.via + str(target) for target in self.targets(page)]
-        if page == 0:
-            hrefs.extend(self.extra)
+        topic, hrefs = self._topic(page), self._hrefs(page)
         start = (
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
             f"<title>Page {page}: {topic}</title>\n"
             f'<meta name="description" content="All about {topic}, part {page}">\n'
-            f'<link rel="canonical" href="/p/{page}">\n</head>\n<body>\n<nav><ul>\n{_items(hrefs)}</ul></nav>\n'
+            f'<link rel="canonical" href="{self.path(page)}">\n</head>\n<body>\n<nav><ul>\n{_items(hrefs)}</ul></nav>\n'
             f"<main>\n<h1>{topic}</h1>\n<p>"
         ).encode()
         end = b"</p>\n</main>\n</body>\n</html>\n"
         return start + _filler(self.body_bytes - len(start) - len(end)) + end
+
+    def shell(self, page: int) -> bytes:
+        """The page for a client with scripts; without, there is nothing to see."""
+        return _SHELL.replace(b"{page}", b"%d" % page)
+
+    def data(self, page: int) -> bytes:
+        """What the shell's script writes into it: what `html` shows, if its links leave room for text."""
+        topic, text = self._topic(page), _filler(self.body_bytes)
+        title = f"Page {page}: {topic}"
+        content = {"title": title, "topic": topic, "links": self._hrefs(page), "text": text.decode()}
+        return msgspec.json.encode(content)
+
+    def _topic(self, page: int) -> str:
+        return f"{_WORDS[page % len(_WORDS)]} {_WORDS[page // len(_WORDS) % len(_WORDS)]}"
+
+    def _hrefs(self, page: int) -> list[str]:
+        targets = self.targets(page)
+        hrefs = (
+            [self.path(target) for target in targets]
+            if self.shells
+            else [self.via + str(target) for target in targets]
+        )
+        return [*hrefs, *self.extra] if page == 0 else hrefs
+
+
+def site_of(profile: HostProfile, seed: int) -> Site:
+    """The site of a host with such a profile, as far as it follows from that."""
+    scripted = profile.kind == "scripted"
+    return Site(
+        profile.pages,
+        profile.links,
+        profile.body_bytes,
+        seed,
+        shells=profile.shells if scripted else 0.0,
+        shells_at=profile.shells_at,
+    )
+
+
+_SHELL = b"""<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><title>Loading</title></head>
+<body>
+<div id="root"></div>
+<script>
+fetch("/data/{page}.json").then(answer => answer.json()).then(page => {
+  const items = page.links.map(href => `<li class="link"><a href="${href}">about ${href}</a></li>`);
+  document.title = page.title;
+  document.getElementById("root").innerHTML =
+    `<nav><ul>${items.join("")}</ul></nav><main><h1>${page.topic}</h1><p>${page.text}</p></main>`;
+});
+</script>
+</body>
+</html>
+"""
 
 
 def small_page(title: str, hrefs: Iterable[str]) -> bytes:

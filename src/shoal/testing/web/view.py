@@ -7,6 +7,7 @@ from itertools import pairwise
 from msgspec import Struct
 
 from shoal.testing.web.profile import WebSpec
+from shoal.testing.web.site import Site, site_of
 
 
 class Hit(Struct, frozen=True):
@@ -18,6 +19,7 @@ class Hit(Struct, frozen=True):
     started: float
     ended: float
     concurrent: int  # requests under way on this host when this one arrived, itself included
+    in_browser: bool = False  # a browser asked
 
 
 class WebView:
@@ -44,7 +46,15 @@ class WebView:
         profile = self.spec.hosts[host]
         if not profile.reachable:
             return set()
-        return {self.url(host, f"/p/{i}") for i in range(profile.pages)}
+        return {self.url(host, path) for path in self.site_of(host).paths()}
+
+    def shells_of(self, host: str) -> set[str]:
+        """Those of its pages that are empty until their scripts have run."""
+        site = self.site_of(host)
+        return {self.url(host, site.path(i)) for i in range(site.pages) if site.is_shell(i)}
+
+    def site_of(self, host: str) -> Site:
+        return site_of(self.spec.hosts[host], self.spec.seed + list(self.spec.hosts).index(host))
 
     def hits_of(self, host: str) -> list[Hit]:
         """The host's hits in the order they arrived."""

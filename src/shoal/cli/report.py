@@ -1,0 +1,62 @@
+"""`shoal report`: a crawl as one HTML file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shoal.cli import options
+from shoal.errors import SinkError, UsageError
+
+_HEAD = 2_000  # bytes in which a report says that it is one
+
+
+def report(
+    job: Annotated[str, typer.Argument(metavar="JOB", help="The job to report on, finished or running.")],
+    output: Annotated[
+        Path | None,
+        options.option(
+            "-o", "--output", value="FILE", text="Where the report goes.", default="JOB-report.html"
+        ),
+    ] = None,
+    store: options.Store = options.DEFAULT_STORE,
+    force: Annotated[bool, options.switch("--force", text="Write over a file that is no report.")] = False,
+) -> None:
+    """Write an HTML file about a JOB: its pages, latency, errors, hosts and dead letters. It needs nothing else."""
+    from shoal.cli.crawl import file_name
+    from shoal.cli.terminal import ask, say
+    from shoal.report.gathering import gather
+    from shoal.report.page import render
+
+    path = output or Path(f"{file_name(job)}-report.html")
+    if not force:
+        _check(path)
+    page = render(ask(store, lambda frontier: gather(frontier, job)))
+    try:
+        path.write_text(page, "utf-8")
+    except OSError as error:
+        raise SinkError(
+            f"cannot write the report to {path}: {error.strerror}; choose another place with -o"
+        ) from None
+    say(f"the report is in {path}")
+
+
+def _check(path: Path) -> None:
+    """What is there already is a report, and may be replaced by a newer one."""
+    from shoal.report.page import GENERATOR
+
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be written over: {error.strerror}; choose another file with -o"
+        ) from None
+    if f'content="{GENERATOR}"'.encode() not in head:
+        raise UsageError(
+            f"{path} is there already, and is no report: choose another file with -o, or use --force"
+        )

@@ -1,0 +1,1 @@
+"""A crawl in the browser: what it does, why it is slow, and the levers to change that."""

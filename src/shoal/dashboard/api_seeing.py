@@ -1,0 +1,92 @@
+"""What can be looked at: the whole, its past, its workers, proxies, errors and events."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shoal import __version__
+from shoal.admit.typed import typed_url
+from shoal.dashboard.board import Board
+from shoal.dashboard.replies import Refusal, whole, word
+from shoal.dashboard.shapes import errors_dict, history_dict, pool_rows, worker_rows
+from shoal.dashboard.stream import StreamReply
+from shoal.inquiry import answers_about, chosen_jobs, look_at_proxies
+from shoal.observe.events import KEPT, read_events
+from shoal.observe.history import History
+from shoal.observe.recording import read_history
+from shoal.plain import answer_dict
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+_MOST_JOBS = 50  # whose errors are shown together
+_MOST_URL = 8_000  # characters
+
+
+async def session(board: Board, request: Request) -> object:
+    found = board.session_of(request)
+    assert found is not None
+    return {
+        "read_only": board.read_only,
+        "csrf": found.csrf,
+        "store": board.store,
+        "version": __version__,
+    }
+
+
+async def overview(board: Board, request: Request) -> object:
+    return board.sampler.shape(await board.sampler.overview())
+
+
+async def live(board: Board, request: Request) -> object:
+    return {"points": list(board.sampler.samples)}
+
+
+async def stream(board: Board, request: Request) -> object:
+    found = board.session_of(request)
+    assert found is not None
+    viewer = board.hub.enter(board.sampler.greeting(), lambda: board.sessions.find(found.id) is not None)
+    return StreamReply(board.hub, viewer)
+
+
+async def history(board: Board, request: Request) -> object:
+    name = word(request, "job")
+    jobs = await chosen_jobs(board.frontier, name)
+    if not jobs:
+        return {"job": None, **history_dict(History())}
+    job = jobs[0].spec.name
+    return {"job": job, **history_dict(await read_history(board.frontier, job))}
+
+
+async def errors(board: Board, request: Request) -> object:
+    past = History()
+    for job in (await chosen_jobs(board.frontier, word(request, "job")))[:_MOST_JOBS]:
+        past = past.merged(await read_history(board.frontier, job.spec.name))
+    return errors_dict(past)
+
+
+async def workers(board: Board, request: Request) -> object:
+    return {
+        "now": await board.frontier.now(),
+        "workers": worker_rows(await board.frontier.workers()),
+    }
+
+
+async def proxies(board: Board, request: Request) -> object:
+    return {
+        "now": await board.frontier.now(),
+        "pools": pool_rows(await look_at_proxies(board.frontier)),
+    }
+
+
+async def why(board: Board, request: Request) -> object:
+    typed = word(request, "url")
+    if typed is None or len(typed) > _MOST_URL:
+        raise Refusal(400, "url: the page that is asked about")
+    answers = await answers_about(board.frontier, typed_url(typed), word(request, "job"))
+    return {"answers": [answer_dict(answer) for answer in answers]}
+
+
+async def events(board: Board, request: Request) -> object:
+    limit = whole(request, "limit", 100, least=1, most=KEPT)
+    return {"events": (await read_events(board.frontier))[-limit:]}

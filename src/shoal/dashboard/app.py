@@ -1,0 +1,140 @@
+"""The dashboard as an application: every route, and what each of them demands."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route as Path
+
+from shoal.dashboard import api_dead, api_hosts, api_jobs, api_seeing, doors
+from shoal.dashboard.auth import is_csrf
+from shoal.dashboard.board import Board
+from shoal.dashboard.replies import Refusal, reply
+from shoal.dashboard.sampling import AWAY, PATIENCE
+from shoal.dashboard.security import Secured, check_same_origin
+from shoal.dashboard.stream import StreamReply
+from shoal.errors import ShoalError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from starlette.types import ASGIApp
+
+log = logging.getLogger("shoal")
+
+_LONG_PATIENCE = 30.0
+
+Handler = Callable[[Board, Request], Awaitable[object]]
+
+
+class Route(Struct, frozen=True):
+    path: str
+    handler: Handler
+    method: str = "GET"
+    public: bool = False  # no session is needed
+    acts: bool = False  # it changes something in the store: not in read-only mode
+    slow: bool = False  # it may have to look through very much
+
+    @property
+    def own_pages_only(self) -> bool:
+        return self.method == "POST" or self.path.startswith("/api/")
+
+    @property
+    def patience(self) -> float:
+        """Seconds until the store counts as away."""
+        return _LONG_PATIENCE if self.slow else PATIENCE + 1
+
+
+ROUTES = (
+    Route("/", doors.home, public=True),
+    Route("/static/{path:path}", doors.static, public=True),
+    Route("/login", doors.login_page, public=True),
+    Route("/login", doors.log_in, "POST", public=True),
+    Route("/logout", doors.log_out, "POST"),
+    Route("/healthz", doors.healthz, public=True),
+    Route("/readyz", doors.readyz, public=True),
+    Route("/metrics", doors.metrics, public=True),  # it looks for the token itself
+    Route("/api/session", api_seeing.session),
+    Route("/api/overview", api_seeing.overview),
+    Route("/api/live", api_seeing.live),
+    Route("/api/stream", api_seeing.stream),
+    Route("/api/history", api_seeing.history),
+    Route("/api/errors", api_seeing.errors),
+    Route("/api/workers", api_seeing.workers),
+    Route("/api/proxies", api_seeing.proxies),
+    Route("/api/events", api_seeing.events),
+    Route("/api/why", api_seeing.why, slow=True),
+    Route("/api/hosts", api_hosts.hosts),
+    Route("/api/hosts/{host:path}", api_hosts.host),
+    Route("/api/hosts/{host:path}", api_hosts.decide, "POST", acts=True),
+    Route("/api/dead", api_dead.dead, slow=True),
+    Route("/api/dead", api_dead.decide, "POST", acts=True, slow=True),
+    Route("/api/dead/{id:int}", api_dead.letter),
+    Route("/api/jobs/{name:path}", api_jobs.decide, "POST", acts=True),
+)
+
+
+def make_app(board: Board, names: Collection[str]) -> ASGIApp:
+    """`names`: those it is served under, besides addresses and localhost."""
+    app = Starlette(
+        routes=[
+            Path(
+                route.path,
+                _endpoint(board, route),
+                methods=[route.method],
+                name=f"{route.method} {route.path}",
+            )
+            for route in ROUTES
+        ],
+        exception_handlers={HTTPException: _unknown},
+    )
+    return Secured(app, names)
+
+
+async def _unknown(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return reply({"error": error.detail}, error.status_code, dict(error.headers or {}))
+
+
+def _endpoint(board: Board, route: Route) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        try:
+            check(board, route, request)
+            async with asyncio.timeout(route.patience):
+                value = await route.handler(board, request)
+        except Refusal as refusal:
+            return refusal.reply()
+        except UsageError as error:
+            return Refusal(400, str(error)).reply()
+        except TimeoutError:
+            return Refusal(503, AWAY, retry_after=2).reply()
+        except ShoalError as error:
+            return Refusal(503, str(error), retry_after=2).reply()
+        except Exception:
+            log.exception("a bug in Shoal, met on %s %s", request.method, route.path)
+            return Refusal(500, "a bug in Shoal; its log tells more").reply()
+        return value if isinstance(value, Response | StreamReply) else reply(value)  # type: ignore[return-value]
+
+    return answer
+
+
+def check(board: Board, route: Route, request: Request) -> None:
+    """Refuses whoever may not: the order is who you are, where you come from, what you may do."""
+    session = board.session_of(request)
+    if session is None and not route.public:
+        raise Refusal(401, "log in first")
+    if route.own_pages_only:
+        check_same_origin(request.headers)
+    if session is not None and route.method == "POST" and not route.public:
+        if not is_csrf(session, request.headers.get("x-shoal-csrf", "")):
+            raise Refusal(403, "refused: the header X-Shoal-CSRF of this session is missing or wrong")
+        if route.acts and board.read_only:
+            raise Refusal(403, "this dashboard is read-only: nothing can be changed with it")

@@ -1,0 +1,115 @@
+"""Looks at the store once for all viewers: every second while there are some, now and then otherwise."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from typing import Any
+
+from msgspec import Struct
+
+from shoal.dashboard.hostindex import HostIndexes
+from shoal.dashboard.shapes import overview_dict
+from shoal.dashboard.stream import Hub, message
+from shoal.errors import ShoalError
+from shoal.frontier.protocol import Frontier
+from shoal.observe.events import read_events
+from shoal.observe.overview import Overview, look
+
+log = logging.getLogger("shoal")
+
+PATIENCE = 5.0  # seconds for the store to answer
+_EVERY = 1.0  # seconds between two looks, with viewers
+_SELDOM = 5.0  # … and without
+_REST = 5.0  # … and at least so many times what the last look took
+_LONGEST = 10.0
+_FRESH = 1.5  # seconds for which a look may be shown again
+_KEPT = 15 * 60.0  # seconds
+
+AWAY = "the store does not answer; this goes on when it is back"
+
+
+class Sample(Struct, frozen=True):
+    at: float  # the frontier's time
+    rate: float
+    in_flight: int
+    pending: int
+    success: float | None
+
+
+class Sampler:
+    def __init__(self, frontier: Frontier, hub: Hub, indexes: HostIndexes) -> None:
+        self._frontier = frontier
+        self._hub = hub
+        self._indexes = indexes
+        self._looking = asyncio.Lock()
+        self._latest: Overview | None = None
+        self._looked_at = float("-inf")  # monotonic
+        self._last_event: int | None = None  # its id
+        self.samples: deque[Sample] = deque()
+
+    async def overview(self) -> Overview:
+        """A look that is at most a moment old. Who asks meanwhile shares it."""
+        async with self._looking:
+            if self._latest is None or time.monotonic() - self._looked_at > _FRESH:
+                async with asyncio.timeout(PATIENCE):
+                    self._latest = await look(self._frontier)
+                self._looked_at = time.monotonic()
+                self._note(self._latest)
+            return self._latest
+
+    def shape(self, overview: Overview) -> dict[str, Any]:
+        index = self._indexes.of()
+        index.want()
+        return overview_dict(overview, index.conditions)
+
+    def greeting(self) -> list[bytes]:
+        """What a new viewer is sent at once."""
+        return [] if self._latest is None else [message("overview", self.shape(self._latest))]
+
+    async def run(self) -> None:
+        """For ever. While the store is away, viewers are told so."""
+        while True:
+            began, spent = time.monotonic(), 0.0
+            try:
+                await self._sample()
+                spent = time.monotonic() - began
+            except (ShoalError, TimeoutError) as error:
+                self._hub.publish("away", {"error": str(error) or AWAY})
+            except Exception:
+                log.exception("a bug in Shoal, met while looking at the store")
+            rest = min(_LONGEST, spent * _REST)
+            await self._rest(max(_EVERY - spent, rest), max(_SELDOM, rest))
+
+    async def _sample(self) -> None:
+        self._looked_at = float("-inf")
+        overview = await self.overview()
+        if not self._hub:
+            self._last_event = None
+            return
+        self._hub.publish("overview", self.shape(overview))
+        async with asyncio.timeout(PATIENCE):
+            new = await read_events(self._frontier, self._last_event or 0)
+        if self._last_event is not None:
+            for one in new:
+                self._hub.publish("event", one)
+        self._last_event = new[-1].id if new else self._last_event or 0
+
+    async def _rest(self, with_viewers: float, without: float) -> None:
+        self._hub.arrived.clear()
+        if self._hub:
+            await asyncio.sleep(with_viewers)
+            return
+        try:
+            async with asyncio.timeout(without):
+                await self._hub.arrived.wait()
+        except TimeoutError:
+            pass
+
+    def _note(self, overview: Overview) -> None:
+        sample = Sample(overview.now, overview.rate, overview.in_flight, overview.pending, overview.success)
+        self.samples.append(sample)
+        while self.samples[0].at < overview.now - _KEPT:
+            self.samples.popleft()

@@ -1,0 +1,157 @@
+"""What the pages are given: the store's values in the words of the API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from shoal.classify import rule_for
+from shoal.frontier.protocol import FOREVER, HostQueue, WorkerRecord
+from shoal.hosts.sight import CONDITIONS, HostSight, causes
+from shoal.inquiry import ProxySight
+from shoal.observe.history import History
+from shoal.observe.overview import Overview
+from shoal.plain import cause_dicts, job_dict, schedule_dict, sorted_jobs, worker_dict
+from shoal.workerstatus import status_of
+
+
+def overview_dict(overview: Overview, conditions: Mapping[str, int] | None) -> dict[str, Any]:
+    """`conditions`: None while the hosts have not been counted."""
+    return {
+        "now": overview.now,
+        "rate": overview.rate,
+        "in_flight": overview.in_flight,
+        "success": overview.success,
+        "pending": overview.pending,
+        "delayed": overview.delayed,
+        "dead": overview.dead,
+        "done": overview.done,
+        "jobs": [{**job_dict(one), "progress": one.progress} for one in sorted_jobs(overview.jobs)],
+        "lanes": [
+            {"lane": lane, "pending": load.pending, "in_flight": load.in_flight}
+            for lane, load in overview.lanes.items()
+        ],
+        "pressure": [
+            {"rule": held.rule, "sentence": held.sentence, "worker": held.worker}
+            for held in overview.pressure
+        ],
+        "workers": len(overview.workers),
+        "hosts": None if conditions is None else sum(conditions.values()),
+        "conditions": None if conditions is None else {name: conditions.get(name, 0) for name in CONDITIONS},
+        "leader": overview.leader.holder if overview.leader else None,
+        "schedules": [schedule_dict(one) for one in overview.schedules],
+    }
+
+
+def worker_rows(records: Sequence[WorkerRecord]) -> list[dict[str, Any]]:
+    rows = []
+    for record in records:
+        status = status_of(record)
+        rows.append(
+            {
+                **worker_dict(status),
+                "worker": record.name,
+                "rates": status.rates,
+                "paused_lanes": sorted(status.paused_lanes),
+                "pressure": [{"rule": one.rule, "sentence": one.sentence} for one in status.pressure],
+                "seen_at": record.seen_at,
+            }
+        )
+    return sorted(rows, key=lambda row: (-row["rate"], row["worker"]))
+
+
+def pool_rows(proxies: Sequence[ProxySight]) -> list[dict[str, Any]]:
+    pools: dict[str, dict[str, Any]] = {}
+    for one in proxies:
+        pool = pools.setdefault(one.pool, {"pool": one.pool, "cost": one.cost, "proxies": []})
+        pool["proxies"].append(
+            {
+                "proxy": one.proxy,
+                "requests": one.requests,
+                "success": one.success,
+                "latency": one.latency,
+                "condition": one.condition,
+                "until": one.until,
+                "banned_by": one.banned_by,
+            }
+        )
+    return list(pools.values())
+
+
+def history_dict(history: History) -> dict[str, Any]:
+    return {
+        "interval": history.interval,
+        "points": [
+            {
+                "at": point.at,
+                "pages": point.slice.pages,
+                "fetches": point.slice.fetches,
+                "retries": point.slice.retries,
+                "dead": point.slice.dead,
+                "bytes": point.slice.bytes,
+                "p50": point.slice.percentile(50),
+                "p95": point.slice.percentile(95),
+                "errors": point.slice.errors,
+            }
+            for point in history.points()
+        ],
+        "hosts": [
+            {"host": host, "pages": past.pages, "failures": past.failures, "latency": past.latency}
+            for host, past in sorted(history.hosts.items(), key=lambda item: -item[1].requests)
+        ],
+    }
+
+
+def errors_dict(history: History) -> dict[str, Any]:
+    totals = history.total().errors
+    return {
+        "errors": [
+            {
+                "kind": kind,
+                "count": totals[kind],
+                "meaning": rule_for(kind).meaning,
+                "blames_host": rule_for(kind).blames_host,
+            }
+            for kind in history.kinds()
+        ],
+        "interval": history.interval,
+        "points": [{"at": point.at, "errors": point.slice.errors} for point in history.points()],
+    }
+
+
+def host_dict(host: HostSight, queues: Sequence[HostQueue]) -> dict[str, Any]:
+    """One host in full; a list has less."""
+    robots, manual = host.state.robots, host.state.manual
+    blocked = manual.blocked_until > host.now
+    return {
+        "now": host.now,
+        "host": host.name,
+        "condition": host.condition,
+        "until": host.until,
+        "rate": host.rate,
+        "interval": host.valve.interval,
+        "in_flight": host.valve.in_flight,
+        "cap": host.valve.cap,
+        "latency": host.latency,
+        "timeout": host.limits.timeout,
+        "pending": host.pending,
+        "errors": host.state.errors,
+        "causes": cause_dicts(causes(host)),
+        "queues": queues,
+        "robots": None
+        if robots is None
+        else {
+            "verdict": robots.verdict,
+            "reason": robots.reason,
+            "fetched_at": robots.fetched_at,
+            "expires_at": robots.expires_at,
+            "crawl_delay": host.robots.crawl_delay() if host.robots is not None else None,
+        },
+        "manual": {
+            "blocked": blocked,
+            "blocked_until": manual.blocked_until if blocked and manual.blocked_until < FOREVER else None,
+            "reason": manual.reason,
+            "rate": manual.rate,
+            "per_host": manual.per_host,
+        },
+    }

@@ -1,0 +1,151 @@
+// The hosts: sorted, filtered and paged by the server, so that a hundred thousand of them are as quick as ten.
+
+import { el, put } from "../dom.js";
+import { live } from "../live.js";
+import { Pager, chip, chooseJob, code, field, select, sparkline, vacant } from "../parts.js";
+import { Table } from "../table.js";
+import * as words from "../words.js";
+
+const LIMIT = 50;
+const REFRESH = 3; // seconds
+const CONDITIONS = ["closed", "no robots", "resting", "half open", "open", "blocked", "given up"];
+
+export function show(view) {
+  const { focus, ...given } = Object.fromEntries(view.params);
+  const wish = { q: "", condition: "", job: "", sort: "condition", order: "desc", offset: 0, ...given };
+  wish.offset = Number(wish.offset) || 0;
+
+  const change = (part) => {
+    Object.assign(wish, { offset: 0 }, part);
+    view.remember({ ...wish, offset: wish.offset || "" });
+    refresh();
+  };
+  const table = hostTable(wish, change);
+  const pager = new Pager(LIMIT, (offset) => change({ offset }));
+  const { node, jobs } = filters(wish, change);
+  put(view.root, node, el("section", { class: "card", "aria-label": "Hosts" }, table.node, pager.node));
+  if (focus === "search") node.querySelector("input").focus();
+
+  const load = () => view.get("/api/hosts", { ...wish, limit: LIMIT });
+  const refresh = view.every(REFRESH, load, (found) => {
+    chooseJob(jobs, live.overview?.jobs ?? []);
+    table.update(
+      found.hosts.map((host) => ({ ...host, left: host.until === null ? null : host.until - found.now })),
+    );
+    pager.set(wish.offset, found.hosts.length, found.total);
+  });
+}
+
+function filters(wish, change) {
+  let typing = null;
+  const typed = (event) => {
+    clearTimeout(typing);
+    typing = setTimeout(() => change({ q: event.target.value.trim() }), 200);
+  };
+  const search = el("input", {
+    type: "search",
+    value: wish.q,
+    placeholder: "part of a name",
+    on: { input: typed },
+  });
+  const jobs = select([["", "all jobs"], ...(wish.job ? [[wish.job, wish.job]] : [])], wish.job, (job) =>
+    change({ job }),
+  );
+  const pick = (name) =>
+    el(
+      "button",
+      {
+        type: "button",
+        class: "toggle",
+        "aria-pressed": String(wish.condition === name),
+        on: { click: () => choose(name) },
+      },
+      name ? chip(name) : "all",
+    );
+  const choices = el("div", { class: "choices", role: "group", "aria-label": "Condition" });
+  const choose = (condition) => {
+    change({ condition });
+    put(choices, ["", ...CONDITIONS].map(pick));
+    [...choices.children].find((one) => one.getAttribute("aria-pressed") === "true")?.focus();
+  };
+  put(choices, ["", ...CONDITIONS].map(pick));
+  const node = el(
+    "form",
+    { class: "filters", role: "search", on: { submit: (event) => event.preventDefault() } },
+    field("host", search),
+    field("job", jobs),
+    choices,
+  );
+  return { node, jobs };
+}
+
+function hostTable(wish, change) {
+  return new Table({
+    caption: "Hosts, with their condition, rate, latency and queue",
+    key: (host) => host.host,
+    sort: wish.sort,
+    order: wish.order,
+    onSort: (sort, order) => change({ sort, order }),
+    columns: [
+      { name: "host", title: "host", sort: "name", head: true, of: (host) => host.host, draw: link },
+      {
+        name: "condition",
+        title: "condition",
+        sort: "condition",
+        number: false,
+        of: (host) => [host.condition, left(host.left)],
+        draw: ([condition, more]) => chip(condition, more),
+      },
+      {
+        name: "pending",
+        title: "queue",
+        sort: "pending",
+        number: true,
+        of: (host) => (host.pending ? words.count(host.pending) : "-"),
+      },
+      { name: "rate", title: "req/s", sort: "rate", number: true, of: (host) => words.speed(host.rate) },
+      {
+        name: "flight",
+        title: "in flight",
+        sort: "in_flight",
+        number: true,
+        of: (host) => [host.in_flight, host.cap],
+        draw: ([now, most]) => el("span", null, String(now), el("span", { class: "quiet" }, `/${most}`)),
+      },
+      {
+        name: "latency",
+        title: "latency",
+        sort: "latency",
+        number: true,
+        of: (host) => words.latency(host.latency),
+      },
+      {
+        name: "spark",
+        title: "lately",
+        of: (host) => host.sparkline,
+        draw: (values) => sparkline(values, (all) => `latency lately, last ${words.latency(all.at(-1))}`),
+      },
+      { name: "timeout", title: "timeout", number: true, of: (host) => words.latency(host.timeout) },
+      {
+        name: "errors",
+        title: "errors",
+        sort: "errors",
+        cut: true,
+        of: (host) => words.kinds([...host.errors].reverse()) || "-",
+      },
+    ],
+    empty: () =>
+      wish.q || wish.condition || wish.job
+        ? vacant("no host matches", "loosen the filter above")
+        : vacant("no hosts yet", "start a crawl with ", code("shoal crawl URL")),
+  });
+}
+
+function link(name) {
+  return el("a", { href: `#/hosts/${encodeURIComponent(name)}`, class: "name" }, name);
+}
+
+/** Coarse, so that a cell is not drawn anew all the time. */
+function left(seconds) {
+  return seconds > 0 ? words.span(Math.ceil(seconds)) : "";
+}

@@ -1,0 +1,97 @@
+// The jobs, on the overview: how far each is, and pausing, resuming and cancelling it.
+
+import { post } from "../api.js";
+import { act, confirm } from "../dialogs.js";
+import { el } from "../dom.js";
+import { bar, button, card, chip, code, vacant } from "../parts.js";
+import { Table } from "../table.js";
+import * as words from "../words.js";
+
+export class Jobs {
+  constructor(view) {
+    const acts = view.session.read_only
+      ? []
+      : [{ name: "actions", title: "", of: (job) => job.state, draw: (_, job) => buttons(job) }];
+    this.table = new Table({
+      caption: "Jobs",
+      key: (job) => job.job,
+      columns: [
+        {
+          name: "job",
+          title: "job",
+          head: true,
+          of: (job) => [job.job, job.spider, job.created_at],
+          draw: jobName,
+        },
+        { name: "state", title: "state", of: (job) => job.state, draw: (state) => chip(state) },
+        {
+          name: "pages",
+          title: "pages",
+          wide: true,
+          of: (job) => [job.done, job.admitted, job.fed_all, job.progress],
+          draw: progress,
+        },
+        {
+          name: "rate",
+          title: "pages/s",
+          number: true,
+          of: (job) => (job.rate ? words.rate(job.rate) : "-"),
+        },
+        { name: "eta", title: "ETA", number: true, of: (job) => words.duration(job.eta) },
+        { name: "failed", title: "failed", number: true, of: (job) => [job.dead, job.job], draw: deadLink },
+        { name: "retried", title: "retried", number: true, of: (job) => words.count(job.retried) },
+        { name: "flight", title: "in flight", number: true, of: (job) => words.count(job.leased) },
+        { name: "items", title: "rows", number: true, of: (job) => words.count(job.items) },
+        ...acts,
+      ],
+      empty: () =>
+        vacant(
+          "no jobs in this store yet",
+          "hand one in with ",
+          code("shoal submit FILE.py"),
+          " or crawl here with ",
+          code("shoal crawl URL"),
+        ),
+    });
+    this.node = card("Jobs", this.table.node);
+    this.node.classList.add("full");
+  }
+
+  update(now) {
+    this.table.update(now.jobs);
+  }
+}
+
+function jobName([name, spider, since]) {
+  const note = `${spider && spider !== name ? `${spider}, ` : ""}since ${words.clock(since)}`;
+  return [el("span", { class: "name" }, name), el("span", { class: "quiet job-note" }, note)];
+}
+
+function progress([done, admitted, fedAll, share]) {
+  const text = `${words.count(done)} of ${words.count(admitted)}${fedAll ? "" : "+"}`;
+  return el(
+    "span",
+    { class: "progress" },
+    bar(share ?? 0),
+    el("span", { class: "progress-text" }, text, el("span", { class: "quiet" }, words.percent(share))),
+  );
+}
+
+function deadLink([dead, job]) {
+  return dead
+    ? el("a", { href: `#/dead?job=${encodeURIComponent(job)}`, class: "bad-text" }, words.count(dead))
+    : "0";
+}
+
+function buttons(job) {
+  const one = (action, look) =>
+    button(action, `${action} job ${job.job}`, () => order(job.job, action), look);
+  const first = { running: "pause", paused: "resume" }[job.state];
+  return first ? el("span", { class: "buttons" }, one(first), one("cancel", "danger")) : "";
+}
+
+async function order(job, action) {
+  const lost = "Its waiting pages are not fetched any more. This cannot be undone.";
+  if (action === "cancel" && !(await confirm(`Cancel ${job}?`, lost, "cancel the job"))) return;
+  await act(async () => (await post(`/api/jobs/${encodeURIComponent(job)}`, { action })).said);
+}

@@ -1,0 +1,80 @@
+// The worker processes: what each does, and what holds it back.
+
+import { el, put } from "../dom.js";
+import { bar, code, vacant } from "../parts.js";
+import { Table } from "../table.js";
+import * as words from "../words.js";
+
+const REFRESH = 2; // seconds
+
+export function show(view) {
+  const sum = el("p", { class: "quiet" });
+  const table = new Table({
+    caption: "Workers",
+    key: (worker) => worker.worker,
+    columns: [
+      {
+        name: "worker",
+        title: "worker",
+        head: true,
+        of: (worker) => [worker.pid || worker.worker, worker.machine],
+        draw: ([name, machine]) => [
+          el("span", { class: "name" }, String(name)),
+          machine ? el("span", { class: "quiet" }, ` on ${machine}`) : null,
+        ],
+      },
+      { name: "rate", title: "pages/s", number: true, of: (worker) => words.rate(worker.rate) },
+      {
+        name: "flight",
+        title: "in flight",
+        number: true,
+        of: (worker) => [worker.in_flight, worker.slots],
+        draw: slots,
+      },
+      {
+        name: "memory",
+        title: "memory",
+        number: true,
+        of: (worker) => (worker.memory ? words.size(worker.memory) : "-"),
+      },
+      { name: "jobs", title: "jobs", of: (worker) => worker.jobs.join(", ") || "-" },
+      { name: "lanes", title: "lanes", of: (worker) => [worker.lanes, worker.paused_lanes], draw: lanes },
+      {
+        name: "pressure",
+        title: "held back by",
+        wide: true,
+        of: (worker) => worker.pressure.map((one) => one.sentence),
+        draw: (all) => (all.length ? all.join("; ") : el("span", { class: "quiet" }, "nothing")),
+      },
+    ],
+    empty: () =>
+      vacant(
+        "no worker is running",
+        "start one with ",
+        code("shoal worker FILE.py"),
+        " or crawl here with ",
+        code("shoal crawl FILE.py"),
+      ),
+  });
+  put(view.root, sum, el("section", { class: "card", "aria-label": "Workers" }, table.node));
+  const load = () => view.get("/api/workers");
+  view.every(REFRESH, load, ({ workers }) => {
+    const machines = new Set(workers.map((worker) => worker.machine)).size;
+    const rate = workers.reduce((all, worker) => all + worker.rate, 0);
+    sum.textContent = workers.length
+      ? `${words.plural(workers.length, "worker")} on ${words.plural(machines, "machine")}, ${words.rate(rate)} pages/s`
+      : "";
+    table.update([...workers].sort((a, b) => b.rate - a.rate));
+  });
+}
+
+function slots([now, all]) {
+  return el("span", { class: "slots" }, `${now}/${all || "?"}`, all ? bar(now / all) : null);
+}
+
+function lanes([served, paused]) {
+  return served.map((lane, n) => [
+    n ? ", " : "",
+    paused.includes(lane) ? el("span", { class: "warn-text" }, `${lane} (paused)`) : lane,
+  ]);
+}

@@ -1,0 +1,93 @@
+"""What people look at, as plain values: the same words after `--json` and in the dashboard."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from shoal.explain import Answer
+from shoal.fleet.schedule import Schedule
+from shoal.fleet.sight import JobSight
+from shoal.hosts.sight import Cause
+from shoal.model import Failure
+from shoal.workerstatus import WorkerStatus
+
+_RANK = {"running": 0, "paused": 1, "finished": 2, "cancelled": 3}
+
+
+def sorted_jobs(jobs: Sequence[JobSight]) -> list[JobSight]:
+    """Those that run first, and the newest of each kind."""
+    return sorted(jobs, key=lambda one: (_RANK[one.job.state], -one.job.created_at))
+
+
+def job_dict(one: JobSight) -> dict[str, Any]:
+    job = one.job
+    return {
+        "job": job.spec.name,
+        "spider": job.spec.spider,
+        "state": job.state,
+        **msgspec.to_builtins(job.counters),
+        "rate": one.rate,
+        "eta": one.eta,
+        "priority": job.spec.priority,
+        "fed": job.fed,
+        "fed_all": job.fed_all,
+        "created_at": job.created_at,
+        "finished_at": job.finished_at or None,
+        "workers": one.workers,
+        "trouble": one.trouble or None,
+    }
+
+
+def schedule_dict(one: Schedule) -> dict[str, Any]:
+    return {
+        "schedule": one.name,
+        "every": one.every or None,
+        "cron": one.cron or None,
+        "next_at": one.next_at,
+        "last_run": one.last_run or None,
+        "paused": one.paused,
+    }
+
+
+def worker_dict(worker: WorkerStatus) -> dict[str, Any]:
+    return {
+        "pid": worker.pid,
+        "machine": worker.node,
+        "rate": worker.rate,
+        "in_flight": worker.in_flight,
+        "slots": worker.slots,
+        "memory": worker.memory or None,
+        "jobs": worker.jobs,
+        "spiders": worker.spiders,
+        "lanes": worker.lanes,
+        "pressure": [reason.sentence for reason in worker.pressure],
+    }
+
+
+def attempt_dict(failure: Failure) -> dict[str, Any]:
+    return {
+        "attempt": failure.attempt,
+        "at": failure.at,
+        "seconds": failure.elapsed,
+        "kind": failure.kind,
+        "status": failure.status,
+        "detail": failure.detail,
+        "via": failure.via,
+    }
+
+
+def answer_dict(answer: Answer) -> dict[str, Any]:
+    return {
+        "url": answer.url,
+        "job": answer.job,
+        "place": answer.place,
+        "answer": answer.causes[0].sentence,
+        "causes": cause_dicts(answer.causes),
+    }
+
+
+def cause_dicts(causes: Sequence[Cause]) -> list[dict[str, str]]:
+    return [{"name": cause.name, "sentence": cause.sentence} for cause in causes]

@@ -1,0 +1,106 @@
+"""What a report is made of, read from the store."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+
+from shoal.errors import UsageError
+from shoal.frontier.protocol import DeadFilter, Frontier, Job
+from shoal.jobnote import note_of
+from shoal.model import DeadLetter
+from shoal.observe.events import read_events
+from shoal.observe.history import History
+from shoal.observe.recording import read_history
+from shoal.settings import SECRET, Settings
+from shoal.sink import describe
+from shoal.telling import Event
+
+_LETTERS_READ = 500
+_LETTERS_SHOWN = 24
+_OF_A_KIND = 4
+_EVENTS_SHOWN = 24
+_GRAVE = ("warning", "error")
+
+_DEFAULTS = msgspec.to_builtins(Settings())
+
+
+class Changed(Struct, frozen=True):
+    """A setting that is not at its default."""
+
+    name: str
+    value: object
+    default: object
+
+
+class Findings(Struct, frozen=True):
+    job: Job
+    history: History
+    letters: Sequence[DeadLetter]  # a few of every kind
+    events: Sequence[Event]  # the grave ones of its time, oldest first
+    settings: Sequence[Changed] | None  # None: not known
+    output: str  # where the rows are
+    now: float  # the frontier's time
+
+    @property
+    def ended_at(self) -> float:
+        """… or when something last happened, if the job has not ended."""
+        last = self.history.points()[-1:]
+        return self.job.finished_at or (min(self.now, last[0].at + last[0].seconds) if last else self.now)
+
+    @property
+    def seconds(self) -> float:
+        return max(0.0, self.ended_at - self.job.created_at)
+
+
+async def gather(frontier: Frontier, name: str) -> Findings:
+    job = await frontier.job(name)
+    if job is None:
+        known = ", ".join(job.spec.name for job in await frontier.jobs()) or "none"
+        raise UsageError(f"no job {name!r} in this store; there is: {known}")
+    now = await frontier.now()
+    return Findings(
+        job,
+        await read_history(frontier, name),
+        _few_of_each(await frontier.dead(DeadFilter(job=name, limit=_LETTERS_READ))),
+        _of_its_time(await read_events(frontier), job, now),
+        _changed(job),
+        _output(job),
+        now,
+    )
+
+
+def _few_of_each(letters: Sequence[DeadLetter]) -> Sequence[DeadLetter]:
+    counts: Counter[str] = Counter()
+    chosen = []
+    for letter in letters:
+        counts[letter.kind] += 1
+        if counts[letter.kind] <= _OF_A_KIND:
+            chosen.append(letter)
+    return chosen[:_LETTERS_SHOWN]
+
+
+def _of_its_time(events: Sequence[Event], job: Job, now: float) -> Sequence[Event]:
+    name, until = job.spec.name, job.finished_at or now
+    return [
+        event
+        for event in events
+        if event.level in _GRAVE
+        and event.fields.get("job", name) == name
+        and job.created_at <= event.at <= until + 1
+    ][-_EVENTS_SHOWN:]
+
+
+def _changed(job: Job) -> Sequence[Changed] | None:
+    given = note_of(job.spec).settings
+    if given is None:
+        return None
+    return [Changed(name, value, _DEFAULTS.get(name)) for name, value in given.items() if name not in SECRET]
+
+
+def _output(job: Job) -> str:
+    output = note_of(job.spec).output.decode(errors="replace")
+    return describe(output) if output else "standard output"

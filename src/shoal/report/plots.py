@@ -1,0 +1,181 @@
+"""Plots over time, as SVG that is stretched to whatever width there is; its labels are HTML, and are not. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from shoal.observe.history import Point
+from shoal.report.markup import text
+
+WIDE, HIGH = 1000.0, 100.0  # the units of a plot, whatever its size on the screen
+_MOST_TICKS = 5
+_STEPS = (
+    *(1, 2, 5, 10, 15, 30),
+    *(60 * n for n in (1, 2, 5, 10, 15, 30)),
+    *(3600 * n for n in (1, 2, 3, 6, 12)),
+    *(86_400 * n for n in (1, 2, 5, 10, 30, 90, 365)),
+)
+
+
+class Series(Struct, frozen=True):
+    """One line or layer: a value for each point; None: there is none."""
+
+    name: str
+    style: str  # the class that gives it its colour
+    values: Sequence[float | None]
+
+
+class Scale(Struct, frozen=True):
+    """From values to heights."""
+
+    low: float
+    high: float
+    ticks: Sequence[float]
+    logarithmic: bool = False
+
+    def y(self, value: float) -> float:
+        if self.logarithmic:
+            value = math.log(max(value, self.low) / self.low) / math.log(self.high / self.low)
+        else:
+            value = (value - self.low) / (self.high - self.low)
+        return HIGH * (1 - min(1.0, max(0.0, value)))
+
+
+def linear(values: Sequence[float | None]) -> Scale:
+    """From zero, to a round number above all of them."""
+    most = max((value for value in values if value is not None), default=0.0) or 1.0
+    rough = most / 5
+    magnitude = 10 ** math.floor(math.log10(rough))
+    step = next(n * magnitude for n in (1, 2, 2.5, 5, 10) if n * magnitude >= rough)
+    count = math.ceil(most / step - 1e-9)
+    return Scale(0.0, count * step, [n * step for n in range(count + 1)])
+
+
+def logarithmic(values: Sequence[float | None]) -> Scale:
+    """By decades, for what spans several of them."""
+    known = [value for value in values if value] or [0.01, 1.0]
+    low, high = math.floor(math.log10(min(known))), math.ceil(math.log10(max(known)))
+    high = max(high, low + 1)
+    return Scale(10.0**low, 10.0**high, [10.0**n for n in range(low, high + 1)], logarithmic=True)
+
+
+class Plot:
+    """The time axis and the frame that all kinds of plots share."""
+
+    def __init__(self, points: Sequence[Point], scale: Scale, label: Callable[[float], str]) -> None:
+        self._points = points
+        self._scale = scale
+        self._label = label
+        self._start = points[0].at
+        self._span = points[-1].at + points[-1].seconds - self._start
+
+    # -- kinds
+
+    def area(self, series: Series) -> str:
+        line = [(self._middle(p), self._scale.y(v or 0.0)) for p, v in self._pairs(series)]
+        first, last = line[0][0], line[-1][0]
+        outline = _path(line)
+        return (
+            f'<path class="fill {series.style}" d="{outline}L{last:.1f} {HIGH:g}L{first:.1f} {HIGH:g}Z"/>'
+            f'<path class="line {series.style}" d="{outline}"/>'
+        )
+
+    def line(self, series: Series) -> str:
+        """Broken where there is no value. What stands alone is as wide as its slice."""
+        parts: list[list[tuple[float, float]]] = [[]]
+        for point, value in self._pairs(series):
+            if value is None:
+                parts.append([])
+            else:
+                parts[-1].append((self._middle(point), self._scale.y(value)))
+        half = self._width(self._points[0]) / 2
+        drawn = "".join(_path(p if len(p) > 1 else [(p[0][0] - half, p[0][1]), (p[0][0] + half, p[0][1])])
+                        for p in parts if p)  # fmt: skip
+        return f'<path class="line {series.style}" d="{drawn}"/>'
+
+    def stacked(self, layers: Sequence[Series]) -> str:
+        heights = [0.0] * len(self._points)
+        drawn = []
+        for layer in layers:
+            columns = []
+            for place, (point, value) in enumerate(self._pairs(layer)):
+                if value:
+                    below, above = self._scale.y(heights[place]), self._scale.y(heights[place] + value)
+                    heights[place] += value
+                    columns.append(
+                        f"M{self._x(point.at):.1f} {below:.2f}V{above:.2f}h{self._width(point):.1f}V{below:.2f}Z"
+                    )
+            drawn.append(f'<path class="fill solid {layer.style}" d="{"".join(columns)}"/>')
+        return "".join(drawn)
+
+    # -- the frame
+
+    def framed(self, drawn: str, *, about: str, said: Callable[[Point], str]) -> str:
+        """The plot with its axes. `about` is for those who cannot see it; `said` is shown under the pointer."""
+        return (
+            '<div class="plot"><div class="canvas">'
+            f'<svg viewBox="0 0 {WIDE:g} {HIGH:g}" preserveAspectRatio="none" role="img" aria-label="{text(about)}">'
+            f"{self._grid()}{drawn}{self._hints(said)}</svg>{self._y_labels()}</div>{self._x_labels()}</div>"
+        )
+
+    def _grid(self) -> str:
+        lines = "".join(f"M0 {self._scale.y(tick):.2f}H{WIDE:g}" for tick in self._scale.ticks)
+        return f'<path class="grid" d="{lines}"/>'
+
+    def _hints(self, said: Callable[[Point], str]) -> str:
+        return "".join(
+            f'<rect class="hint" x="{self._x(p.at):.1f}" width="{self._width(p):.1f}" height="{HIGH:g}">'
+            f"<title>{text(elapsed(p.at - self._start))}: {text(said(p))}</title></rect>"
+            for p in self._points
+        )
+
+    def _y_labels(self) -> str:
+        return "".join(
+            f'<span class="y" style="top:{self._scale.y(tick):.1f}%">{text(self._label(tick))}</span>'
+            for tick in self._scale.ticks
+        )
+
+    def _x_labels(self) -> str:
+        step = next((step for step in _STEPS if self._span / step <= _MOST_TICKS), _STEPS[-1])
+        ticks = [n * step for n in range(int(self._span / step) + 1)]
+        labels = "".join(
+            f'<span style="left:{tick / self._span:.2%}">{_axis_time(tick, step)}</span>' for tick in ticks
+        )
+        return f'<div class="x">{labels}</div>'
+
+    def _pairs(self, series: Series) -> Sequence[tuple[Point, float | None]]:
+        return list(zip(self._points, series.values, strict=True))
+
+    def _x(self, at: float) -> float:
+        return (at - self._start) / self._span * WIDE
+
+    def _width(self, point: Point) -> float:
+        return point.seconds / self._span * WIDE
+
+    def _middle(self, point: Point) -> float:
+        return self._x(point.at) + self._width(point) / 2
+
+
+def elapsed(seconds: float) -> str:
+    """ "0:42", "1:05:00", "2 d 3:00:00" after the start."""
+    minutes, second = divmod(round(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    clock = f"{hour}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
+    return f"{days} d {clock}" if days else clock
+
+
+def _axis_time(seconds: float, step: float) -> str:
+    if not seconds:
+        return "0"
+    for length, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if step >= length:
+            return f"{seconds / length:g} {unit}"
+    return f"{seconds:g} s"
+
+
+def _path(points: Sequence[tuple[float, float]]) -> str:
+    return "M" + "L".join(f"{x:.1f} {y:.2f}" for x, y in points)

@@ -1,0 +1,215 @@
+"""What the dashboard shows, and what can be done with it."""
+
+from __future__ import annotations
+
+import pytest
+
+from e2e.dashboard.viewer import SCRIPT, Viewer, claimed
+from shoal.dashboard import letters
+from shoal.frontier import open_frontier
+from shoal.frontier.protocol import DeadFilter
+from shoal.testing import WebProcess
+
+
+async def test_the_overview(viewer: Viewer) -> None:
+    await viewer.hosts()
+    seen = await viewer.get("/api/overview")
+    assert seen.keys() == {
+        "now", "rate", "in_flight", "success", "pending", "delayed", "dead", "done", "jobs", "lanes", "pressure",
+        "workers", "hosts", "conditions", "leader", "schedules",
+    }  # fmt: skip
+    [job] = seen["jobs"]
+    assert (job["job"], job["state"], job["progress"]) == ("books", "finished", 1.0)
+    assert (seen["done"], seen["dead"], seen["hosts"]) == (7, 6, 2)
+    assert seen["conditions"]["closed"] == 2
+    assert (await viewer.get("/api/live"))["points"][0].keys() == {
+        "at", "rate", "in_flight", "pending", "success",
+    }  # fmt: skip
+
+
+async def test_the_past(viewer: Viewer) -> None:
+    for query in ({}, {"job": "books"}):
+        past = await viewer.get("/api/history", **query)
+        assert past["job"] == "books"
+        assert sum(point["dead"] for point in past["points"]) == 6
+        assert past["points"][0].keys() == {
+            "at", "pages", "fetches", "retries", "dead", "bytes", "p50", "p95", "errors",
+        }  # fmt: skip
+        assert {host["host"] for host in past["hosts"]} == {row["host"] for row in await viewer.hosts()}
+    errors = await viewer.get("/api/errors")
+    assert {(one["kind"], one["count"], one["meaning"]) for one in errors["errors"]} == {
+        ("http_404", 4, "not found"),
+        ("handler", 2, "the handler raised an exception"),
+    }
+    assert sum(sum(point["errors"].values()) for point in errors["points"]) == 6
+    assert (await viewer.ask("GET", "/api/history?job=none"))[0] == 400
+
+
+async def test_the_rest_of_what_can_be_seen(viewer: Viewer) -> None:
+    assert (await viewer.get("/api/workers"))["workers"] == []
+    assert (await viewer.get("/api/proxies"))["pools"] == []
+    events = (await viewer.get("/api/events"))["events"]
+    assert {"job_started", "job_finished"} <= {one["event"] for one in events}
+    assert events[0].keys() >= {"at", "level", "event", "message", "fields"}
+    assert events == sorted(events, key=lambda one: one["id"])
+    assert (await viewer.get("/api/events", limit=1))["events"] == events[-1:]
+    seen = await viewer.get("/api/session")
+    assert seen.keys() == {"read_only", "csrf", "store", "version"}
+
+
+async def test_hosts_are_sorted_filtered_and_paged(viewer: Viewer) -> None:
+    rows = await viewer.hosts()
+    assert rows[0].keys() == {
+        "host", "condition", "until", "rate", "in_flight", "cap", "latency", "timeout", "pending", "errors",
+        "sparkline",
+    }  # fmt: skip
+    names = [row["host"] for row in rows]
+    assert names == sorted(names)
+    assert [row["host"] for row in await viewer.hosts(sort="name", order="desc")] == names[::-1]
+    assert [row["host"] for row in await viewer.hosts(sort="latency", job="books")] == [
+        row["host"] for row in sorted(rows, key=lambda row: row["latency"])
+    ]
+    assert [row["host"] for row in await viewer.hosts(offset=1, limit=1)] == names[1:]
+    assert [row["host"] for row in await viewer.hosts(q=names[1])] == names[1:]
+    assert await viewer.hosts(condition="blocked") == []
+    page = await viewer.get("/api/hosts", limit=1)
+    assert (page["total"], len(page["hosts"])) == (2, 1)
+
+
+async def test_one_host(viewer: Viewer) -> None:
+    seen = await viewer.get(f"/api/hosts/{await viewer.a_host()}")
+    assert seen.keys() == {
+        "now", "host", "condition", "until", "rate", "interval", "in_flight", "cap", "latency", "timeout",
+        "pending", "errors", "causes", "queues", "robots", "manual", "sparkline",
+    }  # fmt: skip
+    assert seen["manual"] == {
+        "blocked": False, "blocked_until": None, "reason": "", "rate": None, "per_host": None,
+    }  # fmt: skip
+
+
+async def test_dead_letters(viewer: Viewer) -> None:
+    found = await viewer.get("/api/dead")
+    assert (found["total"], found["more"]) == (6, False)
+    letters = found["letters"]
+    assert letters[0].keys() == {"id", "job", "url", "host", "handler", "kind", "at", "attempts"}
+    assert [one["at"] for one in letters] == sorted((one["at"] for one in letters), reverse=True)
+    assert (await viewer.get("/api/dead", kind="handler"))["total"] == 2
+    assert (await viewer.get("/api/dead", kind="handler", host=letters[0]["host"]))["total"] == 1
+    assert (await viewer.get("/api/dead", job="none"))["total"] == 0
+    assert (await viewer.get("/api/dead", offset=4))["letters"] == letters[4:]
+    oldest = letters[-1]["at"]
+    assert (await viewer.get("/api/dead", until=oldest))["total"] == 0
+    assert (await viewer.get("/api/dead", since=found["now"]))["total"] == 0
+
+
+async def test_what_comes_from_elsewhere_stays_text(viewer: Viewer) -> None:
+    [letter, _] = (await viewer.get("/api/dead", kind="handler"))["letters"]
+    async with viewer.http.get(f"/api/dead/{letter['id']}") as answer:
+        assert answer.content_type == "application/json"
+        seen = await answer.json()
+    assert seen.keys() == {
+        "id", "job", "url", "host", "handler", "depth", "hops", "kind", "meaning", "at", "attempts", "history",
+        "snapshot",
+    }  # fmt: skip
+    assert SCRIPT in seen["history"][-1]["detail"]
+    assert SCRIPT in seen["snapshot"]["traceback"]
+    assert "\x1b" not in seen["snapshot"]["traceback"]
+    assert seen["snapshot"]["status"] == 200
+    assert "<html" in seen["snapshot"]["body"]
+    [why] = (await viewer.get("/api/why", url=letter["url"]))["answers"]
+    assert (why["place"], why["causes"][0]["name"]) == ("dead", "dead")
+    assert SCRIPT in why["answer"]
+
+
+async def test_why(viewer: Viewer, web: WebProcess) -> None:
+    [answer] = (await viewer.get("/api/why", url=web.url("good")))["answers"]
+    assert (answer["place"], answer["job"]) == ("done", "books")
+    [answer] = (await viewer.get("/api/why", url="never.example/x", job="books"))["answers"]
+    assert answer["place"] == "unknown"
+    for bad in ({}, {"url": "mailto://x"}, {"url": "a b"}, {"url": "x.example", "job": "none"}):
+        status, value = await viewer.ask("GET", "/api/why", params=bad)
+        assert status == 400, value
+
+
+async def test_machines_may_ask_too(stranger: Viewer) -> None:
+    assert await stranger.ask("GET", "/healthz") == (200, {"status": "ok"})
+    assert await stranger.ask("GET", "/readyz") == (200, {"status": "ready"})
+    assert (await stranger.ask("GET", "/metrics"))[0] == 401
+    wrong = {"Authorization": "Bearer wrong"}
+    assert (await stranger.ask("GET", "/metrics", headers=wrong))[0] == 401
+    bearer = {"Authorization": f"Bearer {stranger.served.token}"}
+    async with stranger.http.get("/metrics", headers=bearer) as answer:
+        assert answer.status == 200
+        assert "shoal_store_up 1.0" in await answer.text()
+
+
+# -- what can be done
+
+
+async def test_a_blocked_host_is_not_asked(viewer: Viewer, store: str) -> None:
+    await viewer.replay_all()
+    first, second = [row["host"] for row in await viewer.hosts()]
+    status, seen = await viewer.post(f"/api/hosts/{first}", action="block", reason="too slow", seconds=600)
+    assert (status, seen["condition"], seen["manual"]["reason"]) == (200, "blocked", "too slow")
+    assert 0 < seen["until"] - seen["now"] <= 600
+    assert "too slow" in seen["causes"][0]["sentence"]
+    assert await claimed(store) == {second}
+    status, seen = await viewer.post(f"/api/hosts/{first}", action="unblock")
+    assert (status, seen["condition"], seen["buried"]) == (200, "closed", 0)
+    assert await claimed(store) == {first, second}
+
+
+async def test_limits_are_set_and_taken_back(viewer: Viewer) -> None:
+    path = f"/api/hosts/{await viewer.a_host()}"
+    _, seen = await viewer.post(path, action="set", rate=0.5, per_host=1)
+    assert (seen["rate"], seen["cap"], seen["interval"]) == (0.5, 1, 2.0)
+    _, seen = await viewer.post(path, action="set", rate=None)
+    assert (seen["manual"]["rate"], seen["manual"]["per_host"]) == (None, 1)
+    assert (await viewer.get("/api/events"))["events"][-1]["event"] == "host_limits_set"
+
+
+async def test_jobs_are_paused_resumed_and_cancelled(viewer: Viewer, store: str) -> None:
+    status, value = await viewer.post("/api/jobs/books", action="pause")
+    assert (status, value["error"]) == (409, "job books is finished, not running")
+    await viewer.replay_all()
+    for action, state in (("pause", "paused"), ("resume", "running"), ("cancel", "cancelled")):
+        status, value = await viewer.post("/api/jobs/books", action=action)
+        assert (status, value["state"]) == (200, state)
+        assert bool(await claimed(store)) == (state == "running")
+        assert value["said"].startswith("job books ")
+
+
+async def test_dead_letters_are_replayed_and_dropped_by_number(viewer: Viewer) -> None:
+    letters = (await viewer.get("/api/dead"))["letters"]
+    ids = [one["id"] for one in letters]
+    assert await viewer.post("/api/dead", action="replay", ids=ids[:2]) == (200, {"count": 2})
+    assert await viewer.post("/api/dead", action="replay", ids=ids[:2]) == (200, {"count": 0})
+    assert await viewer.post("/api/dead", action="drop", ids=ids[2:3]) == (200, {"count": 1})
+    assert {one["id"] for one in (await viewer.get("/api/dead"))["letters"]} == set(ids[3:])
+    overview = await viewer.get("/api/overview")
+    assert overview["jobs"][0]["state"] in ("running", "finished")  # as of a moment ago
+    [why] = (await viewer.get("/api/why", url=letters[0]["url"]))["answers"]
+    assert why["place"] == "pending"
+
+
+async def test_dead_letters_are_chosen_by_a_filter(viewer: Viewer) -> None:
+    host = (await viewer.get("/api/dead"))["letters"][0]["host"]
+    wanted = {"kind": "http_404", "host": host}
+    assert await viewer.post("/api/dead", action="drop", filter=wanted) == (200, {"count": 2})
+    for body in ({}, {"filter": {}}, {"filter": {"kind": "x"}, "ids": [1]}, {"ids": ["x"]}):
+        assert (await viewer.post("/api/dead", action="drop", **body))[0] == 400
+    assert await viewer.post("/api/dead", action="drop", ids=[]) == (200, {"count": 0})
+    assert await viewer.post("/api/dead", action="drop", filter={}, all=True) == (200, {"count": 4})
+
+
+async def test_more_letters_than_are_read_at_once(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They come in the same order, whatever the pages they are read in."""
+    async with open_frontier(store) as frontier:
+        now = await frontier.now()
+        whole, _ = await letters.newest(frontier, DeadFilter(), now)
+        monkeypatch.setattr(letters, "_PAGE", 2)
+        small, more = await letters.newest(frontier, DeadFilter(), now)
+        assert (sorted(small, key=lambda one: one.id), more) == (sorted(whole, key=lambda one: one.id), False)
+        assert [one.at for one in small] == [one.at for one in whole]
+        some, more = await letters.newest(frontier, DeadFilter(), now, most=3)
+        assert ([one.at for one in some], more) == ([one.at for one in whole[:3]], True)

@@ -1,0 +1,86 @@
+"""Sites whose pages need scripts: all is found, and few pages are opened in a browser in vain, by the server's log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import shoal
+from shoal import Page, Spider
+from shoal.fetch.browser.finding import available
+from shoal.settings import Settings
+from shoal.testing import ChaoticWeb, Hit, HostProfile
+
+pytestmark = pytest.mark.skipif(not available(Settings()), reason="no browser")
+
+DEADLINE = 120
+SETTINGS: dict[str, Any] = {"rate": 0, "per_host": 4, "browser_wait": "h1"}
+
+
+def spider_of(web: ChaoticWeb, **settings: object) -> Spider:
+    spider = Spider("scripted", web.url("site"), **{**SETTINGS, **settings})
+
+    @spider.handler(key="url")
+    def page(page: Page) -> Any:
+        yield {"url": page.url, "title": page.text("title"), "topic": page.text("h1")}
+        yield from page.follow_all("nav a")
+
+    return spider
+
+
+async def crawl(spider: Spider) -> shoal.Results:
+    async with asyncio.timeout(DEADLINE):
+        return await shoal.crawl(spider)
+
+
+def visits(web: ChaoticWeb) -> list[Hit]:
+    """Pages that a browser opened, not what their scripts fetched."""
+    return [hit for hit in web.hits_of("site") if hit.in_browser and "/data/" not in hit.path]
+
+
+def titles(web: ChaoticWeb) -> dict[str, str]:
+    """What is to be found, as the plain form of each page says it."""
+    site = web.site_of("site")
+    found = {}
+    for number in range(site.pages):
+        html = site.html(number).decode()
+        found[web.url("site", site.path(number))] = html.partition("<title>")[2].partition("</title>")[0]
+    return found
+
+
+@pytest.mark.parametrize("shells_at", ["/app/", "/p/"], ids=["apart", "mixed"])
+async def test_a_third_of_the_pages_are_shells(
+    shells_at: str, record_property: Callable[[str, object], None]
+) -> None:
+    async with ChaoticWeb({"site": HostProfile("scripted", pages=60, shells_at=shells_at)}, seed=8) as web:
+        results = await crawl(spider_of(web))
+        assert {row["url"]: row["title"] for row in results} == titles(web), "all data, and nothing empty"
+        opened, shells = {web.url("site", hit.path) for hit in visits(web)}, web.shells_of("site")
+        plain = [web.url("site", hit.path) for hit in web.hits_of("site") if not hit.in_browser]
+    needless, twice = opened - shells, shells & set(plain)
+    record_property("opened, needless, fetched twice", [len(opened), len(needless), len(twice)])
+    assert shells <= opened
+    assert len(needless) <= 0.1 * len(opened)
+    if shells_at == "/app/":
+        assert not needless
+        assert len(twice) < 0.8 * len(shells), "after a few, the others are not asked for in vain"
+
+
+async def test_a_site_that_needs_scripts_no_more_is_fetched_plainly_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    profile = HostProfile("scripted", pages=150, shells=1.0, plain_after=14)
+    caplog.set_level("INFO", "shoal")
+    async with ChaoticWeb({"site": profile}, seed=5) as web:
+        results = await crawl(spider_of(web))
+        assert {row["url"]: row["title"] for row in results} == titles(web)
+        opened = visits(web)
+        last = [hit for hit in web.hits_of("site") if "/p/" in hit.path][-30:]
+    events = [getattr(record, "event", "") for record in caplog.records]
+    told = [event for event in events if event.startswith("escalation_")]
+    assert told == ["escalation_learned", "escalation_given_back"]
+    assert len(opened) < 100
+    assert not any(hit.in_browser for hit in last)

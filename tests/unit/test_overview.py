@@ -1,0 +1,335 @@
+"""One look at a whole store: what it adds up, what it costs, and how it is drawn."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from rich.console import Console
+
+from shoal.fleet.sight import JobSight
+from shoal.frontier.memory import MemoryFrontier
+from shoal.frontier.protocol import FOREVER, Claim, Counters, Job, JobSpec, Valve
+from shoal.hosts.rules import HostRules
+from shoal.hosts.state import HostState, Manual
+from shoal.jobnote import write_note
+from shoal.model import Dead, Done, Failure, Retry, Settlement
+from shoal.observe.events import Event
+from shoal.observe.history import History, Slice
+from shoal.observe.holdups import Holdups, find_holdups
+from shoal.observe.overview import LaneLoad, Overview, look
+from shoal.observe.recording import Recorder
+from shoal.observe.sparing import Sparing
+from shoal.observe.tally import Tally
+from shoal.observe.topview import Frame, Section, allot, render
+from shoal.policy.backpressure import Reason
+from shoal.policy.breaker import BreakerState
+from shoal.settings import Settings
+from shoal.testing import ManualClock
+from shoal.testing.conformance.tools import make_task
+from shoal.workerstatus import WorkerStatus, encode_status
+
+SETTINGS = Settings(robots=False)
+RULES = HostRules(SETTINGS)
+
+
+# -- asking sparingly
+
+
+async def test_what_is_found_out_quickly_is_asked_for_every_few_seconds() -> None:
+    clock = ManualClock()
+    asked = Sparing(-1, clock=clock.monotonic)
+    answers = iter(range(10))
+
+    async def ask() -> int:
+        return next(answers)
+
+    assert [await asked.get(ask), await asked.get(ask)] == [0, 0]
+    clock.advance(1.9)
+    assert await asked.get(ask) == 0
+    clock.advance(0.2)
+    assert await asked.get(ask) == 1
+
+
+async def test_what_takes_long_is_asked_for_rarely() -> None:
+    clock = ManualClock()
+    asked = Sparing(-1, clock=clock.monotonic)
+    times = Counter[str]()
+
+    async def ask() -> int:
+        times["asked"] += 1
+        clock.advance(0.5)
+        return times["asked"]
+
+    for _ in range(240):
+        await asked.get(ask)
+        clock.advance(0.5)
+    assert 4 <= times["asked"] <= 6, "120 seconds, half a second each: a fiftieth of the time"
+
+
+async def test_an_error_is_not_an_answer() -> None:
+    asked = Sparing(-1)
+
+    async def fail() -> int:
+        raise OSError
+
+    async def answer() -> int:
+        return 7
+
+    with pytest.raises(OSError):
+        await asked.get(fail)
+    assert await asked.get(answer) == 7
+
+
+async def test_nobody_waits_longer_than_they_have_patience() -> None:
+    asked = Sparing(-1, patience=0.01)
+    found = asyncio.Event()
+
+    async def ask() -> int:
+        await found.wait()
+        return 7
+
+    async def ask_again() -> int:
+        raise AssertionError("it is being asked already")
+
+    assert await asked.get(ask) == -1
+    assert await asked.get(ask_again) == -1
+    found.set()
+    async with asyncio.timeout(10):
+        while await asked.get(ask_again) != 7:
+            pass
+
+
+# -- looking
+
+
+def status(pid: int, **fields: Any) -> bytes:
+    return encode_status(WorkerStatus(pid=pid, node="box", **fields))
+
+
+async def test_a_look_adds_up_what_is_open() -> None:
+    frontier = MemoryFrontier()
+    for name in ("books", "prices", "given-up"):
+        await frontier.open_job(JobSpec(name))
+    await frontier.add("books", [make_task(f"http://h{n}.test/") for n in range(5)])
+    await frontier.add("prices", [make_task("http://h1.test/p", lane="urgent")])
+    await frontier.add("given-up", [make_task("http://h9.test/")])
+    await frontier.set_state("prices", "paused")
+    await frontier.set_state("given-up", "cancelled")
+    leases = (await frontier.claim(Claim("w", ["books"], {"normal": 3}, 3))).leases
+    verdicts = [Done(), Dead(Failure("http_404")), Retry(60.0, Failure("timeout"))]
+    await frontier.settle([Settlement(*pair) for pair in zip(leases, verdicts, strict=True)])
+    reason = Reason("memory", "memory is short: 70% of the slots in use")
+    await frontier.extend("one", 60, status(1, in_flight=4, flights={"normal": 4}, rates={"books": 2.0}))
+    await frontier.extend("two", 60, status(2, in_flight=1, flights={"urgent": 1}, pressure=(reason,)))
+    seen = await look(frontier)
+    assert seen.lanes == {"normal": LaneLoad(2, 4), "urgent": LaneLoad(1, 1)}
+    assert (seen.pending, seen.delayed, seen.done, seen.dead) == (3, 1, 1, 1), (
+        "what is cancelled is not waited for"
+    )
+    assert (seen.rate, seen.in_flight, len(seen.workers)) == (2.0, 5, 2)
+    [held] = seen.pressure
+    assert (held.rule, held.worker, held.sentence) == ("memory", "box/2", reason.sentence)
+    assert seen.success is None
+
+
+async def test_the_success_is_that_of_the_last_minutes() -> None:
+    clock = ManualClock()
+    frontier = MemoryFrontier(clock)
+    await frontier.open_job(JobSpec("books"))
+    tally, now = Tally(), await frontier.now()
+    recorder = Recorder(frontier, "books", tally, lambda: now)
+    await recorder.open()
+    tally.failed("h.test", Failure("timeout", elapsed=1.0), retry=True)
+    await recorder.keep(everything=True)
+    now += 1000
+    clock.advance(1000)
+    tally.pages += 9
+    tally.failed("h.test", Failure("timeout", elapsed=1.0), retry=True)
+    await recorder.keep(everything=True)
+    seen = await look(frontier)
+    assert seen.success == pytest.approx(0.9)
+    assert seen.past.total().pages == 9
+
+
+class Counting:
+    """A frontier that counts what is asked of it."""
+
+    def __init__(self, frontier: MemoryFrontier) -> None:
+        self._frontier = frontier
+        self.asked: Counter[str] = Counter()
+
+    def __getattr__(self, verb: str) -> Callable[..., Any]:
+        self.asked[verb] += 1
+        found: Callable[..., Any] = getattr(self._frontier, verb)
+        return found
+
+
+async def test_a_look_costs_about_a_dozen_reads_however_many_hosts_there_are() -> None:
+    home = MemoryFrontier()
+    await home.open_job(JobSpec("books"))
+    await home.add("books", [make_task(f"http://h{n}.test/") for n in range(300)])
+    await home.extend("one", 60, status(1, rates={"books": 2.0}))
+    frontier: Any = Counting(home)
+    first = await look(frontier)
+    assert frontier.asked["queues"] == 1
+    assert len(first.jobs[0].slow) == 20
+    frontier.asked.clear()
+    again = await look(frontier)
+    assert again.jobs[0].eta == pytest.approx(150, rel=0.1)
+    assert frontier.asked.total() <= 12, frontier.asked
+    assert not frontier.asked.keys() & {"queues", "hosts", "host", "host_queues"}
+
+
+def test_the_progress_of_a_job_counts_what_is_through() -> None:
+    def progress(max_pages: int = 0, **counters: int) -> float | None:
+        return JobSight(Job(JobSpec("x", max_pages=max_pages), "running", Counters(**counters), 0.0)).progress
+
+    assert progress() is None
+    assert progress(pending=6, leased=1, done=2, dead=1) == 0.3
+    assert progress(100, pending=600, done=50) == 0.5, "the budget ends it before its queue does"
+    assert progress(done=4, dead=1) == 1.0
+
+
+# -- what holds it back
+
+
+async def test_the_hosts_that_hold_it_back_say_why() -> None:
+    clock = ManualClock()
+    frontier = MemoryFrontier(clock)
+    valve = Valve(interval=0.5)
+    await frontier.open_job(JobSpec("books", valve=valve, settings=write_note(b"", SETTINGS)))
+    await frontier.add("books", [make_task(f"http://long.test/{n}") for n in range(100)])
+    await frontier.add("books", [make_task(f"http://{name}.test/") for name in ("open", "by-hand", "down")])
+    now = await frontier.now()
+    await remember(
+        frontier, "open.test", HostState(), breaker=BreakerState("open", now + 40, reason="it is ill")
+    )
+    by_hand = Manual(blocked_until=FOREVER, reason="nightly backup")
+    await remember(frontier, "by-hand.test", HostState(manual=by_hand))
+    found = await find_holdups(frontier, await look(frontier), 5.0)
+    why = {one.host.name: one.why for one in found.hosts}
+    assert [*why][:3] == ["by-hand.test", "long.test", "open.test"]
+    assert why["long.test"] == "100 pages to go, 2 a second at most"
+    assert why["by-hand.test"] == "is blocked by hand until it is unblocked (nightly backup)"
+    assert why["open.test"].startswith("is blocked for another 40 s (breaker open")
+    assert found.conditions == {"closed": 2, "open": 1, "blocked": 1}
+    through = {one.host.name: one.through - now for one in found.hosts}
+    assert (through["long.test"], through["by-hand.test"]) == (pytest.approx(50), math.inf)
+
+
+async def test_a_store_with_nothing_to_do_has_no_holdups() -> None:
+    frontier = MemoryFrontier()
+    await frontier.open_job(JobSpec("books"))
+    await frontier.add("books", [make_task("http://h.test/")])
+    await frontier.set_state("books", "cancelled")
+    assert await find_holdups(frontier, await look(frontier), 5.0) == Holdups()
+
+
+async def remember(frontier: MemoryFrontier, host: str, state: HostState, **policies: object) -> None:
+    record, now = await frontier.host(host), await frontier.now()
+    assert record is not None
+    encoded = RULES.policies.encode({**RULES.policies.initial(), **policies})
+    state = replace(state, policies=encoded)
+    assert await frontier.update_host(RULES.applied(record, state, None, now))
+
+
+# -- drawing
+
+
+def drawn(frame: Frame, width: int, height: int | None) -> list[str]:
+    console = Console(width=width, height=height or 1000, force_terminal=False, color_system=None)
+    with console.capture() as capture:
+        console.print(render(frame, width, height))
+    return capture.get().splitlines()
+
+
+def section(rows: int, least: int = 2) -> Section:
+    return Section(rows, least, lambda _: "")
+
+
+@pytest.mark.parametrize(
+    ("rows", "lines", "given"),
+    [
+        ((5, 5), None, [5, 5]),
+        ((5, 5), 20, [5, 5]),
+        ((5, 5), 8, [2, 2]),
+        ((5, 5), 10, [3, 3]),
+        ((1, 5), 10, [1, 5]),
+        ((5, 5), 5, [3, 0]),
+        ((5, 0, 5), 11, [4, 0, 3]),
+        ((5, 5), 2, [0, 0]),
+        ((5, 5), -3, [0, 0]),
+    ],
+)
+def test_the_room_is_shared_out(rows: tuple[int, ...], lines: int | None, given: list[int]) -> None:
+    sections = [section(n) for n in rows]
+    assert allot(sections, lines) == given
+    assert lines is None or sum(2 + n for n in given if n) <= max(lines, 0)
+
+
+def busy_frame() -> Frame:
+    now = 1_800_000_000.0
+    jobs = [
+        JobSight(
+            Job(
+                JobSpec(f"a-job-with-a-rather-long-name-{n}"), "running", Counters(9000, 4000, done=5000), now
+            ),
+            12.0,
+            3600.0,
+            3,
+        )
+        for n in range(30)
+    ]
+    workers = [
+        WorkerStatus(
+            pid=4000 + n, node="machine.example", slots=64, pressure=(Reason("memory", "it is short " * 9),)
+        )
+        for n in range(40)
+    ]
+    events = [Event("job_started", "info", "job x starts " * 12, {}, now - n, n) for n in range(50)]
+    past = History(slices={int(now) - n: Slice(pages=n % 7) for n in range(5, 300)})
+    lanes = {f"lane-{n}": LaneLoad(10**6, 5) for n in range(9)}
+    overview = Overview(now, jobs, workers, (), None, lanes, 0.93, past)
+    return Frame("redis://valkey.example:6379/0", overview, Holdups(), events, live=True)
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (140, 40), (60, 14), (40, 8), (20, 5), (300, 100)])
+def test_it_fits_the_screen(width: int, height: int) -> None:
+    lines = drawn(busy_frame(), width, height)
+    assert len(lines) <= height
+    assert max(map(len, lines)) <= width
+    assert "q leaves" in lines[0]
+    if height >= 24:
+        text = "\n".join(lines)
+        for word in ("93.0 % success", "a-job-with", "held back", "lane-1", "worker (", "job x starts", "█"):
+            assert word in text
+
+
+def test_a_pipe_gets_all_of_it_in_some_rows() -> None:
+    lines = drawn(busy_frame(), 120, None)
+    assert sum("a-job-with" in line for line in lines) == 12
+    assert sum("job x starts" in line for line in lines) == 12
+
+
+def test_an_empty_store_says_what_to_do() -> None:
+    overview = Overview(0.0, (), (), (), None)
+    lines = drawn(Frame("empty.db", overview), 80, 24)
+    assert lines[-1].strip() == "no jobs in this store yet; start one with: shoal crawl URL"
+
+
+def test_words_from_elsewhere_are_text() -> None:
+    frame = busy_frame()
+    hostile = "\x1b[2J[red]no[/red]"
+    job = frame.overview.jobs[0]
+    job = replace(job, job=replace(job.job, spec=JobSpec(hostile), state="paused"), trouble=hostile)
+    events = [Event("job_started", "error", hostile, {}, 0.0, 1)]
+    frame = replace(frame, overview=replace(frame.overview, jobs=[job]), events=events, trouble=hostile)
+    text = "\n".join(drawn(frame, 120, None))
+    assert "\x1b" not in text
+    assert text.count("\ufffd[2J[red]no[/red]") == 5
