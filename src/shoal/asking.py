@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from shoal.challenge import Challenge, Challenges
 from shoal.classify import NOT_ASKED, judge, kind_of, rule_for, snapshot_of
 from shoal.clock import Clock
-from shoal.escalating import Escalation
 from shoal.fetch.guard import Guard
 from shoal.fetch.transport import FetchRequest, Rendered, Rendering, Transport
 from shoal.hosts.book import HostBook, HostView
@@ -28,7 +27,8 @@ from shoal.policy.lanes import BROWSER
 from shoal.policy.protocol import TIMEOUTS, Limits, Observation
 from shoal.policy.retry import backoff, retry_after
 from shoal.policy.signals import Traffic
-from shoal.routing import BAN, REFUSALS, NoRoute, Routes
+from shoal.routes.escalating import Escalation
+from shoal.routes.routing import BAN, REFUSALS, NoRoute, Routes
 from shoal.settings import Settings
 
 _LAST_PAUSE = 5.0  # seconds

@@ -29,7 +29,7 @@ from shoal.observe.tally import Tally, TallyReport
 from shoal.observe.vitals import Subject, Vitals
 from shoal.plan import Plan
 from shoal.policy.signals import Traffic
-from shoal.routing import Routes
+from shoal.routes.routing import Routes
 from shoal.serving import Jobs, OneJob, Pages
 from shoal.settings import Settings
 from shoal.sink.protocol import Sink

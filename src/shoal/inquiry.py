@@ -20,7 +20,7 @@ from shoal.jobnote import settings_of
 from shoal.model import Refused, Request, Task
 from shoal.policy.compose import BUILT_IN
 from shoal.policy.proxy import condition
-from shoal.poolbook import read_pools
+from shoal.routes.poolbook import read_pools
 from shoal.settings import Settings
 
 _EVERYTHING = 1 << 40

@@ -25,7 +25,7 @@ from shoal.frontier import open_frontier
 from shoal.frontier.protocol import DeadFilter
 from shoal.model import DeadLetter
 from shoal.policy.proxy import PoolState
-from shoal.poolbook import read_pools
+from shoal.routes.poolbook import read_pools
 from shoal.settings import Settings
 from shoal.testing import ChaoticWeb, HostProfile
 from shoal.testing.proxies import ProxyServer

@@ -18,7 +18,7 @@ from shoal.hosts.state import HostState, state_of
 from shoal.model import Dead, Failure, Lease, Outcome, Response, Retry, Settlement
 from shoal.policy.host import first_valve
 from shoal.policy.signals import Traffic
-from shoal.routing import Routes
+from shoal.routes.routing import Routes
 from shoal.settings import Settings
 from shoal.testing import ManualClock
 from shoal.testing.conformance.tools import make_task

@@ -20,7 +20,18 @@ MODULES = {
 # What the pure parts are made of: values, settings and each other.
 VALUES = {"shoal", "shoal.model", "shoal.settings", "shoal.errors", "shoal.clock"}
 HOMES = ("shoal.frontier.memory", "shoal.frontier.sqlite", "shoal.frontier.redis")
-DRIVERS = ("engine", "worker", "crew", "crawling", "supervisor", "child", "plan", "feeding", "hosts")
+DRIVERS = (
+    "engine",
+    "worker",
+    "crew",
+    "crawling",
+    "supervisor",
+    "child",
+    "plan",
+    "feeding",
+    "hosts",
+    "routes",
+)
 
 
 @cache

@@ -17,8 +17,8 @@ from shoal.frontier.memory import MemoryFrontier
 from shoal.model import Failure, Outcome, Response, Retry, Task
 from shoal.policy.proxy import PoolState
 from shoal.policy.signals import Traffic
-from shoal.poolbook import read_pools
-from shoal.routing import BAN, NoRoute, Routes
+from shoal.routes.poolbook import read_pools
+from shoal.routes.routing import BAN, NoRoute, Routes
 from shoal.settings import Settings
 from shoal.testing import ManualClock
 

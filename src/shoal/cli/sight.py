@@ -23,7 +23,7 @@ from shoal.frontier.protocol import Frontier
 from shoal.model import Failure, Outcome, Refused, Request, Response, Task
 from shoal.page import Page
 from shoal.policy.signals import Traffic
-from shoal.routing import Routes
+from shoal.routes.routing import Routes
 from shoal.settings import Settings
 
 

@@ -27,7 +27,7 @@ class FetchRequest(Struct, frozen=True):
     total_timeout: float | None = None  # None: the setting
     max_body: int | None = None  # None: the setting
     truncate: bool = False  # True: a longer body is cut at max_body instead of being a failure
-    # -- the way; see `routing`
+    # -- the way; see `routes`
     pool: str | None = None  # None: the setting
     session: str | None = None  # the name of the session it belongs to
     avoid: tuple[str, ...] = ()  # names of proxies that were refused before

@@ -31,7 +31,7 @@ from shoal.frontier.protocol import Frontier
 from shoal.model import Failure, Outcome, Response, Task
 from shoal.policy.proxy import Choice, ProxyPolicy, Seen, Sign, Wait
 from shoal.policy.signals import Traffic
-from shoal.poolbook import PoolBook
+from shoal.routes.poolbook import PoolBook
 from shoal.settings import Settings
 from shoal.telling import event
 

@@ -1,0 +1,1 @@
+"""The way of a request: pools and their proxies, sessions, and who needs a browser."""
