@@ -21,6 +21,7 @@ from playwright.async_api import Browser, Page, async_playwright
 
 import shoal
 from shoal import Spider
+from shoal.cli.options import DEFAULT_STORE
 from shoal.dashboard.serving import Options, Served, dashboard
 from shoal.fetch.browser.finding import find_chromium
 from shoal.settings import Settings
@@ -125,12 +126,14 @@ def lead_home(addresses: dict[str, str]) -> None:
 
 
 @asynccontextmanager
-async def crawling(store: Path) -> AsyncIterator[None]:
+async def crawling() -> AsyncIterator[None]:
     """One job that has ended, and one that runs meanwhile."""
     with WebProcess(HOSTS) as web:
         lead_home(web.addresses)
-        await shoal.crawl(spider_of("sampling", ["weather.example"]), store=store, max_pages=40, rate=0)
-        running = asyncio.create_task(shoal.crawl(spider_of("catalogue", list(HOSTS)), store=store))
+        await shoal.crawl(
+            spider_of("sampling", ["weather.example"]), store=DEFAULT_STORE, max_pages=40, rate=0
+        )
+        running = asyncio.create_task(shoal.crawl(spider_of("catalogue", list(HOSTS)), store=DEFAULT_STORE))
         try:
             yield
         finally:
@@ -187,11 +190,10 @@ async def main() -> None:
     if path is None:
         raise SystemExit("no Chromium found: apt install chromium")
     with tempfile.TemporaryDirectory(prefix="shoal-pictures-") as folder:
-        os.chdir(folder)  # a short name in the picture
-        store = Path("shoal.db")
+        os.chdir(folder)  # where nothing else is: the pictures name the store that is usual
         async with (
-            crawling(store),
-            dashboard(Options(store=str(store), port=0)) as served,
+            crawling(),
+            dashboard(Options(store=DEFAULT_STORE, port=0)) as served,
             async_playwright() as playwright,
             await playwright.chromium.launch(executable_path=path, args=list(FLAGS)) as browser,
         ):

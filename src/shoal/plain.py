@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -10,8 +10,9 @@ import msgspec
 from shoal.explain import Answer
 from shoal.fleet.schedule import Schedule
 from shoal.fleet.sight import JobSight
-from shoal.hosts.sight import Cause
+from shoal.hosts.sight import CONDITIONS, Cause
 from shoal.model import Failure
+from shoal.observe.overview import Overview
 from shoal.workerstatus import WorkerStatus
 
 _RANK = {"running": 0, "paused": 1, "finished": 2, "cancelled": 3}
@@ -38,6 +39,35 @@ def job_dict(one: JobSight) -> dict[str, Any]:
         "finished_at": job.finished_at or None,
         "workers": one.workers,
         "trouble": one.trouble or None,
+    }
+
+
+def overview_dict(overview: Overview, conditions: Mapping[str, int] | None) -> dict[str, Any]:
+    """`conditions`: None while the hosts have not been counted."""
+    return {
+        "now": overview.now,
+        "rate": overview.rate,
+        "in_flight": overview.in_flight,
+        "success": overview.success,
+        "pending": overview.pending,
+        "delayed": overview.delayed,
+        "dead": overview.dead,
+        "done": overview.done,
+        "jobs": [{**job_dict(one), "progress": one.progress} for one in sorted_jobs(overview.jobs)],
+        "lanes": [
+            {"lane": lane, "pending": load.pending, "in_flight": load.in_flight}
+            for lane, load in overview.lanes.items()
+        ],
+        "pressure": [
+            {"rule": held.rule, "sentence": held.sentence, "worker": held.worker}
+            for held in overview.pressure
+        ],
+        "pace": overview.pace,
+        "workers": len(overview.workers),
+        "hosts": None if conditions is None else sum(conditions.values()),
+        "conditions": None if conditions is None else {name: conditions.get(name, 0) for name in CONDITIONS},
+        "leader": overview.leader.holder if overview.leader else None,
+        "schedules": [schedule_dict(one) for one in overview.schedules],
     }
 
 

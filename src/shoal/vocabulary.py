@@ -140,6 +140,18 @@ VOCABULARY: dict[str, Kind] = {
         "job url host handler kind detail attempts",
         "{url} is given up: {kind}",
     ),
+    "letters_replayed": _kind(
+        "info",
+        "a person put dead letters back into the queue: those of the job, the host, the kind, if named",
+        "count job host kind by",
+        "dead letters queued again: {count}",
+    ),
+    "letters_dropped": _kind(
+        "info",
+        "a person dropped dead letters: those of the job, the host, the kind, if named",
+        "count job host kind by",
+        "dead letters dropped: {count}",
+    ),
     "handler_failed": _kind(
         "warning",
         "a handler raised an exception",
@@ -187,7 +199,10 @@ VOCABULARY: dict[str, Kind] = {
     # -- browsers
     "browser_started": _kind("info", "a browser process is there", "pid path", "a browser is started"),
     "browser_recycled": _kind(
-        "info", "a browser was replaced by a fresh one", "pid reason pages", "a browser is replaced: {reason}"
+        "info",
+        "a browser was worn out or not used, and ended",
+        "pid reason pages",
+        "a browser ends: {reason}",
     ),
     "browser_lost": _kind(
         "warning", "a browser died, or could not be started", "pid reason", "a browser is lost: {reason}"

@@ -55,6 +55,10 @@ def as_json(cli: Cli, *argv: str) -> Any:
     return msgspec.json.decode(out)
 
 
+def told(cli: Cli) -> list[tuple[str, dict[str, Any]]]:
+    return [(one["event"], one["fields"]) for one in as_json(cli, "top")["events"]]
+
+
 def test_status_shows_where_the_tasks_are(cli: Cli) -> None:
     code, out, err = cli("status")
     assert (code, err) == (0, "")
@@ -135,9 +139,16 @@ def test_replay_puts_them_back(cli: Cli) -> None:
     assert err == "2 pages queued again; run the crawl to fetch them\n"
     (job,) = as_json(cli, "status")
     assert (job["pending"], job["dead"]) == (17, 1)
+    assert told(cli) == [
+        ("letters_replayed", {"count": 2, "job": None, "host": None, "kind": "http_404", "by": "shoal dead"})
+    ]
 
 
 def test_drop_forgets_them(cli: Cli) -> None:
+    assert cli("dead", "drop", "--host", "b.example") == (0, "", "0 dead letters dropped\n")
+    assert told(cli) == []  # nothing happened
     assert cli("dead", "drop", "--all") == (0, "", "3 dead letters dropped\n")
+    [(event, fields)] = told(cli)
+    assert (event, fields["count"], fields["kind"]) == ("letters_dropped", 3, None)
     code, out, _ = cli("dead", "list")
     assert (code, out) == (0, "no dead letters\n")

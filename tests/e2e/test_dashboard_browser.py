@@ -366,6 +366,19 @@ def test_tags_stay_text(page: Page, served: Served, crawl: Crawl, complaints: li
     assert "404" in complaints.pop()
 
 
+def test_characters_that_hide_or_reorder_text_are_shown_as_such(page: Page, served: Served) -> None:
+    enter(page, served)
+    shown = """async () => {
+      const {el, put, say} = await import("/static/js/dom.js"), evil = "a\\u202eb\\u2066\\u001b\\u200b\\ud800\\tc\\n";
+      const said = el("p");
+      say(said, evil);
+      return [el("p", {title: evil}, evil), put(el("p", {title: evil}), [evil]), said]
+        .map(node => [node.title, node.textContent]).flat();
+    }"""
+    plain = "a\ufffdb\ufffd\ufffd\ufffd\ufffd\tc\n"
+    assert page.evaluate(shown) == [plain, plain, plain, plain, "", plain]
+
+
 def test_another_origin_cannot_act(page: Page, served: Served, crawl: Crawl, complaints: list[str]) -> None:
     """Another port of the same address is the same site: the session's cookie comes along."""
     enter(page, served, "dead?kind=handler")
@@ -500,6 +513,7 @@ def test_very_many_hosts_are_one_page_of_rows(page: Page, served: Served) -> Non
 def test_numbers_read_as_on_the_command_line(page: Page, served: Served) -> None:
     numbers = [
         0,
+        1 / 86_400_000,
         0.0042,
         0.081,
         0.33,
@@ -510,6 +524,7 @@ def test_numbers_read_as_on_the_command_line(page: Page, served: Served) -> None
         59.2,
         61,
         99.4,
+        99.96,
         100,
         1234.4,
         3725,

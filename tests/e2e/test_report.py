@@ -15,10 +15,11 @@ from shoal.frontier.protocol import Counters, Job, JobSpec
 from shoal.model import DeadLetter, Failure, Task
 from shoal.observe.history import History, HostPast, Slice
 from shoal.observe.recording import read_history
-from shoal.report.gathering import Changed, Findings
+from shoal.report.gathering import Changed, Findings, concerns
 from shoal.report.page import GENERATOR, render
 from shoal.telling import Event
 from shoal.testing import HostProfile, WebProcess
+from shoal.vocabulary import Level
 
 Cli = Callable[..., tuple[int, str, str]]
 
@@ -172,6 +173,41 @@ def test_a_job_that_did_nothing_has_a_report(cli: Cli) -> None:
     assert cli("report", "idle")[0] == 0
     read = harmless(Path("idle-report.html").read_text("utf-8"))
     assert "Nothing is known of what happened over time." in read.text
+
+
+def test_a_crawl_of_one_page() -> None:
+    """Its numbers agree with their nouns, and its plots show it."""
+    history = History().added(
+        1000, Slice(1, 1, 0, 0, 900, {}, (0, 1)), {"a.example": HostPast(1, 0, 0.5, "")}
+    )
+    job = Job(JobSpec("one"), "finished", Counters(admitted=1, done=1, items=250), 1000.0, 1000.2)
+    page = render(Findings(job, history, letters=(), events=(), settings=None, output="", now=2000.0))
+    read = harmless(page)
+    for shown in ("1 page", "of 1 admitted", "250 a page", "of 1 attempt", "in 1 fetch"):
+        assert f"{shown}s" not in read.text
+        assert shown in read.text
+    assert "rows in" not in read.text  # they were printed
+    lines = re.findall(r'<path class="line \w+" d="M([\d.]+) [\d.]+L([\d.]+) ', page)
+    assert lines == [("0.0", "1000.0")] * 4  # pages, and three percentiles
+
+
+def test_what_happened_to_others_meanwhile_is_not_told() -> None:
+    history = History().added(1000, Slice(1, 1, 0, 0, 9, {}, ()), {"own.example": HostPast(1, 0, 0.5, "")})
+    job = Job(JobSpec("mine"), "finished", Counters(), 1000.0, 1010.0)
+
+    def told(
+        at: float = 1005.0, name: str = "breaker_opened", level: Level = "warning", **fields: str
+    ) -> bool:
+        return concerns(Event(name, level, "", dict(fields), at=at), job, history, now=2000.0)
+
+    assert told(host="own.example")
+    assert not told(host="other.example")
+    assert told(job="mine", host="other.example")
+    assert not told(job="other", host="own.example")
+    assert told(name="store_lost")
+    assert not told(at=900.0)
+    assert not told(at=1020.0)
+    assert not told(name="breaker_closed", level="info", host="own.example")
 
 
 def test_whatever_the_store_holds_is_text() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 import pty
@@ -20,6 +21,8 @@ import msgspec
 import pytest
 from benchmarks.fleet.processes import Members, until
 
+from shoal.frontier import open_frontier
+from shoal.frontier.protocol import JobSpec
 from shoal.testing import HostProfile, WebProcess
 from shoal.testing.servers import ValkeyServer
 
@@ -95,6 +98,33 @@ def test_beside_a_crawl_on_sqlite(cli: Cli, web: WebProcess, tmp_path: Path) -> 
             terminal.press("q")
             assert terminal.code() == 0
             assert terminal.is_as_before()
+
+
+def test_it_needs_nothing_of_the_dashboard(tmp_path: Path) -> None:
+    """The extra `dashboard` need not be installed, and its part of Shoal is not touched."""
+    store = tmp_path / "shoal.db"
+    asyncio.run(_create(store))
+    code = (
+        "import sys\n"
+        "for name in ('starlette', 'uvicorn', 'prometheus_client', 'shoal.dashboard'):\n"
+        "    sys.modules[name] = None\n"  # so that an import of it fails
+        "from shoal.cli import main; main()"
+    )
+    for how in ("--json", "--once"):
+        run = subprocess.run(
+            [sys.executable, "-c", code, "top", "--store", str(store), how],
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE,
+            check=False,
+        )
+        assert (run.returncode, run.stderr) == (0, "")
+        assert "books" in run.stdout
+
+
+async def _create(store: Path) -> None:
+    async with open_frontier(str(store)) as frontier:
+        await frontier.open_job(JobSpec("books"))
 
 
 def test_beside_a_crawl_on_valkey(cli: Cli, web: WebProcess, tmp_path: Path, valkey: ValkeyServer) -> None:

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from browser import browser, failure, html, plain, shown, text_of, until
-from integration.raw_server import RawServer, by_path, page, serve
+from integration.raw_server import RawServer, always, by_path, page, serve
 from shoal.fetch.browser.transport import BrowserTransport
 from shoal.fetch.sessions import SiteJar
 from shoal.fetch.transport import FetchRequest
@@ -273,6 +273,18 @@ async def test_a_script_may_go_on_within_its_host_but_not_for_ever(chromium: Bro
         found = await plain(chromium, server.url("/loop"))
     assert (found.status, found.headers["Location"]) == (307, server.url("/loop"))
     assert server.paths.count("/loop") == 4
+
+
+@pytest.mark.parametrize(
+    "place", ["'about:blank'", "URL.createObjectURL(new Blob(['<p>blob'], {type: 'text/html'}))"]
+)
+async def test_a_script_that_leads_to_no_address(chromium: BrowserTransport, place: str) -> None:
+    """What is shown then is the page's own doing: links are relative to where it was found."""
+    async with serve(always(html(f"<script>setTimeout(() => location = {place}, 10)</script>"))) as server:
+        answer = await shown(chromium, server.url("/"), "quiet")
+        await answer.close()
+    assert b"script" not in answer.body
+    assert answer.url == server.url("/")
 
 
 @pytest.mark.parametrize(

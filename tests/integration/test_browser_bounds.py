@@ -323,6 +323,19 @@ async def test_a_browser_is_replaced_after_some_pages() -> None:
         await all_gone(seen[second])
 
 
+async def test_a_browser_that_nobody_uses_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.fetch.browser.browsers._LOOK", 0.05)
+    monkeypatch.setattr("shoal.fetch.browser.browsers._IDLE", 0.3)
+    async with serve(always(html("<h1>Here</h1>"))) as server, browser() as transport:
+        answer = await shown(transport, server.url())
+        await asyncio.sleep(0.6)
+        assert answer.tab is not None
+        assert "Here" in await answer.tab.html(), "not while a tab is open"
+        await answer.close()
+        await until(lambda: "none" in repr(transport))
+        assert "Here" in await text_of(transport, server.url()), "the next page has a fresh one"
+
+
 async def test_a_browser_that_grows_too_far_is_killed(caplog: pytest.LogCaptureFixture) -> None:
     async with browser(browser_memory=20 * MB) as chromium, serve(silent) as server:
         async with asyncio.timeout(15):

@@ -201,6 +201,18 @@ async def test_framings_of_answers() -> None:
     assert server.connections == 1
 
 
+@pytest.mark.parametrize("framing", ["Content-Length: 5", "Transfer-Encoding: chunked"])
+async def test_a_framing_is_not_only_for_this_connection(framing: str) -> None:
+    """A server may say so, and the client would wait for an end that does not come."""
+    name = framing.partition(":")[0]
+    body = b"hello" if name == "Content-Length" else b"5\r\nhello\r\n0\r\n\r\n"
+    head = f"HTTP/1.1 200 OK\r\n{framing}\r\nConnection: keep-alive, {name}\r\n\r\n"
+    async with serve(always(head.encode() + body)) as server, open_door() as door, visit(door) as client:
+        await client.ask(f"GET {server.url('/')} HTTP/1.1")
+        assert framing.encode() in await client.head()
+        assert await client.reader.readexactly(len(body)) == body
+
+
 async def test_an_answer_that_ends_with_its_connection() -> None:
     body = b"x" * 300_000
     answer = always(b"HTTP/1.1 200 OK\r\nConnection: keep-alive\r\n\r\n" + body, close=True)
@@ -590,6 +602,13 @@ async def _two_lengths(client: Client, origin: str) -> None:
     await client.ask(f"POST {origin}/ HTTP/1.1", "Content-Length: 3", "Content-Length: 4", body=b"abc")
 
 
+async def _an_unknown_coding(client: Client, origin: str) -> None:
+    smuggled = f"GET {origin}/smuggled HTTP/1.1\r\n\r\n".encode()
+    coding = ("Transfer-Encoding: chunked, identity", f"Content-Length: {len(smuggled)}")
+    await client.ask(f"POST {origin}/ HTTP/1.1", *coding, body=smuggled)
+    assert await client.is_cut()
+
+
 async def _half_a_body(client: Client, origin: str) -> None:
     await client.ask(f"POST {origin}/ HTTP/1.1", "Content-Length: 30", body=b"abc")
 
@@ -612,6 +631,7 @@ async def _leaves_early(client: Client, origin: str) -> None:
         _no_header,
         _two_framings,
         _two_lengths,
+        _an_unknown_coding,
         _half_a_body,
         _a_broken_chunk,
         _leaves_early,
@@ -746,7 +766,7 @@ async def test_a_proxy_leads_nowhere_inside(kind_: Literal["http", "socks5"]) ->
         ProxyServer(kind_) as proxy,
         open_door(allow=[], proxy=proxy.url) as door,
     ):
-        for host in ("127.0.0.1", "localhost", "[::1]"):
+        for host in ("127.0.0.1", "localhost", "[::1]", "0x7f.1", "127.1", "2130706433", "017700000001."):
             assert await tunnel(door, f"{host}:{server.port}") == 502
             assert kind(door.trouble(host, server.port)) == "forbidden_address"
             assert await get(door, f"http://{host}:{server.port}/") == (0, b"")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -102,3 +102,67 @@ def test_the_tests_own_way_to_one(
     monkeypatch.setenv("SHOAL_BROWSER_PATH", str(path))
     assert chromium.main() == 0
     assert capsys.readouterr().out == f"{path}\n"
+
+
+APT_GET = """#!/bin/sh
+echo "$DEBIAN_FRONTEND $@" >> "{calls}"
+echo chatter
+if read answer; then echo "asked for $answer" >> "{calls}"; fi
+case " $* " in
+  *" update "*) echo "no network" >&2; exit 100;;
+  *" install "*) {install};;
+esac
+"""
+
+
+@pytest.fixture
+def apt_get(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """A stand-in, on the path of one who may install: `install` is what it does then."""
+    monkeypatch.setattr(chromium.os, "geteuid", lambda: 0)
+    monkeypatch.setenv("CI", "true")
+
+    def put(install: str) -> Path:
+        calls = tmp_path / "calls"
+        program(tmp_path / "bin/apt-get").write_text(APT_GET.format(calls=calls, install=install))
+        return calls
+
+    return put
+
+
+def test_one_is_installed_even_if_the_lists_are_old(
+    tmp_path: Path, apt_get: Callable[[str], Path], capfd: pytest.CaptureFixture[str]
+) -> None:
+    installed = tmp_path / "bin/chromium"
+    calls = apt_get(f"echo > '{installed}'; /bin/chmod +x '{installed}'")
+    assert chromium.main() == 0
+    out, err = capfd.readouterr()
+    assert out == f"{installed}\n"
+    assert "no network" in err
+    assert "chatter" not in err
+    update, install = calls.read_text().splitlines()
+    assert update.startswith("noninteractive --quiet=2 ")
+    assert update.endswith(" update")
+    assert install.endswith(" install --yes --no-install-recommends chromium")
+
+
+def test_one_that_cannot_be_installed(
+    apt_get: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    apt_get("echo 'E: no such package' >&2; exit 100")
+    assert chromium.main() == 1
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "E: no such package" in err
+    assert err.splitlines()[-1].startswith("there is no Chromium")
+    monkeypatch.delenv("CI")
+    assert chromium.main() == 0
+
+
+def test_nothing_is_installed_in_place_of_the_one_that_is_named(
+    apt_get: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    calls = apt_get("exit 0")
+    monkeypatch.setenv("SHOAL_BROWSER_PATH", "/nowhere/chrome")
+    assert chromium.main() == 1
+    assert "browser_path: /nowhere/chrome" in capfd.readouterr().err
+    assert not calls.exists()

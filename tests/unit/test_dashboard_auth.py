@@ -82,6 +82,17 @@ def test_guesses_run_out_and_come_back() -> None:
     assert guesses.wait("a") > 0
 
 
+def test_who_has_many_addresses_has_no_more_guesses() -> None:
+    guesses = Guesses(Clock())
+    for n in range(10):
+        guesses.wrong(f"2001:db8:0:1::{n}")
+        guesses.wrong("::ffff:192.0.2.1")
+    assert guesses.wait("2001:db8:0:1:ffff::") > 0
+    assert guesses.wait("::ffff:192.0.2.1") > 0
+    for other in ("2001:db8:0:2::1", "::ffff:192.0.2.2", "fe80::1%lo", ""):
+        assert guesses.wait(other) == 0
+
+
 def test_right_tokens_cost_no_guesses() -> None:
     gatekeeper = Gatekeeper(TOKEN, Clock())
     for _ in range(50):

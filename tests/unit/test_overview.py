@@ -186,6 +186,28 @@ async def test_a_look_costs_about_a_dozen_reads_however_many_hosts_there_are() -
     assert not frontier.asked.keys() & {"queues", "hosts", "host", "host_queues"}
 
 
+@pytest.mark.parametrize(
+    ("in_flight", "counters", "pace"),
+    [
+        (63, Counters(100, pending=37, leased=63), "the slots set the pace: 63 of 64 slots are used"),
+        (
+            2,
+            Counters(100, pending=98, leased=2),
+            "the limits of the hosts set the pace: 2 of 64 slots are used",
+        ),
+        (0, Counters(3, delayed=3), "what is left waits for its next try"),
+        (2, Counters(2, leased=2), ""),
+    ],
+)
+def test_what_sets_the_pace(in_flight: int, counters: Counters, pace: str) -> None:
+    jobs = [JobSight(Job(JobSpec("shop"), "running", counters, 0.0))]
+    worker = WorkerStatus(slots=64, in_flight=in_flight)
+    assert Overview(0.0, jobs, [worker], (), None).pace.startswith(pace)
+    assert bool(Overview(0.0, jobs, [worker], (), None).pace) == bool(pace)
+    held = WorkerStatus(slots=64, in_flight=in_flight, pressure=(Reason("memory", "it is short"),))
+    assert not Overview(0.0, jobs, [held], (), None).pace, "a rule says more"
+
+
 def test_the_progress_of_a_job_counts_what_is_through() -> None:
     def progress(max_pages: int = 0, **counters: int) -> float | None:
         return JobSight(Job(JobSpec("x", max_pages=max_pages), "running", Counters(**counters), 0.0)).progress
@@ -221,6 +243,15 @@ async def test_the_hosts_that_hold_it_back_say_why() -> None:
     assert found.conditions == {"closed": 2, "open": 1, "blocked": 1}
     through = {one.host.name: one.through - now for one in found.hosts}
     assert (through["long.test"], through["by-hand.test"]) == (pytest.approx(50), math.inf)
+
+
+async def test_a_reason_does_not_repeat_the_name_that_stands_beside_it() -> None:
+    frontier = MemoryFrontier()
+    settings = write_note(b"", Settings())  # which ask for robots.txt
+    await frontier.open_job(JobSpec("books", valve=Valve(interval=0.5), settings=settings))
+    await frontier.add("books", [make_task(f"http://a.test/{n}") for n in range(100)])
+    [host] = (await find_holdups(frontier, await look(frontier), 5.0)).hosts
+    assert (host.host.name, host.why) == ("a.test", "robots.txt comes first: it has not been asked for yet")
 
 
 async def test_a_store_with_nothing_to_do_has_no_holdups() -> None:
@@ -315,6 +346,14 @@ def test_a_pipe_gets_all_of_it_in_some_rows() -> None:
     lines = drawn(busy_frame(), 120, None)
     assert sum("a-job-with" in line for line in lines) == 12
     assert sum("job x starts" in line for line in lines) == 12
+
+
+def test_only_a_fleet_misses_its_coordinator() -> None:
+    frame = busy_frame()
+    assert "coordinator" not in "\n".join(drawn(frame, 140, 40))
+    fleet = [replace(worker, spiders=("books",)) for worker in frame.overview.workers]
+    frame = replace(frame, overview=replace(frame.overview, workers=fleet))
+    assert "coordinator: none" in "\n".join(drawn(frame, 140, 40))
 
 
 def test_an_empty_store_says_what_to_do() -> None:

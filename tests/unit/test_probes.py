@@ -99,6 +99,22 @@ async def test_who_is_slow_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
         assert await asked(port, b"GET /hello HTTP/1.1\r\n") == b""
 
 
+async def test_who_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """… however much of the answer is still to be sent."""
+    monkeypatch.setattr(endpoint, "_PATIENCE", 0.2)
+
+    async def much() -> Answer:
+        return Answer(bytes(20_000_000))
+
+    async with server(much=much) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(get("/much"))
+        await asyncio.sleep(0.5)  # what is buffered on the way is full by then
+        async with asyncio.timeout(10):
+            assert 0 < len(await reader.read()) < 20_000_000
+        writer.close()
+
+
 async def test_so_many_at_once_and_no_more() -> None:
     gate, full = asyncio.Event(), asyncio.Barrier(endpoint.MOST_AT_ONCE + 1)
 

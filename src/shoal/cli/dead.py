@@ -98,12 +98,13 @@ def replay(
     everything: All = False,
 ) -> None:
     """Put dead letters back into the queue, with a fresh set of attempts."""
+    from shoal import deadletters
     from shoal.cli.terminal import ask, say
     from shoal.observe.words import plural
 
     query = _query(job, host, kind, since, until, ids, limit)
     _require_choice(query, everything, "replay")
-    number = ask(store, lambda frontier: frontier.replay(query))
+    number = ask(store, lambda frontier: deadletters.replay(frontier, query, "shoal dead"))
     say(f"{plural(number, 'page')} queued again" + ("; run the crawl to fetch them" if number else ""))
 
 
@@ -120,12 +121,13 @@ def drop(
     everything: All = False,
 ) -> None:
     """Forget dead letters. Their pages stay seen and are not fetched again."""
+    from shoal import deadletters
     from shoal.cli.terminal import ask, say
     from shoal.observe.words import plural
 
     query = _query(job, host, kind, since, until, ids, limit)
     _require_choice(query, everything, "drop")
-    number = ask(store, lambda frontier: frontier.drop(query))
+    number = ask(store, lambda frontier: deadletters.drop(frontier, query, "shoal dead"))
     say(f"{plural(number, 'dead letter')} dropped")
 
 

@@ -56,8 +56,7 @@ async def _look_once(frontier: Frontier, store: str) -> Frame:
 
 
 def _as_dict(frame: Frame) -> dict[str, Any]:
-    from shoal.dashboard.shapes import overview_dict
-    from shoal.plain import worker_dict
+    from shoal.plain import overview_dict, worker_dict
 
     overview, holdups = frame.overview, frame.holdups
     return {

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from shoal import deadletters
 from shoal.dashboard.board import Board, log
 from shoal.dashboard.letters import letter_dict
 from shoal.dashboard.replies import Refusal, number, read_json, whole, word
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
 _MOST = 500  # letters on one page
 _MOST_IDS = 10_000
+_NUMBER = re.compile("[0-9]{1,18}")
 
 
 class Which(Struct, frozen=True, forbid_unknown_fields=True):
@@ -59,7 +62,9 @@ async def dead(board: Board, request: Request) -> object:
 
 async def letter(board: Board, request: Request) -> object:
     id = request.path_params["id"]
-    found = await board.frontier.dead(DeadFilter(ids=(id,)))
+    if not _NUMBER.fullmatch(id):
+        raise Refusal(404, "no dead letter has that number")
+    found = await board.frontier.dead(DeadFilter(ids=(int(id),)))
     if not found:
         raise Refusal(404, f"no dead letter {id} in this store: it may have been replayed or dropped")
     return letter_dict(found[0])
@@ -67,8 +72,8 @@ async def letter(board: Board, request: Request) -> object:
 
 async def decide(board: Board, request: Request) -> object:
     wanted = await read_json(request, LetterOrder)
-    do = board.frontier.replay if wanted.action == "replay" else board.frontier.drop
-    count = await do(wanted.query())
+    do = deadletters.replay if wanted.action == "replay" else deadletters.drop
+    count = await do(board.frontier, wanted.query(), "dashboard")
     board.shelf.forget()
     log.info("dashboard: %s %d dead letters", wanted.action, count)
     return {"count": count}

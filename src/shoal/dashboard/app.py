@@ -77,7 +77,7 @@ ROUTES = (
     Route("/api/hosts/{host:path}", api_hosts.decide, "POST", acts=True),
     Route("/api/dead", api_dead.dead, slow=True),
     Route("/api/dead", api_dead.decide, "POST", acts=True, slow=True),
-    Route("/api/dead/{id:int}", api_dead.letter),
+    Route("/api/dead/{id}", api_dead.letter),
     Route("/api/jobs/{name:path}", api_jobs.decide, "POST", acts=True),
 )
 

@@ -6,6 +6,7 @@ import hmac
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from ipaddress import IPv6Address
 from pathlib import Path
 
 from msgspec import Struct
@@ -19,6 +20,7 @@ _SESSION_AGE = 12 * 3600.0  # seconds without a request
 _GUESSES = 10.0  # wrong tokens at once from one address …
 _REFILL = 10 / 60  # … and per second from then on
 _MOST_ADDRESSES = 1000
+_NETWORK = len("2001:0db8:0000:0001:")  # what a /64 shares
 
 
 def find_token(file: Path | None, environment: Mapping[str, str]) -> str | None:
@@ -74,14 +76,24 @@ class Guesses:
         return 0.0 if left >= 1 else (1 - left) / _REFILL
 
     def wrong(self, address: str) -> None:
-        self._left[address] = (self._available(address) - 1, self._now())
-        self._left.move_to_end(address)
+        who = _who(address)
+        self._left[who] = (self._available(address) - 1, self._now())
+        self._left.move_to_end(who)
         if len(self._left) > _MOST_ADDRESSES:
             self._left.popitem(last=False)
 
     def _available(self, address: str) -> float:
-        left, at = self._left.get(address, (_GUESSES, self._now()))
+        left, at = self._left.get(_who(address), (_GUESSES, self._now()))
         return min(_GUESSES, left + (self._now() - at) * _REFILL)
+
+
+def _who(address: str) -> str:
+    """Whoever has one IPv6 address has a whole network of them."""
+    try:
+        found = IPv6Address(address.partition("%")[0])
+    except ValueError:
+        return address
+    return address if found.ipv4_mapped is not None else found.exploded[:_NETWORK]
 
 
 class Session(Struct):

@@ -35,6 +35,10 @@ async def home(board: Board, request: Request) -> object:
 
 
 async def login_page(board: Board, request: Request) -> object:
+    from starlette.responses import RedirectResponse
+
+    if board.session_of(request) is not None:
+        return RedirectResponse("/", 303)  # who is in already has come by an old link
     return _serve(_ASSETS.get("login.html"), request)
 
 

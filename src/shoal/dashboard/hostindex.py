@@ -22,6 +22,7 @@ from shoal.frontier.protocol import Frontier, HostRecord
 from shoal.hosts.rules import HostRules
 from shoal.hosts.sight import CONDITIONS, Condition, HostSight, sight_of
 from shoal.inquiry import chosen_jobs, rules_for
+from shoal.loop import in_turns
 
 log = logging.getLogger("shoal")
 
@@ -32,7 +33,6 @@ _REST = 50.0  # … and so many times what the last one took
 _LONGEST = 60.0  # … but no more
 _WANTED = 30.0  # seconds for which interest in the numbers lasts
 _LISTED = 10.0  # … and in the hosts themselves
-_TURN = 0.01  # seconds of work before others have their turn
 _TRAIL = 30  # latencies of a host that are remembered
 _TRAILS = 5_000  # hosts of which they are
 _SORTED = 8  # orders that are kept until the next walk
@@ -260,16 +260,6 @@ async def _sorted(
         await asyncio.sleep(0)
     runs.sort(key=key, reverse=descending)
     return runs
-
-
-async def in_turns(records: AsyncIterator[HostRecord]) -> AsyncIterator[HostRecord]:
-    """The same, but the loop's other work has its turn however many of them come at once."""
-    until = _now() + _TURN
-    async for record in records:
-        yield record
-        if _now() > until:
-            await asyncio.sleep(0)
-            until = _now() + _TURN
 
 
 # -- one for each job that is looked at

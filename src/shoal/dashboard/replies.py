@@ -67,7 +67,7 @@ async def read_json(request: Request, kind: type[T]) -> T:
         raise Refusal(415, "send JSON, with Content-Type: application/json")
     try:
         return msgspec.json.decode(await read_body(request), type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Refusal(400, f"not as it should be: {error}") from None
 
 

@@ -11,12 +11,12 @@ from typing import Any
 from msgspec import Struct
 
 from shoal.dashboard.hostindex import HostIndexes
-from shoal.dashboard.shapes import overview_dict
 from shoal.dashboard.stream import Hub, message
 from shoal.errors import ShoalError
 from shoal.frontier.protocol import Frontier
 from shoal.observe.events import read_events
 from shoal.observe.overview import Overview, look
+from shoal.plain import overview_dict
 
 log = logging.getLogger("shoal")
 

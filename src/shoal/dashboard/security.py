@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Collection
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from shoal.dashboard.replies import Refusal, reply
 
@@ -27,6 +27,7 @@ HEADERS = {
 }
 _ENCODED = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
 _NO_STORE = (b"cache-control", b"no-store")
+_HOST = re.compile(r"(?:\[([^\]]+)\]|([^:/@\[\]]+))(?::[0-9]*)?")
 
 # Asked by machines under whatever name they know, and without a session.
 ANY_NAME = frozenset({"/healthz", "/readyz", "/metrics"})
@@ -69,10 +70,9 @@ def _host_of(scope: Scope) -> str:
 
 
 def host_name(host: str) -> str:
-    """ "Localhost.:8484" is "localhost", "[::1]:8484" is "::1"."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0].lower().rstrip(".")
+    """ "Localhost.:8484" is "localhost", "[::1]:8484" is "::1"; "" where it is neither a name nor an address."""
+    found = _HOST.fullmatch(host)
+    return "" if found is None else (found[1] or found[2]).lower().rstrip(".")
 
 
 def _is_address(name: str) -> bool:
@@ -90,5 +90,5 @@ def check_same_origin(headers: Headers) -> None:
     if site is not None and site not in ("same-origin", "none"):
         raise Refusal(403, "refused: it comes from another site")
     origin = headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc.lower() != headers.get("host", "").lower():
+    if origin is not None and origin.partition("://")[2].lower() != headers.get("host", "").lower():
         raise Refusal(403, "refused: it comes from another origin")

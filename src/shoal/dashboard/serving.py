@@ -162,6 +162,8 @@ async def _serving(
 def _make_server(app: object) -> Server:
     import uvicorn
 
+    from shoal.dashboard.connections import Bounded
+
     class Quiet(uvicorn.Server):
         @contextmanager
         def capture_signals(self) -> Iterator[None]:
@@ -170,7 +172,7 @@ def _make_server(app: object) -> Server:
 
     config = uvicorn.Config(
         app,  # type: ignore[arg-type]
-        http="h11",
+        http=Bounded,
         ws="none",
         loop="none",
         lifespan="off",

@@ -2,45 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from shoal.classify import rule_for
 from shoal.frontier.protocol import FOREVER, HostQueue, WorkerRecord
-from shoal.hosts.sight import CONDITIONS, HostSight, causes
+from shoal.hosts.sight import HostSight, causes
 from shoal.inquiry import ProxySight
 from shoal.observe.history import History
-from shoal.observe.overview import Overview
-from shoal.plain import cause_dicts, job_dict, schedule_dict, sorted_jobs, worker_dict
+from shoal.plain import cause_dicts, worker_dict
 from shoal.workerstatus import status_of
-
-
-def overview_dict(overview: Overview, conditions: Mapping[str, int] | None) -> dict[str, Any]:
-    """`conditions`: None while the hosts have not been counted."""
-    return {
-        "now": overview.now,
-        "rate": overview.rate,
-        "in_flight": overview.in_flight,
-        "success": overview.success,
-        "pending": overview.pending,
-        "delayed": overview.delayed,
-        "dead": overview.dead,
-        "done": overview.done,
-        "jobs": [{**job_dict(one), "progress": one.progress} for one in sorted_jobs(overview.jobs)],
-        "lanes": [
-            {"lane": lane, "pending": load.pending, "in_flight": load.in_flight}
-            for lane, load in overview.lanes.items()
-        ],
-        "pressure": [
-            {"rule": held.rule, "sentence": held.sentence, "worker": held.worker}
-            for held in overview.pressure
-        ],
-        "workers": len(overview.workers),
-        "hosts": None if conditions is None else sum(conditions.values()),
-        "conditions": None if conditions is None else {name: conditions.get(name, 0) for name in CONDITIONS},
-        "leader": overview.leader.holder if overview.leader else None,
-        "schedules": [schedule_dict(one) for one in overview.schedules],
-    }
 
 
 def worker_rows(records: Sequence[WorkerRecord]) -> list[dict[str, Any]]:

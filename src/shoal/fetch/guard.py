@@ -85,8 +85,8 @@ class Guard:
     def check_unresolved(self, host: str, port: int) -> None:
         """For a target that a proxy will resolve: what can be told without. "localhost" would be the proxy's own."""
         name = _fold(host.strip("[]"))
-        if _address(name) is not None:
-            self.check(name, port)
+        if (address := _address(name) or _old_address(name)) is not None:
+            self.check(str(address), port)
         elif (name == "localhost" or name.endswith(".localhost")) and (name, port) not in self._names:
             self.check("127.0.0.1", port)
 
@@ -132,6 +132,14 @@ def _address(text: str) -> Address | None:
     try:
         return ip_address(text)
     except ValueError:
+        return None
+
+
+def _old_address(text: str) -> Address | None:
+    """An address in one of the spellings that resolvers still take: 127.1, 0x7f.1, 2130706433."""
+    try:
+        return ip_address(socket.inet_aton(text))
+    except (OSError, ValueError):
         return None
 
 

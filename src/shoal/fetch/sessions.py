@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from http.cookies import CookieError, Morsel
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,16 @@ class SiteJar(CookieJar):
     """A jar that takes no cookie for another domain, nor one for all of .com or .co.uk."""
 
     def __init__(self) -> None:
-        super().__init__(unsafe=True)  # from hosts without a name too
+        super().__init__(unsafe=True, quote_cookie=False)  # from hosts without a name too
+
+    def _build_morsel(self, cookie: Morsel[str]) -> Morsel[str]:
+        """What a host has said is said back to it as it was, quotes and all, as a browser does."""
+        morsel: Morsel[str] = Morsel()
+        try:
+            morsel.set(cookie.key, cookie.value, cookie.coded_value)
+        except CookieError:  # an odd name, which aiohttp knows how to write
+            return super()._build_morsel(cookie)
+        return morsel
 
     @staticmethod
     def _is_domain_match(domain: str, hostname: str) -> bool:

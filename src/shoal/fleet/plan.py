@@ -32,6 +32,9 @@ OWN = frozenset(
         "lane_caps",
         "backpressure",
         "handler_warn",
+        "browser_path",
+        "browser_tabs",
+        "browser_memory",
     }
 )
 

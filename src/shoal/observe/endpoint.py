@@ -84,7 +84,7 @@ class _Desk:
                     writer.write(await self._answer(reader))
                     await writer.drain()
         except (OSError, TimeoutError, EOFError, asyncio.LimitOverrunError):
-            pass  # they are gone, or shall be
+            writer.transport.abort()  # they are gone, or shall be, whatever is still to be sent
         finally:
             self._serving.discard(task)
             writer.close()

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from shoal.errors import ShoalError
 from shoal.frontier.protocol import Frontier, Note
+from shoal.packing import pack
 from shoal.telling import Event, Field, Listener, listener, made
 from shoal.telling import event as event  # what is kept here is told there
 
@@ -38,7 +39,6 @@ class _Ring(Struct, frozen=True):
         return _Ring(self.last + len(new), (*self.events, *numbered)[-KEPT:])
 
 
-_encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Ring).decode
 
 
@@ -103,7 +103,7 @@ class EventBook:
             note, offset = await self._frontier.note(KEY), await self._frontier.now() - time.monotonic()
             taken = list(self._taken)
             ring = _ring(note).with_events([replace(one, at=at + offset) for at, one in taken])
-            if await self._frontier.set_note(KEY, _encode(ring), note.version if note is not None else 0):
+            if await self._frontier.set_note(KEY, pack(ring), note.version if note is not None else 0):
                 for entry in taken:
                     if self._taken and self._taken[0] is entry:  # unless the next ones have pushed it out
                         self._taken.popleft()

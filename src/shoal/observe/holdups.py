@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import heapq
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 
 from msgspec import Struct
@@ -16,12 +15,12 @@ from shoal.hosts.rules import HostRules
 from shoal.hosts.sight import CONDITIONS, Condition, HostSight, causes, sight_of, with_robots
 from shoal.hosts.state import state_of
 from shoal.inquiry import rules_for
+from shoal.loop import in_turns
 from shoal.observe import words
 from shoal.observe.overview import Overview
 
 _SHOWN = 12
 _ASKED = 40  # hosts that are not well, of which it is asked whether pages wait for them
-_TURN = 0.01  # seconds of work before the loop's other work has its turn
 
 
 class Holdup(Struct, frozen=True):
@@ -69,7 +68,7 @@ async def _walk(
     conditions: dict[str, int] = dict.fromkeys(CONDITIONS, 0)
     worst: list[tuple[int, str]] = []
     until = time.monotonic() + patience
-    async for record in _in_turns(frontier.hosts()):
+    async for record in in_turns(frontier.hosts()):
         well = _is_well(record, now)
         condition: Condition = "closed" if well else sight_of(record, rules, now).condition
         conditions[condition] += 1
@@ -89,20 +88,16 @@ def _is_well(record: HostRecord, now: float) -> bool:
     return not (state.errors or refused) and record.valve.blocked_until <= now
 
 
-async def _in_turns(records: AsyncIterator[HostRecord]) -> AsyncIterator[HostRecord]:
-    until = time.monotonic() + _TURN
-    async for record in records:
-        yield record
-        if time.monotonic() > until:
-            await asyncio.sleep(0)
-            until = time.monotonic() + _TURN
-
-
 def _holdup(host: SlowHost, rules: HostRules, now: float) -> Holdup:
     sight = with_robots(sight_of(host.record, rules, now, host.pending), rules)
     found = causes(sight)
-    why = found[0].sentence if found else _usual(sight, host.waiting)
-    return Holdup(sight, host.waiting, host.through, why.removeprefix(f"host {sight.name}").lstrip(": "))
+    why = _without_name(found[0].sentence, sight.name) if found else _usual(sight, host.waiting)
+    return Holdup(sight, host.waiting, host.through, why)
+
+
+def _without_name(sentence: str, host: str) -> str:
+    """Beside the host's name there is no room for it once more."""
+    return sentence.removeprefix(f"host {host}").lstrip(": ").replace(f" of {host} ", " ", 1)
 
 
 def _usual(host: HostSight, waiting: int) -> str:

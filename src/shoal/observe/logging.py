@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from shoal.errors import UsageError
 from shoal.observe.words import printable
+from shoal.packing import writable
 
 LEVELS = ("debug", "info", "warning", "error")
 DEFAULT_LEVEL = "warning"
@@ -48,7 +49,10 @@ class JsonFormatter(logging.Formatter):
             record.getMessage(),
             fields,
         )
-        return msgspec.json.encode(line, enc_hook=str).decode()
+        try:
+            return msgspec.json.encode(line, enc_hook=str).decode()
+        except UnicodeEncodeError:
+            return msgspec.json.encode(writable(msgspec.to_builtins(line, enc_hook=str))).decode()
 
 
 class StderrHandler(logging.Handler):

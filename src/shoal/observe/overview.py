@@ -21,6 +21,7 @@ from shoal.observe.sparing import PATIENCE, Sparing
 from shoal.workerstatus import WorkerStatus
 
 LATELY = 300.0  # seconds
+_FULL = 0.9  # share of the slots
 
 
 class LaneLoad(Struct, frozen=True):
@@ -75,6 +76,22 @@ class Overview(FleetSight, frozen=True):
             for worker in self.workers
             for reason in worker.pressure
         ]
+
+    @property
+    def pace(self) -> str:
+        """What sets the pace of a crawl that no rule holds back."""
+        slots = sum(worker.slots for worker in self.workers)
+        running = any(one.job.state == "running" for one in self.open)
+        if not running or not slots or self.pressure:
+            return ""
+        used = f"{self.in_flight:,} of {slots:,} slots are used"
+        if self.in_flight >= _FULL * slots:
+            return f"the slots set the pace: {used}. More concurrency or more workers would help"
+        if self.pending:
+            return f"the limits of the hosts set the pace: {used}, and each host gets what its limits allow"
+        if self.delayed and not self.in_flight:
+            return "what is left waits for its next try"
+        return ""
 
 
 def is_open(job: Job) -> bool:

@@ -211,7 +211,9 @@ def _warning(sentence: str) -> Text:
 
 
 def _held(overview: Overview) -> list[Text]:
-    """One line a rule, however many workers it holds back."""
+    """One line a rule, however many workers it holds back; or what else sets the pace."""
+    if overview.pace:
+        return [Text(overview.pace, "dim", no_wrap=True, overflow="ellipsis")]
     by_rule: dict[str, list[str]] = {}
     for one in overview.pressure:
         by_rule.setdefault(one.rule, []).append(one.sentence)
@@ -233,7 +235,7 @@ def _lanes(overview: Overview) -> list[Text]:
         Text.assemble(
             (words.printable(lane), ""),
             (f" {words.count(load.pending)}", "bold" if load.pending else "dim"),
-            (" pending ", "dim"),
+            (" pending, ", "dim"),
             (words.count(load.in_flight), "bold" if load.in_flight else "dim"),
             (" in flight", "dim"),
         )
@@ -282,7 +284,8 @@ def _workers_table(frame: Frame, rows: int, wide: bool) -> Table:
     for name in ("pages/s", "in flight", "memory"):
         shown.add_column(name, justify="right", no_wrap=True)
     shown.add_column("jobs", ratio=1, no_wrap=True, overflow="ellipsis")
-    if wide:
+    fleet = overview.leader is not None or any(worker.spiders for worker in overview.workers)
+    if wide and fleet:
         lead = words.printable(overview.leader.holder) if overview.leader else "none"
         shown.add_column(Text(f"coordinator: {lead}"), no_wrap=True, overflow="ellipsis")
     for worker in sorted(overview.workers, key=lambda worker: -worker.rate)[:rows]:
@@ -293,7 +296,7 @@ def _workers_table(frame: Frame, rows: int, wide: bool) -> Table:
             f"{worker.in_flight}/{worker.slots}",
             words.size(worker.memory) if worker.memory else "-",
             Text(words.printable(", ".join(worker.jobs) or "-")),
-            *([""] if wide else []),
+            *([""] if wide and fleet else []),
         )
     return shown
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 
 def count(number: int) -> str:
     return f"{number:,}"
@@ -18,9 +20,12 @@ def rate(per_second: float) -> str:
 
 def speed(per_second: float | None) -> str:
     """ "4", "0.33", "1,250"; "-" where there is no limit."""
-    if per_second is None:
-        return "-"
-    return f"{per_second:,.0f}" if per_second >= 100 else f"{per_second:.2g}"
+    return "-" if per_second is None else about(per_second)
+
+
+def about(number: float) -> str:
+    """ "4", "0.33", "1,250": two digits, or all of a larger number. Never with an exponent."""
+    return f"{number:,.0f}" if number >= 100 else f"{Decimal(f'{number:.2g}'):f}"
 
 
 def latency(seconds: float | None) -> str:

@@ -95,7 +95,7 @@ class RatePolicy:
         times = "once" if state.answers == 1 else f"{state.answers} times"
         said = f"answered {state.status} {times}"
         if interval is not None:
-            said += f", slowed to {1 / interval:.2g} req/s"
+            said += f", slowed to {1 / interval:{'.0f' if interval < 0.1 else '.2g'}} req/s"
         if state.blocked_until > now:
             said += f", asks for {state.blocked_until - now:.0f} s of rest"
         return said

@@ -13,7 +13,7 @@ from shoal.frontier.protocol import DeadFilter, Frontier, Job
 from shoal.jobnote import note_of
 from shoal.model import DeadLetter
 from shoal.observe.events import read_events
-from shoal.observe.history import History
+from shoal.observe.history import MOST_HOSTS, History
 from shoal.observe.recording import read_history
 from shoal.settings import SECRET, Settings
 from shoal.sink import describe
@@ -42,7 +42,7 @@ class Findings(Struct, frozen=True):
     letters: Sequence[DeadLetter]  # a few of every kind
     events: Sequence[Event]  # the grave ones of its time, oldest first
     settings: Sequence[Changed] | None  # None: not known
-    output: str  # where the rows are
+    output: str  # where the rows are; empty: they were printed, or handed to the program that crawled
     now: float  # the frontier's time
 
     @property
@@ -61,12 +61,14 @@ async def gather(frontier: Frontier, name: str) -> Findings:
     if job is None:
         known = ", ".join(job.spec.name for job in await frontier.jobs()) or "none"
         raise UsageError(f"no job {name!r} in this store; there is: {known}")
-    now = await frontier.now()
+    now, history = await frontier.now(), await read_history(frontier, name)
     return Findings(
         job,
-        await read_history(frontier, name),
+        history,
         _few_of_each(await frontier.dead(DeadFilter(job=name, limit=_LETTERS_READ))),
-        _of_its_time(await read_events(frontier), job, now),
+        [event for event in await read_events(frontier) if concerns(event, job, history, now)][
+            -_EVENTS_SHOWN:
+        ],
         _changed(job),
         _output(job),
         now,
@@ -83,15 +85,14 @@ def _few_of_each(letters: Sequence[DeadLetter]) -> Sequence[DeadLetter]:
     return chosen[:_LETTERS_SHOWN]
 
 
-def _of_its_time(events: Sequence[Event], job: Job, now: float) -> Sequence[Event]:
-    name, until = job.spec.name, job.finished_at or now
-    return [
-        event
-        for event in events
-        if event.level in _GRAVE
-        and event.fields.get("job", name) == name
-        and job.created_at <= event.at <= until + 1
-    ][-_EVENTS_SHOWN:]
+def concerns(event: Event, job: Job, history: History, now: float) -> bool:
+    """Grave, of the job's time, and not of another job, nor of a host that only others ask."""
+    if event.level not in _GRAVE or not job.created_at <= event.at <= (job.finished_at or now) + 1:
+        return False
+    if (name := event.fields.get("job")) is not None:
+        return name == job.spec.name
+    host = event.fields.get("host")
+    return host is None or host in history.hosts or len(history.hosts) >= MOST_HOSTS  # then not all are known
 
 
 def _changed(job: Job) -> Sequence[Changed] | None:
@@ -103,4 +104,4 @@ def _changed(job: Job) -> Sequence[Changed] | None:
 
 def _output(job: Job) -> str:
     output = note_of(job.spec).output.decode(errors="replace")
-    return describe(output) if output else "standard output"
+    return describe(output) if output else ""

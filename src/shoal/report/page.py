@@ -51,17 +51,18 @@ def _about(findings: Findings) -> str:
     job = findings.job
     ended = f"{'ended' if job.finished_at else 'went on until'} {when(findings.ended_at)}"
     parts = [f"spider {text(job.spec.spider)}"] if job.spec.spider else []
-    parts += [f"began {when(job.created_at)}", ended, f"rows in {text(findings.output)}"]
+    parts += [f"began {when(job.created_at)}", ended]
+    parts += [f"rows in {text(findings.output)}"] if findings.output else []
     return " · ".join(parts)
 
 
 def _figures(findings: Findings, total: Slice) -> str:
-    c, seconds = findings.job.counters, findings.seconds
+    c, seconds, attempts = findings.job.counters, findings.seconds, total.pages + total.failures
     busy = [point.rate for point in findings.history.points() if point.slice.pages]
     tiles = [
-        (words.count(c.done), "pages", f"of {words.count(c.admitted)} admitted"),
-        (words.count(c.items), "rows", _per_page(c.items, c.done)),
-        (words.percent(total.success), "success", f"of {words.count(total.pages + total.failures)} attempts"),
+        (words.count(c.done), _noun(c.done, "page"), f"of {words.count(c.admitted)} admitted"),
+        (words.count(c.items), _noun(c.items, "row"), _per_page(c.items, c.done)),
+        (words.percent(total.success), "success", f"of {words.plural(attempts, 'attempt')}"),
         (words.duration(seconds), "duration", f"{words.count(c.open)} left" if c.open else "nothing left"),
         (f"{words.rate(c.done / max(seconds, 1))}/s", "pages", f"at best {words.rate(max(busy, default=0))}/s"),
         (words.size(total.bytes), "received", f"in {words.plural(total.fetches, 'fetch', 'fetches')}"),
@@ -75,7 +76,11 @@ def _figures(findings: Findings, total: Slice) -> str:
 
 
 def _per_page(rows: int, pages: int) -> str:
-    return f"{rows / pages:.2g} a page" if pages else "-"
+    return f"{words.about(rows / pages)} a page" if pages else "no pages"
+
+
+def _noun(number: int, noun: str) -> str:
+    return noun if number == 1 else f"{noun}s"
 
 
 def _slower(total: Slice) -> str:

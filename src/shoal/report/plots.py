@@ -75,7 +75,7 @@ class Plot:
     # -- kinds
 
     def area(self, series: Series) -> str:
-        line = [(self._middle(p), self._scale.y(v or 0.0)) for p, v in self._pairs(series)]
+        line = self._widened([(self._middle(p), self._scale.y(v or 0.0)) for p, v in self._pairs(series)])
         first, last = line[0][0], line[-1][0]
         outline = _path(line)
         return (
@@ -84,17 +84,22 @@ class Plot:
         )
 
     def line(self, series: Series) -> str:
-        """Broken where there is no value. What stands alone is as wide as its slice."""
+        """Broken where there is no value."""
         parts: list[list[tuple[float, float]]] = [[]]
         for point, value in self._pairs(series):
             if value is None:
                 parts.append([])
             else:
                 parts[-1].append((self._middle(point), self._scale.y(value)))
-        half = self._width(self._points[0]) / 2
-        drawn = "".join(_path(p if len(p) > 1 else [(p[0][0] - half, p[0][1]), (p[0][0] + half, p[0][1])])
-                        for p in parts if p)  # fmt: skip
+        drawn = "".join(_path(self._widened(part)) for part in parts if part)
         return f'<path class="line {series.style}" d="{drawn}"/>'
+
+    def _widened(self, part: list[tuple[float, float]]) -> list[tuple[float, float]]:
+        """What stands alone is as wide as its slice."""
+        if len(part) > 1:
+            return part
+        [(x, y)], half = part, self._width(self._points[0]) / 2
+        return [(x - half, y), (x + half, y)]
 
     def stacked(self, layers: Sequence[Series]) -> str:
         heights = [0.0] * len(self._points)

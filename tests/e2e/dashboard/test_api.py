@@ -16,6 +16,7 @@ async def test_the_overview(viewer: Viewer) -> None:
     seen = await viewer.get("/api/overview")
     assert seen.keys() == {
         "now", "rate", "in_flight", "success", "pending", "delayed", "dead", "done", "jobs", "lanes", "pressure",
+        "pace",
         "workers", "hosts", "conditions", "leader", "schedules",
     }  # fmt: skip
     [job] = seen["jobs"]
@@ -186,6 +187,13 @@ async def test_dead_letters_are_replayed_and_dropped_by_number(viewer: Viewer) -
     assert await viewer.post("/api/dead", action="replay", ids=ids[:2]) == (200, {"count": 0})
     assert await viewer.post("/api/dead", action="drop", ids=ids[2:3]) == (200, {"count": 1})
     assert {one["id"] for one in (await viewer.get("/api/dead"))["letters"]} == set(ids[3:])
+    events = [
+        one for one in (await viewer.get("/api/events"))["events"] if one["event"].startswith("letters_")
+    ]
+    assert [(one["event"], one["fields"]["count"], one["fields"]["by"]) for one in events] == [
+        ("letters_replayed", 2, "dashboard"),
+        ("letters_dropped", 1, "dashboard"),
+    ]
     overview = await viewer.get("/api/overview")
     assert overview["jobs"][0]["state"] in ("running", "finished")  # as of a moment ago
     [why] = (await viewer.get("/api/why", url=letters[0]["url"]))["answers"]

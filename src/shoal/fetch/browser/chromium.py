@@ -12,14 +12,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shoal.fetch.browser.gate import Door
-from shoal.fetch.browser.processes import Family
+from shoal.fetch.browser.processes import Family, is_profile
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, BrowserContext, Playwright
@@ -65,7 +66,7 @@ class Chromium:
         self._playwright = playwright
         self._browser = browser
         self._ending: asyncio.Task[None] | None = None
-        self._profile = family.profile()
+        self._folders = family.folders()
         browser.on("disconnected", self._disconnected)
 
     def __repr__(self) -> str:
@@ -88,7 +89,7 @@ class Chromium:
                 processes = await session.send("SystemInfo.getProcessInfo")
         except (Error, TimeoutError) as error:
             await _quietly(playwright.stop())
-            raise LaunchError(f"{path} does not start: {_first_line(error)}") from None
+            raise LaunchError(f"{path} does not start: {_reason(error)}") from None
         except BaseException:
             await _quietly(playwright.stop())
             raise
@@ -104,6 +105,11 @@ class Chromium:
     @property
     def alive(self) -> bool:
         return self._ending is None and self._browser.is_connected()
+
+    @property
+    def ended(self) -> bool:
+        """Nothing is left of it."""
+        return self._ending is not None and self._ending.done()
 
     async def context(self, door: Door) -> BrowserContext:
         """A new one, with nothing in it."""
@@ -129,12 +135,14 @@ class Chromium:
         return self._ending
 
     async def _close(self) -> None:
+        folders = {*self._folders, *self.family.folders()}
         await _quietly(self._browser.close())
         self.family.kill()
+        await _quietly(_gone(folders))  # the driver tidies up, and would leave that once it is told to stop
         await _quietly(self._playwright.stop())
         self.family.kill_driver()
-        if self._profile is not None:  # the driver removes it, unless it is killed or in a hurry
-            await asyncio.to_thread(shutil.rmtree, self._profile, ignore_errors=True)
+        for folder in folders:  # what is left: of a browser that was killed, or a driver that hangs
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
     def _disconnected(self, _: object) -> None:
         if self._ending is None:
@@ -173,6 +181,18 @@ async def _quietly(doing: Any) -> None:
     with suppress(Exception):
         async with asyncio.timeout(_END):
             await doing
+
+
+async def _gone(folders: Iterable[Path]) -> None:
+    profiles = [folder for folder in folders if is_profile(folder)]
+    while any(map(Path.exists, profiles)):  # noqa: ASYNC110
+        await asyncio.sleep(0.05)
+
+
+def _reason(error: BaseException) -> str:
+    """What the browser said last, if it said why it ends."""
+    said = re.search(r":FATAL:[^\]]*\] *(.+)", str(error))
+    return said[1][:200] if said is not None else _first_line(error)
 
 
 def _first_line(error: BaseException) -> str:

@@ -12,6 +12,7 @@ from http.cookies import Morsel
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import CookieJar
+from aiohttp.helpers import is_ip_address
 from yarl import URL
 
 from shoal.fetch.sessions import SiteJar
@@ -36,10 +37,14 @@ class SharedCookies:
         cookies = cookies_of(self._jar)
         changed = [cookie for key, cookie in cookies.items() if self._known.get(key) != cookie["value"]]
         gone = self._known.keys() - cookies.keys()
-        self._known = {key: cookie["value"] for key, cookie in cookies.items()}
         for domain, path, name in gone:
             await self._context.clear_cookies(name=name, domain=domain, path=path)
-        await add(self._context, changed)
+        if changed:
+            await add(self._context, changed)
+            # What it did not take is missing there, and not deleted by a page.
+            taken = {_key(cookie) for cookie in await self._context.cookies()}
+            cookies = {key: cookie for key, cookie in cookies.items() if key in taken}
+        self._known = {key: cookie["value"] for key, cookie in cookies.items()}
 
     async def to_jar(self) -> None:
         """After a page."""
@@ -72,11 +77,12 @@ def cookies_of(jar: CookieJar) -> dict[Key, Param]:
     only_host = jar.host_only_cookies
     for morsel in jar:
         domain, path = morsel["domain"], morsel["path"] or "/"
-        if (domain, path.rstrip("/"), morsel.key) not in only_host:
+        is_wide = (domain, path.rstrip("/"), morsel.key) not in only_host
+        if is_wide and not is_ip_address(domain.strip("[]")):
             domain = f".{domain.lstrip('.')}"
         cookie: Param = {
             "name": morsel.key,
-            "value": morsel.value,
+            "value": morsel.coded_value,  # quotes and all
             "domain": domain,
             "path": path,
             "secure": bool(morsel["secure"]),

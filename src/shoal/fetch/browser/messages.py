@@ -29,6 +29,8 @@ _HOP_BY_HOP = frozenset(
         b"upgrade",
     }
 )
+# Bodies are passed on as they are, so this goes with them, whatever a message says of it.
+_FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 
 
 class MessageError(Exception):
@@ -52,7 +54,8 @@ class Head(Struct, frozen=True):
 
     def passed_on(self, start: bytes, extra: Sequence[tuple[bytes, bytes]] = ()) -> bytes:
         """As it goes on to the other side: without what was for this side alone, and with `extra` instead."""
-        left_out = _HOP_BY_HOP | _words(self.get(b"connection")) | {name.lower() for name, _ in extra}
+        named = _words(self.get(b"connection")) - _FRAMING
+        left_out = _HOP_BY_HOP | named | {name.lower() for name, _ in extra}
         kept = [field for field in self.fields if field[0].lower() not in left_out]
         return b"\r\n".join([start, *(name + b": " + value for name, value in (*kept, *extra)), b"", b""])
 
@@ -121,7 +124,9 @@ NO_BODY = Framing()
 
 
 def request_framing(head: Head) -> Framing:
-    framing = _framing(head)
+    framing, coding = _framing(head), head.get(b"transfer-encoding")
+    if coding and coding.lower() != b"chunked":
+        raise MessageError("a coding that hides where the body ends")
     if framing.chunked and head.get(b"content-length"):
         raise MessageError("two framings at once")
     return NO_BODY if framing.ends_with_connection else framing

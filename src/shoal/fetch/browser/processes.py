@@ -39,9 +39,20 @@ class Family:
         """The folder that was made for this browser alone."""
         for word in _read(f"/proc/{self.browser}/cmdline").split("\0"):
             name, _, path = word.partition("=")
-            if name == "--user-data-dir" and Path(path).name.startswith("playwright_"):
+            if name == "--user-data-dir" and is_profile(Path(path)):
                 return Path(path)
         return None
+
+    def folders(self) -> list[Path]:
+        """Those that were made for it alone: besides the profile, the one of the socket by which it is found."""
+        profile = self.profile()
+        if profile is None:
+            return []
+        with suppress(OSError):
+            socket = Path(os.readlink(profile / "SingletonSocket")).parent
+            if ".chromium." in socket.name.lower():
+                return [profile, socket]
+        return [profile]
 
     def memory(self) -> int:
         """Bytes, with what several share counted once. Takes some milliseconds."""
@@ -63,6 +74,11 @@ class Family:
     def _is_running(self, pid: int) -> bool:
         """A number may have been given to another process since."""
         return _born(pid) == self._born[pid] and _state(pid) not in ("Z", "X")
+
+
+def is_profile(folder: Path) -> bool:
+    """Whether it was made by a driver, for one browser."""
+    return folder.name.startswith("playwright_")
 
 
 def _descent(pid: int) -> Iterator[int]:

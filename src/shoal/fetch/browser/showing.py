@@ -50,6 +50,7 @@ class Showing:
             page,
             session,
             self._steering.wire,
+            found_at=request.url,
             cap=self._steering.cap,
             handler_timeout=settings.handler_timeout,
             close=self.end,
@@ -157,7 +158,7 @@ class Showing:
             await self.context.save()
         steering.let_go()
         return Rendered(
-            url=self._page.url,
+            url=self._tab.url,
             status=steering.status,
             headers=rendered(steering.headers),
             body=body,
@@ -173,7 +174,6 @@ class Showing:
         self._last_call.cancel()
         chromium = self.context.chromium
         try:
-            await self._steering.close()
             if chromium.alive:
                 async with asyncio.timeout(_CLOSING):
                     with suppress(Exception):
@@ -183,6 +183,7 @@ class Showing:
             if chromium.alive:
                 chromium.kill()  # a tab that cannot be closed would stay for ever
         finally:
+            await self._steering.close()  # last: a request that it holds back would be let go
             await self._release(self)
 
     def _expire(self) -> None:

@@ -35,6 +35,7 @@ class OpenTab:
         session: CDPSession,
         wire: Wire,
         *,
+        found_at: str,
         cap: int,
         handler_timeout: float,
         close: Callable[[], Awaitable[None]],
@@ -42,6 +43,7 @@ class OpenTab:
         self.why_closed = "the browser or its tab is gone"
         self.frame = ""  # the main one, known once the page has been asked for
         self._page = page
+        self._found_at = found_at
         self._session = session
         self._wire = wire
         self._cap = cap
@@ -53,7 +55,9 @@ class OpenTab:
 
     @property
     def url(self) -> str:
-        return self._page.url
+        """Where the page is; where it was found, if a script shows something that is nowhere (about:, blob:)."""
+        now = self._page.url
+        return now if now.startswith(("http://", "https://")) else self._found_at
 
     async def html(self) -> str:
         with self._plainly("the document"):

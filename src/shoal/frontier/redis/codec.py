@@ -20,6 +20,7 @@ from shoal.admit.identity import fingerprint
 from shoal.frontier.protocol import worker_lost
 from shoal.frontier.rarities import rarities, restored
 from shoal.model import DeadLetter, Snapshot, Task
+from shoal.packing import pack
 
 _LOW, _HIGH = -(2**31), 2**31 - 1
 
@@ -29,8 +30,6 @@ _BEGINNINGS = {_HTTP: "http://", _HTTPS: "https://"}
 _LOSS = struct.Struct("<Bd")
 _LETTER = struct.Struct("<d6siH")
 _LEASE = struct.Struct("<6siddH")
-
-_encode = msgspec.msgpack.Encoder().encode
 
 
 class _Body(msgspec.Struct, array_like=True):
@@ -44,7 +43,6 @@ class _Body(msgspec.Struct, array_like=True):
 
 
 _decode = msgspec.msgpack.Decoder(_Body).decode
-_encode_snapshot = msgspec.msgpack.Encoder().encode
 _decode_snapshot = msgspec.msgpack.Decoder(Snapshot).decode
 
 
@@ -77,10 +75,10 @@ def _encode_body(task: Task, handler: int) -> bytes:
         rare = {**(rare or {}), "priority": task.priority}
     if rare:
         own = task.fingerprint if bits & _OWN_PRINT else None
-        return _encode((bits, url, handler, task.depth, task.parent, own, rare))
+        return pack((bits, url, handler, task.depth, task.parent, own, rare))
     if bits & _OWN_PRINT:
-        return _encode((bits, url, handler, task.depth, task.parent, task.fingerprint))
-    return _encode((bits, url, handler, task.depth, task.parent))
+        return pack((bits, url, handler, task.depth, task.parent, task.fingerprint))
+    return pack((bits, url, handler, task.depth, task.parent))
 
 
 def _shorten(url: str, host: str) -> tuple[int, str]:
@@ -137,7 +135,7 @@ def as_text(data: bytes) -> msgspec.Raw:
 
 
 def encode_snapshot(snapshot: Snapshot | None) -> bytes:
-    return b"" if snapshot is None else _encode_snapshot(snapshot)
+    return b"" if snapshot is None else pack(snapshot)
 
 
 class RawLetter(msgspec.Struct, frozen=True):

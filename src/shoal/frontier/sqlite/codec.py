@@ -12,16 +12,16 @@ import msgspec
 
 from shoal.frontier.rarities import rarities, restored
 from shoal.model import DeadLetter, Task
+from shoal.packing import pack
 
-_encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(tuple[str, str, int, int, float, int | None, dict[str, Any] | None]).decode
 
-encode_letter = msgspec.msgpack.Encoder().encode
+encode_letter = pack
 decode_letter = msgspec.msgpack.Decoder(DeadLetter).decode
 
 
 def encode_task(task: Task, created_at: float) -> bytes:
-    return _encode(
+    return pack(
         (task.url, task.handler, task.depth, task.parent, created_at, task.fingerprint, rarities(task))
     )
 

@@ -186,11 +186,17 @@ def _where(session: Session, query: DeadFilter) -> tuple[str, list[object]]:
     return " AND ".join(test for test, _ in tests) or "1", [value for _, value in tests]
 
 
-def dead(session: Session, query: DeadFilter) -> Sequence[DeadLetter]:
+def _ids(session: Session, query: DeadFilter) -> Sequence[int]:
+    """In their order. A letter has a part of its page's body, so they are never sorted themselves."""
     where, values = _where(session, query)
     limit = -1 if query.limit is None else query.limit
-    rows = session.all(f"SELECT letter FROM dead WHERE {where} ORDER BY at, id LIMIT ?", (*values, limit))
-    return [decode_letter(letter) for (letter,) in rows]
+    rows = session.all(f"SELECT id FROM dead WHERE {where} ORDER BY at, id LIMIT ?", (*values, limit))
+    return [id for (id,) in rows]
+
+
+def dead(session: Session, query: DeadFilter) -> Sequence[DeadLetter]:
+    one = "SELECT letter FROM dead WHERE id = ?"
+    return [decode_letter(session.value(one, (id,))) for id in _ids(session, query)]
 
 
 def replay(session: Session, query: DeadFilter) -> int:
@@ -207,7 +213,6 @@ def replay(session: Session, query: DeadFilter) -> int:
 
 
 def drop(session: Session, query: DeadFilter) -> int:
-    letters = dead(session, query)
-    for letter in letters:
-        session.db.execute("DELETE FROM dead WHERE id = ?", (letter.task.id,))
-    return len(letters)
+    ids = _ids(session, query)
+    session.db.executemany("DELETE FROM dead WHERE id = ?", [(id,) for id in ids])
+    return len(ids)

@@ -100,6 +100,24 @@ class JobsAndLetters:
         assert len(await frontier.dead(DeadFilter(limit=2))) == 2
         assert await frontier.dead(DeadFilter(job="no such job")) == []
 
+    async def test_dead_letters_of_all_jobs_come_in_the_order_of_their_death(
+        self, frontier: Frontier, clock: ManualClock
+    ) -> None:
+        await frontier.open_job(spec("one"))
+        await frontier.open_job(spec("two"))
+        for name in ("one", "two"):
+            await frontier.add(name, [make_task(f"http://h{i}.test/") for i in range(2)])
+        leases = list((await claim(frontier, jobs=["one", "two"])).leases)
+        for lease in reversed(leases):
+            await settle(frontier, lease, Dead(FAILED))
+            clock.advance(10)
+        order = [lease.task.id for lease in reversed(leases)]
+        assert [letter.task.id for letter in await frontier.dead(DeadFilter())] == order
+        assert [letter.task.id for letter in await frontier.dead(DeadFilter(limit=3))] == order[:3]
+        assert await frontier.drop(DeadFilter(limit=1)) == 1
+        assert await frontier.replay(DeadFilter(limit=2)) == 2
+        assert [letter.task.id for letter in await frontier.dead(DeadFilter())] == order[3:]
+
     async def test_replay_gives_a_fresh_set_of_attempts(self, frontier: Frontier) -> None:
         await frontier.open_job(spec(max_attempts=1))
         await frontier.add("job", [make_task("http://a.test/1"), make_task("http://a.test/2")], fed_all=True)

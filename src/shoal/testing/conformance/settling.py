@@ -10,7 +10,7 @@ from shoal.frontier.protocol import (
     DeadFilter,
     Frontier,
 )
-from shoal.model import Done, Failure, Moved, Retry, Row, Settlement, Snapshot
+from shoal.model import Dead, Done, Failure, Moved, Retry, Row, Settlement, Snapshot
 from shoal.testing.clock import ManualClock
 from shoal.testing.conformance.tools import (
     FAILED,
@@ -119,6 +119,21 @@ class Settling:
         assert len(letter.task.history) == 2
         assert letter.snapshot == Snapshot(status=503, body=b"busy")
         assert (await counted(frontier)).counters.dead == 1
+
+    async def test_text_that_is_half_a_character_stops_nothing(self, frontier: Frontier) -> None:
+        """A header that is no UTF-8 brings it, or an error about what a page holds. Stores may write U+FFFD."""
+        await frontier.open_job(spec())
+        await frontier.add("job", [make_task("http://a.test/", cookies=("a=\udcff",))])
+        failed = Failure("handler", "half \ud800")
+        [lease] = (await claim(frontier)).leases
+        await settle(frontier, lease, Retry(0.0, failed))
+        [lease] = (await claim(frontier)).leases
+        snapshot = Snapshot(404, {"X-Half": "\udcff"}, b"\xff", "half \ud800")
+        await frontier.settle([Settlement(lease, Dead(failed, snapshot))])
+        [letter] = await frontier.dead(DeadFilter())
+        assert letter.snapshot is not None
+        assert letter.snapshot.body == b"\xff"
+        assert letter.task.history[0].detail.startswith("half ")
 
     async def test_a_redirect_goes_on_at_the_other_hosts_queue(self, frontier: Frontier) -> None:
         await frontier.open_job(spec())

@@ -1,6 +1,8 @@
-// Elements from plain values. Text is always text: nothing here, or anywhere else, parses markup.
+// Elements from plain values. Text is always text: nothing here, or anywhere else, parses markup. And it is what it
+// looks like: characters that reorder or hide others become U+FFFD, as on the command line.
 
 const SVG = "http://www.w3.org/2000/svg";
+const UNSEEN = /(?![\n\t])[\p{Cc}\p{Cf}\p{Co}\p{Cs}\u2028\u2029]/gu;
 const PROPERTIES = new Set(["value", "checked", "disabled", "hidden", "selected", "indeterminate"]);
 
 /** el("a", {href, class, on: {click}}, "text", child, null, [more]) */
@@ -20,9 +22,9 @@ function fill(node, props, children) {
     } else if (name === "style") {
       for (const [property, text] of Object.entries(value)) node.style.setProperty(property, text);
     } else if (PROPERTIES.has(name)) node[name] = value;
-    else node.setAttribute(name, value === true ? "" : String(value));
+    else node.setAttribute(name, value === true ? "" : seen(String(value)));
   }
-  node.append(...children.flat(Infinity).filter(shown));
+  node.append(...children.flat(Infinity).filter(shown).map(seen));
   return node;
 }
 
@@ -30,15 +32,20 @@ function shown(child) {
   return child !== null && child !== undefined && child !== false;
 }
 
+function seen(child) {
+  return typeof child === "string" ? child.replace(UNSEEN, "\ufffd") : child;
+}
+
 /** Puts new content into an element, in one go. */
 export function put(node, ...children) {
-  node.replaceChildren(...children.flat(Infinity).filter(shown));
+  node.replaceChildren(...children.flat(Infinity).filter(shown).map(seen));
   return node;
 }
 
 /** Changes text only if it is another one, so that nothing is laid out or read out for nothing. */
 export function say(node, text) {
-  if (node.textContent !== text) node.textContent = text;
+  const plain = seen(text);
+  if (node.textContent !== plain) node.textContent = plain;
 }
 
 /** A place that is drawn anew only when its value is another one, so that focus and selection stay. */

@@ -1,5 +1,6 @@
 // Numbers as people read them: the same words as shoal.observe.words gives on the command line.
 
+const plain = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 2 });
 const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 
 export function count(number) {
@@ -17,7 +18,7 @@ export function rate(perSecond) {
 /** "4", "0.33", "1,250"; "-" where there is no limit. */
 export function speed(perSecond) {
   if (perSecond === null || perSecond === undefined) return "-";
-  return perSecond >= 100 ? count(perSecond) : String(Number(perSecond.toPrecision(2)));
+  return perSecond >= 100 ? count(perSecond) : plain.format(Number(perSecond.toPrecision(2)));
 }
 
 /** "-", "4.2 ms", "81 ms", "1.25 s" */

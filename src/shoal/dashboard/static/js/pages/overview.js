@@ -67,21 +67,23 @@ class Hold {
 
   update(now) {
     const idle = !now.jobs.some((job) => job.state === "running");
-    this.slot.set([[...pressureLines(now.pressure), ...jobLines(now)], idle, hostLine(now)]);
+    this.slot.set([[...pressureLines(now.pressure), ...jobLines(now)], idle, now.pace, hostLine(now)]);
   }
 
-  #draw(lines, idle, hosts) {
+  #draw(lines, idle, pace, hosts) {
     this.node.className = `hold ${lines.length ? "warn" : idle ? "idle" : "good"}`;
     const title = idle ? "No job is running" : "Nothing holds the crawl back";
     const item = ([sentence, note]) =>
       el("li", null, sentence, note ? el("span", { class: "quiet" }, ` · ${note}`) : null);
     return [
       el("strong", null, lines.length ? "Held back" : title),
-      lines.length ? el("ul", null, lines.map(item)) : null,
+      lines.length ? el("ul", null, lines.map(item)) : pace ? el("p", null, sentence(pace)) : null,
       hosts ? el("a", { href: "#/hosts?sort=condition&order=desc" }, hosts) : null,
     ];
   }
 }
+
+const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}.`;
 
 /** Hosts that are held back do not hold back the others; still, what is left may wait for them. */
 function hostLine({ conditions, hosts }) {

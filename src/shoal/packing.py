@@ -1,0 +1,32 @@
+"""Values as MessagePack, whatever text is in them.
+
+Text from elsewhere may hold lone surrogates: bytes of a header that are no UTF-8, or half a character in a script's
+JSON. They can be written nowhere, so they become U+FFFD before they would stop a whole crawl.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def pack(value: object) -> bytes:
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:
+        return _encode(writable(msgspec.to_builtins(value, builtin_types=(bytes,))))
+
+
+def writable(value: Any) -> Any:
+    """A plain value, in which all text can be encoded."""
+    match value:
+        case str():
+            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        case dict():
+            return {writable(key): writable(one) for key, one in value.items()}
+        case list() | tuple():
+            return [writable(one) for one in value]
+    return value
