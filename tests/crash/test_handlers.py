@@ -15,7 +15,7 @@ SPIDER = """
 import asyncio, time
 from shoal import Spider
 
-spider = Spider("faulty", start={start!r}, rate=0, per_host=8, handler_warn=0.2, handler_timeout=1)
+spider = Spider("faulty", start={start!r}, rate=0, per_host=8, handler_warn=0.2, handler_timeout=2)
 
 @spider.handler
 def first(page):
@@ -34,7 +34,7 @@ def junk(page):
 
 @spider.handler
 def blocking(page):
-    time.sleep(0.8)
+    time.sleep(1.5)
     yield {{"handler": "blocking"}}
 
 @spider.handler
@@ -96,7 +96,7 @@ def test_junk_names_its_handler(crawl: Crawl) -> None:
 
 
 def test_a_blocked_loop_is_reported_with_its_line(crawl: Crawl) -> None:
-    line = SPIDER.format(start="").splitlines().index("    time.sleep(0.8)") + 1
+    line = SPIDER.format(start="").splitlines().index("    time.sleep(1.5)") + 1
     (warning,) = [line for line in crawl.err.splitlines() if "handler blocking" in line]
     assert f"faulty.py:{line})" in warning
     assert "blocks the event loop" in warning
