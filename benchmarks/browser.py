@@ -50,7 +50,7 @@ def spider_of(web: WebProcess, plain: bool, scripted: int, args: argparse.Namesp
 
     spider = Spider("browser", start, rate=args.rate, per_host=args.tabs, browser_tabs=args.tabs)
 
-    @spider.handler(key="url")
+    @spider.handler(name="plain", key="url")
     def plain_page(page: Page) -> Iterator[dict[str, object]]:
         yield {"url": page.url, "title": page.text("h1"), "rendered": False}
 
@@ -58,7 +58,6 @@ def spider_of(web: WebProcess, plain: bool, scripted: int, args: argparse.Namesp
     def rendered_page(page: Page) -> Iterator[dict[str, object]]:
         yield {"url": page.url, "title": page.text("h1"), "rendered": True}
 
-    spider.handlers["plain"] = spider.handlers.pop("plain_page")
     return spider
 
 
