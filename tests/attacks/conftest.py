@@ -1,0 +1,34 @@
+"""What the attacks share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from attacks.stage import Stage, honest_web
+from crash.harness import Desk
+from shoal.testing import WebProcess
+
+
+@pytest.fixture(scope="session")
+def web() -> Iterator[WebProcess]:
+    with honest_web() as web:
+        yield web
+
+
+@pytest.fixture
+def stage(tmp_path: Path, web: WebProcess) -> Iterator[Stage]:
+    with Desk(tmp_path) as desk:
+        yield Stage(desk, web)
+
+
+@pytest.fixture(scope="session")
+def twice(tmp_path_factory: pytest.TempPathFactory, web: WebProcess) -> float:
+    """Twice the time that the honest web takes without an attack."""
+    with Desk(tmp_path_factory.mktemp("peace")) as desk:
+        stage = Stage(desk, web)
+        result = stage.crawl()
+        stage.check_honest(result, at_most=60.0)
+    return 2 * result.seconds
