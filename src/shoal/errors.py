@@ -22,6 +22,17 @@ class ShoalError(Exception):
 
     exit_code = 1
 
+    def __init__(self, message: str = "") -> None:
+        super().__init__(one_line(message))
+
+
+def one_line(message: str) -> str:
+    """The message with line ends and control characters written as escapes: what it repeats may come from anywhere,
+    and must neither begin a second line in a log nor command a terminal."""
+    if message.isprintable():
+        return message
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in message)
+
 
 class UsageError(ShoalError):
     exit_code = 2
