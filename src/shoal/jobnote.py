@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from shoal.frontier.protocol import JobSpec
+from shoal.packing import UNREADABLE
 from shoal.settings import SECRET as SECRET
 from shoal.settings import Settings
 
@@ -45,7 +46,7 @@ def write_note(output: bytes, settings: Settings, fed_by: FedBy = "crawl") -> by
 def note_of(spec: JobSpec) -> JobNote:
     try:
         return _decode(spec.settings) if spec.settings else JobNote()
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return JobNote()  # another version's words
 
 

@@ -10,6 +10,9 @@ from typing import Any
 
 import msgspec
 
+# What decoding raises for bytes that are no such value. msgspec hands on the error of a text that is no UTF-8.
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
 _encode = msgspec.msgpack.Encoder().encode
 
 

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from shoal.frontier.protocol import WorkerRecord
+from shoal.packing import UNREADABLE
 from shoal.policy.backpressure import Reason
 
 
@@ -39,5 +40,5 @@ _decode = msgspec.msgpack.Decoder(WorkerStatus).decode
 def status_of(record: WorkerRecord) -> WorkerStatus:
     try:
         return _decode(record.status) if record.status else WorkerStatus()
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return WorkerStatus()  # another version's words

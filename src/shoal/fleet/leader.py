@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from shoal.errors import ShoalError
 from shoal.frontier.protocol import Frontier, Note
+from shoal.packing import UNREADABLE
 from shoal.telling import event
 
 log = logging.getLogger("shoal")
@@ -124,7 +125,7 @@ class Leadership:
 def _read(note: Note | None) -> Term:
     try:
         return _decode(note.value) if note is not None else Term()
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return Term()  # another version's words
 
 

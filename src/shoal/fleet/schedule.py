@@ -16,7 +16,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.fleet.cron import parse_cron
-from shoal.frontier.protocol import Frontier, Job, JobSpec
+from shoal.frontier.damage import stored
+from shoal.frontier.protocol import Frontier, Job, JobSpec, Note
 from shoal.jobnote import encode_note, note_of
 from shoal.sink import is_database
 
@@ -84,13 +85,17 @@ def encoded_output(output: str) -> bytes:
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(dict[str, Schedule]).decode
+# Junk is not taken for none: the next change would delete all schedules.
+_decode = stored("list of schedules")(msgspec.msgpack.Decoder(dict[str, Schedule]).decode)
 
 Schedules = dict[str, Schedule]
 
 
 async def schedules(frontier: Frontier) -> Schedules:
-    note = await frontier.note(KEY)
+    return _read(await frontier.note(KEY))
+
+
+def _read(note: Note | None) -> Schedules:
     return _decode(note.value) if note is not None else {}
 
 
@@ -98,7 +103,7 @@ async def change_schedules(frontier: Frontier, change: Callable[[Schedules], Sch
     """Compare-and-set: read, change, write, and again from the start if somebody else was quicker."""
     while True:
         note = await frontier.note(KEY)
-        changed = change(_decode(note.value) if note is not None else {})
+        changed = change(_read(note))
         if await frontier.set_note(KEY, _encode(changed), note.version if note is not None else 0):
             return changed
 

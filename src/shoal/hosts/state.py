@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from shoal.fetch.robots import RobotsRecord
 from shoal.frontier.protocol import HostRecord
+from shoal.packing import UNREADABLE
 from shoal.policy.escalation import Patterns, observe
 from shoal.policy.protocol import Observation
 
@@ -61,4 +62,7 @@ _decode = msgspec.msgpack.Decoder(HostState).decode
 
 
 def state_of(record: HostRecord) -> HostState:
-    return _decode(record.state) if record.state else HostState()
+    try:
+        return _decode(record.state) if record.state else HostState()
+    except UNREADABLE:
+        return HostState()  # another version's words

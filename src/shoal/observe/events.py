@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from shoal.errors import ShoalError
 from shoal.frontier.protocol import Frontier, Note
-from shoal.packing import pack
+from shoal.packing import UNREADABLE, pack
 from shoal.telling import Event, Field, Listener, listener, made
 from shoal.telling import event as event  # what is kept here is told there
 
@@ -113,7 +113,7 @@ class EventBook:
 def _ring(note: Note | None) -> _Ring:
     try:
         return _decode(note.value) if note is not None else _Ring()
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return _Ring()  # another version's words
 
 

@@ -18,6 +18,7 @@ from shoal.classify import row_of
 from shoal.frontier.protocol import Frontier, Note
 from shoal.observe.history import FIRST_INTERVAL, History, HostPast, Slice, busiest, coarse
 from shoal.observe.tally import Tally, TallyReport
+from shoal.packing import UNREADABLE
 
 _WRITE_EVERY = 5.0  # seconds
 _MOST_TRIES = 20
@@ -127,7 +128,7 @@ class Recorder:
 def _history_of(note: Note | None, created_at: float) -> History:
     try:
         record = _decode(note.value) if note is not None and note.value else None
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return History()  # another version's words
     return record.history if record is not None and record.created_at == created_at else History()
 

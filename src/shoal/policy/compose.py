@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from shoal.errors import SettingsError
+from shoal.packing import UNREADABLE
 from shoal.policy.breaker import BreakerPolicy
 from shoal.policy.budget import BudgetPolicy
 from shoal.policy.concurrency import AimdPolicy
@@ -81,7 +82,7 @@ class HostPolicies:
                 continue
             try:
                 states[name] = decoder.decode(raw)
-            except msgspec.DecodeError:
+            except UNREADABLE:
                 pass
         return states
 
@@ -89,7 +90,7 @@ class HostPolicies:
 def _parts(data: bytes) -> dict[str, Raw]:
     try:
         return _decode_all(data) if data else {}
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return {}
 
 

@@ -14,6 +14,7 @@ from collections.abc import Set as AbstractSet
 import msgspec
 
 from shoal.frontier.protocol import Frontier, Note
+from shoal.packing import UNREADABLE
 from shoal.policy.proxy import Choice, PoolState, ProxyPolicy, Seen, Wait, tidied
 
 INDEX = "proxies"  # the note that names the pools there are notes of
@@ -144,7 +145,7 @@ class PoolBook:
 def state_of(note: Note | None) -> PoolState:
     try:
         return _decode(note.value) if note is not None else PoolState()
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return PoolState()  # another version's words
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from shoal.admit.identity import fingerprint
+from shoal.frontier.damage import stored
 from shoal.frontier.protocol import worker_lost
 from shoal.frontier.rarities import rarities, restored
 from shoal.model import DeadLetter, Snapshot, Task
@@ -43,7 +44,7 @@ class _Body(msgspec.Struct, array_like=True):
 
 
 _decode = msgspec.msgpack.Decoder(_Body).decode
-_decode_snapshot = msgspec.msgpack.Decoder(Snapshot).decode
+_decode_snapshot = stored("snapshot of a page")(msgspec.msgpack.Decoder(Snapshot).decode)
 
 
 def band(priority: int) -> int:
@@ -88,10 +89,13 @@ def _shorten(url: str, host: str) -> tuple[int, str]:
     return _WHOLE, url
 
 
+@stored("task")
 def decode_item(
     item: bytes, job: str, host: str, lane: str, priority: int, handlers: Mapping[int, str], claimed: int = 0
 ) -> Task:
-    """`claimed` is 1 for the item of a lease, which is kept as it was before the claim counted an attempt."""
+    """`claimed` is 1 for the item of a lease, which is kept as it was before the claim counted an attempt.
+
+    Raises KeyError for a handler that is not among `handlers`: another process may have met it first."""
     noted = item[15]
     start = 16 + noted * _LOSS.size
     body = _decode(memoryview(item)[start:])
@@ -155,6 +159,7 @@ class RawLetter(msgspec.Struct, frozen=True):
         )
 
 
+@stored("dead letter")
 def decode_letter(data: bytes) -> RawLetter:
     at, line, priority, length = _LETTER.unpack_from(data)
     position = _LETTER.size
@@ -180,6 +185,7 @@ class RawLease(msgspec.Struct, frozen=True):
     item: bytes
 
 
+@stored("lease")
 def decode_lease(data: bytes) -> RawLease:
     line, priority, since, deadline, length = _LEASE.unpack_from(data)
     position = _LEASE.size + length

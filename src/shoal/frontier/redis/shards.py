@@ -17,6 +17,7 @@ import msgspec
 
 from shoal.clock import Clock
 from shoal.errors import StoreError, StoreVersionError, UsageError
+from shoal.frontier.damage import damaged
 from shoal.frontier.redis.codec import as_text, decode_item
 from shoal.frontier.redis.keys import HOME, LAYOUT, shard_of, tag
 from shoal.frontier.redis.library import script
@@ -161,7 +162,10 @@ class Shards:
             return decode_item(item, job, host, lane, priority, names, claimed)
         except KeyError:  # another process has met that handler first
             await self._learn_names(number)
+        try:
             return decode_item(item, job, host, lane, priority, names, claimed)
+        except KeyError as error:
+            raise damaged("task", f"no handler has the number {error}") from None
 
     async def lane(self, shard: int, number: int) -> str:
         known = self._lanes[shard]

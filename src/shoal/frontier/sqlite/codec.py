@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from shoal.frontier.damage import stored
 from shoal.frontier.rarities import rarities, restored
 from shoal.model import DeadLetter, Task
 from shoal.packing import pack
@@ -17,7 +18,7 @@ from shoal.packing import pack
 _decode = msgspec.msgpack.Decoder(tuple[str, str, int, int, float, int | None, dict[str, Any] | None]).decode
 
 encode_letter = pack
-decode_letter = msgspec.msgpack.Decoder(DeadLetter).decode
+decode_letter = stored("dead letter")(msgspec.msgpack.Decoder(DeadLetter).decode)
 
 
 def encode_task(task: Task, created_at: float) -> bytes:
@@ -26,6 +27,7 @@ def encode_task(task: Task, created_at: float) -> bytes:
     )
 
 
+@stored("task")
 def decode_task(body: bytes, *, id: int, job: str, host: str, lane: str, rank: int, attempt: int) -> Task:
     url, handler, depth, parent, created_at, fingerprint, rare = _decode(body)
     return Task(
