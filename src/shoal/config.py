@@ -94,7 +94,7 @@ def _read_toml(path: Path) -> dict[str, object]:
         ) from None
     except UnicodeDecodeError:
         raise SettingsError(f"{path}: is not UTF-8 text; save it as UTF-8") from None
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise SettingsError(f"{path}: is not valid TOML: {error}") from None
 
 
@@ -148,7 +148,7 @@ def _short(value: object) -> str:
 def _parsed(key: str, text: str, source: str) -> object:
     try:
         return _parse(_INFO[key], text.strip())
-    except ValueError:
+    except (ValueError, RecursionError):
         raise _refusal(key, text, source) from None
 
 

@@ -173,3 +173,12 @@ def test_headers_may_hold_secrets_and_are_not_repeated(text: str) -> None:
 
 def test_long_values_are_cut() -> None:
     assert len(message(from_flags, rate="9" * 500 + "x")) < 200
+
+
+def test_arrays_beyond_all_depth_are_refused_in_words(tmp_path: Path) -> None:
+    file = tmp_path / "deep.toml"
+    file.write_text("hosts = " + "[" * 5_000)
+    with pytest.raises(SettingsError, match="is not valid TOML"):
+        load(file, {}, {}, {})
+    with pytest.raises(SettingsError, match="hosts must be a list of strings"):
+        load(None, {}, {}, {"hosts": "[" * 5_000 + "]"})
