@@ -62,3 +62,9 @@ def test_every_time_is_later_and_matches(minute: int, hour: int, now: float) -> 
     at = datetime.fromtimestamp(time, UTC)
     assert now < time <= now + 86_400
     assert (at.minute, at.hour, at.second) == (minute, hour, 0)
+
+
+@pytest.mark.parametrize("step", ["9" * 5_000, "²", "٣"])
+def test_a_step_that_is_no_number_is_refused_in_words(step: str) -> None:
+    with pytest.raises(UsageError, match="minute"):
+        parse_cron(f"*/{step} * * * *")

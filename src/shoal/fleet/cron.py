@@ -76,7 +76,7 @@ def _field(text: str, name: str, lowest: int, highest: int, names: tuple[str, ..
     values: set[int] = set()
     for part in text.split(","):
         span, slash, step = part.partition("/")
-        if slash and (not step.isdigit() or int(step) == 0):
+        if slash and (not _is_number(step) or int(step) == 0):
             raise _wrong(part, name, lowest, highest)
         if span == "*":
             first, last = lowest, highest
@@ -95,9 +95,13 @@ def _field(text: str, name: str, lowest: int, highest: int, names: tuple[str, ..
 def _number(text: str, part: str, name: str, lowest: int, highest: int, names: tuple[str, ...]) -> int:
     if text in names:
         return names.index(text) + lowest
-    if not text.isascii() or not text.isdigit() or not lowest <= int(text) <= highest:
+    if not _is_number(text) or not lowest <= int(text) <= highest:
         raise _wrong(part, name, lowest, highest)
     return int(text)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 5
 
 
 def _wrong(part: str, name: str, lowest: int, highest: int) -> UsageError:
