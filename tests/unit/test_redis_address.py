@@ -142,3 +142,19 @@ def test_a_mistyped_address_does_not_give_the_password_away(store: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse(store)
     assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("address", ["redis://user:pa/s3cret@host", "redis://user:pa?s3cret@host:6379/0"])
+def test_a_password_with_a_slash_is_not_shown_as_an_option_or_a_database(address: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        Address.parse(address, {})
+    assert "s3cret" not in str(caught.value)
+    assert "%2F" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "address", ["redis://host:" + "1" * 5_000, "redis://host/" + "1" * 5_000, "redis://\udcff"]
+)
+def test_numbers_beyond_all_and_half_characters_are_refused_in_words(address: str) -> None:
+    with pytest.raises(UsageError, match="address"):
+        Address.parse(address, {})

@@ -97,6 +97,7 @@ class Address(Struct, frozen=True, repr_omit_defaults=True):
 
 def _split(store: str) -> SplitResult:
     try:
+        store.encode()
         parts = urlsplit(store)
     except ValueError:
         _bad("cannot be read")
@@ -104,6 +105,8 @@ def _split(store: str) -> SplitResult:
         raise UsageError(f"no store of kind {parts.scheme!r}: these are known: {', '.join(SCHEMES)}")
     if parts.fragment:
         _bad("has a '#'")
+    if parts.scheme != "unix" and "@" in parts.path + parts.query:
+        _bad("has an '@' behind its host")  # a / or ? in the password ended the host too early
     return parts
 
 
@@ -137,7 +140,7 @@ def _host(text: str, default: int) -> tuple[str, int]:
         host, _, port = text.partition(":")
     if not host:
         _bad("has no host")
-    if port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+    if port and not (_is_number(port) and 0 < int(port) < 65536):
         _bad("has a port that is not a number from 1 to 65535")
     return host.lower(), int(port) if port else default
 
@@ -196,6 +199,10 @@ def _with_option(address: Address, name: str, value: str) -> Address:
 
 
 def _number(what: str, text: str, low: int, high: int) -> int:
-    if not (text.isascii() and text.isdigit() and low <= int(text) <= high):
+    if not (_is_number(text) and low <= int(text) <= high):
         raise UsageError(f"{what} in the store's address must be a number from {low} to {high}")
     return int(text)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 10

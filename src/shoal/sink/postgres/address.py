@@ -34,6 +34,7 @@ def read_address(output: str) -> Address:
     """Raises UsageError, which repeats nothing of an address it cannot read: a password may be anywhere in it."""
     rest = output.partition(":")[2].removeprefix("//")
     try:
+        output.encode()
         parts = urlsplit(f"postgresql://{rest}")
         options = parse_qsl(parts.query, keep_blank_values=True)
     except ValueError:
