@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.fetch.robots import Robots, RobotsRecord, RobotsVerdict, product_token
+from shoal.fetch.robots import Robots, RobotsRecord, RobotsVerdict, fetch_robots, product_token
+from shoal.fetch.transport import FetchRequest
+from shoal.model import Response
 
 AGENT = "Shoal/0.1 (+https://shoal.example/)"
 SITE = "https://a.example"
@@ -94,3 +96,16 @@ def test_junk_never_raises(text: str, path: str) -> None:
     rules.allows(f"{SITE}/{path}")
     rules.crawl_delay()
     rules.sitemaps()
+
+
+async def test_a_redirect_to_half_a_host_leads_nowhere() -> None:
+    class Redirecting:
+        async def fetch(self, request: FetchRequest) -> Response:
+            return Response(request.url, 302, {"Location": "//[]@"}, b"")
+
+        async def close(self) -> None: ...
+
+    async def pause() -> None: ...
+
+    record = await fetch_robots(Redirecting(), "https://a.example", now=0.0, pause=pause)
+    assert (record.verdict, record.reason) == ("allow", "a redirect to nowhere")

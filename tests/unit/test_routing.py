@@ -388,3 +388,8 @@ def test_settings_do_not_show_their_secrets() -> None:
         proxies={"dc": ["http://u:hunter2@h:1"]}, headers={"Authorization": "hunter2"}, rate=7
     )
     assert repr(settings) == "Settings(rate=7, headers=…, proxies=…)"
+
+
+def test_a_proxy_without_a_host_is_refused_in_words() -> None:
+    with pytest.raises(SettingsError, match="is not a proxy's address"):
+        load_pools(Settings(proxies={"p": ["http://[]@"]}), {})

@@ -120,7 +120,7 @@ def _proxy(pool: str, text: str, where: str, others: Sequence[Proxy]) -> Proxy:
     try:
         url = URL(text if "://" in text else f"http://{text}")
         host, port = url.host, url.port or _SOCKS_PORT
-    except ValueError:
+    except (ValueError, IndexError):  # the latter for "[]@"
         host = None
     if not host or url.scheme not in _SCHEMES:
         raise SettingsError(f"proxies: pool {pool!r}, {where}: is not a proxy's address; {_HOW}")

@@ -135,6 +135,6 @@ def _target(url: str, location: str) -> str | None:
         return None
     try:
         target = URL(url).join(URL(location.strip())).with_user(None)
-    except ValueError:
+    except (ValueError, IndexError):  # the latter for "//[]@"
         return None
     return str(target) if target.scheme in ("http", "https") else None
