@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from yarl import URL
 
@@ -111,3 +114,14 @@ async def test_their_number_is_bounded() -> None:
         sessions.current("s0", 0.0)
     assert sessions.current("s0", 0.0) is not None, "used lately"
     assert sessions.current("s1", 0.0) is None
+
+
+def test_a_cookie_with_an_odd_name_writes_nothing_to_stderr() -> None:
+    """Else any server could write there, between the lines of a log that is JSON."""
+    code = (
+        "import asyncio, yarl; from shoal.fetch.sessions import SiteJar\n"
+        "async def main(): SiteJar().update_cookies_from_headers(['a b=1'], yarl.URL('http://a.example/'))\n"
+        "asyncio.run(main())"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
+    assert ran.stderr == ""

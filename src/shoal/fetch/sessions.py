@@ -7,6 +7,7 @@ if there is one. Jars are never mixed: not between sessions, nor with the jar of
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from functools import lru_cache
 from http.cookies import CookieError, Morsel
@@ -21,6 +22,9 @@ from shoal.settings import Settings
 
 if TYPE_CHECKING:
     from publicsuffixlist import PublicSuffixList
+
+# It warns of every cookie with an odd name, which without a handler goes to stderr: any server could write there.
+logging.getLogger("aiohttp.internal").addHandler(logging.NullHandler())
 
 _KEPT = 1_000  # sessions at once; the one that was used least lately is ended for another
 _SECRET_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization"})
