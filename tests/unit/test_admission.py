@@ -215,3 +215,15 @@ def test_method_after_a_redirect(method: str, status: int, after: str) -> None:
 
 def test_what_is_never_a_duplicate_stays_so() -> None:
     assert admitted(admission().moved(Task(url=START, host="a.example"), "/x")).fingerprint is None
+
+
+def test_what_is_said_of_a_refused_url_is_no_longer_than_a_url_may_be() -> None:
+    settings = Settings()
+    admission = Admission(settings, ["https://a.example/"])
+    link = "https://b.example/" + "é" * settings.max_url_length  # six characters each, once they are encoded
+    for refused in (
+        admission.admit(Request(link), Task("https://a.example/", host="a.example", id=1)),
+        admission.moved(Task("https://a.example/", host="a.example", parent=1), link),
+    ):
+        assert isinstance(refused, Refused)
+        assert len(refused.url) == settings.max_url_length

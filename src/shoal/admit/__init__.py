@@ -61,7 +61,7 @@ class Admission:
         host = host_key(url)
         reason = self._refuses(url, depth, request, parent)
         if reason:
-            return Refused(url, reason)
+            return self._refused(url, reason)
         if parent is None and not request.anywhere:
             self._scope.widen(host)
         lane, priority = self._defaults.get(request.handler, _ORDINARY)
@@ -92,7 +92,7 @@ class Admission:
             return url
         reason = self._refuses_redirect(task, url) or _as_trap(trap(url, self._settings))
         if reason:
-            return Refused(url, reason)
+            return self._refused(url, reason)
         host = host_key(url)
         if _is_start(task):
             self._scope.widen(host)
@@ -123,6 +123,9 @@ class Admission:
             crawlable = absolute is None or absolute.startswith(("http:", "https:"))
             return Refused(_without_secrets(url), "not a URL" if crawlable else "scheme")
         return canonical
+
+    def _refused(self, url: str, reason: str) -> Refused:
+        return Refused(url[: self._settings.max_url_length], reason)
 
     def _refuses(self, url: str, depth: int, request: Request, parent: Task | None) -> str | None:
         if request.anywhere:
