@@ -17,6 +17,8 @@ from shoal.model import Response, Task
 from shoal.page import FollowOptions, Page
 from shoal.policy.lanes import WEIGHTS
 from shoal.settings import Settings
+from shoal.testing.fuzz import TARGETS
+from shoal.testing.fuzz.findings import Kind as FindingKind
 from shoal.testing.web import Kind
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -126,6 +128,16 @@ def test_lanes_in_their_order(text: str) -> None:
 def test_kinds_of_the_chaotic_web() -> None:
     kinds = re.findall(r"^\| `(\w+)` \|", section("testing.md", "A chaotic web"), re.MULTILINE)
     assert kinds == list(get_args(Kind))
+
+
+def test_fuzz_targets() -> None:
+    rows = re.findall(r"^\| `([\w-]+)` \| (.+) \|$", section("testing.md", "Fuzzing"), re.MULTILINE)
+    assert dict(rows) == {target.name: target.rule for target in TARGETS.values()}
+
+
+def test_kinds_of_findings() -> None:
+    table = section("testing.md", "Fuzzing").partition("| finding |")[2]
+    assert sorted(re.findall(r"^\| (\w+) \|", table, re.MULTILINE)) == sorted(get_args(FindingKind))
 
 
 NAMES = Settings.__struct_fields__

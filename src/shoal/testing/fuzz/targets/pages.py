@@ -1,0 +1,63 @@
+"""Pages: which encoding, which kind of document, and what is read from them."""
+
+from __future__ import annotations
+
+import codecs
+
+from multidict import CIMultiDict
+
+from shoal.admit import Admission
+from shoal.extract import charset
+from shoal.extract.media import is_html
+from shoal.extract.summary import summary
+from shoal.model import Request, Response, Task
+from shoal.page import Page
+from shoal.settings import Settings
+from shoal.sink.rows import encode_row
+from shoal.spider import Handler
+from shoal.testing.fuzz.reader import as_text, lines
+from shoal.testing.fuzz.targets.urls import check_canonical
+
+_URL = "https://a.example/dir/page"
+_TASK = Task(_URL, host="a.example")
+_HANDLER = Handler("summary", summary)
+_SETTINGS = Settings()
+
+
+def page_of(content_type: str, body: bytes) -> Page:
+    headers = CIMultiDict({"Content-Type": content_type}) if content_type else CIMultiDict[str]()
+    return Page(_TASK, Response(_URL, 200, headers, body), "summary")
+
+
+def encodings(data: bytes) -> None:
+    """Every body has an encoding that Python knows, and its text can be written."""
+    head, body = lines(data, 2)
+    codec = charset.codec_of(body, as_text(head))
+    codecs.lookup(codec)
+    charset.decode(body, codec).encode("utf-8")
+    page_of(as_text(head), body).html.encode("utf-8")
+
+
+def media(data: bytes) -> None:
+    """Whether it is HTML is decided, whatever the type and the first bytes."""
+    head, body = lines(data, 2)
+    page = page_of(as_text(head), body)
+    assert page.is_html in (True, False)
+    assert is_html("", body) in (True, False)
+    assert is_html("text/html", body)
+
+
+def html(data: bytes) -> None:
+    """Of any bytes a page gives a summary that can be written as JSON, links that are http(s), and its text."""
+    page = page_of("text/html", data)
+    row, *requests = summary(page)
+    encode_row(row, _HANDLER)
+    page.text().encode("utf-8")
+    for link in page.links():
+        assert link.startswith(("http://", "https://")), link
+    admission = Admission(_SETTINGS, [_URL])
+    for request in requests[:20]:
+        assert isinstance(request, Request)
+        task = admission.admit(request, _TASK)
+        if isinstance(task, Task):
+            check_canonical(task.url)
