@@ -7,13 +7,19 @@ import re
 from shoal.admit.canonical import Canonicaliser
 from shoal.errors import UrlError
 
-# This machine, or a bare address: unlikely to have a certificate.
-_LOCAL = re.compile(r"\s*([\w.-]+\.)?(localhost|[\d.]+|\[[^]]*\])([:/?#]|$)", re.IGNORECASE)
+_HOST_END = re.compile(r"[:/?#]")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
 def has_scheme(word: str) -> bool:
     return _SCHEME.match(word) is not None
+
+
+def _is_local(word: str) -> bool:
+    """This machine, or a bare address: unlikely to have a certificate."""
+    host = _HOST_END.split(word.strip(), maxsplit=1)[0].rstrip(".")
+    last = host.rpartition(".")[2].lower()
+    return word.strip().startswith("[") or last == "localhost" or last.isdecimal()
 
 
 def typed_url(word: str) -> str:
@@ -22,7 +28,7 @@ def typed_url(word: str) -> str:
     shown = word.rpartition("@")[2]  # what stands before may be a password
     if scheme is not None and scheme[1].lower() not in ("http", "https"):
         raise UrlError(f"{shown}: only http and https can be crawled")
-    usual = "http" if _LOCAL.match(word) else "https"
+    usual = "http" if _is_local(word) else "https"
     url = Canonicaliser()(word.strip() if scheme else f"{usual}://{word.strip()}")
     if url is None or " " in word.strip():
         raise UrlError(f"{shown!r} is not a URL: write it as https://example.com/path")
