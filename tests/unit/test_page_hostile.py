@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
+import encodings
+import encodings.aliases
 import time
 from collections.abc import Callable
 
@@ -9,8 +12,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from shoal.extract.bounds import bounded
 from shoal.extract.charset import codec_named, codec_of, decode
+from shoal.extract.parsing import affordable
 from shoal.extract.summary import summary
 from shoal.model import Response, Task
 from shoal.page import Page
@@ -75,7 +78,7 @@ def test_shapes_on_which_parsers_take_forever(build: Callable[[], bytes]) -> Non
     ids=["table", "drawing", "long attribute", "cards", "50 MB attribute"],
 )
 def test_large_but_ordinary_pages_pass_whole(body: bytes) -> None:
-    assert len(bounded(body)) == len(body)
+    assert affordable(body) == len(body)
 
 
 @pytest.mark.parametrize(
@@ -141,6 +144,46 @@ def test_the_charset_is_found_and_what_is_wrong_replaced(body: bytes, content_ty
 
 def test_a_declaration_beyond_the_first_kilobyte_is_not_looked_for() -> None:
     assert codec_of(b" " * 1024 + b"<meta charset=koi8-r>") == "utf-8"
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["text/html; charset=" + " " * 32_000, "text/html; charset" + " " * 32_000, "charset= " * 4_000 + '"'],
+)
+def test_a_long_header_takes_no_longer(header: str) -> None:
+    began = time.thread_time()
+    assert codec_of(b"", header) == "utf-8"
+    assert codec_of(b"<meta " * 100 + b"charset=" + b" " * 1000) == "utf-8"
+    assert time.thread_time() - began < 1
+
+
+def test_labels_mean_what_they_mean_to_python() -> None:
+    names = {*encodings.aliases.aliases, *encodings.aliases.aliases.values(), "cp874", "koi8-u", "iso8859-1"}
+    for name in names:
+        for label in (name, name.upper(), name.replace("_", "-"), name.replace("_", " ")):
+            assert codec_named(label) in (None, _codec(label)), label
+            if (_codec(label) or "").startswith(("utf-8", "koi8", "cp125", "big5", "euc_jp", "iso8859-5")):
+                assert codec_named(label) is not None or _codec(label) == "utf-8-sig", label
+
+
+def _codec(label: str) -> str | None:
+    """With what browsers read instead."""
+    larger = {"ascii": "cp1252", "iso8859-1": "cp1252", "iso8859-9": "cp1254", "gb2312": "gb18030"}
+    larger |= {"gbk": "gb18030", "shift_jis": "cp932", "euc_kr": "cp949", "utf-16": "utf-16-le"}
+    try:
+        name = codecs.lookup(label).name
+    except LookupError:
+        return None
+    return larger.get(name, name)
+
+
+def test_labels_that_were_made_up_are_not_remembered() -> None:
+    """Python keeps every label it was asked about: a server could fill the memory with them."""
+    before = len(encodings._cache)  # type: ignore[attr-defined]
+    for n in range(500):
+        codec_named(f"made-up-{n}")
+        codec_named(f"utf{'-' * (n % 30)}8")
+    assert len(encodings._cache) <= before + 1  # type: ignore[attr-defined]
 
 
 @given(st.binary(max_size=64), st.text(max_size=20))
