@@ -15,14 +15,15 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
 from shoal.errors import SpiderError
 from shoal.extract import charset
-from shoal.extract.bounds import bounded
 from shoal.extract.links import absolute, document_base, target_of
 from shoal.extract.media import is_html
 from shoal.extract.paging import largest_number, page_urls
+from shoal.extract.parsing import parse
 from shoal.extract.text import squeeze, visible_text
 from shoal.model import Request, Response, Task
 from shoal.rendering import Rendered, Tab
 from shoal.spider import Handler, handler_name
+from shoal.telling import event
 
 Node: TypeAlias = LexborNode
 HandlerLike: TypeAlias = Callable[..., Any] | Handler | str | None
@@ -50,7 +51,18 @@ class FollowOptions(TypedDict, total=False):
 
 
 class Page:
-    __slots__ = ("_base", "_codec", "_html", "_tab", "_tree", "fetched_at", "handler", "response", "task")
+    __slots__ = (
+        "_base",
+        "_codec",
+        "_html",
+        "_tab",
+        "_tree",
+        "cut",
+        "fetched_at",
+        "handler",
+        "response",
+        "task",
+    )
 
     def __init__(self, task: Task, response: Response, handler: str, fetched_at: float = 0.0) -> None:
         self._tab = response.tab if isinstance(response, Rendered) else None
@@ -66,6 +78,7 @@ class Page:
         self._codec: str | None = None
         self._html: str | None = None
         self._tree: LexborHTMLParser | None = None
+        self.cut = 0  # bytes at the end that were left out, because parsing them would have taken too long
 
     def __repr__(self) -> str:
         return f"<Page {self.status} {self.url} ({len(self.body):,} bytes, depth {self.depth})>"
@@ -133,10 +146,17 @@ class Page:
 
     @property
     def tree(self) -> LexborHTMLParser:
-        """The parsed document. Of a page made to choke parsers, the tail may be left out."""
+        """The parsed document. Of a page made to choke parsers, the tail may be left out (see `cut`)."""
         if self._tree is None:
-            self._tree = LexborHTMLParser(bounded(self._utf8()))
+            html = self._utf8()
+            self._tree, kept = parse(html)
+            self._keep(kept, len(html))
         return self._tree
+
+    def _keep(self, kept: int, size: int) -> None:
+        if kept < size and not self.cut:
+            event("page_cut", job=self.task.job, url=self.url, host=self.task.host, kept=kept, size=size)
+        self.cut = max(self.cut, size - kept)
 
     def _utf8(self) -> bytes:
         if self.codec == "utf-8":
@@ -161,7 +181,10 @@ class Page:
         """What an XPath expression finds: lxml elements, or strings for text() and @attributes."""
         from shoal.extract.xpath import evaluate
 
-        return evaluate(bounded(self._utf8()), expression)
+        html = self._utf8()
+        found, kept = evaluate(html, expression)
+        self._keep(kept, len(html))
+        return found
 
     def text(self, selector: str | None = None, default: str = "") -> str:
         """The text of the first match, or all that can be read on the page; white space becomes single spaces."""

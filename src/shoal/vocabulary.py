@@ -140,6 +140,12 @@ VOCABULARY: dict[str, Kind] = {
         "job url host handler kind detail attempts",
         "{url} is given up: {kind}",
     ),
+    "page_cut": _kind(
+        "warning",
+        "a page would take too long to parse: its end was left out",
+        "job url host kept size",
+        "only {kept} of the {size} bytes of {url} are parsed: the rest would take too long",
+    ),
     "letters_replayed": _kind(
         "info",
         "a person put dead letters back into the queue: those of the job, the host, the kind, if named",

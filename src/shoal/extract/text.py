@@ -33,10 +33,18 @@ def visible_length(tree: LexborHTMLParser) -> int:
     body = tree.body
     if body is None:
         return 0
-    length = _count(body.text_lexbor())
-    for tag in _UNSEEN:
-        length -= sum(_count(node.text_lexbor()) for node in tree.tags(tag) if not _in_head(node))
-    return length
+    unseen = [node for tag in _UNSEEN for node in tree.tags(tag)]
+    if any(map(_holds_elements, unseen)):
+        # In SVG and MathML they do, and can lie in one another: then each would count the text of all within it.
+        return _count(visible_text(tree))
+    return _count(body.text_lexbor()) - sum(
+        _count(node.text_lexbor()) for node in unseen if not _in_head(node)
+    )
+
+
+def _holds_elements(node: LexborNode) -> bool:
+    child = node.first_child
+    return child is not None and (child.tag != "-text" or child.next is not None)
 
 
 def _in_head(node: LexborNode) -> bool:

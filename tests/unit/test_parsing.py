@@ -1,0 +1,195 @@
+"""Parsing within a budget: hostile pages are cut in time, ordinary ones are not touched."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from selectolax.lexbor import LexborHTMLParser
+
+from shoal.extract.crowding import MOST_ATTRIBUTES, crowded_tag
+from shoal.extract.parsing import affordable, parse
+from shoal.extract.text import visible_length, visible_text
+from shoal.model import Response, Task
+from shoal.page import Page
+
+SIZE = 600_000
+FIRST = b"<a href=/first>x</a>"
+
+
+def repeated(fragment: bytes) -> bytes:
+    return FIRST + fragment * (SIZE // len(fragment))
+
+
+def attributes(count: int, first: int = 0) -> bytes:
+    return b" ".join(b"a%d" % n for n in range(first, first + count))
+
+
+# Each of these took between ten seconds and minutes.
+ATTACKS = {
+    "ruby": repeated(b"<rt>"),
+    "foreign": repeated(b"<svg></x>"),
+    "misnested": repeated(b"<b></i>"),
+    "nested": repeated(b"<div>"),
+    "body": FIRST + b"".join(b"<body %b>" % attributes(400, n) for n in range(0, 200_000, 400)),
+    "attributes": FIRST + b"<a %b>" % attributes(100_000),
+    "formats": FIRST
+    + b"<p>"
+    + b"".join(b"<b id=%d>" % n for n in range(30_000))
+    + b"</p>"
+    + b"<p>x" * 60_000,
+    "fat formats": FIRST
+    + b"<p>"
+    + b"".join(b"<b x%d %b>" % (n, attributes(400)) for n in range(150))
+    + b"</p>"
+    + b"<p>x" * 60_000,
+    "late": FIRST + b"x" * 4_000_000 + b"<rt>" * 150_000,
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_what_would_take_minutes_is_cut(attack: str) -> None:
+    html = ATTACKS[attack]
+    began = time.thread_time()
+    tree, kept = parse(html)
+    assert time.thread_time() - began < 5
+    assert len(FIRST) <= kept < len(html)
+    assert [node.attributes["href"] for node in tree.css("a[href]")] == ["/first"]
+
+
+def test_a_small_page_can_do_no_harm() -> None:
+    """Formatting elements in 8 KB took 150 ms and 200 MB; in 16 KB a second and a gigabyte."""
+    html = b"<p>" + b"".join(b"<b %d>" % n for n in range(1_300)) + b"</p>" + b"<p>x" * 2_000
+    began = time.thread_time()
+    _, kept = parse(html)
+    assert kept < len(html) < 24 * 1024
+    assert time.thread_time() - began < 2
+
+
+def test_many_attributes_without_an_end_are_no_tag() -> None:
+    html = b"<a/b=" * 32_000
+    began = time.thread_time()
+    assert affordable(html) == len(html)  # one attribute, whose value is all the rest
+    assert time.thread_time() - began < 1
+
+
+def test_a_page_that_was_cut_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    url = "https://a.example/"
+    page = Page(Task(url=url), Response(url, 200, {}, ATTACKS["ruby"]), "h")
+    assert page.cut == 0
+    assert page.links() == [url + "first"]
+    assert 0 < page.cut < len(page.body)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"only {len(page.body) - page.cut} of the {len(page.body)} bytes of {url} are parsed:"
+        " the rest would take too long"
+    ]
+
+
+def test_nested_styles_are_measured_once() -> None:
+    tree = LexborHTMLParser(b"a<svg><style>b<g>c</g><style>d</style></style></svg>e<script>f</script>")
+    assert (visible_text(tree).split(), visible_length(tree)) == (["a", "e"], 2)
+    deep = LexborHTMLParser(b"<svg><style>x" * 30_000)
+    began = time.thread_time()
+    assert visible_length(deep) == 0
+    assert time.thread_time() - began < 2
+
+
+# -- ordinary pages
+
+WORDS = [b"lorem", b"ipsum", b"caf\xc3\xa9", b"&amp;", b"&eacute;", b"a<b", b"5 > 3", b"it's", b'"so"', b"\n"]
+BLOCKS = [
+    b'<div class="card c%d"><h3><a href="/item/%d">%b</a></h3><p>%b<br>%b</div>',
+    b"<ul><li>%d<li><a href='?page=%d'>%b</a><li>%b %b</ul>",
+    b'<table><tr><td>%d<td><font color="red">%d</font><td><i class=icon></i>%b<td>%b%b</table>',
+    b'<script>if (a<%d && b>"%d") { document.write("<p title=\'%b %b") } // %b</script>',
+    b"<!-- %d <a href='/hidden/%d'> %b -- > %b > %b -->",
+    b'<svg viewBox="0 0 %d %d"><title>%b</title><style>.a > b { x: "%b" }</style><path d="%b"/></svg>',
+    b'<img alt="%d > %d" src=/x/%b.png><input value="%b" disabled><select><option>%b</select>',
+    b"<b id=b%d><i>%d %b</b>%b</i> %b",
+    b"<textarea>%d </p><a href=/no/%d>%b %b %b</textarea>",
+    b'<p data-page=\'{"a": %d, "b": [%d, "%b"]}\'>%b<p>%b',
+]
+
+
+def ordinary(seed: int, blocks: int) -> bytes:
+    rng = random.Random(seed)
+    body = [
+        rng.choice(BLOCKS) % (n, rng.randrange(99), *(b" ".join(rng.choices(WORDS, k=5)) for _ in range(3)))
+        for n in range(blocks)
+    ]
+    return (
+        b"<!doctype html><html lang=en><head><title>%d</title><style>a>b{}</style></head><body>" % seed
+        + b"\n".join(body)
+    )
+
+
+@pytest.mark.parametrize("blocks", [10, 100, 1_000, 5_000])
+def test_ordinary_pages_are_parsed_as_ever(blocks: int) -> None:
+    for seed in range(20 if blocks <= 100 else 2):
+        html = ordinary(seed, blocks)
+        tree, kept = parse(html)
+        assert kept == len(html)
+        assert tree.html == LexborHTMLParser(html).html
+
+
+# -- tags with too many attributes, wherever they are
+
+PIECES = [
+    *(b"<!--", b"-->", b"--!>", b"<!-->", b"<!", b"<?", b"</", b"<![CDATA[", b"]]>", b">", b"<", b"/", b"="),
+    *(b'"', b"'", b' x="', b" x='", b"<a t=", b'<a t="', b"<p>", b"</p>", b"text", b" ", b"<a <b"),
+    *(b"<script>", b"</script>", b"<SCRIPT ", b"</Script", b"<style>", b"</style>", b"<title>", b"</title>"),
+    *(
+        b"<textarea>",
+        b"</textarea>",
+        b"<xmp>",
+        b"</xmp>",
+        b"<iframe>",
+        b"</iframe>",
+        b"<noframes>",
+        b"<noembed>",
+    ),
+    *(b"<noscript>", b"</noscript>", b"<plaintext>", b"<svg>", b"</svg>", b"<math>", b"<mi>", b"<desc>"),
+    *(
+        b"<select>",
+        b"</select>",
+        b"<frameset>",
+        b"<template>",
+        b"</template>",
+        b"<table>",
+        b"<td>",
+        b"<head>",
+    ),
+    *(b"<foreignObject>", b"<annotation-xml encoding=text/html>", b"<option>", b"<body>", b"\0", b"\x0b"),
+]
+CROWD = b"<a " + attributes(MOST_ATTRIBUTES + 1) + b">"
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=12), st.lists(st.sampled_from(PIECES), max_size=4))
+@example([b"<svg>", b"<style>", b"<!--", b"</style>"], [])
+@example([b"<script>", b"<!--", b"<script>", b"</script>", b'<a t="', b"</script>"], [])
+@example([b"<!--", b'<a t="', b"-->"], [])
+@settings(max_examples=1_000)
+def test_what_the_parser_sees_as_a_crowd_is_found(before: list[bytes], after: list[bytes]) -> None:
+    html = b"".join(before) + CROWD + b"".join(after)
+    tree = LexborHTMLParser(html)
+    nodes = tree.root.traverse() if tree.root is not None else ()
+    if any(len(node.attributes) > MOST_ATTRIBUTES for node in nodes):
+        assert crowded_tag(html) is not None
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        b"<a %b>" % attributes(MOST_ATTRIBUTES),
+        b"<p title='%b'>" % attributes(10_000),
+        b"<!-- <p %b> -->" % attributes(10_000),
+        b"<a %b" % attributes(10),
+        b'<a x="%b' % attributes(10_000),
+        b"<p>" + b"<p a b c>" * 10_000,
+    ],
+)
+def test_what_is_no_crowd_is_let_through(html: bytes) -> None:
+    assert crowded_tag(html) is None
