@@ -3,8 +3,8 @@
     python -m benchmarks.http2                         about half a minute
 
 Both ways of fetching, as a crawl uses them, ask one TLS server for the same page, in turns. CPU is that of the
-fetching process with all its threads: for HTTP/2 that includes the gate through which wreq is led. Connections are
-open before the clock starts. The server (granian) speaks both and is quick; it comes with `pip install 'shoal[bench]'`.
+fetching process with all its threads. Connections are open before the clock starts. The server (granian) speaks both
+and is quick; it comes with `pip install 'shoal[bench]'`.
 """
 
 from __future__ import annotations
@@ -92,10 +92,8 @@ async def ask(transport: Transport, url: str, at_once: int, until: float) -> int
 
 async def measure(url: str, seconds: float, rounds: int) -> list[Figures]:
     settings, guard, clock = Settings(http2=True), Guard(["127.0.0.0/8"]), SystemClock()
-    ways: dict[str, Transport] = {
-        "HTTP/1.1": HttpTransport(settings, guard, clock),
-        "HTTP/2": Http2Transport(settings, guard, clock),
-    }
+    http = HttpTransport(settings, guard, clock)
+    ways: dict[str, Transport] = {"HTTP/2": Http2Transport(settings, guard, clock, http), "HTTP/1.1": http}
     found: list[Figures] = []
     for at_once in AT_ONCE:
         for way in ways.values():

@@ -13,6 +13,7 @@ import h2.config
 import h2.connection
 import h2.events
 import h2.exceptions
+from hyperframe.frame import GoAwayFrame
 
 CERTS = Path(__file__).parent / "certs"
 
@@ -22,7 +23,7 @@ class Stream:
 
     def __init__(self, connection: _Connection, number: int, headers: list[tuple[str, str]]) -> None:
         self._connection = connection
-        self._number = number
+        self.number = number
         self.headers = headers
         self.body = b""
         self.complete = asyncio.Event()
@@ -49,28 +50,30 @@ class Stream:
         self, status: int = 200, headers: list[tuple[str, str]] | None = None, *, end: bool = False
     ) -> None:
         lines = [(":status", str(status)), *((name.lower(), value) for name, value in headers or ())]
-        self._connection.h2.send_headers(self._number, lines, end_stream=end)
+        self._connection.h2.send_headers(self.number, lines, end_stream=end)
         await self._connection.flush()
 
     async def send(self, data: bytes, *, end: bool = False) -> None:
         h2 = self._connection.h2
         while data:
-            size = min(h2.local_flow_control_window(self._number), h2.max_outbound_frame_size, len(data))
+            size = min(h2.local_flow_control_window(self.number), h2.max_outbound_frame_size, len(data))
             if not size:
                 self.window_open.clear()
                 await self.window_open.wait()
                 continue
-            h2.send_data(self._number, data[:size], end_stream=end and size == len(data))
+            h2.send_data(self.number, data[:size], end_stream=end and size == len(data))
             data = data[size:]
             await self._connection.flush()
 
     async def reset(self, code: int = 2) -> None:
-        self._connection.h2.reset_stream(self._number, code)
+        self._connection.h2.reset_stream(self.number, code)
         await self._connection.flush()
 
-    async def go_away(self) -> None:
-        self._connection.h2.close_connection()
-        await self._connection.flush()
+    async def go_away(self, last: int) -> None:
+        """Says that no request after the one of that number will be answered. By hand: h2 would say no more then."""
+        frame = GoAwayFrame(last_stream_id=last)
+        self._connection.writer.write(frame.serialize())
+        await self._connection.writer.drain()
 
     def drop(self) -> None:
         self._connection.writer.transport.abort()

@@ -34,6 +34,22 @@ class UndecodableBodyError(Exception):
     """The body has an encoding that is not decoded."""
 
 
+class BrokenAnswerError(Exception):
+    """The answer does not keep to the protocol."""
+
+
+class FloodError(Exception):
+    """The server sends without end what is no part of an answer."""
+
+
+class LostError(Exception):
+    """The connection or the exchange was ended by the server; with its reason, if it gave one."""
+
+
+class NotTakenError(LostError):
+    """… and it has not looked at the request."""
+
+
 def explain(exc: Exception) -> tuple[str, str]:
     """The kind of a failure, and one line for a person. Order matters: the exceptions form a tree."""
     kind, detail = _explain(exc)
@@ -48,6 +64,12 @@ def _explain(exc: Exception) -> tuple[str, str]:
             return "too_large", str(exc)
         case UndecodableBodyError():
             return "encoding", str(exc)
+        case FloodError():
+            return "flood", f"the server sends without end what is no answer: {exc}"
+        case BrokenAnswerError():
+            return "protocol", f"not a valid HTTP answer: {exc}"
+        case LostError():
+            return "reset", _and("the server closed the connection without a complete answer", exc)
         case aiohttp.ClientConnectorError():
             return _explain_connect(exc)
         case aiohttp.ConnectionTimeoutError():
@@ -124,8 +146,12 @@ def _explain_connect(exc: aiohttp.ClientConnectorError) -> tuple[str, str]:
     if isinstance(exc, aiohttp.ClientConnectorDNSError):
         return "dns", f"{exc.host} cannot be resolved: {_reason(cause)}"
     if isinstance(exc, aiohttp.ClientSSLError):
-        return "tls", f"no trustworthy TLS connection to {exc.host}: {_reason(cause)}"
+        return "tls", explain_tls(exc.host, cause)
     return "connect", f"no connection to {exc.host}: {_reason(cause)}"
+
+
+def explain_tls(host: str, exc: BaseException) -> str:
+    return f"no trustworthy TLS connection to {host}: {_reason(exc)}"
 
 
 def _explain_payload(exc: aiohttp.ClientPayloadError) -> tuple[str, str]:
@@ -140,6 +166,10 @@ def _explain_answer(exc: aiohttp.ClientResponseError) -> tuple[str, str]:
     if "chunk" in exc.message.partition(":")[0].lower():
         return "truncated", f"the body's framing is broken: {exc.message}"
     return "protocol", f"not a valid HTTP answer: {exc.message}"
+
+
+def _and(sentence: str, exc: Exception) -> str:
+    return f"{sentence}: {exc}" if str(exc) else sentence
 
 
 def _reason(exc: BaseException) -> str:

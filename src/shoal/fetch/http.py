@@ -50,7 +50,7 @@ _CONNECTIONS: dict[str, Any] = {
     "ttl_dns_cache": _DNS_TTL,
     "dns_cache_max_size": _DNS_ENTRIES,
 }
-_IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
+IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 
 _dialled: ContextVar[bool] = ContextVar(
     "shoal_dialled", default=True
@@ -117,7 +117,7 @@ class HttpTransport:
         try:
             return await self._ask(request, url)
         except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
-            if _dialled.get() or request.method not in _IDEMPOTENT:
+            if _dialled.get() or request.method not in IDEMPOTENT:
                 raise
             return await self._ask(request, url)
 

@@ -1,18 +1,16 @@
-"""HTTP/2 over wreq, for hosts that offer it: one exchange at a time, under the same bounds as `fetch.http`.
+"""HTTP/2 for hosts that offer it: one exchange at a time, under the same bounds as `fetch.http`.
 
-Many exchanges share one connection to a host. wreq resolves and connects by itself, which the guard could not see; so
-it is led through a door of the gate, like a browser. A host that offers no HTTP/2 is spoken to in HTTP/1.1.
+Many exchanges share one connection to a host (`http2_connection`). Connections are opened like those of the browser's
+gate: the guard sees every address. A host that takes no HTTP/2 is spoken to in HTTP/1.1, from then on without trying.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from datetime import timedelta
-from pathlib import Path
-from ssl import get_default_verify_paths
-from types import ModuleType
-from typing import TYPE_CHECKING
+import re
+import ssl
+from functools import partial
+from weakref import WeakValueDictionary
 
 import aiohttp
 from aiohttp.abc import AbstractCookieJar
@@ -21,27 +19,44 @@ from yarl import URL
 
 from shoal.clock import Clock
 from shoal.errors import SettingsError
-from shoal.fetch.browser.gate import Door, Gate
+from shoal.fetch.browser.dialling import Dialler, Hosts
 from shoal.fetch.decoding import Decoder
-from shoal.fetch.failures import BodyTooLargeError, explain
+from shoal.fetch.failures import (
+    BodyTooLargeError,
+    BrokenAnswerError,
+    LostError,
+    NotTakenError,
+    explain,
+    explain_tls,
+)
 from shoal.fetch.guard import Guard
-from shoal.fetch.http import default_headers, parse_url
-from shoal.fetch.http2_failures import explain_wreq
+from shoal.fetch.http import IDEMPOTENT, HttpTransport, default_headers, parse_url
 from shoal.fetch.proxies import Proxy
-from shoal.fetch.sessions import SiteJar
 from shoal.fetch.transport import FetchRequest
 from shoal.model import Failure, Outcome, Response
 from shoal.settings import Settings
 
-if TYPE_CHECKING:
-    import wreq
+try:
+    from shoal.fetch.http2_connection import Exchange, Header, Http2Connection
+except ImportError:
+    raise SettingsError("http2: needs the package h2: pip install 'shoal[http2]'") from None
 
-_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH"})  # that wreq knows
-_MAX_HEADERS = 256 * 1024  # bytes of an answer's headers
-_KEEP_ALIVE = timedelta(seconds=15)
-_MAX_IDLE = 256  # connections
-_MAX_WAYS = 64  # proxies with clients of their own
-_TLS_SLACK = 1.0  # seconds that a handshake may take longer, so that the gate can say what else took too long
+_MAX_IDLE = 256  # connections that are kept while idle; each holds a file descriptor
+_MAX_PLAIN = 10_000  # hosts of which it is remembered that they take no HTTP/2
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_NOT_SENT = frozenset(
+    {"connection", "host", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade"}
+)  # they are about a connection of HTTP/1.1
+
+Key = tuple[str, str, int]  # name of the proxy, host, port
+
+
+class _Refused(Exception):
+    """No connection; why is known already."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.detail)
+        self.failure = failure
 
 
 def wants_http2(settings: Settings, host: str) -> bool:
@@ -53,93 +68,108 @@ def wants_http2(settings: Settings, host: str) -> bool:
 
 
 class Http2Transport:
-    """Fetches over HTTP/2 where a host offers it. Must be made inside a running loop, and closed in it. `jar` is for
-    requests that have none of their own."""
+    """Fetches over HTTP/2 where a host offers it, and else by `http`. Must be made inside a running loop, and closed in
+    it; `http` is the caller's to close."""
 
-    def __init__(
-        self, settings: Settings, guard: Guard, clock: Clock, jar: AbstractCookieJar | None = None
-    ) -> None:
-        self._wreq = load_wreq()
+    def __init__(self, settings: Settings, guard: Guard, clock: Clock, http: HttpTransport) -> None:
         self._settings = settings
+        self._guard = guard
         self._clock = clock
-        self._jar = jar if jar is not None else SiteJar() if settings.cookies else aiohttp.DummyCookieJar()
+        self._http = http
         self._headers = default_headers(settings)
-        self._gate = Gate(guard, settings)
-        self._ways: dict[str, _Way] = {}  # by the name of their proxy; that used last comes last
-        self._opening = asyncio.Lock()
-        self._runtime = self._wreq.Runtime(workers=1, thread_name="shoal-http2")
+        self._hosts = Hosts(guard)
+        self._pool: dict[Key, list[Http2Connection]] = {}  # that used last comes last
+        self._plain: dict[Key, None] = {}  # these take no HTTP/2
+        self._opening: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
+        self._tls = ssl.create_default_context()
+        self._tls.set_alpn_protocols(["h2", "http/1.1"])
 
     def suits(self, request: FetchRequest) -> bool:
-        """Whether a request should, and can, be made over HTTP/2."""
-        if not request.url.startswith("https://") or request.method not in _METHODS:
+        """Whether a request should be made over HTTP/2."""
+        if not request.url.startswith("https://"):
             return False
         return not self._settings.http2_hosts or wants_http2(self._settings, URL(request.url).host or "")
 
     async def fetch(self, request: FetchRequest) -> Outcome:
         started = self._clock.monotonic()
         total = self._settings.total_timeout if request.total_timeout is None else request.total_timeout
-        exchange = _Exchange(request)
+        status: list[int] = []
         try:
             async with asyncio.timeout(total):
-                return await self._exchange(exchange, started)
+                answer = await self._exchange(request, started, status)
+                return answer if answer is not None else await self._http.fetch(request)
+        except _Refused as refused:
+            return refused.failure
         except Exception as exc:
-            kind, detail = self._explain(exc, exchange)
             elapsed = self._clock.monotonic() - started
-            return Failure(kind=kind, detail=detail, status=exchange.status, elapsed=elapsed)
+            kind, detail = _explain(exc, answered=bool(status))
+            return Failure(kind=kind, detail=detail, status=status[0] if status else None, elapsed=elapsed)
 
     async def close(self) -> None:
-        for way in self._ways.values():
-            way.client.close()
-        self._ways.clear()
-        await self._gate.close()
+        for connections in tuple(self._pool.values()):
+            for connection in tuple(connections):
+                connection.abort()
+        await self._hosts.close()
 
-    async def _exchange(self, exchange: _Exchange, started: float) -> Response:
-        request = exchange.request
+    # -- one exchange
+
+    async def _exchange(self, request: FetchRequest, started: float, status: list[int]) -> Response | None:
+        """The answer; None if the host takes no HTTP/2. `status` is filled in as soon as it is known."""
         url = parse_url(request.url)
-        jar = self._jar if request.jar is None else request.jar  # an empty one is false
+        key = (request.proxy.name if request.proxy else "", url.raw_host or "", url.port or 443)
+        if key in self._plain:
+            return None
+        jar = self._http.jar if request.jar is None else request.jar  # an empty one is false
         if request.cookies and request.referrer_url:
             jar.update_cookies_from_headers(request.cookies, parse_url(request.referrer_url))
-        way = exchange.way = await self._way(request.proxy)
-        way.in_use += 1
+        headers = self._headers_for(request, jar, url)
+        exchange = await self._begin(key, request, headers)
+        if exchange is None or exchange.status is None:
+            return None
+        status.append(exchange.status)
         try:
-            answer = await way.client.request(
-                getattr(self._wreq.Method, request.method),
-                request.url,
-                headers=self._headers_for(request, jar, url),
-                body=request.body,
-            )
-            async with answer.stream() as stream:
-                exchange.status = answer.status.as_int()
-                first_byte = self._clock.monotonic() - started
-                headers = _headers(answer.headers)
-                cookies = headers.getall("Set-Cookie", ())
-                if cookies:
-                    jar.update_cookies_from_headers(cookies, url)
-                wire_bytes, body = await self._read(request, stream, headers.get("Content-Encoding", ""))
+            return await self._receive(request, exchange, exchange.status, jar, url, started)
         finally:
-            way.in_use -= 1
+            exchange.close()
+
+    async def _receive(
+        self,
+        request: FetchRequest,
+        exchange: Exchange,
+        status: int,
+        jar: AbstractCookieJar,
+        url: URL,
+        started: float,
+    ) -> Response:
+        first_byte = self._clock.monotonic() - started
+        headers = CIMultiDict(
+            (name.decode("ascii"), value.decode("utf-8", "surrogateescape"))
+            for name, value in exchange.headers
+        )
+        cookies = headers.getall("Set-Cookie", ())
+        if cookies:
+            jar.update_cookies_from_headers(cookies, url)
+        wire_bytes, body = await self._read(request, exchange, headers.get("Content-Encoding", ""))
         return Response(
             url=request.url,
-            status=exchange.status,
+            status=status,
             headers=headers,
             body=body,
             elapsed=self._clock.monotonic() - started,
             first_byte=first_byte,
             wire_bytes=wire_bytes,
-            cookies=tuple(cookies) if 300 <= exchange.status < 400 else (),
+            cookies=tuple(cookies) if 300 <= status < 400 else (),
         )
 
-    async def _read(self, request: FetchRequest, stream: wreq.Streamer, encoding: str) -> tuple[int, bytes]:
+    async def _read(self, request: FetchRequest, exchange: Exchange, encoding: str) -> tuple[int, bytes]:
         """The length of the body as sent, and the body decoded, never holding much more than its cap."""
         cap = request.max_body or self._settings.max_body
         decoder = Decoder(encoding)
         parts: list[bytes] = []
         size = wire_bytes = 0
-        async for piece in stream:
-            if not isinstance(piece, memoryview):
-                continue  # trailers
+        while piece := await exchange.read(self._settings.read_timeout):
             wire_bytes += len(piece)
-            for part in decoder.feed(bytes(piece)):
+            for part in decoder.feed(piece):
                 parts.append(part)
                 size += len(part)
                 if size <= cap:
@@ -149,100 +179,121 @@ class Http2Transport:
                 raise BodyTooLargeError(f"the body is larger than {cap} bytes; raise max_body to take it")
         return wire_bytes, b"".join(parts)
 
-    def _headers_for(self, request: FetchRequest, jar: AbstractCookieJar, url: URL) -> dict[str, str]:
+    def _headers_for(self, request: FetchRequest, jar: AbstractCookieJar, url: URL) -> list[Header]:
         headers = self._headers.copy()
         headers.update(request.headers or {})
         cookies = _cookies(headers.pop("Cookie", ""))
         cookies.update((name, morsel.coded_value) for name, morsel in jar.filter_cookies(url).items())
         if cookies:
             headers["Cookie"] = "; ".join(f"{name}={value}" for name, value in cookies.items())
-        return dict(headers)
+        if request.body:
+            headers["Content-Length"] = str(len(request.body))
+        return [
+            (b":method", request.method.encode()),
+            (b":scheme", b"https"),
+            (b":authority", (url.host_port_subcomponent or "").encode()),
+            (b":path", _path(request.url)),
+            *(_header(name, value) for name, value in headers.items() if name.lower() not in _NOT_SENT),
+        ]
 
-    def _explain(self, exc: Exception, exchange: _Exchange) -> tuple[str, str]:
-        told = explain_wreq(exc, answered=exchange.status is not None)
-        if told is None:
-            return explain(exc)
-        url = URL(exchange.request.url, encoded=True)
-        if told[0] == "connect" and exchange.way is not None:
-            trouble = exchange.way.door.trouble(url.raw_host or "", url.port or 443)
-            if trouble is not None:
-                return trouble.kind, trouble.detail
-        return told[0], told[1].format(host=url.raw_host)
+    # -- connections
 
-    # -- ways
+    async def _begin(self, key: Key, request: FetchRequest, headers: list[Header]) -> Exchange | None:
+        """The request, sent and about to be answered; None if the host takes no HTTP/2.
 
-    async def _way(self, proxy: Proxy | None) -> _Way:
-        name = "" if proxy is None else proxy.name
-        if name not in self._ways:
-            async with self._opening:
-                if name not in self._ways:
-                    await self._make_room()
-                    self._ways[name] = await self._open(proxy)
-        way = self._ways[name] = self._ways.pop(name)
-        return way
+        It is sent again if the server says that it has not looked at it, or has closed a kept connection while it lay
+        idle: then it never arrived.
+        """
+        timeout = self._settings.read_timeout
+        for is_last in (False, True):
+            connection = await self._connection(key, request.proxy)
+            if connection is None:
+                return None
+            kept = not connection.fresh
+            exchange = connection.begin(headers, ends=not request.body)
+            try:
+                if request.body:
+                    await exchange.send(request.body, timeout)
+                await exchange.head(timeout)
+            except LostError as error:
+                exchange.close()
+                may_repeat = kept and connection.ended and request.method in IDEMPOTENT
+                if is_last or not (may_repeat or isinstance(error, NotTakenError)):
+                    raise
+            except BaseException:
+                exchange.close()
+                raise
+            else:
+                return exchange
+        return None
 
-    async def _make_room(self) -> None:
-        idle = [name for name, way in self._ways.items() if not way.in_use]
-        for name in idle[: len(self._ways) - _MAX_WAYS + 1]:
-            way = self._ways.pop(name)
-            way.client.close()
-            await way.door.close()
+    async def _connection(self, key: Key, proxy: Proxy | None) -> Http2Connection | None:
+        """One with room for an exchange; None if the host takes no HTTP/2."""
+        async with self._opening.setdefault(key, asyncio.Lock()):
+            if key in self._plain:
+                return None
+            for connection in self._pool.get(key, ()):
+                if connection.has_room:
+                    self._pool[key] = self._pool.pop(key)
+                    return connection
+            opened = await self._open(key, proxy)
+            if opened is None:
+                if len(self._plain) >= _MAX_PLAIN:
+                    del self._plain[next(iter(self._plain))]
+                self._plain[key] = None
+            return opened
 
-    async def _open(self, proxy: Proxy | None) -> _Way:
-        settings, module = self._settings, self._wreq
-        door = await self._gate.open(proxy, connections=settings.concurrency + _MAX_IDLE)
-        client = module.Client(
-            runtime=self._runtime,
-            proxies=[module.Proxy.all(door.url, username=door.username, password=door.password)],
-            redirect=module.redirect.Policy.none(),
-            connect_timeout=timedelta(seconds=settings.connect_timeout + _TLS_SLACK),
-            read_timeout=timedelta(seconds=settings.read_timeout),
-            pool_idle_timeout=_KEEP_ALIVE,
-            pool_max_size=_MAX_IDLE,
-            http2_options=module.Http2Options(max_header_list_size=_MAX_HEADERS, enable_push=False),
-            gzip=False,
-            brotli=False,
-            deflate=False,
-            zstd=False,
-            **_trust(module),
-        )
-        return _Way(door, client)
+    async def _open(self, key: Key, proxy: Proxy | None) -> Http2Connection | None:
+        self._make_room()
+        _, host, port = key
+        timeout = self._settings.connect_timeout
+        connection = Http2Connection(partial(self._drop, key))
+        try:
+            async with asyncio.timeout(timeout):
+                ends = await Dialler(self._hosts, self._guard, proxy, timeout).open(host, port, tunnel=True)
+                if isinstance(ends, Failure):
+                    raise _Refused(ends)
+                if not await connection.open(ends, self._tls, host):
+                    return None
+        except ssl.SSLError as error:
+            raise _Refused(Failure("tls", explain_tls(host, error))) from None
+        except TimeoutError:
+            raise aiohttp.ConnectionTimeoutError from None
+        self._pool.setdefault(key, []).append(connection)
+        return connection
 
+    def _make_room(self) -> None:
+        idle = [one for connections in self._pool.values() for one in connections if not one.busy]
+        for connection in idle[: max(0, len(idle) - _MAX_IDLE + 1)]:
+            connection.abort()
 
-class _Way:
-    """A client whose connections all go through one door."""
-
-    def __init__(self, door: Door, client: wreq.Client) -> None:
-        self.door = door
-        self.client = client
-        self.in_use = 0
-
-
-class _Exchange:
-    """How far a request has come."""
-
-    def __init__(self, request: FetchRequest) -> None:
-        self.request = request
-        self.way: _Way | None = None
-        self.status: int | None = None
-
-
-def load_wreq() -> ModuleType:
-    try:
-        import wreq
-    except ImportError:
-        raise SettingsError("http2: needs the package wreq: pip install 'shoal[http2]'") from None
-    return wreq
-
-
-def _trust(module: ModuleType) -> Mapping[str, object]:
-    """The certificates that the rest of the system trusts; wreq brings its own, for where there are none."""
-    path = get_default_verify_paths().cafile
-    return {"tls_verify": module.CertStore.from_pem_stack(Path(path).read_bytes())} if path else {}
+    def _drop(self, key: Key, connection: Http2Connection) -> None:
+        connections = self._pool.get(key, [])
+        if connection in connections:
+            connections.remove(connection)
+        if not connections:
+            self._pool.pop(key, None)
 
 
-def _headers(found: wreq.HeaderMap) -> CIMultiDict[str]:
-    return CIMultiDict((str(name, "ascii"), str(value, "utf-8", "surrogateescape")) for name, value in found)
+def _explain(exc: Exception, *, answered: bool) -> tuple[str, str]:
+    if answered and isinstance(exc, LostError | BrokenAnswerError):
+        reason = f": {exc}" if str(exc) else ""
+        return "truncated", f"the body is incomplete or its framing is broken{reason}"
+    return explain(exc)
+
+
+def _path(url: str) -> bytes:
+    """What is asked for, as it stands in the URL."""
+    rest = url.removeprefix("https://").partition("#")[0]
+    start = min((at for at in (rest.find("/"), rest.find("?")) if at >= 0), default=len(rest))
+    path = rest[start:]
+    return (path if path.startswith("/") else f"/{path}").encode()
+
+
+def _header(name: str, value: str) -> Header:
+    if not _TOKEN.fullmatch(name) or any(sign in value for sign in "\r\n\0"):
+        raise ValueError("a header that is none")
+    return name.lower().encode(), value.strip(" \t").encode("utf-8", "surrogateescape")
 
 
 def _cookies(header: str) -> dict[str, str]:

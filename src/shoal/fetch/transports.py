@@ -26,9 +26,7 @@ class Transports:
         self._guard = guard
         self._clock = clock
         if settings.http2:
-            from shoal.fetch.http2 import load_wreq
-
-            load_wreq()  # that it is missing is told before anything is open
+            import shoal.fetch.http2  # noqa: F401 (that h2 is missing is told before anything is open)
         self._http = HttpTransport(settings, guard, clock)
         self._http2 = self._make_http2() if settings.http2 else None
         self._browser: Transport | None = None
@@ -49,7 +47,7 @@ class Transports:
     def _make_http2(self) -> Http2Transport:
         from shoal.fetch.http2 import Http2Transport
 
-        return Http2Transport(self._settings, self._guard, self._clock, self._http.jar)
+        return Http2Transport(self._settings, self._guard, self._clock, self._http)
 
     async def _render(self, request: FetchRequest) -> Outcome:
         if self._browser is None:
