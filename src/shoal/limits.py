@@ -12,8 +12,13 @@ KB = 1024
 # -- an answer's head
 HEADER_LINE = 32 * KB  # bytes of a header line: content security policies grow long. Beyond: `protocol`
 HEADER_LINES = 128  # header lines of an answer; browsers take about as many kilobytes. Beyond: `protocol`
-ANSWER_HEADERS = 256 * KB  # bytes of all headers of an answer over HTTP/2. Beyond: `protocol`
+ANSWER_HEADERS = 256 * KB  # bytes of all headers of an answer, as in browsers. Beyond: `protocol`
 INTERIM_ANSWERS = 20  # answers of status 1xx before the real one: usual are none or one. Beyond: `flood`
+
+# -- HTTP/1.1
+BODY_OVERHEAD = (
+    512 * KB
+)  # bytes that are no body (headers, chunk sizes), besides half of the body. Beyond: `flood`
 
 # -- HTTP/2
 FRAME_BYTES = 16 * KB  # bytes of a frame: what HTTP/2 starts with, and we offer no more. Beyond: `protocol`

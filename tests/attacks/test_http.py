@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 
 import pytest
@@ -18,7 +19,7 @@ from hyperframe.frame import (
 )
 
 from attacks.http2_villain import CERTS, Attack, Http2Villain, Victim
-from attacks.stage import Stage
+from attacks.stage import Speech, Stage, Villain
 
 MEMORY = 200 * 1024 * 1024  # bytes; an ordinary crawl takes about 80 MB
 
@@ -145,3 +146,66 @@ def test_http2_floods(stage: Stage, twice: float, monkeypatch: pytest.MonkeyPatc
     assert villain.url("/after_the_end") in result.rows, "the page itself was good"
     assert Counter(villain.hits)["/pings"] == 1, "a flood is not asked for again"
     assert max(sent.values()) < 10_000_000, "more was read than a page may have"
+
+
+# -- HTTP/1.1
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n"
+CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
+WHOLE = OK + b"Content-Length: 4\r\n\r\ngood"
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+HINTS = b"HTTP/1.1 103 Early Hints\r\nLink: " + b"x" * 4_000 + b"\r\n\r\n"
+
+
+def endless(begin: bytes, forever: bytes, sent: Counter[bytes]) -> Speech:
+    """Writes the beginning, and then the same again and again until the connection is cut."""
+
+    async def speak(head: bytes, writer: asyncio.StreamWriter) -> None:
+        path = head.split(b" ")[1]
+        writer.write(begin)
+        await writer.drain()
+        many = forever * (65_536 // len(forever) + 1)
+        while not writer.is_closing():
+            writer.write(many)
+            sent[path] += len(many)
+            await writer.drain()
+            await asyncio.sleep(0)
+
+    return speak
+
+
+STREAMS = {
+    "interim": (b"", CONTINUE, "flood"),
+    "long_interim": (b"", HINTS, "flood"),
+    "empty_lines": (b"", b"\r\n", "protocol"),
+    "status_line": (b"HTTP/1.1 200 ", b"y", "protocol"),
+    "header_lines": (OK, b"X: y\r\n", "protocol"),
+    "header_line": (OK + b"X: ", b"y", "protocol"),
+    "folded_line": (OK + b"X: y", b"\r\n y", "protocol"),
+    "chunk_extension": (CHUNKED + b"5;", b"a", "flood"),
+    "chunk_size": (CHUNKED, b"0", "flood"),
+    "crumbs": (CHUNKED, b"1\r\nx\r\n", "flood"),
+    "trailers": (CHUNKED + b"4\r\ngood\r\n0\r\n", b"X: y\r\n", "truncated protocol"),
+    # A whole, good answer, and then more on the connection that is kept. If junk comes in one piece with the answer,
+    # that is not trusted.
+    "then_answers": (WHOLE, b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "page"),
+    "then_interim": (WHOLE, CONTINUE, "page"),
+    "then_junk": (WHOLE, b"x", "page protocol"),
+    "then_lines": (WHOLE, b"\r\n", "page protocol"),
+}
+
+
+def test_http1_floods(stage: Stage, twice: float) -> None:
+    sent: Counter[bytes] = Counter()
+    answers = {f"/{name}": endless(begin, forever, sent) for name, (begin, forever, _) in STREAMS.items()}
+    with Villain(answers) as villain:
+        options = ["per_host=1", "breaker_failures=1000", "breaker_rate=2", "max_attempts=2"]
+        result = stage.crawl(*villain.urls, options=[word for one in options for word in ("-s", one)])
+    stage.check_honest(result, at_most=twice)
+    assert result.peak_rss < MEMORY
+    ended = {letter["url"].rpartition("/")[2]: letter["kind"] for letter in result.letters}
+    ended |= {name: "page" for name in STREAMS if villain.url(f"/{name}") in result.rows}
+    assert set(ended) == set(STREAMS)
+    assert all(ended[name] in kinds.split() for name, (_, _, kinds) in STREAMS.items()), ended
+    # What the kernels hold between the two is sent, though nobody reads it.
+    assert max(sent.values()) < 20_000_000, sent.most_common(3)

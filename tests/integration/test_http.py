@@ -16,6 +16,7 @@ import pytest
 from aiohttp.compression_utils import HAS_ZSTD
 
 from integration.raw_server import RawServer, always, by_path, page, serve
+from shoal import limits
 from shoal.clock import SystemClock
 from shoal.fetch.guard import Guard
 from shoal.fetch.http import HttpTransport
@@ -386,6 +387,39 @@ async def test_more_body_than_announced_is_not_trusted() -> None:
     data = OK + b"Content-Length: 5\r\n\r\nhello and more"
     async with serve(always(data)) as server, transport() as http:
         assert (await failure_of(http, server.url())).kind == "protocol"
+
+
+async def test_small_chunks_are_no_flood() -> None:
+    """As a template engine that flushes after each tag."""
+    data = CHUNKED + b"10\r\n<p>16 bytes.</p>\r\n" * 100_000 + b"0\r\n\r\n"
+    async with serve(always(data)) as server, transport() as http:
+        assert (await answer_of(http, server.url())).body == b"<p>16 bytes.</p>" * 100_000
+
+
+async def test_interim_answers_are_passed_over() -> None:
+    hint = b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n"
+    async with serve(always(hint * limits.INTERIM_ANSWERS + page())) as server, transport() as http:
+        assert (await answer_of(http, server.url())).body == b"hello"
+    async with serve(always(hint * (limits.INTERIM_ANSWERS + 1) + page())) as server, transport() as http:
+        assert (await failure_of(http, server.url())).kind == "flood"
+
+
+@pytest.mark.parametrize("more", [page(b"other"), b"x", b"\r\n"])
+async def test_what_comes_on_an_idle_connection_is_not_read(more: bytes) -> None:
+    """An answer to nothing must not be taken for the answer to the next request, nor be kept."""
+    writers: list[asyncio.StreamWriter] = []
+
+    async def answer(head: bytes, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        writer.write(page(head.split(b" ")[1]))
+
+    async with serve(answer) as server, transport() as http:
+        assert (await answer_of(http, server.url("/1"))).body == b"/1"
+        writers[0].write(more)
+        async with asyncio.timeout(10):
+            await writers[0].wait_closed()
+        assert (await answer_of(http, server.url("/2"))).body == b"/2"
+    assert server.connections == 2
 
 
 async def test_nobody_listens() -> None:

@@ -461,6 +461,17 @@ async def test_a_slow_reader_holds_the_server_back() -> None:
         exchange.close()
 
 
+async def test_small_frames_are_no_flood() -> None:
+    async def answer(stream: Stream) -> None:
+        await stream.head()
+        for _ in range(10_000):
+            await stream.send(b"x" * 40)
+        await stream.send(b"!", end=True)
+
+    async with serve_http2(answer) as server:
+        assert len(ok(await fetch(server.url("/"))).body) == 400_001
+
+
 # -- time
 
 

@@ -15,7 +15,6 @@ from typing import Any
 import aiohttp
 from aiohttp.abc import AbstractCookieJar, ResolveResult
 from aiohttp.client_proto import ResponseHandler
-from aiohttp.http_exceptions import HttpProcessingError
 from multidict import CIMultiDict
 from yarl import URL
 
@@ -29,17 +28,17 @@ from shoal.fetch.failures import (
     explain_proxy,
 )
 from shoal.fetch.guard import Guard
+from shoal.fetch.http_protocol import BoundedProtocol
 from shoal.fetch.proxies import Proxy
 from shoal.fetch.sessions import SiteJar
 from shoal.fetch.socks import open_tunnel, resolve_nothing
 from shoal.fetch.transport import FetchRequest
+from shoal.limits import HEADER_LINE, HEADER_LINES
 from shoal.model import Failure, Outcome, Response
 from shoal.settings import Settings
 
 _ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 _ACCEPT_ENCODING = "gzip, deflate, br, zstd"
-_MAX_HEADER_LINE = 32 * 1024  # content security policies grow long
-_MAX_HEADER_LINES = 128
 _KEEP_ALIVE = 15.0
 _MAX_IDLE = 512  # hosts with idle connections; each holds a file descriptor
 _DNS_TTL = 60
@@ -78,8 +77,8 @@ class HttpTransport:
             connector=connector,
             cookie_jar=_CurrentJar(),
             headers=default_headers(self._settings),
-            max_field_size=_MAX_HEADER_LINE,
-            max_headers=_MAX_HEADER_LINES,
+            max_field_size=HEADER_LINE,
+            max_headers=HEADER_LINES,
         )
         # By itself aiohttp also repeats a request whose fresh connection was dropped: a hit nobody counted.
         client._retry_connection = False
@@ -214,22 +213,12 @@ class HttpTransport:
         )
 
 
-class _Protocol(ResponseHandler):
-    """Tells the reader of a body when its framing breaks midway, who would else wait until the deadline."""
-
-    def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
-        payload = self._payload
-        super().set_exception(exc, *cause)
-        if isinstance(exc, HttpProcessingError) and payload is not None and not payload.is_eof():
-            payload.set_exception(aiohttp.ClientPayloadError(exc.message), *cause)
-
-
 class _Connector(aiohttp.TCPConnector):
     """Notes when a fetch opens a connection, and keeps idle ones from using up the file descriptors."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        make: Callable[..., ResponseHandler] = _Protocol
+        make: Callable[..., ResponseHandler] = BoundedProtocol
         self._factory = partial(make, loop=self._loop)
 
     async def _create_connection(self, *args: Any, **kwargs: Any) -> ResponseHandler:

@@ -1,0 +1,85 @@
+"""aiohttp's side of an HTTP/1.1 connection, with bounds on what a server sends that is no body.
+
+A body is bounded by whoever reads it. But interim answers, empty lines, chunks of a byte and their extensions are all
+used up by the parser, and nobody sees how many there are; and what arrives on a connection that lies idle is parsed
+into answers that nobody has asked for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import aiohttp
+from aiohttp import StreamReader
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.http import RawResponseMessage
+from aiohttp.http_exceptions import HttpProcessingError
+
+from shoal.fetch.failures import BrokenAnswerError, FloodError
+from shoal.limits import ANSWER_HEADERS, BODY_OVERHEAD, INTERIM_ANSWERS
+
+_SWITCHING = 101  # the one answer below 200 that is final
+
+
+class BoundedProtocol(ResponseHandler):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._received = 0  # bytes of the exchange that is under way
+        self._interim = 0  # answers
+        self._answer: StreamReader | None = None  # the body of the final answer, once its head is there
+
+    def set_response_params(self, **params: Any) -> None:
+        """A request is about to be sent."""
+        self._received = self._interim = 0
+        self._answer = None
+        super().set_response_params(**params)
+
+    def data_received(self, data: bytes) -> None:
+        if self._answer is not None and self._answer.is_eof() and data:
+            self._cut(None)  # the answer is complete: this is none of it
+            return
+        self._received += len(data)
+        super().data_received(data)
+        self._check()
+
+    def _check(self) -> None:
+        answer, received = self._answer, self._received
+        if answer is None:
+            if received > ANSWER_HEADERS:
+                self._cut(BrokenAnswerError(f"no end of its headers within {ANSWER_HEADERS} bytes"))
+        elif not answer.is_eof() and received > BODY_OVERHEAD + 1.5 * answer.total_raw_bytes:
+            self._cut(FloodError(f"{received} bytes for {answer.total_raw_bytes} of a body"))
+
+    def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
+        """Takes the head of an answer from the parser."""
+        message, body = data
+        if self._answer is not None or self._interim > INTERIM_ANSWERS:
+            return  # answers to nothing: they came in one piece with the last that was due
+        if message.code < 200 and message.code != _SWITCHING:
+            self._interim += 1
+            if self._interim > INTERIM_ANSWERS:
+                self._cut(FloodError(f"more than {INTERIM_ANSWERS} interim answers (1xx)"))
+            return
+        self._answer = body
+        super().feed_data(data, size)
+
+    def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
+        """Tells the reader of a body as well when its framing breaks midway, who would else wait until the deadline."""
+        payload = self._payload
+        super().set_exception(exc, *cause)
+        if isinstance(exc, HttpProcessingError) and payload is not None and not payload.is_eof():
+            payload.set_exception(aiohttp.ClientPayloadError(exc.message), *cause)
+
+    def close(self) -> None:
+        """At once: over TLS the server would be listened to until it says farewell, or for half a minute."""
+        self.abort()
+
+    def _cut(self, error: Exception | None) -> None:
+        """Ends the connection; with an error, the exchange as well."""
+        self._should_close = True
+        if error is not None:
+            self.set_exception(error)
+            if self._answer is not None and not self._answer.is_eof():
+                self._answer.set_exception(error)
+        if self.transport is not None:
+            self.transport.abort()
