@@ -198,6 +198,7 @@ class ProcessCrew:
             memory_limit=signals.memory_limit,
             open_files=signals.open_files,
             file_limit=signals.file_limit,
+            waiting=self.engine.waiting,
         )
 
     def _hangs(self) -> str:

@@ -4,16 +4,20 @@
            start what was claimed
            sleep until a page ends, a host is due, or work arrives
 
-A slot is taken only by a page that may be fetched now; waiting happens in the frontier. One engine serves any number
+A slot is taken only by a page that may be fetched now; waiting for a host's turn happens in the frontier, and a page
+that waits in the network gives its slot up (`slots.py`). One engine serves any number
 of jobs: a lease goes to its own job's pages, and its settlement to its own job's sink.
 """
 
 from __future__ import annotations
 
 import asyncio
+import resource
+import sys
 import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import TypeVar, cast
 
 from shoal.delivery import Delivery
@@ -26,6 +30,7 @@ from shoal.policy.backpressure import Pressure
 from shoal.policy.lanes import Lane, Lanes
 from shoal.serving import Jobs, Served
 from shoal.settings import Settings
+from shoal.slots import Place, Slots
 from shoal.telling import event
 from shoal.workerstatus import WorkerStatus
 
@@ -54,6 +59,12 @@ class Engine:
         self.name = name
         self._pressure = pressure
         self._spiders = spiders
+        self._slots = Slots(
+            settings.concurrency,
+            per_slot=settings.waiting_per_slot,
+            most_waiting=_most_waiting(),
+            on_free=self._ring_soon,
+        )
         self._served_lanes: Mapping[str, Lane] = {}
         self._lanes = Lanes({})
         self._running: dict[asyncio.Task[None], tuple[Served, Lease]] = {}
@@ -83,6 +94,11 @@ class Engine:
     @property
     def in_flight(self) -> int:
         return len(self._running)
+
+    @property
+    def waiting(self) -> int:
+        """Pages in flight that hold no slot."""
+        return self._slots.waiting
 
     def holds(self, job: Served) -> int:
         """How many of a job's pages are not through yet."""
@@ -164,10 +180,11 @@ class Engine:
             if job is None:  # it was set aside or ended while the claim was under way
                 self._untouched.append(lease)
                 continue
-            page = asyncio.create_task(self._run_page(job, lease, self._asked))
+            place = self._slots.enter(lease.task.lane)
+            page = asyncio.create_task(self._run_page(job, lease, place, self._asked))
             self._running[page] = job, lease
             self._lanes.started(lease.task.lane)
-            page.add_done_callback(self._page_ended)
+            page.add_done_callback(partial(self._page_ended, place))
 
     async def _exchange(self) -> Claimed:
         """Settles, hands back and claims, handed to the store together so that it commits them together."""
@@ -232,7 +249,7 @@ class Engine:
         self._premature = False
         pressure = self._pressure()
         slots = pressure.slots(self._settings.concurrency)
-        free = slots - len(self._running)
+        free = self._slots.free(slots)
         if free <= 0 or self._stopping:
             return _NOTHING
         # A job whose rows pile up on their way to its sink gets no more until they have arrived.
@@ -240,7 +257,7 @@ class Engine:
         if not jobs:
             return _NOTHING
         self._update_lanes()
-        lanes = self._lanes.split(slots, pressure.paused_lanes)
+        lanes = self._lanes.split(slots, pressure.paused_lanes, free=free, waiting=self._slots.waiting_in)
         asked = asyncio.get_running_loop().time()
         claimed = await self._frontier.claim(
             Claim(self.name, jobs, lanes.shares, free, self._settings.lease, lanes.caps)
@@ -261,11 +278,12 @@ class Engine:
 
     # -- one page
 
-    async def _run_page(self, job: Served, lease: Lease, asked: float) -> None:
+    async def _run_page(self, job: Served, lease: Lease, place: Place, asked: float) -> None:
         if asyncio.get_running_loop().time() - asked > self._settings.lease / 2:
             # The store was away, or this process was frozen: what was leased then may be another's by now.
             self._untouched.append(lease)
             return
+        place.occupy()
         try:
             settlement = await job.pages.work(lease)
         except asyncio.CancelledError:
@@ -288,7 +306,8 @@ class Engine:
             else:
                 self._settlements.append((job, settlement))
 
-    def _page_ended(self, page: asyncio.Task[None]) -> None:
+    def _page_ended(self, place: Place, page: asyncio.Task[None]) -> None:
+        place.leave()
         self._last_end = asyncio.get_running_loop().time()
         self._lanes.ended(self._running.pop(page)[1].task.lane)
         self._settle_soon()
@@ -312,8 +331,12 @@ class Engine:
         slots = self._settings.concurrency
         if len(self._settlements) + len(self._untouched) >= slots // 4:
             self._frontier.wake()
-        elif self._alarm is None:
-            busy = len(self._running) * 2 >= slots
+        else:
+            self._ring_soon()
+
+    def _ring_soon(self) -> None:
+        if self._alarm is None:
+            busy = self._slots.working * 2 >= self._settings.concurrency
             delay = self._settings.settle_delay if busy else min(_EAGER, self._settings.settle_delay)
             self._alarm = asyncio.get_running_loop().call_later(delay, self._ring)
 
@@ -343,6 +366,7 @@ class Engine:
             jobs=jobs,
             spiders=self._spiders,
             slots=self._settings.concurrency,
+            waiting=self._slots.waiting,
         )
 
     async def _abandon(self) -> None:
@@ -357,6 +381,12 @@ class Engine:
         if self._error is None:
             keeping = self._keep(self._jobs.everyone(), everything=True)
             await _together([*self._settle(self._settlements), self._release(self._untouched)], keeping)
+
+
+def _most_waiting() -> int:
+    """Pages that may wait in the network: each has a connection, and other things need files too."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return limit // 4 if limit > 0 else sys.maxsize
 
 
 async def _together(others: Sequence[Awaitable[None]], last: Awaitable[T]) -> T:

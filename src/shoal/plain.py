@@ -88,6 +88,7 @@ def worker_dict(worker: WorkerStatus) -> dict[str, Any]:
         "machine": worker.node,
         "rate": worker.rate,
         "in_flight": worker.in_flight,
+        "waiting": worker.waiting,
         "slots": worker.slots,
         "memory": worker.memory or None,
         "jobs": worker.jobs,

@@ -33,7 +33,8 @@ POLICIES = ("rate", "concurrency", "breaker", "timeout", "budget")
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     # -- how fast
-    concurrency: PositiveInt = 64  # requests in flight in all; several processes share them
+    concurrency: PositiveInt = 64  # pages worked on at once; several processes share them
+    waiting_per_slot: Count = 8  # pages besides that only wait for a slow server, for each of these
     per_host: PositiveInt = 2  # requests in flight per host, in the whole crawl
     rate: Annotated[float, Meta(ge=0)] = 2.0  # requests per second and host; 0 lifts the limit
     burst: PositiveInt = 1  # requests a host may get at once after a quiet spell

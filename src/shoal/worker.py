@@ -33,10 +33,11 @@ from shoal.model import (
 from shoal.observe.recording import Recorder
 from shoal.observe.tally import Tally
 from shoal.page import Page
-from shoal.policy.lanes import known, no_such_lane
+from shoal.policy.lanes import BROWSER, known, no_such_lane
 from shoal.rendering import Rendered, TabLost
 from shoal.settings import Settings
 from shoal.sink.rows import encode_row
+from shoal.slots import in_the_network, take_slot
 from shoal.spider import Spider
 from shoal.telling import event
 
@@ -75,7 +76,11 @@ class Worker:
         host = await self._hosts.view(lease)
         if host.state.start:
             self._admission.welcome(lease.task.host)
-        answer = await self._asker.ask(lease, host)
+        if lease.task.lane == BROWSER:  # a tab works, though its page may wait
+            answer = await self._asker.ask(lease, host)
+        else:
+            with in_the_network():
+                answer = await self._asker.ask(lease, host)
         if answer is None:
             return None
         if isinstance(answer, Ending):
@@ -84,6 +89,7 @@ class Worker:
         if kind_of(answer) == "redirect":
             return self._follow(lease, answer)
         try:
+            await take_slot()
             return await self._handle(lease, answer)
         finally:
             if isinstance(answer, Rendered):

@@ -22,12 +22,18 @@ class WorkerStatus(Struct, frozen=True, omit_defaults=True):
     spiders: tuple[str, ...] = ()  # whose jobs it would serve
     rates: dict[str, float] = {}  # pages done per second, lately, by job
     memory: int = 0  # bytes; 0: not known
-    slots: int = 0  # how many pages it may have in flight
-    flights: dict[str, int] = {}  # how many it has, by lane
+    slots: int = 0  # how many pages it may work on at once
+    flights: dict[str, int] = {}  # how many it has in flight, by lane
+    waiting: int = 0  # of these, how many only wait and hold no slot
 
     @property
     def rate(self) -> float:
         return sum(self.rates.values())
+
+    @property
+    def used(self) -> int:
+        """How many of its slots are used."""
+        return self.in_flight - self.waiting
 
     def serves(self, job: str) -> bool:
         return job in self.jobs or job == self.job

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import pytest
@@ -28,6 +29,7 @@ from shoal.policy.backpressure import Pressure, Reason
 from shoal.serving import OneJob
 from shoal.settings import Settings
 from shoal.sink.protocol import Sink
+from shoal.slots import take_slot, waiting
 from shoal.testing.conformance.tools import make_task
 from shoal.testing.sinks import JournalSink
 from shoal.workerstatus import status_of
@@ -166,6 +168,53 @@ async def test_no_more_run_at_once_than_configured(frontier: MemoryFrontier) -> 
     await running
     assert gate.peak == 3
     assert (await counters(frontier)).done == 10
+
+
+@pytest.mark.parametrize(("per_slot", "in_flight"), [(0, 3), (2, 9)])
+async def test_pages_that_only_wait_make_room_for_others(
+    frontier: MemoryFrontier, per_slot: int, in_flight: int
+) -> None:
+    await add(frontier, 20)
+    gate, handling = Gate(), Counter[str]()
+
+    async def work(lease: Lease) -> Settlement:
+        with waiting():
+            settlement = await gate.work(lease)
+        await take_slot()
+        handling["now"] += 1
+        handling["peak"] = max(handling["peak"], handling["now"])
+        await asyncio.sleep(0)
+        handling["now"] -= 1
+        return settlement
+
+    engine = engine_of(frontier, Pages(work), concurrency=3, waiting_per_slot=per_slot)
+    running = asyncio.create_task(finish(engine))
+    await gate.holds(in_flight)
+    assert (engine.in_flight, engine.waiting) == (in_flight, in_flight)
+    gate.open.set()
+    await running
+    assert gate.peak == in_flight
+    assert handling["peak"] <= 3, "what costs is done by so many at once as there are slots"
+    assert (await counters(frontier)).done == 20
+    assert (engine.in_flight, engine.waiting) == (0, 0)
+
+
+async def test_a_lanes_cap_counts_those_that_wait(frontier: MemoryFrontier) -> None:
+    await add_lanes(frontier, normal=10, discovery=10)
+    gate = Gate()
+    lanes: Counter[str] = Counter()
+
+    async def work(lease: Lease) -> Settlement:
+        lanes[lease.task.lane] += 1
+        with waiting():
+            return await gate.work(lease)
+
+    engine = engine_of(frontier, Pages(work), concurrency=4, lane_caps={"discovery": 2})
+    running = asyncio.create_task(finish(engine))
+    await gate.holds(12)
+    assert lanes == {"normal": 10, "discovery": 2}
+    gate.open.set()
+    await running
 
 
 async def test_a_page_that_returns_nothing_goes_back_untouched(frontier: MemoryFrontier) -> None:

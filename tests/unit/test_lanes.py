@@ -100,6 +100,17 @@ def test_what_others_leave_is_lent_out() -> None:
     assert worker.running == ["browser"] * 10
 
 
+def test_pages_that_only_wait_use_none_of_their_lanes_share_but_count_for_its_cap() -> None:
+    lanes = Lanes({"slow": Lane(1, cap=12), "quick": Lane(1)})
+    for _ in range(10):
+        lanes.started("slow")
+    assert lanes.split(10, free=10).shares == {"quick": 5, "slow": 0}
+    split = lanes.split(10, free=10, waiting={"slow": 10})
+    assert split.shares == {"slow": 2, "quick": 5}
+    assert split.caps == {"slow": 2, "quick": 10}
+    assert lanes.split(10, free=3, waiting={"slow": 10}).caps == {"slow": 2, "quick": 3}
+
+
 def test_a_lane_gets_its_share_back_as_soon_as_pages_end() -> None:
     worker = Worker(served(settings_of(browser_tabs=100)), 15, {"browser"})
     worker.claim()

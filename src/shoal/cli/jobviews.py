@@ -84,7 +84,7 @@ def _beat(one: Schedule) -> str:
 
 
 def _workers_table(sight: FleetSight, most: int) -> Table:
-    numbers = ("pages/s", "in flight", "memory")
+    numbers = ("pages/s", "slots", "memory")
     shown = table("worker", "machine", *numbers, "jobs", "held back by", right=numbers)
     busiest = sorted(sight.workers, key=lambda worker: -worker.rate)
     for worker in busiest[:most]:
@@ -92,7 +92,7 @@ def _workers_table(sight: FleetSight, most: int) -> Table:
             str(worker.pid),
             safe(worker.node),
             Text(words.rate(worker.rate), "bold green" if worker.rate else "dim"),
-            f"{worker.in_flight}/{worker.slots}",
+            f"{worker.used}/{worker.slots}",
             words.size(worker.memory) if worker.memory else "-",
             safe(", ".join(worker.jobs) or "-"),
             Text(", ".join(reason.rule for reason in worker.pressure), "yellow"),

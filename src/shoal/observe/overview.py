@@ -84,8 +84,9 @@ class Overview(FleetSight, frozen=True):
         running = any(one.job.state == "running" for one in self.open)
         if not running or not slots or self.pressure:
             return ""
-        used = f"{self.in_flight:,} of {slots:,} slots are used"
-        if self.in_flight >= _FULL * slots:
+        in_use = sum(worker.used for worker in self.workers)
+        used = f"{in_use:,} of {slots:,} slots are used"
+        if in_use >= _FULL * slots:
             return f"the slots set the pace: {used}. More concurrency or more workers would help"
         if self.pending:
             return f"the limits of the hosts set the pace: {used}, and each host gets what its limits allow"

@@ -281,7 +281,7 @@ def _needs(one: Holdup, now: float) -> Text:
 def _workers_table(frame: Frame, rows: int, wide: bool) -> Table:
     overview = frame.overview
     shown = _table(_of("worker", rows, len(overview.workers)), "machine")
-    for name in ("pages/s", "in flight", "memory"):
+    for name in ("pages/s", "slots", "memory"):
         shown.add_column(name, justify="right", no_wrap=True)
     shown.add_column("jobs", ratio=1, no_wrap=True, overflow="ellipsis")
     fleet = overview.leader is not None or any(worker.spiders for worker in overview.workers)
@@ -293,7 +293,7 @@ def _workers_table(frame: Frame, rows: int, wide: bool) -> Table:
             str(worker.pid),
             _short(worker.node, 24),
             Text(words.rate(worker.rate), "bold green" if worker.rate else "dim"),
-            f"{worker.in_flight}/{worker.slots}",
+            f"{worker.used}/{worker.slots}",
             words.size(worker.memory) if worker.memory else "-",
             Text(words.printable(", ".join(worker.jobs) or "-")),
             *([""] if wide and fleet else []),

@@ -21,7 +21,7 @@ class Vitals(Struct, frozen=True, omit_defaults=True):
     stale: int = 0  # settlements that came after their lease had been given away
     cpu: float = 0.0  # seconds
     processes: int = 0
-    slots: int = 0  # how many pages may be in flight
+    slots: int = 0  # how many pages may be worked on at once
     usable: int = 0  # … while backpressure holds some back
     held_by: dict[str, int] = {}  # backpressure rule -> processes that it holds back
     settling_lag: float = 0.0  # seconds the oldest finished page has waited to be committed
@@ -30,6 +30,7 @@ class Vitals(Struct, frozen=True, omit_defaults=True):
     memory_limit: int = 0
     open_files: int = 0
     file_limit: int = 0
+    waiting: int = 0  # pages in flight that hold no slot
 
     def past(self) -> Vitals:
         """What remains of a process that has ended: what it counted."""
@@ -55,6 +56,7 @@ def together(parts: Iterable[Vitals]) -> Vitals:
         memory_limit=sum(one.memory_limit for one in parts),
         open_files=sum(one.open_files for one in parts),
         file_limit=sum(one.file_limit for one in parts),
+        waiting=sum(one.waiting for one in parts),
     )
 
 

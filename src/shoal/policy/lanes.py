@@ -16,6 +16,7 @@ from shoal.errors import SettingsError
 from shoal.settings import Settings
 
 BROWSER = "browser"  # the lane whose pages are opened in a browser
+NONE_WAIT: Mapping[str, int] = {}
 WEIGHTS: Mapping[str, float] = {"urgent": 8, "normal": 4, "discovery": 2, BROWSER: 1}
 
 
@@ -80,21 +81,29 @@ class Lanes:
     def ended(self, name: str) -> None:
         self._running[name] -= 1
 
-    def split(self, slots: int, paused: Set[str] = frozenset()) -> Split:
-        """How the free ones of `slots` are to be filled."""
-        free = slots - sum(self._running.values())
+    def split(
+        self,
+        slots: int,
+        paused: Set[str] = frozenset(),
+        *,
+        free: int | None = None,
+        waiting: Mapping[str, int] = NONE_WAIT,
+    ) -> Split:
+        """How the free ones of `slots` are to be filled. Pages of a lane that only wait (`waiting`) use none of its
+        share; its cap is for all of them. `free`: how many are free, if that is not what the lanes leave."""
+        working = {name: count - waiting.get(name, 0) for name, count in self._running.items()}
+        if free is None:
+            free = slots - sum(working.values())
         own = {name: ceil(slots * lane.weight / self._weight) for name, lane in self._lanes.items()}
-        order = sorted(
-            self._lanes, key=lambda name: (self._running[name] >= own[name], self._next_turn(name))
-        )
+        order = sorted(self._lanes, key=lambda name: (working[name] >= own[name], self._next_turn(name)))
         shares: dict[str, int] = {}
         caps: dict[str, int] = {}
         for name in order:
             if name in paused:
                 continue
-            running, cap = self._running[name], self._lanes[name].cap
-            caps[name] = max(0, min(free, cap - running) if cap else free)
-            shares[name] = min(caps[name], max(0, own[name] - running))
+            cap = self._lanes[name].cap
+            caps[name] = max(0, min(free, cap - self._running[name]) if cap else free)
+            shares[name] = min(caps[name], max(0, own[name] - working[name]))
         return Split(shares, caps)
 
     def _next_turn(self, name: str) -> float:

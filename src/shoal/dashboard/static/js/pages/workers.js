@@ -26,9 +26,9 @@ export function show(view) {
       { name: "rate", title: "pages/s", number: true, of: (worker) => words.rate(worker.rate) },
       {
         name: "flight",
-        title: "in flight",
+        title: "slots",
         number: true,
-        of: (worker) => [worker.in_flight, worker.slots],
+        of: (worker) => [worker.in_flight - worker.waiting, worker.slots],
         draw: slots,
       },
       {
