@@ -32,6 +32,7 @@ from shoal.routes.routing import BAN, REFUSALS, NoRoute, Routes
 from shoal.settings import Settings
 
 _LAST_PAUSE = 5.0  # seconds
+_SAY_MORE = frozenset({"dns"})  # about a host than that its robots.txt cannot be had
 
 
 class Ending(Struct, frozen=True):
@@ -97,10 +98,10 @@ class Asker:
                 )
                 return None
             retried, reached = not self._is_last(task), host.reached
-            if not _is_proxys_fault(host):
+            if not _was_not_asked(host):
                 self._saw(lease, "robots_unreachable", started, retried=retried, reached=reached)
-        if self._settings.robots and host.unreachable and _is_proxys_fault(host):
-            return await self._wait_for_proxy(task, host)
+        if self._settings.robots and host.unreachable and _was_not_asked(host):
+            return await self._wait_to_ask(task, host)
         return self._refusal(task, host) or self._moves(task) or await self._fetch(lease, limits)
 
     # -- before the fetch
@@ -129,17 +130,20 @@ class Asker:
         reason, settings = host.state.robots.reason, self._settings
         wait = max(0.0, host.state.robots.expires_at - self._hosts.now())
         spread = backoff(task.attempt, settings.retry_base, settings.retry_cap, self._rng)
-        failure = self._failure(task, "robots_unreachable", f"robots.txt cannot be had: {reason}")
-        return Retry(wait + spread, failure)
+        kind = reason if reason in _SAY_MORE else "robots_unreachable"
+        return Retry(wait + spread, self._failure(task, kind, f"robots.txt cannot be had: {reason}"))
 
-    async def _wait_for_proxy(self, task: Task, host: HostView) -> Ending | None:
+    async def _wait_to_ask(self, task: Task, host: HostView) -> Ending | None:
         assert host.state.robots is not None
+        kind = host.state.robots.reason
         wait = max(0.0, host.state.robots.expires_at - self._hosts.now())
-        failure = self._failure(task, host.state.robots.reason, "robots.txt cannot be had: the proxies fail")
-        return await self._not_asked(task, failure, wait)
+        why = rule_for(kind).meaning if kind == "dns_wait" else "the proxies fail"
+        return await self._not_asked(
+            task, self._failure(task, kind, f"robots.txt cannot be had: {why}"), wait
+        )
 
     async def _not_asked(self, task: Task, failure: Failure, wait: float) -> Ending | None:
-        """The proxies failed before anything was asked for: the task waits, and loses no attempt."""
+        """The host was not asked for anything, through no fault of its own: the task waits, and loses no attempt."""
         self._traffic.saw(task.host, failure.kind, 0.0, self._clock.monotonic(), retry=False)
         if self._is_last(task):
             # A store may bury what has no attempt left; so this one goes back as it is, a little later.
@@ -158,8 +162,7 @@ class Asker:
             request = self._routes.addressed(request, lease.task)
         outcome = await self._transport.fetch(request)
         if isinstance(outcome, Failure) and outcome.kind in NOT_ASKED:
-            wait = outcome.wait if isinstance(outcome, NoRoute) else self._settings.retry_base
-            return await self._not_asked(lease.task, outcome, wait)
+            return await self._not_asked(lease.task, outcome, self._wait_after(outcome))
         challenge = self._challenge(lease.task, outcome)
         verdict = self._verdict(lease.task, outcome, challenge)
         kind = verdict.failure.kind if verdict is not None else kind_of(outcome)
@@ -184,6 +187,11 @@ class Asker:
                 self._routes.had(lease.task, outcome)
             return outcome
         return Ending(verdict, snapshot_of(outcome, self._settings))
+
+    def _wait_after(self, failure: Failure) -> float:
+        if isinstance(failure, NoRoute):
+            return failure.wait
+        return self._settings.dns_timeout if failure.kind == "dns_wait" else self._settings.retry_base
 
     def _challenge(self, task: Task, outcome: Outcome) -> Challenge | None:
         if not isinstance(outcome, Response) or kind_of(outcome) == "redirect":
@@ -293,8 +301,10 @@ class Asker:
         return Failure(kind, detail, at=self._clock.time(), attempt=task.attempt)
 
 
-def _is_proxys_fault(host: HostView) -> bool:
-    return host.state.robots is not None and host.state.robots.reason.startswith("proxy")
+def _was_not_asked(host: HostView) -> bool:
+    """For its robots.txt: the proxies failed, or its name was not looked up."""
+    robots = host.state.robots
+    return robots is not None and (robots.reason.startswith("proxy") or robots.reason == "dns_wait")
 
 
 def _fetch_request(task: Task, timeout: float | None) -> FetchRequest:

@@ -66,6 +66,7 @@ TABLE: dict[str, Rule] = {
     "empty_shell": _retry("a page that is empty until its scripts have run", blames_host=False),
     # -- no answer
     "dns": _retry("the host name could not be resolved", blames_host=True),
+    "dns_wait": _retry("many names of its domain are being looked up", blames_host=False),
     "connect": _retry("the connection was refused or the host is unreachable", blames_host=True),
     "connect_timeout": _retry("no connection in time", blames_host=True),
     "read_timeout": _retry("the server fell silent", blames_host=True),
@@ -111,8 +112,11 @@ TABLE: dict[str, Rule] = {
     "unexpected": _retry("an error nobody foresaw", blames_host=False),
 }
 
-# No page was asked for: the proxies failed before, or it is for the browser to ask. Such an attempt is given back.
-NOT_ASKED = frozenset({"proxy_wait", "proxy_connect", "proxy_timeout", "proxy_auth", "needs_browser"})
+# No page was asked for: the proxies failed before, the name was not looked up, or it is for the browser to ask. Such an
+# attempt is given back.
+NOT_ASKED = frozenset(
+    {"proxy_wait", "proxy_connect", "proxy_timeout", "proxy_auth", "dns_wait", "needs_browser"}
+)
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _CONDITIONAL = frozenset({"if-none-match", "if-modified-since"})

@@ -69,6 +69,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     allow_network: list[str] = []  # private networks (CIDR) that may be reached
 
     # -- one request
+    dns_timeout: PositiveSeconds = 5.0  # for one name
+    dns_servers: list[str] = []  # addresses, with or without a port; empty: those of the system
     connect_timeout: PositiveSeconds = 10.0
     read_timeout: PositiveSeconds = 20.0  # silence on the socket
     total_timeout: PositiveSeconds = 60.0

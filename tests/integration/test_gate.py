@@ -17,6 +17,7 @@ import pytest
 from integration.raw_server import always, by_path, page, serve
 from integration.test_guard import FakeDns
 from integration.tls_front import tls_front
+from shoal.fetch import resolver
 from shoal.fetch.browser import dialling, gate
 from shoal.fetch.browser.gate import Door, Gate
 from shoal.fetch.guard import Guard
@@ -418,7 +419,7 @@ async def test_the_trouble_says_how_to_allow_it() -> None:
 
 async def test_a_name_that_turns_inside(monkeypatch: pytest.MonkeyPatch) -> None:
     """DNS rebinding: whatever a name stood for when it was looked at, the address that is connected to is checked."""
-    monkeypatch.setattr(dialling, "_DNS_TTL", 0)
+    monkeypatch.setattr(resolver, "_SHORTEST", 0)
     async with serve(always(page())) as server:
         guard = Guard(allowed=[("evil.example", server.port)])
         guard.note("evil.example", server.port, ["93.184.216.34"])

@@ -6,15 +6,16 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 
 from integration.raw_server import always, by_path, page, serve
 from shoal.clock import SystemClock
 from shoal.errors import SettingsError
+from shoal.fetch import resolver
 from shoal.fetch.guard import ForbiddenAddressError, Guard
 from shoal.fetch.http import HttpTransport
+from shoal.fetch.lookups import Found
 from shoal.fetch.transport import FetchRequest
 from shoal.model import Failure, Response
 from shoal.settings import Settings
@@ -40,17 +41,14 @@ class FakeDns:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, names: dict[str, list[list[str]]]) -> None:
         self._names = names
-        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", self.getaddrinfo)
+        monkeypatch.setattr(resolver, "make_lookup", lambda *_: self)
 
-    async def getaddrinfo(self, host: str, port: int, **_: object) -> list[tuple[Any, ...]]:
-        answers = self._names.get(host, [[host]])  # some loops ask for literals too
-        addresses = answers.pop(0) if len(answers) > 1 else answers[0]
-        return [self._info(address, port) for address in addresses]
+    async def ask(self, name: str) -> Found:
+        answers = self._names[name]
+        return Found(tuple(answers.pop(0) if len(answers) > 1 else answers[0]), ttl=0.0)
 
-    def _info(self, address: str, port: int) -> tuple[Any, ...]:
-        if ":" in address:
-            return socket.AF_INET6, socket.SOCK_STREAM, 6, "", (address, port, 0, 0)
-        return socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)
+    async def close(self) -> None:
+        pass
 
 
 def refused(guard: Guard, address: str, port: int = 80) -> bool:

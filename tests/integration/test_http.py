@@ -23,6 +23,7 @@ from shoal.fetch.http import HttpTransport
 from shoal.fetch.transport import FetchRequest
 from shoal.model import Failure, Response
 from shoal.settings import Settings
+from shoal.testing.servers.names import NameServer
 
 LOOPBACK = ["127.0.0.0/8"]
 CERTS = Path(__file__).parent / "certs"
@@ -474,15 +475,10 @@ async def test_a_header_that_would_smuggle() -> None:
     assert not server.hits
 
 
-async def test_unknown_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    import socket
-
-    async def getaddrinfo(*_: object, **__: object) -> list[object]:
-        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
-    async with transport() as http:
-        failure = await failure_of(http, "http://nowhere.invalid/")
+async def test_unknown_name() -> None:
+    with NameServer({}) as names:
+        async with transport(dns_servers=[names.address]) as http:
+            failure = await failure_of(http, "http://nowhere.invalid/")
     assert failure.kind == "dns"
     assert "nowhere.invalid" in failure.detail
 

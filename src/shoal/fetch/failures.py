@@ -10,6 +10,7 @@ import aiohttp
 from aiohttp.http_exceptions import ContentEncodingError
 
 from shoal.fetch.guard import ForbiddenAddressError
+from shoal.fetch.lookups import UnresolvedError
 from shoal.fetch.socks import SocksAuthError, SocksReplyError
 
 _MAX_DETAIL = 200
@@ -143,6 +144,8 @@ def _explain_connect(exc: aiohttp.ClientConnectorError) -> tuple[str, str]:
             "unexpected",
             f"this machine is out of sockets ({_reason(cause)}): lower concurrency or raise ulimit -n",
         )
+    if isinstance(cause, UnresolvedError) and cause.why == "busy":
+        return "dns_wait", f"{exc.host} is not looked up now: {_reason(cause)}"
     if isinstance(exc, aiohttp.ClientConnectorDNSError):
         return "dns", f"{exc.host} cannot be resolved: {_reason(cause)}"
     if isinstance(exc, aiohttp.ClientSSLError):

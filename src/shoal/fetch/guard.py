@@ -13,8 +13,6 @@ from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 from aiohttp import AddrInfoType
-from aiohttp.abc import ResolveResult
-from aiohttp.resolver import ThreadedResolver
 
 from shoal.errors import SettingsError
 
@@ -90,10 +88,6 @@ class Guard:
         elif (name == "localhost" or name.endswith(".localhost")) and (name, port) not in self._names:
             self.check("127.0.0.1", port)
 
-    def resolver(self) -> ThreadedResolver:
-        """A resolver that tells this guard what the allowed names stand for. Needs a running loop."""
-        return _NotingResolver(self)
-
     def note(self, host: str, port: int, addresses: Iterable[str]) -> None:
         """Learns what a name resolved to.
 
@@ -109,19 +103,6 @@ class Guard:
             self._names[key] = all(_why_not_public(address) is not None for address in found)
         if self._names[key]:
             self._pairs.update((address, port) for address in found if not address.is_link_local)
-
-
-class _NotingResolver(ThreadedResolver):
-    def __init__(self, guard: Guard) -> None:
-        super().__init__()
-        self._guard = guard
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        results = await super().resolve(host, port, family)
-        self._guard.note(host, port, (result["host"] for result in results))
-        return results
 
 
 def _fold(name: str) -> str:

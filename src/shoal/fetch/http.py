@@ -30,24 +30,23 @@ from shoal.fetch.failures import (
 from shoal.fetch.guard import Guard
 from shoal.fetch.http_protocol import BoundedProtocol
 from shoal.fetch.proxies import Proxy
+from shoal.fetch.resolver import Resolver
 from shoal.fetch.sessions import SiteJar
 from shoal.fetch.socks import open_tunnel, resolve_nothing
 from shoal.fetch.transport import FetchRequest
 from shoal.limits import HEADER_LINE, HEADER_LINES
 from shoal.model import Failure, Outcome, Response
 from shoal.settings import Settings
+from shoal.slots import SMALL, take_slot
 
 _ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 _ACCEPT_ENCODING = "gzip, deflate, br, zstd"
 _KEEP_ALIVE = 15.0
 _MAX_IDLE = 512  # hosts with idle connections; each holds a file descriptor
-_DNS_TTL = 60
-_DNS_ENTRIES = 10_000
 _CONNECTIONS: dict[str, Any] = {
     "limit": 0,  # the frontier bounds concurrency
     "keepalive_timeout": _KEEP_ALIVE,
-    "ttl_dns_cache": _DNS_TTL,
-    "dns_cache_max_size": _DNS_ENTRIES,
+    "use_dns_cache": False,  # the resolver has one
 }
 IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 
@@ -61,13 +60,18 @@ _jar: ContextVar[AbstractCookieJar] = ContextVar("shoal_jar")  # whose cookies i
 class HttpTransport:
     """Fetches over HTTP. Must be made inside a running loop, and closed in it."""
 
-    def __init__(self, settings: Settings, guard: Guard, clock: Clock) -> None:
+    def __init__(
+        self, settings: Settings, guard: Guard, clock: Clock, resolver: Resolver | None = None
+    ) -> None:
         self._settings = settings
         self._guard = guard
         self._clock = clock
+        self.resolver = resolver or Resolver(settings)
+        self._owns_resolver = resolver is None
         self.jar = SiteJar() if settings.cookies else aiohttp.DummyCookieJar()
+        names = self.resolver.for_connector(guard)
         self._direct = self._client(
-            _Connector(resolver=guard.resolver(), socket_factory=guard.socket_factory, **_CONNECTIONS)
+            _Connector(resolver=names, socket_factory=guard.socket_factory, **_CONNECTIONS)
         )
         self._through: dict[str, aiohttp.ClientSession] = {}  # proxies; those of SOCKS each have their own
         self._timeout = lru_cache(maxsize=256)(self._make_timeout)
@@ -101,6 +105,8 @@ class HttpTransport:
     async def close(self) -> None:
         for client in (self._direct, *self._through.values()):
             await client.close()
+        if self._owns_resolver:
+            await self.resolver.close()
 
     async def _send(self, request: FetchRequest) -> aiohttp.ClientResponse:
         """Sends the request and waits for the headers of the answer."""
@@ -158,7 +164,8 @@ class HttpTransport:
         client = self._through.get(key)
         if client is None:
             kind = partial(_SocksConnector, proxy) if proxy.scheme == "socks5" else _ProxyConnector
-            client = self._through[key] = self._client(kind(**_CONNECTIONS))
+            names = self.resolver.for_connector()
+            client = self._through[key] = self._client(kind(resolver=names, **_CONNECTIONS))
         return client
 
     async def _receive(
@@ -191,6 +198,8 @@ class HttpTransport:
             while size <= cap and (part := await content.readany()):
                 parts.append(part)
                 size += len(part)
+                if size > SMALL:
+                    await take_slot()
             body = b"".join(parts)
         if len(body) <= cap:
             return body

@@ -35,6 +35,7 @@ from shoal.fetch.proxies import Proxy
 from shoal.fetch.transport import FetchRequest
 from shoal.model import Failure, Outcome, Response
 from shoal.settings import Settings
+from shoal.slots import SMALL, take_slot
 
 try:
     from shoal.fetch.http2_connection import Exchange, Header, Http2Connection
@@ -77,7 +78,7 @@ class Http2Transport:
         self._clock = clock
         self._http = http
         self._headers = default_headers(settings)
-        self._hosts = Hosts(guard)
+        self._hosts = Hosts(guard, http.resolver)
         self._pool: dict[Key, list[Http2Connection]] = {}  # that used last comes last
         self._plain: dict[Key, None] = {}  # these take no HTTP/2
         self._opening: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
@@ -172,6 +173,8 @@ class Http2Transport:
             for part in decoder.feed(piece):
                 parts.append(part)
                 size += len(part)
+                if size > SMALL:
+                    await take_slot()
                 if size <= cap:
                     continue
                 if request.truncate:

@@ -10,6 +10,7 @@ from shoal.clock import Clock
 from shoal.fetch.browser.finding import available, why_not
 from shoal.fetch.guard import Guard
 from shoal.fetch.http import HttpTransport
+from shoal.fetch.resolver import Resolver
 from shoal.fetch.transport import FetchRequest, Transport
 from shoal.model import Failure, Outcome
 from shoal.settings import Settings
@@ -27,7 +28,8 @@ class Transports:
         self._clock = clock
         if settings.http2:
             import shoal.fetch.http2  # noqa: F401 (that h2 is missing is told before anything is open)
-        self._http = HttpTransport(settings, guard, clock)
+        self._resolver = Resolver(settings)
+        self._http = HttpTransport(settings, guard, clock, self._resolver)
         self._http2 = self._make_http2() if settings.http2 else None
         self._browser: Transport | None = None
 
@@ -43,6 +45,7 @@ class Transports:
         for transport in (self._browser, self._http2, self._http):
             if transport is not None:
                 await transport.close()
+        await self._resolver.close()
 
     def _make_http2(self) -> Http2Transport:
         from shoal.fetch.http2 import Http2Transport
@@ -55,5 +58,5 @@ class Transports:
                 return Failure("no_browser", why_not(self._settings))
             from shoal.fetch.browser.transport import BrowserTransport
 
-            self._browser = BrowserTransport(self._settings, self._guard, self._clock)
+            self._browser = BrowserTransport(self._settings, self._guard, self._clock, self._resolver)
         return await self._browser.fetch(request)

@@ -20,20 +20,19 @@ from shoal.fetch.browser.relay import Ends
 from shoal.fetch.failures import Stage, explain, explain_proxy
 from shoal.fetch.guard import Guard
 from shoal.fetch.proxies import Proxy
+from shoal.fetch.resolver import Resolver
 from shoal.fetch.socks import open_tunnel
 from shoal.model import Failure
 
 _STAGGER = 0.25  # seconds before the next address of a host is tried as well
-_DNS_TTL = 60
-_DNS_ENTRIES = 10_000
 
 
 class Hosts(aiohttp.TCPConnector):
-    """Connects to hosts. Of aiohttp's connector only the resolving is used, with its cache; the guard hears of every
-    name that is resolved, and sees every address that is connected to."""
+    """Connects to hosts. Of aiohttp's connector only the resolving is used; the guard hears of every name that is
+    resolved, and sees every address that is connected to."""
 
-    def __init__(self, guard: Guard) -> None:
-        super().__init__(resolver=guard.resolver(), ttl_dns_cache=_DNS_TTL, dns_cache_max_size=_DNS_ENTRIES)
+    def __init__(self, guard: Guard, resolver: Resolver) -> None:
+        super().__init__(resolver=resolver.for_connector(guard), use_dns_cache=False)
         self._guard = guard
 
     async def connect_to(self, host: str, port: int) -> Ends:

@@ -19,6 +19,7 @@ from shoal.fetch.browser.messages import MAX_LINE
 from shoal.fetch.browser.visits import Visit
 from shoal.fetch.guard import Guard
 from shoal.fetch.proxies import Proxy
+from shoal.fetch.resolver import Resolver
 from shoal.model import Failure
 from shoal.settings import Settings
 
@@ -30,9 +31,11 @@ _IDLE = 120.0
 class Gate:
     """The doors of one job in one process. Doors are opened in a running loop, and closed in it."""
 
-    def __init__(self, guard: Guard, settings: Settings) -> None:
+    def __init__(self, guard: Guard, settings: Settings, resolver: Resolver | None = None) -> None:
         self._guard = guard
         self._settings = settings
+        self._resolver = resolver
+        self._own_resolver: Resolver | None = None
         self._hosts: Hosts | None = None
         self._doors: set[Door] = set()
 
@@ -42,7 +45,9 @@ class Gate:
     async def open(self, proxy: Proxy | None, *, connections: int = _CONNECTIONS) -> Door:
         """A door for so many connections at once, behind which everything goes by this proxy, if there is one."""
         if self._hosts is None:
-            self._hosts = Hosts(self._guard)
+            if self._resolver is None:
+                self._resolver = self._own_resolver = Resolver(self._settings)
+            self._hosts = Hosts(self._guard, self._resolver)
         settings = self._settings
         dialler = Dialler(self._hosts, self._guard, proxy, settings.connect_timeout)
         door = Door(dialler, connections, max(_IDLE, settings.total_timeout), self._doors.discard)
@@ -56,6 +61,9 @@ class Gate:
         if self._hosts is not None:
             await self._hosts.close()
             self._hosts = None
+        if self._own_resolver is not None:
+            await self._own_resolver.close()
+            self._resolver = self._own_resolver = None
 
 
 class Door:

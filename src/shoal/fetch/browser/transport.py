@@ -24,6 +24,7 @@ from shoal.fetch.browser.gate import Gate
 from shoal.fetch.browser.showing import CRASHED, Showing
 from shoal.fetch.browser.tab import is_gone, plain
 from shoal.fetch.guard import Guard
+from shoal.fetch.resolver import Resolver
 from shoal.fetch.transport import FetchRequest
 from shoal.model import Failure, Outcome
 from shoal.rendering import Rendered
@@ -37,10 +38,12 @@ _NOT_OURS = ("User-Agent", "Host", "Content-Length", "Connection", "Proxy-Author
 class BrowserTransport:
     """Must be made inside a running loop, and closed in it."""
 
-    def __init__(self, settings: Settings, guard: Guard, clock: Clock) -> None:
+    def __init__(
+        self, settings: Settings, guard: Guard, clock: Clock, resolver: Resolver | None = None
+    ) -> None:
         self._settings = settings
         self._clock = clock
-        self._gate = Gate(guard, settings)
+        self._gate = Gate(guard, settings, resolver)
         self._browsers = Browsers(settings)
         self._contexts = Contexts(self._gate, settings)
         self._slots = asyncio.Semaphore(settings.browser_tabs)

@@ -1,0 +1,238 @@
+"""Names to addresses, so that no name server can stop the lookups of others.
+
+A lookup has a deadline (`dns_timeout`) and a place among those at once: in all, and of its registrable domain. Few may
+wait for a place in their domain; the others are told that it is busy, and their pages come back later. Many that ask
+for the same name share one lookup. Answers are kept for as long as their records hold, and "no" for a while too.
+
+A domain whose name servers leave many lookups unanswered is left alone: further ones fail at once, until one that is
+let through has been answered. While a name is looked up, the page that asks holds no slot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from functools import lru_cache
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+from aiohttp.abc import AbstractResolver, ResolveResult
+from msgspec import Struct
+
+from shoal.fetch.guard import Guard
+from shoal.fetch.lookups import Lookup, UnresolvedError, Why, check_servers, make_lookup
+from shoal.settings import Settings
+from shoal.slots import waiting
+
+if TYPE_CHECKING:
+    from publicsuffixlist import PublicSuffixList
+
+_AT_ONCE = 512
+_AT_ONCE_PER_DOMAIN = 32
+_QUEUE_PER_DOMAIN = 64
+_ENTRIES = 10_000
+_SHORTEST, _LONGEST = 30.0, 3600.0  # seconds that an answer is kept, whatever its records say
+_NO_SUCH_NAME = 60.0
+_FAILED = 5.0  # the next may be luckier
+_UNANSWERED = 16  # lookups, and the domain is left alone; an answer halves the count
+_PAUSE, _LONGEST_PAUSE = 15.0, 240.0  # seconds that it is left alone, twice as long each time
+
+
+class Answer(Struct, frozen=True):
+    """What is known of a name: its addresses, or why there are none."""
+
+    addresses: tuple[str, ...]
+    until: float
+    why: Why = "failed"
+    error: str = ""
+
+
+class _Domain:
+    """The lookups in one registrable domain."""
+
+    def __init__(self) -> None:
+        self.places = asyncio.Semaphore(_AT_ONCE_PER_DOMAIN)
+        self.users = 0  # that look up, or wait for a place
+        self.running = 0
+        self.unanswered = 0
+        self.pause = _PAUSE
+        self.paused_until = 0.0
+
+    @property
+    def is_full(self) -> bool:
+        return self.users >= _AT_ONCE_PER_DOMAIN + _QUEUE_PER_DOMAIN
+
+    def refuses(self, now: float) -> bool:
+        """Whether it is left alone. When that is over, one lookup shows whether it answers again."""
+        return self.unanswered >= _UNANSWERED and (self.running > 0 or now < self.paused_until)
+
+    def saw(self, *, answered: bool, now: float) -> None:
+        if answered:
+            self.unanswered //= 2
+            self.pause = _PAUSE
+            return
+        self.unanswered += 1
+        if self.unanswered >= _UNANSWERED and now >= self.paused_until:
+            self.paused_until = now + self.pause
+            self.pause = min(_LONGEST_PAUSE, 2 * self.pause)
+
+
+class Resolver:
+    """Looks names up for one job. Must be made inside a running loop, and closed in it."""
+
+    def __init__(self, settings: Settings, lookup: Lookup | None = None) -> None:
+        self._timeout = settings.dns_timeout
+        self._servers = settings.dns_servers
+        check_servers(self._servers)
+        self._lookup = lookup
+        self._now: Callable[[], float] = asyncio.get_running_loop().time
+        self._known: dict[str, Answer] = {}
+        self._asking: dict[str, asyncio.Task[Answer]] = {}
+        self._domains: dict[str, _Domain] = {}
+        self._places = asyncio.Semaphore(_AT_ONCE)
+
+    def __repr__(self) -> str:
+        return f"<Resolver: {len(self._known)} names known, {len(self._asking)} asked for>"
+
+    async def resolve(self, name: str) -> tuple[str, ...]:
+        """The addresses of a name. Raises UnresolvedError."""
+        name = name.lower().rstrip(".")
+        if (address := _literal(name)) is not None:
+            return (address,)
+        answer = self._known.get(name)
+        if answer is None or answer.until <= self._now():
+            with waiting():
+                answer = await asyncio.shield(self._task(name))
+        if not answer.addresses:
+            raise UnresolvedError(answer.why, answer.error)
+        return answer.addresses
+
+    def for_connector(self, guard: Guard | None = None) -> AbstractResolver:
+        """As aiohttp's connectors want it. The guard is told what names stand for."""
+        return _ConnectorResolver(self, guard)
+
+    async def close(self) -> None:
+        for task in self._asking.values():
+            task.cancel()
+        await asyncio.gather(*self._asking.values(), return_exceptions=True)
+        if self._lookup is not None:
+            await self._lookup.close()
+
+    def _task(self, name: str) -> asyncio.Task[Answer]:
+        """One for all that ask for the name. It goes on when they have given up: others may ask soon."""
+        task = self._asking.get(name)
+        if task is None:
+            task = self._asking[name] = asyncio.create_task(self._ask(name))
+            task.add_done_callback(lambda _: self._asking.pop(name))
+        return task
+
+    async def _ask(self, name: str) -> Answer:
+        its = domain_of(name)
+        domain = self._domains.get(its)
+        if domain is None:
+            domain = self._domains[its] = _Domain()
+        if domain.is_full:
+            return self._no("busy", f"many names of {its} are being looked up", 0.0)
+        domain.users += 1
+        try:
+            async with domain.places, self._places:
+                answer = await self._ask_in(domain, name)
+        finally:
+            domain.users -= 1
+            self._forget(its, domain)
+        self._remember(name, answer)
+        return answer
+
+    async def _ask_in(self, domain: _Domain, name: str) -> Answer:
+        if domain.refuses(self._now()):
+            said = f"the name servers of {domain_of(name)} have not answered lately"
+            return self._no("unanswered", said, _FAILED)
+        domain.running += 1
+        try:
+            answer = await self._look_up(name)
+        finally:
+            domain.running -= 1
+        domain.saw(answered=answer.why != "unanswered", now=self._now())
+        return answer
+
+    async def _look_up(self, name: str) -> Answer:
+        if self._lookup is None:
+            self._lookup = make_lookup(self._servers, self._timeout)
+        try:
+            async with asyncio.timeout(self._timeout):
+                found = await self._lookup.ask(name)
+        except UnresolvedError as error:
+            return self._no(
+                error.why, error.message, _NO_SUCH_NAME if error.why == "no_such_name" else _FAILED
+            )
+        except TimeoutError:
+            return self._no("unanswered", f"no answer within dns_timeout ({self._timeout:g} s)", _FAILED)
+        ttl = min(_LONGEST, max(_SHORTEST, found.ttl))
+        return Answer(found.addresses, self._now() + ttl)
+
+    def _no(self, why: Why, error: str, wait: float) -> Answer:
+        return Answer((), self._now() + wait, why, error)
+
+    def _remember(self, name: str, answer: Answer) -> None:
+        self._known.pop(name, None)
+        if len(self._known) >= _ENTRIES:
+            del self._known[next(iter(self._known))]
+        self._known[name] = answer
+
+    def _forget(self, name: str, domain: _Domain) -> None:
+        """Forgets a domain with nothing to remember; of the others, those that have been there longest."""
+        if not domain.users and not domain.unanswered:
+            del self._domains[name]
+        elif len(self._domains) > _ENTRIES:
+            idle = next((key for key, one in self._domains.items() if not one.users), None)
+            if idle is not None:
+                del self._domains[idle]
+
+
+class _ConnectorResolver(AbstractResolver):
+    def __init__(self, resolver: Resolver, guard: Guard | None) -> None:
+        self._resolver = resolver
+        self._guard = guard
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        addresses = await self._resolver.resolve(host)
+        if self._guard is not None:
+            self._guard.note(host, port, addresses)
+        results = [_result(host, address, port) for address in addresses]
+        return [one for one in results if family in (socket.AF_UNSPEC, one["family"])]
+
+    async def close(self) -> None:
+        """The resolver is shared, and closed by whoever made it."""
+
+
+def _result(host: str, address: str, port: int) -> ResolveResult:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+    return ResolveResult(hostname=host, host=address, port=port, family=family, proto=0, flags=flags)
+
+
+@lru_cache(10_000)
+def domain_of(name: str) -> str:
+    """The registrable domain: what one owner has name servers for. A name that is in none stands for itself."""
+    return _suffixes().privatesuffix(name) or name
+
+
+def _literal(name: str) -> str | None:
+    """The address that a name is, also in one of the spellings that systems still take: 127.1, 0x7f.1, 2130706433."""
+    if ":" in name or name.rpartition(".")[2][:1].isdigit():
+        with suppress(ValueError):
+            return str(ip_address(name))
+        with suppress(OSError):
+            return socket.inet_ntoa(socket.inet_aton(name))
+    return None
+
+
+@lru_cache(1)
+def _suffixes() -> PublicSuffixList:
+    from publicsuffixlist import PublicSuffixList  # 250 kB of text, read with the first name
+
+    return PublicSuffixList(accept_unknown=True)
