@@ -32,7 +32,7 @@ from shoal.routes.routing import BAN, REFUSALS, NoRoute, Routes
 from shoal.settings import Settings
 
 _LAST_PAUSE = 5.0  # seconds
-_SAY_MORE = frozenset({"dns"})  # about a host than that its robots.txt cannot be had
+_SAY_MORE = frozenset({"dns", "too_slow"})  # about a host than that its robots.txt cannot be had
 
 
 class Ending(Struct, frozen=True):

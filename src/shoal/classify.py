@@ -26,14 +26,15 @@ class Rule(Struct, frozen=True):
     action: Action
     blames_host: bool  # evidence against the host, for its breaker and its concurrency
     meaning: str
+    attempts: int = 0  # after which it is buried, if max_attempts allows more; 0: those of max_attempts
 
 
 def _page(meaning: str) -> Rule:
     return Rule("page", False, meaning)
 
 
-def _retry(meaning: str, *, blames_host: bool) -> Rule:
-    return Rule("retry", blames_host, meaning)
+def _retry(meaning: str, *, blames_host: bool, attempts: int = 0) -> Rule:
+    return Rule("retry", blames_host, meaning, attempts)
 
 
 def _bury(meaning: str, *, blames_host: bool = False) -> Rule:
@@ -71,6 +72,7 @@ TABLE: dict[str, Rule] = {
     "connect_timeout": _retry("no connection in time", blames_host=True),
     "read_timeout": _retry("the server fell silent", blames_host=True),
     "timeout": _retry("not complete in time", blames_host=True),
+    "too_slow": _retry("the answer dripped in, more slowly than min_rate", blames_host=True, attempts=2),
     "reset": _retry("the connection was lost before an answer", blames_host=True),
     "truncated": _retry("the body ended early or its framing is broken", blames_host=True),
     "protocol": _retry("not a valid HTTP answer", blames_host=True),
@@ -185,9 +187,14 @@ def judge(
     if rule.action in ("page", "follow"):
         return None
     failure = replace(failure_of(outcome, kind), at=now, attempt=task.attempt)
-    if rule.action == "bury":
+    if rule.action == "bury" or 0 < rule.attempts <= _failures(task, kind):
         return Dead(failure, snapshot_of(outcome, settings))
     return Retry(_delay(outcome, task, settings, now, rng), failure)
+
+
+def _failures(task: Task, kind: str) -> int:
+    """How often the task has failed in this way, this time included."""
+    return 1 + sum(past.kind == kind for past in this_life(task))
 
 
 def snapshot_of(outcome: Outcome, settings: Settings) -> Snapshot | None:

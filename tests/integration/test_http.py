@@ -15,9 +15,10 @@ import brotli
 import pytest
 from aiohttp.compression_utils import HAS_ZSTD
 
-from integration.raw_server import RawServer, always, by_path, page, serve
+from integration.raw_server import Answer, RawServer, always, by_path, page, serve
 from shoal import limits
 from shoal.clock import SystemClock
+from shoal.fetch import meter
 from shoal.fetch.guard import Guard
 from shoal.fetch.http import HttpTransport
 from shoal.fetch.transport import FetchRequest
@@ -473,6 +474,88 @@ async def test_a_header_that_would_smuggle() -> None:
         failure = await failure_of(http, server.url(), headers={"X": "a\r\nY: b"})
     assert failure.kind == "invalid_request"
     assert not server.hits
+
+
+# -- answers that drip (18)
+
+
+def slowly(*parts: bytes, every: float = 0.02, first: float = 0.0) -> Answer:
+    """The parts one after another, the last of them again and again until the connection ends."""
+
+    async def answer(head: bytes, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(first)
+        for part in parts:
+            writer.write(part)
+            await writer.drain()
+            await asyncio.sleep(every)
+        while not writer.is_closing():
+            writer.write(parts[-1])
+            await writer.drain()
+            await asyncio.sleep(every)
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("parts", "status"),
+    [
+        ((b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n", b"x"), 200),
+        ((b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n"), 200),
+        ((b"HTTP/1.1 200 OK\r\n\r\n", b"x"), 200),
+        ((b"HTTP/1.1 200 OK\r\nX-Long: ", b"x"), None),
+        ((b"HTTP/1.1 200 ", b"O"), None),
+    ],
+)
+async def test_an_answer_that_drips_is_cut(
+    monkeypatch: pytest.MonkeyPatch, parts: tuple[bytes, ...], status: int | None
+) -> None:
+    monkeypatch.setattr(meter, "GRACE", 0.1)
+    async with serve(slowly(*parts)) as server, transport(min_rate=5000) as http:
+        failure = await failure_of(http, server.url())
+    assert (failure.kind, failure.status) == ("too_slow", status)
+    assert "lower min_rate" in failure.detail
+
+
+async def test_a_kept_connection_that_drips_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rate is that of the answer, not of what came over the connection before."""
+    monkeypatch.setattr(meter, "GRACE", 0.1)
+    dripping = slowly(b"HTTP/1.1 200 OK\r\nX-Long: ", b"x")
+
+    async def first_quickly(head: bytes, writer: asyncio.StreamWriter) -> None:
+        await (always(page(b"x" * 100_000)) if len(server.hits) == 1 else dripping)(head, writer)
+
+    async with serve(first_quickly) as server, transport(min_rate=5000) as http:
+        await answer_of(http, server.url())
+        assert (await failure_of(http, server.url())).kind == "too_slow"
+    assert server.connections == 1
+
+
+@pytest.mark.parametrize("where", ["before", "between", "within"])
+async def test_a_server_that_thinks_is_not_too_slow(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """It is silent for a while and then sends what it has; read_timeout is for that."""
+    monkeypatch.setattr(meter, "GRACE", 0.05)
+    head, body = b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n", b"x" * 5000
+    parts = {"before": (head + body,), "between": (head, body), "within": (head + body[:100], body[100:])}
+    answer = slowly(*parts[where], every=0.3, first=0.3 if where == "before" else 0.0)
+    async with serve(answer) as server, transport(min_rate=1000) as http:
+        assert (await answer_of(http, server.url())).body == body
+
+
+async def test_a_small_page_that_is_complete_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(meter, "GRACE", 0.05)
+    answer = slowly(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n", b"ok", every=0.2)
+    async with serve(answer) as server, transport(min_rate=100_000) as http:
+        assert (await answer_of(http, server.url())).body == b"ok"
+
+
+async def test_the_least_rate_can_be_lifted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(meter, "GRACE", 0.0)
+    answer = slowly(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", b"x", every=0.01)
+    async with serve(answer) as server, transport(min_rate=0) as http:
+        assert (await answer_of(http, server.url())).body == b"x" * 9
+
+
+# -- names
 
 
 async def test_unknown_name() -> None:

@@ -22,6 +22,7 @@ from shoal.admit.canonical import Canonicaliser
 from shoal.clock import SystemClock
 from shoal.errors import SettingsError
 from shoal.fetch import http2 as module
+from shoal.fetch import meter
 from shoal.fetch.guard import Guard
 from shoal.fetch.http import HttpTransport
 from shoal.fetch.http2 import Http2Transport, wants_http2
@@ -493,6 +494,20 @@ async def half_an_answer(stream: Stream) -> None:
     await stream.head()
     await stream.send(b"half")
     await hang(stream)
+
+
+async def test_a_body_that_drips_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(meter, "GRACE", 0.1)
+
+    async def drip(stream: Stream) -> None:
+        await stream.head()
+        while True:
+            await stream.send(b"x")
+            await asyncio.sleep(0.02)
+
+    async with serve_http2(drip) as server:
+        failure = failed(await fetch(server.url("/"), min_rate=5000))
+    assert (failure.kind, failure.status) == ("too_slow", 200)
 
 
 @pytest.mark.parametrize(("answer", "status"), [(hang, None), (half_an_answer, 200)])

@@ -299,3 +299,32 @@ async def test_backpressure_hears_of_every_fetch() -> None:
     signals = world.traffic.signals(world.clock.monotonic())
     assert signals.fetches == pytest.approx(4, rel=0.05)
     assert signals.retry_share == 1.0
+
+
+# -- names
+
+
+@pytest.mark.parametrize("robots", [False, True])
+async def test_a_name_that_was_not_looked_up_costs_no_attempt(robots: bool) -> None:
+    """Its domain was busy. That says nothing about the host."""
+    world = World(robots=robots, retry_base=1.0)
+    (lease,) = await world.leases(1)
+    world.fails("dns_wait")
+    answer = await world.ask(lease)
+    assert isinstance(answer, Ending)
+    assert isinstance(answer.verdict, Retry)
+    assert not answer.verdict.counts
+    assert answer.verdict.after >= 0.9
+    assert answer.verdict.failure.kind == "dns_wait"
+    await world.hosts.keep(everything=True)
+    assert (await world.valve()).blocked_until == 0.0
+    assert not (await world.state()).errors
+
+
+@pytest.mark.parametrize(("kind", "told"), [("dns", "dns"), ("timeout", "robots_unreachable")])
+async def test_what_is_told_when_robots_txt_cannot_be_had(kind: str, told: str) -> None:
+    world = World(robots=True)
+    (lease,) = await world.leases(1)
+    world.fails(kind)
+    failure = failure_of(await world.ask(lease))
+    assert (failure.kind, failure.detail) == (told, f"robots.txt cannot be had: {kind}")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import shoal.fetch.failures
 from shoal.classify import TABLE, failure_of, judge, kind_of, rule_for, snapshot_of
@@ -26,6 +27,17 @@ def answer(status: int, body: bytes = b"", **headers: str) -> Response:
 def verdict(outcome: Outcome, task: Task | None = None, **settings: Any) -> Verdict | None:
     task = task or Task(URL, attempt=2)
     return judge(outcome, task, Settings(**settings), now=NOW, rng=random.Random(1))
+
+
+def test_a_page_that_drips_is_tried_once_more_and_not_again() -> None:
+    task = Task(URL, attempt=1)
+    first = verdict(Failure("too_slow"), task)
+    assert isinstance(first, Retry)
+    again = replace(task, attempt=2, history=(first.failure,))
+    assert isinstance(verdict(Failure("timeout"), again), Retry)
+    assert isinstance(verdict(Failure("too_slow"), again), Dead)
+    replayed = replace(task, attempt=1, history=(first.failure,))
+    assert isinstance(verdict(Failure("too_slow"), replayed), Retry), "a person has given it another chance"
 
 
 @pytest.mark.parametrize(

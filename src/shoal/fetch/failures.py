@@ -31,6 +31,13 @@ class BodyTooLargeError(Exception):
     """The decoded body passed its cap."""
 
 
+class TooSlowError(Exception):
+    """The answer arrives more slowly than min_rate."""
+
+    def __init__(self, received: int, seconds: float) -> None:
+        super().__init__(f"only {received} bytes in {seconds:.1f} s; lower min_rate to take it")
+
+
 class UndecodableBodyError(Exception):
     """The body has an encoding that is not decoded."""
 
@@ -71,6 +78,8 @@ def _explain(exc: Exception) -> tuple[str, str]:
             return "protocol", f"not a valid HTTP answer: {exc}"
         case LostError():
             return "reset", _and("the server closed the connection without a complete answer", exc)
+        case TooSlowError():
+            return "too_slow", str(exc)
         case aiohttp.ClientConnectorError():
             return _explain_connect(exc)
         case aiohttp.ConnectionTimeoutError():

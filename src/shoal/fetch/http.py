@@ -71,7 +71,12 @@ class HttpTransport:
         self.jar = SiteJar() if settings.cookies else aiohttp.DummyCookieJar()
         names = self.resolver.for_connector(guard)
         self._direct = self._client(
-            _Connector(resolver=names, socket_factory=guard.socket_factory, **_CONNECTIONS)
+            _Connector(
+                resolver=names,
+                socket_factory=guard.socket_factory,
+                min_rate=settings.min_rate,
+                **_CONNECTIONS,
+            )
         )
         self._through: dict[str, aiohttp.ClientSession] = {}  # proxies; those of SOCKS each have their own
         self._timeout = lru_cache(maxsize=256)(self._make_timeout)
@@ -164,8 +169,10 @@ class HttpTransport:
         client = self._through.get(key)
         if client is None:
             kind = partial(_SocksConnector, proxy) if proxy.scheme == "socks5" else _ProxyConnector
-            names = self.resolver.for_connector()
-            client = self._through[key] = self._client(kind(resolver=names, **_CONNECTIONS))
+            names, min_rate = self.resolver.for_connector(), self._settings.min_rate
+            client = self._through[key] = self._client(
+                kind(resolver=names, min_rate=min_rate, **_CONNECTIONS)
+            )
         return client
 
     async def _receive(
@@ -225,10 +232,10 @@ class HttpTransport:
 class _Connector(aiohttp.TCPConnector):
     """Notes when a fetch opens a connection, and keeps idle ones from using up the file descriptors."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, *, min_rate: float, **options: Any) -> None:
         super().__init__(**options)
         make: Callable[..., ResponseHandler] = BoundedProtocol
-        self._factory = partial(make, loop=self._loop)
+        self._factory = partial(make, loop=self._loop, min_rate=min_rate)
 
     async def _create_connection(self, *args: Any, **kwargs: Any) -> ResponseHandler:
         _dialled.set(True)

@@ -31,6 +31,7 @@ from shoal.fetch.failures import (
 )
 from shoal.fetch.guard import Guard
 from shoal.fetch.http import IDEMPOTENT, HttpTransport, default_headers, parse_url
+from shoal.fetch.meter import Meter
 from shoal.fetch.proxies import Proxy
 from shoal.fetch.transport import FetchRequest
 from shoal.model import Failure, Outcome, Response
@@ -168,8 +169,11 @@ class Http2Transport:
         decoder = Decoder(encoding)
         parts: list[bytes] = []
         size = wire_bytes = 0
+        meter = Meter(self._settings.min_rate, self._clock.monotonic)
         while piece := await exchange.read(self._settings.read_timeout):
             wire_bytes += len(piece)
+            if meter.is_too_slow(len(piece)):
+                raise meter.error()
             for part in decoder.feed(piece):
                 parts.append(part)
                 size += len(part)

@@ -7,6 +7,7 @@ into answers that nobody has asked for.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import aiohttp
@@ -16,14 +17,16 @@ from aiohttp.http import RawResponseMessage
 from aiohttp.http_exceptions import HttpProcessingError
 
 from shoal.fetch.failures import BrokenAnswerError, FloodError
+from shoal.fetch.meter import Meter
 from shoal.limits import ANSWER_HEADERS, BODY_OVERHEAD, INTERIM_ANSWERS
 
 _SWITCHING = 101  # the one answer below 200 that is final
 
 
 class BoundedProtocol(ResponseHandler):
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, min_rate: float) -> None:
+        super().__init__(loop)
+        self._meter = Meter(min_rate, loop.time)
         self._received = 0  # bytes of the exchange that is under way
         self._interim = 0  # answers
         self._answer: StreamReader | None = None  # the body of the final answer, once its head is there
@@ -32,6 +35,7 @@ class BoundedProtocol(ResponseHandler):
         """A request is about to be sent."""
         self._received = self._interim = 0
         self._answer = None
+        self._meter.reset()
         super().set_response_params(**params)
 
     def data_received(self, data: bytes) -> None:
@@ -40,11 +44,13 @@ class BoundedProtocol(ResponseHandler):
             return
         self._received += len(data)
         super().data_received(data)
-        self._check()
+        self._check(len(data))
 
-    def _check(self) -> None:
+    def _check(self, arrived: int) -> None:
         answer, received = self._answer, self._received
-        if answer is None:
+        if self._meter.is_too_slow(arrived) and (answer is None or not answer.is_eof()):
+            self._cut(self._meter.error())
+        elif answer is None:
             if received > ANSWER_HEADERS:
                 self._cut(BrokenAnswerError(f"no end of its headers within {ANSWER_HEADERS} bytes"))
         elif not answer.is_eof() and received > BODY_OVERHEAD + 1.5 * answer.total_raw_bytes:
