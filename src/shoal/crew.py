@@ -27,11 +27,12 @@ from shoal.hosts.state import state_of
 from shoal.observe.recording import Recorder
 from shoal.observe.tally import Tally, TallyReport
 from shoal.observe.vitals import Subject, Vitals
-from shoal.plan import Plan
+from shoal.plan import Plan, file_claim
 from shoal.policy.signals import Traffic
 from shoal.routes.routing import Routes
 from shoal.serving import Jobs, OneJob, Pages
 from shoal.settings import Settings
+from shoal.sink.identity import FileClaim
 from shoal.sink.protocol import Sink
 from shoal.spider import Handler, Spider
 from shoal.watchdog import Watchdog
@@ -110,13 +111,19 @@ class JobCrew:
 
     async def open(self, *, reconfigure: bool = True) -> None:
         """`reconfigure`: gives the hosts of a resumed job the valves of these settings."""
-        await self.sink.open()
+        await self.sink.open(await self._file_claim())
         await self._recorder.open()
         async for record in self._frontier.hosts(self.name):
             if state_of(record).start:
                 self.admission.welcome(record.name)
         if reconfigure:
             await self._hosts.reconfigure(self.name)
+
+    async def _file_claim(self) -> FileClaim | None:
+        job, journal = await self._frontier.job(self.name), self.sink.journal
+        if job is None or journal is None:
+            return None
+        return await file_claim(self._frontier, job, journal.key)
 
     async def close(self) -> None:
         await self._transport.close()

@@ -8,7 +8,9 @@
     ├── StoreError            the frontier's home cannot be used (exit code 3)
     │   ├── StoreFull         no space left, read-only, or an I/O error: nothing is lost, free space and run again
     │   └── StoreVersionError written by another version of Shoal
-    └── SinkError             results cannot be written (exit code 3)
+    ├── SinkError             results cannot be written (exit code 3)
+    │   └── OutputTaken       the file holds something else, or belongs to another job
+    └── TrustError            a job asks a worker for what only the worker's own settings may grant (exit code 3)
 
 A failed fetch is not an error but a value (`model.Failure`). Every message is one line that says what happened,
 where, and what to do next, and carries no credentials.
@@ -63,4 +65,12 @@ class StoreVersionError(StoreError):
 
 
 class SinkError(ShoalError):
+    exit_code = 3
+
+
+class OutputTaken(SinkError):
+    pass
+
+
+class TrustError(ShoalError):
     exit_code = 3

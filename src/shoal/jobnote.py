@@ -28,6 +28,7 @@ class JobNote(Struct, frozen=True, omit_defaults=True):
     output: bytes = b""  # the result file's path or the database's address; empty: standard output or memory
     settings: dict[str, Any] | None = None  # those that differ from the defaults; None: not known
     fed_by: FedBy = "crawl"
+    fresh: bool = False  # a worker may move a file aside that an earlier job of this name has written
 
 
 encode_note = msgspec.msgpack.Encoder().encode

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from msgspec import Struct
 
-from shoal.errors import SinkError, SpiderError
+from shoal.errors import OutputTaken, SinkError, SpiderError
 from shoal.fetch.browser.finding import available, why_not
 from shoal.frontier.protocol import Frontier, Job, JobSpec
 from shoal.jobnote import FedBy, note_of, write_note
@@ -15,6 +16,7 @@ from shoal.policy.host import first_valve
 from shoal.policy.lanes import BROWSER, known, no_such_lane, served
 from shoal.settings import Settings
 from shoal.sink import describe, is_database, output_key
+from shoal.sink.identity import FileClaim, Owner, claim
 from shoal.sink.jsonl import JsonLines, describe_existing
 from shoal.source import SpiderSource
 from shoal.spider import Spider
@@ -46,6 +48,7 @@ async def prepare(plan: Plan, frontier: Frontier) -> Job:
     if plan.output is not None:
         await check_output(plan, frontier, known)
     job = await frontier.open_job(spec_of(plan))
+    await claim_output(plan, frontier, job)
     if job.state == "finished":
         await _trim_output(plan, frontier, job)
     else:
@@ -85,6 +88,8 @@ def spec_of(plan: Plan) -> JobSpec:
 
 
 async def check_output(plan: Plan, frontier: Frontier, known: Job | None) -> None:
+    """Before the job is made: whether its rows can go where they are to go."""
+    await check_shared(plan, frontier)
     named = known is not None and note_of(known.spec).output == output_key(plan.output)
     if is_database(plan.output):
         if known is not None and not named and not plan.fresh:
@@ -96,18 +101,49 @@ async def check_output(plan: Plan, frontier: Frontier, known: Job | None) -> Non
         if known is not None:
             _check_elsewhere(known)
         if existing := describe_existing(journal.path):
-            raise SinkError(
+            raise OutputTaken(
                 f"{existing}, and not from this job: choose another file with -o, or replace it with --fresh"
             )
     try:
-        if plan.fresh:
-            journal.append(0, [])
-        else:
-            # What a crash left is cut by the next write, inside its transaction: here another process of the same
-            # job may be writing, and a cut would take its rows.
-            journal.check(committed or 0)
+        # What a crash left is cut by the next write, inside its transaction: here another process of the same job may
+        # be writing, and a cut would take its rows.
+        journal.check(0 if plan.fresh else committed or 0)
     finally:
         journal.close()
+
+
+async def check_shared(plan: Plan, frontier: Frontier, mine: Job | None = None) -> None:
+    """Refuses a file that another job of this store writes to. `mine`: the job, if it is made already; of two that
+    were made at once the elder may stay."""
+    if plan.output is None or is_database(plan.output):
+        return
+    for job in await frontier.jobs():
+        other = job.spec.name
+        if other == plan.job or job.state not in ("running", "paused") or not _writes_to(job, plan):
+            continue
+        if mine is None or (job.created_at, other) < (mine.created_at, plan.job):
+            raise OutputTaken(
+                f"job {other}, which is not finished, writes to {plan.output}: choose another file with -o, or end "
+                f"that job with shoal cancel {other}"
+            )
+
+
+def _writes_to(job: Job, plan: Plan) -> bool:
+    """Jobs of a fleet with a server note a path as it was given: it is relative to each worker's folder."""
+    return note_of(job.spec).output in (output_key(plan.output), os.fsencode(plan.output or ""))
+
+
+async def claim_output(plan: Plan, frontier: Frontier, job: Job) -> None:
+    """Makes a file on this machine the job's own, which has just been made or found."""
+    if plan.output is not None and not is_database(plan.output):
+        path = Path(plan.output)
+        claim(path, await file_claim(frontier, job, JsonLines(path).key), replace_any=plan.fresh)
+
+
+async def file_claim(frontier: Frontier, job: Job, key: str) -> FileClaim:
+    name = job.spec.name
+    committed = await frontier.journal_length(name, key)
+    return FileClaim(Owner(name, job.created_at), committed, replace=note_of(job.spec).fresh)
 
 
 def _check_elsewhere(known: Job) -> None:

@@ -15,6 +15,7 @@ from shoal.model import Done, Lease, Row, Settlement
 from shoal.policy.lanes import Lane
 from shoal.serving import Served
 from shoal.settings import Settings
+from shoal.sink.identity import FileClaim
 from shoal.sink.protocol import Sink
 from shoal.testing.conformance.tools import make_task
 
@@ -34,7 +35,7 @@ class Database:
         self.written: list[str] = []
         self.error: SinkError | None = None
 
-    async def open(self) -> None:
+    async def open(self, asked: FileClaim | None = None) -> None:
         pass
 
     async def write(self, batch: Sequence[Settlement]) -> None:

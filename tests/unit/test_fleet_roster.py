@@ -189,7 +189,7 @@ async def test_a_job_whose_rows_cannot_be_written_is_set_aside_and_the_others_go
         await frontier.add(name, [make_task(f"http://{name}{n}.test/") for n in range(4)])
     async with serving(roster, engine):
         await is_done(frontier, "good", 4)
-        await until(lambda: "job bad is set aside" in caplog.text)
+        await until(lambda: "job bad cannot be served here" in caplog.text)
         job = await frontier.job("bad")
         assert job is not None
         assert job.counters.done == 0

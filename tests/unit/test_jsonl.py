@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.errors import SinkError
@@ -164,6 +164,7 @@ def test_short_writes_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     sink.close()
 
 
+@settings(deadline=None)  # it syncs to disk
 @given(st.lists(st.tuples(st.lists(st.binary(max_size=5), max_size=4), st.booleans())))
 def test_memory_and_file_agree_through_crashes(
     tmp_path_factory: pytest.TempPathFactory, batches: list[tuple[list[bytes], bool]]

@@ -14,9 +14,10 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from shoal.crew import JobCrew
-from shoal.errors import ShoalError, SinkError
+from shoal.errors import OutputTaken, ShoalError, SinkError, TrustError
 from shoal.fetch.browser.finding import available
 from shoal.fleet.plan import WorkerPlan
+from shoal.fleet.trouble import report_trouble
 from shoal.frontier import is_local
 from shoal.frontier.protocol import Frontier, Job, JobSpec
 from shoal.jobnote import is_for_fleet, note_of
@@ -92,8 +93,10 @@ class Roster:
         return all(job.exhausted for job in running if self._is_mine(job))
 
     def set_aside(self, job: Served, error: SinkError) -> bool:
-        event("job_set_aside", job=job.name, seconds=_ASIDE, reason=str(error))
-        self._aside[job.name] = asyncio.get_running_loop().time() + _ASIDE
+        # Whose file was taken is opened again at once, which pauses it.
+        seconds = 0.0 if isinstance(error, OutputTaken) else _ASIDE
+        event("job_set_aside", job=job.name, seconds=seconds, reason=str(error))
+        self._aside[job.name] = asyncio.get_running_loop().time() + seconds
         if self._current.get(job.name) is job:
             self._retire(job.name)
         return True
@@ -140,6 +143,10 @@ class Roster:
         try:
             crew = self._crew(spec)
             await crew.open(reconfigure=False)
+        except (OutputTaken, TrustError) as error:
+            await report_trouble(self._frontier, spec.name, str(error))
+            if crew is not None:
+                await crew.close()
         except ShoalError as error:
             said = f"job {spec.name} cannot be served here, tried again in {_ASIDE:.0f} s: {error}"
             event("job_set_aside", said, job=spec.name, seconds=_ASIDE, reason=str(error))

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.crew import make_admission
-from shoal.errors import ShoalError, SinkError, UsageError
+from shoal.errors import OutputTaken, ShoalError, SinkError, UsageError
 from shoal.feeding import Feeder
 from shoal.fleet.schedule import Schedule, change_schedules, encoded_output
 from shoal.fleet.sight import Horizon, look_at_job
@@ -24,7 +24,7 @@ from shoal.observe.events import tell
 from shoal.observe.recording import forget_history
 from shoal.observe.tally import Tally, TallyReport
 from shoal.observe.view import RateWindow, View
-from shoal.plan import Plan, check_output, check_parts, spec_of
+from shoal.plan import Plan, check_output, check_parts, check_shared, claim_output, spec_of
 from shoal.sink import is_database
 from shoal.spider import Spider
 from shoal.workerstatus import status_of
@@ -49,10 +49,21 @@ async def submit(submission: Submission, frontier: Frontier) -> Job:
     if plan.fresh:
         await forget(frontier, plan.job)
     known = await frontier.job(plan.job)
-    if plan.output is not None and (is_local(plan.store) or is_database(plan.output)):
+    local = is_local(plan.store)
+    if plan.output is not None and (local or is_database(plan.output)):
         await check_output(plan, frontier, known)
+    else:
+        await check_shared(plan, frontier)  # the file itself is where the workers are: they look at it
     await forget_trouble(frontier, plan.job)
     job = await frontier.open_job(submitted_spec(plan))
+    try:
+        await check_shared(plan, frontier, job)
+        if local:
+            await claim_output(plan, frontier, job)
+    except OutputTaken:
+        if known is None:
+            await forget(frontier, plan.job)
+        raise
     await tell(frontier, "job_submitted", job=plan.job, spider=plan.spider.name)
     if known is not None and known.spec.settings != job.spec.settings:
         await _reconfigure(frontier, plan)
@@ -82,7 +93,7 @@ def submitted_spec(plan: Plan) -> JobSpec:
     spec = spec_of(plan)
     if plan.output is None or is_local(plan.store) or is_database(plan.output):
         return spec
-    note = replace(note_of(spec), output=encoded_output(str(plan.output)))
+    note = replace(note_of(spec), output=encoded_output(str(plan.output)), fresh=plan.fresh)
     return replace(spec, settings=encode_note(note))
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shoal.model import Settlement
+from shoal.sink.identity import FileClaim, claim
 from shoal.sink.jsonl import JsonLines, MemoryJournal, StdoutJournal
 
 
 class FileSink:
-    """A file, standard output or memory. What it must look like before a crawl is checked with the job (`plan.py`)."""
+    """A file, standard output or memory."""
 
     def __init__(self, journal: JsonLines | MemoryJournal | StdoutJournal) -> None:
         self.journal = journal
@@ -17,8 +18,13 @@ class FileSink:
     def __repr__(self) -> str:
         return f"<FileSink {self.journal.key}>"
 
-    async def open(self) -> None:
-        pass
+    async def open(self, asked: FileClaim | None = None) -> None:
+        journal = self.journal
+        if isinstance(journal, JsonLines) and asked is not None:
+            claim(journal.path, asked)
+            journal.owner = asked.owner
+            # Opened now: should somebody remove it and put another file in its place, that one is not ours.
+            journal.check(asked.committed or 0)
 
     async def write(self, batch: Sequence[Settlement]) -> None:
         pass

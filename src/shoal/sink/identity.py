@@ -1,40 +1,148 @@
-"""Who a result file is, wherever it lies.
+"""Who a result file is, and whose.
 
 On one machine a file is known by its path. Machines of a fleet share a store but not their files: the same path means
-another file on each, and in containers a path stays while the machine's name changes. So a file of a fleet has a name
-of its own, kept beside it and moved with it.
+another file on each, and in containers a path stays while the machine's name changes. So a file has a name of its own,
+in `.FILE.id` beside it, which moves with it.
+
+The same note says which job the file belongs to. A job cuts its file back to what was committed, so one that took
+another's file for its own would erase it. Therefore a job claims its file before it writes to it, and gets it only if
+the file is empty, or its own. Of several that claim an empty file the last one has it: the others are refused when
+they come to write their first row, which is done under the same lock.
 """
 
 from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
-from shoal.errors import SinkError
+import msgspec
+from msgspec import Struct
+
+from shoal.errors import OutputTaken, SinkError
+
+try:
+    import fcntl
+except ImportError:  # no flock here: two jobs that claim a file in the same moment may both get it
+    fcntl = None  # type: ignore[assignment]
+
+_LONGEST = 4096  # bytes of a note that are read
+
+
+class Owner(Struct, frozen=True):
+    """A job. One that was dropped and made again under its name is another one."""
+
+    job: str
+    created_at: float
+
+
+class FileClaim(Struct, frozen=True):
+    """What a job says when it opens its file."""
+
+    owner: Owner
+    committed: int | None = None  # what the store says it has written to this file, if it knows the file
+    replace: bool = False  # --fresh: what an earlier job of the same name has written may be moved aside
+
+
+class _Note(Struct):
+    name: str = ""
+    owner: Owner | None = None
 
 
 def identity_of(path: Path) -> str:
     """The file's own name; it gets one if it has none yet. Processes that ask at once get the same answer."""
+    with _noted(path) as note:
+        return f"{path.name} {note.name}"
+
+
+def claim(path: Path, asked: FileClaim, *, replace_any: bool = False) -> None:
+    """Makes the file the job's own, or raises `OutputTaken`. `replace_any`: whoever started the job on this machine has
+    said that the file may be replaced, whatever it holds."""
+    with _noted(path) as note:
+        if note.owner == asked.owner:
+            return
+        size = _size(path)
+        mine = note.owner is None and asked.committed is not None  # written before files had owners
+        namesake = note.owner is not None and note.owner.job == asked.owner.job
+        if size and not mine:
+            if replace_any:
+                os.truncate(path, 0)
+            elif asked.replace and namesake:
+                path.rename(_free_name(path))
+            else:
+                raise _refusal(path, size, note.owner)
+        note.owner = asked.owner
+
+
+@contextmanager
+def held(path: Path, owner: Owner) -> Iterator[None]:
+    """Nobody can take the file away meanwhile. Raises `OutputTaken` if somebody has."""
+    with _noted(path) as note:
+        if note.owner != owner:
+            raise _refusal(path, _size(path), note.owner)
+        yield
+
+
+def _refusal(path: Path, size: int, owner: Owner | None) -> OutputTaken:
+    whose = f"belongs to another job, {owner.job!r}" if owner is not None else "is not from this job"
+    return OutputTaken(
+        f"{path} {whose}, and holds {size:,} bytes: choose another file with -o, or move it away"
+    )
+
+
+def _free_name(path: Path) -> Path:
+    return next(name for n in count(1) if not (name := path.with_name(f"{path.name}.{n}")).exists())
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+# -- the note beside a file
+
+
+@contextmanager
+def _noted(path: Path) -> Iterator[_Note]:
+    """The note, and nobody else has it meanwhile. What is changed in it is written down in the end."""
     beside = path.with_name(f".{path.name}.id")
+    if path.exists() and not path.is_file():
+        raise SinkError(f"cannot write {path}: not a regular file; results need one that can be resumed")
     try:
-        if not beside.exists():
-            _give_name(beside)
-        name = beside.read_text().strip()
-    except (OSError, UnicodeDecodeError) as error:
+        file = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        try:
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX)
+            before = os.pread(file, _LONGEST, 0)
+            note = _decode(before)
+            note.name = note.name or uuid.uuid4().hex
+            yield note
+            if (after := _encode(note)) != before:
+                os.ftruncate(file, 0)
+                os.pwrite(file, after, 0)
+                os.fsync(file)
+        finally:
+            os.close(file)
+    except OSError as error:
         raise SinkError(
-            f"cannot write {path}: {getattr(error, 'strerror', None) or error}; {beside.name} beside it must be "
-            "readable, or its folder writable"
+            f"cannot write {path}: {error.strerror or error}; {beside.name} beside it must be writable, and its folder"
         ) from error
-    return f"{path.name} {name}"
 
 
-def _give_name(beside: Path) -> None:
-    draft = beside.with_name(f"{beside.name}.{uuid.uuid4().hex}")
-    draft.write_text(f"{uuid.uuid4().hex}\n")
+def _encode(note: _Note) -> bytes:
+    owner = msgspec.json.encode(note.owner) + b"\n" if note.owner is not None else b""
+    return f"{note.name}\n".encode() + owner
+
+
+def _decode(text: bytes) -> _Note:
+    name, _, rest = text.partition(b"\n")
     try:
-        os.link(draft, beside)  # whole, and only if nobody else was quicker
-    except FileExistsError:
-        pass
-    finally:
-        draft.unlink()
+        owner = msgspec.json.decode(rest, type=Owner) if rest.strip() else None
+        return _Note(name.decode().strip(), owner)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _Note()  # torn by a power cut: the file's own length decides

@@ -10,10 +10,11 @@ import os
 import stat
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from shoal.errors import SinkError
+from shoal.sink.identity import Owner, held
 from shoal.sink.rows import encode_row
 
 __all__ = ["JsonLines", "MemoryJournal", "StdoutJournal", "describe_existing", "encode_row"]
@@ -27,6 +28,7 @@ class JsonLines:
     def __init__(self, path: Path, key: str = "") -> None:
         self.path = path
         self.key = key or os.path.abspath(path)
+        self.owner: Owner | None = None  # the job that claimed it
         self._file: int | None = None
 
     def __repr__(self) -> str:
@@ -37,12 +39,14 @@ class JsonLines:
 
         Without rows it only cuts.
         """
-        with self._complaining():
+        data = b"".join(rows)
+        # Until something is committed, another job that finds the file empty may take it.
+        ours = held(self.path, self.owner) if self.owner is not None and not committed else nullcontext()
+        with ours, self._complaining():
             file = self._open()
             length = self._length(file, committed)
             if length > committed:
                 os.ftruncate(file, committed)
-            data = b"".join(rows)
             _write(file, data, committed)
             if data or length > committed:
                 _sync(file)

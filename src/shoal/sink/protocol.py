@@ -12,14 +12,15 @@ from typing import Protocol
 
 from shoal.frontier.protocol import Journal
 from shoal.model import Settlement
+from shoal.sink.identity import FileClaim
 
 
 class Sink(Protocol):
     @property
     def journal(self) -> Journal | None: ...
 
-    async def open(self) -> None:
-        """Makes sure that rows can be written; raises SinkError if not."""
+    async def open(self, asked: FileClaim | None = None) -> None:
+        """Makes sure that rows can be written; raises SinkError if not. `asked`: for which job."""
         ...
 
     async def write(self, batch: Sequence[Settlement]) -> None:

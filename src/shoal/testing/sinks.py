@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from shoal.frontier.protocol import Journal
 from shoal.model import Settlement
+from shoal.sink.identity import FileClaim
 
 
 class JournalSink:
@@ -14,7 +15,7 @@ class JournalSink:
     def __init__(self, journal: Journal | None = None) -> None:
         self.journal = journal
 
-    async def open(self) -> None:
+    async def open(self, asked: FileClaim | None = None) -> None:
         pass
 
     async def write(self, batch: Sequence[Settlement]) -> None:

@@ -14,6 +14,7 @@ import asyncpg  # type: ignore[import-untyped]
 
 from shoal.errors import ShoalError, SinkError
 from shoal.model import Settlement
+from shoal.sink.identity import FileClaim
 from shoal.sink.postgres.address import read_address
 from shoal.sink.postgres.entries import Entry, loads
 from shoal.sink.postgres.explaining import explain, find_culprit, is_about_a_value
@@ -44,7 +45,7 @@ class PostgresSink:
     def __repr__(self) -> str:
         return f"<PostgresSink {self._address.shown}: {', '.join(self._tables) or 'no table yet'}>"
 
-    async def open(self) -> None:
+    async def open(self, asked: FileClaim | None = None) -> None:
         await self._link.open()
         try:
             await self._check_rights()
