@@ -104,6 +104,7 @@ TABLE: dict[str, Rule] = {
     "redirect_loop": _bury("redirected in a circle, or more often than max_redirects"),
     "robots": _bury("forbidden by robots.txt"),
     "robots_unreachable": _retry("robots.txt cannot be had, so nothing may be fetched", blames_host=True),
+    "untrusted": _bury("a host that this worker's secret headers are not for"),
     "host_down": _bury("the host was given up after it failed every probe"),
     "policy": _bury("outside the limits of the crawl"),
     # -- our side

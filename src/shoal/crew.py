@@ -16,6 +16,7 @@ from shoal.clock import Clock, SystemClock
 from shoal.engine import Engine
 from shoal.feeding import Feeder
 from shoal.fetch.browser.finding import available
+from shoal.fetch.confined import Confined
 from shoal.fetch.guard import Guard
 from shoal.fetch.transport import Transport
 from shoal.fetch.transports import Transports
@@ -33,6 +34,7 @@ from shoal.routes.routing import Routes
 from shoal.serving import Jobs, OneJob, Pages
 from shoal.settings import Settings
 from shoal.sink.identity import FileClaim
+from shoal.sink.jsonl import JsonLines
 from shoal.sink.protocol import Sink
 from shoal.spider import Handler, Spider
 from shoal.watchdog import Watchdog
@@ -60,6 +62,7 @@ class JobCrew:
         rng: random.Random | None = None,
         transport: Transport | None = None,
         tracing: Tracing | None = None,
+        may_reach: Callable[[str], bool] | None = None,
     ) -> None:
         clock, guard, rng = clock or SystemClock(), Guard(settings.allow_network), rng or random.Random()
         self.name = job
@@ -69,8 +72,9 @@ class JobCrew:
         self.tally = Tally()
         self.admission = make_admission(spider, settings)
         self._frontier = frontier
+        web = transport or Transports(settings, guard, clock)
         self._transport = routes = Routes(
-            transport or Transports(settings, guard, clock),
+            web if may_reach is None else Confined(web, may_reach),
             settings,
             frontier,
             traffic=traffic,
@@ -120,10 +124,9 @@ class JobCrew:
             await self._hosts.reconfigure(self.name)
 
     async def _file_claim(self) -> FileClaim | None:
-        job, journal = await self._frontier.job(self.name), self.sink.journal
-        if job is None or journal is None:
-            return None
-        return await file_claim(self._frontier, job, journal.key)
+        journal = self.sink.journal
+        job = await self._frontier.job(self.name) if isinstance(journal, JsonLines) else None
+        return await file_claim(self._frontier, job, journal.key) if journal and job else None
 
     async def close(self) -> None:
         await self._transport.close()

@@ -26,7 +26,7 @@ ResourceType = Literal["image", "media", "font", "stylesheet", "script", "xhr", 
 ChallengeKind = Literal["captcha", "bot_wall", "rate_wall", "login_wall", "empty_shell"]
 
 # Never written down, and never shown. (A worker's pool is no secret, but its own affair as these are.)
-SECRET = frozenset({"headers", "proxies", "session_headers", "worker_pool"})
+SECRET = frozenset({"headers", "outputs", "proxies", "session_headers", "worker_pool"})
 
 POLICIES = ("rate", "concurrency", "breaker", "timeout", "budget")
 
@@ -142,6 +142,14 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     # -- HTTP/2
     http2: bool = False  # speak HTTP/2 where a host offers it
     http2_hosts: list[str] = []  # … to these hosts (and their subdomains) only; empty: to all
+
+    # -- whom a worker trusts
+    trust: Literal["auto", "store", "self"] = (
+        "auto"  # whether jobs decide everything ("store"); see fleet/trust.py
+    )
+    outputs: list[str] = field(
+        default_factory=lambda: ["*.jsonl"]
+    )  # files and databases that jobs may write to
 
     # -- the machinery
     lease: PositiveSeconds = 60.0  # a worker that shows no sign of life for this long loses its tasks

@@ -19,9 +19,14 @@ def web() -> Iterator[WebProcess]:
 
 
 @pytest.fixture
-def stage(tmp_path: Path, web: WebProcess) -> Iterator[Stage]:
+def desk(tmp_path: Path) -> Iterator[Desk]:
     with Desk(tmp_path) as desk:
-        yield Stage(desk, web)
+        yield desk
+
+
+@pytest.fixture
+def stage(desk: Desk, web: WebProcess) -> Stage:
+    return Stage(desk, web)
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,8 @@ import msgspec
 
 from crash.harness import Desk, Process, until
 from shoal.frontier import open_frontier
-from shoal.frontier.protocol import Frontier, Job
+from shoal.frontier.protocol import DeadFilter, Frontier, Job
+from shoal.model import DeadLetter
 
 T = TypeVar("T")
 
@@ -77,6 +78,9 @@ class Fleet:
         job = self.ask(lambda frontier: frontier.job(name))
         assert job is not None
         return job
+
+    def letters(self, name: str = "site") -> list[DeadLetter]:
+        return list(self.ask(lambda frontier: frontier.dead(DeadFilter(job=name))))
 
     def reaches(self, condition: Callable[[Job], object], what: str, name: str = "site") -> Job:
         job = self.job(name)

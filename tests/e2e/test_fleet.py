@@ -168,7 +168,8 @@ def test_rows_of_all_workers_go_to_one_database(fleet: Fleet, web: WebProcess, p
     said = fleet.submit("-o", postgres, job="site").err
     assert "rows go to postgresql://" in said
     assert "shoal@" not in said
-    workers = [fleet.worker("--until-done", "--concurrency", "8") for _ in range(2)]
+    options = ("--until-done", "--concurrency", "8", "-s", f"outputs={postgres}")
+    workers = [fleet.worker(*options) for _ in range(2)]
     assert [worker.code() for worker in workers] == [0, 0], [worker.err for worker in workers]
     assert fleet.job().counters.items == 3 * PAGES
 

@@ -166,3 +166,13 @@ async def test_workers_that_left_or_died_are_not_listed(tmp_path: Path) -> None:
             other.wait()
             assert await frontier.workers() == []
         assert await frontier.reap() == 1, "looking at the workers has not hidden the dead one's lease"
+
+
+@pytest.mark.parametrize("name", ["../precious", "a/../../precious", "/{}", "..", ".", "", "x\0y"])
+def test_a_name_from_the_store_leads_nowhere(tmp_path: Path, name: str) -> None:
+    """Whoever can write to the store can write any name into a lease."""
+    folder, precious = tmp_path / "workers", tmp_path / "precious"
+    folder.mkdir()
+    precious.write_text("mine")
+    assert not Presence(folder).is_dead(name.format(precious))
+    assert precious.read_text() == "mine"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ from msgspec.structs import replace
 
 from shoal.config import load
 from shoal.extract.summary import summary_spider
+from shoal.fleet.trust import check_settings, own_output, own_reach, trusts_store
 from shoal.frontier.protocol import JobSpec
-from shoal.jobnote import SECRET, settings_of
+from shoal.jobnote import SECRET, note_of, settings_of
 from shoal.loading import load_spiders
 from shoal.settings import Settings
 from shoal.spider import Spider
@@ -35,6 +37,7 @@ OWN = frozenset(
         "browser_path",
         "browser_tabs",
         "browser_memory",
+        "trust",
     }
 )
 
@@ -66,4 +69,16 @@ class WorkerPlan(Struct, frozen=True):
         mine, noted = self.settings(spider), settings_of(spec)
         if noted is None:
             return mine
+        if not trusts_store(mine, self.store):
+            check_settings(noted, mine)
         return replace(noted, **{key: getattr(mine, key) for key in OWN | SECRET})
+
+    def output_for(self, spec: JobSpec, spider: Spider) -> str | None:
+        """Where the job's rows go."""
+        output, mine = note_of(spec).output.decode(errors="surrogateescape"), self.settings(spider)
+        return output or None if trusts_store(mine, self.store) else own_output(output, mine, os.environ)
+
+    def reach_for(self, spider: Spider) -> Callable[[str], bool] | None:
+        """Which URLs may be asked for with this process's headers; None: any."""
+        mine = self.settings(spider)
+        return None if trusts_store(mine, self.store) else own_reach(spider, mine)

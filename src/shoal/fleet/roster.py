@@ -20,7 +20,7 @@ from shoal.fleet.plan import WorkerPlan
 from shoal.fleet.trouble import report_trouble
 from shoal.frontier import is_local
 from shoal.frontier.protocol import Frontier, Job, JobSpec
-from shoal.jobnote import is_for_fleet, note_of
+from shoal.jobnote import is_for_fleet
 from shoal.observe.tally import TallyReport, merge
 from shoal.policy.lanes import BROWSER, Lane, cap_of, known
 from shoal.policy.signals import Traffic
@@ -163,11 +163,19 @@ class Roster:
 
     def _crew(self, spec: JobSpec) -> JobCrew:
         spider = self._spiders[spec.spider]
-        output = note_of(spec).output.decode(errors="surrogateescape") or None
-        sink = open_sink(output, job=spec.name, local=is_local(self._plan.store))
         settings = self._plan.settings_for(spec, spider)
+        output = self._plan.output_for(spec, spider)
+        reach = self._plan.reach_for(spider)
+        sink = open_sink(output, job=spec.name, local=is_local(self._plan.store))
         return JobCrew(
-            spec.name, spider, settings, self._frontier, sink, traffic=self._traffic, tracing=self._tracing
+            spec.name,
+            spider,
+            settings,
+            self._frontier,
+            sink,
+            traffic=self._traffic,
+            tracing=self._tracing,
+            may_reach=reach,
         )
 
     def _choose_lanes(self) -> None:

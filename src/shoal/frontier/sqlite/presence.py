@@ -47,7 +47,8 @@ class Presence:
 
     def has_left(self, worker: str) -> bool:
         """Whether nobody holds the worker's lock any more. True only if it is certain."""
-        if self._folder is None or worker in self._held:
+        # Names come from the store. One that leads out of the folder would have us remove any file.
+        if self._folder is None or worker in self._held or not _is_plain(worker):
             return False
         path = self._folder / worker
         try:
@@ -80,3 +81,7 @@ class Presence:
                 self._folder.rmdir()
             except OSError:
                 pass  # others are still there, or nobody ever was
+
+
+def _is_plain(worker: str) -> bool:
+    return os.path.basename(worker) == worker and "\0" not in worker and worker not in ("", ".", "..")
