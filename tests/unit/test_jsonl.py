@@ -197,3 +197,44 @@ def test_describe_existing(tmp_path: Path) -> None:
     assert describe_existing(path) is None
     path.write_bytes(b"x" * 1234)
     assert describe_existing(path) == f"{path} already holds 1,234 bytes"
+
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        NAN,
+        INF,
+        -INF,
+        Decimal("NaN"),
+        Decimal("-Infinity"),
+        [1, NAN],
+        {"a": {"b": (INF,)}},
+        {NAN},
+        Price("1", Decimal("sNaN")),
+    ],
+)
+def test_a_key_that_is_no_number_is_an_error(value: object) -> None:
+    with pytest.raises(
+        JunkError, match=r"handler 'book' .* key field 'upc' is or holds a number that is not finite"
+    ):
+        encode_row({"upc": value}, KEYED)
+
+
+@pytest.mark.parametrize("value", [None, "", b"", [], {}, (), set()])
+def test_a_key_that_is_empty_is_an_error(value: object) -> None:
+    with pytest.raises(JunkError, match="key field 'upc' is empty"):
+        encode_row({"upc": value}, KEYED)
+
+
+def test_a_key_is_the_same_whatever_order_it_was_made_in() -> None:
+    one, two = {"a": 1, "b": {"y", "x"}}, {"b": {"x", "y"}, "a": 1}
+    first, second = encode_row({"upc": one}, KEYED), encode_row({"upc": two}, KEYED)
+    assert (first.key, first.ident) == (second.key, second.ident)
+    assert first.ident == '{"a":1,"b":["x","y"]}'
+
+
+def test_a_value_that_is_no_number_is_no_error() -> None:
+    assert encode_row({"upc": 1, "price": NAN}, KEYED).data == b'{"upc":1,"price":null}\n'

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sized
 from dataclasses import fields, is_dataclass
+from decimal import Decimal
 from hashlib import blake2b
 
 import msgspec
@@ -13,6 +15,8 @@ from shoal.model import Row
 from shoal.spider import Handler
 
 _ENCODER = msgspec.json.Encoder()
+# A set has another order in every process, and a table that of its making: the same key must give the same bytes.
+_KEY_ENCODER = msgspec.json.Encoder(order="deterministic")
 _UNWRITABLE = (TypeError, ValueError, OverflowError, RecursionError)  # ValueError: also lone surrogates
 _MISSING = object()
 
@@ -38,23 +42,41 @@ def _key_values(item: object, handler: Handler, names: tuple[str, ...]) -> list[
         value = item.get(name, _MISSING) if isinstance(item, dict) else getattr(item, name, _MISSING)
         if value is _MISSING:
             raise JunkError(f"handler {handler.name!r} yielded an item without its key field {name!r}")
-        if value is None or value == "":
+        if value is None or (isinstance(value, Sized) and not len(value)):
             # All items with an empty key would count as one, and all but the first be lost.
             raise JunkError(f"handler {handler.name!r} yielded an item whose key field {name!r} is empty")
+        if not _is_finite(value):
+            # JSON writes them as null, so they, too, would all be one.
+            raise JunkError(
+                f"handler {handler.name!r} yielded an item whose key field {name!r} is or holds a number that is not "
+                "finite (NaN or infinity)"
+            )
         values.append(value)
     return values
 
 
+def _is_finite(value: object) -> bool:
+    if isinstance(value, Decimal):
+        return value.is_finite()
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, dict):
+        return all(map(_is_finite, value)) and all(map(_is_finite, value.values()))
+    if isinstance(value, list | tuple | set | frozenset):
+        return all(map(_is_finite, value))
+    return all(_is_finite(one) for _, one in _fields(value))
+
+
 def _hash(values: list[object]) -> int:
     """63 bits of the handler's name and the key's values: equal for equal keys, in every process and run."""
-    return int.from_bytes(blake2b(_ENCODER.encode(values), digest_size=8).digest(), "big") >> 1
+    return int.from_bytes(blake2b(_KEY_ENCODER.encode(values), digest_size=8).digest(), "big") >> 1
 
 
 def _text(values: list[object]) -> str:
     """The key as people know it: one text as it is, anything else as JSON."""
     if len(values) == 1:
-        return values[0] if isinstance(values[0], str) else _ENCODER.encode(values[0]).decode()
-    return _ENCODER.encode(values).decode()
+        return values[0] if isinstance(values[0], str) else _KEY_ENCODER.encode(values[0]).decode()
+    return _KEY_ENCODER.encode(values).decode()
 
 
 def _culprit(item: object, error: Exception) -> str:
