@@ -53,9 +53,9 @@ class Delivery:
             while batch := self._waiting.pop(job, None):
                 self._since[job] = asyncio.get_running_loop().time()
                 self._written[job] = batch
-                await job.sink.write(batch)
+                settled = await job.sink.write(batch)
                 del self._written[job]
-                self._delivered(job, batch)
+                self._delivered(job, settled)
         except SinkError as error:
             self._failed(job, error, [*self._written.pop(job), *self._waiting.pop(job, ())])
         finally:

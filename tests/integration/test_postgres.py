@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import random
 import re
 import shutil
 import signal
@@ -20,10 +21,11 @@ from urllib.parse import urlsplit
 import asyncpg
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from shoal import Page, Spider, crawl
 from shoal.errors import ShoalError, SinkError
-from shoal.model import Done, Lease, Settlement, Task
+from shoal.model import Dead, Done, Lease, Settlement, Task
 from shoal.sink import open_sink
 from shoal.sink.jsonl import encode_row
 from shoal.sink.postgres.address import read_address
@@ -31,6 +33,7 @@ from shoal.sink.postgres.link import Link
 from shoal.sink.postgres.sink import PostgresSink
 from shoal.spider import Handler
 from shoal.testing import ChaoticWeb, HostProfile
+from shoal.testing.conformance.tools import make_task
 from shoal.testing.servers import PostgresServer
 
 BOOK = Handler("book", print, key=("upc",))
@@ -308,6 +311,26 @@ async def test_history_of_such_a_table(postgres: str) -> None:
             r"no unique index on the key .*CREATE UNIQUE INDEX",
         ),
         ("price int, fetched_at timestamptz", book("1", 1), "no column for the field 'upc'.*ADD COLUMN"),
+        ("key text PRIMARY KEY, item jsonb", book("1"), "no column url: ALTER TABLE"),
+        ("key text PRIMARY KEY, item text", book("1"), "column item is text and must be jsonb"),
+    ],
+)
+async def test_a_table_that_does_not_fit_is_named(postgres: str, table: str, item: object, told: str) -> None:
+    await ask(postgres, f"CREATE TABLE book ({table})")
+    assert re.search(told, await refused(postgres, page(item)))
+
+
+async def test_a_table_with_columns_needs_a_key(postgres: str) -> None:
+    await ask(postgres, "CREATE TABLE note (a int, fetched_at timestamptz)")
+    assert "give the handler key=" in await refused(postgres, page({"a": 1}, handler=PLAIN))
+
+
+# -- what one page can get wrong
+
+
+@pytest.mark.parametrize(
+    ("table", "item", "told"),
+    [
         (
             "upc text PRIMARY KEY, price int, fetched_at timestamptz",
             {"upc": "1", "price": "free"},
@@ -323,24 +346,90 @@ async def test_history_of_such_a_table(postgres: str) -> None:
             book("1", 10),
             'violates check constraint "cheap"',
         ),
-        ("key text PRIMARY KEY, item jsonb", book("1"), "no column url: ALTER TABLE"),
-        ("key text PRIMARY KEY, item text", book("1"), "column item is text and must be jsonb"),
+        (
+            "upc text PRIMARY KEY, price int, other text, fetched_at timestamptz",
+            book(random.Random(1).randbytes(9_000).hex(), 1),
+            "index row",
+        ),
+        (
+            "upc text PRIMARY KEY, price int, fetched_at timestamptz",
+            book("1", 1, surprise="from the page"),
+            "no column for the field 'surprise'",
+        ),
     ],
 )
-async def test_a_table_that_does_not_fit_is_named(postgres: str, table: str, item: object, told: str) -> None:
+async def test_a_page_with_a_value_that_its_column_refuses_is_buried_alone(
+    postgres: str, table: str, item: dict[str, Any], told: str
+) -> None:
     await ask(postgres, f"CREATE TABLE book ({table})")
-    assert re.search(told, await refused(postgres, page(item)))
+    good = [page(book(f"good-{n}", 1), url=f"http://a/good-{n}") for n in range(20)]
+    link = make_task("http://a/2")
+    bad = replace(page(book("fine", 2), item), found=(link,))
+    async with opened(postgres) as sink:
+        assert await sink.write(good[:3]) == good[:3]
+        settled = await sink.write([*good[3:11], bad, *good[11:]])
+    assert [one for one in settled if one.lease is not bad.lease or one.rows] == good[3:]
+    [buried] = [one for one in settled if isinstance(one.verdict, Dead)]
+    assert buried.found == (link,), "its links are followed"
+    failure = buried.verdict.failure  # type: ignore[union-attr]
+    assert (failure.kind, failure.at) == ("rejected", T0)
+    assert re.search(told, failure.detail), failure.detail
+    assert "\n" not in failure.detail
+    written = await ask(postgres, "SELECT upc FROM book WHERE upc LIKE 'good%'")
+    assert len(written) == 20
 
 
-async def test_a_table_with_columns_needs_a_key(postgres: str) -> None:
-    await ask(postgres, "CREATE TABLE note (a int, fetched_at timestamptz)")
-    assert "give the handler key=" in await refused(postgres, page({"a": 1}, handler=PLAIN))
+async def test_every_page_of_a_batch_may_be_refused(postgres: str) -> None:
+    await ask(postgres, "CREATE TABLE book (upc text PRIMARY KEY, price int, fetched_at timestamptz)")
+    async with opened(postgres) as sink:
+        settled = await sink.write([page({"upc": str(n), "price": "free"}) for n in range(5)])
+        assert [type(one.verdict) for one in settled] == [Dead] * 5
+        assert (await sink.write([page(book("1", 1))]))[0].rows
 
 
-async def test_nothing_of_a_refused_batch_is_lost_after_the_table_is_mended(postgres: str) -> None:
+async def test_a_crawl_goes_on_after_a_page_that_the_table_refuses(postgres: str) -> None:
+    await ask(
+        postgres,
+        "CREATE TABLE book (url text PRIMARY KEY, number int CHECK (number <> 7), fetched_at timestamptz)",
+    )
+    async with ChaoticWeb({"shop": HostProfile("fast", pages=20)}) as web:
+        spider = Spider("shop", start=web.url("shop"), rate=0, robots=False, per_host=8)
+
+        @spider.handler(key="url", item="book")
+        def book(page: Page) -> Any:
+            yield {"url": page.url, "number": int(page.url.rpartition("/p/")[2] or 0)}
+            yield from page.follow_all("a", book)
+
+        results = await crawl(spider, output=postgres)
+    counters = results.view.job.counters
+    [(pages,)] = await ask(postgres, "SELECT count(*) FROM book")
+    assert (counters.dead, counters.done, pages) == (1, counters.admitted - 1, counters.admitted - 1)
+
+
+async def test_a_key_that_equals_nothing_buries_its_page_and_no_row_is_lost(
+    postgres: str, tmp_path: Path
+) -> None:
+    """NaN is not even itself: written as null, such keys would all be one."""
+    async with ChaoticWeb({"shop": HostProfile("fast", pages=6, links=6)}) as web:
+        spider = Spider("shop", start=web.url("shop"), rate=0, robots=False, per_host=8)
+
+        @spider.handler(key="number", item="book")
+        def book(page: Page) -> Any:
+            number = int(page.url.rpartition("/p/")[2] or 0)
+            yield {"number": float("nan") if number in (2, 3) else number}
+            yield from page.follow_all("a", book)
+
+        for output in (postgres, tmp_path / "rows.jsonl"):
+            counters = (await crawl(spider, output=output)).view.job.counters
+            assert (counters.done, counters.dead, counters.items) == (4, 2, 4)
+    assert sorted(await ask(postgres, "SELECT key FROM book")) == [("0",), ("1",), ("4",), ("5",)]
+
+
+async def test_a_refused_page_is_written_after_the_table_is_mended(postgres: str) -> None:
     await ask(postgres, "CREATE TABLE book (upc text PRIMARY KEY, price int, fetched_at timestamptz)")
     bad = page({"upc": "1", "price": "free"})
-    await refused(postgres, bad)
+    async with opened(postgres) as sink:
+        await sink.write([bad])
     await ask(postgres, "ALTER TABLE book ALTER price TYPE text")
     async with opened(postgres) as sink:
         await sink.write([bad])

@@ -38,13 +38,14 @@ class Database:
     async def open(self, asked: FileClaim | None = None) -> None:
         pass
 
-    async def write(self, batch: Sequence[Settlement]) -> None:
+    async def write(self, batch: Sequence[Settlement]) -> Sequence[Settlement]:
         self.batches.append(len(batch))
         await self.there.wait()
         await asyncio.sleep(0)
         if self.error is not None:
             raise self.error
         self.written += [settlement.lease.task.url for settlement in batch]
+        return batch
 
     async def close(self) -> None:
         pass

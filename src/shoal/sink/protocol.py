@@ -23,8 +23,9 @@ class Sink(Protocol):
         """Makes sure that rows can be written; raises SinkError if not. `asked`: for which job."""
         ...
 
-    async def write(self, batch: Sequence[Settlement]) -> None:
-        """Makes the rows of these settlements durable. Waits and tries again while the store of results is away."""
+    async def write(self, batch: Sequence[Settlement]) -> Sequence[Settlement]:
+        """Makes the rows of these settlements durable. Waits and tries again while the store of results is away.
+        Answers what is to be settled: the same, but pages whose rows were refused are buried."""
         ...
 
     async def close(self) -> None: ...

@@ -18,8 +18,8 @@ class JournalSink:
     async def open(self, asked: FileClaim | None = None) -> None:
         pass
 
-    async def write(self, batch: Sequence[Settlement]) -> None:
-        pass
+    async def write(self, batch: Sequence[Settlement]) -> Sequence[Settlement]:
+        return batch
 
     async def close(self) -> None:
         pass

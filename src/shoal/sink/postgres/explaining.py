@@ -15,7 +15,13 @@ from shoal.sink.postgres.link import Connection
 from shoal.sink.postgres.tables import Table, quoted
 
 _NO_UNIQUE_INDEX = "42P10"
-_AFTERWARDS = "nothing is lost: change the column or what the handler yields, and run again"
+_AFTERWARDS = "change the column or what the handler yields, and replay it"
+# Data exceptions, broken constraints, and values beyond a limit (an index, the depth of JSON).
+_ABOUT_VALUES = ("22", "23", "54")
+
+
+class ValueRefused(SinkError):
+    """A table did not take what a page has for it. That is the page's trouble, and not the crawl's."""
 
 
 def explain(
@@ -30,9 +36,9 @@ def explain(
             f"table {name} has no unique index on the key ({columns}): "
             f"CREATE UNIQUE INDEX ON {table.place} ({columns}), or change the handler's key"
         )
-    if code.startswith(("22", "23")):
+    if code.startswith(_ABOUT_VALUES):
         column = f": column {error.column_name}" if getattr(error, "column_name", None) else ""
-        return SinkError(f"table {name}{column}: {one_line(error)}; {_AFTERWARDS}")
+        return ValueRefused(f"table {name}{column}: {one_line(error)}; {_AFTERWARDS}")
     return cannot_write(error, name, address.shown)
 
 
@@ -40,7 +46,7 @@ def is_about_a_value(error: asyncpg.PostgresError, table: Table) -> bool:
     return not table.own and sqlstate(error).startswith("22")
 
 
-async def find_culprit(connection: Connection, table: Table, entries: Sequence[Entry]) -> SinkError | None:
+async def find_culprit(connection: Connection, table: Table, entries: Sequence[Entry]) -> ValueRefused | None:
     """The first value that its column does not take. PostgreSQL names the value, but not the column."""
     for entry in entries:
         if await _takes(connection, table, entry.item):
@@ -48,7 +54,7 @@ async def find_culprit(connection: Connection, table: Table, entries: Sequence[E
         for field, value in entry.fields.items():
             if not await _takes(connection, table, msgspec.json.encode({field: value}).decode()):
                 kind = "text" if isinstance(value, str) else type(value).__name__
-                return SinkError(
+                return ValueRefused(
                     f"table {table.name}: column {field} ({table.columns.get(field)}) does not take the {kind} "
                     f"that {entry.url} has for it; {_AFTERWARDS}"
                 )

@@ -11,18 +11,20 @@ from functools import partial
 from typing import TypeAlias
 
 import asyncpg  # type: ignore[import-untyped]
+from msgspec.structs import replace
 
 from shoal.errors import ShoalError, SinkError
-from shoal.model import Settlement
+from shoal.model import Dead, Failure, Settlement
 from shoal.sink.identity import FileClaim
 from shoal.sink.postgres.address import read_address
 from shoal.sink.postgres.entries import Entry, loads
-from shoal.sink.postgres.explaining import explain, find_culprit, is_about_a_value
+from shoal.sink.postgres.explaining import ValueRefused, explain, find_culprit, is_about_a_value
 from shoal.sink.postgres.faults import cannot_write
 from shoal.sink.postgres.history import keep_history
 from shoal.sink.postgres.link import Connection, Link
 from shoal.sink.postgres.tables import Table, find_table
-from shoal.sink.postgres.writing import trim, write
+from shoal.sink.postgres.writing import NoColumn, trim, write
+from shoal.telling import event
 
 Work: TypeAlias = Callable[[Connection, Table], Awaitable[None]]
 
@@ -41,6 +43,7 @@ class PostgresSink:
         self._job = job
         self._link = link or Link(self._address)
         self._tables: dict[str, Table] = {}
+        self._filled: set[str] = set()  # tables that have taken rows
 
     def __repr__(self) -> str:
         return f"<PostgresSink {self._address.shown}: {', '.join(self._tables) or 'no table yet'}>"
@@ -66,18 +69,38 @@ class PostgresSink:
                 "or create them yourself"
             )
 
-    async def write(self, batch: Sequence[Settlement]) -> None:
+    async def write(self, batch: Sequence[Settlement]) -> Sequence[Settlement]:
+        """A page with a value that its column does not take is buried; for all the others, halves of the batch are
+        tried until it is alone. What was written before that is written again, which changes nothing."""
+        try:
+            await self._write(batch)
+        except (ValueRefused, NoColumn) as error:
+            if isinstance(error, NoColumn) and not self._fits(batch):
+                raise  # rather the person's mistake than the page's
+            if len(batch) == 1:
+                return [_rejected(batch[0], error)]
+            half = len(batch) // 2
+            return [*await self.write(batch[:half]), *await self.write(batch[half:])]
+        self._filled |= {row.table for settlement in batch for row in settlement.rows}
+        return batch
+
+    def _fits(self, batch: Sequence[Settlement]) -> bool:
+        """Whether the tables are known to take what other pages have."""
+        return {row.table for settlement in batch for row in settlement.rows} <= self._filled
+
+    async def _write(self, batch: Sequence[Settlement]) -> None:
         for name, load in loads(batch, self._job).items():
             for part in load.parts():
-                await self._do(name, part, partial(write, entries=part, job=self._job))
+                await self._do(name, part, partial(write, entries=part, job=self._job), alone=len(batch) == 1)
             if load.extents:
                 await self._do(name, load.entries, partial(trim, extents=load.extents))
 
     async def close(self) -> None:
         await self._link.close()
 
-    async def _do(self, name: str, entries: Sequence[Entry], what: Work) -> None:
-        """Does something with a table and these rows, until it is done."""
+    async def _do(self, name: str, entries: Sequence[Entry], what: Work, *, alone: bool = False) -> None:
+        """Does something with a table and these rows, until it is done. `alone`: they are of one page, so it is worth
+        finding out which value was refused."""
 
         async def work(connection: Connection) -> None:
             await what(connection, await self._table(connection, name, entries[0].by))
@@ -89,7 +112,7 @@ class PostgresSink:
                 self._tables.pop(name, None)
                 await self._link.run(work)
         except asyncpg.PostgresError as error:
-            raise await self._explained(error, name, entries) from None
+            raise await self._explained(error, name, entries, alone) from None
         except (asyncpg.InterfaceError, OSError) as error:
             raise cannot_write(error, name, self._address.shown) from None
 
@@ -103,13 +126,30 @@ class PostgresSink:
         return table
 
     async def _explained(
-        self, error: asyncpg.PostgresError, name: str, entries: Sequence[Entry]
+        self, error: asyncpg.PostgresError, name: str, entries: Sequence[Entry], alone: bool
     ) -> ShoalError:
         table = self._tables.get(name)
         culprit = None
-        if table is not None and is_about_a_value(error, table):
+        if alone and table is not None and is_about_a_value(error, table):
             try:
                 culprit = await self._link.run(partial(find_culprit, table=table, entries=entries))
             except asyncpg.PostgresError:
                 pass  # then without its name
         return culprit or explain(error, self._address, name, table, entries)
+
+
+def _rejected(settlement: Settlement, error: ShoalError) -> Settlement:
+    """Its rows are left out; the links it had are not to blame."""
+    task = settlement.lease.task
+    failure = Failure("rejected", str(error), at=settlement.rows[0].at, attempt=task.attempt)
+    event(
+        "page_dead",
+        job=task.job,
+        url=task.url,
+        host=task.host,
+        handler=task.handler,
+        kind=failure.kind,
+        detail=failure.detail,
+        attempts=task.attempt,
+    )
+    return replace(settlement, verdict=Dead(failure), rows=())

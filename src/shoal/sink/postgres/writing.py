@@ -49,6 +49,10 @@ WHERE t.fetched_at IS NULL OR t.fetched_at < excluded.fetched_at"""
 _ABOUT = {"url": "r.url", "job": "j.job"}
 
 
+class NoColumn(SinkError):
+    """An item has a field that the table has no column for."""
+
+
 async def write(connection: Connection, table: Table, entries: Sequence[Entry], job: str) -> None:
     if table.own:
         await _write_own(connection, table, entries, job)
@@ -121,7 +125,7 @@ def _typed_statement(table: Table, by: Sequence[str], fields: Sequence[str]) -> 
 def _check_fields(table: Table, by: Sequence[str], fields: Sequence[str]) -> None:
     for name in (*by, *fields):
         if name not in table.columns and name not in TIMES:
-            raise SinkError(
+            raise NoColumn(
                 f"table {table.name} has no column for the field {name!r}: "
                 f"ALTER TABLE {table.place} ADD COLUMN {quoted(name)} …, or leave it out of the item"
             )
