@@ -1,10 +1,20 @@
-"""Several processes may make the same new store at the same moment."""
+"""Several processes may make the same new store at the same moment, and it is for its owner alone."""
 
 from __future__ import annotations
 
+import os
+import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
+
+from shoal.frontier.protocol import JobSpec
+from shoal.frontier.sqlite import SqliteFrontier
+from shoal.frontier.sqlite.schema import connect
+from shoal.testing.conformance.tools import claim, make_task
 
 ROUNDS, PROCESSES = 20, 4
 
@@ -38,3 +48,42 @@ def test_several_processes_make_a_new_store_at_once(tmp_path: Path) -> None:
     race = [sys.executable, "-c", RACE, str(tmp_path), str(ROUNDS), str(PROCESSES)]
     done = subprocess.run(race, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
+
+
+@pytest.fixture
+def usual_umask() -> Iterator[None]:
+    """The one by which everybody may read what one makes."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+def rights(folder: Path) -> dict[str, int]:
+    return {
+        str(path.relative_to(folder)): stat.S_IMODE(path.stat().st_mode) for path in sorted(folder.rglob("*"))
+    }
+
+
+@pytest.mark.usefixtures("usual_umask")
+async def test_a_new_store_can_be_read_by_its_owner_only(tmp_path: Path) -> None:
+    async with SqliteFrontier(tmp_path / ".shoal" / "shoal.db") as frontier:
+        await frontier.open_job(JobSpec("job"))
+        await frontier.add("job", [make_task("http://a.test/")])
+        await claim(frontier, 1)
+        found = rights(tmp_path)
+    assert {mode for name, mode in found.items() if (tmp_path / name).is_dir()} <= {0o700}
+    assert found[".shoal"] == found[".shoal/shoal.db-workers"] == 0o700
+    files = {name: mode for name, mode in found.items() if mode != 0o700}
+    assert set(files.values()) == {0o600}, found
+    assert {".shoal/shoal.db", ".shoal/shoal.db-wal", ".shoal/shoal.db-shm"} < set(files)
+    assert any(name.startswith(".shoal/shoal.db-workers/") for name in files)
+
+
+@pytest.mark.usefixtures("usual_umask")
+def test_what_is_there_keeps_its_rights(tmp_path: Path) -> None:
+    folder = tmp_path / "shared"
+    folder.mkdir(0o750)
+    path = folder / "shoal.db"
+    path.touch(mode=0o640)
+    connect(str(path)).close()
+    assert rights(tmp_path) == {"shared": 0o750, "shared/shoal.db": 0o640}

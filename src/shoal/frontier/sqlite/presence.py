@@ -31,9 +31,9 @@ class Presence:
 
     def _create(self, folder: Path, worker: str) -> int:
         while True:
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             try:
-                return os.open(folder / worker, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+                return os.open(folder / worker, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             except FileNotFoundError:
                 pass  # another worker left just now and took the empty folder along
 

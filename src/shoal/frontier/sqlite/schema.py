@@ -8,7 +8,9 @@ hosts or a hundred thousand cost a claim the same.
 
 from __future__ import annotations
 
+import os
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import apsw
@@ -85,7 +87,7 @@ def connect(path: str) -> apsw.Connection:
     """Opens (and if new, makes) the file; refuses what is not ours or not our version."""
     with translated(path):
         if path != ":memory:":
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            _make_private(Path(path))
         db = apsw.Connection(path)
         try:
             # Another process may hold the lock for a commit: look again every millisecond, for a minute at most.
@@ -98,6 +100,15 @@ def connect(path: str) -> apsw.Connection:
             db.close(True)
             raise
     return db
+
+
+def _make_private(path: Path) -> None:
+    """A new store is for its owner alone: it holds pages, cookies and what handlers put into requests. What exists
+    keeps the rights it has. (SQLite gives its other files the rights of this one.)"""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with suppress(OSError):  # what is wrong with the path SQLite says better
+        # Only if it is new: to close a file drops all the locks that this process has on it.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def _make_ready(db: apsw.Connection) -> None:
