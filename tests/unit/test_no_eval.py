@@ -1,0 +1,89 @@
+"""Nothing in Shoal turns data into code: no pickle, no eval, no shell."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import shoal
+
+ROOT = Path(shoal.__file__).parent
+MODULES = frozenset(
+    "pickle cPickle _pickle dill cloudpickle jsonpickle joblib marshal shelve dbm yaml".split()
+)
+BUILT_IN = {"eval", "exec", "compile", "__import__"}
+CALLS = {
+    "os.system",
+    "os.popen",
+    "subprocess.getoutput",
+    "subprocess.getstatusoutput",
+    "asyncio.create_subprocess_shell",
+    "yaml.load",
+    "builtins.eval",
+    "builtins.exec",
+}
+# Imports by name. The name is always typed by whoever starts the process (a spider's address, `policies`,
+# `challenge_check`); in a fleet, fleet/trust.py keeps a job from naming one. __init__.py knows its names.
+IMPORTS_BY_NAME = {"__init__.py", "loading.py", "policy/compose.py", "challenge/checking.py"}
+
+
+def trees() -> Iterator[tuple[str, ast.Module]]:
+    for path in sorted(ROOT.rglob("*.py")):
+        yield str(path.relative_to(ROOT)), ast.parse(path.read_text())
+
+
+def found(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                yield from (name.name for name in names if name.name.partition(".")[0] in MODULES)
+            case ast.ImportFrom(module=str(module)) if module.partition(".")[0] in MODULES:
+                yield module
+            case ast.Call(func=func, keywords=keywords):
+                called = ast.unparse(func)
+                if called in BUILT_IN | CALLS:
+                    yield called
+                yield from (f"{called}(shell=…)" for keyword in keywords if keyword.arg == "shell")
+
+
+def test_no_module_turns_data_into_code() -> None:
+    assert {name: bad for name, tree in trees() if (bad := sorted(set(found(tree))))} == {}
+
+
+def test_imports_by_name_are_where_they_are_known_to_be() -> None:
+    named = {
+        name
+        for name, tree in trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func).rpartition(".")[2]
+        in {"import_module", "spec_from_file_location", "run_path"}
+    }
+    assert named == IMPORTS_BY_NAME
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import pickle",
+        "from marshal import loads",
+        "def f():\n    import shelve",
+        "eval('1')",
+        "exec(text)",
+        "import os\nos.system('x')",
+        "import subprocess\nsubprocess.run('x', shell=True)",
+        "import subprocess\nsubprocess.Popen('x', shell=maybe)",
+        "yaml.load(text)",
+        "__import__(name)",
+    ],
+)
+def test_this_test_can_fail(code: str) -> None:
+    assert list(found(ast.parse(code)))
+
+
+@pytest.mark.parametrize("code", ["await shards.eval(script)", "re.compile('x')", "db.execute('SELECT 1')"])
+def test_and_knows_what_is_harmless(code: str) -> None:
+    assert not list(found(ast.parse(f"async def f():\n    {code}")))
