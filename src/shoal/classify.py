@@ -8,7 +8,6 @@ failure a person meets is explained here.
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
@@ -18,6 +17,7 @@ from msgspec.structs import replace
 from shoal.model import Dead, Failure, Outcome, Response, Retry, Snapshot, Task, Verdict
 from shoal.policy import retry
 from shoal.settings import Settings
+from shoal.text import without_userinfo
 
 Action = Literal["page", "follow", "retry", "bury"]
 
@@ -129,7 +129,6 @@ _SECRET_HEADERS = frozenset(
 )
 _LEFT_OUT = "(left out)"
 _MAX_HEADER = 1024  # characters of a header kept in a snapshot
-_USERINFO = re.compile(r"(?<=//)[^/?#@\s]+@")
 
 
 def kind_of(outcome: Outcome) -> str:
@@ -205,7 +204,7 @@ def snapshot_of(outcome: Outcome, settings: Settings) -> Snapshot | None:
         return None if outcome.status is None else Snapshot(status=outcome.status)
     headers: dict[str, str] = {}
     for name, value in outcome.headers.items():
-        shown = _LEFT_OUT if name.lower() in _SECRET_HEADERS else _USERINFO.sub("", value)[:_MAX_HEADER]
+        shown = _LEFT_OUT if name.lower() in _SECRET_HEADERS else without_userinfo(value)[:_MAX_HEADER]
         headers[name] = f"{headers[name]}, {shown}" if name in headers else shown
     return Snapshot(status=outcome.status, headers=headers, body=outcome.body[: settings.snapshot_bytes])
 

@@ -14,7 +14,9 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
+
+from shoal.text import without_userinfo
 
 DEFAULT_LANE = "normal"
 
@@ -29,6 +31,11 @@ class Failure(Struct, frozen=True, omit_defaults=True):
     elapsed: float = 0.0
     attempt: int = 0  # 0: one that did not count
     via: str = ""  # the proxy it went through, as "pool/host:port"
+
+    def __post_init__(self) -> None:
+        # Here once, for whoever makes one: a detail may repeat what a server said, a Location with a password too.
+        if "@" in self.detail:
+            force_setattr(self, "detail", without_userinfo(self.detail))
 
 
 class Request(Struct, frozen=True, omit_defaults=True):
@@ -159,6 +166,9 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
     headers: dict[str, str] | None = None
     body: bytes = b""
     traceback: str = ""
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "traceback", without_userinfo(self.traceback))
 
 
 class Dead(Struct, frozen=True, tag="dead"):

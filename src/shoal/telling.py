@@ -7,12 +7,12 @@ listens is in `observe/events.py`.
 from __future__ import annotations
 
 import logging
-import re
 from contextvars import ContextVar
 from typing import Protocol
 
 from msgspec import Struct
 
+from shoal.text import without_userinfo
 from shoal.vocabulary import VOCABULARY, Level
 
 log = logging.getLogger("shoal")
@@ -24,7 +24,6 @@ LEVELS: dict[Level, int] = {
     "error": logging.ERROR,
 }
 _LONGEST = 500  # characters of a text
-_USERINFO = re.compile(r"(?<=//)[^/?#\s]*@")
 
 Field = str | int | float | bool | None
 
@@ -71,8 +70,3 @@ def made(name: str, message: str, fields: dict[str, Field]) -> Event:
 def _clean(text: str) -> str:
     """One line of no more than so much."""
     return without_userinfo(" ".join(text.split()))[:_LONGEST]
-
-
-def without_userinfo(text: str) -> str:
-    """The text, in which no URL has a user or a password."""
-    return _USERINFO.sub("", text)

@@ -40,6 +40,9 @@ from shoal.sink.rows import encode_row
 from shoal.slots import in_the_network, take_slot
 from shoal.spider import Spider
 from shoal.telling import event
+from shoal.text import without_userinfo
+
+_SHOWN = 300  # characters of a URL in a detail
 
 Link = tuple[str, str]  # (base, href)
 
@@ -108,10 +111,11 @@ class Worker:
     def _follow(self, lease: Lease, response: Response) -> Settlement:
         """A redirect goes through the queue like any request, even on the same host: each hop is a hit."""
         task = lease.task
-        if len(task.hops) >= self._settings.max_redirects:
-            detail = f"more than {self._settings.max_redirects} redirects, the last to {response.headers['Location']}"
-            return self._end(lease, Dead(self._failure(task, "redirect_loop", detail)))
         location = response.headers["Location"]
+        if len(task.hops) >= self._settings.max_redirects:
+            last = without_userinfo(location)[:_SHOWN]
+            detail = f"more than {self._settings.max_redirects} redirects, the last to {last}"
+            return self._end(lease, Dead(self._failure(task, "redirect_loop", detail)))
         to = self._admission.moved(task, location, response.cookies, response.status)
         if isinstance(to, Refused):
             detail = f"redirected to {to.url}: {to.reason}"
@@ -235,5 +239,5 @@ def _is_link(request: Request) -> bool:
 
 
 def _one_line(error: BaseException) -> str:
-    text = " ".join(str(error).split())
+    text = without_userinfo(" ".join(str(error).split()))  # before it is cut, lest half a password is left
     return f"{type(error).__name__}: {text}"[:500] if text else type(error).__name__

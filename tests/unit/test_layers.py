@@ -18,7 +18,15 @@ MODULES = {
 }
 
 # What the pure parts are made of: values, settings and each other.
-VALUES = {"shoal", "shoal.model", "shoal.settings", "shoal.errors", "shoal.clock", "shoal.packing"}
+VALUES = {
+    "shoal",
+    "shoal.model",
+    "shoal.settings",
+    "shoal.errors",
+    "shoal.clock",
+    "shoal.packing",
+    "shoal.text",
+}
 HOMES = ("shoal.frontier.memory", "shoal.frontier.sqlite", "shoal.frontier.redis")
 DRIVERS = (
     "engine",

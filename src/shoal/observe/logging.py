@@ -17,6 +17,7 @@ from msgspec import Struct
 from shoal.errors import UsageError
 from shoal.observe.words import printable
 from shoal.packing import writable
+from shoal.text import without_userinfo
 
 LEVELS = ("debug", "info", "warning", "error")
 DEFAULT_LEVEL = "warning"
@@ -60,7 +61,7 @@ class StderrHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            sys.stderr.write(f"{printable(self.format(record))}\n")
+            sys.stderr.write(f"{printable(without_userinfo(self.format(record)))}\n")
         except Exception:
             self.handleError(record)
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from html import escape
 
 from shoal.observe import words
-from shoal.telling import without_userinfo
+from shoal.text import without_userinfo
 
 
 def text(value: object) -> str:
