@@ -18,6 +18,7 @@ from shoal.challenge import Challenge, Challenges
 from shoal.classify import NOT_ASKED, judge, kind_of, rule_for, snapshot_of
 from shoal.clock import Clock
 from shoal.fetch.guard import Guard
+from shoal.fetch.robots import BUSY
 from shoal.fetch.transport import FetchRequest, Rendered, Rendering, Transport
 from shoal.hosts.book import HostBook, HostView
 from shoal.model import Dead, Failure, Lease, Outcome, Response, Retry, Snapshot, Task
@@ -33,6 +34,7 @@ from shoal.settings import Settings
 
 _LAST_PAUSE = 5.0  # seconds
 _SAY_MORE = frozenset({"dns", "too_slow"})  # about a host than that its robots.txt cannot be had
+_ELSEWHERE = 8  # times that a robots.txt is waited for which is on another, busy host: a few minutes
 
 
 class Ending(Struct, frozen=True):
@@ -98,10 +100,10 @@ class Asker:
                 )
                 return None
             retried, reached = not self._is_last(task), host.reached
-            if not _was_not_asked(host):
+            if not _is_not_the_hosts_fault(host):
                 self._saw(lease, "robots_unreachable", started, retried=retried, reached=reached)
-        if self._settings.robots and host.unreachable and _was_not_asked(host):
-            return await self._wait_to_ask(task, host)
+        if self._settings.robots and host.unreachable and _is_not_the_hosts_fault(host):
+            return await self._wait_for_others(task, host)
         return self._refusal(task, host) or self._moves(task) or await self._fetch(lease, limits)
 
     # -- before the fetch
@@ -133,17 +135,19 @@ class Asker:
         kind = reason if reason in _SAY_MORE else "robots_unreachable"
         return Retry(wait + spread, self._failure(task, kind, f"robots.txt cannot be had: {reason}"))
 
-    async def _wait_to_ask(self, task: Task, host: HostView) -> Ending | None:
+    async def _wait_for_others(self, task: Task, host: HostView) -> Ending | None:
+        """robots.txt cannot be had, for proxies fail, a name server is busy, or it redirects to a host that is."""
         assert host.state.robots is not None
         kind = host.state.robots.reason
         wait = max(0.0, host.state.robots.expires_at - self._hosts.now())
-        why = rule_for(kind).meaning if kind == "dns_wait" else "the proxies fail"
-        return await self._not_asked(
-            task, self._failure(task, kind, f"robots.txt cannot be had: {why}"), wait
-        )
+        reason = rule_for(kind).meaning if kind == "dns_wait" else "the proxies fail"
+        if _is_elsewhere(kind):
+            kind, reason = "robots_unreachable", kind
+        failure = self._failure(task, kind, f"robots.txt cannot be had: {reason}")
+        return await self._not_asked(task, failure, wait)
 
     async def _not_asked(self, task: Task, failure: Failure, wait: float) -> Ending | None:
-        """The host was not asked for anything, through no fault of its own: the task waits, and loses no attempt."""
+        """Nothing could be asked for, and not because of the host: the task waits, and loses no attempt."""
         self._traffic.saw(task.host, failure.kind, 0.0, self._clock.monotonic(), retry=False)
         if self._is_last(task):
             # A store may bury what has no attempt left; so this one goes back as it is, a little later.
@@ -301,10 +305,17 @@ class Asker:
         return Failure(kind, detail, at=self._clock.time(), attempt=task.attempt)
 
 
-def _was_not_asked(host: HostView) -> bool:
-    """For its robots.txt: the proxies failed, or its name was not looked up."""
-    robots = host.state.robots
-    return robots is not None and (robots.reason.startswith("proxy") or robots.reason == "dns_wait")
+def _is_not_the_hosts_fault(host: HostView) -> bool:
+    if host.state.robots is None:
+        return False
+    reason = host.state.robots.reason
+    if reason.startswith("proxy") or reason == "dns_wait":
+        return True
+    return _is_elsewhere(reason) and host.state.silent <= _ELSEWHERE
+
+
+def _is_elsewhere(reason: str) -> bool:
+    return reason.startswith(BUSY)
 
 
 def _fetch_request(task: Task, timeout: float | None) -> FetchRequest:

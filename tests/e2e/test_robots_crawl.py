@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import time
 from collections.abc import Sequence
@@ -169,4 +170,31 @@ async def test_a_redirected_robots_txt_keeps_the_hosts_gap() -> None:
     assert server.paths[:4] == ["/robots.txt", "/r1", "/r2", "/r3"]
     assert "/private" not in server.paths
     assert results.view.report.errors == {"robots": 1}
+    assert min(b - a for a, b in itertools.pairwise(arrivals)) >= 0.1 - TOLERANCE
+
+
+async def test_robots_txt_that_redirects_to_a_busy_host_keeps_that_hosts_gap() -> None:
+    """Six hosts send their robots.txt to one that is being crawled itself; every page of all of them is had."""
+    arrivals: list[float] = []
+
+    async def busy(head: bytes, writer: asyncio.StreamWriter) -> None:
+        arrivals.append(time.monotonic())
+        path = head.split(b" ")[1].decode()
+        writer.write(page(b"User-agent: *\nDisallow: /private") if "robots" in path else page(b"<p>page</p>"))
+
+    async with serve(busy, host="127.0.1.1") as target, contextlib.AsyncExitStack() as stack:
+
+        async def moved(head: bytes, writer: asyncio.StreamWriter) -> None:
+            number = head.split(b"127.0.2.")[1].split(b":")[0].decode()
+            location = target.url(f"/robots-{int(number) % 2}.txt")
+            is_robots = head.startswith(b"GET /robots.txt ")
+            writer.write(page(b"", "302 Found", Location=location) if is_robots else page(b"<p>page</p>"))
+
+        servers = [await stack.enter_async_context(serve(moved, host=f"127.0.2.{n}")) for n in range(1, 7)]
+        urls = [target.url(f"/{n}") for n in range(12)]
+        urls += [server.url(path) for server in servers for path in ("/open", "/private")]
+        results = await crawl(urls, rate=10, retry_base=0.1, retry_cap=0.5, allow_network=["127.0.0.0/8"])
+    assert results.view.job.counters.done == 12 + 6
+    assert results.view.report.errors == {"robots": 6}
+    assert target.paths.count("/robots-0.txt") == target.paths.count("/robots-1.txt") == 1, "then it is known"
     assert min(b - a for a, b in itertools.pairwise(arrivals)) >= 0.1 - TOLERANCE

@@ -114,7 +114,7 @@ def test_a_robots_txt_that_forbids(cli: Cli) -> None:
         await frontier.add("books", [task("private/1")])
         record = await frontier.host("a.example")
         assert record is not None
-        rules = RobotsRecord("rules", 0.0, 1e12, "User-agent: *\nDisallow: /private/")
+        rules = RobotsRecord("rules", 0.0, 1e12, agent="shoal", rules="-/private/")
         assert await frontier.update_host(replace(record, state=encode_state(HostState(robots=rules))))
 
     fill(forbid)

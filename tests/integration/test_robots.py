@@ -13,7 +13,7 @@ from integration.raw_server import Answer, RawServer, always, by_path, page, ser
 from shoal.clock import SystemClock
 from shoal.fetch.guard import Guard
 from shoal.fetch.http import HttpTransport
-from shoal.fetch.robots import MAX_BYTES, Robots, RobotsRecord, fetch_robots
+from shoal.fetch.robots import MAX_BYTES, Anywhere, Robots, RobotsRecord, fetch_robots
 from shoal.settings import Settings
 
 NOW = 5000.0
@@ -37,11 +37,13 @@ class Pauses:
 
 async def fetch(http: HttpTransport, server: RawServer, pause: Pauses | None = None) -> RobotsRecord:
     async with asyncio.timeout(5):
-        return await fetch_robots(http, server.origin, now=NOW, pause=pause or Pauses())
+        return await fetch_robots(
+            http, server.origin, agent="shoal", now=NOW, pause=pause or Pauses(), elsewhere=Anywhere()
+        )
 
 
 def forbids(record: RobotsRecord, path: str) -> bool:
-    return not Robots.of(record, "Shoal/1").allows(f"http://a.example{path}")
+    return not Robots(record).allows(f"http://a.example{path}")
 
 
 async def hang(head: bytes, writer: asyncio.StreamWriter) -> None:
@@ -140,7 +142,7 @@ async def test_the_first_500_kib_count(http: HttpTransport, beyond: int) -> None
     async with serve(always(page(RULES + filler + last + b"Disallow: /beyond\n" * beyond))) as server:
         record = await fetch(http, server)
     assert record.verdict == "rules"
-    assert len(record.text) <= MAX_BYTES
+    assert len(record.rules) <= MAX_BYTES
     assert forbids(record, "/private")
     assert forbids(record, "/last")
     assert not forbids(record, "/beyond")

@@ -328,3 +328,25 @@ async def test_what_is_told_when_robots_txt_cannot_be_had(kind: str, told: str) 
     world.fails(kind)
     failure = failure_of(await world.ask(lease))
     assert (failure.kind, failure.detail) == (told, f"robots.txt cannot be had: {kind}")
+
+
+async def test_a_robots_txt_on_a_busy_host_costs_no_attempt_for_a_while() -> None:
+    """Neither the page nor its host is to blame; but nobody waits for ever."""
+    world = World(robots=True, rate=2, retry_base=0.01)
+    target = "http://b.test/all.txt"
+    world.transport.answer = lambda url: Response(url, 301, {"Location": target}, b"")
+    [lease] = await world.leases(1, make_task(URL, parent=1), make_task("http://b.test/", parent=1))
+    b = await world.frontier.host("b.test")
+    assert b is not None
+    assert await world.frontier.update_host(replace(b, valve=replace(b.valve, blocked_until=1e12)))
+    endings = []
+    for _ in range(12):
+        ending = await world.asker.ask(lease, await world.hosts.view(lease))
+        assert isinstance(ending, Ending)
+        assert isinstance(ending.verdict, Retry)
+        assert ending.verdict.failure.kind == "robots_unreachable"
+        assert "redirects to b.test" in ending.verdict.failure.detail
+        endings.append(ending.verdict.counts)
+        world.clock.advance(61)
+    assert endings == [False] * 8 + [True] * 4
+    assert set(world.transport.paths) == {"/robots.txt"}

@@ -161,7 +161,7 @@ def test_robots_txt() -> None:
     assert "cannot be had (HTTP 503)" in pending(host=host(robots=gone)).causes[0].sentence
     assert "asked for again in 30 s" in pending(host=host(robots=gone)).causes[0].sentence
     assert pending(host=host(robots=None)).causes[0].name == "robots_first"
-    slow = RobotsRecord("rules", NOW, NOW + 30, "User-agent: *\nCrawl-delay: 7")
+    slow = RobotsRecord("rules", NOW, NOW + 30, agent="shoal", delay=7)
     assert "asks for 7 s between requests" in sentences(pending(host=host(robots=slow)))[0]
 
 

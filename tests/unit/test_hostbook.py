@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
+from shoal.fetch.robots import RobotsRecord
 from shoal.fetch.transport import FetchRequest
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import Claim, HostRecord, JobSpec
 from shoal.hosts.book import HostBook
 from shoal.hosts.rules import ASKED
-from shoal.hosts.state import HostState, state_of
+from shoal.hosts.state import HostState, encode_state, state_of
 from shoal.model import Failure, Lease, Outcome, Response, Task
 from shoal.policy.host import first_valve
 from shoal.policy.protocol import Observation
@@ -292,6 +294,89 @@ async def test_a_redirected_robots_txt_pauses_by_the_interval(world: World) -> N
     await world.book.ask_robots(await world.lease(), since=world.clock.monotonic())
     assert world.transport.asked == [url, "http://a.test/real.txt"]
     assert world.pauses == [0.5]
+
+
+async def test_a_robots_txt_on_another_host_needs_that_hosts_permission(world: World) -> None:
+    url, elsewhere = "http://a.test/robots.txt", "http://b.test/all.txt"
+    world.transport.answers[url] = Response(url, 301, {"Location": elsewhere}, b"")
+    world.transport.answers[elsewhere] = Response(elsewhere, 200, {}, ROBOTS)
+    lease = await world.lease(make_task("http://a.test/"), make_task("http://b.test/"))
+    b = await world.record("b.test")
+    shut = replace(b.valve, blocked_until=world.clock.time() + 30)
+    assert await world.frontier.update_host(replace(b, valve=shut))
+    view = await world.book.ask_robots(lease, since=world.clock.monotonic())
+    assert view.unreachable
+    assert view.state.robots is not None
+    assert view.state.robots.reason == "redirects to b.test, which cannot be asked now"
+    assert world.transport.asked == [url]
+    world.clock.advance(31)
+    view = await world.book.ask_robots(lease, since=world.clock.monotonic())
+    assert world.transport.asked == [url, url, elsewhere]
+    assert view.robots is not None
+    assert not view.robots.allows("http://a.test/private")
+    assert (await world.record("b.test")).valve.blocked_until == pytest.approx(world.clock.time() + 0.5)
+
+
+async def test_only_what_is_for_us_is_stored(world: World) -> None:
+    others = b"".join(b"User-agent: bot%d\nDisallow: /%d\n" % (n, n) for n in range(10_000))
+    world.says(200, others + b"User-agent: shoal\n" + b"".join(b"Disallow: /%d\n" % n for n in range(9_000)))
+    await world.book.ask_robots(await world.lease(), since=world.clock.monotonic())
+    assert len((await world.record()).state) < 60_000
+
+
+async def test_another_user_agent_asks_for_itself_once(world: World) -> None:
+    """And the first keeps its rules: two jobs on one host must not ask by turns for ever."""
+    world.says(200, b"User-agent: shoal\nDisallow: /private\n\nUser-agent: other\nDisallow: /open\n")
+    lease = await world.lease()
+    await world.book.ask_robots(lease, since=world.clock.monotonic())
+    world.settings = replace(world.settings, user_agent="Other/1.0")
+    other = world.make_book()
+    view = await other.view(replace(lease, host_version=(await world.record()).version))
+    assert other.wants_robots(HOST, view)
+    assert view.robots is None
+    view = await other.ask_robots(lease, since=world.clock.monotonic())
+    assert view.robots is not None
+    assert not view.robots.allows("http://a.test/open")
+    assert not other.wants_robots(HOST, view)
+    mine = await world.book.view(replace(lease, host_version=(await world.record()).version))
+    assert not world.book.wants_robots(HOST, mine)
+    assert mine.robots is not None
+    assert not mine.robots.allows("http://a.test/private")
+    assert mine.robots.allows("http://a.test/open")
+
+
+async def test_pages_that_are_let_through_at_once_wait_for_one_answer(world: World) -> None:
+    world.says(200, ROBOTS)
+    lease = await world.lease()
+    asks = [world.book.ask_robots(lease, since=world.clock.monotonic()) for _ in range(3)]
+    views = await asyncio.gather(*asks)
+    assert world.transport.asked == ["http://a.test/robots.txt"]
+    assert all(view.robots is not None for view in views)
+
+
+async def test_a_record_of_an_earlier_version_is_asked_for_again(world: World) -> None:
+    """It holds the whole text, and not for whom it was read."""
+    lease = await world.lease()
+    old = {"verdict": "rules", "fetched_at": 0.0, "expires_at": 1e12, "text": "User-agent: *\nDisallow: /"}
+    state = msgspec.msgpack.encode({"start": True, "robots": old})
+    assert await world.frontier.update_host(replace(await world.record(), state=state))
+    view = await world.book.view(replace(lease, host_version=1))
+    assert view.state.start
+    assert world.book.wants_robots(HOST, view)
+
+
+async def test_long_records_take_the_room_of_many(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.hosts.book._CACHED_BYTES", 200_000)
+    rules = "\n".join(f"-/{n}" for n in range(9_000))
+    state = encode_state(HostState(robots=RobotsRecord("rules", 0.0, 1e12, agent="shoal", rules=rules)))
+    await world.lease(*(make_task(f"http://{n}.test/", parent=1) for n in range(20)))
+    for n in range(20):
+        record = await world.record(f"{n}.test")
+        assert await world.frontier.update_host(replace(record, state=state))
+        await world.book.change(f"{n}.test", lambda state: state)
+    views = world.book._views
+    assert 1 < len(views) <= 200_000 // len(state)
+    assert sum(view.weight for view in views.values()) == world.book._cached_bytes <= 200_000
 
 
 # -- what was seen

@@ -12,7 +12,19 @@ import shoal
 
 ROOT = Path(shoal.__file__).parent
 MODULES = frozenset(
-    "pickle cPickle _pickle dill cloudpickle jsonpickle joblib marshal shelve dbm yaml".split()
+    [
+        "pickle",
+        "cPickle",
+        "_pickle",
+        "dill",
+        "cloudpickle",
+        "jsonpickle",
+        "joblib",
+        "marshal",
+        "shelve",
+        "dbm",
+        "yaml",
+    ]
 )
 BUILT_IN = {"eval", "exec", "compile", "__import__"}
 CALLS = {

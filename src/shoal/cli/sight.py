@@ -15,7 +15,7 @@ from shoal.classify import kind_of
 from shoal.clock import SystemClock
 from shoal.errors import UrlError
 from shoal.fetch.guard import Guard
-from shoal.fetch.robots import Robots, RobotsRecord, fetch_robots
+from shoal.fetch.robots import Anywhere, Robots, RobotsRecord, agent_of, fetch_robots
 from shoal.fetch.transport import FetchRequest, Rendered, Rendering, Transport
 from shoal.fetch.transports import Transports
 from shoal.frontier import open_frontier
@@ -113,8 +113,15 @@ async def _ask_robots(
         return "not asked"
     site = origin(task.url)
     if site not in asked:
-        record = await fetch_robots(transport, site, now=SystemClock().time(), pause=lambda: _pause(settings))
-        asked[site] = Robots.of(record, settings.user_agent), record
+        record = await fetch_robots(
+            transport,
+            site,
+            agent=agent_of(settings.user_agent),
+            now=SystemClock().time(),
+            pause=lambda: _pause(settings),
+            elsewhere=Anywhere(),
+        )
+        asked[site] = Robots(record), record
     robots, record = asked[site]
     because = f" (robots.txt: {record.reason})" if record.reason else ""
     return f"allowed{because}" if robots.allows(task.url) else f"forbidden{because}"

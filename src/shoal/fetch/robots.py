@@ -7,15 +7,15 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Awaitable, Callable
-from typing import Literal
-from urllib.parse import urlsplit
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import Literal, Protocol
 
 from msgspec import Struct
-from protego import Protego
 from yarl import URL
 
+from shoal.admit.identity import host_key
+from shoal.fetch.robotstxt import MAX_RULES, matcher, path_of, product_token, read
 from shoal.fetch.transport import FetchRequest, Transport
 from shoal.model import Failure, Outcome, Response
 
@@ -23,48 +23,96 @@ MAX_BYTES = 500 * 1024
 MAX_HOPS = 5
 RULES_TTL = 24 * 3600.0
 UNREACHABLE_TTL = 60.0
+BUSY = "redirects to"  # how the reason begins when another host could not be asked yet
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_TOKEN = re.compile(r"(?:Mozilla/[\d.]+ \(compatible; )?([A-Za-z0-9_-]+)")
 
 RobotsVerdict = Literal["rules", "allow", "disallow"]
 
 
-class RobotsRecord(Struct, frozen=True):
-    """What a host's robots.txt said, and how long that holds."""
+class RobotsRecord(Struct, frozen=True, omit_defaults=True):
+    """What a host's robots.txt said to us, and how long that holds. What it says to others is not kept."""
 
     verdict: RobotsVerdict
     fetched_at: float
     expires_at: float
-    text: str = ""
-    reason: str = ""  # why it is not "rules": "HTTP 503", "timeout" …
+    reason: str = ""  # why it is not "rules": "HTTP 503", "timeout" …; or what was left out of them
+    agent: str = ""  # the product token whose rules these are, in lower case; "": what is said to anybody
+    rules: str = ""  # as fetch/robotstxt.py writes them
+    delay: float | None = None
+    sitemaps: tuple[str, ...] = ()
+
+    def fits(self, agent: str) -> bool:
+        """Whether it says something to that agent. (A record of rules for nobody is from an earlier version.)"""
+        return self.agent == agent or (not self.agent and self.verdict != "rules")
+
+
+class Elsewhere(Protocol):
+    """The way to a host that a robots.txt redirects to: it has limits of its own."""
+
+    async def known(self, url: str) -> RobotsRecord | None:
+        """What is at that URL, if that is known without asking."""
+        ...
+
+    def visit(self, host: str) -> AbstractAsyncContextManager[bool]:
+        """The permission to ask that host. False: not now."""
+        ...
+
+    def remember(self, url: str, record: RobotsRecord) -> None:
+        """Told what was at that URL."""
+        ...
+
+
+class Anywhere:
+    """For a single page, which is no crawl: no host is asked twice."""
+
+    async def known(self, url: str) -> RobotsRecord | None:
+        return None
+
+    @asynccontextmanager
+    async def visit(self, host: str) -> AsyncIterator[bool]:
+        yield True
+
+    def remember(self, url: str, record: RobotsRecord) -> None:
+        pass
 
 
 async def fetch_robots(
     transport: Transport,
     origin: str,
     *,
+    agent: str,
     now: float,
     pause: Callable[[], Awaitable[None]],
+    elsewhere: Elsewhere,
     timeout: float | None = None,
 ) -> RobotsRecord:
-    """Asks `origin` (scheme://host:port) for its robots.txt, following redirects in place.
+    """Asks `origin` (scheme://host:port) for its robots.txt, following redirects, and keeps what is for `agent`.
 
     `pause` is awaited before a host is asked once more, so that it may keep its interval.
     """
     url: str | None = origin.rstrip("/") + "/robots.txt"
     asked: set[str] = set()
-    for _ in range(MAX_HOPS + 1):
-        if url is None:
-            return _record("allow", now, reason="a redirect to nowhere")
-        host = urlsplit(url).netloc
-        if host in asked:
-            await pause()
-        asked.add(host)
-        outcome = await transport.fetch(_request(url, timeout))
-        if not (isinstance(outcome, Response) and outcome.status in _REDIRECTS):
-            return _judge(outcome, now)
-        url = _target(url, outcome.headers.get("Location", ""))
+    async with AsyncExitStack() as visits:
+        for _ in range(MAX_HOPS + 1):
+            if url is None:
+                return _record("allow", now, reason="a redirect to nowhere")
+            host = host_key(url)
+            if host in asked:
+                await pause()
+            elif asked:
+                if (known := await elsewhere.known(url)) is not None:
+                    return known
+                if not await visits.enter_async_context(elsewhere.visit(host)):
+                    return _record("disallow", now, reason=f"{BUSY} {host}, which cannot be asked now")
+            asked.add(host)
+            outcome = await transport.fetch(_request(url, timeout))
+            if not (isinstance(outcome, Response) and outcome.status in _REDIRECTS):
+                record = _judge(outcome, agent, now)
+                if len(asked) > 1:
+                    elsewhere.remember(url, record)
+                return record
+            url = _target(url, outcome.headers.get("Location", ""))
     return _record("allow", now, reason=f"more than {MAX_HOPS} redirects")
 
 
@@ -73,53 +121,60 @@ def _request(url: str, timeout: float | None) -> FetchRequest:
 
 
 class Robots:
-    """A parsed record, asked on behalf of one user agent."""
+    """A record, asked on behalf of the agent that it was read for."""
 
-    def __init__(self, verdict: RobotsVerdict, rules: Protego | None, token: str) -> None:
-        self._verdict = verdict
-        self._rules = rules
-        self._token = token
+    def __init__(self, record: RobotsRecord) -> None:
+        self._record = record
 
     def __repr__(self) -> str:
-        return f"Robots({self._verdict} for {self._token})"
-
-    @classmethod
-    def of(cls, record: RobotsRecord, user_agent: str) -> Robots:
-        rules = Protego.parse(record.text) if record.verdict == "rules" else None
-        return cls(record.verdict, rules, product_token(user_agent))
+        return f"Robots({self._record.verdict} for {self._record.agent or 'anybody'})"
 
     def allows(self, url: str) -> bool:
-        if self._rules is not None:
-            return self._rules.can_fetch(url, self._token)
-        return self._verdict != "disallow" or urlsplit(url).path == "/robots.txt"
+        if self._record.verdict == "rules":
+            return matcher(self._record.rules).allows(url)
+        return self._record.verdict != "disallow" or path_of(url) == "/robots.txt"
 
     def crawl_delay(self) -> float | None:
-        return self._rules.crawl_delay(self._token) if self._rules is not None else None
+        return self._record.delay
 
     def sitemaps(self) -> list[str]:
-        return list(self._rules.sitemaps) if self._rules is not None else []
+        return list(self._record.sitemaps)
 
 
-def product_token(user_agent: str) -> str:
-    """The name that robots.txt groups are matched by: "Shoal/0.1 (+…)" goes by "Shoal"."""
-    found = _TOKEN.match(user_agent)
-    return found[1] if found else "*"
+def agent_of(user_agent: str) -> str:
+    """The product token, in the form that records are kept under."""
+    return product_token(user_agent).lower()
 
 
-def _judge(outcome: Outcome, now: float) -> RobotsRecord:
+def _judge(outcome: Outcome, agent: str, now: float) -> RobotsRecord:
     if isinstance(outcome, Failure):
         return _record("disallow", now, reason=outcome.kind)
     if 200 <= outcome.status < 300:
-        return _record("rules", now, text=_text(outcome.body))
+        return rules_record(_text(outcome.body), agent, now)
     reason = f"HTTP {outcome.status}"
     if outcome.status == 429 or outcome.status >= 500:
         return _record("disallow", now, reason=reason)
     return _record("allow", now, reason=reason)
 
 
-def _record(verdict: RobotsVerdict, now: float, *, text: str = "", reason: str = "") -> RobotsRecord:
+def rules_record(text: str, agent: str, now: float) -> RobotsRecord:
+    """The record of a robots.txt with that text."""
+    found = read(text, agent)
+    return RobotsRecord(
+        "rules",
+        fetched_at=now,
+        expires_at=now + RULES_TTL,
+        reason=f"too many rules: at most {MAX_RULES:,} of them are obeyed" if found.cut else "",
+        agent=agent,
+        rules=found.rules,
+        delay=found.delay,
+        sitemaps=found.sitemaps,
+    )
+
+
+def _record(verdict: RobotsVerdict, now: float, *, reason: str) -> RobotsRecord:
     ttl = UNREACHABLE_TTL if verdict == "disallow" else RULES_TTL
-    return RobotsRecord(verdict, fetched_at=now, expires_at=now + ttl, text=text, reason=reason)
+    return RobotsRecord(verdict, fetched_at=now, expires_at=now + ttl, reason=reason)
 
 
 def _text(body: bytes) -> str:
@@ -137,4 +192,6 @@ def _target(url: str, location: str) -> str | None:
         target = URL(url).join(URL(location.strip())).with_user(None)
     except (ValueError, IndexError):  # the latter for "//[]@"
         return None
-    return str(target) if target.scheme in ("http", "https") else None
+    if target.scheme not in ("http", "https") or not target.host:
+        return None
+    return str(target.with_port(None) if target.is_default_port() else target)

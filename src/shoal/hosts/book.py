@@ -18,12 +18,13 @@ from msgspec.structs import replace
 from shoal.admit.identity import origin
 from shoal.classify import rule_for
 from shoal.clock import Clock
-from shoal.fetch.robots import Robots, RobotsRecord, fetch_robots
+from shoal.fetch.robots import Robots, RobotsRecord, agent_of, fetch_robots
 from shoal.fetch.transport import Transport
 from shoal.frontier.protocol import Frontier, HostRecord, Valve
 from shoal.hosts.news import tell_changes, tell_escalation
 from shoal.hosts.rules import Fold, HostRules, change_host, marked
 from shoal.hosts.state import HostState, encode_state, state_of
+from shoal.hosts.visiting import Visitor
 from shoal.model import Lease
 from shoal.policy.compose import States
 from shoal.policy.escalation import NO_PATTERNS, Look, Patterns
@@ -32,6 +33,7 @@ from shoal.policy.protocol import Limits, Observation
 from shoal.settings import Settings
 
 _CACHED = 20_000
+_CACHED_BYTES = 64 * 1024 * 1024  # of their records: a long robots.txt counts for many short ones
 _UNREACHABLE_CAP = 60.0
 _WRITE_AFTER = 5.0  # seconds that what was seen may wait to be written, unless it moves the valve
 _CREEP = 0.05  # share of an interval
@@ -44,10 +46,11 @@ class HostView(Struct):
     version: int
     state: HostState
     valve: Valve  # as written
-    robots: Robots | None  # parsed; None: not asked yet
+    robots: Robots | None  # None: not asked yet, on behalf of our user agent
     policies: States  # decoded states, with what was seen since folded in
     limits: Limits
     unwritten: list[Observation]
+    weight: int  # bytes of its record
     unmarked: bool = False  # that it is a start is not written yet
 
     @property
@@ -83,7 +86,9 @@ class HostBook:
         self._views: dict[str, HostView] = {}
         self._restless: dict[str, float] = {}  # hosts with something unwritten, since when
         self._moved: set[str] = set()  # … that moves their valve
-        self._asking: set[str] = set()
+        self._asking: dict[str, asyncio.Event] = {}  # hosts whose robots.txt is being asked for
+        self._visitor = Visitor(frontier, settings, self.now, sleep)
+        self._cached_bytes = 0
         self._offset = clock.time() - clock.monotonic()  # of the frontier's time from our monotonic clock
         self._synced_at: float | None = None
 
@@ -141,24 +146,28 @@ class HostBook:
             record.version,
             state.with_errors([seen.kind for seen in unwritten if seen.blames_host]).with_looks(unwritten),
             record.valve,
-            self._parsed(record.name, state.robots),
+            self._rules.robots(state),
             policies,
             self._policies.limits(policies, self.now()),
             unwritten,
+            len(record.state),
             old is not None and old.unmarked,
         )
-        if len(self._views) >= _CACHED:
-            self._forget_one()
+        self._cached_bytes += view.weight - (old.weight if old is not None else 0)
         self._views[record.name] = view
-        if unwritten and self._moves_valve(record.name, view):
+        while len(self._views) > _CACHED or self._cached_bytes > _CACHED_BYTES:
+            if not self._forget_one(but=record.name):
+                break
+        if unwritten and self._moves_valve(view):
             self._moved.add(record.name)
         return view
 
-    def _forget_one(self) -> None:
+    def _forget_one(self, but: str) -> bool:
         for host in self._views:
-            if host not in self._restless and host not in self._moved:
-                del self._views[host]
-                return
+            if host != but and host not in self._restless and host not in self._moved:
+                self._cached_bytes -= self._views.pop(host).weight
+                return True
+        return False
 
     def limits(self, lease: Lease, view: HostView) -> Limits | None:
         """What the policies want now. None: the lease must go back. It is from the valve of a host that was given up,
@@ -198,7 +207,7 @@ class HostBook:
         if seen.look is not None:
             self._look(host, view, seen, seen.look)
         self._restless.setdefault(host, self._clock.monotonic())
-        if _for_valve(view.limits) != _for_valve(before) and self._moves_valve(host, view):
+        if _for_valve(view.limits) != _for_valve(before) and self._moves_valve(view):
             self._moved.add(host)
 
     def _look(self, host: str, view: HostView, seen: Observation, look: Look) -> None:
@@ -209,8 +218,9 @@ class HostBook:
             self._moved.add(host)  # others are to know it soon
             tell_escalation(host, look.pattern, pattern)
 
-    def _moves_valve(self, host: str, view: HostView) -> bool:
-        return _differ(view.valve, self._valve(host, view.state, view.valve, view.limits), self.now())
+    def _moves_valve(self, view: HostView) -> bool:
+        now = self.now()
+        return _differ(view.valve, self._rules.valve(view.valve, view.state, view.limits, now), now)
 
     async def fold(self) -> None:
         """Writes back what moves a valve."""
@@ -235,7 +245,7 @@ class HostBook:
         batch, view.unwritten = view.unwritten, []
         state = replace(view.state, policies=self._policies.encode(view.policies))
         state = marked(self._rules.asked(state, self.now()), view.limits, view.version)
-        valve = self._valve(host, state, view.valve, view.limits)
+        valve = self._rules.valve(view.valve, state, view.limits, self.now())
         if await self._frontier.update_host(HostRecord(host, valve, encode_state(state), view.version)):
             view.version += 1
             view.unmarked = (view.state.start, view.state.typed) != (state.start, state.typed)
@@ -277,16 +287,13 @@ class HostBook:
                 await self.change(record.name, lambda state: state)
 
     def _with(self, record: HostRecord, state: HostState) -> HostRecord:
-        return self._rules.applied(record, state, self._parsed(record.name, state.robots), self.now())
-
-    def _valve(self, host: str, state: HostState, current: Valve, limits: Limits) -> Valve:
-        return self._rules.valve(current, state, self._parsed(host, state.robots), limits, self.now())
+        return self._rules.applied(record, state, self.now())
 
     # -- robots.txt
 
     def wants_robots(self, host: str, view: HostView) -> bool:
         """Whether robots.txt is due to be asked for. While one task asks again, the others go by the old answer."""
-        known = view.state.robots
+        known = self._rules.robots_record(view.state)
         if not self._settings.robots or (known is not None and self.now() < known.expires_at):
             return False
         return known is None or host not in self._asking
@@ -295,35 +302,35 @@ class HostBook:
         """Fetches robots.txt with the lease's permission to hit the host, and lets everybody know. `since` is when
         the work on the lease began (monotonic)."""
         host = lease.task.host
-        self._asking.add(host)
+        if (asking := self._asking.get(host)) is not None:
+            # Others of our pages were let through at once by a job with another user agent, which knows its rules.
+            await asking.wait()
+            return self._views.get(host) or await self._read(host)
+        self._asking[host] = asyncio.Event()
         try:
             record = await fetch_robots(
                 self._transport,
                 origin(lease.task.url),
+                agent=agent_of(self._settings.user_agent),
                 now=self.now(),
                 pause=lambda: self._sleep(lease.interval),
+                elsewhere=self._visitor,
                 timeout=timeout,
             )
             took = self._clock.monotonic() - since
             return await self.change(host, lambda state: self._learn(state, record), late=took)
         finally:
-            self._asking.discard(host)
+            self._asking.pop(host).set()
 
     def _learn(self, state: HostState, record: RobotsRecord) -> HostState:
         if record.verdict != "disallow":
-            return replace(state, robots=record, silent=0)
+            return replace(state.with_robots(record), silent=0)
         if rule_for(record.reason).action == "bury":
             # Not silence but a host that cannot be spoken to at all; the pages will say so themselves.
-            return replace(state, robots=replace(record, verdict="allow"), silent=0)
+            return replace(state.with_robots(replace(record, verdict="allow")), silent=0)
         wait = min(_UNREACHABLE_CAP, self._settings.retry_base * 2.0**state.silent)
         record = replace(record, expires_at=record.fetched_at + wait)
-        return replace(state, robots=record, silent=min(state.silent + 1, 30))
-
-    def _parsed(self, host: str, record: RobotsRecord | None) -> Robots | None:
-        view = self._views.get(host)
-        if view is not None and view.robots is not None and view.state.robots == record:
-            return view.robots
-        return self._rules.robots(record)
+        return replace(state.with_robots(record), silent=min(state.silent + 1, 30))
 
 
 def _marked_like(view: HostView, state: HostState) -> HostState:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from shoal.fetch.robots import Robots, RobotsRecord
+from shoal.fetch.robots import Robots, RobotsRecord, agent_of
 from shoal.frontier.protocol import Frontier, HostRecord, Valve
 from shoal.hosts.state import Ask, HostState, encode_state, state_of
 from shoal.policy.compose import HostPolicies
@@ -48,10 +48,16 @@ class HostRules:
         self.settings = settings
         self.policies = HostPolicies(settings)
         self._job = job
+        self._agent = agent_of(settings.user_agent)
         self._interval = 1 / settings.rate if settings.rate else 0.0
 
-    def robots(self, record: RobotsRecord | None) -> Robots | None:
-        return Robots.of(record, self.settings.user_agent) if record is not None else None
+    def robots_record(self, state: HostState) -> RobotsRecord | None:
+        """What robots.txt says to this crawl; None: it was not asked for on its behalf."""
+        return state.robots_for(self._agent)
+
+    def robots(self, state: HostState) -> Robots | None:
+        record = self.robots_record(state)
+        return Robots(record) if record is not None else None
 
     def has_asked(self, state: HostState, now: float) -> bool:
         ask = state.asks.get(self._job)
@@ -65,10 +71,8 @@ class HostRules:
         asks = {job: ask for job, ask in state.asks.items() if now - ask.at < ASKED}
         return replace(state, asks={**asks, self._job: Ask(self._interval, self.settings.per_host, now)})
 
-    def valve(
-        self, current: Valve, state: HostState, robots: Robots | None, limits: Limits, now: float
-    ) -> Valve:
-        valve = self._own_valve(current, state, robots, limits)
+    def valve(self, current: Valve, state: HostState, limits: Limits, now: float) -> Valve:
+        valve = self._own_valve(current, state, limits)
         if limits.refuse:
             return valve
         others = [ask for job, ask in state.asks.items() if job != self._job and now - ask.at < ASKED]
@@ -79,30 +83,30 @@ class HostRules:
             cap = min([cap, *(ask.cap for ask in others)])
         return replace(valve, interval=interval, cap=cap)
 
-    def _own_valve(self, current: Valve, state: HostState, robots: Robots | None, limits: Limits) -> Valve:
+    def _own_valve(self, current: Valve, state: HostState, limits: Limits) -> Valve:
+        robots = self.robots_record(state)
         return configured(
             current,
             self.settings,
-            crawl_delay=robots.crawl_delay() if robots is not None else None,
-            robots_known=state.robots is not None and state.robots.verdict != "disallow",
+            crawl_delay=robots.delay if robots is not None else None,
+            robots_known=robots is not None and robots.verdict != "disallow",
             limits=limits,
             rate=state.manual.rate,
             per_host=state.manual.per_host,
-            blocked_until=state.manual.blocked_until,
+            blocked_until=max(state.manual.blocked_until, state.visit_until),
         )
 
-    def applied(self, record: HostRecord, state: HostState, robots: Robots | None, now: float) -> HostRecord:
+    def applied(self, record: HostRecord, state: HostState, now: float) -> HostRecord:
         """The record with a new state, and the valve that follows from it."""
         limits = self.policies.limits(self.policies.decode(state.policies), now)
         state = marked(self.asked(state, now), limits, record.version)
-        valve = self.valve(record.valve, state, robots, limits, now)
+        valve = self.valve(record.valve, state, limits, now)
         return replace(record, state=encode_state(state), valve=valve)
 
     def folded(self, fold: Fold, now: float) -> Callable[[HostRecord], HostRecord]:
         """`fold` as a change for `change_host`."""
 
         def change(record: HostRecord) -> HostRecord:
-            state = fold(state_of(record))
-            return self.applied(record, state, self.robots(state.robots), now)
+            return self.applied(record, fold(state_of(record)), now)
 
         return change

@@ -48,7 +48,7 @@ class HostSight(Struct, frozen=True):
     breaker: BreakerState | None
     latency: float | None  # smoothed; None: never answered
     pending: int = 0
-    robots: Robots | None = None  # parsed, on request: it takes a moment
+    robots: Robots | None = None  # for this crawl, on request
 
     @property
     def limits(self) -> Limits:
@@ -121,7 +121,7 @@ def sight_of(record: HostRecord, rules: HostRules, now: float, pending: int = 0)
 
 
 def with_robots(host: HostSight, rules: HostRules) -> HostSight:
-    return replace(host, robots=rules.robots(host.state.robots))
+    return replace(host, robots=rules.robots(host.state))
 
 
 def causes(host: HostSight) -> list[Cause]:

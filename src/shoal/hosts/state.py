@@ -14,6 +14,7 @@ from shoal.policy.escalation import Patterns, observe
 from shoal.policy.protocol import Observation
 
 _ERRORS = 5
+_AGENTS = 3  # other user agents whose rules are kept
 
 
 class Manual(Struct, frozen=True, omit_defaults=True):
@@ -36,7 +37,8 @@ class Ask(Struct, frozen=True, array_like=True):
 class HostState(Struct, frozen=True, omit_defaults=True):
     start: bool = False  # a start URL leads here: it is part of the crawl
     typed: bool = False  # … and names this host itself: its address may be a private one
-    robots: RobotsRecord | None = None
+    robots: RobotsRecord | None = None  # as last asked for, by whatever job
+    robots_for_others: tuple[RobotsRecord, ...] = ()  # … and before, on behalf of other user agents
     silent: int = 0  # how often in a row robots.txt could not be had
     policies: bytes = b""  # their states, as policy/compose.py writes them
     errors: tuple[str, ...] = ()  # the kinds of the latest failures, newest last
@@ -45,6 +47,21 @@ class HostState(Struct, frozen=True, omit_defaults=True):
     asks: dict[str, Ask] = {}  # by job
     good_from: int = 0  # leases of an older version of the record were for burial only
     patterns: Patterns = {}  # of URLs whose pages may need a browser
+    visit_until: float = 0.0  # its valve is shut for a request without a lease (hosts/visiting.py)
+    visits_from: float = 0.0  # when there may be another one
+
+    def robots_for(self, agent: str) -> RobotsRecord | None:
+        """What robots.txt says to that agent; None: it was not read on behalf of it."""
+        known = (self.robots, *self.robots_for_others)
+        return next((record for record in known if record is not None and record.fits(agent)), None)
+
+    def with_robots(self, record: RobotsRecord) -> HostState:
+        """Jobs with other user agents keep the rules that were read for them: were there but one record, two jobs
+        would ask again and again, each after the other."""
+        known = (self.robots, *self.robots_for_others)
+        others = [old for old in known if old is not None and old.agent and not old.fits(record.agent)]
+        kept = tuple(others[:_AGENTS]) if record.agent else ()
+        return msgspec.structs.replace(self, robots=record, robots_for_others=kept)
 
     def with_errors(self, kinds: Sequence[str]) -> HostState:
         return msgspec.structs.replace(self, errors=(*self.errors, *kinds)[-_ERRORS:]) if kinds else self

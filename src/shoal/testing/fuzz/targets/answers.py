@@ -16,7 +16,7 @@ from shoal.classify import TABLE, judge, kind_of, row_of, snapshot_of
 from shoal.fetch.browser.messages import MessageError, answer_framing, body, read_head, request_framing
 from shoal.fetch.decoding import Decoder
 from shoal.fetch.failures import UndecodableBodyError
-from shoal.fetch.robots import Robots, fetch_robots
+from shoal.fetch.robots import Anywhere, Robots, agent_of, fetch_robots
 from shoal.fetch.sessions import SiteJar
 from shoal.fetch.transport import FetchRequest
 from shoal.frontier.redis.codec import encode_snapshot
@@ -99,8 +99,15 @@ def robots(data: bytes) -> None:
     """Whatever robots.txt says, every URL is allowed or not, and a Crawl-delay is a number."""
     path, location, text = lines(data, 3)
     transport = _Answer(as_text(location), text)
-    record = _loop().run_until_complete(fetch_robots(transport, "https://a.example", now=_NOW, pause=_pause))
-    rules = Robots.of(record, _SETTINGS.user_agent)
+    asking = fetch_robots(
+        transport,
+        "https://a.example",
+        agent=agent_of(_SETTINGS.user_agent),
+        now=_NOW,
+        pause=_pause,
+        elsewhere=Anywhere(),
+    )
+    rules = Robots(_loop().run_until_complete(asking))
     url = _canonical(as_text(path), "https://a.example/")
     assert url is None or rules.allows(url) in (True, False)
     assert rules.allows("https://a.example/robots.txt") in (True, False)
