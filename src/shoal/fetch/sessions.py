@@ -9,19 +9,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from functools import lru_cache
 from http.cookies import CookieError, Morsel
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from aiohttp import CookieJar
 
 from shoal.admit.identity import origin
+from shoal.admit.suffixes import is_public_suffix
 from shoal.fetch.proxies import Proxy
 from shoal.settings import Settings
-
-if TYPE_CHECKING:
-    from publicsuffixlist import PublicSuffixList
 
 # It warns of every cookie with an odd name, which without a handler goes to stderr: any server could write there.
 logging.getLogger("aiohttp.internal").addHandler(logging.NullHandler())
@@ -50,7 +46,7 @@ class SiteJar(CookieJar):
     def _is_domain_match(domain: str, hostname: str) -> bool:
         if domain == hostname:
             return True
-        return CookieJar._is_domain_match(domain, hostname) and not _is_public_suffix(domain)
+        return CookieJar._is_domain_match(domain, hostname) and not is_public_suffix(domain)
 
 
 class Session:
@@ -116,16 +112,3 @@ class Sessions:
     def left(self, name: str) -> str | None:
         """The proxy that the session of this name was last retired from."""
         return self._left.get(name)
-
-
-@lru_cache(4096)
-def _is_public_suffix(domain: str) -> bool:
-    return _suffixes().is_public(domain.lower())
-
-
-@lru_cache(1)
-def _suffixes() -> PublicSuffixList:
-    # 250 kB of text, read when the first cookie asks for a wider domain than its host.
-    from publicsuffixlist import PublicSuffixList
-
-    return PublicSuffixList(accept_unknown=True)

@@ -6,7 +6,8 @@ One narrow protocol in queue words; `memory` is the reference, `sqlite` the defa
 Invariants every home keeps, after every verb and every crash:
   1. admitted = pending + delayed + leased + done + dead, per job
   2. a task has at most one live lease, and a token is never given twice
-  3. a host's leases never exceed its cap, and claims on it are never closer than its valve allows
+  3. a host's leases never exceed its cap, and claims on it are never closer than its valve allows; the same holds for
+     all hosts of a registrable domain together, once there are two, and the limit of the domain
   4. a settled page's found tasks are admitted in the same transaction that marks it done
 """
 
@@ -18,10 +19,10 @@ from typing import Literal, Protocol, Self
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from shoal.frontier.domains import Domain, DomainLimit
+from shoal.frontier.timebase import FOREVER
 from shoal.model import DeadLetter, Failure, Settlement, Snapshot, Task
 from shoal.model import Lease as Lease  # re-exported: part of this protocol's vocabulary
-
-FOREVER = 1e18  # "not before something else happens"; sorts after every real time
 
 JobState = Literal["running", "paused", "finished", "cancelled"]
 
@@ -91,6 +92,9 @@ class HostRecord(Struct, frozen=True):
     valve: Valve
     state: bytes = b""
     version: int = 0  # grows by one with every update_host
+    domain: Domain | None = (
+        None  # what it shares with other hosts; None: its domain has no other. Not for update_host
+    )
 
 
 class JobSpec(Struct, frozen=True):
@@ -108,6 +112,9 @@ class JobSpec(Struct, frozen=True):
     # may be exact all the same.
     dedupe: Literal["exact", "bloom"] = "exact"
     capacity: int = 0
+    domain: DomainLimit = (
+        DomainLimit()
+    )  # for all hosts of a domain; of several running jobs there the strictest holds
 
 
 class Counters(Struct, frozen=True):
@@ -318,7 +325,8 @@ class Frontier(Protocol):
         """Leases what may run now. Promotes due retries and reaps expired leases as it goes.
 
         The hosts that are due wait in a line, each at its place. Who becomes due joins it at the place it had, but
-        not before the first in line; who is served goes back by what it was given (`Valve.charge`)."""
+        not before the first in line; who is served goes back by what it was given (`Valve.charge`). Hosts whose domain
+        has reached its limit wait in a line of that domain, and come forward as it allows."""
         ...
 
     async def settle(self, batch: Sequence[Settlement], journal: Journal | None = None) -> Settled: ...
@@ -408,6 +416,8 @@ __all__ = [
     "Counters",
     "DeadFilter",
     "DeadLetter",
+    "Domain",
+    "DomainLimit",
     "Frontier",
     "HostQueue",
     "HostRecord",

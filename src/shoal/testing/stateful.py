@@ -3,12 +3,14 @@
     class TestMyHome(stateful.machine(lambda clock: MyFrontier(clock=clock)).TestCase): ...
 
 The model knows for every URL whether it is pending, delayed, leased, done or dead. After each step the frontier must
-agree on the counts, no task may have two live leases, and no host may be hit more often than its valve allows.
+agree on the counts, no task may have two live leases, and no host or domain may be hit more often than its valve
+allows; and whoever works on as the frontier says comes to an end.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -17,12 +19,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
-from shoal.frontier.protocol import Claim, DeadFilter, Frontier, JobSpec, Valve
+from shoal.admit.identity import host_key
+from shoal.frontier.protocol import Claim, DeadFilter, DomainLimit, Frontier, JobSpec, Valve
 from shoal.model import Dead, Done, Failure, Lease, Moved, Retry, Row, Settlement, Task, Verdict
 from shoal.testing.clock import ManualClock
 from shoal.testing.conformance.tools import ListJournal, make_task
 
-HOSTS = ("a.test", "b.test", "c.test")
+DOMAIN = "c.test"
+SHARING = tuple(f"{name}.{DOMAIN}" for name in ("x", "y", "z"))
+HOSTS = ("a.test", "b.test", *SHARING)
 LANES = ("urgent", "normal")
 MAX_ATTEMPTS = 3
 LEASE = 30.0
@@ -50,6 +55,7 @@ class FrontierMachine(RuleBasedStateMachine):
         self.deadlines: dict[int, float] = {}
         self.lost: list[Lease] = []  # leases that were given away or ended
         self.hits: dict[str, list[float]] = {host: [] for host in HOSTS}
+        self.domain_hits: list[float] = []  # since it has two hosts
         self.rows: list[bytes] = []
         self.admitted = 0
 
@@ -60,11 +66,18 @@ class FrontierMachine(RuleBasedStateMachine):
         self.do(self.frontier.close())
         self.loop.close()
 
-    @initialize(interval=st.sampled_from([0.0, 0.5, 2.0]), burst=st.integers(1, 3), cap=st.integers(1, 3))
-    def open(self, interval: float, burst: int, cap: int) -> None:
+    @initialize(
+        interval=st.sampled_from([0.0, 0.5, 2.0]),
+        burst=st.integers(1, 3),
+        cap=st.integers(1, 3),
+        limit=st.builds(DomainLimit, st.sampled_from([0.0, 0.2, 3.0]), st.integers(0, 3)),
+    )
+    def open(self, interval: float, burst: int, cap: int, limit: DomainLimit) -> None:
         self.valve = Valve(interval=interval, burst=burst, cap=cap)
+        self.limit = limit
         self.do(self.frontier.open())
-        self.do(self.frontier.open_job(JobSpec("job", valve=self.valve, max_attempts=MAX_ATTEMPTS)))
+        spec = JobSpec("job", valve=self.valve, max_attempts=MAX_ATTEMPTS, domain=limit)
+        self.do(self.frontier.open_job(spec))
 
     # -- what workers and people do
 
@@ -90,6 +103,7 @@ class FrontierMachine(RuleBasedStateMachine):
             self.held[lease.token] = lease
             self.deadlines[lease.token] = self.clock.monotonic() + LEASE
             self.hits[lease.task.host].append(self.clock.monotonic())
+        self._domain_hit([lease for lease in got.leases if lease.task.host in SHARING])
         if len(got.leases) < limit and got.next_due < 1e9:
             assert got.next_due > 0, "work is due, but was not given"
 
@@ -177,6 +191,29 @@ class FrontierMachine(RuleBasedStateMachine):
         for id in dead:
             self.where[id] = "waiting"
 
+    @rule(limit=st.integers(1, 6))
+    def work_until_nothing_is_left(self, limit: int) -> None:
+        """Claims, sleeps as long as the frontier says, and claims again."""
+        self._expire()
+        self.do(self.frontier.reap())
+        for lease in list(self.held.values()):
+            self._settle(lease, Done())
+            self._end(lease, "done")
+        open_tasks = self.do(self.frontier.job("job")).counters.open
+        for _ in range(4 * open_tasks + 4):
+            got = self.do(
+                self.frontier.claim(Claim("w1", ["job"], dict.fromkeys(LANES, limit), limit, LEASE))
+            )
+            for lease in got.leases:
+                self.hits[lease.task.host].append(self.clock.monotonic())
+                self.where[lease.task.id] = "done"
+            self._domain_hit([lease for lease in got.leases if lease.task.host in SHARING], ended=True)
+            self.do(self.frontier.settle([Settlement(lease, Done()) for lease in got.leases]))
+            self.lost += got.leases
+            if not got.leases and got.next_due < 1e9:
+                self.clock.advance(got.next_due)
+        assert self.do(self.frontier.job("job")).counters.open == 0, "there is work that nobody is given"
+
     # -- what must hold
 
     @invariant()
@@ -210,10 +247,35 @@ class FrontierMachine(RuleBasedStateMachine):
             assert record is None or record.valve.in_flight == in_flight[host]
 
     @invariant()
+    def the_domain_is_hit_no_faster_than_it_allows(self) -> None:
+        if self.valve.interval:  # a host without a rate is not held to its domain's
+            for earlier, later in itertools.pairwise(self.domain_hits):
+                assert later - earlier >= self.limit.interval - 1e-6
+
+    @invariant()
+    def the_domain_counts_what_is_in_flight(self) -> None:
+        live = sum(lease.task.host in SHARING for lease in self.held.values())
+        for host in SHARING:
+            record = self.do(self.frontier.host(host))
+            shared = self._is_shared() and record is not None
+            assert (record is not None and record.domain is not None) == shared
+            assert not shared or record.domain.in_flight == live
+
+    @invariant()
     def the_journal_holds_each_row_once(self) -> None:
         assert self.journal.data == b"".join(self.rows)
 
     # -- the model's own book-keeping
+
+    def _is_shared(self) -> bool:
+        return len({host_key(url) for url in self.seen} & set(SHARING)) > 1
+
+    def _domain_hit(self, leases: list[Lease], *, ended: bool = False) -> None:
+        """The domain gave these leases; `ended`: they are settled at once."""
+        if leases and self._is_shared():
+            self.domain_hits += [self.clock.monotonic()] * len(leases)
+            live = sum(lease.task.host in SHARING for lease in self.held.values()) + ended * len(leases)
+            assert not self.limit.cap or live <= self.limit.cap, "more in flight than the domain allows"
 
     def _pick(self, data: st.DataObject) -> Lease:
         self._expire()

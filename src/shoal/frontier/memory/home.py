@@ -17,6 +17,7 @@ import msgspec
 from shoal.clock import Clock, SystemClock
 from shoal.errors import UsageError
 from shoal.frontier.memory import finding
+from shoal.frontier.memory.domains import Domains
 from shoal.frontier.memory.state import Held, JobRecord, Queue
 from shoal.frontier.protocol import (
     FOREVER,
@@ -52,6 +53,7 @@ class MemoryFrontier:
         self._time = Timebase(clock or SystemClock())
         self._jobs: dict[str, JobRecord] = {}
         self._hosts: dict[str, HostRecord] = {}
+        self._domains = Domains()
         self._queues: dict[tuple[str, str, str], Queue] = {}
         self._delayed: list[tuple[float, int, Task]] = []
         self._leases: dict[int, Held] = {}  # by token
@@ -107,6 +109,7 @@ class MemoryFrontier:
         self._delayed = [entry for entry in self._delayed if entry[2].job != name]
         heapq.heapify(self._delayed)
         del self._jobs[name]
+        self._domains.drop_job(name)
 
     async def lanes(self, job: str | None = None) -> Mapping[str, int]:
         name = None if job is None else self._job(job).spec.name
@@ -178,6 +181,7 @@ class MemoryFrontier:
     def _enqueue(self, job: JobRecord, task: Task) -> None:
         if task.host not in self._hosts:
             self._hosts[task.host] = HostRecord(task.host, job.spec.valve)
+        self._domains.meet(task.host, job.spec.name)
         key = (job.spec.name, task.lane, task.host)
         self._queues.setdefault(key, Queue(*key)).push(task)
 
@@ -218,19 +222,29 @@ class MemoryFrontier:
             share = max(1, room // len(due))
             for queue in due:
                 record = self._hosts[queue.host]
-                count = min(share, room, len(queue.heap), record.valve.allowance(now))
+                count = min(share, room, len(queue.heap), self._allowance(record, now))
+                if not count:
+                    continue  # another host of its domain has gone before it
                 queue.place += record.valve.charge(count)
                 leases += [self._lease(queue.pop(), record, claim, now) for _ in range(count)]
+                self._domains.take(record, count, self._jobs, now)
                 self._store(record, replace(record, valve=record.valve.take(count, now)))
                 room -= count
         return leases
+
+    def _allowance(self, record: HostRecord, now: float) -> int:
+        return min(record.valve.allowance(now), self._domains.allowance(record, self._jobs, now))
+
+    def _due(self, host: str) -> float:
+        record = self._hosts[host]
+        return max(record.valve.due(), self._domains.due(record, self._jobs))
 
     def _line(self, job: str, lane: str, now: float) -> list[Queue]:
         """The queues whose hosts are due, in their order. Who joins gets no place before the first."""
         queues = [queue for queue in self._queues.values() if (queue.job, queue.lane) == (job, lane)]
         joining = []
         for queue in queues:
-            was_due, queue.due = queue.due, bool(queue.heap) and self._hosts[queue.host].valve.due() <= now
+            was_due, queue.due = queue.due, bool(queue.heap) and self._due(queue.host) <= now
             if queue.due and not was_due:
                 joining.append(queue)
         first = min((queue.place for queue in queues if queue.due and queue not in joining), default=0.0)
@@ -257,11 +271,7 @@ class MemoryFrontier:
 
     def _next_due(self, open_lanes: Iterable[tuple[str, str]], now: float) -> float:
         wanted = {(job, lane) for job, lane in open_lanes if self._permits(self._jobs[job]) > 0}
-        times = [
-            self._hosts[q.host].valve.due()
-            for q in self._queues.values()
-            if q.heap and (q.job, q.lane) in wanted
-        ]
+        times = [self._due(q.host) for q in self._queues.values() if q.heap and (q.job, q.lane) in wanted]
         times += [at for at, _, task in self._delayed if (task.job, task.lane) in wanted]
         times += [held.lease.deadline for held in self._leases.values()]
         soonest = min(times, default=FOREVER)
@@ -343,6 +353,7 @@ class MemoryFrontier:
     def _free(self, task: Task, held: float | None = None) -> None:
         record = self._hosts[task.host]
         self._store(record, replace(record, valve=record.valve.give_back(1, held)))
+        self._domains.give_back(task.host)
 
     async def extend(self, worker: str, lease_seconds: float, status: bytes = b"") -> int:
         deadline = self._time.now() + lease_seconds
@@ -403,12 +414,13 @@ class MemoryFrontier:
     # -- hosts
 
     async def host(self, name: str) -> HostRecord | None:
-        return self._hosts.get(name)
+        record = self._hosts.get(name)
+        return self._domains.described(record) if record is not None else None
 
     async def hosts(self, job: str | None = None) -> AsyncIterator[HostRecord]:
         for record in list(self._hosts.values()):
             if job is None or self._jobs[job].per_host[record.name]:
-                yield record
+                yield self._domains.described(record)
 
     async def update_host(self, record: HostRecord) -> bool:
         current = self._hosts.get(record.name)

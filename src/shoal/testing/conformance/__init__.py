@@ -15,6 +15,7 @@ A home proves itself by a subclass that provides two fixtures:
 from __future__ import annotations
 
 from shoal.testing.conformance.adding import AddingAndClaiming
+from shoal.testing.conformance.domains import Domains
 from shoal.testing.conformance.finding import Finding
 from shoal.testing.conformance.jobs import JobsAndLetters
 from shoal.testing.conformance.leases import Leases
@@ -22,5 +23,5 @@ from shoal.testing.conformance.settling import Settling
 from shoal.testing.conformance.valves import Valves
 
 
-class FrontierConformance(AddingAndClaiming, Valves, Settling, Leases, JobsAndLetters, Finding):
+class FrontierConformance(AddingAndClaiming, Valves, Domains, Settling, Leases, JobsAndLetters, Finding):
     """Everything above, for one home."""
