@@ -1,7 +1,7 @@
 """The public suffix list: under which domain somebody registered a name.
 
-With its private part, so that what customers own under a host of many (`shop.myshopify.com`, `someone.github.io`) counts
-as theirs.
+With its private part, so that what customers own under a host of many (`shop.myshopify.com`, `someone.github.io`)
+counts as theirs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The second valve: what all hosts of one registrable domain share.
 
 A wildcard in the DNS gives one server as many names as its pages care to link to, each a host with a limit of its own.
-So the hosts of a domain also have a limit together. It begins when the domain's second host is met: a single one has its
-own, stricter one. A host whose own rate is lifted is not held to the domain's rate either, only to its places.
+So the hosts of a domain also have a limit together. It begins when the domain's second host is met: a single one has
+its own, stricter one. A host whose own rate is lifted is not held to the domain's rate either, only to its places.
 """
 
 from __future__ import annotations

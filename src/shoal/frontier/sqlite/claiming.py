@@ -10,23 +10,32 @@ import msgspec
 from msgspec.structs import replace
 
 from shoal.frontier.protocol import FOREVER, Claim, Claimed, Valve
+from shoal.frontier.sqlite import domains
 from shoal.frontier.sqlite.adding import put_back
 from shoal.frontier.sqlite.codec import decode_task
+from shoal.frontier.sqlite.domains import CROWDED, OF_CROWD, SharedDomain
 from shoal.frontier.sqlite.session import Session
 from shoal.model import Lease
 
-# Who becomes due joins the line at the place it had, but not before the first.
-_JOIN = """
-UPDATE queue SET in_line = 1, place = max(place, coalesce(
-    (SELECT place FROM queue WHERE job = ?1 AND lane = ?2 AND pending > 0 AND in_line = 1 ORDER BY place LIMIT 1), 0))
+# Who becomes due joins the line at the place it had, but not before the first; or the crowd of its domain, if others
+# wait there already.
+_JOIN = f"""
+UPDATE queue SET (in_line, place) = (
+  SELECT CASE WHEN c.domain IS NULL THEN 1 ELSE {CROWDED} END, max(queue.place, coalesce(
+    CASE WHEN c.domain IS NULL
+      THEN (SELECT place FROM queue WHERE job = ?1 AND lane = ?2 AND pending > 0 AND in_line = 1 ORDER BY place LIMIT 1)
+      ELSE (SELECT place FROM queue WHERE {OF_CROWD.replace("?3", "c.domain")} = {CROWDED} ORDER BY place LIMIT 1)
+    END, 0))
+    FROM (SELECT 1) LEFT JOIN crowd c ON c.domain = queue.domain AND c.job = ?1 AND c.lane = ?2)
  WHERE job = ?1 AND lane = ?2 AND pending > 0 AND in_line = 0 AND due <= ?3
 """
 _LINE = """
-SELECT q.id, q.pending, h.id, h.version, h.name,
+SELECT q.id, q.pending, h.id, h.version, h.name, h.domain,
        h.interval, h.burst, h.cap, h.blocked_until, h.in_flight, h.next_at, h.hold
   FROM queue q JOIN host h ON h.id = q.host
  WHERE q.job = ? AND q.lane = ? AND q.pending > 0 AND q.in_line = 1 ORDER BY q.place LIMIT ?
 """
+_CROWDS = "SELECT domain FROM crowd WHERE job = ? AND lane = ? AND due <= ? ORDER BY due LIMIT 100"
 _SERVE = "UPDATE queue SET pending = pending - ?1, place = place + ?2, in_line = pending > ?1 WHERE id = ?3"
 _PEEK = "SELECT rank, id, attempt, body FROM task WHERE queue = ? ORDER BY rank, id LIMIT ?"
 _POP = "DELETE FROM task WHERE queue = ? AND (rank, id) <= (?, ?)"
@@ -91,23 +100,52 @@ class _Taker:
         self._worker, self._deadline = claim.worker, now + claim.lease_seconds
         self._job_id, self._job, self._lane = job_id, job, lane
         self._now, self._tokens = now, iter(tokens)
+        self._domains: dict[int, SharedDomain] = {}
 
     def take(self, room: int) -> list[Lease]:
         """Serves the due hosts in passes, a fair share each, until there is no room or nothing is due."""
         leases: list[Lease] = []
         while room > 0 and (due := self._due(room)):
             share = max(1, room // len(due))
-            for queue_id, pending, host_id, version, host, *numbers in due:
+            for queue_id, pending, host_id, version, host, domain_id, *numbers in due:
                 valve = Valve(*numbers)
                 count = min(share, room, pending, valve.allowance(self._now))
+                if domain_id:
+                    count = self._share(domain_id, queue_id, count, valve.interval > 0)
+                    if not count:
+                        continue
                 leases += self._lease(queue_id, count, host, version, valve.interval)
                 self._db.execute(_SERVE, (count, valve.charge(count), queue_id))
-                self._session.set_valve(host_id, valve, valve.take(count, self._now))
+                not_before = self._domains[domain_id].next_at if domain_id else 0.0
+                self._session.set_valve(host_id, valve, valve.take(count, self._now), not_before)
                 room -= count
         return leases
 
+    def _share(self, domain_id: int, queue_id: int, count: int, paced: bool) -> int:
+        """How many of so many requests the host's domain allows; it takes them as gone. If none, the queue waits."""
+        domain = self._domain(domain_id)
+        allowed = min(count, domain.allowance(paced, self._now))
+        if allowed:
+            domain.take(allowed, paced, self._now)
+        else:
+            domain.park(self._job_id, self._lane, queue_id)
+        return allowed
+
+    def _domain(self, domain_id: int) -> SharedDomain:
+        if domain_id not in self._domains:
+            self._domains[domain_id] = SharedDomain(self._session, domain_id)
+        return self._domains[domain_id]
+
+    def _call_crowds(self, most: int) -> None:
+        """Of the domains that are due, some hosts come forward."""
+        called = 0
+        while called < most and (due := self._session.all(_CROWDS, (self._job_id, self._lane, self._now))):
+            for (domain_id,) in due:
+                called += self._domain(domain_id).call(self._job_id, self._lane, self._now)
+
     def _due(self, most: int) -> list[tuple[Any, ...]]:
         self._db.execute(_JOIN, (self._job_id, self._lane, self._now))
+        self._call_crowds(most)
         return self._session.all(_LINE, (self._job_id, self._lane, most))
 
     def _lease(self, queue_id: int, count: int, host: str, version: int, interval: float) -> list[Lease]:
@@ -127,13 +165,17 @@ class _Taker:
 
 
 def hold_back(session: Session, hosts: Iterable[str], seconds: float) -> None:
-    """Moves the hosts' next permission, as if their last one had been given that much later."""
+    """Moves the next permission of the hosts and their domains, as if their last one had been given that much later."""
+    shared: set[int] = set()
     for (host_id,) in session.all(
         "SELECT id FROM host WHERE interval > 0 AND name IN (SELECT value FROM json_each(?))",
         (msgspec.json.encode(list(hosts)).decode(),),
     ):
-        valve = session.valve(host_id)
-        session.set_valve(host_id, valve, replace(valve, next_at=valve.next_at + seconds))
+        valve, domain_id, next_at = session.host_row(host_id)
+        session.set_valve(host_id, valve, replace(valve, next_at=valve.next_at + seconds), next_at + seconds)
+        shared.add(domain_id)
+    for domain_id in shared - {0}:
+        domains.hold_back(session, domain_id, seconds)
 
 
 def promote(session: Session, now: float) -> None:
@@ -155,6 +197,10 @@ def next_due(session: Session, open_lanes: Iterable[tuple[int, str]], now: float
             "SELECT due FROM queue WHERE job = ? AND lane = ? AND pending > 0 AND in_line = 0 ORDER BY due LIMIT 1",
             job_and_lane,
         )
+        for job_and_lane in open_lanes
+    ]
+    times += [
+        session.value("SELECT due FROM crowd WHERE job = ? AND lane = ? ORDER BY due LIMIT 1", job_and_lane)
         for job_and_lane in open_lanes
     ]
     if open_lanes:

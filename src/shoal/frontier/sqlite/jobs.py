@@ -10,6 +10,7 @@ import msgspec
 from shoal.frontier.protocol import (
     Counters,
     DeadFilter,
+    Domain,
     HostRecord,
     Job,
     JobSpec,
@@ -18,6 +19,7 @@ from shoal.frontier.protocol import (
 )
 from shoal.frontier.sqlite.adding import put_back
 from shoal.frontier.sqlite.codec import decode_letter, encode_task
+from shoal.frontier.sqlite.domains import look_again
 from shoal.frontier.sqlite.leases import end_leases
 from shoal.frontier.sqlite.session import COUNTED, Session, decode_spec
 from shoal.model import DeadLetter
@@ -83,7 +85,7 @@ def drop_job(session: Session, name: str) -> None:
     own_queues = "(SELECT id FROM queue WHERE job = ?)"
     for table in ("task", "delayed"):
         session.db.execute(f"DELETE FROM {table} WHERE queue IN {own_queues}", (job_id,))
-    for table in ("queue", "lane", "seen", "row_key", "dead", "journal"):
+    for table in ("queue", "crowd", "visit", "lane", "seen", "row_key", "dead", "journal"):
         session.db.execute(f"DELETE FROM {table} WHERE job = ?", (job_id,))
     session.db.execute("DELETE FROM job WHERE id = ?", (job_id,))
     session.forget_names()
@@ -108,8 +110,8 @@ def journal_length(session: Session, job: str, key: str) -> int | None:
 
 _HOST = """
 SELECT h.name, h.interval, h.burst, h.cap, h.blocked_until, h.in_flight, h.next_at, h.hold,
-       coalesce(s.state, x''), h.version, h.id
-  FROM host h LEFT JOIN host_state s ON s.host = h.id
+       coalesce(s.state, x''), h.version, d.name, d.in_flight, d.next_at, h.id
+  FROM host h LEFT JOIN host_state s ON s.host = h.id LEFT JOIN domain d ON d.id = h.domain
 """
 
 
@@ -132,8 +134,9 @@ def hosts_after(
 
 
 def _host(row: tuple[Any, ...]) -> HostRecord:
-    name, *numbers, state, version, _ = row
-    return HostRecord(name, Valve(*numbers), state, version)
+    name, *numbers, state, version, domain, in_flight, next_at, _ = row
+    shared = None if domain is None else Domain(domain, in_flight, next_at)
+    return HostRecord(name, Valve(*numbers), state, version, shared)
 
 
 def update_host(session: Session, record: HostRecord) -> bool:
@@ -141,7 +144,7 @@ def update_host(session: Session, record: HostRecord) -> bool:
     if row is None or row[1] != record.version:
         return False
     host_id = row[0]
-    before = session.valve(host_id)
+    before, domain_id, not_before = session.host_row(host_id)
     after = before.reset(record.valve)
     session.db.execute(
         "UPDATE host SET interval = ?, burst = ?, cap = ?, blocked_until = ?, version = version + 1 WHERE id = ?",
@@ -150,7 +153,9 @@ def update_host(session: Session, record: HostRecord) -> bool:
     session.db.execute(
         "INSERT OR REPLACE INTO host_state(host, state) VALUES (?, ?)", (host_id, record.state)
     )
-    session.set_valve(host_id, before, after)
+    session.set_valve(host_id, before, after, not_before)
+    if domain_id:
+        look_again(session, domain_id)
     return True
 
 

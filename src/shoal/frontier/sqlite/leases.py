@@ -1,13 +1,15 @@
-"""The end of leases: the rows go, and each host gets its in-flight places back, once."""
+"""The end of leases: the rows go, and each host and domain gets its places back, once."""
 
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Set
 from statistics import fmean
 
 import apsw
 
+from shoal.frontier.sqlite.domains import give_back
 from shoal.frontier.sqlite.session import Session
 
 
@@ -25,7 +27,13 @@ def end_leases(session: Session, tokens: Set[int], *, timed: bool = False) -> di
         info = session.queue_info(queue_id)
         hosts.setdefault(info.host_id, []).append(now - since)
         session.count(info.job_id, leased=-1)
+    shared: Counter[int] = Counter()
     for host_id, held in hosts.items():
-        valve = session.valve(host_id)
-        session.set_valve(host_id, valve, valve.give_back(len(held), fmean(held) if timed else None))
+        valve, domain_id, not_before = session.host_row(host_id)
+        after = valve.give_back(len(held), fmean(held) if timed else None)
+        session.set_valve(host_id, valve, after, not_before)
+        if domain_id:
+            shared[domain_id] += len(held)
+    for domain_id, count in shared.items():
+        give_back(session, domain_id, count)
     return {token: queue_id for token, queue_id, _ in rows}

@@ -2,8 +2,8 @@
 
 Clustered keys keep it quick and flat: a host's seen URLs lie together, and so do a queue's tasks in the order they
 will be claimed. `queue` is what claim walks: one row per job, lane and host that has (or had) work. Those with pending
-tasks are in one of two indexes: by the time their host is due, and once it is, by their place in line. So ten idle
-hosts or a hundred thousand cost a claim the same.
+tasks are in one of three indexes: by the time their host is due, and once it is, by their place in line, or in the
+crowd of a domain that is not. So ten idle hosts or a hundred thousand cost a claim the same.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from shoal.errors import StoreError, StoreVersionError
 from shoal.frontier.sqlite.faults import translated
 
 APPLICATION_ID = 0x53484F4C  # "SHOL"
-VERSION = 3
+VERSION = 4
 _TRIES = 60_000  # a millisecond each
 
 TABLES = """
@@ -38,16 +38,29 @@ CREATE TABLE job(
 CREATE TABLE host(
   id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, interval REAL NOT NULL, burst INTEGER NOT NULL,
   cap INTEGER NOT NULL, blocked_until REAL NOT NULL, in_flight INTEGER NOT NULL, next_at REAL NOT NULL,
-  hold REAL NOT NULL DEFAULT 0, version INTEGER NOT NULL DEFAULT 0);
+  hold REAL NOT NULL DEFAULT 0, version INTEGER NOT NULL DEFAULT 0, domain INTEGER NOT NULL DEFAULT 0);
 -- Apart from `host`, because a row is rewritten whole: a long robots.txt would travel with every claim.
 CREATE TABLE host_state(host INTEGER PRIMARY KEY, state BLOB NOT NULL);
+
+-- A registrable domain; `shared` once it has a second host. Only then do its hosts and their queues name it.
+CREATE TABLE domain(
+  id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, first INTEGER NOT NULL, shared INTEGER NOT NULL DEFAULT 0,
+  in_flight INTEGER NOT NULL DEFAULT 0, next_at REAL NOT NULL DEFAULT 0);
+-- Which jobs ever had tasks there.
+CREATE TABLE visit(domain INTEGER, job INTEGER, PRIMARY KEY(domain, job)) WITHOUT ROWID;
+-- Queues wait there for their domain: when to look again.
+CREATE TABLE crowd(
+  domain INTEGER, job INTEGER, lane TEXT, due REAL NOT NULL, PRIMARY KEY(domain, job, lane)) WITHOUT ROWID;
+CREATE INDEX crowd_due ON crowd(job, lane, due);
 
 CREATE TABLE queue(
   id INTEGER PRIMARY KEY AUTOINCREMENT, job INTEGER NOT NULL, lane TEXT NOT NULL, host INTEGER NOT NULL,
   pending INTEGER NOT NULL DEFAULT 0, admitted INTEGER NOT NULL DEFAULT 0, due REAL NOT NULL DEFAULT 0,
-  in_line INTEGER NOT NULL DEFAULT 0, place REAL NOT NULL DEFAULT 0, UNIQUE(host, job, lane));
+  in_line INTEGER NOT NULL DEFAULT 0, place REAL NOT NULL DEFAULT 0, domain INTEGER NOT NULL DEFAULT 0,
+  UNIQUE(host, job, lane));
 CREATE INDEX queue_due ON queue(job, lane, due) WHERE pending > 0 AND in_line = 0;
 CREATE INDEX queue_line ON queue(job, lane, place) WHERE pending > 0 AND in_line = 1;
+CREATE INDEX queue_crowd ON queue(job, lane, domain, in_line, place) WHERE pending > 0 AND domain > 0;
 
 -- Pending tasks by job and lane: the sum of its queues, at hand however many there are.
 CREATE TABLE lane(job INTEGER, name TEXT, pending INTEGER NOT NULL, PRIMARY KEY(job, name)) WITHOUT ROWID;

@@ -11,7 +11,9 @@ import apsw
 import msgspec
 
 from shoal.errors import UsageError
-from shoal.frontier.protocol import Counters, JobSpec, Valve
+from shoal.frontier.domains import strictest
+from shoal.frontier.protocol import Counters, DomainLimit, JobSpec, Valve
+from shoal.frontier.sqlite import domains
 from shoal.frontier.timebase import Timebase
 
 T = TypeVar("T")
@@ -35,6 +37,19 @@ class QueueInfo(NamedTuple):
     lane: str
     host_id: int
     host: str
+
+
+class HostRow(NamedTuple):
+    valve: Valve
+    domain_id: int  # 0: it shares its domain with no other host
+    domain_next_at: float
+
+
+_HOST = """
+SELECT interval, burst, cap, blocked_until, in_flight, next_at, hold, domain,
+       (SELECT d.next_at FROM domain d WHERE d.id = h.domain)
+  FROM host h WHERE id = ?
+"""
 
 
 class Session:
@@ -108,10 +123,20 @@ class Session:
         row = self.row("SELECT id, spec FROM job WHERE name = ?", (name,))
         if row is None:
             raise UsageError(f"no job named {name!r} in this store")
-        job_id, spec = row
-        if self._names.specs.get(spec) is None:
-            self._names.specs[spec] = decode_spec(spec)
-        return job_id, self._names.specs[spec]
+        return row[0], self._spec(row[1])
+
+    def _spec(self, data: bytes) -> JobSpec:
+        if self._names.specs.get(data) is None:
+            self._names.specs[data] = decode_spec(data)
+        return self._names.specs[data]
+
+    def domain_limit(self, domain_id: int) -> DomainLimit:
+        """The strictest of the jobs that run and visit it."""
+        rows = self.all(
+            "SELECT j.spec FROM visit v JOIN job j ON j.id = v.job WHERE v.domain = ? AND j.state = 'running'",
+            (domain_id,),
+        )
+        return strictest(self._spec(data).domain for (data,) in rows)
 
     def host_id(self, name: str, valve: Valve) -> int:
         """The host's number; a host never seen before starts with the given valve."""
@@ -131,7 +156,9 @@ class Session:
             " VALUES (?, ?, ?, ?, ?, 0, 0)",
             (name, valve.interval, valve.burst, valve.cap, valve.blocked_until),
         )
-        return self.db.last_insert_rowid()
+        number = self.db.last_insert_rowid()
+        domains.meet_host(self, number, name)
+        return number
 
     def queue_id(self, job_id: int, lane: str, host_id: int) -> int:
         key = (job_id, lane, host_id)
@@ -145,9 +172,12 @@ class Session:
         return number
 
     def _new_queue(self, job_id: int, lane: str, host_id: int) -> int:
+        valve, domain_id, _ = self.host_row(host_id)
+        if domain_id:
+            self.db.execute("INSERT OR IGNORE INTO visit(domain, job) VALUES (?, ?)", (domain_id, job_id))
         self.db.execute(
-            "INSERT INTO queue(job, lane, host, due) VALUES (?, ?, ?, ?)",
-            (job_id, lane, host_id, self.valve(host_id).due()),
+            "INSERT INTO queue(job, lane, host, due, domain) VALUES (?, ?, ?, ?, ?)",
+            (job_id, lane, host_id, valve.due(), domain_id),
         )
         return self.db.last_insert_rowid()
 
@@ -165,22 +195,21 @@ class Session:
 
     # -- valves
 
-    def valve(self, host_id: int) -> Valve:
-        row = self.row(
-            "SELECT interval, burst, cap, blocked_until, in_flight, next_at, hold FROM host WHERE id = ?",
-            (host_id,),
-        )
+    def host_row(self, host_id: int) -> HostRow:
+        row = self.row(_HOST, (host_id,))
         assert row is not None
-        return Valve(*row)
+        return HostRow(Valve(*row[:7]), row[7], row[8] or 0.0)
 
-    def set_valve(self, host_id: int, before: Valve, after: Valve) -> None:
-        """Stores what claim and settle change, and tells the host's queues when it is due."""
+    def set_valve(self, host_id: int, before: Valve, after: Valve, not_before: float = 0.0) -> None:
+        """Stores what claim and settle change, and tells the host's queues when it is due. `not_before`: its domain
+        is not due earlier."""
         self.db.execute(
             "UPDATE host SET in_flight = ?, next_at = ?, hold = ? WHERE id = ?",
             (after.in_flight, after.next_at, after.hold, host_id),
         )
         if after.due() != before.due():
-            self.db.execute("UPDATE queue SET due = ?, in_line = 0 WHERE host = ?", (after.due(), host_id))
+            due = max(after.due(), not_before if after.interval else 0.0)
+            self.db.execute("UPDATE queue SET due = ?, in_line = 0 WHERE host = ?", (due, host_id))
 
     # -- counters
 
