@@ -1,26 +1,27 @@
-"""After any use, the keys of a shard agree: lists with records, records with lines, leases with hosts."""
+"""After any use, the keys of a shard agree: lists with records, records with lines, leases with hosts and domains."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
 import random
+import struct
 from collections import Counter, defaultdict
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from shoal.frontier.protocol import Valve
+from shoal.frontier.protocol import FOREVER, DomainLimit, Valve
 from shoal.frontier.redis.codec import decode_lease
 from shoal.frontier.redis.home import RedisFrontier
-from shoal.frontier.redis.hosts import read_lists, read_valve
+from shoal.frontier.redis.hosts import domain_number, read_lists, read_valve
 from shoal.frontier.redis.shards import LANES_PER_JOB
 from shoal.model import Dead, Done, Lease, Moved, Retry, Settlement, Verdict
 from shoal.testing.conformance.tools import FAILED, balanced, claim, make_task, spec
 from shoal.testing.servers import ValkeyServer
 
-HOSTS = 12
+HOSTS = [*(f"h{n}.test" for n in range(7)), *(f"h{n}.shared.test" for n in range(5))]
 _number = itertools.count()
 
 
@@ -91,15 +92,42 @@ class Books:
             for line, _, _ in read_lists(record):
                 expected[str(line)][host] = read_valve(record)[0].due()
         for line in {*self.named("due:"), *self.named("line:"), *expected}:
-            due, in_line = self.scores(f"due:{line}"), self.scores(f"line:{line}")
-            assert due.keys() | in_line.keys() == expected[line].keys()
-            assert all(expected[line][host] == at for host, at in due.items())
-            assert all(expected[line][host] <= now for host in in_line)
+            due, in_line, crowd = self.scores(f"due:{line}"), self.scores(f"line:{line}"), self._crowd(line)
+            assert due.keys() | in_line.keys() | crowd.keys() == expected[line].keys()
+            assert not crowd.keys() & (due.keys() | in_line.keys())
+            for host, at in due.items():
+                at_least = expected[line][host]
+                assert at >= at_least if domain_number(self.hosts[host]) else at == at_least
+            assert all(expected[line][host] <= now for host in in_line | crowd)
+            self._check_crowds(line, crowd, in_line)
+
+    def _crowd(self, line: str) -> dict[str, float]:
+        """The hosts that wait for their domains."""
+        crowd: dict[str, float] = {}
+        for name in self.named(f"crowd:{line}:"):
+            waiting = self.scores(f"crowd:{line}:{name}")
+            assert {domain_number(self.hosts[host]) for host in waiting} == {int(name)}
+            crowd |= waiting
+        return crowd
+
+    def _check_crowds(self, line: str, crowd: dict[str, float], in_line: dict[str, float]) -> None:
+        """Somebody will look at those who wait: when the domain is due, or when one that came forward has gone."""
+        told = self.scores(f"crowds:{line}")
+        for number in {domain_number(self.hosts[host]) for host in crowd}:
+            forward = any(domain_number(self.hosts[host]) == number for host in in_line)
+            assert told[str(number)] < FOREVER or forward or self._domain(number)[1]
+
+    def _domain(self, number: int) -> tuple[float, int]:
+        next_at, _, in_flight = struct.unpack_from("<ddI", self.hash("domains")[str(number).encode()])
+        return next_at, in_flight
 
     def _check_leases(self) -> int:
         leases = {int(token): decode_lease(data) for token, data in self.hash("leases").items()}
         in_flight = Counter(lease.host for lease in leases.values())
         assert in_flight == +Counter({host: read_valve(r)[0].in_flight for host, r in self.hosts.items()})
+        shared = Counter(domain_number(self.hosts[lease.host]) for lease in leases.values())
+        for number in {domain_number(record) for record in self.hosts.values()} - {0}:
+            assert self._domain(number)[1] == shared[number]
         held = {
             worker: {int(token) for token in self.ask("SMEMBERS", f"held:{worker}")}
             for worker in self.named("held:")
@@ -116,7 +144,7 @@ _COUNTED = {b"admitted", b"delayed", b"leased", b"done", b"dead"}
 
 
 def some_url(dice: random.Random) -> str:
-    return f"http://h{dice.randrange(HOSTS)}.test/{dice.randrange(60)}"
+    return f"http://{dice.choice(HOSTS)}/{dice.randrange(60)}"
 
 
 def some_verdict(dice: random.Random, lease: Lease) -> Verdict:
@@ -166,7 +194,7 @@ async def misuse(store: str, seed: int) -> None:
             await frontier.add("job", [make_task(some_url(dice), lane=dice.choice(["normal", "urgent"]))])
             if dice.random() < 0.2:
                 await frontier.extend(f"w{seed}", 0.05)
-            if (record := await frontier.host(f"h{dice.randrange(HOSTS)}.test")) and dice.random() < 0.2:
+            if (record := await frontier.host(dice.choice(HOSTS))) and dice.random() < 0.2:
                 valve = Valve(interval=dice.choice([0.0, 0.005]), cap=dice.randrange(1, 6), burst=2)
                 await frontier.update_host(replace(record, valve=valve))
 
@@ -176,8 +204,9 @@ async def test_the_books_agree_after_any_use(valkey_server: ValkeyServer, shards
     prefix = f"b{next(_number)}"
     store = f"{valkey_server.url}?prefix={prefix}&shards={shards}"
     async with RedisFrontier(store) as frontier:
-        await frontier.open_job(spec(valve=Valve(cap=3), max_attempts=3))
-        await frontier.add("job", [make_task(f"http://h{n % HOSTS}.test/{n}") for n in range(100)])
+        limit = DomainLimit(interval=0.002, cap=3)
+        await frontier.open_job(spec(valve=Valve(interval=0.001, cap=3), max_attempts=3, domain=limit))
+        await frontier.add("job", [make_task(f"http://{HOSTS[n % len(HOSTS)]}/{n}") for n in range(100)])
         await asyncio.gather(*(misuse(store, seed) for seed in range(5)))
         await asyncio.sleep(0.1)
         await frontier.reap()

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from shoal.errors import StoreError, StoreVersionError, UsageError
 from shoal.frontier import open_frontier
-from shoal.frontier.protocol import DeadFilter, Valve
+from shoal.frontier.protocol import DeadFilter, DomainLimit, Valve
 from shoal.frontier.redis import rows
 from shoal.frontier.redis.home import RedisFrontier
 from shoal.frontier.redis.keys import NAMES
@@ -148,10 +148,11 @@ async def test_another_layout_is_refused(store: str, valkey_server: ValkeyServer
 @pytest.mark.parametrize("shards", [1, 3])
 async def test_a_dropped_job_leaves_no_keys(store: str, shards: int, valkey_server: ValkeyServer) -> None:
     async with RedisFrontier(f"{store}&shards={shards}") as frontier:
-        await frontier.open_job(spec(max_attempts=1))
+        await frontier.open_job(spec(max_attempts=1, domain=DomainLimit(cap=1)))
         tasks = [
-            make_task(f"http://h{n}.test/", lane=("normal", "urgent")[n % 2], priority=n % 3)
+            make_task(f"http://{host}/", lane=("normal", "urgent")[n % 2], priority=n % 3)
             for n in range(50)
+            for host in (f"h{n}.test", f"h{n}.shared.test")
         ]
         await frontier.add("job", tasks)
         leases = (await claim(frontier, 12)).leases
@@ -161,7 +162,7 @@ async def test_a_dropped_job_leaves_no_keys(store: str, shards: int, valkey_serv
         await frontier.drop_job("job")
         assert not await settle(frontier, leases[2])
     left = {key.partition(":")[0] for key in keys(valkey_server, store.partition("prefix=")[2])}
-    assert left <= {"meta", "lanes", "hosts", "call", "holders"}
+    assert left <= {"meta", "lanes", "hosts", "sites", "domains", "call", "holders"}
 
 
 async def test_a_job_made_anew_elsewhere_is_not_mistaken_for_the_old_one(store: str) -> None:

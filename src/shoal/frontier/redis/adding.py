@@ -8,6 +8,7 @@ from itertools import islice
 from msgspec import Raw
 from msgspec.structs import replace
 
+from shoal.admit.suffixes import registrable_domain
 from shoal.errors import UsageError
 from shoal.frontier.protocol import Added, total
 from shoal.frontier.redis.codec import as_text, band, encode_rest
@@ -18,7 +19,7 @@ from shoal.model import Task
 _FULL = 1.0  # seconds that an add waits for a store without memory; then whoever feeds must know
 _AT_ONCE = 500  # tasks in one script: a few milliseconds in which the server does nothing else
 
-Flat = list[str | int | Raw]  # for each list: host, lane, priority, n, then n × (fingerprint, rest)
+Flat = list[str | int | Raw]  # for each list: host, domain, lane, priority, n, then n × (fingerprint, rest)
 
 
 def grouped(tasks: Iterable[Task], words: Mapping[str, int]) -> Flat:
@@ -39,7 +40,7 @@ def grouped(tasks: Iterable[Task], words: Mapping[str, int]) -> Flat:
     ordered = sorted(groups.items(), key=lambda entry: entry[0][3])
     flat: Flat = []
     for (host, lane, priority, _), content in ordered:
-        flat += (host, lane, priority, len(content) // 2, *content)
+        flat += (host, registrable_domain(host), lane, priority, len(content) // 2, *content)
     return flat
 
 

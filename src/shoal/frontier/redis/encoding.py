@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Raw
 from msgspec.structs import replace
 
+from shoal.admit.suffixes import registrable_domain
 from shoal.frontier.redis.adding import Flat, by_shard, grouped
 from shoal.frontier.redis.codec import as_text, band, encode_item, encode_snapshot
 from shoal.frontier.redis.outbox import encode_payload
@@ -68,7 +69,9 @@ class Encoder:
         to = replace(moved.to, id=task.id, attempt=task.attempt - 1, created_at=task.created_at)
         fingerprint = "" if to.fingerprint is None else str(to.fingerprint)
         item = as_text(encode_item(to, words[to.handler]))
-        arguments = [to.host, to.lane, band(to.priority), item, fingerprint, moved.returns_to(task)]
+        returns = moved.returns_to(task)
+        domain = registrable_domain(to.host)
+        arguments = [to.host, to.lane, band(to.priority), item, fingerprint, returns, domain]
         target = self._shards.of_host(to.host)
         if target == shard:
             return "moved", arguments

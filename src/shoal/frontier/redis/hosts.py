@@ -6,13 +6,15 @@ import struct
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 
-from shoal.frontier.protocol import HostQueue, HostRecord, Valve
+from shoal.admit.suffixes import registrable_domain
+from shoal.frontier.protocol import Domain, HostQueue, HostRecord, Valve
 from shoal.frontier.redis.codec import as_text
 from shoal.frontier.redis.jobs import MOST
 from shoal.frontier.redis.keys import HOME
 from shoal.frontier.redis.shards import LANES_PER_JOB, Shards
 
-_VALVE = struct.Struct("<ddddIIII")
+_VALVE = struct.Struct("<ddddIIIII")
+_DOMAIN = struct.Struct("<ddI")
 _LIST = struct.Struct("<6siI")
 _PAGE = 1000
 
@@ -21,8 +23,14 @@ Lists = Sequence[tuple[int, int, int]]  # line, priority, length
 
 def read_valve(record: bytes) -> tuple[Valve, int]:
     """The valve and the record's version."""
-    interval, next_at, blocked_until, hold, burst, cap, in_flight, version = _VALVE.unpack_from(record)
+    interval, next_at, blocked_until, hold, burst, cap, in_flight, version, _ = _VALVE.unpack_from(record)
     return Valve(interval, burst, cap, blocked_until, in_flight, next_at, hold), version
+
+
+def domain_number(record: bytes) -> int:
+    """Of the domain that the host shares with others; 0: there are no others."""
+    number: int = _VALVE.unpack_from(record)[8]
+    return number
 
 
 def read_lists(record: bytes) -> Lists:
@@ -36,12 +44,21 @@ async def find_host(shards: Shards, name: str) -> HostRecord | None:
     [_, record, state] = await shards.look(
         shards.of_host(name), ("HGET", "hosts", name), ("HGET", "states", name)
     )
-    return None if record is None else _host(name, record, state)
+    if record is None:
+        return None
+    domain = None
+    if number := domain_number(record):
+        [_, domain] = await shards.look(shards.of_host(name), ("HGET", "domains", number))
+    return _host(name, record, state, domain)
 
 
-def _host(name: str, record: bytes, state: bytes | None) -> HostRecord:
+def _host(name: str, record: bytes, state: bytes | None, domain: bytes | None) -> HostRecord:
     valve, version = read_valve(record)
-    return HostRecord(name, valve, state or b"", version)
+    shared = None
+    if domain is not None:
+        next_at, _, in_flight = _DOMAIN.unpack_from(domain)
+        shared = Domain(registrable_domain(name), in_flight, next_at)
+    return HostRecord(name, valve, state or b"", version, shared)
 
 
 async def all_hosts(shards: Shards, job: str | None) -> AsyncIterator[HostRecord]:
@@ -52,9 +69,18 @@ async def all_hosts(shards: Shards, job: str | None) -> AsyncIterator[HostRecord
             [_, records, states] = await shards.look(
                 shard, ("HMGET", "hosts", *names), ("HMGET", "states", *names)
             )
+            numbers = {number for record in records if record and (number := domain_number(record))}
+            domains = await _domains(shards, shard, numbers)
             for name, record, state in zip(names, records, states, strict=True):
                 if record is not None:
-                    yield _host(name.decode(), record, state)
+                    yield _host(name.decode(), record, state, domains.get(domain_number(record)))
+
+
+async def _domains(shards: Shards, shard: int, numbers: set[int]) -> dict[int, bytes]:
+    if not numbers:
+        return {}
+    [_, records] = await shards.look(shard, ("HMGET", "domains", *numbers))
+    return dict(zip(numbers, records, strict=True))
 
 
 async def _pages(shards: Shards, shard: int, key: str) -> AsyncIterator[Sequence[bytes]]:

@@ -20,7 +20,8 @@ from shoal.frontier.redis.shards import Shards
 
 _COUNTED = Counters.__struct_fields__
 _PENDING = b"pending:"  # + lane's number: a field of a job
-_VALVE = struct.Struct("<ddddIIII")
+_VALVE = struct.Struct("<ddddIIIII")
+_LIMIT = struct.Struct("<dI")
 MOST = 2**31  # of what a valve counts
 _BITS_A_URL, _BITS_A_BLOCK = 16, 2**20
 
@@ -34,7 +35,7 @@ def pack_valve(valve: Valve) -> bytes:
     """A host's record as it is first stored."""
     burst, cap = min(valve.burst, MOST), min(valve.cap, MOST)
     times = (valve.interval, valve.next_at, valve.blocked_until, valve.hold)
-    return _VALVE.pack(*times, burst, cap, valve.in_flight, 0)
+    return _VALVE.pack(*times, burst, cap, valve.in_flight, 0, 0)
 
 
 async def open_job(shards: Shards, spec: JobSpec) -> Job:
@@ -45,6 +46,7 @@ async def open_job(shards: Shards, spec: JobSpec) -> Job:
         spec.max_pages_per_host,
         as_text(pack_valve(spec.valve)),
         _blocks(spec, shards.count),
+        as_text(_LIMIT.pack(spec.domain.interval, min(spec.domain.cap, MOST))),
     ]
     number = int(await shards.run("open_job", HOME, [spec.name, 0, *words, 0]))
     shards.remember(spec.name, number)

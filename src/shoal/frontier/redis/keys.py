@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
-LAYOUT = 2  # grows when keys change in a way that older versions cannot read
+LAYOUT = 3  # grows when keys change in a way that older versions cannot read
 
 NAMES = {
     "META": "meta",  # hash: time, counters for ids and tokens, number of this shard and of all
@@ -26,8 +26,12 @@ NAMES = {
     "LANES": "lanes",  # hash: lane → small number
     "HOSTS": "hosts",  # hash: host → valve, version, lengths of its lists
     "STATES": "states",  # hash: host → what the policies keep
+    "SITES": "sites",  # hash: domain → its only host, or its number if it has several
+    "DOMAINS": "domains",  # hash: number of a domain → what its hosts share
     "DUE": "due:",  # + line, sorted set: hosts that have tasks, by when they may be hit
     "LINE": "line:",  # + line, sorted set: hosts that may be hit now, by their places
+    "CROWDS": "crowds:",  # + line, sorted set: domains that hosts wait for, by when to look at them
+    "CROWD": "crowd:",  # + line:domain, sorted set: hosts that wait for their domain, by their places
     "PLACES": "places:",  # + line, hash: host → its place when it was last served
     "QUEUE": "q:",  # + line:priority:host, list of pending tasks
     "DELAYED": "delayed",  # sorted set: hosts by when their first delayed task is due
@@ -56,10 +60,72 @@ def wake_channel(prefix: str) -> str:
     return f"{prefix}:wake"
 
 
+# Public suffixes of two labels under which very many names are registered; without them all shops of one hoster would
+# be in one shard. Not taken from the public suffix list: where a host lives must not change with its next version.
+OWNED_BELOW = frozenset(
+    f"{name}.{parent}"
+    for parent, names in {
+        "uk": "co org ac gov me",
+        "au": "com net org edu gov",
+        "nz": "co org",
+        "za": "co org",
+        "br": "com net org gov",
+        "ar": "com",
+        "mx": "com",
+        "co": "com",
+        "pe": "com",
+        "ve": "com",
+        "ec": "com",
+        "uy": "com",
+        "jp": "co ne or ac go",
+        "kr": "co or",
+        "cn": "com net org gov edu",
+        "tw": "com org edu",
+        "hk": "com",
+        "sg": "com",
+        "my": "com",
+        "ph": "com",
+        "vn": "com",
+        "id": "co",
+        "th": "co",
+        "in": "co net org",
+        "pk": "com",
+        "bd": "com",
+        "tr": "com org gov",
+        "il": "co org",
+        "sa": "com",
+        "eg": "com",
+        "ng": "com",
+        "ke": "co",
+        "ua": "com",
+        "pl": "com",
+        "pt": "com",
+        "es": "com",
+        "gr": "com",
+        "cy": "com",
+        "io": "github gitlab",
+        "dev": "pages workers fly",
+        "app": "netlify vercel web",
+        "com": "firebaseapp herokuapp onrender blogspot myshopify wixsite",
+        "net": "cloudfront azurewebsites",
+    }.items()
+    for name in names.split()
+)
+
+
+def shard_key(host: str) -> str:
+    """The same for all hosts of a registrable domain, so that they live together: as a rule, the last two labels."""
+    name = host.partition(":")[0].rstrip(".")
+    labels = name.rsplit(".", 3)[-3:]
+    if host.startswith("[") or len(labels) < 2 or labels[-1].isdigit():
+        return host
+    ending = ".".join(labels[-2:])
+    return ".".join(labels) if ending in OWNED_BELOW else ending
+
+
 def shard_of(host: str, shards: int) -> int:
     """Where a host and all its tasks live. Stored data depends on it, so this must never change."""
     if shards == 1:
         return 0
-    return (
-        int.from_bytes(blake2b(host.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big") % shards
-    )
+    data = shard_key(host).encode("utf-8", "surrogatepass")
+    return int.from_bytes(blake2b(data, digest_size=8).digest(), "big") % shards

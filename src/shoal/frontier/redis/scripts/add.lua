@@ -2,7 +2,7 @@
 -- asks    { job's number, tasks by list, fed or -1, fed_all }
 -- answers 'new duplicates over_budget', or 'gone' if there is no such job
 -- keeps   admitted = pending + delayed + leased + done + dead; the cursor moves with the tasks it counts
--- uses    base hosts seen admit
+-- uses    base domains hosts seen admit
 local said = repeated()
 if said then return said end
 local number = ask[1]

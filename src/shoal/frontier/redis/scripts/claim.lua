@@ -4,8 +4,8 @@
 --           '<I6dI4HHi4H' first token, interval, version, job's place, lane's place, priority, how many, and the host's
 --           name; then its items … }
 -- keeps   a task has one live lease, a token is never given twice; a host's leases never exceed its cap and are never
---         closer than its valve allows; a job's leased and done never exceed its page budget
--- uses    base hosts leases reap lines
+--         closer than its valve allows, and so it is with its domain's; a job's leased and done never exceed its page budget
+-- uses    base domains hosts leases reap lines
 local EPOCH = 1735689600  -- the year 2025; so tokens have room in 53 bits, with 1024 shards, for decades
 local worker, seconds, limit, numbers, names, wanted = unpack(ask, 1, 6)
 
@@ -91,6 +91,7 @@ local function serve(name, host, line, most, job_place, lane_place)
   if taken > 0 then
     host[NEXT_AT] = max(host[NEXT_AT], now) + taken * host[INTERVAL]
     host[IN_FLIGHT] = host[IN_FLIGHT] + taken
+    if host[DOMAIN] > 0 then take_of_domain(host[DOMAIN], taken, host[INTERVAL] > 0) end
   end
   return taken, host[place] == line
 end
@@ -98,6 +99,10 @@ end
 -- Serves the hosts in line in passes, a fair share each, until there is no room or nobody is in line.
 local function take(line, room, job_place, lane_place)
   local taken = 0
+  local function step_back(name, host)
+    call('ZREM', LINE .. line, name)
+    call('ZADD', DUE .. line, due_of(host), name)
+  end
   while taken < room do
     local left_ = room - taken
     join(line, left_)
@@ -110,21 +115,27 @@ local function take(line, room, job_place, lane_place)
     for i = 1, #due do
       local name = due[i]
       local host = hosts[name]
-      touched[name] = host
-      local got, more = serve(name, host, line, min(share, room - taken, allowance(host)), job_place, lane_place)
-      taken = taken + got
-      local place = flat[2 * i] + got * max(LEAST_HOLD, host[HOLD] == 0 and UNTIMED or host[HOLD])
-      append(places, 1, name, place)
-      if got == 0 then  -- it was served in another line a moment ago
-        call('ZREM', LINE .. line, name)
-        call('ZADD', DUE .. line, due_of(host), name)
-      end
-      if more and due_of(host) <= now then
-        staying[name] = line
-        append(seats, 1, place, name)
+      local allowed = allowance(host)
+      local room_of_domain = host[DOMAIN] > 0 and domain_room(domain_of(host[DOMAIN]), host[INTERVAL] > 0) or ANY
+      if allowed == 0 then
+        step_back(name, host)  -- it was served in another line a moment ago
+      elseif room_of_domain == 0 then
+        wait_for_domain(name, host[DOMAIN], line, tonumber(flat[2 * i]))
+      else
+        touched[name] = host
+        local most = min(share, room - taken, allowed, room_of_domain)
+        local got, more = serve(name, host, line, most, job_place, lane_place)
+        taken = taken + got
+        if got == 0 then step_back(name, host) end
+        local place = flat[2 * i] + got * max(LEAST_HOLD, host[HOLD] == 0 and UNTIMED or host[HOLD])
+        append(places, 1, name, place)
+        if more and due_of(host) <= now then
+          staying[name] = line
+          append(seats, 1, place, name)
+        end
       end
     end
-    call_many('HSET', PLACES .. line, places[1], 2)
+    if places[1] then call_many('HSET', PLACES .. line, places[1], 2) end
     if seats[1] then call_many('ZADD', LINE .. line, seats[1], 2) end
     if taken < room then store_dues() end
   end
@@ -150,7 +161,8 @@ for i = 1, #wanted, 3 do
     end
   end
 end
-if next(touched) then store_hosts() end
+local changed = next(touched) or next(touched_domains)
+if changed then store_hosts() end
 if leased > 0 then
   call_many('HSET', LEASES, leases, 2)
   call_many('SADD', HELD .. worker, tokens)
@@ -165,10 +177,10 @@ for _, number in ipairs(numbers) do
   elseif job.state == 'running' and permits(job) > 0 then
     for l = 1, #names do
       local line = lane_numbers[l] and number * LANES_PER_JOB + lane_numbers[l]
-      if line and dry[line] then next_due = min(next_due, first_of(DUE .. line)) end
+      if line and dry[line] then next_due = min(next_due, first_of(DUE .. line), first_of(CROWDS .. line)) end
     end
   end
 end
 answer[1], answer[2] = pack('<dd', now, next_due), table.concat(gone, ' ')
-if leased > 0 or next(touched) then return finish(answer, pack('<I6I4', first_token, leased) .. answer[1]) end
+if leased > 0 or changed then return finish(answer, pack('<I6I4', first_token, leased) .. answer[1]) end
 return answer  -- nothing changed, so nothing is written

@@ -1,7 +1,7 @@
 -- clear_hosts: takes one page of hosts out of a dropped job's lines, and deletes their lists.
 -- asks    { job's number }
 -- answers how many hosts there were; 0: all are cleared, and the job's lines are gone
--- uses    base hosts
+-- uses    base domains hosts
 local number = ask[1]
 local names = call('HRANDFIELD', JOBHOSTS .. number, 200)
 
@@ -28,7 +28,7 @@ end
 if #names == 0 then
   for _, lane in ipairs(call('HVALS', LANES)) do
     local line = number * LANES_PER_JOB + lane
-    call('UNLINK', DUE .. line, LINE .. line, PLACES .. line)
+    call('UNLINK', DUE .. line, LINE .. line, PLACES .. line, CROWDS .. line)
   end
 end
 return #names

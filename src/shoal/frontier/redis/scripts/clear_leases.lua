@@ -1,7 +1,7 @@
 -- clear_leases: ends one page of a dropped job's leases.
 -- asks    { job's number, cursor }
 -- answers the next cursor
--- uses    base hosts leases
+-- uses    base domains hosts leases
 local page = call('HSCAN', LEASES, ask[2], 'COUNT', 500)
 local tokens = {}
 for i = 1, #page[2], 2 do

@@ -2,7 +2,7 @@
 -- asks    { shard it comes from, { { number in its sequence, job's number, moved, payload } … } }
 -- answers 'new duplicates over_budget'
 -- keeps   what has arrived is not taken in again, whoever brings it and however late
--- uses    base hosts seen admit arrive
+-- uses    base domains hosts seen admit arrive
 local said = repeated()
 if said then return said end
 local last = tonumber(call('HGET', META, 'in:' .. ask[1])) or 0

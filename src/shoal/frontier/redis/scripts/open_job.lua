@@ -1,6 +1,6 @@
 -- open_job: creates the job in this shard, or updates what the shard knows of it.
 -- asks    { name, number or 0 (the home shard gives one), spec, attempts, pages, per_host, valve, blocks of its
---         Bloom filter or 0, created or 0 }
+--         Bloom filter or 0, limit of a domain, created or 0 }
 -- answers the job's number
 -- keeps   a number is never given twice, so what a dropped job left behind belongs to nobody
 -- uses    base
@@ -13,8 +13,8 @@ end
 local key = JOB .. number
 call('HSET', JOBS, name, number)
 call('HSET', key, 'name', name, 'spec', ask[3], 'state', 'running', 'attempts', ask[4], 'pages', ask[5],
-  'per_host', ask[6], 'valve', ask[7])
-call('HSETNX', key, 'created', ask[9] > 0 and ask[9] or now)
+  'per_host', ask[6], 'valve', ask[7], 'domain', ask[9])
+call('HSETNX', key, 'created', ask[10] > 0 and ask[10] or now)
 call('HSETNX', key, 'blocks', ask[8])  -- what it remembers how cannot change later
 call('HINCRBY', key, 'moves', 1)
 woken = true

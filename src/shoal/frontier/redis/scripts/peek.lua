@@ -3,14 +3,11 @@
 -- answers { '<dd' now and when something becomes due, numbers of jobs that lack a permit for what is due, shards to
 --           deliver to, then for each job and lane the hosts' places, as doubles }
 -- keeps   like claim, it takes expired leases back, makes delayed tasks pending and lets hosts join their lines
--- uses    base hosts leases reap lines
+-- uses    base domains hosts leases reap lines
 local numbers, names, most, floors = unpack(ask, 1, 4)
 reap()
 promote()
-if next(touched) then
-  store_hosts()
-  finish('')
-end
+if next(touched) then store_dues() end
 local lane_numbers = call('HMGET', LANES, unpack(names))
 local next_due, short, blobs = min(first_of(DELAYED), first_of(HOLDERS), first_of(OUTS) + LEFT_BEHIND), {}, {}
 
@@ -23,8 +20,9 @@ end
 
 local function places_of(line, job, given)
   join(line, most, floor_of(line, given))
-  next_due = min(next_due, first_of(DUE .. line))
-  local flat = call('ZRANGE', LINE .. line, 0, most - 1, 'WITHSCORES')
+  local flat = first_in(line, most)
+  store_domain_dues()
+  next_due = min(next_due, first_of(DUE .. line), first_of(CROWDS .. line))
   if #flat > 0 and permits(job) == 0 then
     short[#short + 1] = job_of_line(line)
     return ''
@@ -41,6 +39,10 @@ for j, number in ipairs(numbers) do
     local given = floors[(j - 1) * #names + l]
     blobs[#blobs + 1] = serves and places_of(number * LANES_PER_JOB + lane_numbers[l], job, given) or ''
   end
+end
+if next(touched) or next(touched_domains) then
+  store_hosts()
+  finish('')
 end
 return { pack('<dd', now, next_due), table.concat(short, ' '),
   table.concat(call('ZRANGEBYSCORE', OUTS, '-inf', now - LEFT_BEHIND), ' '), unpack(blobs) }

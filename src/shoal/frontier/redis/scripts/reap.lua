@@ -1,7 +1,7 @@
 -- reap: takes expired leases back, and makes delayed tasks pending whose time has come.
 -- asks    nothing
 -- answers { how many leases were taken back, shards to deliver to }
--- uses    base hosts leases reap
+-- uses    base domains hosts leases reap
 local taken = reap()
 promote()
 if next(touched) then

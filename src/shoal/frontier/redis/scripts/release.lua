@@ -1,7 +1,7 @@
 -- release: hands tasks back unharmed. They are pending again, and the attempt does not count.
 -- asks    { token … }
 -- answers how many were held
--- uses    base hosts leases
+-- uses    base domains hosts leases
 local said = repeated()
 if said then return said end
 local held, released = end_leases(ask), 0

@@ -1,7 +1,7 @@
 -- replay: makes dead tasks pending again, with a fresh set of attempts.
 -- asks    { job's number, { id … } }
 -- answers how many were there
--- uses    base hosts
+-- uses    base domains hosts
 local said = repeated()
 if said then return said end
 local number, ids, replayed = ask[1], ask[2], 0

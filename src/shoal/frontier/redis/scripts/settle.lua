@@ -7,7 +7,7 @@
 --         condition does not hold, and nothing was changed
 -- keeps   a settled page's found tasks are admitted in the same step that marks it done; a lease settles once; the
 --         journal's length grows with the settlements whose rows it holds
--- uses    base hosts seen admit leases arrive
+-- uses    base domains hosts seen admit leases arrive
 local said = repeated()
 if said then return said end
 local batch, names, condition = ask[1], ask[2], ask[3]

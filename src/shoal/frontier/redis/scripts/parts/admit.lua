@@ -1,5 +1,5 @@
 -- admit: dedupe, budgets, and into the queues.
--- Tasks come flat, list by list: host, lane, priority, n, then n × (fingerprint, rest). A fingerprint is a decimal
+-- Tasks come flat, list by list: host, its domain or '', lane, priority, n, then n × (fingerprint, rest). A fingerprint is a decimal
 -- string, or '' for a task that is never a duplicate; `rest` is the item behind its id and time.
 
 local function admit(number, flat)
@@ -8,7 +8,8 @@ local function admit(number, flat)
   local names, place = {}, 1
   while flat[place] do
     names[#names + 1] = flat[place]
-    place = place + 4 + 2 * flat[place + 3]
+    domain_names[flat[place]] = flat[place + 1]
+    place = place + 5 + 2 * flat[place + 4]
   end
   if #names == 0 then return 0, 0, 0 end
   load_hosts(names)
@@ -21,9 +22,9 @@ local function admit(number, flat)
   local created = floor(now * 1000)
   place = 1
   for _ = 1, #names do
-    local name, many = flat[place], flat[place + 3]
+    local name, many = flat[place], flat[place + 4]
     local used, items = of_host[name], {}
-    for t = place + 4, place + 3 + 2 * many, 2 do
+    for t = place + 5, place + 4 + 2 * many, 2 do
       local fingerprint, fresh = flat[t], true
       if fingerprint ~= '' then
         if used < budget then
@@ -43,13 +44,13 @@ local function admit(number, flat)
       end
     end
     if #items > 0 then
-      local line, priority = line_of(number, flat[place + 1]), flat[place + 2]
+      local line, priority = line_of(number, flat[place + 2]), flat[place + 3]
       lengthen(name, host_of(name, job), line, priority, #items)
       call_many('RPUSH', list_key(line, priority) .. name, items)
       new = new + #items
       of_host[name], changed[name] = used, used
     end
-    place = place + 4 + 2 * many
+    place = place + 5 + 2 * many
   end
   if new > 0 then
     local fields = {}

@@ -1,9 +1,10 @@
 -- arrive: a task that was redirected goes on at another URL.
 local grown = {}  -- jobs whose set of seen URLs or of rows grew
 
--- a: host, lane, priority, item, fingerprint or '', whether the task has been at that URL before
+-- a: host, lane, priority, item, fingerprint or '', whether the task has been at that URL before, the host's domain or ''
 local function arrive(number, job, a)
-  local name, lane, priority, item, fingerprint, returns = unpack(a, 1, 6)
+  local name, lane, priority, item, fingerprint, returns, domain_name = unpack(a, 1, 7)
+  domain_names[name] = domain_name
   if fingerprint ~= '' then
     local fresh = see(number, job, fingerprint)
     if not fresh and not returns then  -- that page has its own task

@@ -10,11 +10,12 @@ local LEFT_BEHIND = 5  -- seconds after which what is on its way to another shar
 local MOST_ARGUMENTS = 4000  -- of one command; Lua's stack holds 8000
 
 local ask = cmsgpack.unpack(ARGV[4])
-local meta = call('HMGET', META, 'time', 'serial', 'token', 'told', 'shard', 'shards')
+local meta = call('HMGET', META, 'time', 'serial', 'token', 'told', 'shard', 'shards', 'domains')
 local serial, token = tonumber(meta[2]) or 0, tonumber(meta[3]) or 0
 local told = tonumber(meta[4]) or 0
 local before = { serial = serial, token = token, told = told }
 local shard, shards = tonumber(meta[5]) or 0, tonumber(meta[6]) or 1
+local shared = tonumber(meta[7]) or 0  -- domains with more than one host
 
 -- Time never goes back, whatever the server's clock does.
 local now = tonumber(ARGV[1])
@@ -59,7 +60,7 @@ local function job_of(number)
   local job = jobs[number]
   if job == nil then
     local f = call('HMGET', JOB .. number, 'state', 'attempts', 'pages', 'per_host', 'valve', 'done', 'leased',
-      'granted', 'returned', 'seen', 'seen_buckets', 'rows', 'rows_buckets', 'blocks')
+      'granted', 'returned', 'seen', 'seen_buckets', 'rows', 'rows_buckets', 'blocks', 'domain')
     job = false
     if f[1] then
       job = {
@@ -68,7 +69,7 @@ local function job_of(number)
         granted = tonumber(f[8]) or 0, returned = tonumber(f[9]) or 0,
         seen = tonumber(f[10]) or 0, seen_buckets = tonumber(f[11]) or 1,
         rows = tonumber(f[12]) or 0, rows_buckets = tonumber(f[13]) or 1,
-        blocks = tonumber(f[14]) or 0,
+        blocks = tonumber(f[14]) or 0, domain = f[15],
       }
     end
     jobs[number] = job

@@ -1,8 +1,9 @@
 -- hosts: records of hosts, loaded once and stored once a script.
--- A record is flat: interval, next_at, blocked_until, hold, burst, cap, in_flight, version, then for each of the host's
--- lists that is not empty: its line (job and lane in one number), its priority, its length. Best priority first.
-local VALVE, LIST_OF_HOST = '<ddddI4I4I4I4', 'I6i4I4'
-local INTERVAL, NEXT_AT, BLOCKED, HOLD, BURST, CAP, IN_FLIGHT, VERSION, FIRST = 1, 2, 3, 4, 5, 6, 7, 8, 9
+-- A record is flat: interval, next_at, blocked_until, hold, burst, cap, in_flight, version, number of the domain that it
+-- shares with others or 0, then for each of the host's lists that is not empty: its line (job and lane in one number), its
+-- priority, its length. Best priority first.
+local VALVE, LIST_OF_HOST = '<ddddI4I4I4I4I4', 'I6i4I4'
+local INTERVAL, NEXT_AT, BLOCKED, HOLD, BURST, CAP, IN_FLIGHT, VERSION, DOMAIN, FIRST = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 local formats = { [0] = VALVE }
 
 local function format_of(lists)
@@ -27,7 +28,7 @@ local lined, left = {}, {}  -- those that got tasks in a line where they had non
 local staying = {}  -- those that were served and keep standing in that line
 
 local function read_host(name, record)
-  local host = { unpack_of(format_of((#record - 48) / 14), record) }
+  local host = { unpack_of(format_of((#record - 52) / 14), record) }
   host[#host] = nil  -- struct also tells where it stopped
   stored_due[name] = due_of(host)
   return host
@@ -51,6 +52,33 @@ local function load_hosts(names)
   end
 end
 
+local domain_names = {}  -- host → its domain, of those that a caller brings
+
+-- A new host joins its domain. With the second one, the domain's limit begins. `sites` knows of each domain its only
+-- host, or '=' and its number.
+local function meet_domain(name, host)
+  local domain_name = domain_names[name] or ''
+  if domain_name == '' then return end
+  local known = call('HGET', SITES, domain_name)
+  if not known then return call('HSET', SITES, domain_name, name) end
+  if sub(known, 1, 1) ~= '=' then
+    shared = call('HINCRBY', META, 'domains', 1)
+    call('HSET', SITES, domain_name, '=' .. shared)
+    load_hosts({ known })
+    local first, visitors = hosts[known], {}
+    first[DOMAIN], touched[known] = shared, first
+    for at = FIRST, #first, 3 do
+      local number = floor(first[at] / LANES_PER_JOB)
+      if not place_of(visitors, number) then visitors[#visitors + 1] = number end
+    end
+    domains[shared] = { next_at = 0, in_flight = first[IN_FLIGHT], jobs = visitors, lines = {}, told_due = 0 }
+    domains[shared].interval, domains[shared].cap = strictest(visitors)
+    touched_domains[shared] = domains[shared]
+    known = '=' .. shared
+  end
+  host[DOMAIN] = tonumber(sub(known, 2))
+end
+
 -- The host, made with the job's valve if nobody knows it yet. It will be stored.
 local function host_of(name, job)
   local host = hosts[name]
@@ -61,6 +89,7 @@ local function host_of(name, job)
   if not host then
     host = read_host(name, job.valve)
     hosts[name] = host
+    meet_domain(name, host)
   end
   touched[name] = host
   return host
@@ -103,7 +132,10 @@ local function lengthen(name, host, line, priority, n)
   table.insert(host, at, n)
   table.insert(host, at, priority)
   table.insert(host, at, line)
-  if not known then lined[name] = true end
+  if not known then
+    lined[name] = true
+    if host[DOMAIN] > 0 then visit_domain(host[DOMAIN], job_of_line(line)) end
+  end
 end
 
 local function shorten(name, host, at, n)
@@ -131,6 +163,12 @@ local function append(lists, line, first, second)
   list[#list + 1] = second
 end
 
+local function leave_crowd(name, host, line)
+  if host[DOMAIN] > 0 and place_of(domain_of(host[DOMAIN]).lines, line) then
+    call('ZREM', CROWD .. line .. ':' .. host[DOMAIN], name)
+  end
+end
+
 -- Tells the lines when their hosts are due. Who is no longer due leaves; who is joins with the next claim.
 local function store_dues()
   local waiting, gone, away = {}, {}, {}
@@ -139,20 +177,31 @@ local function store_dues()
       for _, line in ipairs(left[name]) do
         local still = false
         for at = FIRST, #host, 3 do still = still or host[at] == line end
-        if not still then append(gone, line, name) end
+        if not still then
+          append(gone, line, name)
+          if host[DOMAIN] > 0 then call('ZREM', CROWD .. line .. ':' .. host[DOMAIN], name) end
+        end
       end
       left[name] = nil
+      if host[DOMAIN] > 0 then look_again(host[DOMAIN]) end
     end
     local due, before_ = due_of(host), stored_due[name]
     if due ~= before_ or lined[name] then
       if due < before_ or lined[name] then woken = true end
+      local domain = host[DOMAIN] > 0 and domain_of(host[DOMAIN])
+      if domain and due > now and before_ <= now then look_again(host[DOMAIN]) end
+      local at_earliest = due
+      if domain and host[INTERVAL] > 0 then at_earliest = max(due, domain.next_at) end
       local previous
       for at = FIRST, #host, 3 do
         local line = host[at]
         if line ~= previous then
           previous = line
-          if due > now or staying[name] ~= line then append(waiting, line, due, name) end
-          if due > now then append(away, line, name) end
+          if at_earliest > now or staying[name] ~= line then
+            append(waiting, line, at_earliest, name)
+            leave_crowd(name, host, line)
+          end
+          if at_earliest > now then append(away, line, name) end
         end
       end
       stored_due[name], lined[name] = due, nil
@@ -164,6 +213,7 @@ local function store_dues()
   end
   for line, names in pairs(away) do call_many('ZREM', LINE .. line, names) end
   for line, scores in pairs(waiting) do call_many('ZADD', DUE .. line, scores, 2) end
+  store_domain_dues()
 end
 
 local function store_hosts()
@@ -171,14 +221,16 @@ local function store_hosts()
   local records = {}
   for name, host in pairs(touched) do
     records[#records + 1] = name
-    records[#records + 1] = pack(format_of((#host - 8) / 3), unpack(host))
+    records[#records + 1] = pack(format_of((#host - 9) / 3), unpack(host))
   end
   call_many('HSET', HOSTS, records, 2)
+  store_domains()
 end
 
 -- A request ended. `held`: how long it held its slot, if that tells about the host.
 local function free_place(host, held)
   host[IN_FLIGHT] = max(0, host[IN_FLIGHT] - 1)
+  if host[DOMAIN] > 0 then give_back_to_domain(host[DOMAIN]) end
   if held then
     local hold = host[HOLD]
     host[HOLD] = hold == 0 and held or hold + (held - hold) * 0.25

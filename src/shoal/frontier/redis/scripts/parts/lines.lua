@@ -4,25 +4,107 @@
 local UNTIMED, LEAST_HOLD = 1.0, 0.02  -- seconds
 local JOINING = 500  -- hosts at once; more join with the next claim
 
--- The first place in line; with several shards, not before the first of all of them.
-local function join(line, most, floor_)
-  local names = call('ZRANGEBYSCORE', DUE .. line, '-inf', now, 'LIMIT', 0, min(JOINING, max(100, 2 * most)))
-  if #names == 0 then return end
-  local front = tonumber(call('ZRANGE', LINE .. line, 0, 0, 'WITHSCORES')[2]) or 0
-  front = max(front, floor_ or 0)
-  local kept = call('HMGET', PLACES .. line, unpack(names))
-  local seats = {}
-  for i = 1, #names do
-    seats[2 * i - 1] = max(tonumber(kept[i]) or 0, front)
-    seats[2 * i] = names[i]
-  end
-  call('ZADD', LINE .. line, 'NX', unpack(seats))
-  call('ZREM', DUE .. line, unpack(names))
-end
-
 local function first_of(key)
   local first = call('ZRANGE', key, 0, 0, 'WITHSCORES')
   return tonumber(first[2]) or FOREVER
+end
+
+-- The host waits for its domain: at its place, but not before the first of those that do.
+local function wait_for_domain(name, number, line, place)
+  local domain, key = domain_of(number), CROWD .. line .. ':' .. number
+  local front = call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
+  call('ZADD', key, max(place, tonumber(front) or 0), name)
+  if not place_of(domain.lines, line) then
+    domain.lines[#domain.lines + 1] = line
+    look_again(number)
+  end
+  if call('ZREM', LINE .. line, name) == 1 then look_again(number) end  -- it may have come forward
+end
+
+-- Hosts of a domain that others wait for already wait behind them; answers those that do not.
+local function without_crowds(line, names, kept)
+  load_hosts(names)
+  local rest, places = {}, {}
+  for i = 1, #names do
+    local host = hosts[names[i]]
+    if host and host[DOMAIN] > 0 and place_of(domain_of(host[DOMAIN]).lines, line) then
+      wait_for_domain(names[i], host[DOMAIN], line, tonumber(kept[i]) or 0)
+    else
+      rest[#rest + 1] = names[i]
+      places[#rest] = kept[i]
+    end
+  end
+  return rest, places
+end
+
+-- As many of the hosts that wait for the domain come forward as it allows.
+local function come_forward(line, number, front)
+  local domain, key = domain_of(number), CROWD .. line .. ':' .. number
+  local many = min(JOINING, domain_room(domain, true))
+  local flat = many > 0 and call('ZRANGE', key, 0, many - 1, 'WITHSCORES') or {}
+  for i = 1, #flat, 2 do
+    call('ZADD', LINE .. line, 'NX', max(tonumber(flat[i + 1]), front), flat[i])
+    call('ZREM', key, flat[i])
+  end
+  if call('EXISTS', key) == 1 then
+    call('ZADD', CROWDS .. line, many > 0 and FOREVER or domain_due(domain), number)
+  else
+    call('ZREM', CROWDS .. line, number)
+    table.remove(domain.lines, place_of(domain.lines, line))
+    touched_domains[number] = domain
+  end
+  return #flat / 2
+end
+
+local function call_crowds(line, most, front)
+  local called = 0
+  while called < most do
+    local due = call('ZRANGEBYSCORE', CROWDS .. line, '-inf', now, 'LIMIT', 0, 100)
+    if #due == 0 then return end
+    for _, number in ipairs(due) do called = called + come_forward(line, tonumber(number), front) end
+  end
+end
+
+-- The first place in line; with several shards, not before the first of all of them.
+local function join(line, most, floor_)
+  local names = call('ZRANGEBYSCORE', DUE .. line, '-inf', now, 'LIMIT', 0, min(JOINING, max(100, 2 * most)))
+  if #names == 0 and shared == 0 then return end
+  local front = tonumber(call('ZRANGE', LINE .. line, 0, 0, 'WITHSCORES')[2]) or 0
+  front = max(front, floor_ or 0)
+  if #names > 0 then
+    call('ZREM', DUE .. line, unpack(names))
+    local kept = call('HMGET', PLACES .. line, unpack(names))
+    if shared > 0 then names, kept = without_crowds(line, names, kept) end
+    local seats = {}
+    for i = 1, #names do
+      seats[2 * i - 1] = max(tonumber(kept[i]) or 0, front)
+      seats[2 * i] = names[i]
+    end
+    if #names > 0 then call('ZADD', LINE .. line, 'NX', unpack(seats)) end
+  end
+  if shared > 0 then
+    store_domain_dues()
+    call_crowds(line, most, front)
+  end
+end
+
+-- The first in line, with their places. Those whose domain is not due leave it.
+local function first_in(line, most)
+  while true do
+    local flat, all_may = call('ZRANGE', LINE .. line, 0, most - 1, 'WITHSCORES'), true
+    if shared == 0 then return flat end
+    local names = {}
+    for i = 1, #flat, 2 do names[#names + 1] = flat[i] end
+    load_hosts(names)
+    for i, name in ipairs(names) do
+      local host = hosts[name]
+      if host and host[DOMAIN] > 0 and domain_room(domain_of(host[DOMAIN]), host[INTERVAL] > 0) == 0 then
+        wait_for_domain(name, host[DOMAIN], line, tonumber(flat[2 * i]))
+        all_may = false
+      end
+    end
+    if all_may then return flat end
+  end
 end
 
 -- How many more tasks may be leased so that the page budget is never exceeded; with several shards, this shard's part.
