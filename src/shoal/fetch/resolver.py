@@ -14,20 +14,16 @@ import asyncio
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from functools import lru_cache
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 from msgspec import Struct
 
+from shoal.admit.suffixes import registrable_domain
 from shoal.fetch.guard import Guard
 from shoal.fetch.lookups import Lookup, UnresolvedError, Why, check_servers, make_lookup
 from shoal.settings import Settings
 from shoal.slots import waiting
-
-if TYPE_CHECKING:
-    from publicsuffixlist import PublicSuffixList
 
 _AT_ONCE = 512
 _AT_ONCE_PER_DOMAIN = 32
@@ -215,10 +211,9 @@ def _result(host: str, address: str, port: int) -> ResolveResult:
     return ResolveResult(hostname=host, host=address, port=port, family=family, proto=0, flags=flags)
 
 
-@lru_cache(10_000)
 def domain_of(name: str) -> str:
     """The registrable domain: what one owner has name servers for. A name that is in none stands for itself."""
-    return _suffixes().privatesuffix(name) or name
+    return registrable_domain(name) or name
 
 
 def _literal(name: str) -> str | None:
@@ -229,10 +224,3 @@ def _literal(name: str) -> str | None:
         with suppress(OSError):
             return socket.inet_ntoa(socket.inet_aton(name))
     return None
-
-
-@lru_cache(1)
-def _suffixes() -> PublicSuffixList:
-    from publicsuffixlist import PublicSuffixList  # 250 kB of text, read with the first name
-
-    return PublicSuffixList(accept_unknown=True)
