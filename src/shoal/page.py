@@ -19,6 +19,7 @@ from shoal.extract.links import absolute, document_base, target_of
 from shoal.extract.media import is_html
 from shoal.extract.paging import largest_number, page_urls
 from shoal.extract.parsing import parse
+from shoal.extract.selecting import Selection
 from shoal.extract.text import squeeze, visible_text
 from shoal.model import Request, Response, Task
 from shoal.rendering import Rendered, Tab
@@ -55,6 +56,7 @@ class Page:
         "_base",
         "_codec",
         "_html",
+        "_selection",
         "_tab",
         "_tree",
         "cut",
@@ -78,6 +80,7 @@ class Page:
         self._codec: str | None = None
         self._html: str | None = None
         self._tree: LexborHTMLParser | None = None
+        self._selection: Selection | None = None
         self.cut = 0  # bytes at the end that were left out, because parsing them would have taken too long
 
     def __repr__(self) -> str:
@@ -166,16 +169,21 @@ class Page:
     def css(self, selector: str) -> list[Node]:
         """All elements that match a CSS selector."""
         try:
-            return self.tree.css(selector)
+            return self._select().all(selector)
         except (SelectolaxError, UnicodeError):
             raise ValueError(f"not a CSS selector: {selector!r}") from None
 
     def first(self, selector: str) -> Node | None:
         """The first element that matches."""
         try:
-            return self.tree.css_first(selector)
+            return self._select().first(selector)
         except (SelectolaxError, UnicodeError):
             raise ValueError(f"not a CSS selector: {selector!r}") from None
+
+    def _select(self) -> Selection:
+        if self._selection is None:
+            self._selection = Selection(self.tree)
+        return self._selection
 
     def xpath(self, expression: str) -> list[Any]:
         """What an XPath expression finds: lxml elements, or strings for text() and @attributes."""

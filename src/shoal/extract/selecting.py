@@ -1,0 +1,261 @@
+"""CSS selectors, in a time that does not depend on how a page is nested.
+
+lexbor tries every way in which the ancestors of an element can match: "main div div a" in a page of a thousand nested
+<div> takes minutes, and so does "li ~ li" or "td:nth-child(2)" where there are a hundred thousand of them side by side.
+What can take long is told from the selector and the page beforehand; then lexbor only finds the elements that each
+part of the selector means, and one walk over the page puts the parts together. For ordinary pages lexbor is quicker,
+and does it alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from math import comb
+
+from msgspec import Struct
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+_BUDGET = 0.2  # seconds that lexbor may take, by what it costs at most
+_STEP = 3e-9  # seconds for an element and one way to match it
+_LEVELS = (16, 32, 64)  # of nested elements; ordinary pages have no more
+_ONE_LOOK = ((0, 0),)
+
+_STRING = r""""(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+'"""
+_COMBINATOR = re.compile(r"\s*+([>+~,])\s*+|\s++()")
+_SIMPLE = re.compile(rf"\\.|\[(?:[^\]\"'\\]|\\.|{_STRING})*+\]|[^\s>+~,()\[\]\"'\\|]++", re.DOTALL)
+_INSIDE = re.compile(rf"\\.|{_STRING}|[^()\"'\\]++", re.DOTALL)
+_NTH = re.compile(r":nth-(last-)?(child|of-type)\(\s*([^()]*?)\s*\)", re.IGNORECASE)
+_LEXBOR_ONLY = re.compile(r":(?:is|where)\(", re.IGNORECASE)  # it has its own opinion about what follows them
+_FORMULA = re.compile(r"([+-]?\d*)n(?:\s*([+-])\s*(\d+))?|([+-]?\d+)", re.IGNORECASE)
+
+
+class Nth(Struct, frozen=True):
+    step: int
+    offset: int
+    of_type: bool
+    from_end: bool
+
+    def takes(self, place: int) -> bool:
+        """The first element is at place 1."""
+        distance = place - self.offset
+        return distance == 0 if not self.step else distance % self.step == 0 and distance // self.step >= 0
+
+
+class Part(Struct, frozen=True):
+    """What stands between two combinators: "div.card", "td:nth-child(2)"."""
+
+    combinator: str  # before it; "," where a selector begins
+    selector: str  # without :nth-…
+    nth: tuple[Nth, ...]
+
+
+class Plan(Struct, frozen=True):
+    parts: tuple[Part, ...]
+    # For every part, how many descendant combinators come after it, and how often siblings are looked through: lexbor
+    # goes from the last part to the first, and comes to one in as many ways as those before it allow.
+    searches: tuple[tuple[int, int], ...]
+
+
+class Selection:
+    """The elements of a document that selectors match."""
+
+    def __init__(self, tree: LexborHTMLParser) -> None:
+        self._tree = tree
+        self._tags = (tree.raw_html or b"").count(b"<")
+        self._depth = 0  # no element is nested deeper; 0: not known yet
+
+    def all(self, selector: str) -> list[LexborNode]:
+        """In the order of the document. Of a list, once for every selector in it that matches."""
+        plan = plan_for(selector)
+        if plan is None or self._is_quick(plan):
+            return self._tree.css(selector)
+        return list(_walk(self._tree, plan))
+
+    def first(self, selector: str) -> LexborNode | None:
+        plan = plan_for(selector)
+        if plan is None or self._is_quick(plan):
+            return self._tree.css_first(selector)
+        return next(_walk(self._tree, plan), None)
+
+    def _is_quick(self, plan: Plan) -> bool:
+        if plan.searches == _ONE_LOOK:
+            return True
+        depth = self._depth = self._depth or self._find_depth()
+        ways: int = sum(comb(depth, nested) * self._tags**siblings for nested, siblings in plan.searches)
+        return self._tags * ways * _STEP <= _BUDGET
+
+    def _find_depth(self) -> int:
+        for levels in _LEVELS:
+            deeper = " > ".join("*" * (levels + 1))
+            if self._tags <= levels or self._tree.css_first(deeper) is None:
+                return levels
+        return self._tags
+
+
+# -- what a selector consists of
+
+
+@lru_cache(maxsize=512)
+def plan_for(selector: str) -> Plan | None:
+    """None: it is left to lexbor, right or wrong."""
+    parts = _parts(selector.strip())
+    if parts is None:
+        return None
+    return Plan(tuple(parts), tuple(_searches(parts)))
+
+
+def _searches(parts: list[Part]) -> Iterator[tuple[int, int]]:
+    nested = siblings = 0
+    for part in reversed(parts):
+        yield nested, siblings + bool(part.nth)
+        match part.combinator:
+            case " ":
+                nested += 1
+            case "~":
+                siblings += 1
+            case ",":
+                nested = siblings = 0
+
+
+def _parts(selector: str) -> list[Part] | None:
+    parts, combinator, at = list[Part](), ",", 0
+    while True:
+        end = _end_of_part(selector, at)
+        part = _part(combinator, selector[at:end]) if end > 0 else None
+        if part is None:
+            return None
+        parts.append(part)
+        if end == len(selector):
+            return parts
+        found = _COMBINATOR.match(selector, end)
+        if found is None:
+            return None
+        combinator, at = found[1] or " ", found.end()
+
+
+def _end_of_part(selector: str, at: int) -> int:
+    """Blanks, commas and signs in brackets do not end it; -1: a bracket is not closed."""
+    depth = 0
+    while at < len(selector):
+        if selector[at] == "(":
+            depth, at = depth + 1, at + 1
+        elif selector[at] == ")" and depth:
+            depth, at = depth - 1, at + 1
+        elif found := (_INSIDE if depth else _SIMPLE).match(selector, at):
+            at = found.end()
+        else:
+            break
+    return -1 if depth else at
+
+
+def _part(combinator: str, text: str) -> Part | None:
+    nth = list[Nth]()
+    for last, kind, formula in _NTH.findall(text):
+        steps = _steps(formula.lower())
+        if steps is None:
+            return None
+        nth.append(Nth(*steps, kind.lower() == "of-type", bool(last)))
+    bare = _NTH.sub("", text)
+    if not text or ":nth-" in bare.lower() or (nth and "(" in bare) or _LEXBOR_ONLY.search(bare):
+        return None
+    return Part(combinator, bare or "*", tuple(nth))
+
+
+def _steps(formula: str) -> tuple[int, int] | None:
+    """2n+1 is (2, 1)."""
+    formula = {"odd": "2n+1", "even": "2n"}.get(formula, formula)
+    found = _FORMULA.fullmatch(formula)
+    if found is None:
+        return None
+    step, sign, offset, alone = found.groups()
+    if alone is not None:
+        return 0, int(alone)
+    return int(f"{step}1" if step in ("", "+", "-") else step), int(f"{sign}{offset}") if offset else 0
+
+
+# -- putting the parts together
+
+
+def _walk(tree: LexborHTMLParser, plan: Plan) -> Iterator[LexborNode]:
+    """One bit for every part: it is set for an element if the selector up to that part ends there."""
+    meant = _meant(tree, plan.parts)
+    begin, end = _bits(plan, ","), (_bits(plan, ",") >> 1) | 1 << (len(plan.parts) - 1)
+    inside, child, after, next_to = (_bits(plan, combinator) for combinator in " >~+")
+    of: dict[int, tuple[int, int]] = {}  # element -> what ends at it, and at it or above
+    siblings: dict[int, tuple[int, int]] = {}  # parent -> what ends at its last child yet, and at any child
+    for node, parent in _elements(tree):
+        element = node.mem_id
+        here, above = of.get(parent, (0, 0))
+        last, earlier = siblings.get(parent, (0, 0))
+        if bits := meant.get(element, 0):
+            bits &= (
+                begin
+                | (above << 1 & inside)
+                | (here << 1 & child)
+                | (earlier << 1 & after)
+                | (last << 1 & next_to)
+            )
+        for _ in range((bits & end).bit_count()):
+            yield node
+        of[element] = bits, above | bits
+        siblings[parent] = bits, earlier | bits
+
+
+def _bits(plan: Plan, combinator: str) -> int:
+    return sum(1 << n for n, part in enumerate(plan.parts) if part.combinator == combinator)
+
+
+def _meant(tree: LexborHTMLParser, parts: Iterable[Part]) -> dict[int, int]:
+    """For elements, the parts that mean them, whatever is around them."""
+    meant: dict[int, int] = {}
+    places = _Places(tree) if any(part.nth for part in parts) else None
+    for n, part in enumerate(parts):
+        for node in tree.css(part.selector):
+            if places is None or all(map(places.of(node.mem_id).__contains__, part.nth)):
+                meant[node.mem_id] = meant.get(node.mem_id, 0) | 1 << n
+    return meant
+
+
+def _elements(tree: LexborHTMLParser) -> Iterator[tuple[LexborNode, int]]:
+    """With what identifies their parents. Comments are none."""
+    if tree.root is None:
+        return
+    for node in tree.root.traverse():
+        if node.tag and node.tag[0] not in "-!" and (parent := node.parent) is not None:
+            yield node, parent.mem_id
+
+
+class _Places:
+    """Which children of their parents elements are."""
+
+    def __init__(self, tree: LexborHTMLParser) -> None:
+        self._children: Counter[int] = Counter()
+        self._of_type: Counter[tuple[int, str | None]] = Counter()
+        self._places: dict[int, tuple[int, int, int, str | None]] = {}
+        for node, parent in _elements(tree):
+            self._children[parent] += 1
+            self._of_type[parent, node.tag] += 1
+            self._places[node.mem_id] = (
+                parent,
+                self._children[parent],
+                self._of_type[parent, node.tag],
+                node.tag,
+            )
+
+    def of(self, element: int) -> _Place:
+        parent, child, of_type, tag = self._places[element]
+        return _Place(child, of_type, self._children[parent], self._of_type[parent, tag])
+
+
+class _Place(Struct, frozen=True):
+    child: int
+    of_type: int
+    children: int  # of its parent
+    same_type: int
+
+    def __contains__(self, nth: Nth) -> bool:
+        place, count = (self.of_type, self.same_type) if nth.of_type else (self.child, self.children)
+        return nth.takes(count - place + 1 if nth.from_end else place)
