@@ -18,7 +18,8 @@ _PAGE = re.compile(
     r"[?&](?:page|pg|paged|pagenum|page_num|pageno|page_no|page_number|pagenumber|currentpage)=(\d+)(?=&|$)"
     r"|/page/(\d+)(?=[/?]|$)"
 )
-_CALENDAR = re.compile(r"calendar|calendrier|calendario|kalender|agenda|[?&]month=.*&year=")
+_CALENDAR = re.compile(r"calendar|calendrier|calendario|kalender|agenda")
+_MONTH = re.compile(r"[?&]month=")
 _YEAR_IN_PATH = re.compile(r"/(\d{4})(?:-\d{1,2}){0,2}(?=[/?]|$)")
 _YEAR_IN_QUERY = re.compile(r"[?&](?:year|yr|y|date|month|day)=(\d{4})(?:-?\d{2}){0,2}(?=&|$)")
 
@@ -88,10 +89,16 @@ def _calendar(url: str) -> str | None:
 
     Only URLs that name a calendar or agenda, or give year and month, and only years outside 1900 to 2050.
     """
-    if not _CALENDAR.search(url):
+    if not _CALENDAR.search(url) and not _names_a_month(url):
         return None
     path, _, _ = url.partition("?")
     years = [*_YEAR_IN_PATH.findall(path), *_YEAR_IN_QUERY.findall(url)]
     if any(int(year) not in CALENDAR_YEARS for year in years):
         return f"calendar outside {CALENDAR_YEARS.start} to {CALENDAR_YEARS.stop - 1}"
     return None
+
+
+def _names_a_month(url: str) -> bool:
+    """Month and year, in that order. In two steps: as one pattern, many months would each look for the year."""
+    month = _MONTH.search(url)
+    return month is not None and url.find("&year=", month.end()) >= 0
