@@ -11,21 +11,18 @@ import pytest
 import shoal
 
 ROOT = Path(shoal.__file__).parent
-MODULES = frozenset(
-    [
-        "pickle",
-        "cPickle",
-        "_pickle",
-        "dill",
-        "cloudpickle",
-        "jsonpickle",
-        "joblib",
-        "marshal",
-        "shelve",
-        "dbm",
-        "yaml",
-    ]
-)
+MODULES = {
+    "pickle",
+    "_pickle",
+    "dill",
+    "cloudpickle",
+    "jsonpickle",
+    "joblib",
+    "marshal",
+    "shelve",
+    "dbm",
+    "yaml",
+}
 BUILT_IN = {"eval", "exec", "compile", "__import__"}
 CALLS = {
     "os.system",

@@ -15,6 +15,7 @@ from shoal.errors import UsageError
 
 TOKEN_VARIABLE = "SHOAL_DASHBOARD_TOKEN"
 _SHORTEST_TOKEN = 16  # characters
+_LEAST_VARIETY = 6
 _MOST_SESSIONS = 100
 _SESSION_AGE = 12 * 3600.0  # seconds without a request
 _GUESSES = 10.0  # wrong tokens at once from one address …
@@ -35,9 +36,10 @@ def find_token(file: Path | None, environment: Mapping[str, str]) -> str | None:
         token, source = value.strip(), TOKEN_VARIABLE
     else:
         return None
-    if len(token) < _SHORTEST_TOKEN:
+    if len(token) < _SHORTEST_TOKEN or len(set(token)) < _LEAST_VARIETY:
         raise UsageError(
-            f"{source}: a token has at least {_SHORTEST_TOKEN} characters; openssl rand -hex 32 makes one"
+            f"{source}: a token has at least {_SHORTEST_TOKEN} characters, {_LEAST_VARIETY} of them different; "
+            "openssl rand -hex 32 makes one"
         )
     return token
 
@@ -47,21 +49,25 @@ def fresh_token() -> str:
 
 
 class Gatekeeper:
-    """Compares tokens, in the same time whatever is wrong with them, and not too often."""
+    """Compares tokens, in the same time whatever is wrong with them, and limits wrong ones.
+
+    The right one is let in however many were wrong before it. Behind a reverse proxy all have one address, and a
+    stranger's guesses would lock out everybody. A token is too long to be guessed; the limit is against noise.
+    """
 
     def __init__(self, token: str, now: Callable[[], float]) -> None:
         self._token = token.encode()
         self._guesses = Guesses(now)
 
-    def wait(self, address: str) -> float:
-        """Seconds until the address may try again; 0: now."""
-        return self._guesses.wait(address)
+    def is_right(self, token: str) -> bool:
+        return hmac.compare_digest(token.encode("utf-8", "surrogatepass"), self._token)
 
-    def try_token(self, token: str, address: str) -> bool:
-        right = hmac.compare_digest(token.encode("utf-8", "surrogatepass"), self._token)
-        if not right:
+    def wrong(self, address: str) -> float:
+        """A wrong token came from there. Seconds until another is answered properly; 0: this one is."""
+        wait = self._guesses.wait(address)
+        if not wait:
             self._guesses.wrong(address)
-        return right
+        return wait
 
 
 class Guesses:
