@@ -12,6 +12,7 @@ from typing import ClassVar
 from msgspec import structs
 
 from shoal.testing.web.answer import Answer
+from shoal.testing.web.attacks import ATTACKS
 from shoal.testing.web.profile import NO_ANSWER, HostProfile, Kind
 from shoal.testing.web.site import site_of, small_page
 
@@ -209,6 +210,26 @@ class Scripted(Host):
         return Answer(200, self.site.shell(page))
 
 
+class Hostile(Host):
+    """Page 0 links to all others, and page i is an attack: the kinds take turns."""
+
+    def __init__(self, profile: HostProfile, seed: int, neighbours: Sequence[str]) -> None:
+        super().__init__(profile, seed, neighbours)
+        self._attacks = [ATTACKS[name] for name in profile.attacks or ATTACKS]
+
+    def respond(self, path: str, now: float) -> Answer:
+        section, page = _split(path)
+        if section not in ("/p", "/again") or page is None:
+            return self.corner(path)
+        if section == "/again":
+            return ATTACKS["redirects"](page, self.profile.attack_bytes)
+        if page >= self.profile.pages:
+            return self.corner(path)
+        if page == 0:
+            return Answer(200, small_page("Welcome", [f"/p/{n}" for n in range(1, self.profile.pages)]))
+        return self._attacks[(page - 1) % len(self._attacks)](page, self.profile.attack_bytes)
+
+
 # What closes or refuses a connection never sees a request.
 HABITS: dict[Kind, type[Host]] = {
     "fast": Host,
@@ -222,6 +243,7 @@ HABITS: dict[Kind, type[Host]] = {
     "lifelike": Lifelike,
     "huge": Huge,
     "scripted": Scripted,
+    "hostile": Hostile,
     "closing": Host,
     "down": Host,
 }

@@ -170,7 +170,10 @@ class _Exchange:
             self.finish(complete=True)
             return
         self._connection.transport.write(_framed(block, self._answer))
-        self._next_step = asyncio.get_running_loop().call_soon(self.send_block)
+        loop, pause = asyncio.get_running_loop(), self._answer.pause
+        self._next_step = (
+            loop.call_later(pause, self.send_block) if pause else loop.call_soon(self.send_block)
+        )
 
     def finish(self, *, complete: bool) -> None:
         self._cancel_next_step()
@@ -188,7 +191,7 @@ class _Exchange:
             self._in_browser,
         )
         server.record(hit)
-        self._connection.exchange_ended(keep_alive=complete and self._keep_alive)
+        self._connection.exchange_ended(keep_alive=complete and self._keep_alive and not self._answer.closes)
 
     def _cancel_next_step(self) -> None:
         if self._next_step is not None:

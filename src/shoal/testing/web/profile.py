@@ -19,6 +19,7 @@ Kind: TypeAlias = Literal[
     "lifelike",  # lags, limits and flaps at once, by all of these numbers
     "huge",  # besides its pages, a body of `huge_bytes` and one that never ends
     "scripted",  # some pages are empty until their script has fetched the rest
+    "hostile",  # one honest page, which links to an attack after another
     "closing",  # accepts and closes at once
     "down",  # refuses connections
 ]
@@ -49,10 +50,16 @@ class HostProfile(Struct, frozen=True, omit_defaults=True):
     shells_at: str = "/p/"  # scripted: where those lie; "/app/": apart from the others
     plain_after: int = 0  # scripted: when so many were served, all pages are plain; 0: never
 
+    attacks: tuple[str, ...] = ()  # hostile: by name, see attacks.py; empty: all of them
+
+    attack_bytes: int = (
+        256 * 1024
+    )  # hostile: of a page that is hard to parse; its floods have a link for every 64
+
     @property
     def reachable(self) -> bool:
-        """Whether a polite crawl can get pages here at all: an unreachable robots.txt forbids everything."""
-        no_pages = self.kind in ("hanging", "failing", "closing", "down")
+        """Whether a polite crawl must get pages here at all: an unreachable robots.txt forbids everything."""
+        no_pages = self.kind in ("hanging", "failing", "hostile", "closing", "down")
         robots_fails = isinstance(self.robots, int) and (self.robots == NO_ANSWER or self.robots >= 500)
         return not no_pages and not robots_fails
 
