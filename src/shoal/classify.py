@@ -14,6 +14,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal.limits import SNAPSHOT_HEADER, SNAPSHOT_HEADERS
 from shoal.model import Dead, Failure, Outcome, Response, Retry, Snapshot, Task, Verdict
 from shoal.policy import retry
 from shoal.settings import Settings
@@ -128,7 +129,6 @@ _SECRET_HEADERS = frozenset(
     {"set-cookie", "set-cookie2", "cookie", "authorization", "proxy-authorization", "authentication-info"}
 )
 _LEFT_OUT = "(left out)"
-_MAX_HEADER = 1024  # characters of a header kept in a snapshot
 
 
 def kind_of(outcome: Outcome) -> str:
@@ -202,11 +202,21 @@ def snapshot_of(outcome: Outcome, settings: Settings) -> Snapshot | None:
     """What to keep of an answer with a dead letter, without its secrets; None if there was no answer."""
     if isinstance(outcome, Failure):
         return None if outcome.status is None else Snapshot(status=outcome.status)
+    body = outcome.body[: settings.snapshot_bytes]
+    return Snapshot(status=outcome.status, headers=_shown(outcome.headers), body=body)
+
+
+def _shown(received: Mapping[str, str]) -> dict[str, str]:
     headers: dict[str, str] = {}
-    for name, value in outcome.headers.items():
-        shown = _LEFT_OUT if name.lower() in _SECRET_HEADERS else without_userinfo(value)[:_MAX_HEADER]
+    size = 0
+    for number, (name, value) in enumerate(received.items()):
+        shown = _LEFT_OUT if name.lower() in _SECRET_HEADERS else without_userinfo(value)[:SNAPSHOT_HEADER]
+        size += len(name) + len(shown)
+        if size > SNAPSHOT_HEADERS:
+            headers["…"] = f"{len(received) - number} more were left out"
+            break
         headers[name] = f"{headers[name]}, {shown}" if name in headers else shown
-    return Snapshot(status=outcome.status, headers=headers, body=outcome.body[: settings.snapshot_bytes])
+    return headers
 
 
 def this_life(task: Task) -> Iterator[Failure]:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from shoal.admit import Admission
+from shoal.admit.sizes import oversize
 from shoal.errors import ShoalError, SpiderError
 from shoal.frontier.protocol import Frontier
 from shoal.model import Refused, Request, Task
@@ -71,13 +72,17 @@ class Feeder:
         self._raise_failure()
         self._position = position
         if request.lane is not None and request.lane not in self._lanes:
-            problem = no_such_lane(request.lane, self._lanes)
-            raise SpiderError(f"spider {self._spider.name!r}: start request {position}: {problem}")
+            raise self._error(position, no_such_lane(request.lane, self._lanes))
+        if (problem := oversize(request)) is not None:
+            raise self._error(position, problem)
         admitted = self._admission.admit(request)
         if isinstance(admitted, Refused):
             self._tally.refused(admitted.reason)
         else:
             self._batch.append(admitted)
+
+    def _error(self, position: int, problem: str) -> SpiderError:
+        return SpiderError(f"spider {self._spider.name!r}: start request {position}: {problem}")
 
     async def _flush(self, *, last: bool = False) -> None:
         async with self._adding:

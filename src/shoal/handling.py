@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from shoal.limits import YIELDED
 from shoal.model import Request
 
 if TYPE_CHECKING:
     from shoal.page import Page
     from shoal.spider import Handler
-
-# More than any page can hold; without it an endless generator would fill the memory before its time is up.
-MAX_YIELDED = 2_000_000
 
 
 class JunkError(Exception):
@@ -77,7 +75,7 @@ async def _drain(
         async for value in iterator:
             count += 1
             _sort(name, value, into)
-            if count > MAX_YIELDED or monotonic() > deadline:
+            if count > YIELDED or monotonic() > deadline:
                 raise _endless(name, count)
     finally:
         if isinstance(iterator, AsyncGenerator):
@@ -101,7 +99,7 @@ def _collect_plain(name: str, produced: object, deadline: float, monotonic: Call
             add_item(value)
         else:
             _sort(name, value, into)
-        if count > MAX_YIELDED or monotonic() > deadline:
+        if count > YIELDED or monotonic() > deadline:
             raise _endless(name, count)
     return into
 
@@ -123,8 +121,8 @@ def _sort(name: str, value: object, into: Yielded) -> None:
 
 
 def _endless(name: str, count: int) -> Exception:
-    if count > MAX_YIELDED:
-        return JunkError(f"handler {name!r} yielded more than {MAX_YIELDED:,} values for one page")
+    if count > YIELDED:
+        return JunkError(f"handler {name!r} yielded more than {YIELDED:,} values for one page")
     return _timeout(name)
 
 

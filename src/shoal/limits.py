@@ -8,6 +8,7 @@ Each line: what is meant, why this number, and what happens beyond it. What a pe
 from __future__ import annotations
 
 KB = 1024
+MB = 1024 * KB
 
 # -- an answer's head
 HEADER_LINE = 32 * KB  # bytes of a header line: content security policies grow long. Beyond: `protocol`
@@ -27,3 +28,44 @@ SETTINGS_FRAME = (
 )
 EMPTY_FRAMES = 5_000  # frames of an exchange that bring nothing: about 0.1 s of work. Beyond: `flood`
 FRAME_SHARE = 64  # bytes of a body that pay for one frame: in smaller crumbs no server sends a whole page
+
+# -- cookies that a redirect sets: they are stored with the task, for another process may fetch the next page
+REDIRECT_COOKIES = 50  # Set-Cookie lines, the least that RFC 6265bis asks for. Beyond: dropped, and counted
+REDIRECT_COOKIE_BYTES = (
+    16 * KB
+)  # of all of them: no server takes longer Cookie headers. Beyond: dropped, and counted
+COOKIE_LINE = 5 * KB  # of one: RFC 6265bis has 4,096 bytes for name and value. Beyond: dropped, and counted
+
+# -- what a handler asks for: it is stored with the task, perhaps a million times
+REQUEST_META = 256 * KB  # bytes of `meta`, stored: it is for a few values. Beyond: the page ends as `junk`
+REQUEST_META_DEPTH = (
+    64  # containers in one another in `meta`: far from where it could not be read back. Beyond: `junk`
+)
+REQUEST_HEADERS = 32 * KB  # bytes of a request's own headers: servers take 8 to 16. Beyond: `junk`
+REQUEST_BODY = 4 * MB  # bytes of a request's body: forms and queries are short. Beyond: `junk`
+REQUEST_WORD = 200  # characters of a method, pool or handler name. Beyond: `junk`
+
+# -- what a handler yields
+YIELDED = 2_000_000  # values for one page: more than any page can hold. Beyond: `junk`
+ROW_BYTES = 64 * MB  # bytes of an item as JSON: a page of max_body fits several times. Beyond: `junk`
+PAGE_ROWS = 256 * MB  # bytes of all items of a page, which are in memory together. Beyond: `junk`
+
+# -- URLs
+URL_READ = 4  # times max_url_length: what is longer is refused unread, since reading costs time too
+URL_SHOWN = 200  # characters of a refused URL that are shown. Beyond: cut
+
+# -- what is kept about failures
+DETAIL = 500  # characters of a failure's detail, and of any text in an event or a log line. Beyond: cut
+FETCH_DETAIL = (
+    200  # … of what a server's answer or the network made fail: others' words tend to be long. Beyond: cut
+)
+HISTORY = (
+    50  # failures of a task; only replays by hand lead beyond max_attempts. Beyond: the oldest are forgotten
+)
+SNAPSHOT_HEADER = 1_000  # characters of a header in a snapshot. Beyond: cut
+SNAPSHOT_HEADERS = (
+    16 * KB
+)  # characters of all headers in a snapshot. Beyond: left out, and the snapshot says so
+TRACEBACK = (
+    16 * KB
+)  # characters of a handler's traceback, its end: a message may hold a whole page. Beyond: cut

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 from msgspec.structs import force_setattr, replace
 
+from shoal.limits import HISTORY
 from shoal.text import without_userinfo
 
 DEFAULT_LANE = "normal"
@@ -94,6 +95,10 @@ class Task(Struct, frozen=True, omit_defaults=True):
         """The URL as it was asked for, before any redirect."""
         return self.hops[0] if self.hops else self.url
 
+    def failed(self, failure: Failure) -> Task:
+        """The task with one failure more in its history."""
+        return replace(self, history=(*self.history, failure)[-HISTORY:])
+
     @property
     def session(self) -> str | None:
         """The name of the session that it is to be fetched in."""
@@ -147,16 +152,11 @@ class Retry(Struct, frozen=True, tag="retry"):
 
     def task(self, task: Task) -> Task:
         """The task as it will be tried again. Of attempts that do not count, the history keeps the last only."""
-        history = task.history
         if not self.counts:
-            task = replace(task, attempt=task.attempt - 1)
+            history = task.history
             history = history[:-1] if history and not history[-1].attempt else history
-        return replace(
-            task,
-            history=(*history, self.failure),
-            lane=self.lane or task.lane,
-            pool=self.pool or task.pool,
-        )
+            task = replace(task, attempt=task.attempt - 1, history=history)
+        return replace(task.failed(self.failure), lane=self.lane or task.lane, pool=self.pool or task.pool)
 
 
 class Snapshot(Struct, frozen=True, omit_defaults=True):

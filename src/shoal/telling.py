@@ -12,7 +12,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from shoal.text import without_userinfo
+from shoal.text import one_line
 from shoal.vocabulary import VOCABULARY, Level
 
 log = logging.getLogger("shoal")
@@ -23,7 +23,6 @@ LEVELS: dict[Level, int] = {
     "warning": logging.WARNING,
     "error": logging.ERROR,
 }
-_LONGEST = 500  # characters of a text
 
 Field = str | int | float | bool | None
 
@@ -63,10 +62,5 @@ def event(name: str, message: str = "", /, *, exc_info: bool = False, **fields: 
 
 def made(name: str, message: str, fields: dict[str, Field]) -> Event:
     kind = VOCABULARY[name]
-    clean = {key: _clean(value) if isinstance(value, str) else value for key, value in fields.items()}
-    return Event(name, kind.level, _clean(message or kind.sentence.format_map(clean)), clean)
-
-
-def _clean(text: str) -> str:
-    """One line of no more than so much."""
-    return without_userinfo(" ".join(text.split()))[:_LONGEST]
+    clean = {key: one_line(value) if isinstance(value, str) else value for key, value in fields.items()}
+    return Event(name, kind.level, one_line(message or kind.sentence.format_map(clean)), clean)

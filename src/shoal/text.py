@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import re
 
+from shoal.limits import DETAIL
+
 # From the start of a piece between slashes to its last "@". Pieces do not overlap, so this takes linear time.
 _BEFORE_AT = re.compile(r"(?<![^/\\?#\s])[^/\\?#\s]+@")
 _AUTHORITY = re.compile(r"([/\\]{2}|:[/\\])\Z")  # browsers take all of these for "//"
 _SCHEME = re.compile(r"https?:", re.IGNORECASE)
+
+
+def one_line(text: str) -> str:
+    """The text as one line without secrets, of no more than so much."""
+    text = without_userinfo(" ".join(text[: 20 * DETAIL].split()))  # a whole page need not be read for that
+    return text if len(text) <= DETAIL else f"{text[: DETAIL - 1]}…"
 
 
 def without_userinfo(text: str) -> str:

@@ -9,13 +9,17 @@ from __future__ import annotations
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
 
+from msgspec.structs import replace
+
 from shoal.admit import Admission, KnownLinks
+from shoal.admit.sizes import oversize
 from shoal.asking import Asker, Ending
 from shoal.classify import kind_of, snapshot_of
 from shoal.clock import Clock
 from shoal.errors import SpiderError
 from shoal.handling import HandlerTimeout, JunkError, Yielded, collect
 from shoal.hosts.book import HostBook
+from shoal.limits import TRACEBACK
 from shoal.model import (
     Dead,
     Done,
@@ -36,11 +40,11 @@ from shoal.page import Page
 from shoal.policy.lanes import BROWSER, known, no_such_lane
 from shoal.rendering import Rendered, TabLost
 from shoal.settings import Settings
-from shoal.sink.rows import encode_row
+from shoal.sink.rows import encode_rows
 from shoal.slots import in_the_network, take_slot
 from shoal.spider import Spider
 from shoal.telling import event
-from shoal.text import without_userinfo
+from shoal.text import one_line, without_userinfo
 
 _SHOWN = 300  # characters of a URL in a detail
 
@@ -120,6 +124,8 @@ class Worker:
         if isinstance(to, Refused):
             detail = f"redirected to {to.url}: {to.reason}"
             return self._end(lease, Dead(self._failure(task, "policy", detail)))
+        if len(to.cookies) < len(response.cookies):
+            self._tally.cut("cookies", len(response.cookies) - len(to.cookies))
         return Settlement(lease, Moved(to))
 
     async def _handle(self, lease: Lease, response: Response) -> Settlement:
@@ -135,8 +141,8 @@ class Worker:
                 deadline=started + self._settings.handler_timeout,
                 monotonic=self._clock.monotonic,
             )
-            self._check_lanes(handler.name, yielded.requests)
-            rows = tuple([encode_row(item, handler, asked_at) for item in yielded.items])
+            self._check(handler.name, yielded.requests)
+            rows = encode_rows(yielded.items, handler, asked_at)
         except HandlerTimeout as error:
             return self._bury(lease, response, "handler_timeout", str(error))
         except (JunkError, SpiderError) as error:
@@ -150,17 +156,24 @@ class Worker:
             return self._bury(lease, response, "handler", said, traceback.format_exc())
         return Settlement(lease, Done(), self._admit(lease, yielded.requests), rows)
 
-    def _check_lanes(self, handler: str, requests: Sequence[Request]) -> None:
-        """A task in a lane that nobody serves would lie in its queue for ever."""
+    def _check(self, handler: str, requests: Sequence[Request]) -> None:
+        """A task in a lane that nobody serves would lie in its queue for ever; one that cannot be stored would stop
+        the settlement of others."""
         for request in requests:
             if request.lane is not None and request.lane not in self._lanes:
-                problem = no_such_lane(request.lane, self._lanes)
+                problem: str | None = no_such_lane(request.lane, self._lanes)
+            else:
+                problem = oversize(request)
+            if problem is not None:
                 raise JunkError(f"handler {handler!r} yielded a request: {problem}")
 
     def _admit(self, lease: Lease, requests: Sequence[Request]) -> tuple[Task, ...]:
         found: list[Task] = []
         links: list[Link] = []
-        for request in self._unknown(lease.task, requests[: self._settings.max_links]):
+        most = self._settings.max_links
+        if len(requests) > most:
+            self._tally.cut("links", len(requests) - most)
+        for request in self._unknown(lease.task, requests[:most]):
             admitted = self._admission.admit(request, lease.task)
             if isinstance(admitted, Task):
                 found.append(admitted if request.lane is not None else self._asker.placed(admitted))
@@ -202,6 +215,8 @@ class Worker:
     # -- endings
 
     def _end(self, lease: Lease, verdict: Retry | Dead, snapshot: Snapshot | None = None) -> Settlement:
+        failure = verdict.failure
+        verdict = replace(verdict, failure=replace(failure, detail=one_line(failure.detail)))
         last = lease.task.attempt >= (lease.task.max_attempts or self._settings.max_attempts)
         retry = isinstance(verdict, Retry) and not last
         if isinstance(verdict, Retry) and not verdict.counts:
@@ -213,7 +228,7 @@ class Worker:
 
     def _bury(self, lease: Lease, response: Response, kind: str, detail: str, trace: str = "") -> Settlement:
         seen = snapshot_of(response, self._settings) or Snapshot()
-        snapshot = Snapshot(seen.status, seen.headers, seen.body, trace)
+        snapshot = Snapshot(seen.status, seen.headers, seen.body, trace[-TRACEBACK:])
         return self._end(lease, Dead(self._failure(lease.task, kind, detail), snapshot))
 
     def _failure(self, task: Task, kind: str, detail: str) -> Failure:
@@ -239,5 +254,5 @@ def _is_link(request: Request) -> bool:
 
 
 def _one_line(error: BaseException) -> str:
-    text = without_userinfo(" ".join(str(error).split()))  # before it is cut, lest half a password is left
-    return f"{type(error).__name__}: {text}"[:500] if text else type(error).__name__
+    text = str(error)
+    return one_line(f"{type(error).__name__}: {text}") if text else type(error).__name__

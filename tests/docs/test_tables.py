@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from shoal import cli, errors
+from shoal import cli, errors, limits
 from shoal.admit import tracking, traps
 from shoal.admit.canonical import Canonicaliser
 from shoal.classify import TABLE
@@ -44,6 +44,42 @@ def test_outcomes() -> None:
         r"^\| `(\w+)` \| ([\w ]+) \| (.+) \|$", section("failure.md", "Every outcome"), re.MULTILINE
     )
     assert rows == [(kind, WORDS[rule.action], rule.meaning) for kind, rule in TABLE.items()]
+
+
+def shown(number: float) -> str:
+    """A number as docs/limits.md writes it."""
+    for unit, name in ((limits.MB, "MB"), (limits.KB, "KB")):
+        if number >= unit and number % unit == 0:
+            return f"{number // unit:.0f} {name}"
+    return f"{number:,.0f}"
+
+
+def test_fixed_limits() -> None:
+    rows = re.findall(
+        r"^\| `(\w+)` \| ([\w, ]+) \| .+? \| (.*?) ?\|$", section("limits.md", "Fixed"), re.MULTILINE
+    )
+    numbers = {name: value for name, value in vars(limits).items() if name.isupper() and len(name) > 2}
+    assert [(name, number) for name, number, _ in rows] == [(n, shown(v)) for n, v in numbers.items()]
+    for _, _, beyond in rows:
+        for kind in set(re.findall(r"`(\w+)`", beyond)) - {"cut"}:
+            assert beyond.startswith(WORDS[TABLE[kind].action]), beyond
+
+
+def test_limits_that_are_settings() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| ([\w, ]+) \|", section("limits.md", "Settings"), re.MULTILINE)
+    assert rows == [(name, shown(getattr(Settings(), name))) for name, _ in rows]
+    assert len(rows) > 5
+
+
+def test_every_limit_is_enforced_somewhere() -> None:
+    source = "".join(
+        path.read_text("utf-8")
+        for path in Path(limits.__file__).parent.rglob("*.py")
+        if path.stem != "limits"
+    )
+    for name in vars(limits):
+        if name.isupper() and len(name) > 2:
+            assert re.search(rf"\b{name}\b", source.replace(f"    {name},", "")), name
 
 
 def test_exit_codes() -> None:

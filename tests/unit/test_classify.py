@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 import shoal.fetch.failures
 from shoal.classify import TABLE, failure_of, judge, kind_of, rule_for, snapshot_of
+from shoal.limits import SNAPSHOT_HEADER, SNAPSHOT_HEADERS
 from shoal.model import Dead, Failure, Outcome, Response, Retry, Task, Verdict
 from shoal.settings import Settings
 
@@ -180,8 +181,17 @@ def test_snapshots_hold_no_secrets_and_are_small() -> None:
     assert "hunter2" not in repr(snapshot)
     assert snapshot.headers["Location"] == "https://b.example/x@y"
     assert snapshot.headers["Server"] == "x"
-    assert len(snapshot.headers["Link"]) == 1024
+    assert len(snapshot.headers["Link"]) == SNAPSHOT_HEADER
     assert (snapshot.status, snapshot.body) == (403, b"x" * 10)
+
+
+def test_the_headers_of_a_snapshot_are_bounded_together() -> None:
+    headers = {f"x-{n}": "y" * 900 for n in range(100)}
+    snapshot = snapshot_of(Response(URL, 403, headers, b""), Settings())
+    assert snapshot is not None
+    assert snapshot.headers is not None
+    assert sum(len(name) + len(value) for name, value in snapshot.headers.items()) < SNAPSHOT_HEADERS + 100
+    assert snapshot.headers["…"] == f"{100 - len(snapshot.headers) + 1} more were left out"
 
 
 def test_no_answer_no_snapshot() -> None:

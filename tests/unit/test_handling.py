@@ -137,7 +137,7 @@ async def test_an_endless_generator_ends_at_the_deadline() -> None:
 async def test_an_endless_generator_is_stopped_before_it_fills_the_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(handling, "MAX_YIELDED", 100)
+    monkeypatch.setattr(handling, "YIELDED", 100)
     with pytest.raises(JunkError, match="more than 100 values"):
         await run(lambda page: itertools.repeat(ITEM))
 

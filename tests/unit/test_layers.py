@@ -24,6 +24,7 @@ VALUES = {
     "shoal.settings",
     "shoal.errors",
     "shoal.clock",
+    "shoal.limits",
     "shoal.packing",
     "shoal.text",
 }

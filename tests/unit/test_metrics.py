@@ -52,6 +52,7 @@ def busy_tally() -> Tally:
     tally.failed("b", Failure("http_503", status=503, elapsed=0.5), retry=True)
     tally.failed("b", Failure("timeout", elapsed=9.0), retry=False)
     tally.failed("b", Failure("robots"), retry=False)
+    tally.cut("links", 3)
     tally.refused("depth")
     tally.refused("trap: the path repeats itself")
     tally.refused("trap: longer than 2048 characters")

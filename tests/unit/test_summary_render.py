@@ -62,7 +62,7 @@ def test_the_json_summary_keeps_its_keys() -> None:
     assert set(found) == {
         "job", "state", "output", "seconds", "processes", "admitted", "pending", "delayed", "leased", "done", "dead",
         "rows", "retried", "duplicates", "over_budget", "pages", "fetches", "bytes", "pages_per_second",
-        "success_rate", "latency", "errors", "statuses", "refused",
+        "success_rate", "latency", "errors", "statuses", "refused", "cut",
     }  # fmt: skip
     assert found["rows"] == 90
     assert found["pages_per_second"] == 2.0

@@ -18,13 +18,12 @@ from shoal.admit.identity import fingerprint, host_key, origin, site
 from shoal.admit.known import KnownLinks
 from shoal.admit.scope import Scope
 from shoal.admit.traps import trap
+from shoal.limits import COOKIE_LINE, REDIRECT_COOKIE_BYTES, REDIRECT_COOKIES, URL_READ, URL_SHOWN
 from shoal.model import DEFAULT_LANE, Refused, Request, Task
 from shoal.settings import Settings
 
 _ORDINARY = (DEFAULT_LANE, 0)
 _NO_DEFAULTS: Mapping[str, tuple[str, int]] = MappingProxyType({})
-_READABLE = 4  # times max_url_length: what is longer than this is refused unread
-_SHOWN = 200  # characters of a refused URL
 
 _SECRET_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization"})
 _BODY_HEADERS = frozenset({"content-type", "content-length", "content-encoding", "transfer-encoding"})
@@ -109,12 +108,12 @@ class Admission:
             body=body,
             headers=_headers_after(task, url, becomes_get),
             hops=(*task.hops, task.url),
-            cookies=cookies,
+            cookies=_carried(cookies),
             fingerprint=None if task.fingerprint is None else fingerprint(url, method, body),
         )
 
     def _canonicalise(self, url: str, base: str | None) -> str | Refused:
-        if len(url) > _READABLE * self._settings.max_url_length:
+        if len(url) > URL_READ * self._settings.max_url_length:
             reason = f"trap: longer than {self._settings.max_url_length} characters"
             return Refused(_without_secrets(url), reason)
         canonical = self._canonical(url, base)
@@ -167,6 +166,20 @@ def _headers_after(task: Task, url: str, becomes_get: bool) -> dict[str, str] | 
     return {name: value for name, value in task.headers.items() if name.lower() not in dropped} or None
 
 
+def _carried(cookies: tuple[str, ...]) -> tuple[str, ...]:
+    """As many of a redirect's cookies as a task may carry, in their order."""
+    carried: list[str] = []
+    size = 0
+    for line in cookies:
+        if len(line) > COOKIE_LINE:
+            continue  # no jar would take it
+        size += len(line)
+        if size > REDIRECT_COOKIE_BYTES or len(carried) == REDIRECT_COOKIES:
+            break
+        carried.append(line)
+    return tuple(carried)
+
+
 def _as_trap(reason: str | None) -> str | None:
     return f"trap: {reason}" if reason else None
 
@@ -175,7 +188,7 @@ def _without_secrets(url: str) -> str:
     """For a URL that does not parse: where its userinfo ends is not known, so all before the last "@" goes."""
     head, at, tail = url.rpartition("@")
     scheme, colon, _ = head.partition(":")
-    return (f"{scheme}{colon}{tail}" if at and colon else tail)[:_SHOWN]
+    return (f"{scheme}{colon}{tail}" if at and colon else tail)[:URL_SHOWN]
 
 
 __all__ = ["Admission", "Canonicaliser", "KnownLinks", "Scope", "fingerprint", "host_key", "origin", "trap"]

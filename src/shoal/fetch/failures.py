@@ -12,8 +12,8 @@ from aiohttp.http_exceptions import ContentEncodingError
 from shoal.fetch.guard import ForbiddenAddressError
 from shoal.fetch.lookups import UnresolvedError
 from shoal.fetch.socks import SocksAuthError, SocksReplyError
+from shoal.limits import FETCH_DETAIL
 
-_MAX_DETAIL = 200
 _GATEWAY = frozenset({500, 502, 503, 504})  # a tunnel is refused so when the host cannot be reached
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL})  # no evidence against the host
 
@@ -61,7 +61,7 @@ class NotTakenError(LostError):
 def explain(exc: Exception) -> tuple[str, str]:
     """The kind of a failure, and one line for a person. Order matters: the exceptions form a tree."""
     kind, detail = _explain(exc)
-    return kind, " ".join(detail.split())[:_MAX_DETAIL]
+    return kind, " ".join(detail.split())[:FETCH_DETAIL]
 
 
 def _explain(exc: Exception) -> tuple[str, str]:
@@ -109,7 +109,7 @@ def _explain(exc: Exception) -> tuple[str, str]:
 def explain_proxy(exc: Exception, proxy: str, stage: Stage) -> tuple[str, str]:
     """The same for an exchange by a proxy, which may be at fault itself: that depends on how far it had come."""
     kind, detail = _explain_proxy(exc, proxy, stage)
-    return kind, " ".join(detail.split())[:_MAX_DETAIL]
+    return kind, " ".join(detail.split())[:FETCH_DETAIL]
 
 
 def _explain_proxy(exc: Exception, proxy: str, stage: Stage) -> tuple[str, str]:

@@ -48,6 +48,8 @@ def _facts(view: View, output: str, dead_command: str) -> list[tuple[str, Text]]
         facts.append(("retries", Text(words.count(counters.retried))))
     if report.refused:
         facts.append(("refused", Text(words.printable(words.by_count(report.refused)))))
+    if report.cut:
+        facts.append(("cut", Text(words.printable(words.by_count(report.cut)))))
     if counters.dead:
         hint = (f"  {dead_command}", "cyan")
         facts.append(("dead", Text.assemble((words.count(counters.dead), "bold red"), hint)))
@@ -102,4 +104,5 @@ def as_json(view: View, *, output: str) -> dict[str, Any]:
         "errors": report.errors,
         "statuses": {str(status): number for status, number in sorted(report.statuses.items())},
         "refused": report.refused,
+        "cut": report.cut,
     }

@@ -58,6 +58,7 @@ class TallyReport(Struct, frozen=True):
     errors: dict[str, int] = {}  # failures by kind
     statuses: dict[int, int] = {}
     refused: dict[str, int] = {}  # requests that were not admitted, by reason
+    cut: dict[str, int] = {}  # what was more than is taken: "links" of a page, "cookies" of a redirect
     latency: tuple[int, ...] = ()  # fetches in each bucket of LATENCY_EDGES
     hosts: tuple[HostTally, ...] = ()  # the slowest, slowest first
     seconds: float = 0.0  # that the fetches took, in all
@@ -113,6 +114,7 @@ class Tally:
         self._errors: dict[str, int] = {}
         self._statuses: dict[int, int] = {}
         self._refused: dict[str, int] = {}
+        self._cut: dict[str, int] = {}
         self._latency = [0] * (len(LATENCY_EDGES) + 1)
         self._hosts: dict[str, _Host] = {}
 
@@ -151,6 +153,9 @@ class Tally:
     def refused(self, reason: str) -> None:
         self._refused[reason] = self._refused.get(reason, 0) + 1
 
+    def cut(self, what: str, count: int) -> None:
+        self._cut[what] = self._cut.get(what, 0) + count
+
     def _new_host(self, host: str) -> _Host:
         if len(self._hosts) >= HOSTS_KEPT:
             del self._hosts[next(iter(self._hosts))]  # the one first met; a crawl over many hosts moves on
@@ -170,6 +175,7 @@ class Tally:
             errors=dict(self._errors),
             statuses=dict(self._statuses),
             refused=dict(self._refused),
+            cut=dict(self._cut),
             latency=tuple(self._latency),
             hosts=tuple(host.tally(name) for name, host in slowest),
         )
@@ -193,6 +199,7 @@ def merge(reports: Iterable[TallyReport], *, hosts: int = HOSTS_REPORTED) -> Tal
         errors=_sum(r.errors for r in reports),
         statuses=_sum(r.statuses for r in reports),
         refused=_sum(r.refused for r in reports),
+        cut=_sum(r.cut for r in reports),
         latency=tuple(map(sum, zip(*(r.latency for r in reports if r.latency), strict=True))),
         hosts=_slowest((h for r in reports for h in r.hosts), hosts),
     )

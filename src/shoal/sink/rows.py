@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sized
+from collections.abc import Iterable, Iterator, Sized
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from hashlib import blake2b
@@ -11,6 +11,7 @@ from hashlib import blake2b
 import msgspec
 
 from shoal.handling import JunkError
+from shoal.limits import PAGE_ROWS, ROW_BYTES
 from shoal.model import Row
 from shoal.spider import Handler
 
@@ -21,6 +22,20 @@ _UNWRITABLE = (TypeError, ValueError, OverflowError, RecursionError)  # ValueErr
 _MISSING = object()
 
 
+def encode_rows(items: Iterable[object], handler: Handler, at: float = 0.0) -> tuple[Row, ...]:
+    """The items of a page as rows."""
+    rows: list[Row] = []
+    size = 0
+    for item in items:
+        rows.append(encode_row(item, handler, at))
+        size += len(rows[-1].data)
+        if size > PAGE_ROWS:
+            raise JunkError(
+                f"handler {handler.name!r} yielded items of more than {PAGE_ROWS:,} bytes for one page"
+            )
+    return tuple(rows)
+
+
 def encode_row(item: object, handler: Handler, at: float = 0.0) -> Row:
     """The item as one line, with its key if the handler has one. `at`: when the page was asked for."""
     try:
@@ -29,6 +44,10 @@ def encode_row(item: object, handler: Handler, at: float = 0.0) -> Row:
         raise JunkError(
             f"handler {handler.name!r} yielded an item that is not JSON: {_culprit(item, error)}"
         ) from None
+    if len(data) > ROW_BYTES:
+        raise JunkError(
+            f"handler {handler.name!r} yielded an item of {len(data):,} bytes; {ROW_BYTES:,} are the most"
+        )
     table = handler.item or handler.name
     if not handler.key:
         return Row(data, None, table, at=at)

@@ -347,7 +347,7 @@ class MemoryFrontier:
 
     def _bury(self, job: JobRecord, task: Task, failure: Failure, snapshot: Snapshot | None) -> None:
         job.count["dead"] += 1
-        task = replace(task, history=(*task.history, failure))
+        task = task.failed(failure)
         job.letters[task.id] = DeadLetter(task, failure.kind, self._time.now(), snapshot)
 
     def _free(self, task: Task, held: float | None = None) -> None:
@@ -395,7 +395,7 @@ class MemoryFrontier:
             else:
                 job.count["retried"] += 1
                 wait = wait_of_suspect(task, len(expired))
-                task = replace(task, history=(*task.history, failure))
+                task = task.failed(failure)
                 heapq.heappush(self._delayed, (now + wait, task.id, task))
         self._promote(now)
         return len(expired)

@@ -96,7 +96,7 @@ def _retry(task: Task, retry: Retry, settlement: Settlement, words: Mapping[str,
 
 
 def _last(task: Task, failure: Failure, words: Mapping[str, int]) -> Raw:
-    return as_text(encode_item(replace(task, history=(*task.history, failure)), words[task.handler]))
+    return as_text(encode_item(task.failed(failure), words[task.handler]))
 
 
 async def words_of(shards: Shards, batch: Iterable[Settlement]) -> Words:

@@ -104,7 +104,7 @@ def _move(session: Session, job_id: int, task: Task, moved: Moved) -> None:
 def _bury(
     session: Session, job_id: int, queue_id: int, task: Task, failure: Failure, snapshot: Snapshot | None
 ) -> None:
-    task = replace(task, history=(*task.history, failure))
+    task = task.failed(failure)
     letter = DeadLetter(task, failure.kind, session.now(), snapshot)
     session.db.execute(
         "INSERT INTO dead(id, job, host, kind, at, queue, letter) VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -191,6 +191,6 @@ def _take_back(session: Session, job_id: int, queue_id: int, task: Task, company
     elif wait := wait_of_suspect(task, company):
         _delay(session, job_id, queue_id, task, Retry(wait, failure))
     else:
-        task = replace(task, history=(*task.history, failure))
+        task = task.failed(failure)
         put_back(session, [(queue_id, -task.priority, task.id, task.attempt, _body(task))])
         session.count(job_id, retried=1)

@@ -23,7 +23,7 @@ from shoal.page import Page
 from shoal.policy.escalation import pattern_of
 from shoal.policy.retry import retry_after
 from shoal.settings import Settings
-from shoal.telling import without_userinfo
+from shoal.text import without_userinfo
 
 URL = "https://a.example/b/"
 _UNLIMITED = Settings(max_url_length=100_000_000)
