@@ -736,6 +736,14 @@ async def test_through_a_proxy(kind_: Literal["http", "socks5"]) -> None:
     assert all(b"roxy-" not in head for head in server.hits)
 
 
+async def test_hints_without_end() -> None:
+    hint = b"HTTP/1.1 103 Early Hints\r\nLink: <x>\r\n\r\n"
+    async with serve(always(hint * 1_000 + page())) as server, open_door() as door, visit(door) as client:
+        await client.ask(f"GET {server.url('/')} HTTP/1.1")
+        assert await client.reader.read() == b""
+        assert kind(door.trouble("127.0.0.1", server.port)) == "flood"
+
+
 async def test_through_a_proxy_with_tls(monkeypatch: pytest.MonkeyPatch) -> None:
     context = ssl.create_default_context(cafile=str(CERTS / "loopback.pem"))
     async with (

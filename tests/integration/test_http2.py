@@ -18,11 +18,13 @@ from yarl import URL
 from integration.http2_server import CERTS, Answer, Stream, serve_http2
 from integration.raw_server import always, page, serve
 from integration.test_guard import FakeDns
+from integration.tls_front import tls_front
 from shoal.admit.canonical import Canonicaliser
 from shoal.clock import SystemClock
 from shoal.errors import SettingsError
 from shoal.fetch import http2 as module
 from shoal.fetch import meter
+from shoal.fetch.browser import dialling
 from shoal.fetch.guard import Guard
 from shoal.fetch.http import HttpTransport
 from shoal.fetch.http2 import Http2Transport, wants_http2
@@ -186,6 +188,17 @@ async def test_head_has_no_body() -> None:
         response = ok(await fetch(server.url("/"), request={"method": "HEAD"}))
     assert response.body == b""
     assert response.wire_bytes == 0
+
+
+@pytest.mark.parametrize("status", [204, 304])
+async def test_answers_without_a_body(status: int) -> None:
+    async def answer(stream: Stream) -> None:
+        length = [("content-length", "100")] if status == 304 else []
+        await stream.head(status, [*length, ("etag", "x")], end=True)
+
+    async with serve_http2(answer) as server:
+        response = ok(await fetch(server.url("/")))
+    assert (response.status, response.body, response.headers["ETag"]) == (status, b"", "x")
 
 
 async def test_exchanges_share_a_connection() -> None:
@@ -696,6 +709,15 @@ async def test_through_a_proxy(kind: Literal["http", "socks5"]) -> None:
         ok(await http.fetch(FetchRequest(server.url("/direct"))))
     assert proxy.passed == [f"127.0.0.1:{server.port}"], "connections by a proxy are for it alone"
     assert server.connections == 2
+
+
+async def test_through_a_proxy_with_tls(monkeypatch: pytest.MonkeyPatch) -> None:
+    context = ssl.create_default_context(cafile=str(CERTS / "loopback.pem"))
+    monkeypatch.setattr(dialling, "_tls", lambda: context)
+    async with serve_http2(hello) as server, ProxyServer() as proxy, tls_front(proxy.port) as port:
+        request = {"proxy": proxy_of(f"https://127.0.0.1:{port}")}
+        assert ok(await fetch(server.url("/"), request=request)).body == b"hello"
+    assert proxy.passed == [f"127.0.0.1:{server.port}"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

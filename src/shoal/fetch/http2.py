@@ -145,7 +145,7 @@ class Http2Transport:
     ) -> Response:
         first_byte = self._clock.monotonic() - started
         headers = CIMultiDict(
-            (name.decode("ascii"), value.decode("utf-8", "surrogateescape"))
+            (name.decode("latin-1"), value.decode("utf-8", "surrogateescape"))
             for name, value in exchange.headers
         )
         cookies = headers.getall("Set-Cookie", ())

@@ -176,6 +176,7 @@ class Exchange:
             case ResponseReceived():
                 self._take_headers(event.headers)
             case InformationalResponseReceived():
+                _check_lines(event.headers)
                 self._interim += 1
                 if self._interim > INTERIM_ANSWERS:
                     raise FloodError(f"more than {INTERIM_ANSWERS} interim answers (1xx)")
@@ -186,10 +187,11 @@ class Exchange:
         self._arrived.set()
 
     def _take_headers(self, headers: list[Header]) -> None:
-        if len(headers) > HEADER_LINES + 1:
-            self.fail(BrokenAnswerError(f"more than {HEADER_LINES} header lines"))
-            return
-        self.status = int(headers[0][1])
+        _check_lines(headers)
+        status = headers[0][1]
+        if len(status) != 3 or not status.isdigit():
+            raise BrokenAnswerError("a status that is no number of three digits")
+        self.status = int(status)
         self.headers = [(bytes(name), bytes(value)) for name, value in headers[1:]]
 
 
@@ -416,6 +418,11 @@ def _state_machine() -> H2Connection:
     return h2
 
 
+def _check_lines(headers: list[Header]) -> None:
+    if len(headers) > HEADER_LINES + 1:  # and the status
+        raise BrokenAnswerError(f"more than {HEADER_LINES} header lines")
+
+
 def _name(code: int | ErrorCodes | None) -> str:
     """An error code, in words."""
     try:
@@ -425,4 +432,5 @@ def _name(code: int | ErrorCodes | None) -> str:
 
 
 def _in_words(error: ProtocolError) -> str:
-    return " ".join(str(error).split())[:100] or type(error).__name__
+    text = str(error)
+    return f"a frame for stream {text}, which is not open" if text.isdigit() else text

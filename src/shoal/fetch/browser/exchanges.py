@@ -9,6 +9,8 @@ from msgspec import Struct
 from shoal.fetch.browser.dialling import Dialler
 from shoal.fetch.browser.messages import Head, MessageError, body, read_head, request_framing, status_of
 from shoal.fetch.browser.relay import Ends
+from shoal.fetch.failures import FloodError, explain
+from shoal.limits import INTERIM_ANSWERS
 from shoal.model import Failure
 
 
@@ -86,7 +88,7 @@ class FarSide:
         return b"http://" + request.authority + path if self._dialler.forwards else path
 
     async def _answer(self) -> Head:
-        while True:
+        for _ in range(INTERIM_ANSWERS + 1):
             try:
                 head = await read_head(self.reader)
                 status = 0 if head is None else status_of(head)
@@ -102,6 +104,8 @@ class FarSide:
                 raise Lost("protocol", "not a valid HTTP answer: it changes the protocol unasked")
             if status >= 200:  # before it come hints, for which nobody waits
                 return head
+        error = FloodError(f"more than {INTERIM_ANSWERS} interim answers (1xx)")
+        raise Lost(*explain(error))
 
     def _login_refused(self) -> Lost:
         if self._dialler.forwards:
