@@ -48,7 +48,9 @@ def spider_of(web: WebProcess, plain: bool, scripted: int, args: argparse.Namesp
             for number in range(args.plain // len(hosts)):
                 yield from (Request(web.url(name, f"/p/{number}"), "plain") for name in hosts)
 
-    spider = Spider("browser", start, rate=args.rate, per_host=args.tabs, browser_tabs=args.tabs)
+    spider = Spider(
+        "browser", start, trust_start=True, rate=args.rate, per_host=args.tabs, browser_tabs=args.tabs
+    )
 
     @spider.handler(name="plain", key="url")
     def plain_page(page: Page) -> Iterator[dict[str, object]]:

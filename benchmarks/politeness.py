@@ -60,7 +60,7 @@ def spider_for(web: WebProcess, queued: int, finished: asyncio.Event, args: argp
         yield from (web.url(name) for name in small)
 
     limits = {"rate": args.rate, "per_host": args.per_host, "concurrency": args.concurrency}
-    spider = Spider("politeness", start, high_water=10 * args.queued, **limits)
+    spider = Spider("politeness", start, trust_start=True, high_water=10 * args.queued, **limits)
 
     @spider.handler
     def page(page: Page) -> Iterator[Request]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from shoal import Page, Request, Spider
 
-spider = Spider("fleet", start=Path(os.environ.get("FLEET_START", "start.txt")))
+spider = Spider("fleet", start=Path(os.environ.get("FLEET_START", "start.txt")), trust_start=True)
 
 
 @spider.handler

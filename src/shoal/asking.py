@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from shoal.challenge import Challenge, Challenges
 from shoal.classify import NOT_ASKED, judge, kind_of, rule_for, snapshot_of
 from shoal.clock import Clock
-from shoal.fetch.guard import Guard
+from shoal.fetch.guard import Guard, Pin
 from shoal.fetch.robots import BUSY
 from shoal.fetch.transport import FetchRequest, Rendered, Rendering, Transport
 from shoal.hosts.book import HostBook, HostView
@@ -73,20 +73,24 @@ class Asker:
         self._escalation = Escalation(hosts, rng, on=self._challenges.escalates)
         self._first_attempts = 0
         self._retries = 0
-        self._allowed: set[str] = set()  # hosts the guard has been told of
+        self._told: dict[tuple[str, int], Pin] = {}  # what the guard has been told of hosts that were typed
 
     async def ask(self, lease: Lease, host: HostView) -> Response | Ending | None:
         """A page or a redirect; or why there is none. None: the permission to hit the host was needed for its
         robots.txt, or was given by a valve that is out of date: the task goes back untouched."""
+        self._open_guard(lease.task, host)
+        try:
+            return await self._ask(lease, host)
+        finally:
+            self._keep_pin(lease.task)
+
+    async def _ask(self, lease: Lease, host: HostView) -> Response | Ending | None:
         task = lease.task
         limits = self._hosts.limits(lease, host)
         if limits is None:
             return None
         if limits.refuse:
             return Ending(Dead(self._failure(task, "host_down", limits.refuse)))
-        if host.state.typed and task.host not in self._allowed:
-            self._allowed.add(task.host)
-            self._guard.allow(*_host_and_port(task))
         if self._hosts.wants_robots(task.host, host):
             if self._routes is not None and (held := self._routes.held(task)) is not None:
                 return await self._not_asked(task, held, held.wait)
@@ -107,6 +111,21 @@ class Asker:
         return self._refusal(task, host) or self._moves(task) or await self._fetch(lease, limits)
 
     # -- before the fetch
+
+    def _open_guard(self, task: Task, host: HostView) -> None:
+        """For a host that was typed, as far as it is what it was when this job first asked for it."""
+        pin = self._hosts.pin_of(host)
+        if pin is not None and self._told.get(name := _host_and_port(task)) != pin:
+            self._told[name] = pin
+            self._guard.allow(*name, pin)
+
+    def _keep_pin(self, task: Task) -> None:
+        """Notes for everybody what the guard has learnt of a name that was typed."""
+        if not self._told or (name := _host_and_port(task)) not in self._told:
+            return
+        pin = self._guard.pin(*name)
+        if pin is not None and pin.networks is not None:
+            self._hosts.pin(task.host, pin)
 
     def _refusal(self, task: Task, host: HostView) -> Ending | None:
         if not self._settings.robots or host.robots is None:
@@ -165,6 +184,8 @@ class Asker:
         if self._routes is not None:
             request = self._routes.addressed(request, lease.task)
         outcome = await self._transport.fetch(request)
+        if isinstance(outcome, Failure) and outcome.kind == "forbidden_address" and _is_listed(lease.task):
+            outcome = replace(outcome, detail=f"{outcome.detail}, or -s trust_start=true for all start URLs")
         if isinstance(outcome, Failure) and outcome.kind in NOT_ASKED:
             return await self._not_asked(lease.task, outcome, self._wait_after(outcome))
         challenge = self._challenge(lease.task, outcome)
@@ -303,6 +324,11 @@ class Asker:
 
     def _failure(self, task: Task, kind: str, detail: str) -> Failure:
         return Failure(kind, detail, at=self._clock.time(), attempt=task.attempt)
+
+
+def _is_listed(task: Task) -> bool:
+    """A start URL from a file or a function, which is not trusted as a typed one is."""
+    return task.parent == 0 and not task.typed and not task.hops
 
 
 def _is_not_the_hosts_fault(host: HostView) -> bool:

@@ -117,6 +117,8 @@ class JobCrew:
         """`reconfigure`: gives the hosts of a resumed job the valves of these settings."""
         await self.sink.open(await self._file_claim())
         await self._recorder.open()
+        job = await self._frontier.job(self.name)
+        self._hosts.opened(job.created_at if job is not None else 0.0)
         async for record in self._frontier.hosts(self.name):
             if state_of(record).start:
                 self.admission.welcome(record.name)

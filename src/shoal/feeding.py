@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from shoal.admit import Admission
 from shoal.admit.sizes import oversize
 from shoal.errors import ShoalError, SpiderError
@@ -58,8 +60,8 @@ class Feeder:
         stride, taken = min(_BATCH, self._settings.high_water), 0
         flushing = asyncio.create_task(self._flush_regularly())
         try:
-            async for position, request in self._spider.starts(skip):
-                self._take(position, request)
+            async for position, request, typed in self._spider.starts(skip):
+                self._take(position, request, typed=typed or self._settings.trust_start)
                 taken += 1
                 if taken % stride == 0:
                     await self._flush()
@@ -68,7 +70,7 @@ class Feeder:
         finally:
             flushing.cancel()
 
-    def _take(self, position: int, request: Request) -> None:
+    def _take(self, position: int, request: Request, *, typed: bool) -> None:
         self._raise_failure()
         self._position = position
         if request.lane is not None and request.lane not in self._lanes:
@@ -79,7 +81,7 @@ class Feeder:
         if isinstance(admitted, Refused):
             self._tally.refused(admitted.reason)
         else:
-            self._batch.append(admitted)
+            self._batch.append(replace(admitted, typed=True) if typed else admitted)
 
     def _error(self, position: int, problem: str) -> SpiderError:
         return SpiderError(f"spider {self._spider.name!r}: start request {position}: {problem}")

@@ -89,6 +89,7 @@ class Task(Struct, frozen=True, omit_defaults=True):
     cookies: tuple[str, ...] = ()  # Set-Cookie lines of the redirect that led here
     fingerprint: int | None = None  # dedupe key (63 bits); None: never a duplicate
     history: tuple[Failure, ...] = ()  # earlier attempts that failed
+    typed: bool = False  # a person wrote this URL: its host's address may be a private one
 
     @property
     def origin(self) -> str:

@@ -67,6 +67,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     headers: dict[str, str] = {}  # sent with every request
     cookies: bool = True
     allow_network: list[str] = []  # private networks (CIDR) that may be reached
+    trust_start: bool = False  # start URLs from files and functions may be private, as typed ones may
 
     # -- one request
     dns_timeout: PositiveSeconds = 5.0  # for one name

@@ -169,39 +169,46 @@ class Spider:
             return [url for url in urls if isinstance(url, str)]
         return []
 
-    async def starts(self, skip: int = 0) -> AsyncGenerator[tuple[int, Request], None]:
-        """Every start request with its position, counted from 1, without the first `skip`.
+    async def starts(self, skip: int = 0) -> AsyncGenerator[tuple[int, Request, bool], None]:
+        """Every start request with its position, counted from 1, without the first `skip`; and whether a person typed
+        it: it stands in the code or the command itself, as opposed to in a file or what a function yields.
 
         Files and functions are read as they are consumed, so they may be larger than memory or endless.
         Junk is passed on as it stands: admission refuses it and counts it. Close it (`aclosing`) when you stop early.
         """
         position = 0
         async with aclosing(self._entries()) as entries:
-            async for entry in entries:
+            async for entry, typed in entries:
                 position += 1
                 if position > skip:
-                    yield position, self._request(entry)
+                    yield position, self._request(entry), typed
 
-    async def _entries(self) -> AsyncGenerator[object, None]:
-        if isinstance(self.start, str | Path):
-            for entry in _expand([self.start]):
-                yield entry
-        elif callable(self.start):
-            produced = self.start()
-            if isawaitable(produced):
-                produced = await produced
-            if isinstance(produced, AsyncGenerator):
-                async with aclosing(produced):
-                    async for entry in produced:
-                        yield entry
-            elif isinstance(produced, AsyncIterable):
+    async def _entries(self) -> AsyncGenerator[tuple[object, bool], None]:
+        if not callable(self.start):
+            for entry in [self.start] if isinstance(self.start, str | Path) else self.start:
+                is_file = isinstance(entry, Path)
+                for line in _expand([entry]):
+                    yield line, not is_file
+            return
+        async with aclosing(self._produced()) as entries:
+            async for entry in entries:
+                yield entry, False
+
+    async def _produced(self) -> AsyncGenerator[object, None]:
+        """What the start function gives."""
+        assert callable(self.start)
+        produced = self.start()
+        if isawaitable(produced):
+            produced = await produced
+        if isinstance(produced, AsyncGenerator):
+            async with aclosing(produced):
                 async for entry in produced:
                     yield entry
-            else:
-                for entry in _expand(self._iterable(produced)):
-                    yield entry
+        elif isinstance(produced, AsyncIterable):
+            async for entry in produced:
+                yield entry
         else:
-            for entry in _expand(self.start):
+            for entry in _expand(self._iterable(produced)):
                 yield entry
 
     def _iterable(self, produced: object) -> Iterable[object]:

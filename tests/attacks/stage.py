@@ -136,7 +136,12 @@ class Stage:
         self.web = web
 
     def crawl(
-        self, *targets: str, options: Sequence[str] = (), seconds: float = 60.0, start: Iterable[str] = ()
+        self,
+        *targets: str,
+        options: Sequence[str] = (),
+        seconds: float = 60.0,
+        start: Iterable[str] = (),
+        allow: str = LOOPBACK,
     ) -> Result:
         """Crawls the honest web and `targets` (URLs, typed; or the file of a spider) in one command, to its end."""
         before = len(self.web.hits())
@@ -145,7 +150,7 @@ class Stage:
             *targets,
             *self.web.start_urls,
             *start,
-            *("-o", ROWS, "--rate", str(RATE), "--allow-network", LOOPBACK),
+            *("-o", ROWS, "--rate", str(RATE), "--allow-network", allow),
             *options,
         )
         code = process.code(seconds)

@@ -20,7 +20,8 @@ SPIDER = """
 from pathlib import Path
 from shoal import Spider
 
-spider = Spider("site", start=Path(__file__).with_name("start.txt"), robots=False, rate=0, per_host=20)
+spider = Spider("site", start=Path(__file__).with_name("start.txt"), trust_start=True, robots=False, rate=0,
+                per_host=20)
 
 
 @spider.handler

@@ -67,6 +67,7 @@ def test_price_monitor(bookshop: str, monkeypatch: pytest.MonkeyPatch, tmp_path:
     products = tmp_path / "list.txt"
     products.write_text(f"# two\n{there}\n\n{gone}\n")
     monkeypatch.setenv("PRODUCTS", str(products))
+    monkeypatch.setenv("SHOAL_TRUST_START", "on")  # for the shop is on this machine
     rows = sorted(crawled("price_monitor.py"), key=lambda row: row["url"])
     assert rows == [
         {"url": there, "title": "Book 7", "amount": 7.5, "available": True},

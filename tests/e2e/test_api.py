@@ -324,7 +324,7 @@ async def test_start_may_be_a_file(tmp_path: Path) -> None:
     async with serve(by_path({}, missing=page(b"x"))) as server:
         file = tmp_path / "urls.txt"
         file.write_text(f"# ours\n{server.url('/1')}\n\nnot a url\n{server.url('/2')}\n")
-        results = await shoal.crawl(spider_of(file, url_only))
+        results = await shoal.crawl(spider_of(file, url_only), trust_start=True)
     assert sorted(paths(results)) == ["1", "2"]
     assert results.view.report.refused == {"not a URL": 1}
 
@@ -343,7 +343,7 @@ async def test_an_async_generator_is_read_only_as_far_as_the_queue_has_room() ->
                 if given % 100 == 0:
                     await asyncio.sleep(0)
 
-        spider = spider_of(urls, url_only, high_water=200, max_pages=50, per_host=8)
+        spider = spider_of(urls, url_only, trust_start=True, high_water=200, max_pages=50, per_host=8)
         async with asyncio.timeout(DEADLINE):
             results = await shoal.crawl(spider)
     assert len(results) == 50
@@ -365,7 +365,7 @@ async def test_a_slow_source_is_crawled_as_it_comes() -> None:
                 await handled.wait()  # the first page is done before the second URL is known
             yield server.url("/2")
 
-        results = await shoal.crawl(spider_of(urls, note))
+        results = await shoal.crawl(spider_of(urls, note), trust_start=True)
     assert paths(results) == ["1", "2"]
 
 

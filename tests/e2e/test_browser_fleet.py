@@ -31,8 +31,8 @@ import os
 from pathlib import Path
 from shoal import Spider
 
-spider = Spider("site", start=Path(__file__).with_name("start.txt"), robots=False, rate=0, per_host=6,
-                browser_tabs=2, browser_wait="h1", retry_base=0.05, challenge_routes=["lane:browser"])
+spider = Spider("site", start=Path(__file__).with_name("start.txt"), trust_start=True, robots=False, rate=0,
+                per_host=6, browser_tabs=2, browser_wait="h1", retry_base=0.05, challenge_routes=["lane:browser"])
 
 
 @spider.handler(key="url", {options})

@@ -120,7 +120,8 @@ def test_a_file_of_urls_with_junk_in_it(cli: Cli, web: WebProcess, tmp_path: Pat
     urls = [web.url("site", f"/p/{n}") for n in range(3)]
     lines = [urls[0], "", "# a comment", urls[1], "ftp://junk/", urls[2], urls[0]]
     (tmp_path / "urls.txt").write_text("\n".join(lines))
-    code, _, err = cli("crawl", "-i", "urls.txt", "-o", "rows.jsonl", "--rate", "0", "--depth", "0")
+    trusted = ("-s", "trust_start=true")
+    code, _, err = cli("crawl", "-i", "urls.txt", "-o", "rows.jsonl", "--rate", "0", "--depth", "0", *trusted)
     assert code == 0, err
     assert sorted(row["url"] for row in rows_of(tmp_path / "rows.jsonl")) == urls
 

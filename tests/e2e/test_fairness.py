@@ -25,7 +25,7 @@ def spider_until(web: WebProcess, finished: asyncio.Event, **settings: object) -
         yield from (web.url("big", f"/p/{n}") for n in range(QUEUED))
         yield from (web.url(name) for name in small)
 
-    spider = Spider("fair", start, high_water=10 * QUEUED, **settings)
+    spider = Spider("fair", start, trust_start=True, high_water=10 * QUEUED, **settings)
 
     @spider.handler
     def page(page: Page) -> Iterator[Request]:

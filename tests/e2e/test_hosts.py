@@ -70,7 +70,7 @@ async def _fill() -> None:
             assert record is not None
             stored = RULES.policies.encode({**RULES.policies.initial(), **policies})
             state = HostState(policies=stored, errors=("timeout", "connect", "connect") if policies else ())
-            assert await frontier.update_host(RULES.applied(record, state, None, now))
+            assert await frontier.update_host(RULES.applied(record, state, now))
 
 
 def _task(host: str, number: int) -> Task:

@@ -61,7 +61,7 @@ def by_path(answers: dict[str, bytes], missing: bytes | None = None) -> Answer:
 
 @asynccontextmanager
 async def serve(
-    answer: Answer, *, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None
+    answer: Answer, *, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[RawServer]:
     """Reads request heads (and no bodies) and lets `answer` write; keeps connections open until it closes them."""
     state = RawServer(host, scheme="https" if tls else "http")
@@ -86,7 +86,7 @@ async def serve(
                 await writer.wait_closed()
             writer.transport.abort()  # what the client would not read is never sent
 
-    server = await asyncio.start_server(connected, host, 0, ssl=tls)
+    server = await asyncio.start_server(connected, host, port, ssl=tls)
     state.port = server.sockets[0].getsockname()[1]
     try:
         yield state

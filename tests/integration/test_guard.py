@@ -13,7 +13,7 @@ from integration.raw_server import always, by_path, page, serve
 from shoal.clock import SystemClock
 from shoal.errors import SettingsError
 from shoal.fetch import resolver
-from shoal.fetch.guard import ForbiddenAddressError, Guard
+from shoal.fetch.guard import METADATA, ForbiddenAddressError, Guard, Pin
 from shoal.fetch.http import HttpTransport
 from shoal.fetch.lookups import Found
 from shoal.fetch.transport import FetchRequest
@@ -125,12 +125,35 @@ def test_allowed_networks() -> None:
 
 
 def test_typed_addresses_are_allowed_at_their_port() -> None:
-    guard = Guard(allowed=[("127.0.0.1", 8000), ("[::1]", 8001), ("169.254.169.254", 80)])
+    guard = Guard(allowed=[("127.0.0.1", 8000), ("[::1]", 8001), ("169.254.1.1", 80)])
     assert not refused(guard, "127.0.0.1", 8000)
     assert refused(guard, "127.0.0.1", 8001)
     assert refused(guard, "127.0.0.2", 8000)
     assert not refused(guard, "::1", 8001)
-    assert not refused(guard, "169.254.169.254", 80)
+    assert not refused(guard, "169.254.1.1", 80)
+
+
+@pytest.mark.parametrize("address", sorted(map(str, METADATA)))
+def test_metadata_addresses_need_more_than_typing(address: str) -> None:
+    guard = Guard(allowed=[(address, 80), (f"[{address}]", 80), ("meta.example", 80)])
+    guard.note("meta.example", 80, [address])
+    assert refused(guard, address)
+    assert not refused(Guard([address]), address)
+    with pytest.raises(ForbiddenAddressError) as caught:
+        guard.check(address, 80)
+    assert f"credentials of a machine; to crawl it, add --allow-network {address}/" in caught.value.advice
+
+
+@pytest.mark.parametrize("spelling", ["::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::"])
+def test_no_spelling_of_a_metadata_address_gets_through(spelling: str) -> None:
+    assert refused(Guard(["fd00::/8"], [(spelling, 80), ("169.254.169.254", 80)]), spelling)
+
+
+@pytest.mark.parametrize("name", ["metadata.google.internal", "Metadata.Google.Internal.", "instance-data"])
+def test_nor_by_name_through_a_proxy(name: str) -> None:
+    with pytest.raises(ForbiddenAddressError):
+        Guard(allowed=[(name, 80)]).check_unresolved(name, 80)
+    Guard(["169.254.0.0/16"]).check_unresolved(name, 80)
 
 
 @pytest.mark.parametrize("text", ["10.0.0.0/99", "example.com", "", "10.0.0", "::1/200"])
@@ -211,6 +234,52 @@ def test_no_name_stands_for_a_metadata_address() -> None:
     guard = Guard(allowed=[("evil.example", 80)])
     guard.note("evil.example", 80, ["169.254.169.254"])
     assert refused(guard, "169.254.169.254")
+
+
+def test_a_typed_name_is_pinned_to_its_first_neighbourhood() -> None:
+    """A development server may be started again at the next free address; but not turn into another network."""
+    guard = Guard(allowed=[("dev.corp", 80)])
+    guard.note("dev.corp", 80, ["10.1.2.3"])
+    guard.note("dev.corp", 80, ["10.1.2.77", "10.9.9.9"])
+    assert not refused(guard, "10.1.2.3")
+    assert not refused(guard, "10.1.2.77")
+    assert refused(guard, "10.1.2.78"), "only what the name stands for"
+    assert refused(guard, "10.1.2.3", 81)
+    with pytest.raises(ForbiddenAddressError) as caught:
+        guard.check("10.9.9.9", 80)
+    assert caught.value.advice == (
+        "10.9.9.9 is a private address, but dev.corp was in 10.1.2.0/24 at first; "
+        "to crawl it, add --allow-network 10.9.9.9/32"
+    )
+    assert guard.pin("Dev.Corp.", 80) == Pin(("10.1.2.0/24",))
+
+
+def test_a_pin_from_the_store_goes_before_what_was_seen_here() -> None:
+    guard = Guard(allowed=[("evil.example", 80)])
+    guard.note("evil.example", 80, ["10.0.0.1"])
+    assert not refused(guard, "10.0.0.1")
+    guard.allow("evil.example", 80, Pin(()))
+    with pytest.raises(ForbiddenAddressError) as caught:
+        guard.check("10.0.0.1", 80)
+    assert "but evil.example was in the public internet at first" in caught.value.advice
+
+
+def test_a_name_that_turns_does_not_shut_out_the_one_that_may() -> None:
+    guard = Guard(allowed=[("dev.corp", 80), ("evil.example", 80)])
+    guard.note("dev.corp", 80, ["10.0.0.1"])
+    guard.note("evil.example", 80, ["93.184.216.34"])
+    guard.note("evil.example", 80, ["10.0.0.1"])
+    assert not refused(guard, "10.0.0.1")
+
+
+def test_what_is_remembered_of_names_is_bounded() -> None:
+    guard = Guard(allowed=[("dev.corp", 80)])
+    guard.note("dev.corp", 80, [f"10.{n // 250}.{n % 250}.1" for n in range(5_000)])
+    pin = guard.pin("dev.corp", 80)
+    assert pin is not None
+    assert pin.networks is not None
+    assert len(pin.networks) == 8
+    assert len(guard._stands_for) <= 1_000
 
 
 def test_a_name_that_is_public_and_private_is_public() -> None:

@@ -62,7 +62,7 @@ async def learn(
         "breaker": BreakerState(breaker, now + 60 if breaker == "open" else 0.0),  # type: ignore[arg-type]
     }
     state = HostState(policies=RULES.policies.encode(policies), errors=errors)
-    changed = await change_host(frontier, host, lambda record: RULES.applied(record, state, None, now))
+    changed = await change_host(frontier, host, lambda record: RULES.applied(record, state, now))
     assert changed is not None
 
 

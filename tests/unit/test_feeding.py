@@ -295,3 +295,22 @@ async def test_what_follows_a_batch_that_was_lost_is_not_committed(frontier: Wat
     await feed(feeder_of(frontier, slow))
     job = await job_of(frontier)
     assert (job.fed_all, job.counters.pending) == (True, 2)
+
+
+# -- who wrote them
+
+
+@pytest.mark.parametrize(
+    ("start", "trust", "typed"),
+    [
+        (["http://a.test/"], False, True),
+        (lambda: ["http://a.test/"], False, False),
+        (lambda: ["http://a.test/"], True, True),
+    ],
+)
+async def test_tasks_say_whether_a_person_typed_them(
+    frontier: Watched, start: object, trust: bool, typed: bool
+) -> None:
+    await feed(feeder_of(frontier, start, trust_start=trust))
+    [lease] = (await frontier.claim(Claim("w", ["job"], {"normal": 1}, 1))).leases
+    assert lease.task.typed is typed

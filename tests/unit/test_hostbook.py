@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from shoal.fetch.guard import Pin
 from shoal.fetch.robots import RobotsRecord
 from shoal.fetch.transport import FetchRequest
 from shoal.frontier.memory import MemoryFrontier
@@ -119,7 +120,7 @@ async def test_a_record_is_read_again_only_when_it_changed(world: World) -> None
 
 async def test_a_start_url_marks_its_host(world: World) -> None:
     view = await world.book.view(await world.lease())
-    assert view.state == HostState(start=True, typed=True)
+    assert view.state == HostState(start=True)
     assert (await world.record()).version == 0, "no page waits for a write"
     await world.book.fold()
     assert state_of(await world.record()) == view.state
@@ -132,20 +133,87 @@ async def test_a_start_is_marked_though_another_worker_was_quicker(world: World)
     assert await world.frontier.update_host(await world.record())
     await world.book.fold()
     record = await world.record()
-    assert (record.version, state_of(record)) == (2, HostState(start=True, typed=True))
+    assert (record.version, state_of(record)) == (2, HostState(start=True))
 
 
 async def test_where_a_start_url_redirects_to_is_crawled_but_was_not_typed(world: World) -> None:
     """Its address may not be a private one."""
     task = make_task("http://a.test/", hops=("http://b.test/",))
     view = await world.book.view(await world.lease(task))
-    assert view.state == HostState(start=True, typed=False)
+    assert view.state == HostState(start=True)
+    assert world.book.pin_of(view) is None
 
 
 async def test_a_link_marks_nothing(world: World) -> None:
     view = await world.book.view(await world.lease(make_task("http://a.test/", parent=1)))
     assert view.state == HostState()
     assert (await world.record()).version == 0
+
+
+# -- hosts that were typed
+
+
+def typed(url: str = "http://a.test/") -> Task:
+    return replace(make_task(url), typed=True)
+
+
+async def test_what_was_typed_is_typed_for_its_job_alone(world: World) -> None:
+    lease = await world.lease(typed())
+    assert world.book.pin_of(await world.book.view(lease)) == Pin()
+    await world.book.fold()
+    later = replace(lease, host_version=1, task=make_task("http://a.test/2", parent=1))
+    same, other = (
+        world.make_book(),
+        HostBook(world.frontier, world.transport, world.settings, world.clock, job="b"),
+    )
+    assert same.pin_of(await same.view(later)) == Pin(), "another process, or after a restart"
+    assert other.pin_of(await other.view(later)) is None
+
+
+async def test_a_job_that_begins_afresh_has_typed_nothing(world: World) -> None:
+    world.book.opened(5.0)
+    lease = await world.lease(typed())
+    await world.book.view(lease)
+    await world.book.fold()
+    again = world.make_book()
+    again.opened(6.0)
+    later = replace(lease, host_version=1, task=make_task("http://a.test/2", parent=1))
+    assert again.pin_of(await again.view(later)) is None
+
+
+async def test_who_first_wrote_what_a_name_stands_for_is_right(world: World) -> None:
+    lease = await world.lease(typed())
+    other = world.make_book()
+    for book in (world.book, other):
+        await book.view(lease)
+    world.book.pin(HOST, Pin(()))
+    other.pin(HOST, Pin(("10.0.0.0/24",)))
+    await world.book.fold()
+    await other.fold()
+    assert list(state_of(await world.record()).pins.values()) == [Pin(())]
+    assert other.pin_of(await other.view(lease)) == Pin(()), "and it is told so"
+    other.pin(HOST, Pin(("10.0.0.0/24",)))
+    assert other.pin_of(await other.view(lease)) == Pin(()), "it stays so"
+
+
+async def test_the_pins_of_many_jobs_take_little_room(world: World) -> None:
+    await world.lease(typed())
+    for n in range(100):
+        book = HostBook(world.frontier, world.transport, world.settings, world.clock, job=f"run-{n}")
+        lease = Lease(1, typed(), 1e9, (await world.record()).version)
+        await book.view(lease)
+        await book.fold()
+    pins = state_of(await world.record()).pins
+    assert len(pins) <= 32
+    assert "run-99" in pins
+
+
+async def test_a_mark_of_an_earlier_version_is_no_obstacle(world: World) -> None:
+    lease = await world.lease()
+    state = msgspec.msgpack.encode({"start": True, "typed": True})
+    assert await world.frontier.update_host(replace(await world.record(), state=state))
+    view = await world.book.view(replace(lease, host_version=1))
+    assert view.state == HostState(start=True)
 
 
 # -- changing

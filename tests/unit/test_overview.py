@@ -267,7 +267,7 @@ async def remember(frontier: MemoryFrontier, host: str, state: HostState, **poli
     assert record is not None
     encoded = RULES.policies.encode({**RULES.policies.initial(), **policies})
     state = replace(state, policies=encoded)
-    assert await frontier.update_host(RULES.applied(record, state, None, now))
+    assert await frontier.update_host(RULES.applied(record, state, now))
 
 
 # -- drawing

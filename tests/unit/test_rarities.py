@@ -21,6 +21,7 @@ RARELY = {
     "hops": ("http://a.test/",),
     "cookies": ("a=1",),
     "history": (Failure("timeout", attempt=1),),
+    "typed": True,
 }
 
 

@@ -15,7 +15,7 @@ from shoal.spider import Spider, handler_name
 
 
 async def urls_of(spider: Spider, skip: int = 0) -> list[tuple[int, str]]:
-    return [(position, request.url) async for position, request in spider.starts(skip)]
+    return [(position, request.url) async for position, request, _ in spider.starts(skip)]
 
 
 def test_the_first_handler_takes_the_start_urls_and_options_are_kept() -> None:
@@ -84,7 +84,7 @@ async def test_start_as_text_list_and_requests() -> None:
     spider = Spider("s", ["https://a.example/", request])
     assert await urls_of(spider) == [(1, "https://a.example/"), (2, "https://b.example/")]
     assert spider.start_urls_known() == ["https://a.example/", "https://b.example/"]
-    assert [r async for _, r in spider.starts(skip=1)] == [request]
+    assert [r async for _, r, _ in spider.starts(skip=1)] == [request]
 
 
 async def test_a_start_file_skips_blanks_and_comments_and_passes_junk_on(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ async def test_start_functions_of_every_kind_and_without_end() -> None:
             yield f"https://a.example/{n}"
 
     async with aclosing(Spider("s", endless).starts(skip=1_000)) as starts:
-        assert await anext(starts) == (1_001, Request("https://a.example/1000"))
+        assert await anext(starts) == (1_001, Request("https://a.example/1000"), False)
 
     async def fed() -> AsyncIterator[Request]:
         yield Request("https://b.example/")
@@ -149,6 +149,18 @@ async def test_start_functions_of_every_kind_and_without_end() -> None:
     assert await urls_of(Spider("s", listed)) == [(1, "https://c.example/")]
     assert await urls_of(Spider("s", lambda: "https://d.example/")) == [(1, "https://d.example/")]
     assert Spider("s", endless).start_urls_known() == []
+
+
+async def test_what_a_person_typed(tmp_path: Path) -> None:
+    """A file and a function may hold what others wrote."""
+    file = tmp_path / "urls.txt"
+    file.write_text("https://b.example/\nhttps://c.example/\n")
+    spider = Spider("s", ["https://a.example/", file, Request("https://d.example/")])
+    assert [typed async for _, _, typed in spider.starts()] == [True, False, False, True]
+    assert [typed async for _, _, typed in spider.starts(skip=2)] == [False, True]
+    assert [typed async for _, _, typed in Spider("s", "https://a.example/").starts()] == [True]
+    assert [typed async for _, _, typed in Spider("s", file).starts()] == [False, False]
+    assert [typed async for _, _, typed in Spider("s", lambda: ["https://a.example/"]).starts()] == [False]
 
 
 async def test_a_start_generator_is_closed_with_the_stream() -> None:

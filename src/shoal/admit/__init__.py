@@ -109,6 +109,7 @@ class Admission:
             headers=_headers_after(task, url, becomes_get),
             hops=(*task.hops, task.url),
             cookies=_carried(cookies),
+            typed=False,  # but a server did
             fingerprint=None if task.fingerprint is None else fingerprint(url, method, body),
         )
 

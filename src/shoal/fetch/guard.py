@@ -2,7 +2,11 @@
 
 A page may link or redirect to anything, and a name may resolve to anything, a different thing each time. So the check
 is made where it cannot be dodged: on the very address a socket is about to connect to. Addresses that are not public
-are refused unless the user allowed their network, or typed that host and port as a start URL.
+are refused unless the user allowed their network, or typed that host and port as a start URL of this job.
+
+A typed name is pinned to what it first stood for: to the public internet, or to its place in a private network. What
+that was is kept in the store, with the host and for the job (hosts/book.py), so that it holds in every process and
+after a restart.
 """
 
 from __future__ import annotations
@@ -13,15 +17,67 @@ from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 from aiohttp import AddrInfoType
+from msgspec import Struct
 
 from shoal.errors import SettingsError
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
+_Name = tuple[str, int]  # folded, and the port
+
+_MOST_ADDRESSES = 1_000  # remembered of what typed names resolved to
+_MOST_NETWORKS = 8  # of one name
 
 _NAT64 = IPv6Network("64:ff9b::/96")
-# Public by number, or by the tables of older Pythons, but answering only inside: clouds keep metadata there.
+# Public by number, or by the tables of older Pythons, but answering only inside.
 _SPECIAL = (IPv4Network("192.0.0.0/24"), IPv4Network("168.63.129.16/32"))
+
+# Where clouds hand out the credentials of the machine to whoever asks from it. Nobody crawls these by mistake of their
+# own, so that a host was typed is not enough: only --allow-network opens them.
+METADATA = frozenset(
+    map(
+        ip_address,
+        (
+            "169.254.169.254",  # AWS, Google, Azure, Oracle, DigitalOcean, OpenStack and most others
+            "169.254.170.2",  # AWS ECS: the credentials of a task
+            "169.254.170.23",  # AWS EKS: the identity of a pod
+            "fd00:ec2::254",  # AWS over IPv6
+            "fd00:ec2::23",  # AWS EKS over IPv6
+            "fd20:ce::254",  # Google over IPv6
+            "168.63.129.16",  # Azure: the wire server
+            "192.0.0.192",  # Oracle Classic
+            "100.100.100.200",  # Alibaba
+            "169.254.0.23",  # Tencent
+            "169.254.42.42",  # Scaleway
+            "fd00:42::42",  # Scaleway over IPv6
+        ),
+    )
+)
+# The names of these, for a proxy that resolves by itself. For us their addresses are enough.
+_METADATA_NAMES = frozenset(
+    {
+        "metadata.google.internal",
+        "metadata.goog",
+        "metadata.tencentyun.com",
+        "instance-data",  # AWS
+        "instance-data.ec2.internal",
+    }
+)
+
+
+class Pin(Struct, frozen=True, array_like=True):
+    """What a typed name stood for when a job first asked for it."""
+
+    # None: not asked yet. Empty: public addresses. Else the private networks that it was in: those of its addresses'
+    # neighbours, for a development server that is started again may get the next free address.
+    networks: tuple[str, ...] | None = None
+
+    def allows(self, address: Address) -> bool:
+        """Whether the name may stand for that address, which is not a public one."""
+        return any(address in ip_network(network) for network in self.networks or ())
+
+    def __str__(self) -> str:
+        return " and ".join(self.networks) if self.networks else "the public internet"
 
 
 class ForbiddenAddressError(OSError):
@@ -34,35 +90,43 @@ class ForbiddenAddressError(OSError):
     def __init__(self, address: Address, reason: str) -> None:
         super().__init__(errno.EACCES, "forbidden address")
         self.address = address
-        self.reason = reason
+        self.reason = reason  # "is a loopback address"
 
     @property
     def advice(self) -> str:
         return (
-            f"{self.address} is {self.reason} address; "
+            f"{self.address} {self.reason}; "
             f"to crawl it, add --allow-network {self.address}/{self.address.max_prefixlen}"
         )
 
 
 class Guard:
-    """Decides for every socket whether it may be opened."""
+    """Decides for every socket of one job whether it may be opened."""
 
     def __init__(self, allow_network: Iterable[str] = (), allowed: Iterable[tuple[str, int]] = ()) -> None:
         self._networks = tuple(_network(text) for text in allow_network)
-        self._pairs: set[tuple[Address, int]] = set()
-        self._names: dict[
-            tuple[str, int], bool | None
-        ] = {}  # allowed name -> is it local? None: not yet known
+        self._addresses: set[tuple[Address, int]] = set()  # typed as such
+        self._names: dict[_Name, Pin] = {}  # typed
+        self._stands_for: dict[
+            tuple[Address, int], _Name
+        ] = {}  # private addresses that typed names resolved to
         for host, port in allowed:
             self.allow(host, port)
 
-    def allow(self, host: str, port: int) -> None:
-        """Allows what the user typed: an address, or a name and whatever local addresses it stands for."""
+    def allow(self, host: str, port: int, pin: Pin | None = None) -> None:
+        """Allows what the user typed: an address, or a name and the local addresses it stands for. `pin` is what the
+        store knows of the name; it goes before what was seen here."""
         address = _address(host.strip("[]"))
-        if address is None:
-            self._names.setdefault((_fold(host), port), None)
+        if address is not None:
+            self._addresses.add((_embedded(address), port))
+        elif pin is not None and pin.networks is not None:
+            self._names[_fold(host), port] = pin
         else:
-            self._pairs.add((_embedded(address), port))
+            self._names.setdefault((_fold(host), port), Pin())
+
+    def pin(self, host: str, port: int) -> Pin | None:
+        """What a typed name is pinned to by now; None: it was not typed, or is an address."""
+        return self._names.get((_fold(host), port))
 
     def socket_factory(self, addr_info: AddrInfoType) -> socket.socket:
         """A socket for the address; raises ForbiddenAddressError if it may not be connected to."""
@@ -73,36 +137,59 @@ class Guard:
     def check(self, host: str, port: int) -> None:
         literal = ip_address(host)
         address = _embedded(literal)
-        reason = _why_not_public(address)
-        if reason is None or (address, port) in self._pairs:
+        what = _why_not_public(address)
+        if what is None or any(address in network or literal in network for network in self._networks):
             return
-        if any(address in network or literal in network for network in self._networks):
+        if address in METADATA:
+            raise ForbiddenAddressError(address, "is where clouds keep the credentials of a machine")
+        if (address, port) in self._addresses:
             return
-        raise ForbiddenAddressError(address, reason)
+        name = self._stands_for.get((address, port))
+        if name is None:
+            raise ForbiddenAddressError(address, f"is {what} address")
+        pin = self._names[name]
+        if not pin.allows(address):
+            raise ForbiddenAddressError(address, f"is {what} address, but {name[0]} was in {pin} at first")
 
     def check_unresolved(self, host: str, port: int) -> None:
         """For a target that a proxy will resolve: what can be told without. "localhost" would be the proxy's own."""
         name = _fold(host.strip("[]"))
         if (address := _address(name) or _old_address(name)) is not None:
             self.check(str(address), port)
+        elif name in _METADATA_NAMES:
+            self.check("169.254.169.254", port)
         elif (name == "localhost" or name.endswith(".localhost")) and (name, port) not in self._names:
             self.check("127.0.0.1", port)
 
     def note(self, host: str, port: int, addresses: Iterable[str]) -> None:
-        """Learns what a name resolved to.
+        """Learns what a name resolved to, before anybody connects to it.
 
-        Whether an allowed name is local is settled by its first resolution: a site on the public web cannot later
-        turn its name to an address inside. Nor can any name stand for a link-local address, where clouds keep
-        their credentials.
+        The first resolution of a typed name pins it: a site on the public web cannot later turn its name to an address
+        inside, nor a machine inside to another network. No name stands for a link-local address.
         """
-        key = (_fold(host), port)
-        if key not in self._names:
+        name = (_fold(host), port)
+        if name not in self._names:
             return
         found = [_embedded(ip_address(address)) for address in addresses]
-        if self._names[key] is None:
-            self._names[key] = all(_why_not_public(address) is not None for address in found)
-        if self._names[key]:
-            self._pairs.update((address, port) for address in found if not address.is_link_local)
+        private = [address for address in found if _why_not_public(address) is not None]
+        if self._names[name].networks is None and found:
+            self._names[name] = Pin(_neighbours(private) if len(private) == len(found) else ())
+        for address in private:
+            self._remember(address, name)
+
+    def _remember(self, address: Address, name: _Name) -> None:
+        known, key = self._stands_for, (address, name[1])
+        if address.is_link_local or (key in known and self._names[known[key]].allows(address)):
+            return  # a name that may not stand for it does not take it from one that may
+        if len(known) >= _MOST_ADDRESSES:
+            del known[next(iter(known))]
+        known[key] = name
+
+
+def _neighbours(addresses: Iterable[Address]) -> tuple[str, ...]:
+    bits = {4: 24, 6: 64}
+    networks = (ip_network((address, bits[address.version]), strict=False) for address in addresses)
+    return tuple(sorted({str(network) for network in networks})[:_MOST_NETWORKS])
 
 
 def _fold(name: str) -> str:

@@ -11,7 +11,7 @@ import msgspec
 
 from shoal.model import Failure, Task
 
-RARE = ("max_attempts", "method", "headers", "body", "pool", "meta", "hops", "cookies", "history")
+RARE = ("max_attempts", "method", "headers", "body", "pool", "meta", "hops", "cookies", "history", "typed")
 _DEFAULTS = {name: getattr(Task(""), name) for name in RARE}
 
 
@@ -28,6 +28,7 @@ def rarities(task: Task) -> dict[str, Any] | None:
         or task.body is not None
         or task.pool is not None
         or task.cookies
+        or task.typed
     ):
         return {name: value for name in RARE if (value := getattr(task, name)) != _DEFAULTS[name]}
     return None

@@ -10,7 +10,7 @@ moves the host's valve, else after a while: most requests teach nothing that oth
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from shoal.admit.identity import origin
 from shoal.classify import rule_for
 from shoal.clock import Clock
+from shoal.fetch.guard import Pin
 from shoal.fetch.robots import Robots, RobotsRecord, agent_of, fetch_robots
 from shoal.fetch.transport import Transport
 from shoal.frontier.protocol import Frontier, HostRecord, Valve
@@ -80,6 +81,7 @@ class HostBook:
         self._settings = settings
         self._clock = clock
         self._sleep = sleep
+        self._job = self._pins_key = job
         self._rules = HostRules(settings, job)
         self._policies = self._rules.policies
         self._first_valve = first_valve(settings)
@@ -119,16 +121,36 @@ class HostBook:
             if not self._rules.has_asked(view.state, self.now()):
                 self._moved.add(host)  # another job's host, up to now
         if lease.task.parent == 0:
-            self._mark_start(host, view, typed=not lease.task.hops)
+            self._mark_start(host, view)
+        if lease.task.typed:
+            self.pin(host, Pin())
         return view
 
-    def _mark_start(self, host: str, view: HostView, *, typed: bool) -> None:
+    def _mark_start(self, host: str, view: HostView) -> None:
+        if not view.state.start:
+            self._mark(host, view, replace(view.state, start=True))
+
+    def _mark(self, host: str, view: HostView, state: HostState) -> None:
         """Written with the next beat: before the links of the page that is about to be fetched reach others."""
-        typed = typed or view.state.typed
-        if not view.state.start or typed != view.state.typed:
-            view.state = replace(view.state, start=True, typed=typed)
-            view.unmarked = True
-            self._moved.add(host)
+        view.state, view.unmarked = state, True
+        self._moved.add(host)
+
+    # -- hosts that were typed
+
+    def opened(self, created_at: float) -> None:
+        """Told when the job was made. A job that is begun afresh has typed nothing yet."""
+        self._pins_key = f"{self._job}@{created_at:.3f}"
+
+    def pin_of(self, view: HostView) -> Pin | None:
+        """What the host was, when this job first asked for it; None: it was not typed for this job."""
+        return view.state.pins.get(self._pins_key)
+
+    def pin(self, host: str, pin: Pin) -> None:
+        """Notes that the host was typed, or what its name stands for, unless that is known."""
+        view = self._views.get(host)
+        known = self.pin_of(view) if view is not None else None
+        if view is not None and pin != known and (known is None or known.networks is None):
+            self._mark(host, view, view.state.with_pin(self._pins_key, pin))
 
     async def _read(self, host: str) -> HostView:
         record = await self._frontier.host(host)
@@ -248,7 +270,7 @@ class HostBook:
         valve = self._rules.valve(view.valve, state, view.limits, self.now())
         if await self._frontier.update_host(HostRecord(host, valve, encode_state(state), view.version)):
             view.version += 1
-            view.unmarked = (view.state.start, view.state.typed) != (state.start, state.typed)
+            view.unmarked = _marks(view.state) != _marks(state)
             seen_since = replace(state, errors=view.state.errors, patterns=view.state.patterns)
             view.state, view.valve = _marked_like(view, seen_since), valve
             return
@@ -276,7 +298,7 @@ class HostBook:
         assert changed is not None, host
         if view is not None:
             written = state_of(changed)
-            view.unmarked = (view.state.start, view.state.typed) != (written.start, written.typed)
+            view.unmarked = _marks(view.state) != _marks(written)
         return self._remember(changed)
 
     async def reconfigure(self, job: str) -> None:
@@ -333,10 +355,19 @@ class HostBook:
         return replace(state.with_robots(record), silent=min(state.silent + 1, 30))
 
 
+def _marks(state: HostState) -> tuple[bool, Mapping[str, Pin]]:
+    """The host's place in the crawl: whether it is a start of it, and what it is pinned to."""
+    return state.start, state.pins
+
+
 def _marked_like(view: HostView, state: HostState) -> HostState:
-    """The state with what the view knows of the host's place in the crawl."""
-    start, typed = state.start or view.state.start, state.typed or view.state.typed
-    return state if (start, typed) == (state.start, state.typed) else replace(state, start=start, typed=typed)
+    """The state with what the view knows of the host's place in the crawl. Who first wrote down what a name stands for
+    is right: another process may have been told something else, a moment later."""
+    marked = replace(state, start=state.start or view.state.start)
+    for job, pin in view.state.pins.items():
+        if (known := state.pins.get(job)) is None or known.networks is None:
+            marked = marked.with_pin(job, pin)
+    return state if _marks(marked) == _marks(state) else marked
 
 
 def _held_back(valve: Valve, seconds: float) -> Valve:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from msgspec import Struct
 
+from shoal.fetch.guard import Pin
 from shoal.fetch.robots import RobotsRecord
 from shoal.frontier.protocol import HostRecord
 from shoal.packing import UNREADABLE
@@ -14,6 +15,7 @@ from shoal.policy.escalation import Patterns, observe
 from shoal.policy.protocol import Observation
 
 _ERRORS = 5
+_PINS = 32
 _AGENTS = 3  # other user agents whose rules are kept
 
 
@@ -36,7 +38,7 @@ class Ask(Struct, frozen=True, array_like=True):
 
 class HostState(Struct, frozen=True, omit_defaults=True):
     start: bool = False  # a start URL leads here: it is part of the crawl
-    typed: bool = False  # … and names this host itself: its address may be a private one
+    pins: dict[str, Pin] = {}  # … and a person typed it: its address may be a private one. By job
     robots: RobotsRecord | None = None  # as last asked for, by whatever job
     robots_for_others: tuple[RobotsRecord, ...] = ()  # … and before, on behalf of other user agents
     silent: int = 0  # how often in a row robots.txt could not be had
@@ -62,6 +64,12 @@ class HostState(Struct, frozen=True, omit_defaults=True):
         others = [old for old in known if old is not None and old.agent and not old.fits(record.agent)]
         kept = tuple(others[:_AGENTS]) if record.agent else ()
         return msgspec.structs.replace(self, robots=record, robots_for_others=kept)
+
+    def with_pin(self, job: str, pin: Pin) -> HostState:
+        """Of jobs in great number, such as the runs of a recurring one, the latest are remembered."""
+        pins = {**self.pins, job: pin}
+        latest = dict(list(pins.items())[-_PINS:])
+        return msgspec.structs.replace(self, pins=latest)
 
     def with_errors(self, kinds: Sequence[str]) -> HostState:
         return msgspec.structs.replace(self, errors=(*self.errors, *kinds)[-_ERRORS:]) if kinds else self
