@@ -104,8 +104,7 @@ class FarSide:
                 raise Lost("protocol", "not a valid HTTP answer: it changes the protocol unasked")
             if status >= 200:  # before it come hints, for which nobody waits
                 return head
-        error = FloodError(f"more than {INTERIM_ANSWERS} interim answers (1xx)")
-        raise Lost(*explain(error))
+        raise Lost(*explain(FloodError(f"more than {INTERIM_ANSWERS} interim answers (1xx)")))
 
     def _login_refused(self) -> Lost:
         if self._dialler.forwards:
