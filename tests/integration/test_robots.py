@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from itertools import pairwise
 from typing import Any
 
@@ -125,6 +126,48 @@ async def test_a_redirect_to_another_host_needs_no_pause(http: HttpTransport) ->
     assert record.verdict == "rules"
     assert pauses.count == 0
     assert b"uthorization" not in other.hits[0]
+
+
+class Door:
+    """Notes who is visited, and how many at once."""
+
+    def __init__(self) -> None:
+        self.visits: list[str] = []
+        self.open = 0
+
+    async def known(self, url: str) -> RobotsRecord | None:
+        return None
+
+    @asynccontextmanager
+    async def visit(self, host: str) -> AsyncIterator[bool]:
+        self.visits.append(host)
+        self.open += 1
+        assert self.open == 1, "the one before is left first"
+        yield True
+        self.open -= 1
+
+    def remember(self, url: str, record: RobotsRecord) -> None:
+        pass
+
+
+async def test_every_other_host_is_visited_and_left_again(http: HttpTransport) -> None:
+    pauses, door = Pauses(), Door()
+    async with (
+        serve(by_path({"/r": page(RULES)}), host="127.0.0.3") as last,
+        serve(by_path(dict(_moves({"/a": "/b", "/b": last.url("/r")}))), host="127.0.0.2") as middle,
+        serve(by_path(dict(_moves({"/robots.txt": "/x", "/x": middle.url("/a")})))) as first,
+    ):
+        record = await fetch_robots(
+            http, first.origin, agent="shoal", now=NOW, pause=pauses, elsewhere=door, timeout=5
+        )
+    assert record.verdict == "rules"
+    assert door.visits == [middle.origin.removeprefix("http://"), last.origin.removeprefix("http://")]
+    assert (door.open, pauses.count) == (0, 2)
+
+
+def _moves(moves: dict[str, str]) -> Iterator[tuple[str, bytes]]:
+    for here, there in moves.items():
+        yield here, page(b"", "302 Found", Location=there)
 
 
 async def test_a_redirect_inside_is_refused() -> None:

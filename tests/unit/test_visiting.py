@@ -98,8 +98,9 @@ async def test_a_visit_waits_for_a_place_and_gives_up_in_time(world: World) -> N
     [lease] = await world.claim()
     async with world.visitor.visit(HOST) as permitted:
         assert not permitted
-    assert (await world.record()).valve.blocked_until <= world.clock.time(), "the valve is open again"
+    assert (await world.record()).valve.blocked_until <= world.clock.time() + 0.5, "the valve is open again"
     await world.frontier.release([lease])
+    world.clock.advance(60)
     async with world.visitor.visit(HOST) as permitted:
         assert permitted
 
@@ -114,6 +115,21 @@ async def test_a_host_is_visited_once_in_ten_intervals(world: World) -> None:
         world.clock.advance(0.1)
     assert len(visits) == 2
     assert visits[1] - visits[0] >= 5.0
+
+
+@pytest.mark.parametrize("interval", [0.0, 0.5])
+async def test_visits_take_a_tenth_of_a_hosts_time_at_most(world: World, interval: float) -> None:
+    """Also where there is no rate, and also of visits that did not come about: here the host is never free."""
+    await world.fill(pages=3, cap=1, interval=interval)
+    assert len(await world.claim()) == 1
+    shut = 0.0
+    for _ in range(200):
+        before = world.clock.time()
+        async with world.make_visitor().visit(HOST) as permitted:
+            assert not permitted
+        shut += world.clock.time() - before
+        world.clock.advance(1)
+    assert 5 < shut < 0.12 * 200
 
 
 async def test_two_at_once_are_not_both_permitted(world: World) -> None:

@@ -224,6 +224,7 @@ def _embedded(address: Address) -> Address:
     """The IPv4 address that an IPv6 address is a wrapping of, if it is one."""
     if isinstance(address, IPv4Address):
         return address
+    address = IPv6Address(int(address))  # without the zone of "fe80::1%eth0"
     if address.ipv4_mapped is not None:
         return address.ipv4_mapped
     if address.sixtofour is not None:

@@ -91,25 +91,25 @@ async def fetch_robots(
 
     `pause` is awaited before a host is asked once more, so that it may keep its interval.
     """
-    url: str | None = origin.rstrip("/") + "/robots.txt"
-    asked: set[str] = set()
-    async with AsyncExitStack() as visits:
-        for _ in range(MAX_HOPS + 1):
+    url: str | None = f"{origin}/robots.txt"
+    home = host = host_key(origin)
+    async with AsyncExitStack() as visit:
+        for hop in range(MAX_HOPS + 1):
             if url is None:
                 return _record("allow", now, reason="a redirect to nowhere")
-            host = host_key(url)
-            if host in asked:
-                await pause()
-            elif asked:
+            last, host = host, host_key(url)
+            if host not in (home, last):
+                await visit.aclose()  # one host at a time: the next may keep us waiting
                 if (known := await elsewhere.known(url)) is not None:
                     return known
-                if not await visits.enter_async_context(elsewhere.visit(host)):
+                if not await visit.enter_async_context(elsewhere.visit(host)):
                     return _record("disallow", now, reason=f"{BUSY} {host}, which cannot be asked now")
-            asked.add(host)
+            elif hop:
+                await pause()
             outcome = await transport.fetch(_request(url, timeout))
             if not (isinstance(outcome, Response) and outcome.status in _REDIRECTS):
                 record = _judge(outcome, agent, now)
-                if len(asked) > 1:
+                if host != home:
                     elsewhere.remember(url, record)
                 return record
             url = _target(url, outcome.headers.get("Location", ""))

@@ -4,9 +4,9 @@ A lease is a permission of its host's valve; there is none here. So the valve is
 at, and the request is sent when a lease could have been given. What was claimed before the valve was shut can be seen
 in it, and after that nothing is claimed; so the gap is kept exactly, whoever else crawls the host.
 
-Anybody can redirect their robots.txt to a busy host, and thousands may: a host is visited so once in ten intervals, and
-who comes too early is told "not now". Most need no request at all: what the host's own robots.txt says may be in its
-record, and what many hosts redirect to is remembered.
+Anybody can redirect their robots.txt to a busy host, and thousands may: after a visit the host is left alone for ten
+times as long, and who comes too early is told "not now". Most need no request at all: what the host's own robots.txt
+says may be in its record, and what many hosts redirect to is remembered.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from shoal.hosts.rules import change_host
 from shoal.hosts.state import encode_state, state_of
 from shoal.settings import Settings
 
-_EVERY = 10  # intervals of a host between two visits
+_REST = 10  # times the length of a visit, and of the host's interval, before the next one
 _PATIENCE = 5.0  # seconds that a visit waits for its turn, the valve being shut
 _LOOK_AGAIN = 0.05
 _REMEMBERED = 200  # targets of redirects
@@ -68,16 +68,14 @@ class Visitor:
         if await self._frontier.host(host) is None:
             yield await self._visit_unknown(host)
             return
-        shut_until = await self._shut(host)
+        began, shut_until = self._now(), await self._shut(host)
         if shut_until is None:
             yield False
             return
-        visited = False
         try:
-            visited = await self._turn(host)
-            yield visited
+            yield await self._turn(host)
         finally:
-            await self._open(host, shut_until, visited)
+            await self._open(host, began, shut_until)
 
     async def _shut(self, host: str) -> float | None:
         """Shuts the valve, and tells until when. None: it is shut already, or was visited a moment ago."""
@@ -108,18 +106,14 @@ class Visitor:
                 return False
             await self._sleep(min(max(due - now, _LOOK_AGAIN), _PATIENCE / 10))
 
-    async def _open(self, host: str, shut_until: float, visited: bool) -> None:
+    async def _open(self, host: str, began: float, shut_until: float) -> None:
         def opened(record: HostRecord) -> HostRecord:
-            now = self._now()
-            gap = now + record.valve.interval if visited else now
-            blocked = record.valve.blocked_until
-            state = replace(
-                state_of(record),
-                visit_until=gap,
-                visits_from=now + (_EVERY * record.valve.interval if visited else 0.0),
-            )
+            now, interval = self._now(), record.valve.interval
+            rest = now + _REST * max(interval, now - began)
+            state = replace(state_of(record), visit_until=now + interval, visits_from=rest)
             # Somebody may have found a reason to block it for longer.
-            valve = replace(record.valve, blocked_until=gap if blocked <= shut_until else blocked)
+            blocked = record.valve.blocked_until
+            valve = replace(record.valve, blocked_until=blocked if blocked > shut_until else now + interval)
             return replace(record, state=encode_state(state), valve=valve)
 
         await change_host(self._frontier, host, opened)
