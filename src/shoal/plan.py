@@ -12,7 +12,7 @@ from shoal.fetch.browser.finding import available, why_not
 from shoal.frontier.protocol import Frontier, Job, JobSpec
 from shoal.jobnote import FedBy, note_of, write_note
 from shoal.policy.compose import HostPolicies
-from shoal.policy.host import first_valve
+from shoal.policy.host import domain_limit, first_valve
 from shoal.policy.lanes import BROWSER, known, no_such_lane, served
 from shoal.settings import Settings
 from shoal.sink import describe, is_database, output_key
@@ -84,6 +84,7 @@ def spec_of(plan: Plan) -> JobSpec:
         priority=plan.priority,
         dedupe=settings.dedupe,
         capacity=settings.dedupe_capacity if settings.dedupe == "bloom" else 0,
+        domain=domain_limit(settings),
     )
 
 

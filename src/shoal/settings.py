@@ -38,6 +38,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     per_host: PositiveInt = 2  # requests in flight per host, in the whole crawl
     rate: Annotated[float, Meta(ge=0)] = 2.0  # requests per second and host; 0 lifts the limit
     burst: PositiveInt = 1  # requests a host may get at once after a quiet spell
+    # Of all hosts of a registrable domain together, once there are two; 0 lifts the limit.
+    domain_rate: Annotated[float, Meta(ge=0)] | None = None  # requests per second; unset: five times `rate`
+    per_domain: Count | None = None  # requests in flight, in the whole crawl; unset: four times `per_host`
     processes: PositiveInt = 1  # worker processes on this machine
 
     # -- lanes

@@ -78,6 +78,7 @@ def print_one(host: HostSight, queues: Sequence[HostQueue]) -> None:
     for name, value in (
         ("rate", _rate_in_words(host)),
         ("at a time", f"{host.valve.in_flight} in flight, at most {host.valve.cap}"),
+        ("domain", _domain(host)),
         ("latency", _latency(host)),
         ("breaker", _condition(host)),
         ("robots.txt", _robots(host)),
@@ -95,6 +96,15 @@ def _rate_in_words(host: HostSight) -> str:
     if host.rate is None:
         return "no limit"
     return f"{words.speed(host.rate)} req/s, one every {words.latency(host.valve.interval)}"
+
+
+def _domain(host: HostSight) -> str:
+    domain, limit = host.domain, host.domain_limit
+    if domain is None:
+        return "no other host of it is known"
+    most = f"at most {limit.cap}" if limit.cap else "no limit"
+    rate = f"{words.speed(1 / limit.interval)} req/s" if limit.interval else "no limit on the rate"
+    return f"{domain.name}: all its hosts share {rate}, {domain.in_flight} in flight, {most}"
 
 
 def _latency(host: HostSight) -> str:
@@ -140,6 +150,7 @@ def as_dict(host: HostSight) -> dict[str, Any]:
         "rate": host.rate,
         "cap": host.valve.cap,
         "in_flight": host.valve.in_flight,
+        "domain": host.domain.name if host.domain is not None else None,
         "latency": host.latency,
         "timeout": host.limits.timeout,
         "breaker": host.condition.replace(" ", "_"),

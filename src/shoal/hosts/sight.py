@@ -9,12 +9,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.fetch.robots import Robots
-from shoal.frontier.protocol import FOREVER, HostRecord, Valve
+from shoal.frontier.protocol import FOREVER, Domain, DomainLimit, HostRecord, Valve
 from shoal.hosts.rules import HostRules
 from shoal.hosts.state import HostState, state_of
 from shoal.observe.words import span, speed
 from shoal.policy.breaker import BreakerState
 from shoal.policy.escalation import needs_browser, sentence
+from shoal.policy.host import domain_limit
 from shoal.policy.protocol import Limits, strictest
 from shoal.policy.timeout import TimeoutState
 
@@ -49,6 +50,8 @@ class HostSight(Struct, frozen=True):
     latency: float | None  # smoothed; None: never answered
     pending: int = 0
     robots: Robots | None = None  # for this crawl, on request
+    domain: Domain | None = None  # what it shares with other hosts
+    domain_limit: DomainLimit = DomainLimit()  # as the settings say
 
     @property
     def limits(self) -> Limits:
@@ -117,6 +120,8 @@ def sight_of(record: HostRecord, rules: HostRules, now: float, pending: int = 0)
         breaker if isinstance(breaker, BreakerState) else None,
         timeout.latency if isinstance(timeout, TimeoutState) else None,
         pending,
+        domain=record.domain,
+        domain_limit=domain_limit(rules.settings),
     )
 
 
@@ -126,7 +131,7 @@ def with_robots(host: HostSight, rules: HostRules) -> HostSight:
 
 def causes(host: HostSight) -> list[Cause]:
     """Why the host gets fewer requests than it could, the most decisive first."""
-    return [*_blocks(host), *_robots(host), *_slower(host)]
+    return [*_blocks(host), *_domain(host), *_robots(host), *_slower(host)]
 
 
 def _blocks(host: HostSight) -> list[Cause]:
@@ -147,6 +152,20 @@ def _blocks(host: HostSight) -> list[Cause]:
             sentence = f"host {host.name} is blocked for another {span(until - host.now)}{why}"
             found.append(Cause(f"blocked_by_{policy}", sentence))
     return found
+
+
+def _domain(host: HostSight) -> list[Cause]:
+    """If the domain that the host shares with others has reached its limit at this moment."""
+    domain, limit = host.domain, host.domain_limit
+    if domain is None:
+        return []
+    if limit.cap and domain.in_flight >= limit.cap:
+        running = f"{domain.in_flight} requests to its hosts are in flight (per_domain)"
+        return [Cause("domain_full", f"domain {domain.name} has reached its limit: {running}")]
+    if limit.interval and host.valve.interval and domain.next_at > host.now:
+        pace = f"its hosts share {speed(1 / limit.interval)} req/s (domain_rate)"
+        return [Cause("domain_rate", f"domain {domain.name} has reached its limit: {pace}")]
+    return []
 
 
 def _robots(host: HostSight) -> list[Cause]:

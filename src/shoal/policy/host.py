@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from shoal.frontier.protocol import Valve
+from shoal.frontier.protocol import DomainLimit, Valve
 from shoal.policy.protocol import NO_LIMITS, Limits
 from shoal.settings import Settings
 
@@ -12,6 +12,19 @@ from shoal.settings import Settings
 def first_valve(settings: Settings) -> Valve:
     """For a host never met. Until its robots.txt is known one request may run, so exactly one worker asks for it."""
     return configured(Valve(), settings, crawl_delay=None, robots_known=False)
+
+
+_RATE_OF_DOMAIN, _PLACES_OF_DOMAIN = 5.0, 4  # times those of a host
+
+
+def domain_limit(settings: Settings) -> DomainLimit:
+    """For all hosts of a registrable domain together. It is never stricter than that of a single host."""
+    rate = settings.rate * _RATE_OF_DOMAIN if settings.domain_rate is None else settings.domain_rate
+    cap = settings.per_host * _PLACES_OF_DOMAIN if settings.per_domain is None else settings.per_domain
+    return DomainLimit(
+        interval=1 / max(rate, settings.rate) if rate and settings.rate else 0.0,
+        cap=max(cap, settings.per_host) if cap else 0,
+    )
 
 
 def configured(

@@ -8,6 +8,7 @@
     cap          a host's live leases never exceed its cap
     places       a host's in_flight is the number of its live leases
     gap          claims on a host are an interval apart, and none comes while it is blocked
+    domain       the same cap, places and gap for all hosts of a domain together, once there are two
     one probe    a host whose breaker is open gets one request at a time, and none before its time
     links        what a settled page links to is admitted
     rows         the journal holds the rows of accepted settlements, each once and in order
@@ -25,16 +26,19 @@ The model knows only what goes in and out of the verbs; it shares no code with t
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 from msgspec import Struct
 
+from shoal.admit.identity import host_key
+from shoal.admit.suffixes import registrable_domain
 from shoal.frontier.protocol import Added, Claim, Claimed, Counters, HostRecord, Settled
 from shoal.hosts.state import state_of
 from shoal.model import Dead, Done, Lease, Moved, Retry, Settlement, Task
 from shoal.policy.breaker import BreakerState
 from shoal.policy.compose import HostPolicies
+from shoal.policy.host import domain_limit
 from shoal.settings import Settings
 from shoal.testing.simulation.web import Host, Web, forbids
 
@@ -77,6 +81,9 @@ class Checker:
         self._held: dict[int, Held] = {}
         self._tokens: set[int] = set()
         self._claims: defaultdict[str, Claims] = defaultdict(Claims)
+        self._domain_limit = domain_limit(settings)
+        self._domain_hosts: defaultdict[str, set[str]] = defaultdict(set)
+        self._domain_claimed: dict[str, float] = {}  # when, last
         self._permits: Counter[tuple[str, str]] = Counter()
         self._robots_answered: set[str] = set()
         self._counts: Counter[str] = Counter()
@@ -96,9 +103,18 @@ class Checker:
 
     def _admit(self, tasks: Sequence[Task]) -> int:
         fresh = {task.url for task in tasks} - self._known
-        self._known |= fresh
+        self._meet(fresh)
         self._counts["admitted"] += len(fresh)
         return len(fresh)
+
+    def _meet(self, urls: Iterable[str]) -> None:
+        for url in urls:
+            self._known.add(url)
+            host = host_key(url)
+            self._domain_hosts[registrable_domain(host)].add(host)
+
+    def _is_shared(self, domain: str) -> bool:
+        return len(self._domain_hosts[domain]) > 1
 
     # -- claiming
 
@@ -122,6 +138,7 @@ class Checker:
         self.expect(live <= valve.cap, "cap", f"{name} has {live} live leases, its cap is {valve.cap}")
         self.expect(now >= valve.blocked_until - _CLOSE, "gap", f"{name} was claimed while it is blocked")
         self._space(record, len(leases), now)
+        self._domain_held(record, len(leases), now)
         breaker = self._breaker(record)
         if breaker.phase == "open":
             self.expect(live <= 1, "one probe", f"{name} is probed by {live} requests at once")
@@ -140,6 +157,19 @@ class Checker:
             claims.times.append(now)
             claims.last = now
 
+    def _domain_held(self, record: HostRecord, count: int, now: float) -> None:
+        domain, limit = registrable_domain(record.name), self._domain_limit
+        if not self._is_shared(domain):
+            return
+        live = self._live_on(*self._domain_hosts[domain])
+        full = f"{domain} has {live} live leases, its cap is {limit.cap}"
+        self.expect(not limit.cap or live <= limit.cap, "domain", full)
+        for _ in range(count if record.valve.interval else 0):
+            gap = now - self._domain_claimed.get(domain, 0.0)
+            near = f"{record.name} was claimed {gap:.4f} s after another host of {domain}"
+            self.expect(gap >= limit.interval - _CLOSE, "domain", f"{near}; interval {limit.interval:g}")
+            self._domain_claimed[domain] = now
+
     def _breaker(self, record: HostRecord) -> BreakerState:
         key = (record.name, record.version)
         if key not in self._breakers:
@@ -148,8 +178,8 @@ class Checker:
             self._breakers[key] = state
         return self._breakers[key]
 
-    def _live_on(self, host: str) -> int:
-        return sum(held.lease.task.host == host for held in self._held.values())
+    def _live_on(self, *hosts: str) -> int:
+        return sum(held.lease.task.host in hosts for held in self._held.values())
 
     def extended(self, worker: str, count: int, deadline: float) -> None:
         own = [held for held in self._held.values() if held.worker == worker]
@@ -192,7 +222,7 @@ class Checker:
                 self.rows += [row.data for row in settlement.rows]
             case Moved(to) as moved:
                 self._counts["done"] += to.url in self._known and not moved.returns_to(task)
-                self._known.add(to.url)
+                self._meet([to.url])
             case Dead(failure):
                 self._counts["dead"] += 1
                 self.expect(failure.kind != "unexpected", "bug", f"{task.url}: {failure.detail}")
@@ -229,6 +259,13 @@ class Checker:
     def places(self, record: HostRecord) -> None:
         live, taken = self._live_on(record.name), record.valve.in_flight
         self.expect(live == taken, "places", f"{record.name} has in_flight {taken} and {live} live leases")
+        domain = registrable_domain(record.name)
+        self.expect(
+            (record.domain is not None) == self._is_shared(domain), "domain", f"{domain} is shared or not"
+        )
+        if record.domain is not None:
+            live, taken = self._live_on(*self._domain_hosts[domain]), record.domain.in_flight
+            self.expect(live == taken, "domain", f"{domain} has in_flight {taken} and {live} live leases")
 
     def hit(self, worker: str, host: Host, path: str) -> None:
         self.hits["robots" if path == "/robots.txt" else "page"] += 1

@@ -47,6 +47,11 @@ def plan_of(seed: int, web: Web, *, failing: bool) -> Plan:
         "grace": rng.choice((0.5, 5.0)),
         "backpressure": _SWIFT.backpressure if rng.random() < 0.4 else [],
     }
+    domain = random.Random(f"domain {seed}")
+    changes |= {
+        "domain_rate": domain.choice((None, 0.0, 1.0, 10.0)),
+        "per_domain": domain.choice((None, 0, 1, 3)),
+    }
     if failing:
         changes |= {"max_attempts": 5, "retry_budget": 0.3, "retry_budget_floor": 5}
     settings = Settings(**{name: getattr(_SWIFT, name) for name in Settings.__struct_fields__} | changes)

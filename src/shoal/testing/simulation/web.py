@@ -194,7 +194,8 @@ def _host(rng: random.Random, seed: int, number: int, most: int) -> Host:
     kind = rng.choices(KINDS, _HABITS)[0]
     robots, weights = zip(*_MANNERS, strict=True)
     return Host(
-        f"{kind}{number}.test",
+        # In every third world, every second host is one of the same domain.
+        f"{kind}{number}.shared.test" if seed % 3 == 0 and number % 2 else f"{kind}{number}.test",
         kind,
         rng.choices(robots, weights)[0],
         random.Random(f"host {seed} {number}"),
