@@ -143,12 +143,14 @@ class Stage:
         start: Iterable[str] = (),
         allow: str = LOOPBACK,
     ) -> Result:
-        """Crawls the honest web and `targets` (URLs, typed; or the file of a spider) in one command, to its end."""
+        """Crawls the honest web and `targets` in one command, to its end: typed URLs, or the file of a spider, which
+        must start the honest web itself."""
         before = len(self.web.hits())
+        honest = [] if any(target.endswith(".py") for target in targets) else self.web.start_urls
         process = self.desk.start(
             "crawl",
             *targets,
-            *self.web.start_urls,
+            *honest,
             *start,
             *("-o", ROWS, "--rate", str(RATE), "--allow-network", allow),
             *options,

@@ -12,6 +12,7 @@ from shoal.fetch.robots import RobotsRecord
 from shoal.frontier.protocol import (
     FOREVER,
     Counters,
+    Domain,
     HostRecord,
     Job,
     JobSpec,
@@ -102,6 +103,23 @@ def test_an_attempt_that_was_given_back_is_none() -> None:
     died = replace(TASK, history=(Failure("needs_browser"), Failure("http_404", attempt=1)))
     answer = explain(facts(Whereabouts("dead", died, since=NOW - 10)))
     assert "after 1 attempt," in answer.causes[0].sentence
+
+
+def test_a_domain_that_has_reached_its_limit_is_told() -> None:
+    def told(domain: Domain | None, valve: Valve = VALVE) -> str:
+        record = HostRecord("shop.test", valve, encode_state(HostState(robots=ASKED)), domain=domain)
+        return pending(host=with_robots(sight_of(record, RULES, NOW), RULES)).causes[0].sentence
+
+    full = told(Domain("test.example", in_flight=8))
+    assert (
+        "domain test.example has reached its limit: 8 requests to its hosts are in flight (per_domain)"
+        in full
+    )
+    paced = told(Domain("test.example", in_flight=7, next_at=NOW + 0.05))
+    assert "domain test.example has reached its limit: its hosts share 10 req/s (domain_rate)" in paced
+    for domain in (None, Domain("test.example", in_flight=7, next_at=NOW - 0.05)):
+        assert "waiting for its host's turn" in told(domain)
+    assert "waiting for" in told(Domain("test.example", next_at=NOW + 1), replace(VALVE, interval=0.0))
 
 
 def test_other_queues_of_the_host_are_told() -> None:
