@@ -40,9 +40,9 @@ _MEDIUM = 64 * 1024  # no more of them are open in a page of this size than a pi
 _MANY_FORMATS = 200
 _FORMAT = re.compile(rb"<(?:b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u)[ \t\n\r\f/]", re.IGNORECASE)
 
-# What a page may cost, in terms of ordinary markup: five times as much as its own length and half a megabyte.
+# What a page may cost, in terms of ordinary markup: five times as much as its own length and 128 KB.
 _TIMES = 5
-_FLOOR = 512 * 1024
+_FLOOR = 128 * 1024
 _SAMPLE = b'<div class="card"><h3><a href="/item/1">Title</a></h3><ul><li>one<li>two</ul><p>text &amp; text</p></div>\n'
 
 
