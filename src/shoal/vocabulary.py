@@ -54,6 +54,13 @@ VOCABULARY: dict[str, Kind] = {
         "job {job} is paused: {reason}; put it right and run: shoal resume {job}",
     ),
     "job_stuck": _kind("warning", "the job has not moved for a minute or more", "job reason", "{reason}"),
+    "dedupe_grows": _kind(
+        "warning",
+        'a job with dedupe = "bloom" has met more URLs than dedupe_capacity, so its filter grows',
+        "job seen capacity",
+        "job {job} has met {seen} URLs, more than dedupe_capacity = {capacity}: its filter grows, and up to 1 in 1,000 "
+        "new URLs is taken for known; give the next job a larger one",
+    ),
     "job_served": _kind("info", "a worker serves the job from now on", "job", "serving job {job}"),
     "job_retired": _kind("info", "a worker no longer serves the job", "job", "no longer serving job {job}"),
     "job_set_aside": _kind(

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import random
 import re
 import time
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,10 +18,11 @@ from msgspec.structs import replace
 from shoal.errors import StoreError, StoreVersionError, UsageError
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import DeadFilter, DomainLimit, Valve
-from shoal.frontier.redis import rows
+from shoal.frontier.redis import library, rows
 from shoal.frontier.redis.home import RedisFrontier
 from shoal.frontier.redis.keys import NAMES
-from shoal.model import Dead, Done, Retry, Row, Settlement
+from shoal.frontier.redis.link import Script
+from shoal.model import Dead, Done, Retry, Row, Settlement, Task
 from shoal.sink.jsonl import JsonLines
 from shoal.testing.clock import ManualClock
 from shoal.testing.conformance.tools import FAILED, ListJournal, claim, counted, make_task, settle, spec
@@ -287,6 +290,51 @@ async def test_a_bloom_filter_knows_every_url_again_and_mistakes_few(
         assert not [key for key in keys(valkey_server, prefix) if key.startswith("seen:")]
         await frontier.drop_job("job")
         assert not [key for key in keys(valkey_server, prefix) if key.startswith("bloom:")]
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Bloom filters in blocks of 1,024 URLs instead of 65,536."""
+
+    def smaller(name: str) -> Script:
+        text = library.script(name).source
+        return Script(name, text.replace("BITS, PROBES = 2 ^ 20,", "BITS, PROBES = 2 ^ 14,"))
+
+    monkeypatch.setattr("shoal.frontier.redis.shards.script", cache(smaller))
+    monkeypatch.setattr("shoal.frontier.redis.jobs._BITS_A_BLOCK", 2**14)
+    return 1_024
+
+
+async def test_a_bloom_filter_that_is_full_grows_and_says_so(
+    store: str, small_blocks: int, valkey_server: ValkeyServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    capacity, prefix, rng = 4 * small_blocks, store.partition("prefix=")[2], random.Random(1)
+
+    def some(count: int) -> list[Task]:
+        prints = (rng.getrandbits(63) for _ in range(count))
+        return [Task("http://a.test/", host="a.test", fingerprint=one) for one in prints]
+
+    def blocks() -> int:
+        return len([key for key in keys(valkey_server, prefix) if key.startswith("bloom:")])
+
+    batches = [some(capacity) for _ in range(5)]
+    async with RedisFrontier(store) as frontier:
+        await frontier.open_job(spec(dedupe="bloom", capacity=capacity))
+        new = (await frontier.add("job", batches[0])).new
+        assert await frontier.job("job")
+        assert (blocks(), caplog.text) == (4, "")
+        for batch in batches[1:]:
+            new += (await frontier.add("job", batch)).new
+        assert blocks() == 4 + 8 + 16
+        for _ in range(3):
+            assert await frontier.job("job")
+        assert caplog.text.count("job job has met") == 1
+        mistakes = 5 * capacity - new
+        assert mistakes <= 0.001 * 5 * capacity
+        for batch in (batches[0], batches[2], batches[4]):
+            assert (await frontier.add("job", batch)).new == 0
+        await frontier.drop_job("job")
+        assert blocks() == 0
 
 
 async def test_a_user_with_the_documented_rights_can_use_the_store(tmp_path: Path) -> None:

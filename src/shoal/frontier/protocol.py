@@ -108,8 +108,8 @@ class JobSpec(Struct, frozen=True):
     max_pages_per_host: int = 0  # admissions per host
     settings: bytes = b""  # the engine's own note about the settings of the last run
     priority: int = 0  # a job with a higher one is served first; equal ones take turns
-    # bloom: 2 bytes a URL, but up to `capacity` URLs 1 in 2,000 new ones is taken for known, and more beyond. A home
-    # may be exact all the same.
+    # bloom: 2 bytes a URL, but up to `capacity` URLs 1 in 2,000 new ones is taken for known, and 1 in 1,000 beyond. A
+    # home may be exact all the same.
     dedupe: Literal["exact", "bloom"] = "exact"
     capacity: int = 0
     domain: DomainLimit = (

@@ -17,6 +17,7 @@ from shoal.frontier.redis import budgets
 from shoal.frontier.redis.codec import as_text
 from shoal.frontier.redis.keys import HOME
 from shoal.frontier.redis.shards import Shards
+from shoal.telling import event
 
 _COUNTED = Counters.__struct_fields__
 _PENDING = b"pending:"  # + lane's number: a field of a job
@@ -63,7 +64,7 @@ async def open_job(shards: Shards, spec: JobSpec) -> Job:
 
 
 def _blocks(spec: JobSpec, shards: int) -> int:
-    """Of the Bloom filter in each shard; 0: none, what was seen is kept exactly."""
+    """Of the first Bloom filter in each shard; 0: none, what was seen is kept exactly."""
     if spec.dedupe == "exact":
         return 0
     return ceil(max(1, spec.capacity) * _BITS_A_URL / _BITS_A_BLOCK / shards)
@@ -111,11 +112,20 @@ async def _read(shards: Shards, number: int) -> Job | None:
         if not parts[HOME]:
             return None
         job = _job(parts)
+        _tell_if_over(shards, number, job, sum(int(part.get(b"seen", 0)) for part in parts))
         if not shards.several or not job.exhausted or not _may_be_wrong(job):
             return job
         before, moves = moves, [int(part.get(b"moves", 0)) for part in parts]
         if before == moves:
             return job
+
+
+def _tell_if_over(shards: Shards, number: int, job: Job, seen: int) -> None:
+    """Once: more URLs were seen than the Bloom filter was made for."""
+    name, capacity = job.spec.name, job.spec.capacity
+    if job.spec.dedupe == "bloom" and seen > capacity and number not in shards.over_capacity:
+        shards.over_capacity.add(number)
+        event("dedupe_grows", job=name, seen=seen, capacity=capacity)
 
 
 def _may_be_wrong(job: Job) -> bool:

@@ -45,6 +45,7 @@ class Shards:
         self._words: dict[int, dict[str, int]] = {}  # job → handler → number
         self._names: dict[int, dict[int, str]] = {}  # the same, the other way round
         self._lanes: list[dict[int, str]] = [{} for _ in range(count)]
+        self.over_capacity: set[int] = set()  # jobs whose Bloom filter is known to have grown
 
     @property
     def several(self) -> bool:

@@ -25,6 +25,7 @@ end
 
 -- `name` is 'seen' or 'rows', `prefix` the beginning of its buckets' keys.
 local function split_buckets(name, prefix, number, job)
+  if name == 'seen' and job.blocks > 0 then return end
   local counted, of_buckets = name, name .. '_buckets'
   while job[counted] > job[of_buckets] * FULL do
     local buckets = job[of_buckets]
@@ -56,13 +57,29 @@ local function key_of(name, prefix, number, job, member)
   return prefix .. number .. ':' .. bucket_of(member, buckets, half_of(buckets))
 end
 
--- What need not be exact: a Bloom filter of 16 bits a URL in blocks of 2^20 bits, chosen by one part of the fingerprint;
--- two others give the first bit and the way to the next. Up to the capacity, 1 in 2,000 new URLs is taken for known.
+-- What need not be exact: Bloom filters in blocks of 2^20 bits. A part of the fingerprint chooses the block; two others
+-- give the first bit and the way to the next. The first filter has 16 bits for each URL of the capacity. When as many
+-- were seen, another is begun that has twice the blocks and two bits more for each: of new URLs it takes fewer for known
+-- than the one before (0.046 %, 0.018 %, 0.008 % …), so that all together stay below 1 in 1,000, however many there are.
 local BITS, PROBES = 2 ^ 20, 11
 
-local function bloom_fresh(number, blocks, fingerprint, remember)
+-- The job's filters as { first block, blocks }, the one that takes new URLs last.
+local function filters_of(job)
+  if not job.filters or job.seen >= job.room then
+    local first, blocks, bits = 0, job.blocks, 16
+    job.filters, job.room = {}, 0
+    repeat
+      job.filters[#job.filters + 1] = { first, blocks }
+      job.room = job.room + floor(blocks * BITS / bits)
+      first, blocks, bits = first + blocks, blocks + blocks, bits + 2
+    until job.seen < job.room
+  end
+  return job.filters
+end
+
+local function bloom_fresh(number, filter, fingerprint, remember)
   local low, high = tonumber(sub(fingerprint, -9)), tonumber(sub(fingerprint, 1, -10)) or 0
-  local block = (floor(high / BITS) * 954 + floor(low / BITS)) % blocks
+  local block = filter[1] + (floor(high / BITS) * 954 + floor(low / BITS)) % filter[2]
   local bit, step = low % BITS, high % BITS
   if step % 2 == 0 then step = step + 1 end
   local arguments = {}
@@ -79,15 +96,27 @@ local function bloom_fresh(number, blocks, fingerprint, remember)
   return false
 end
 
+local function fresh_in_all(number, job, fingerprint, remember)
+  local filters = filters_of(job)
+  for i = 1, #filters do
+    if not bloom_fresh(number, filters[i], fingerprint, remember and i == #filters) then return false end
+  end
+  return true
+end
+
 -- Whether the job meets the fingerprint for the first time; from now on it does not.
 local function see(number, job, fingerprint)
-  if job.blocks > 0 then return bloom_fresh(number, job.blocks, fingerprint, true) end
-  local fresh = call('SADD', key_of('seen', SEEN, number, job, fingerprint), fingerprint) == 1
+  local fresh
+  if job.blocks > 0 then
+    fresh = fresh_in_all(number, job, fingerprint, true)
+  else
+    fresh = call('SADD', key_of('seen', SEEN, number, job, fingerprint), fingerprint) == 1
+  end
   if fresh then job.seen = job.seen + 1 end
   return fresh
 end
 
 local function has_seen(number, job, fingerprint)
-  if job.blocks > 0 then return not bloom_fresh(number, job.blocks, fingerprint, false) end
+  if job.blocks > 0 then return not fresh_in_all(number, job, fingerprint, false) end
   return call('SISMEMBER', key_of('seen', SEEN, number, job, fingerprint), fingerprint) == 1
 end
