@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from attacks.stage import Stage, honest_web
+from attacks.stage import Stage, honest_web, in_peace
 from crash.harness import Desk
 from shoal.testing import WebProcess
 
@@ -32,8 +32,4 @@ def stage(desk: Desk, web: WebProcess) -> Stage:
 @pytest.fixture(scope="session")
 def twice(tmp_path_factory: pytest.TempPathFactory, web: WebProcess) -> float:
     """Twice the time that the honest web takes without an attack."""
-    with Desk(tmp_path_factory.mktemp("peace")) as desk:
-        stage = Stage(desk, web)
-        result = stage.crawl()
-        stage.check_honest(result, at_most=60.0)
-    return 2 * result.seconds
+    return 2 * in_peace(tmp_path_factory.mktemp("peace"), web)
