@@ -27,9 +27,13 @@ from shoal.settings import Settings
 
 _REST = 10  # times the length of a visit, and of the host's interval, before the next one
 _PATIENCE = 5.0  # seconds that a visit waits for its turn, the valve being shut
+_SOON = 1.0  # seconds that it waits for a valve to become free, before it is told "not now"
+_TRIES = 3
 _LOOK_AGAIN = 0.05
 _REMEMBERED = 200  # targets of redirects
-_BUCKETS = 64  # of hosts that have no record: their visits are counted together, so that they take no room
+# Hosts that have no record are counted together, so that they take no room. So many, for in a wide crawl half of all
+# robots.txt redirect to "www."; with few, most of them would be told "not now".
+_BUCKETS = 4096
 
 
 class Visitor:
@@ -68,29 +72,34 @@ class Visitor:
         if await self._frontier.host(host) is None:
             yield await self._visit_unknown(host)
             return
-        began, shut_until = self._now(), await self._shut(host)
+        shut_until = await self._shut(host)
         if shut_until is None:
             yield False
             return
         try:
             yield await self._turn(host)
         finally:
-            await self._open(host, began, shut_until)
+            await self._open(host, shut_until)
 
     async def _shut(self, host: str) -> float | None:
-        """Shuts the valve, and tells until when. None: it is shut already, or was visited a moment ago."""
-        record = await self._frontier.host(host)
-        assert record is not None, host
-        state, now = state_of(record), self._now()
-        if record.valve.blocked_until > now or state.visits_from > now or state.given_up:
-            return None
-        until = now + self._longest
-        shut = replace(
-            record,
-            state=encode_state(replace(state, visit_until=until)),
-            valve=replace(record.valve, blocked_until=until),
-        )
-        return until if await self._frontier.update_host(shut) else None
+        """Shuts the valve, and tells until when. None: somebody has a reason to keep it shut, or it was visited a
+        moment ago."""
+        for _ in range(_TRIES):
+            record = await self._frontier.host(host)
+            assert record is not None, host
+            state, now = state_of(record), self._now()
+            wait = max(record.valve.blocked_until, state.visits_from) - now
+            if wait > _SOON or state.given_up:
+                return None
+            if wait > 0:
+                await self._sleep(wait)
+                continue
+            until = now + self._longest
+            valve = replace(record.valve, blocked_until=until)
+            shut = replace(record, valve=valve, state=encode_state(replace(state, visit_until=until)))
+            if await self._frontier.update_host(shut):
+                return until
+        return None
 
     async def _turn(self, host: str) -> bool:
         """Waits until a lease could be given, were the valve not shut. False: that takes too long."""
@@ -106,7 +115,9 @@ class Visitor:
                 return False
             await self._sleep(min(max(due - now, _LOOK_AGAIN), _PATIENCE / 10))
 
-    async def _open(self, host: str, began: float, shut_until: float) -> None:
+    async def _open(self, host: str, shut_until: float) -> None:
+        began = shut_until - self._longest
+
         def opened(record: HostRecord) -> HostRecord:
             now, interval = self._now(), record.valve.interval
             rest = now + _REST * max(interval, now - began)
