@@ -96,7 +96,6 @@ class Worker:
         if kind_of(answer) == "redirect":
             return self._follow(lease, answer)
         try:
-            await take_slot()
             return await self._handle(lease, answer)
         finally:
             if isinstance(answer, Rendered):
@@ -131,6 +130,7 @@ class Worker:
     async def _handle(self, lease: Lease, response: Response) -> Settlement:
         task = lease.task
         asked_at = self._hosts.now() - response.elapsed
+        await take_slot()
         try:
             handler = self._spider.handler_named(task.handler)
             page = Page(task, response, handler.name, self._clock.time())

@@ -24,7 +24,8 @@ from shoal.fetch.http import HttpTransport
 from shoal.fetch.transport import FetchRequest
 from shoal.model import Failure, Response
 from shoal.settings import Settings
-from shoal.testing.servers.names import NameServer
+from shoal.slots import Slots
+from shoal.testing.servers.names import SILENT, NameServer
 
 LOOPBACK = ["127.0.0.0/8"]
 CERTS = Path(__file__).parent / "certs"
@@ -564,6 +565,37 @@ async def test_unknown_name() -> None:
             failure = await failure_of(http, "http://nowhere.invalid/")
     assert failure.kind == "dns"
     assert "nowhere.invalid" in failure.detail
+
+
+async def test_no_slot_is_held_while_a_name_is_looked_up() -> None:
+    given_up = asyncio.Event()
+    slots = Slots(1, per_slot=8, most_waiting=99, on_free=given_up.set)
+    slots.enter("normal").occupy()
+    with NameServer({"x.example": SILENT}) as names:
+        async with transport(dns_servers=[names.address], dns_timeout=0.3) as http:
+            fetching = asyncio.create_task(failure_of(http, "http://x.example/"))
+            async with asyncio.timeout(5):
+                await given_up.wait()
+            assert (slots.working, slots.waiting) == (0, 1)
+            failure = await fetching
+    assert (failure.kind, slots.working) == ("dns", 1)
+    assert "dns_timeout" in failure.detail
+
+
+async def test_a_body_that_grows_needs_a_slot() -> None:
+    """Many may wait, but few may hold much memory."""
+    slots = Slots(1, per_slot=8, most_waiting=99, on_free=lambda: None)
+    place, other = slots.enter("normal"), slots.enter("normal")
+    place.occupy()
+    place.give_up()
+    body = b"x" * 1_000_000
+    async with serve(always(page(body))) as server, transport() as http:
+        fetching = asyncio.create_task(answer_of(http, server.url()))
+        done, _ = await asyncio.wait([fetching], timeout=0.3)
+        assert not done
+        other.leave()
+        assert (await fetching).body == body
+    assert (slots.working, slots.waiting) == (1, 0)
 
 
 # -- TLS (30)

@@ -34,7 +34,7 @@ _SECOND_FAMILY = (
 )
 _SYSTEM_TTL = 60.0  # the system does not tell
 _SERVER = re.compile(r"(?:(?P<v4>[\d.]+)|\[(?P<v6>[\da-fA-F:.]+)\])(?::(?P<port>\d{1,5}))?")
-_SOME_ROUTE = ("2001:db8::1", 53)
+_FAR_AWAY = ("2000::1", 53)
 
 
 class Found(Struct, frozen=True):
@@ -175,7 +175,7 @@ def _may_be_known_here(name: str) -> bool:
 def _has_ipv6() -> bool:
     """Whether there is a way to IPv6 addresses. Nothing is sent."""
     with suppress(OSError), socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as probe:
-        probe.connect(_SOME_ROUTE)
+        probe.connect(_FAR_AWAY)
         return True
     return False
 
