@@ -56,7 +56,7 @@ def test_two_thousand_names_whose_name_servers_never_answer(
             twice = 2 * follow_links_to_evil_names(control, "nxdomain")[0].seconds
     stage.check_honest(result, at_most=twice)
     assert set(shops) <= set(result.rows), result.err
-    assert 16 <= len(asked) < 200, "a domain that never answers is left alone"
+    assert 0 < len(asked) < 200, "a domain that never answers is left alone"
     assert result.kinds().keys() == {"dns"}
     assert result.peak_rss < 300 * MB
 
