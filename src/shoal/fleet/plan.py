@@ -25,6 +25,7 @@ SUMMARY = "shoal:summary"  # the spider of URLs that were submitted without one;
 OWN = frozenset(
     {
         "concurrency",
+        "waiting_per_slot",
         "processes",
         "memory_limit",
         "grace",
@@ -34,6 +35,7 @@ OWN = frozenset(
         "lane_caps",
         "backpressure",
         "handler_warn",
+        "dns_servers",
         "browser_path",
         "browser_tabs",
         "browser_memory",
