@@ -12,10 +12,12 @@ from itertools import chain
 import pytest
 from msgspec.structs import replace
 
+from shoal.clock import Clock
 from shoal.errors import ShoalError, StoreError
 from shoal.frontier.memory import MemoryFrontier
+from shoal.frontier.memory.domains import Domains
 from shoal.frontier.memory.state import Held
-from shoal.frontier.protocol import Claim, Claimed, Journal, Settled, Valve
+from shoal.frontier.protocol import Claim, Claimed, HostRecord, Journal, Settled, Valve
 from shoal.governor import Governor, Load
 from shoal.hosts.book import HostBook
 from shoal.model import Lease, Settlement
@@ -146,6 +148,31 @@ class IgnoresTheBlock(_AnotherValve):
         return replace(valve, blocked_until=0.0)
 
 
+class _NoLimit(Domains):
+    def allowance(self, record: HostRecord, jobs: object, now: float) -> int:
+        return record.valve.cap
+
+    def due(self, record: HostRecord, jobs: object) -> float:
+        return 0.0
+
+
+class IgnoresTheDomain(MemoryFrontier):
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self._domains = _NoLimit()
+
+
+class _NeverGivesBack(Domains):
+    def give_back(self, host: str) -> None:
+        pass
+
+
+class ForgetsPlacesOfDomains(MemoryFrontier):
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self._domains = _NeverGivesBack()
+
+
 class LeasesTwice(MemoryFrontier):
     async def claim(self, claim: Claim) -> Claimed:
         claimed = await super().claim(claim)
@@ -174,6 +201,8 @@ def caught(home: Home = MemoryFrontier) -> str:
         (IgnoresTheCap, "cap"),
         (IgnoresTheInterval, "gap"),
         (IgnoresTheBlock, "gap"),
+        (IgnoresTheDomain, "domain"),
+        (ForgetsPlacesOfDomains, "domain"),
         (LeasesTwice, "counters"),
         (DoublesRows, "rows"),
     ],
