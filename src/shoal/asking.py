@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from shoal.challenge import Challenge, Challenges
 from shoal.classify import NOT_ASKED, judge, kind_of, rule_for, snapshot_of
 from shoal.clock import Clock
+from shoal.fetch.confined import Confined
 from shoal.fetch.guard import Guard, Pin
 from shoal.fetch.robots import BUSY
 from shoal.fetch.transport import FetchRequest, Rendered, Rendering, Transport
@@ -58,8 +59,10 @@ class Asker:
         routes: Routes | None = None,
         waits: Mapping[str, str] | None = None,
         browser: bool = False,
+        confined: Confined | None = None,
     ) -> None:
         self._settings = settings
+        self._confined = confined
         self._routes = routes
         self._waits = waits or {}  # what the pages of handlers wait for in a browser
         self._hosts = hosts
@@ -86,6 +89,10 @@ class Asker:
 
     async def _ask(self, lease: Lease, host: HostView) -> Response | Ending | None:
         task = lease.task
+        if self._confined is not None and (untrusted := self._confined.refuses(task.url)) is not None:
+            return Ending(
+                Dead(self._failure(task, untrusted.kind, untrusted.detail))
+            )  # not even its robots.txt
         limits = self._hosts.limits(lease, host)
         if limits is None:
             return None

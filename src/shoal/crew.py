@@ -73,8 +73,9 @@ class JobCrew:
         self.admission = make_admission(spider, settings)
         self._frontier = frontier
         web = transport or Transports(settings, guard, clock)
+        confined = Confined(web, may_reach) if may_reach is not None else None
         self._transport = routes = Routes(
-            web if may_reach is None else Confined(web, may_reach),
+            confined or web,
             settings,
             frontier,
             traffic=traffic,
@@ -96,6 +97,7 @@ class JobCrew:
             routes=routes,
             waits=waits_of(spider),
             browser=transport is None and available(settings),
+            confined=confined,
         )
         worker = Worker(
             spider,

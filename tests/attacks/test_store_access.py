@@ -23,7 +23,7 @@ SECRET = "hunter2"
 SPIDER = """
 from shoal import Spider
 
-spider = Spider("site", start={start!r}, rate=0, robots=False, headers={{"X-Api-Key": "hunter2"}})
+spider = Spider("site", start={start!r}, rate=0, headers={{"X-Api-Key": "hunter2"}})
 
 
 @spider.handler
@@ -54,7 +54,7 @@ def ear() -> Iterator[socket.socket]:
 
 
 def job(name: str, output: str, *, spider: str = "site", **settings: object) -> JobSpec:
-    quick = {"rate": 0.0, "robots": False, **settings}
+    quick = {"rate": 0.0, **settings}
     return JobSpec(
         name, spider=spider, settings=encode_note(JobNote(output.encode(), quick, "coordinator", fresh=True))
     )

@@ -14,13 +14,16 @@ class Confined:
         self._transport = transport
         self._may_reach = may_reach
 
-    async def fetch(self, request: FetchRequest) -> Outcome:
-        if self._may_reach(request.url):
-            return await self._transport.fetch(request)
+    def refuses(self, url: str) -> Failure | None:
+        if self._may_reach(url):
+            return None
         return Failure(
             "untrusted",
-            f"this worker has headers that may be secret, and does not name {host_key(request.url)} in its own hosts",
+            f"this worker has headers that may be secret, and its own settings do not name {host_key(url)} in hosts",
         )
+
+    async def fetch(self, request: FetchRequest) -> Outcome:
+        return self.refuses(request.url) or await self._transport.fetch(request)
 
     async def close(self) -> None:
         await self._transport.close()

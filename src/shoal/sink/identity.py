@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
@@ -116,8 +116,9 @@ def _noted(path: Path) -> Iterator[_Note]:
     try:
         file = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
         try:
-            if fcntl is not None:
-                fcntl.flock(file, fcntl.LOCK_EX)
+            with suppress(OSError):  # a file system without locks: as above
+                if fcntl is not None:
+                    fcntl.flock(file, fcntl.LOCK_EX)
             before = os.pread(file, _LONGEST, 0)
             note = _decode(before)
             note.name = note.name or uuid.uuid4().hex
