@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from multiprocessing import get_context
-from multiprocessing.context import SpawnProcess
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Literal
 
@@ -23,6 +23,10 @@ HANG = 10.0  # CPU seconds for one input
 _SILENCE = 90.0  # seconds for one input, whatever it waits for
 _LOOK = 0.1
 _MOST_DEATHS = 10
+
+# Each process is forked from one that has everything imported: else a second would go by before its first input.
+_context = get_context("forkserver")
+_context.set_forkserver_preload(["shoal.testing.fuzz.trying"])
 
 
 class Report(Struct):
@@ -85,11 +89,9 @@ class Watcher:
             self._process.join()
         self._share.close()
 
-    def _started(self) -> SpawnProcess:
+    def _started(self) -> ForkServerProcess:
         self._beats, self._since, self._cpu = self._share.beats, time.monotonic(), 0.0
-        process = get_context("spawn").Process(
-            target=run_child, args=(self._work, self._share_path, self._folder)
-        )
+        process = _context.Process(target=run_child, args=(self._work, self._share_path, self._folder))
         process.start()
         return process
 

@@ -14,6 +14,7 @@ Attack = Callable[[int, int], Answer]  # of the page's number, and how large it 
 _KB = 1024
 _COOKIES = tuple(f"Set-Cookie: c{n}={'x' * 500}; Path=/" for n in range(100))
 _LINK = 64  # bytes of a flood for each of its links
+_FLOODS = 3  # that differ
 
 
 def _page(fragment: bytes, last: bytes = b"", media_type: str | None = "text/html", most: int = 0) -> Attack:
@@ -80,9 +81,10 @@ def _odd_headers(page: int, size: int) -> Answer:
 
 
 def _flood(page: int, size: int) -> Answer:
-    """Links to pages that are not there."""
+    """Links to pages that are not there. Some floods are alike, so that a crawl comes to an end."""
     count = size // _LINK
-    links = "".join(f'<a href="/flood/{page * count + n}">x</a>' for n in range(count))
+    first = page % _FLOODS * count
+    links = "".join(f'<a href="/flood/{first + n}">x</a>' for n in range(count))
     return Answer(200, links.encode())
 
 

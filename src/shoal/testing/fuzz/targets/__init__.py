@@ -24,7 +24,7 @@ _ALL = (
     _pure("retry-after", answers.retry_times, words.TIMES, 256),
     _pure("encodings", pages.encodings, words.ENCODINGS),
     _pure("media", pages.media, words.HTML),
-    _pure("html", pages.html, words.HTML),
+    _pure("html", pages.html, words.HTML, 2048),
     _pure("answers", answers.answers, words.HEADERS),
     _pure("cookies", answers.cookies, words.COOKIES, 2048),
     _pure("decodings", answers.decodings),
