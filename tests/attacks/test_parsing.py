@@ -1,4 +1,4 @@
-"""Pages made to choke parsers, patterns and selectors: each is parsed as far as its time goes, and nobody else waits."""
+"""Pages made to choke parsers, patterns and selectors: each is read as far as its time goes, and nobody waits."""
 
 from __future__ import annotations
 

@@ -114,7 +114,8 @@ def test_no_page_makes_a_selector_slow(body: bytes, asked: str, count: int) -> N
 
 def test_an_ordinary_page_is_left_to_lexbor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shoal.extract.selecting._walk", None)
-    tree = LexborHTMLParser(b'<div class="a"><ul><li><p>x <a href="/x/1">y</a></p></ul></div>' * 200)
+    card = b'<div class="a"><ul><li><p>x <a href="/x/1">y</a></p></ul></div>'
+    tree = LexborHTMLParser((b"<section>" + card * 20 + b"</section>") * 10)
     selection = Selection(tree)
     assert len(selection.all("body div.a ul li a")) == 200
     assert selection.first("li ~ li") is None

@@ -18,9 +18,9 @@ from math import comb
 from msgspec import Struct
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-_BUDGET = 0.2  # seconds that lexbor may take, by what it costs at most
+_BUDGET = 0.05  # seconds that lexbor may take, by what it costs at most
 _STEP = 3e-9  # seconds for an element and one way to match it
-_LEVELS = (16, 32, 64)  # of nested elements; ordinary pages have no more
+_USUAL = (16, 32, 64)  # elements inside, or beside, one another
 _ONE_LOOK = ((0, 0),)
 
 _STRING = r""""(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+'"""
@@ -65,7 +65,7 @@ class Selection:
     def __init__(self, tree: LexborHTMLParser) -> None:
         self._tree = tree
         self._tags = (tree.raw_html or b"").count(b"<")
-        self._depth = 0  # no element is nested deeper; 0: not known yet
+        self._most: dict[str, int] = {}  # elements inside (>) or beside (+) one another
 
     def all(self, selector: str) -> list[LexborNode]:
         """In the order of the document. Of a list, once for every selector in it that matches."""
@@ -83,16 +83,20 @@ class Selection:
     def _is_quick(self, plan: Plan) -> bool:
         if plan.searches == _ONE_LOOK:
             return True
-        depth = self._depth = self._depth or self._find_depth()
-        ways: int = sum(comb(depth, nested) * self._tags**siblings for nested, siblings in plan.searches)
+        depth, width = self._at_most(">"), self._at_most("+")
+        ways: int = sum(comb(depth, nested) * width**siblings for nested, siblings in plan.searches)
         return self._tags * ways * _STEP <= _BUDGET
 
-    def _find_depth(self) -> int:
-        for levels in _LEVELS:
-            deeper = " > ".join("*" * (levels + 1))
-            if self._tags <= levels or self._tree.css_first(deeper) is None:
-                return levels
-        return self._tags
+    def _at_most(self, combinator: str) -> int:
+        """With these combinators lexbor has one way to go: this is quick on any page."""
+        if combinator not in self._most:
+            more = (count for count in _USUAL if not self._has_more(combinator, count))
+            self._most[combinator] = next(more, self._tags)
+        return self._most[combinator]
+
+    def _has_more(self, combinator: str, count: int) -> bool:
+        row = f" {combinator} ".join("*" * (count + 1))
+        return self._tags > count and self._tree.css_first(row) is not None
 
 
 # -- what a selector consists of

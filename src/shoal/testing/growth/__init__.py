@@ -5,7 +5,7 @@ faster than n log n, and somebody will find a fragment that holds a crawl. What 
 as it likes: a parser may have a budget that it always uses up.
 
     python -m shoal.testing.growth          all elements of HTML, and the known attacks
-    python -m shoal.testing.growth --pairs  all pairs of elements, too: a quarter of an hour
+    python -m shoal.testing.growth --pairs  all pairs of elements, too: an hour or two
 """
 
 from __future__ import annotations

@@ -29,6 +29,8 @@ URL = "https://a.example/b/"
 _UNLIMITED = Settings(max_url_length=100_000_000)
 _MULTIBYTE = ("big5", "euc_jp", "gb18030", "iso2022_jp", "cp932", "cp949", "utf-16-le", "cp1252")
 
+_SELECTORS = 0.1  # seconds that those of `look_everywhere` have, together
+
 
 class Reader(Struct, frozen=True):
     name: str
@@ -37,7 +39,7 @@ class Reader(Struct, frozen=True):
 
     def moment(self, size: int) -> float:
         """Seconds below which it does not matter how the time grows."""
-        return 0.02 + (4 * allowance(size) if self.parses else 0.0)
+        return 0.02 + (4 * allowance(size) + _SELECTORS if self.parses else 0.0)
 
 
 def page(body: bytes, headers: Mapping[str, str] | None = None) -> Page:
