@@ -70,6 +70,7 @@ def test_imports_by_name_are_where_they_are_known_to_be() -> None:
         if isinstance(node, ast.Call)
         and ast.unparse(node.func).rpartition(".")[2]
         in {"import_module", "spec_from_file_location", "run_path"}
+        and not (node.args and isinstance(node.args[0], ast.Constant))  # that one is spelt out
     }
     assert named == IMPORTS_BY_NAME
 

@@ -13,7 +13,8 @@ import brotli  # type: ignore[import-untyped]
 from shoal.testing.fuzz.target import Target
 
 KB = 1024
-_zstd = import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
+# Spelt as names, because a type checker knows only the one or the other.
+_zstd = import_module("compression.zstd") if sys.version_info >= (3, 14) else import_module("backports.zstd")
 
 
 def inputs(target: Target) -> dict[str, bytes]:
