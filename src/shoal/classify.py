@@ -78,7 +78,8 @@ TABLE: dict[str, Rule] = {
     "truncated": _retry("the body ended early or its framing is broken", blames_host=True),
     "protocol": _retry("not a valid HTTP answer", blames_host=True),
     "encoding": _retry("the body could not be decompressed", blames_host=False),
-    "flood": _bury("the server sends without end what is no part of an answer", blames_host=True),
+    # Over HTTP/2 it cuts short whatever shares the connection, so one such failure is no proof against a page.
+    "flood": _retry("the server sends without end what is no part of an answer", blames_host=True),
     # A bad certificate does not heal within a crawl: retrying would only be a storm.
     "tls": _bury("no trustworthy TLS connection", blames_host=True),
     "too_large": _bury("the body is larger than max_body"),

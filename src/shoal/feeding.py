@@ -8,7 +8,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from shoal.admit import Admission
-from shoal.admit.sizes import oversize
+from shoal.admit.sizes import OversizeError, stored_size
 from shoal.errors import ShoalError, SpiderError
 from shoal.frontier.protocol import Frontier
 from shoal.model import Refused, Request, Task
@@ -75,8 +75,10 @@ class Feeder:
         self._position = position
         if request.lane is not None and request.lane not in self._lanes:
             raise self._error(position, no_such_lane(request.lane, self._lanes))
-        if (problem := oversize(request)) is not None:
-            raise self._error(position, problem)
+        try:
+            stored_size(request)
+        except OversizeError as error:
+            raise self._error(position, str(error)) from None
         admitted = self._admission.admit(request)
         if isinstance(admitted, Refused):
             self._tally.refused(admitted.reason)

@@ -26,7 +26,10 @@ FRAME_BYTES = 16 * KB  # bytes of a frame: what HTTP/2 starts with, and we offer
 SETTINGS_FRAME = (
     600  # bytes of a SETTINGS frame: 100 settings, of which fewer than 10 are defined. Beyond: `flood`
 )
-EMPTY_FRAMES = 5_000  # frames of an exchange that bring nothing: about 0.1 s of work. Beyond: `flood`
+EMPTY_FRAMES = 2_000  # frames of an exchange that bring nothing: 0.05 s of work or so. Beyond: `flood`
+FRAME_COST = (
+    1 * KB
+)  # bytes of a frame that brings nothing that count as one frame more: at most 2 MB come for nothing
 FRAME_SHARE = 64  # bytes of a body that pay for one frame: in smaller crumbs no server sends a whole page
 
 # -- cookies that a redirect sets: they are stored with the task, for another process may fetch the next page
@@ -43,6 +46,7 @@ REQUEST_META_DEPTH = (
 )
 REQUEST_HEADERS = 32 * KB  # bytes of a request's own headers: servers take 8 to 16. Beyond: `junk`
 REQUEST_BODY = 4 * MB  # bytes of a request's body: forms and queries are short. Beyond: `junk`
+PAGE_REQUESTS = 64 * MB  # bytes of all of these for one page, which are settled together. Beyond: `junk`
 REQUEST_WORD = 200  # characters of a method, pool or handler name. Beyond: `junk`
 
 # -- what a handler yields

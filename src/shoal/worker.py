@@ -12,14 +12,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from msgspec.structs import replace
 
 from shoal.admit import Admission, KnownLinks
-from shoal.admit.sizes import oversize
+from shoal.admit.sizes import OversizeError, stored_size
 from shoal.asking import Asker, Ending
 from shoal.classify import kind_of, snapshot_of
 from shoal.clock import Clock
 from shoal.errors import SpiderError
 from shoal.handling import HandlerTimeout, JunkError, Yielded, collect
 from shoal.hosts.book import HostBook
-from shoal.limits import TRACEBACK
+from shoal.limits import PAGE_REQUESTS, TRACEBACK
 from shoal.model import (
     Dead,
     Done,
@@ -159,13 +159,16 @@ class Worker:
     def _check(self, handler: str, requests: Sequence[Request]) -> None:
         """A task in a lane that nobody serves would lie in its queue for ever; one that cannot be stored would stop
         the settlement of others."""
-        for request in requests:
-            if request.lane is not None and request.lane not in self._lanes:
-                problem: str | None = no_such_lane(request.lane, self._lanes)
-            else:
-                problem = oversize(request)
-            if problem is not None:
-                raise JunkError(f"handler {handler!r} yielded a request: {problem}")
+        size = 0
+        try:
+            for request in requests:
+                if request.lane is not None and request.lane not in self._lanes:
+                    raise JunkError(no_such_lane(request.lane, self._lanes))
+                size += stored_size(request)
+                if size > PAGE_REQUESTS:
+                    raise JunkError(f"with those before it, it has more than {PAGE_REQUESTS:,} bytes")
+        except (JunkError, OversizeError) as error:
+            raise JunkError(f"handler {handler!r} yielded a request: {error}") from None
 
     def _admit(self, lease: Lease, requests: Sequence[Request]) -> tuple[Task, ...]:
         found: list[Task] = []

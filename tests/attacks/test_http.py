@@ -32,7 +32,7 @@ async def empty_data(victim: Victim) -> None:
 
 
 async def padded_data(victim: Victim) -> None:
-    """Frames that are long, but bring nothing."""
+    """Frames that are long, but bring nothing: nobody takes them, so that the server may soon send no more."""
     await victim.head()
     await victim.flood(DataFrame(victim.number, b"", pad_length=255, flags=["PADDED"]))
 
@@ -113,7 +113,7 @@ async def after_the_cancel(victim: Victim) -> None:
 
 ATTACKS: dict[Attack, str] = {
     empty_data: "flood",
-    padded_data: "flood",
+    padded_data: "truncated",
     crumbs: "flood",
     pings: "flood",
     settings: "flood",
@@ -135,7 +135,7 @@ def test_http2_floods(stage: Stage, twice: float, monkeypatch: pytest.MonkeyPatc
     attacks = (*ATTACKS, after_the_end)
     with Http2Villain({f"/{attack.__name__}": attack for attack in attacks}) as villain:
         # One at a time, for the exchanges of a connection fail together; and a breaker would spare us the rest.
-        options = ["http2=true", "per_host=1", "breaker_failures=1000", "breaker_rate=2", "max_attempts=2"]
+        options = ["http2=true", "per_host=1", "breaker_failures=1000", "breaker_rate=2", "max_attempts=1"]
         options += ["max_body=100000", "http2_hosts=127.0.0.1"]
         result = stage.crawl(*villain.urls, options=[word for one in options for word in ("-s", one)])
         sent = {victim.path: victim.sent for victim in villain.victims}
@@ -144,7 +144,7 @@ def test_http2_floods(stage: Stage, twice: float, monkeypatch: pytest.MonkeyPatc
     kinds = {letter["url"].rpartition("/")[2]: letter["kind"] for letter in result.letters}
     assert kinds == {attack.__name__: kind for attack, kind in ATTACKS.items()}
     assert villain.url("/after_the_end") in result.rows, "the page itself was good"
-    assert Counter(villain.hits)["/pings"] == 1, "a flood is not asked for again"
+    assert set(Counter(villain.hits).values()) == {1}, "none is asked for more often than max_attempts says"
     assert max(sent.values()) < 10_000_000, "more was read than a page may have"
 
 

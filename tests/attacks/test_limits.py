@@ -55,22 +55,25 @@ def parse(page):
         for _ in range(10_000):
             inner = [inner]
         yield page.follow("/next", meta={{"inner": inner}})
+    if "many" in page.url:
+        yield from (page.follow(f"/{{n}}", meta={{"html": "x" * 250_000}}) for n in range(300))
     if "odd" in page.url:
         yield page.follow("/next", meta={{"page": object()}})
 """
 
 
 def test_a_request_that_cannot_be_stored_is_the_fault_of_its_page_alone(stage: Stage) -> None:
-    desk, pages = stage.desk, ["/good", "/greedy", "/deep", "/odd", "/fine"]
+    desk, pages = stage.desk, ["/good", "/greedy", "/deep", "/odd", "/many", "/fine"]
     with Villain({path: html(b"<p>text</p>") for path in pages}) as site:
         spider = desk.file("greedy.py", SPIDER.format(start=site.urls))
         desk.finish("crawl", spider, "-o", ROWS, "--rate", "0", "--allow-network", LOOPBACK)
     assert {row["url"] for row in desk.rows()} == {site.url("/good"), site.url("/fine")}
     found = {letter["url"].rpartition("/")[2]: letter for letter in desk.dead()}
     assert {name: letter["kind"] for name, letter in found.items()} == dict.fromkeys(
-        ["greedy", "deep", "odd"], "junk"
+        ["greedy", "deep", "odd", "many"], "junk"
     )
     said = {name: letter["attempts"][-1]["detail"] for name, letter in found.items()}
     assert "'parse' yielded a request: its meta has 1,000,0" in said["greedy"]
     assert "its meta has more than 64 containers" in said["deep"]
     assert "its meta cannot be stored" in said["odd"]
+    assert "with those before it, it has more than 67,108,864 bytes" in said["many"]

@@ -135,6 +135,14 @@ async def test_requests_keep_what_they_ask_for(frontier: Watched) -> None:
     assert (lease.task.priority, lease.task.meta) == (4, {"a": 1})
 
 
+async def test_a_request_that_cannot_be_stored_is_an_error(frontier: Watched) -> None:
+    start = [Request("http://a.test/1"), Request("http://a.test/2", meta={"html": "x" * 300_000})]
+    with pytest.raises(
+        SpiderError, match=r"start request 2: its meta has 300,0.. bytes; 262,144 are the most"
+    ):
+        await feed(feeder_of(frontier, start))
+
+
 async def test_a_lane_that_nobody_serves_is_an_error(frontier: Watched) -> None:
     """Its task would lie in its queue for ever."""
     start = [Request("http://a.test/1", lane="images"), Request("http://a.test/2", lane="pictures")]

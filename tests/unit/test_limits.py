@@ -9,7 +9,7 @@ from yarl import URL
 
 from shoal import limits
 from shoal.admit import Admission
-from shoal.admit.sizes import oversize
+from shoal.admit.sizes import OversizeError, stored_size
 from shoal.fetch.sessions import SiteJar
 from shoal.handling import JunkError
 from shoal.model import Failure, Request, Retry, Task
@@ -114,10 +114,10 @@ def nested(depth: int) -> dict[str, Any]:
     ],
 )
 def test_requests_that_are_too_large(request_: dict[str, Any], problem: str) -> None:
-    found = oversize(Request(URL_, **request_))
-    assert found is not None
-    assert found.startswith(problem)
-    assert len(found) < 200
+    with pytest.raises(OversizeError) as caught:
+        stored_size(Request(URL_, **request_))
+    assert str(caught.value).startswith(problem)
+    assert len(str(caught.value)) < 200
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_requests_that_are_too_large(request_: dict[str, Any], problem: str) -> 
     ],
 )
 def test_requests_that_fit(request_: dict[str, Any]) -> None:
-    assert oversize(Request(URL_, **request_)) is None
+    assert stored_size(Request(URL_, **request_)) <= limits.REQUEST_BODY + limits.REQUEST_META
 
 
 # -- what it yields

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sized
-
 from shoal.limits import REQUEST_BODY, REQUEST_HEADERS, REQUEST_META, REQUEST_META_DEPTH, REQUEST_WORD
 from shoal.model import Request
 from shoal.packing import pack
 
 
-def oversize(request: Request) -> str | None:
-    """What about a request cannot be stored, for a sentence that ends with it; None if all can."""
+class OversizeError(ValueError):
+    """A request that cannot be stored; the text says what is too large, and how large it may be."""
+
+
+def stored_size(request: Request) -> int:
+    """About how many bytes a request takes, besides its URL, which is looked at when it is admitted."""
     if (
         request.meta is None
         and request.headers is None
@@ -18,28 +20,30 @@ def oversize(request: Request) -> str | None:
         and request.pool is None
         and len(request.method) + len(request.handler) <= REQUEST_WORD
     ):
-        return None  # a link, as nearly all are; its URL is looked at when it is admitted
+        return 0  # a link, as nearly all are
     for name in ("method", "pool", "handler"):
-        value = getattr(request, name)
-        if isinstance(value, Sized) and len(value) > REQUEST_WORD:
-            return f"its {name} has {len(value):,} characters; {REQUEST_WORD} are the most"
-    if request.body is not None and len(request.body) > REQUEST_BODY:
-        return f"its body has {len(request.body):,} bytes; {REQUEST_BODY:,} are the most"
+        size = len(getattr(request, name) or "")
+        if size > REQUEST_WORD:
+            raise OversizeError(f"its {name} has {size:,} characters; {REQUEST_WORD} are the most")
+    total = len(request.body or b"")
+    if total > REQUEST_BODY:
+        raise OversizeError(f"its body has {total:,} bytes; {REQUEST_BODY:,} are the most")
     for name, most in (("headers", REQUEST_HEADERS), ("meta", REQUEST_META)):
-        value = getattr(request, name)
-        if value and (problem := _problem(value, most)):
-            return f"its {name} {problem}"
-    return None
+        if value := getattr(request, name):
+            total += _packed_size(name, value, most)
+    return total
 
 
-def _problem(value: object, most: int) -> str | None:
+def _packed_size(name: str, value: object, most: int) -> int:
     if _is_deep(value):
-        return f"has more than {REQUEST_META_DEPTH} containers in one another"
+        raise OversizeError(f"its {name} has more than {REQUEST_META_DEPTH} containers in one another")
     try:
         size = len(pack(value))
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        return f"cannot be stored: {error}"
-    return f"has {size:,} bytes; {most:,} are the most" if size > most else None
+        raise OversizeError(f"its {name} cannot be stored: {error}") from None
+    if size > most:
+        raise OversizeError(f"its {name} has {size:,} bytes; {most:,} are the most")
+    return size
 
 
 def _is_deep(value: object) -> bool:

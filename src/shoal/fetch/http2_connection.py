@@ -7,7 +7,7 @@ send frames without end that bring nothing, and each of them costs work or memor
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from ssl import SSLContext
 from typing import cast
 
@@ -30,18 +30,9 @@ from h2.settings import SettingCodes, Settings
 
 from shoal.fetch.browser.relay import Ends
 from shoal.fetch.failures import BrokenAnswerError, FloodError, LostError, NotTakenError
-from shoal.limits import (
-    ANSWER_HEADERS,
-    EMPTY_FRAMES,
-    FRAME_BYTES,
-    FRAME_SHARE,
-    HEADER_LINES,
-    INTERIM_ANSWERS,
-    SETTINGS_FRAME,
-)
+from shoal.fetch.http2_frames import GOAWAY, HEAD, Frames
+from shoal.limits import ANSWER_HEADERS, FRAME_BYTES, HEADER_LINES, INTERIM_ANSWERS
 
-_HEAD = 9  # bytes before the payload of a frame
-_HEADERS, _SETTINGS, _GOAWAY, _CONTINUATION = 1, 4, 7, 9  # types of frames
 _WINDOW = 256 * 1024  # bytes of a body that may lie here unread
 _SHARED_WINDOW = 4 * 1024 * 1024  # … of all bodies of a connection
 _HEADER_TABLE = 4096  # bytes of our own headers that are remembered, whatever the server offers
@@ -49,57 +40,6 @@ _KEEP_ALIVE = 15.0  # seconds that a connection may be idle
 _MOST_EXCHANGES = 10_000  # then a fresh connection is opened
 
 Header = tuple[bytes, bytes]
-
-
-class Frames:
-    """Cuts what arrives into frames, and counts those that bring nothing.
-
-    A frame costs a little for itself and for each 64 bytes; each byte of a body that is taken earns twice that back. So
-    any body of usual frames can pass, and only what is empty, unasked for or cut into crumbs uses up the store.
-    """
-
-    def __init__(self) -> None:
-        self._buffer = bytearray()
-        self._headers = 0  # bytes of the block that was begun last
-        self._left = EMPTY_FRAMES
-
-    def asked(self) -> None:
-        """A request was sent, so that something may be expected."""
-        self._left = EMPTY_FRAMES
-
-    def took(self, size: int) -> None:
-        """So much of a body was taken."""
-        self._left = min(EMPTY_FRAMES, self._left + 2 * size // FRAME_SHARE)
-
-    def cut(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """The frames that are complete: type and bytes."""
-        self._buffer += data
-        start, have = 0, len(self._buffer)
-        try:
-            while have - start >= _HEAD:
-                size = int.from_bytes(self._buffer[start : start + 3], "big")
-                kind = self._buffer[start + 3]
-                end = start + _HEAD + size
-                if size > FRAME_BYTES:
-                    raise BrokenAnswerError(f"a frame of {size} bytes")
-                if end > have:
-                    return
-                self._count(kind, size)
-                yield kind, bytes(self._buffer[start:end])
-                start = end
-        finally:
-            del self._buffer[:start]
-
-    def _count(self, kind: int, size: int) -> None:
-        if kind in (_HEADERS, _CONTINUATION):
-            self._headers = size + (self._headers if kind == _CONTINUATION else 0)
-            if self._headers > ANSWER_HEADERS:
-                raise BrokenAnswerError(f"headers of more than {ANSWER_HEADERS} bytes")
-        if kind == _SETTINGS and size > SETTINGS_FRAME:
-            raise FloodError(f"a SETTINGS frame of {size} bytes")
-        self._left -= 1 + size // FRAME_SHARE
-        if self._left < 0:
-            raise FloodError(f"more than {EMPTY_FRAMES:,} HTTP/2 frames that bring nothing")
 
 
 class Exchange:
@@ -267,7 +207,7 @@ class Http2Connection(asyncio.Protocol):
         if self._idling is not None:
             self._idling.cancel()
         self._begun += 1
-        self._frames.asked()
+        self._frames.renew()
         exchange = self._exchanges[number] = Exchange(self, number, sent=ends)
         self._flush()
         return exchange
@@ -298,6 +238,7 @@ class Http2Connection(asyncio.Protocol):
                 self._h2.acknowledge_received_data(unread, number)
             if not complete:
                 self._retire()  # the server may go on sending what another exchange would be blamed for
+                self._frames.renew()
                 self._h2.reset_stream(number, ErrorCodes.CANCEL)
         except ProtocolError:
             pass  # the server has ended it as well
@@ -313,8 +254,8 @@ class Http2Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         try:
             for kind, frame in self._frames.cut(data):
-                if kind == _GOAWAY:
-                    self._going_away(frame[_HEAD:])
+                if kind == GOAWAY:
+                    self._going_away(frame[HEAD:])
                     continue
                 for event in self._h2.receive_data(frame):
                     self._happened(event)
