@@ -88,6 +88,16 @@ def test_a_page_that_was_cut_says_so(caplog: pytest.LogCaptureFixture) -> None:
     ]
 
 
+def test_xpath_has_the_same_budget() -> None:
+    pytest.importorskip("lxml")
+    url = "https://a.example/"
+    page = Page(Task(url=url), Response(url, 200, {}, ATTACKS["attributes"]), "h")
+    began = time.thread_time()
+    assert page.xpath("//a/@href") == ["/first"]
+    assert page.cut > 0
+    assert time.thread_time() - began < 5
+
+
 def test_nested_styles_are_measured_once() -> None:
     tree = LexborHTMLParser(b"a<svg><style>b<g>c</g><style>d</style></style></svg>e<script>f</script>")
     assert (visible_text(tree).split(), visible_length(tree)) == (["a", "e"], 2)
@@ -99,7 +109,18 @@ def test_nested_styles_are_measured_once() -> None:
 
 # -- ordinary pages
 
-WORDS = [b"lorem", b"ipsum", b"caf\xc3\xa9", b"&amp;", b"&eacute;", b"a<b", b"5 > 3", b"it's", b'"so"', b"\n"]
+WORDS = [
+    b"lorem",
+    b"ipsum",
+    b"caf\xc3\xa9",
+    b"&amp;",
+    b"&eacute;",
+    b"a < b",
+    b"5 > 3",
+    b"it's",
+    b'"so"',
+    b"\n",
+]
 BLOCKS = [
     b'<div class="card c%d"><h3><a href="/item/%d">%b</a></h3><p>%b<br>%b</div>',
     b"<ul><li>%d<li><a href='?page=%d'>%b</a><li>%b %b</ul>",
@@ -171,7 +192,7 @@ CROWD = b"<a " + attributes(MOST_ATTRIBUTES + 1) + b">"
 @example([b"<svg>", b"<style>", b"<!--", b"</style>"], [])
 @example([b"<script>", b"<!--", b"<script>", b"</script>", b'<a t="', b"</script>"], [])
 @example([b"<!--", b'<a t="', b"-->"], [])
-@settings(max_examples=1_000)
+@settings(max_examples=1_000, deadline=None)
 def test_what_the_parser_sees_as_a_crowd_is_found(before: list[bytes], after: list[bytes]) -> None:
     html = b"".join(before) + CROWD + b"".join(after)
     tree = LexborHTMLParser(html)
