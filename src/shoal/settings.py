@@ -78,7 +78,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     connect_timeout: PositiveSeconds = 10.0
     read_timeout: PositiveSeconds = 20.0  # silence on the socket
     total_timeout: PositiveSeconds = 60.0
-    min_rate: Annotated[float, Meta(ge=0)] = 100.0  # bytes a second, after the first 5 s; 0 lifts the limit
+    min_rate: Annotated[float, Meta(ge=0)] = 100.0  # bytes a second, over 5 s; 0 lifts the limit
     max_body: PositiveInt = 10 * 1024 * 1024  # decoded bytes
     max_redirects: Count = 10
     handle_status: list[int] = []  # error statuses that go to the handler all the same

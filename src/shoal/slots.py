@@ -6,9 +6,10 @@ others. So it gives its slot up, and takes one again before it does something th
 
     working ──── a name is looked up, or no answer for PATIENCE seconds ────▶ waiting
        ▲                                                                        │
-       └──── its body grows beyond SMALL, or its handler is to run ─────────────┘  (when a slot is free)
+       └──── its handler is to run, or it has received too much ────────────────┘  (when a slot is free)
 
-Pages that wait are bounded as well (`waiting_per_slot`): those beyond count as if they held a slot.
+Pages that wait are bounded as well (`waiting_per_slot`): those beyond count as if they held a slot. What they have
+received is bounded together: each may have SMALL bytes, and those with more share ROOM.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 PATIENCE = 0.25  # seconds that a page in the network keeps its slot
-SMALL = 64 * 1024  # bytes that a page may have received without a slot
+SMALL = 64 * 1024  # bytes that any page may have received without a slot
+ROOM = 64 * 1024 * 1024  # bytes that those with more have received together
 
 _current: ContextVar[Place | None] = ContextVar("shoal_place", default=None)
 
@@ -36,6 +38,7 @@ class Slots:
         self._on_free = on_free
         self._waiting: Counter[str] = Counter()  # by lane
         self._returning: deque[asyncio.Future[None]] = deque()
+        self._room = ROOM  # bytes that are left of it
         self.working = 0
 
     def __repr__(self) -> str:
@@ -62,6 +65,13 @@ class Slots:
         return Place(self, lane)
 
     # -- told by places
+
+    def _has_room(self, size: int) -> bool:
+        """Whether a page that waits may hold so many bytes more; then it does."""
+        if size > self._room:
+            return False
+        self._room -= size
+        return True
 
     def _gave_up(self, lane: str) -> None:
         self.working -= 1
@@ -118,6 +128,8 @@ class Place:
         self._lane = lane
         self._working = True
         self._keeps = False  # its slot, however long it takes
+        self._size = 0  # bytes that it has received, if they are many
+        self._room = 0  # bytes of what pages that wait have in common
         self._left = False
         self._timer: asyncio.TimerHandle | None = None
 
@@ -133,12 +145,18 @@ class Place:
         if not self._left:
             self._left = True
             self.stay()
+            self._clear()
             self._slots._left(self._lane, working=self._working)
 
     def give_up(self) -> None:
-        if self._working and not self._keeps and not self._left:
-            self._working = False
-            self._slots._gave_up(self._lane)
+        if not self._working or self._keeps or self._left:
+            return
+        if not self._slots._has_room(self._size):
+            self.give_up_later()
+            return
+        self._room = self._size
+        self._working = False
+        self._slots._gave_up(self._lane)
 
     def give_up_later(self) -> None:
         self.stay()
@@ -152,15 +170,38 @@ class Place:
 
     def take_if_free(self) -> None:
         if not self._working and not self._left and self._slots._take_if_free(self._lane):
-            self._working = True
+            self._took()
             self.give_up_later()
 
     async def take(self) -> None:
         """Waits for a slot, and keeps it."""
         self._keeps = True
+        await self._take()
+
+    async def grow(self, size: int) -> None:
+        """The page has received so many bytes, which are many: if there is no room for them, it needs a slot. It keeps
+        that one only until it waits again."""
+        more, self._size = size - self._size, size
+        if self._working:
+            self.give_up_later()
+        elif self._slots._has_room(more):
+            self._room += more
+        else:
+            await self._take()
+            self.give_up_later()
+
+    async def _take(self) -> None:
         if not self._working and not self._left:
             await self._slots._take(self._lane)
-            self._working = True
+            self._took()
+
+    def _took(self) -> None:
+        self._working = True
+        self._clear()
+
+    def _clear(self) -> None:
+        self._slots._room += self._room
+        self._room = 0
 
 
 @contextmanager
@@ -196,3 +237,10 @@ async def take_slot() -> None:
     place = _current.get()
     if place is not None:
         await place.take()
+
+
+async def received(size: int) -> None:
+    """The body of the current page has grown to so many bytes."""
+    place = _current.get()
+    if place is not None and size > SMALL:
+        await place.grow(size)

@@ -531,6 +531,21 @@ async def test_a_kept_connection_that_drips_is_cut(monkeypatch: pytest.MonkeyPat
     assert server.connections == 1
 
 
+async def test_a_large_piece_is_no_licence_to_drip(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(meter, "GRACE", 0.1)
+    begun = b"HTTP/1.1 200 OK\r\nContent-Length: 500000\r\n\r\n" + b"x" * 100_000
+    async with serve(slowly(begun, b"x")) as server, transport(min_rate=5000) as http:
+        assert (await failure_of(http, server.url())).kind == "too_slow"
+
+
+async def test_a_small_piece_after_long_thought_is_no_drip(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(meter, "GRACE", 0.05)
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    answer = slowly(head, b"2\r\nok\r\n", b"0\r\n\r\n", every=0.2)
+    async with serve(answer) as server, transport(min_rate=100_000) as http:
+        assert (await answer_of(http, server.url())).body == b"ok"
+
+
 @pytest.mark.parametrize("where", ["before", "between", "within"])
 async def test_a_server_that_thinks_is_not_too_slow(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     """It is silent for a while and then sends what it has; read_timeout is for that."""
@@ -582,8 +597,9 @@ async def test_no_slot_is_held_while_a_name_is_looked_up() -> None:
     assert "dns_timeout" in failure.detail
 
 
-async def test_a_body_that_grows_needs_a_slot() -> None:
+async def test_a_body_that_grows_needs_a_slot(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many may wait, but few may hold much memory."""
+    monkeypatch.setattr("shoal.slots.ROOM", 500_000)
     slots = Slots(1, per_slot=8, most_waiting=99, on_free=lambda: None)
     place, other = slots.enter("normal"), slots.enter("normal")
     place.occupy()

@@ -128,6 +128,56 @@ async def test_a_page_that_is_cancelled_on_its_way_back_loses_no_slot(handed_ove
     assert (slots.free(1), slots.working, slots.waiting) == (1, 0, 0)
 
 
+# -- large bodies
+
+
+async def grown(place: Place, size: int) -> asyncio.Task[None]:
+    task = asyncio.create_task(place.grow(size))
+    await settle()
+    return task
+
+
+async def test_pages_that_wait_share_the_room_for_large_bodies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ROOM", 1000)
+    slots = make(1)
+    first, second, third = (slots.enter(LANE) for _ in range(3))
+    for place in (first, second):
+        place.give_up()
+    assert (await grown(first, 600)).done()
+    assert (await grown(first, 700)).done()
+    task = await grown(second, 400)
+    assert not task.done(), "it needs a slot"
+    third.leave()
+    await settle()
+    assert task.done()
+    assert (slots.working, slots.waiting) == (1, 1)
+    first.leave()
+    second.give_up()
+    assert (slots.working, slots.waiting) == (0, 1), "there is room again"
+    second.leave()
+    assert slots._room == 1000
+
+
+async def test_a_page_keeps_its_slot_while_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ROOM", 1000)
+    monkeypatch.setattr(module, "PATIENCE", 0.01)
+    freed = asyncio.Event()
+    slots = Slots(9, per_slot=8, most_waiting=9, on_free=freed.set)
+    large, other = slots.enter(LANE), slots.enter(LANE)
+    await large.grow(900)
+    large.give_up()
+    freed.clear()
+    await other.grow(200)
+    other.give_up()
+    assert (slots.working, slots.waiting) == (1, 1)
+    large.leave()
+    async with asyncio.timeout(5):
+        await freed.wait()
+    assert (slots.working, slots.waiting) == (0, 1), "it has tried again"
+    other.leave()
+    assert slots._room == 1000
+
+
 # -- as pages use it
 
 

@@ -35,7 +35,7 @@ class TooSlowError(Exception):
     """The answer arrives more slowly than min_rate."""
 
     def __init__(self, received: int, seconds: float) -> None:
-        super().__init__(f"only {received} bytes in {seconds:.1f} s; lower min_rate to take it")
+        super().__init__(f"only {received} bytes in the last {seconds:.1f} s; lower min_rate to take it")
 
 
 class UndecodableBodyError(Exception):

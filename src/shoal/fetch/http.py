@@ -37,7 +37,7 @@ from shoal.fetch.transport import FetchRequest
 from shoal.limits import HEADER_LINE, HEADER_LINES
 from shoal.model import Failure, Outcome, Response
 from shoal.settings import Settings
-from shoal.slots import SMALL, take_slot
+from shoal.slots import received
 
 _ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 _ACCEPT_ENCODING = "gzip, deflate, br, zstd"
@@ -205,8 +205,7 @@ class HttpTransport:
             while size <= cap and (part := await content.readany()):
                 parts.append(part)
                 size += len(part)
-                if size > SMALL:
-                    await take_slot()
+                await received(size)
             body = b"".join(parts)
         if len(body) <= cap:
             return body

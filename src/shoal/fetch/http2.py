@@ -36,7 +36,7 @@ from shoal.fetch.proxies import Proxy
 from shoal.fetch.transport import FetchRequest
 from shoal.model import Failure, Outcome, Response
 from shoal.settings import Settings
-from shoal.slots import SMALL, take_slot
+from shoal.slots import received
 
 try:
     from shoal.fetch.http2_connection import Exchange, Header, Http2Connection
@@ -177,8 +177,7 @@ class Http2Transport:
             for part in decoder.feed(piece):
                 parts.append(part)
                 size += len(part)
-                if size > SMALL:
-                    await take_slot()
+                await received(size)
                 if size <= cap:
                     continue
                 if request.truncate:

@@ -29,9 +29,8 @@ if TYPE_CHECKING:
 
 _THREADS = 8
 _TRIES = 4  # c-ares waits twice as long each time, and at first for a few times what the server usually takes
-_SECOND_FAMILY = (
-    0.05  # seconds that IPv6 addresses are waited for when there are IPv4 ones, or the other way round
-)
+_SECOND_FAMILY = 0.05  # seconds that the addresses of one family are waited for when there are others
+_MOST = 8  # addresses of a family: a name with thousands would have us knock at all of them
 _SYSTEM_TTL = 60.0  # the system does not tell
 _SERVER = re.compile(r"(?:(?P<v4>[\d.]+)|\[(?P<v6>[\da-fA-F:.]+)\])(?::(?P<port>\d{1,5}))?")
 _FAR_AWAY = ("2000::1", 53)
@@ -95,6 +94,8 @@ class SystemLookup:
             infos = await loop.run_in_executor(self._threads, _getaddrinfo, name)
         except socket.gaierror as error:
             raise UnresolvedError(_WHY_NOT.get(error.errno, "failed"), error.strerror or str(error)) from None
+        except ValueError:
+            raise UnresolvedError("no_such_name", "not a name") from None
         return Found(tuple(dict.fromkeys(str(info[4][0]) for info in infos)), _SYSTEM_TTL)
 
     async def close(self) -> None:
@@ -143,7 +144,7 @@ class AresLookup:
             raise UnresolvedError(
                 _ARES_WHY.get(error.args[0], "failed"), _lower(str(error.args[1]))
             ) from None
-        except UnicodeError:
+        except ValueError:
             raise UnresolvedError("no_such_name", "not a name") from None
 
     async def close(self) -> None:
@@ -156,7 +157,7 @@ def _getaddrinfo(name: str) -> list[tuple[object, object, object, object, tuple[
 
 
 def _found(*results: pycares.AddrInfoResult) -> Found:
-    nodes = [node for result in results for node in result.nodes]
+    nodes = [node for result in results for node in result.nodes[:_MOST]]
     if not nodes:
         raise UnresolvedError("no_such_name", "no address")
     addresses = dict.fromkeys(node.addr[0].decode("ascii") for node in nodes)

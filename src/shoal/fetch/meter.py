@@ -11,11 +11,15 @@ from collections.abc import Callable
 
 from shoal.fetch.failures import TooSlowError
 
-GRACE = 5.0  # seconds after the first byte in which any speed will do
+GRACE = 5.0  # seconds over which the rate is measured; the first bytes may take so long in any case
+_DRIPS = 4  # arrivals at least: few of them, with silence between, are a server that thinks
 
 
 class Meter:
-    """Of one connection or exchange. `min_rate` is in bytes a second; 0 lifts the limit."""
+    """Of one connection or exchange. `min_rate` is in bytes a second; 0 lifts the limit.
+
+    The rate is that of the last seconds: else a server that begins with a large piece could drip for as long as it
+    likes."""
 
     def __init__(self, min_rate: float, now: Callable[[], float]) -> None:
         self._min_rate = min_rate
@@ -24,18 +28,24 @@ class Meter:
 
     def reset(self) -> None:
         """Another answer begins."""
-        self._received = 0
         self._since: float | None = None
         self._seconds = 0.0
+        self._received = self._arrivals = 0
 
     def is_too_slow(self, received: int) -> bool:
         """Told whenever so many bytes have arrived: whether they came too slowly."""
         self._received += received
+        self._arrivals += 1
+        now = self._now()
         if self._since is None:
-            self._since = self._now()
+            self._since = now
+        self._seconds = now - self._since
+        if self._seconds <= GRACE:
             return False
-        self._seconds = self._now() - self._since
-        return self._seconds > GRACE and self._received < self._min_rate * self._seconds
+        if self._received >= self._min_rate * self._seconds:
+            self._since, self._received, self._arrivals = now, 0, 0
+            return False
+        return self._arrivals >= _DRIPS
 
     def error(self) -> TooSlowError:
         return TooSlowError(self._received, self._seconds)

@@ -191,6 +191,7 @@ class _ConnectorResolver(AbstractResolver):
     def __init__(self, resolver: Resolver, guard: Guard | None) -> None:
         self._resolver = resolver
         self._guard = guard
+        self._turn = 0
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
@@ -198,11 +199,25 @@ class _ConnectorResolver(AbstractResolver):
         addresses = await self._resolver.resolve(host)
         if self._guard is not None:
             self._guard.note(host, port, addresses)
-        results = [_result(host, address, port) for address in addresses]
+        results = [_result(host, address, port) for address in self._in_turn(addresses)]
         return [one for one in results if family in (socket.AF_UNSPEC, one["family"])]
+
+    def _in_turn(self, addresses: tuple[str, ...]) -> tuple[str, ...]:
+        """IPv6 first, and within a family another one first each time: a site has several to share its load."""
+        if len(addresses) == 1:
+            return addresses
+        self._turn += 1
+        six = [address for address in addresses if ":" in address]
+        four = [address for address in addresses if ":" not in address]
+        return (*_rotated(six, self._turn), *_rotated(four, self._turn))
 
     async def close(self) -> None:
         """The resolver is shared, and closed by whoever made it."""
+
+
+def _rotated(addresses: list[str], turn: int) -> list[str]:
+    first = turn % len(addresses) if addresses else 0
+    return addresses[first:] + addresses[:first]
 
 
 def _result(host: str, address: str, port: int) -> ResolveResult:
