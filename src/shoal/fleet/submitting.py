@@ -59,7 +59,7 @@ async def submit(submission: Submission, frontier: Frontier) -> Job:
     try:
         await check_shared(plan, frontier, job)
         if local:
-            await claim_output(plan, frontier, job)
+            claim_output(plan, job)
     except OutputTaken:
         if known is None:
             await forget(frontier, plan.job)
