@@ -54,7 +54,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--pages", type=int, default=200_000, help="of all honest hosts together")
     parser.add_argument("--hosts", type=int, default=70, help="that are honest")
     parser.add_argument("--hostile", type=float, default=0.3, help="share of all hosts")
-    parser.add_argument("--hostile-pages", type=int, default=1_000, help="attacks on each hostile host")
+    parser.add_argument("--hostile-pages", type=int, default=800, help="attacks on each hostile host")
     parser.add_argument("--attacks", nargs="*", default=[], help="by name (default: all)")
     parser.add_argument("--attack-bytes", type=int, default=8 * 1024, help="of a page that is an attack")
     parser.add_argument("--robots-bombs", type=int, default=4, help="one in so many hostile hosts; 0: none")

@@ -27,7 +27,7 @@ _SETTINGS = {
     "read_timeout": 2,
     "total_timeout": 4,
     "max_body": 2_000_000,
-    "max_attempts": 2,
+    "max_attempts": 3,  # an honest page may be in hand at two kills
     "retry_base": 0.5,
     "retry_cap": 2,
     "breaker_failures": 1_000_000,  # nor may a breaker spare us the attacks
