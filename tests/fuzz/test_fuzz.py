@@ -23,8 +23,9 @@ from shoal.testing.fuzz.targets import LIVE
 from shoal.testing.fuzz.targets.urls import check_line
 
 ROOT = Path(__file__).parents[2]
+WORDS = ["a.py", "m:n", "a.example", "localhost:8000", "ftp://u:s3cret@h"]
 EXAMPLES = 150
-EXAMPLES_WITH_A_SERVER = 60
+EXAMPLES_WITH_A_SERVER = 30
 
 
 def test_the_corpus_holds(tmp_path: Path) -> None:
@@ -66,7 +67,7 @@ def test_whatever_the_bytes_the_rule_of_the_target_holds(opened: tuple[str, Run]
     holds()
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     words=st.lists(st.text(max_size=20) | st.sampled_from(["a.py", "m:n", "a.example", "ftp://u:s3cret@h"]))
 )

@@ -75,9 +75,9 @@ class Watcher:
                 self._bury("death", f"the process died: {_death(self._process.exitcode)}")
             return
         if self._share.beats != self._beats:
-            self._beats, self._since, self._cpu = self._share.beats, time.monotonic(), self._cpu_seconds()
+            self._note(self._process.pid)
             return
-        spent = self._cpu_seconds() - self._cpu
+        spent = _cpu_seconds(self._process.pid) - self._cpu
         if self._beats and (spent > HANG or time.monotonic() - self._since > _SILENCE):
             self._process.kill()
             self._process.join()
@@ -90,10 +90,14 @@ class Watcher:
         self._share.close()
 
     def _started(self) -> ForkServerProcess:
-        self._beats, self._since, self._cpu = self._share.beats, time.monotonic(), 0.0
         process = _context.Process(target=run_child, args=(self._work, self._share_path, self._folder))
         process.start()
+        self._note(process.pid)
         return process
+
+    def _note(self, pid: int | None) -> None:
+        """That the process has just shown a sign of life."""
+        self._beats, self._since, self._cpu = self._share.beats, time.monotonic(), _cpu_seconds(pid)
 
     def _bury(self, kind: Literal["death", "hang"], what: str) -> None:
         Finding(self._work.target, kind, what, self._share.current).save(self._folder)
@@ -105,13 +109,14 @@ class Watcher:
             self._share.finish(self._work.skip)
             self._process = self._started()
 
-    def _cpu_seconds(self) -> float:
-        try:
-            text = Path(f"/proc/{self._process.pid}/stat").read_text()
-        except OSError:  # not Linux, or gone: then it is the clock's time
-            return time.monotonic()
-        user, system = text.rpartition(")")[2].split()[11:13]
-        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+def _cpu_seconds(pid: int | None) -> float:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:  # not Linux, or gone: then it is the clock's time
+        return time.monotonic()
+    user, system = text.rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def _death(code: int | None) -> str:
