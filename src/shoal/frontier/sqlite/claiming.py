@@ -13,20 +13,21 @@ from shoal.frontier.protocol import FOREVER, Claim, Claimed, Valve
 from shoal.frontier.sqlite import domains
 from shoal.frontier.sqlite.adding import put_back
 from shoal.frontier.sqlite.codec import decode_task
-from shoal.frontier.sqlite.domains import CROWDED, OF_CROWD, SharedDomain
+from shoal.frontier.sqlite.domains import CROWDED, SharedDomain
 from shoal.frontier.sqlite.session import Session
 from shoal.model import Lease
 
 # Who becomes due joins the line at the place it had, but not before the first; or the crowd of its domain, if others
 # wait there already.
+_CROWDED = "domain > 0 AND EXISTS (SELECT 1 FROM crowd c WHERE c.domain = queue.domain AND c.job = ?1 AND c.lane = ?2)"
 _JOIN = f"""
-UPDATE queue SET (in_line, place) = (
-  SELECT CASE WHEN c.domain IS NULL THEN 1 ELSE {CROWDED} END, max(queue.place, coalesce(
-    CASE WHEN c.domain IS NULL
-      THEN (SELECT place FROM queue WHERE job = ?1 AND lane = ?2 AND pending > 0 AND in_line = 1 ORDER BY place LIMIT 1)
-      ELSE (SELECT place FROM queue WHERE {OF_CROWD.replace("?3", "c.domain")} = {CROWDED} ORDER BY place LIMIT 1)
+UPDATE queue SET in_line = CASE WHEN {_CROWDED} THEN {CROWDED} ELSE 1 END, place = max(place, coalesce(
+    CASE WHEN {_CROWDED}
+      THEN (SELECT q.place FROM queue q
+             WHERE q.job = ?1 AND q.lane = ?2 AND q.domain = queue.domain AND q.domain > 0 AND q.pending > 0
+               AND q.in_line = {CROWDED} ORDER BY q.place LIMIT 1)
+      ELSE (SELECT place FROM queue WHERE job = ?1 AND lane = ?2 AND pending > 0 AND in_line = 1 ORDER BY place LIMIT 1)
     END, 0))
-    FROM (SELECT 1) LEFT JOIN crowd c ON c.domain = queue.domain AND c.job = ?1 AND c.lane = ?2)
  WHERE job = ?1 AND lane = ?2 AND pending > 0 AND in_line = 0 AND due <= ?3
 """
 _LINE = """

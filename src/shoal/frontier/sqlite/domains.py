@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 CROWDED = 2  # what queue.in_line says of a queue that waits for its domain
 _FORWARD = 500  # queues that come forward at once, if the domain has no limit any more
 
-OF_CROWD = "job = ?1 AND lane = ?2 AND domain = ?3 AND domain > 0 AND pending > 0 AND in_line"
+_OF_CROWD = "job = ?1 AND lane = ?2 AND domain = ?3 AND domain > 0 AND pending > 0 AND in_line"
 _PARK = f"""
 UPDATE queue SET in_line = {CROWDED}, place = max(place, coalesce(
-    (SELECT place FROM queue WHERE {OF_CROWD} = {CROWDED} ORDER BY place LIMIT 1), 0))
+    (SELECT place FROM queue WHERE {_OF_CROWD} = {CROWDED} ORDER BY place LIMIT 1), 0))
  WHERE id = ?4
 """
 # Who comes forward joins the line at the place it had, but not before the first.
@@ -116,11 +116,11 @@ class SharedDomain:
     def call(self, job_id: int, lane: str, now: float) -> int:
         """Lets as many queues come forward as the domain allows, with those that already have; answers how many."""
         of_crowd = (job_id, lane, self._id)
-        count = f"SELECT count(*) FROM queue WHERE {OF_CROWD} = 1"
+        count = f"SELECT count(*) FROM queue WHERE {_OF_CROWD} = 1"
         more = max(0, min(_FORWARD, self.allowance(True, now)) - self._session.value(count, of_crowd))
         due = FOREVER if self.due <= now else self.due
         waiting = self._session.all(
-            f"SELECT id FROM queue WHERE {OF_CROWD} = {CROWDED} ORDER BY place LIMIT ?4",
+            f"SELECT id FROM queue WHERE {_OF_CROWD} = {CROWDED} ORDER BY place LIMIT ?4",
             (*of_crowd, more + 1),
         )
         called = waiting[:more]

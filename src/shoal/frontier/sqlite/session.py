@@ -47,7 +47,7 @@ class HostRow(NamedTuple):
 
 _HOST = """
 SELECT interval, burst, cap, blocked_until, in_flight, next_at, hold, domain,
-       (SELECT d.next_at FROM domain d WHERE d.id = h.domain)
+       CASE WHEN domain THEN (SELECT d.next_at FROM domain d WHERE d.id = h.domain) END
   FROM host h WHERE id = ?
 """
 
