@@ -114,6 +114,7 @@ TABLE: dict[str, Rule] = {
     "handler_timeout": _bury("the handler did not finish within handler_timeout"),
     "junk": _bury("the handler yielded something that is neither an item nor a request"),
     "rejected": _bury("the database does not take a value that the page has for a column"),
+    "hung": _retry("the page held the process until it was ended from outside", blames_host=False),
     "worker_lost": _retry("the worker died with the page in hand", blames_host=False),
     "unexpected": _retry("an error nobody foresaw", blames_host=False),
 }

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import shoal
+from shoal.flight import Loss
 from shoal.frontier.protocol import JobSpec, Valve
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.frontier.sqlite.presence import Presence
@@ -176,3 +177,24 @@ def test_a_name_from_the_store_leads_nowhere(tmp_path: Path, name: str) -> None:
     precious.write_text("mine")
     assert not Presence(folder).is_dead(name.format(precious))
     assert precious.read_text() == "mine"
+
+
+async def test_word_that_was_left_of_a_dead_worker_names_the_page_that_hung(tmp_path: Path) -> None:
+    """Whoever takes the leases back reads it, whichever process that is."""
+    path = tmp_path / "store.db"
+    async with SqliteFrontier(path) as frontier:
+        await frontier.open_job(OPEN)
+        await frontier.add("job", [make_task(f"http://a.test/{n}") for n in range(3)])
+        with process(CLAIM, path) as other:
+            assert await asyncio.to_thread(first_line, other) == "3"
+            guilty = (await frontier.held("theirs"))[1]
+            words = Loss("theirs", guilty.token, 3.0, "its stack").words()
+            await asyncio.to_thread(Path(frontier.obituary("theirs")).write_bytes, words)
+            other.kill()
+            other.wait()
+            assert await frontier.reap() == 3
+        again = (await claim(frontier)).leases
+        assert [lease.task.attempt for lease in again] == [1, 1], (
+            "the others are unharmed, the guilty one waits"
+        )
+        assert (await counted(frontier)).counters.delayed == 1

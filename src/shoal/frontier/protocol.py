@@ -340,6 +340,15 @@ class Frontier(Protocol):
         """Those whose last sign of life is not older than their leases would be."""
         ...
 
+    async def held(self, worker: str) -> Sequence[Lease]:
+        """The leases that a worker holds, whoever asks: its own process, or one that has seen it die."""
+        ...
+
+    def obituary(self, worker: str) -> str:
+        """A file in which to leave word of how a worker died, for whoever takes its leases back; "": nobody reads
+        any."""
+        ...
+
     async def release(self, leases: Sequence[Lease]) -> int:
         """Hands tasks back unharmed: pending again, the attempt not counted."""
         ...

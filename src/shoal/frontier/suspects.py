@@ -1,17 +1,23 @@
 """Telling a page that kills its worker from those that merely died with it. Pure.
 
-A worker that dies takes all its pages down, and nobody knows which one did it. Given back together they would be
-claimed together, and buried together with the guilty one. So from the second loss on they are spread over time, each
-time differently: the guilty page goes on meeting its end, the others get through in between.
+Of a worker that hung, the page is known that was on the CPU: it has spent an attempt, and the others go back
+unharmed. Of one that died by itself nobody knows which page did it, so all of them are suspects. Given back together
+they would be claimed together, and buried together with the guilty one. So from the second loss on they are spread
+over time, each time differently: the guilty page goes on meeting its end, the others get through in between.
 """
 
 from __future__ import annotations
 
-from shoal.model import Task
+import re
+
+from shoal.flight import Loss
+from shoal.frontier.protocol import worker_lost
+from shoal.model import Failure, Retry, Snapshot, Task
 
 _ROOM = 0.5  # seconds for each suspect, so that few run at the same time
 _MIX = 0x9E3779B97F4A7C15  # spreads neighbouring numbers far apart
 _BITS = 64
+_FRAME = re.compile(r'  File "(.+)", line (\d+) in (.+)')
 
 
 def wait_of_suspect(task: Task, company: int) -> float:
@@ -21,3 +27,31 @@ def wait_of_suspect(task: Task, company: int) -> float:
         return 0.0
     place = ((task.id * _MIX + losses * (_MIX >> 7)) * _MIX) % (1 << _BITS) / (1 << _BITS)
     return place * _ROOM * company * (losses - 1)
+
+
+def verdict_on(
+    task: Task, token: int, loss: Loss | None, company: int, now: float
+) -> tuple[Retry, Snapshot | None] | None:
+    """What becomes of a task whose worker was lost, and what is kept with it; None: it goes back unharmed. `loss` is
+    what is known of the worker's end, if anything is."""
+    if loss is None or not loss.hung or not loss.token:
+        return Retry(wait_of_suspect(task, company), worker_lost(task.attempt, now)), None
+    if token != loss.token:
+        return None
+    detail = f"the page held the process for {loss.seconds:.0f} s{where(loss.stack)}, and was ended with it"
+    failure = Failure("hung", detail, at=now, elapsed=loss.seconds, attempt=task.attempt)
+    # Those that it held up go first: it waits for as long as they had to.
+    return Retry(loss.seconds, failure), Snapshot(traceback=loss.stack)
+
+
+def where(stack: str) -> str:
+    """Where the main thread hung, as the end of a phrase: in the handler, if it was in one."""
+    main = stack.rpartition("hread 0x")[2]
+    if (current := stack.find("Current thread")) >= 0:
+        main = stack[current:].partition("\n\n")[0]
+    frames = _FRAME.findall(main)  # the innermost first
+    if not frames:
+        return ""
+    inner = [place for place in range(1, len(frames)) if frames[place][0].endswith("shoal/handling.py")]
+    file, line, name = frames[inner[0] - 1 if inner else 0]
+    return f" in {name} ({file}:{line})"

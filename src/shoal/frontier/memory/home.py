@@ -368,6 +368,12 @@ class MemoryFrontier:
         now = self._time.now()
         return [record for record in self._workers.values() if record.until > now]
 
+    async def held(self, worker: str) -> Sequence[Lease]:
+        return [held.lease for held in self._leases.values() if held.worker == worker]
+
+    def obituary(self, worker: str) -> str:
+        return ""
+
     async def release(self, leases: Sequence[Lease]) -> int:
         count = 0
         for given in leases:

@@ -132,6 +132,12 @@ class RedisFrontier:
     async def workers(self) -> Sequence[WorkerRecord]:
         return await leases.workers(self._shards)
 
+    async def held(self, worker: str) -> Sequence[Lease]:
+        return await leases.held(self._shards, worker)
+
+    def obituary(self, worker: str) -> str:
+        return ""
+
     async def release(self, leases_: Sequence[Lease]) -> int:
         count = await leases.release(self._shards, leases_)
         self.wake()

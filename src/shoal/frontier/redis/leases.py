@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from shoal.frontier.protocol import WorkerRecord
 from shoal.frontier.redis import outbox
-from shoal.frontier.redis.codec import as_text
+from shoal.frontier.redis.codec import as_text, decode_lease
+from shoal.frontier.redis.hosts import job_names
 from shoal.frontier.redis.keys import HOME
-from shoal.frontier.redis.shards import Shards
+from shoal.frontier.redis.shards import LANES_PER_JOB, Shards
 from shoal.model import Lease
+
+_PAGE = 500
 
 
 async def extend(shards: Shards, worker: str, seconds: float, status: bytes) -> int:
@@ -29,6 +32,34 @@ async def workers(shards: Shards) -> Sequence[WorkerRecord]:
         for name, until in alive
         if until > float(now)
     ]
+
+
+async def held(shards: Shards, worker: str) -> Sequence[Lease]:
+    names = await job_names(shards)
+    found: list[Lease] = []
+    for shard in shards.all:
+        [_, tokens] = await shards.look(shard, ("SMEMBERS", f"held:{worker}"))
+        for start in range(0, len(tokens), _PAGE):
+            page = tokens[start : start + _PAGE]
+            [_, records] = await shards.look(shard, ("HMGET", "leases", *page))
+            for token, data in zip(page, records, strict=True):
+                if data is not None and (lease := await _lease(shards, shard, names, int(token), data)):
+                    found.append(lease)
+    return found
+
+
+async def _lease(
+    shards: Shards, shard: int, names: Mapping[int, str], token: int, data: bytes
+) -> Lease | None:
+    raw = decode_lease(data)
+    number = raw.line // LANES_PER_JOB
+    job = names.get(number)
+    if job is None:  # it was dropped
+        return None
+    shards.remember(job, number)
+    lane = await shards.lane(shard, raw.line % LANES_PER_JOB)
+    task = await shards.task(number, raw.item, job, raw.host, lane, raw.priority, claimed=1)
+    return Lease(token, task, raw.deadline, host_version=0)
 
 
 async def leave(shards: Shards, names: Collection[str]) -> None:

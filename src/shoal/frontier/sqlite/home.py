@@ -142,7 +142,7 @@ class SqliteFrontier:
         now = session.now()
         if now - self._reaped_at >= _REAP_EVERY or now < self._reaped_at:
             self._reaped_at = now
-            settling.reap(session, self._presence.is_dead)
+            settling.reap(session, self._presence.take_words)
 
     async def settle(self, batch: Sequence[Settlement], journal: Journal | None = None) -> Settled:
         return await self._writer.do(lambda s: settling.settle(s, batch, journal))
@@ -154,13 +154,19 @@ class SqliteFrontier:
         known = await self._writer.do(settling.workers)
         return [record for record in known if not self._presence.has_left(record.name)]
 
+    async def held(self, worker: str) -> Sequence[Lease]:
+        return await self._writer.do(lambda s: settling.held(s, worker))
+
+    def obituary(self, worker: str) -> str:
+        return self._presence.path(worker)
+
     async def release(self, leases: Sequence[Lease]) -> int:
         count = await self._writer.do(lambda s: settling.release(s, leases))
         self.wake()
         return count
 
     async def reap(self) -> int:
-        return await self._writer.do(lambda s: settling.reap(s, self._presence.is_dead))
+        return await self._writer.do(lambda s: settling.reap(s, self._presence.take_words))
 
     async def wait(self, seconds: float) -> None:
         until = time.monotonic() + seconds

@@ -39,11 +39,25 @@ class Presence:
 
     def is_dead(self, worker: str) -> bool:
         """True only if it is certain; and only once, for whoever asks takes its leases back."""
+        return self.take_words(worker) is not None
+
+    def take_words(self, worker: str) -> bytes | None:
+        """What was left behind about a dead worker, b"" if nothing was; None if it is not certain that it is dead. Only
+        once, for whoever asks takes its leases back."""
         if not self.has_left(worker):
-            return False
+            return None
         assert self._folder is not None
-        (self._folder / worker).unlink(missing_ok=True)
-        return True
+        path = self._folder / worker
+        try:
+            words = path.read_bytes()
+        except FileNotFoundError:
+            return None  # another was quicker
+        path.unlink(missing_ok=True)
+        return words
+
+    def path(self, worker: str) -> str:
+        """The worker's file, in which others may leave word of its end; "": there is none."""
+        return str((self._folder / worker).absolute()) if self._folder is not None else ""
 
     def has_left(self, worker: str) -> bool:
         """Whether nobody holds the worker's lock any more. True only if it is certain."""

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec.structs import replace
 
-from shoal.frontier.protocol import JobSpec, Journal, Settled, WorkerRecord, total, worker_lost
+from shoal.flight import Loss
+from shoal.frontier.protocol import JobSpec, Journal, Settled, WorkerRecord, total
 from shoal.frontier.sqlite.adding import admit, is_seen, put_back
 from shoal.frontier.sqlite.codec import decode_task, encode_letter, encode_task
 from shoal.frontier.sqlite.leases import end_leases
 from shoal.frontier.sqlite.session import Session
-from shoal.frontier.suspects import wait_of_suspect
+from shoal.frontier.suspects import verdict_on
 from shoal.model import Dead, DeadLetter, Done, Failure, Lease, Moved, Retry, Settlement, Snapshot, Task
 
 
@@ -165,32 +166,55 @@ def release(session: Session, leases: Sequence[Lease]) -> int:
     return len(owners)
 
 
-def reap(session: Session, is_dead: Callable[[str], bool]) -> int:
-    """Takes back the leases that ran out, and those whose worker is known to have died."""
+def reap(session: Session, last_words: Callable[[str], bytes | None]) -> int:
+    """Takes back the leases that ran out, and those whose worker is known to have died. `last_words` tells of a dead
+    worker what was left behind about its end; None: it may be alive."""
     now = session.now()
-    gone = {worker for (worker,) in session.all("SELECT DISTINCT worker FROM lease") if is_dead(worker)}
+    gone = {
+        worker: Loss.read(worker, words)
+        for (worker,) in session.all("SELECT DISTINCT worker FROM lease")
+        if (words := last_words(worker)) is not None
+    }
     expired = [
         row
         for row in session.all("SELECT token, worker, deadline, queue, rank, id, attempt, body FROM lease")
         if row[2] <= now or row[1] in gone
     ]
     end_leases(session, {row[0] for row in expired})
-    for _, _, _, queue_id, rank, id, attempt, body in expired:
-        info = session.queue_info(queue_id)
-        task = decode_task(
-            body, id=id, job=info.job, host=info.host, lane=info.lane, rank=rank, attempt=attempt
-        )
-        _take_back(session, info.job_id, queue_id, task, len(expired))
+    for token, worker, _, queue_id, *rest in expired:
+        task = _task(session, queue_id, *rest)
+        _take_back(session, queue_id, task, verdict_on(task, token, gone.get(worker), len(expired), now))
     return len(expired)
 
 
-def _take_back(session: Session, job_id: int, queue_id: int, task: Task, company: int) -> None:
-    failure = worker_lost(task.attempt, session.now())
+def held(session: Session, worker: str) -> Sequence[Lease]:
+    rows = session.all(
+        "SELECT token, deadline, queue, rank, id, attempt, body FROM lease WHERE worker = ?", (worker,)
+    )
+    return [
+        Lease(token, _task(session, queue_id, *rest), deadline, host_version=0)
+        for token, deadline, queue_id, *rest in rows
+    ]
+
+
+def _task(session: Session, queue_id: int, rank: int, id: int, attempt: int, body: bytes) -> Task:
+    info = session.queue_info(queue_id)
+    return decode_task(body, id=id, job=info.job, host=info.host, lane=info.lane, rank=rank, attempt=attempt)
+
+
+def _take_back(
+    session: Session, queue_id: int, task: Task, verdict: tuple[Retry, Snapshot | None] | None
+) -> None:
+    job_id = session.queue_info(queue_id).job_id
+    if verdict is None:
+        put_back(session, [(queue_id, -task.priority, task.id, task.attempt - 1, _body(task))])
+        return
+    retry, snapshot = verdict
     if task.attempt >= (task.max_attempts or _spec(session, job_id).max_attempts):
-        _bury(session, job_id, queue_id, task, failure, None)
-    elif wait := wait_of_suspect(task, company):
-        _delay(session, job_id, queue_id, task, Retry(wait, failure))
+        _bury(session, job_id, queue_id, task, retry.failure, snapshot)
+    elif retry.after:
+        _delay(session, job_id, queue_id, task, retry)
     else:
-        task = task.failed(failure)
+        task = retry.task(task)
         put_back(session, [(queue_id, -task.priority, task.id, task.attempt, _body(task))])
         session.count(job_id, retried=1)

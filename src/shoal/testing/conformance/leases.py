@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from shoal.flight import Loss
 from shoal.frontier.protocol import (
     DeadFilter,
     Frontier,
 )
+from shoal.losses import report_loss
 from shoal.model import Retry
 from shoal.testing.clock import ManualClock
 from shoal.testing.conformance.tools import (
@@ -110,3 +112,50 @@ class Leases:
             assert await frontier.reap() == 0
             assert (await claim(frontier)).leases == []
         assert await settle(frontier, two)
+
+    # -- a worker that was lost, as whoever saw it die reports it
+
+    async def test_what_a_worker_holds(self, frontier: Frontier) -> None:
+        await frontier.open_job(spec())
+        await frontier.add("job", [make_task(f"http://{host}.test/") for host in "abc"])
+        mine = (await claim(frontier, 2, worker="w1")).leases
+        theirs = (await claim(frontier, worker="w2")).leases
+        held = await frontier.held("w1")
+        assert {lease.token: lease.task for lease in held} == {lease.token: lease.task for lease in mine}
+        assert await settle(frontier, mine[0])
+        assert [lease.token for lease in await frontier.held("w1")] == [mine[1].token]
+        assert len(await frontier.held("w2")) == len(theirs) == 1
+        assert await frontier.held("nobody") == []
+
+    async def test_a_page_that_hung_spends_an_attempt_and_the_others_none(
+        self, frontier: Frontier, clock: ManualClock
+    ) -> None:
+        await frontier.open_job(spec(max_attempts=2))
+        await frontier.add("job", [make_task(f"http://a.test/{n}") for n in range(5)])
+        for attempt in (1, 2):
+            leases = (await claim(frontier, worker=f"w{attempt}")).leases
+            [guilty] = [lease for lease in leases if lease.task.url == "http://a.test/3"]
+            assert [lease.task.attempt for lease in leases] == [1, 1, 1, attempt, 1]
+            loss = Loss(f"w{attempt}", guilty.token, 3.0, "the stack")
+            assert await report_loss(frontier, loss) == 5
+            assert await report_loss(frontier, loss) == 0, "there is nothing left to take back"
+            assert not await settle(frontier, leases[0])
+            clock.advance(4)
+        leases = (await claim(frontier)).leases
+        assert [lease.task.attempt for lease in leases] == [1, 1, 1, 1]
+        assert not any(lease.task.history for lease in leases)
+        [letter] = await frontier.dead(DeadFilter(kind="hung"))
+        assert [failure.kind for failure in letter.task.history] == ["hung", "hung"]
+        assert letter.snapshot is not None
+        assert letter.snapshot.traceback == "the stack"
+        await counted(frontier)
+
+    async def test_of_a_worker_that_died_by_itself_all_pages_are_suspects(self, frontier: Frontier) -> None:
+        await frontier.open_job(spec())
+        await frontier.add("job", [make_task(f"http://a.test/{n}") for n in range(3)])
+        await claim(frontier, worker="w1", lease_seconds=3600)
+        assert await report_loss(frontier, Loss("w1", exit=-9)) == 3
+        again = (await claim(frontier, worker="w2")).leases
+        assert [lease.task.attempt for lease in again] == [2, 2, 2]
+        assert {lease.task.history[0].kind for lease in again} == {"worker_lost"}
+        await counted(frontier)

@@ -1,0 +1,318 @@
+"""What a process is doing right now, in memory that outlives it.
+
+The process writes, whoever started it reads: a beat of the event loop, and the lease whose page is on the CPU. A
+process that hangs cannot say anything any more; this page of shared memory still says which page did it. The stack,
+which the interpreter's own fault handler writes without needing its lock, stands in the same file behind it.
+
+Imported before anything else of a command, so it imports little.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import signal
+import time
+from collections.abc import Callable, Coroutine, Generator
+from types import coroutine
+from typing import Any, NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+# A process that has begun to listen can be told to stop; before and after, there is nothing to drain.
+STARTING, LISTENING, ENDING = range(3)
+
+STACK_SIGNAL: int = getattr(signal, "SIGUSR2", 0)  # asks a process for its stack; 0: cannot be asked here
+
+_BEAT, _TOKEN, _STATE, _LIMIT, _GRACE, _RESUMES = range(6)  # numbers of eight bytes
+_NUMBERS = 6 * 8
+_WORKER, _LONGEST_NAME = 64, 190
+_OBITUARY, _LONGEST_PATH = 256, 2000
+_SIZE = mmap.PAGESIZE
+
+_LATER = 2.0  # seconds from the interruption of a handler to the end of its process
+_FEEDING = 2**64 - 1  # stands for a lease while a job's start is read
+
+_LONGEST_STACK = 32_768  # bytes kept of it
+_STACK_PATIENCE = 2.0  # seconds for a process to write its stack
+_LOOK = 0.02
+_STUCK = (
+    1.0  # seconds without a beat after which nothing is to be expected from a process that was told to stop
+)
+_WRITING_DOWN = 10.0
+_OWN_PAUSE = 1.0  # seconds between two looks after which the watcher itself was held up
+
+
+class Loss(NamedTuple):
+    """A worker that died, and what is known of its end."""
+
+    worker: str
+    token: int = 0  # the lease whose page was on the CPU; 0: none
+    seconds: float = 0.0  # for which it hung; 0: it did not, but died
+    stack: str = ""
+    exit: int = 0  # as subprocess.Popen has it: -9 is death by SIGKILL
+
+    @property
+    def hung(self) -> bool:
+        return self.seconds > 0
+
+    def words(self) -> bytes:
+        """What is left behind for whoever takes the worker's leases back."""
+        return f"{self.token} {self.seconds:.1f}\n{self.stack}".encode()
+
+    @classmethod
+    def read(cls, worker: str, words: bytes) -> Loss | None:
+        head, _, stack = words.decode(errors="replace").partition("\n")
+        try:
+            token, seconds = head.split()
+            return cls(worker, int(token), float(seconds), stack)
+        except ValueError:
+            return None
+
+
+class FlightRecorder:
+    """One page of memory that two processes share, and the file behind it."""
+
+    def __init__(self, file: int) -> None:
+        self.file = file
+        self._memory = mmap.mmap(file, _SIZE)
+        self._numbers = memoryview(self._memory)[:_NUMBERS].cast("Q")
+
+    @classmethod
+    def create(cls) -> FlightRecorder:
+        if hasattr(os, "memfd_create"):
+            file = os.memfd_create("shoal-flight")
+        else:
+            from tempfile import TemporaryFile
+
+            with TemporaryFile() as made:
+                file = os.dup(made.fileno())
+        recorder = cls._sized(file)
+        recorder.clear()
+        return recorder
+
+    @classmethod
+    def _sized(cls, file: int) -> FlightRecorder:
+        os.ftruncate(file, _SIZE)
+        return cls(file)
+
+    def close(self) -> None:
+        self._numbers.release()
+        self._memory.close()
+        os.close(self.file)
+
+    # -- written by the process
+
+    def listen(self, grace: float) -> None:
+        """From now on it hears that it must stop, and then needs up to `grace` seconds."""
+        self._numbers[_GRACE] = int(grace * 1000)
+        self._numbers[_STATE] = LISTENING
+
+    def end(self) -> None:
+        self._numbers[_STATE] = ENDING
+
+    def can_resume(self) -> None:
+        """Another process can go on where this one dies."""
+        self._numbers[_RESUMES] = 1
+
+    def name(self, worker: str, obituary: str = "") -> None:
+        """`obituary`: a file for its last words."""
+        self._write(_WORKER, _LONGEST_NAME, worker)
+        self._write(_OBITUARY, _LONGEST_PATH, obituary)
+
+    def beat(self, handler_timeout: float) -> None:
+        """It is well. It hangs if no other beat comes until a little after a handler would be interrupted."""
+        self._numbers[_BEAT] += 1
+        self._numbers[_LIMIT] = int((handler_timeout + _LATER) * 1000)
+
+    def unwatch(self) -> None:
+        self._numbers[_LIMIT] = 0
+
+    async def on_cpu(self, token: int, page: Coroutine[Any, Any, T], handler_timeout: float) -> T:
+        """Runs a page. While one of its steps runs, its lease stands in the recorder; while it waits, it does not."""
+        return await self._steps(token, page, int((handler_timeout + _LATER) * 1000))
+
+    async def feeding(self, start: Coroutine[Any, Any, T]) -> T:
+        """Reads the start of a job. That is the user's own code, which may hold the loop for as long as it likes."""
+        return await self._steps(_FEEDING, start, 0)
+
+    @coroutine
+    def _steps(self, token: int, page: Coroutine[Any, Any, T], limit: int) -> Generator[Any, Any, T]:
+        numbers = self._numbers
+        step: Callable[[Any], Any] = page.send
+        value: Any = None
+        while True:
+            numbers[_TOKEN] = token
+            if limit:
+                numbers[_LIMIT] = limit
+            try:
+                awaited = step(value)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            finally:
+                numbers[_TOKEN] = 0
+            try:
+                step, value = page.send, (yield awaited)
+            except BaseException as error:
+                step, value = page.throw, error
+
+    # -- read by whoever started it
+
+    def clear(self) -> None:
+        """As a new process finds it."""
+        self._memory[:] = bytes(_SIZE)
+        os.ftruncate(self.file, _SIZE)
+        os.lseek(self.file, _SIZE, os.SEEK_SET)
+
+    @property
+    def state(self) -> int:
+        return self._numbers[_STATE]
+
+    @property
+    def beats(self) -> int:
+        return self._numbers[_BEAT]
+
+    @property
+    def limit(self) -> float:
+        """Seconds of silence after which it hangs; 0: it is not watched."""
+        return self._numbers[_LIMIT] / 1000
+
+    @property
+    def grace(self) -> float:
+        return self._numbers[_GRACE] / 1000
+
+    @property
+    def resumes(self) -> bool:
+        return bool(self._numbers[_RESUMES])
+
+    @property
+    def feeds(self) -> bool:
+        return self._numbers[_TOKEN] == _FEEDING
+
+    @property
+    def worker(self) -> str:
+        return self._read(_WORKER)
+
+    @property
+    def stack(self) -> str:
+        return os.pread(self.file, _LONGEST_STACK, _SIZE).decode(errors="replace")
+
+    def loss(self, code: int) -> Loss:
+        """Of a process that died by itself. Which page did it is not certain: it may have been another thread's."""
+        return Loss(self.worker, exit=code)
+
+    def last_words(self, pid: int, seconds: float) -> Loss:
+        """Of a process that hangs: asks it for its stack, and leaves word for whoever takes its leases back. That must
+        happen while it lives: as soon as it is dead, others may look."""
+        token = self._numbers[_TOKEN]
+        if STACK_SIGNAL:
+            _ask_for_stack(pid, self.file)
+        loss = Loss(self.worker, token, max(seconds, 0.1), self.stack)
+        if path := self._read(_OBITUARY):
+            try:
+                file = os.open(path, os.O_WRONLY)
+            except OSError:
+                return loss  # nobody has announced it, so nobody will look
+            try:
+                os.pwrite(file, loss.words(), 0)
+            finally:
+                os.close(file)
+        return loss
+
+    # -- texts, each behind its length
+
+    def _write(self, at: int, most: int, text: str) -> None:
+        data = os.fsencode(text)
+        if len(data) > most:
+            data = b""
+        self._memory[at : at + 2 + len(data)] = len(data).to_bytes(2, "little") + data
+
+    def _read(self, at: int) -> str:
+        length = int.from_bytes(self._memory[at : at + 2], "little")
+        return os.fsdecode(self._memory[at + 2 : at + 2 + length])
+
+
+class Vigil:
+    """Watches the beats of a process, and whether it stops when it is told to."""
+
+    def __init__(self, flight: FlightRecorder) -> None:
+        self._flight = flight
+        self._beats = -1
+        self._heard = self._looked = 0.0
+        self._stops_by = float("inf")
+        self.silence = 0.0  # seconds without a beat
+
+    def look(self, now: float, *, excused: bool = False) -> None:
+        """A watcher that was held up itself (stopped, starved, asleep with the machine) knows nothing about the time
+        between; nor does silence count that is `excused`."""
+        beats = self._flight.beats
+        excused = excused or self._flight.feeds
+        if beats != self._beats or excused or now - self._looked > _OWN_PAUSE:
+            self._beats, self._heard = beats, now
+        self._looked = now
+        self.silence = now - self._heard
+
+    @property
+    def hangs(self) -> bool:
+        return 0 < self._flight.limit < self.silence
+
+    def told_to_stop(self, now: float, grace: float) -> None:
+        self._stops_by = min(self._stops_by, now + grace)
+
+    @property
+    def overdue(self) -> bool:
+        """Told to stop, and its grace period is over: at once if nothing moves any more, else after what it may take
+        to write down the last results."""
+        stuck = self._flight.limit > 0 and self.silence > _STUCK
+        return self._looked > self._stops_by + (0.0 if stuck else _WRITING_DOWN)
+
+
+def waits_for_reader(*files: int) -> bool:
+    """Whether nobody takes what is written to one of these, as when it is a pipe to a pager. A process that writes
+    to it then waits for a person, and does not hang."""
+    from select import POLLOUT, poll
+
+    for file in files:
+        poller = poll()
+        poller.register(file, POLLOUT)
+        if not poller.poll(0):
+            return True
+    return False
+
+
+def leave_stacks(file: int) -> None:
+    """From now on this process writes its stacks there when it is asked to, whatever it is busy with."""
+    import faulthandler
+
+    if STACK_SIGNAL:
+        faulthandler.register(STACK_SIGNAL, file=file, all_threads=True)
+
+
+def _ask_for_stack(pid: int, file: int) -> None:
+    """Waits until the stack is written: until it has not grown for a moment."""
+    try:
+        os.kill(pid, STACK_SIGNAL)
+    except ProcessLookupError:
+        return
+    deadline, size = time.monotonic() + _STACK_PATIENCE, -1
+    while time.monotonic() < deadline:
+        before, size = size, os.fstat(file).st_size
+        if size == before and size > _SIZE:
+            return
+        time.sleep(_LOOK)
+
+
+def die_with(parent: int) -> None:
+    """The kernel kills this process when its parent dies, even if it hangs (Linux; elsewhere it notices by a closed
+    pipe, unless it hangs)."""
+    import sys
+
+    if sys.platform != "linux":
+        return
+    import ctypes
+
+    pr_set_pdeathsig = 1
+    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before we asked
+        os.kill(os.getpid(), signal.SIGKILL)
