@@ -34,6 +34,7 @@ from shoal.fetch.resolver import Resolver
 from shoal.fetch.sessions import SiteJar
 from shoal.fetch.socks import open_tunnel, resolve_nothing
 from shoal.fetch.transport import FetchRequest
+from shoal.filelimit import connections, file_limit
 from shoal.limits import HEADER_LINE, HEADER_LINES
 from shoal.model import Failure, Outcome, Response
 from shoal.settings import Settings
@@ -42,7 +43,7 @@ from shoal.slots import received
 _ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 _ACCEPT_ENCODING = "gzip, deflate, br, zstd"
 _KEEP_ALIVE = 15.0
-_MAX_IDLE = 512  # hosts with idle connections; each holds a file descriptor
+_MAX_IDLE = 512  # idle connections; each holds a file descriptor
 _CONNECTIONS: dict[str, Any] = {
     "limit": 0,  # the frontier bounds concurrency
     "keepalive_timeout": _KEEP_ALIVE,
@@ -235,10 +236,12 @@ class _Connector(aiohttp.TCPConnector):
         super().__init__(**options)
         make: Callable[..., ResponseHandler] = BoundedProtocol
         self._factory = partial(make, loop=self._loop, min_rate=min_rate)
+        limit = file_limit()
+        self._most_idle = min(_MAX_IDLE, connections(limit)[1]) if limit else _MAX_IDLE
 
     async def _create_connection(self, *args: Any, **kwargs: Any) -> ResponseHandler:
         _dialled.set(True)
-        while len(self._conns) > _MAX_IDLE:
+        while sum(map(len, self._conns.values())) > self._most_idle:
             for protocol, _ in self._conns.pop(next(iter(self._conns))):
                 protocol.close()
         return await super()._create_connection(*args, **kwargs)
