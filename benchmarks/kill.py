@@ -78,7 +78,7 @@ class Killing:
 
     def _kill(self, number: int, crawl: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
         """Kills one process; answers the crawl that goes on."""
-        workers = _children(crawl.pid)
+        workers = [pid for child in _children(crawl.pid) for pid in _children(child)]  # below the guardian's
         at = f"kill {number + 1:2} at {self._size() / 1024:7.0f} KiB of rows"
         if self._processes > 1 and workers and number % 2 == 0:
             os.kill(self._rng.choice(workers), signal.SIGKILL)

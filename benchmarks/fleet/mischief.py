@@ -81,12 +81,12 @@ class Mischief:
         except ShoalError as error:
             return f"nobody is killed: {error}"
         pid = int(term.holder.partition("-")[0]) if term is not None else 0
-        if pid == self._coordinator.pid:
+        if pid == self._coordinator.worker:
             self._coordinator.kill()
             self._coordinator = self._fleet.coordinator()
             return "the coordinator, which leads, is killed and replaced"
         for number, worker in self._workers.items():
-            if pid == worker.pid and self._may_die(worker):
+            if pid == worker.worker and self._may_die(worker):
                 return f"{self._replace(number)}, which leads, is killed and replaced"
         return "nobody is killed: nobody leads"
 

@@ -65,9 +65,20 @@ class Member:
     def words(self) -> str:
         return self.log.read_text(errors="replace")
 
+    @property
+    def worker(self) -> int:
+        """The process that works: the child of the guardian that was started, or that itself."""
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children")
+        try:
+            return int(children.read_text().split()[0])
+        except (OSError, IndexError):
+            return self.pid
+
     def signal(self, number: signal.Signals) -> None:
+        """The guardian passes on what it is told; a process that sleeps or wakes does so with all that belong to it."""
         if self.running:
-            os.kill(self.pid, number)
+            whole = number in (signal.SIGSTOP, signal.SIGCONT)
+            (os.killpg if whole else os.kill)(self.pid, number)
 
     def kill(self) -> None:
         if self.running:
@@ -81,12 +92,12 @@ class Member:
 
     def cpu(self) -> float:
         """Seconds of processor time so far, of the process as a whole."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        fields = Path(f"/proc/{self.worker}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def memory(self) -> int:
         """Bytes that it has to itself."""
-        lines = Path(f"/proc/{self.pid}/smaps_rollup").read_text().splitlines()
+        lines = Path(f"/proc/{self.worker}/smaps_rollup").read_text().splitlines()
         parts = (line.split() for line in lines if line.startswith(("Private_", "Pss:")))
         return next(int(words[1]) * 1024 for words in parts if words[0] == "Pss:")
 

@@ -13,5 +13,6 @@ spider = Spider("fleet", start=Path(os.environ.get("FLEET_START", "start.txt")),
 
 @spider.handler
 def page(page: Page) -> Iterator[dict[str, object] | Request]:
-    yield {"url": page.url, "worker": os.getpid()}
+    # A command is known by the number of its guardian, which is the process that was started.
+    yield {"url": page.url, "worker": os.getppid()}
     yield from page.follow_all("a")

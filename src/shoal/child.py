@@ -1,43 +1,72 @@
-"""A worker process of `--processes N`: `python -m shoal.child`, told its part on standard input."""
+"""A worker process of `--processes N`: `python -m shoal.child`, told its part on a socket that it inherits."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, contextmanager
-
-import msgspec
+from typing import Any, TypeVar
 
 from shoal.crew import Crew
 from shoal.errors import ShoalError
+from shoal.flight import FlightRecorder, die_with
 from shoal.frontier import open_frontier
+from shoal.guardian import Guarded, guarded, take_guard
 from shoal.loop import run_loop
 from shoal.observe.events import EventBook
 from shoal.observe.logging import set_up
 from shoal.observe.tracing import tracing_if
 from shoal.observe.vitals import Subject
 from shoal.plan import Plan
-from shoal.signals import Stoppable
+from shoal.signals import Stoppable, on_leash
 from shoal.sink import open_sink
-from shoal.supervisor import Part, Word
+from shoal.supervisor import Part
+from shoal.wire import Word, framed, receive
 
 _EVERY = 0.5
 
-
-def main() -> int:
-    set_up("WARNING")
-    part = msgspec.json.decode(sys.stdin.buffer.readline(), type=Part)
-    try:
-        run_loop(work(part))
-    except ShoalError as error:
-        say(Word(error=str(error)))
-        return error.exit_code
-    return 0
+T = TypeVar("T")
 
 
-async def work(part: Part) -> None:
+class Line:
+    """The line to the parent."""
+
+    def __init__(self, parent: int, line: int, flight: int) -> None:
+        self._socket = socket.socket(fileno=line)
+        die_with(parent)
+        take_guard(Guarded(FlightRecorder(flight), line))
+        # What a service manager sends to all processes of a group, the parent passes on in its own way.
+        signal.signal(signal.SIGTERM, lambda *_: None)
+
+    def say(self, word: Word) -> None:
+        try:
+            self._socket.sendall(framed(word))
+        except OSError:
+            pass  # the parent is gone; its closed end also stops the engine
+
+    async def report_regularly(self, subject: Subject, feeding_paused: Callable[[], bool] = bool) -> None:
+        while True:
+            self.say(
+                Word(subject.report(), feeding_paused(), vitals=subject.vitals(), trouble=subject.hangs())
+            )
+            await asyncio.sleep(_EVERY)
+
+    def run(self, kind: type[T], work: Callable[[T, Line], Coroutine[Any, Any, None]]) -> int:
+        """Does its part; answers the exit code."""
+        set_up("WARNING")
+        part = receive(self._socket, kind)
+        try:
+            run_loop(work(part, self))
+        except ShoalError as error:
+            self.say(Word(error=str(error)))
+            return error.exit_code
+        return 0
+
+
+async def work(part: Part, line: Line) -> None:
     spider = part.source.load()
     plan = Plan(spider, part.settings, part.job, part.store, part.output)
     sink = open_sink(part.output, job=part.job)
@@ -48,46 +77,27 @@ async def work(part: Part) -> None:
         crew = await stack.enter_async_context(Crew(plan, frontier, sink, tracing))
         stack.enter_context(led_by_parent(crew.engine))
         subject = crew.subject()
-        reporting = asyncio.create_task(report_regularly(subject, lambda: crew.feeding_paused))
+        reporting = asyncio.create_task(line.report_regularly(subject, lambda: crew.feeding_paused))
         try:
             await crew.engine.run()
         finally:
             reporting.cancel()
-            say(Word(report=subject.report(), vitals=subject.vitals()))
+            line.say(Word(report=subject.report(), vitals=subject.vitals()))
 
 
 @contextmanager
 def led_by_parent(engine: Stoppable) -> Iterator[None]:
-    """Drains when the parent closes its end of standard input, or is gone; hands back at once on SIGTERM. Nothing more
-    is ever said on this pipe: that it can be read means that it was closed."""
-    loop, pipe = asyncio.get_running_loop(), sys.stdin.fileno()
-
-    def closed() -> None:
-        loop.remove_reader(pipe)
-        engine.stop()
-
-    loop.add_signal_handler(signal.SIGTERM, engine.force)
-    loop.add_reader(pipe, closed)
-    try:
+    """Drains or hands back at once, as the parent says; drains when the parent is gone."""
+    mine = guarded()
+    assert mine is not None, "a child has a parent"
+    with on_leash(mine, engine.stop, engine.force, 0.0):
         yield
-    finally:
-        loop.remove_reader(pipe)
-        loop.remove_signal_handler(signal.SIGTERM)
 
 
-async def report_regularly(subject: Subject, feeding_paused: Callable[[], bool] = bool) -> None:
-    while True:
-        say(Word(subject.report(), feeding_paused(), vitals=subject.vitals(), trouble=subject.hangs()))
-        await asyncio.sleep(_EVERY)
-
-
-def say(word: Word) -> None:
-    try:
-        sys.stdout.buffer.write(msgspec.json.encode(word) + b"\n")
-        sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        pass  # the parent is gone; its closed pipe also stops the engine
+def line_from(argv: list[str]) -> Line:
+    """From what the parent put on the command line: its number, and those of what is inherited."""
+    return Line(*map(int, argv[1:4]))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(line_from(sys.argv).run(Part, work))

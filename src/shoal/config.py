@@ -32,6 +32,7 @@ NOT_SETTINGS = frozenset(
         "SHOAL_LOG_FORMAT",
         "SHOAL_METRICS",
         "SHOAL_DASHBOARD_TOKEN",
+        "SHOAL_GUARDIAN",
         "SHOAL_REDIS_USERNAME",
         "SHOAL_REDIS_PASSWORD",
     }

@@ -22,6 +22,7 @@ from shoal.crew import Crew
 from shoal.errors import SettingsError
 from shoal.feeding import Feeder
 from shoal.frontier import open_frontier
+from shoal.guardian import can_resume
 from shoal.loop import run_loop
 from shoal.observe.events import EventBook
 from shoal.observe.probes import probes_at
@@ -106,10 +107,12 @@ async def _run_here(plan: Plan, sink: Sink, watch: Watch | None, *, signals: boo
         job = await prepare(plan, frontier)
         if job.state == "finished":
             return View(job, TallyReport(), note="already finished")
+        if plan.store != ":memory:":
+            can_resume()
         crew = await stack.enter_async_context(Crew(plan, frontier, sink, tracing))
         probes.watch(frontier, crew.subject(), whole_store=True)
         if signals:
-            stack.enter_context(stopping_on_signals(crew.engine))
+            stack.enter_context(stopping_on_signals(crew.engine, grace=plan.settings.grace))
         look = await stack.enter_async_context(watching(plan, frontier, crew.report, watch))
         async with feeding(crew.feeder(), crew.engine):
             await crew.engine.run()

@@ -20,11 +20,14 @@ from shoal.fetch.confined import Confined
 from shoal.fetch.guard import Guard
 from shoal.fetch.transport import Transport
 from shoal.fetch.transports import Transports
+from shoal.filelimit import within_file_limit
 from shoal.frontier.protocol import Frontier
 from shoal.governor import Governor
+from shoal.guardian import guarded
 from shoal.handling import collect
 from shoal.hosts.book import HostBook
 from shoal.hosts.state import state_of
+from shoal.losses import report_loss, tell_loss
 from shoal.observe.recording import Recorder
 from shoal.observe.tally import Tally, TallyReport
 from shoal.observe.vitals import Subject, Vitals
@@ -149,10 +152,14 @@ class ProcessCrew:
         *,
         spiders: tuple[str, ...] = (),
     ) -> None:
+        settings = within_file_limit(settings)
         self._frontier = frontier
         self._jobs = jobs
         self._slots = settings.concurrency
-        self._watchdog = Watchdog(settings)
+        self._settings = settings
+        self._guarded = guarded()
+        flight = self._guarded.flight if self._guarded is not None else None
+        self._watchdog = Watchdog(settings, flight, self._handler_timeout)
         self.engine = Engine(
             frontier,
             jobs,
@@ -160,6 +167,7 @@ class ProcessCrew:
             name=f"{os.getpid()}-{uuid.uuid4().hex[:8]}",
             pressure=lambda: self._governor.pressure,
             spiders=spiders,
+            flight=flight,
         )
         self._governor = Governor(
             settings,
@@ -171,12 +179,22 @@ class ProcessCrew:
         )
         self._governing: asyncio.Task[None] | None = None
 
+    def _handler_timeout(self) -> float:
+        """The longest that a handler may take now."""
+        jobs = self._jobs.everyone()
+        return max((job.settings.handler_timeout for job in jobs), default=self._settings.handler_timeout)
+
     async def _pending(self) -> int:
         """What waits in the fullest of the jobs."""
         jobs = [await self._frontier.job(job.name) for job in self._jobs.current()]
         return max((job.counters.pending for job in jobs if job is not None), default=0)
 
     async def __aenter__(self) -> Self:
+        if (mine := self._guarded) is not None:
+            if mine.loss is not None:
+                tell_loss(mine.loss, mine.loss.worker)
+                await report_loss(self._frontier, mine.loss)
+            mine.flight.name(self.engine.name, self._frontier.obituary(self.engine.name))
         self._watchdog.start()
         self._governing = asyncio.create_task(self._governor.run())
         return self

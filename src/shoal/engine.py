@@ -22,6 +22,7 @@ from typing import TypeVar, cast
 
 from shoal.delivery import Delivery
 from shoal.errors import ShoalError, SinkError
+from shoal.flight import FlightRecorder
 from shoal.frontier.protocol import FOREVER, Claim, Claimed, Frontier
 from shoal.governor import Load
 from shoal.heartbeat import Heartbeat
@@ -52,8 +53,10 @@ class Engine:
         name: str,
         pressure: Callable[[], Pressure] = Pressure,
         spiders: tuple[str, ...] = (),
+        flight: FlightRecorder | None = None,
     ) -> None:
         self._frontier = frontier
+        self._flight = flight
         self._jobs = jobs
         self._settings = settings
         self.name = name
@@ -181,7 +184,10 @@ class Engine:
                 self._untouched.append(lease)
                 continue
             place = self._slots.enter(lease.task.lane)
-            page = asyncio.create_task(self._run_page(job, lease, place, self._asked))
+            running = self._run_page(job, lease, place, self._asked)
+            if self._flight is not None:
+                running = self._flight.on_cpu(lease.token, running, job.settings.handler_timeout)
+            page = asyncio.create_task(running)
             self._running[page] = job, lease
             self._lanes.started(lease.task.lane)
             page.add_done_callback(partial(self._page_ended, place))

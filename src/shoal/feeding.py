@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from shoal import guardian
 from shoal.admit import Admission
 from shoal.admit.sizes import OversizeError, stored_size
 from shoal.errors import ShoalError, SpiderError
@@ -51,6 +52,9 @@ class Feeder:
         self._failure: ShoalError | None = None
 
     async def feed(self) -> None:
+        await guardian.feeding(self._feed())
+
+    async def _feed(self) -> None:
         job = await self._frontier.job(self._job)
         if job is None or job.fed_all:
             return

@@ -39,6 +39,9 @@ class Served(Protocol):
     def name(self) -> str: ...
 
     @property
+    def settings(self) -> Settings: ...
+
+    @property
     def pages(self) -> Pages: ...
 
     @property

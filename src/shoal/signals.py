@@ -1,13 +1,18 @@
-"""SIGTERM and Ctrl-C: the first asks the engine to stop, the second insists."""
+"""SIGTERM and Ctrl-C: the first asks the engine to stop, the second insists.
+
+Under a guardian it is the one who hears them, and passes them on.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
+from shoal.guardian import FORCE, Guarded, guarded
 from shoal.telling import event
 
 
@@ -21,8 +26,8 @@ DRAINING = "stopping: finishing the pages in flight; once more to hand them back
 
 
 @contextmanager
-def stopping_on_signals(target: Stoppable, message: str = DRAINING) -> Iterator[None]:
-    loop = asyncio.get_running_loop()
+def stopping_on_signals(target: Stoppable, message: str = DRAINING, *, grace: float = 0.0) -> Iterator[None]:
+    """`grace`: how long the target may take to stop."""
     received = 0
 
     def on_signal() -> None:
@@ -34,6 +39,14 @@ def stopping_on_signals(target: Stoppable, message: str = DRAINING) -> Iterator[
         else:
             target.force()
 
+    mine = guarded()
+    with _on_signals(on_signal) if mine is None else on_leash(mine, on_signal, on_signal, grace):
+        yield
+
+
+@contextmanager
+def _on_signals(on_signal: Callable[[], None]) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
     signals = (signal.SIGINT, signal.SIGTERM)
     try:
         for number in signals:
@@ -46,3 +59,27 @@ def stopping_on_signals(target: Stoppable, message: str = DRAINING) -> Iterator[
     finally:
         for number in signals:
             loop.remove_signal_handler(number)
+
+
+@contextmanager
+def on_leash(
+    mine: Guarded, stop: Callable[[], None], force: Callable[[], None], grace: float
+) -> Iterator[None]:
+    """Does as the guardian says. A guardian that is gone has nothing more to say: that means to stop."""
+    loop = asyncio.get_running_loop()
+
+    def told() -> None:
+        words = os.read(mine.leash, 64)
+        if not words:
+            loop.remove_reader(mine.leash)
+            stop()
+        for word in words:
+            force() if word == FORCE[0] else stop()
+
+    loop.add_reader(mine.leash, told)
+    mine.flight.listen(grace)
+    try:
+        yield
+    finally:
+        mine.flight.end()
+        loop.remove_reader(mine.leash)

@@ -1,18 +1,19 @@
 """Several processes on one frontier: this one feeds, watches and restarts; its children fetch.
 
-A child is told its part on standard input (one line) and reports on standard output (a line each half second). When
-its input closes it drains: so children never outlive a parent, however that ends.
+A child is told its part on a socket of its own, and reports there each half second (`wire.py`): what its handlers print
+is not taken for a report. A child that hangs is ended. The kernel ends them all with their parent, however that ends.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
+import os
+import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -20,7 +21,10 @@ from shoal.crawling import feeding
 from shoal.crew import make_admission
 from shoal.errors import SettingsError, ShoalError, StoreError
 from shoal.feeding import Feeder
+from shoal.flight import FlightRecorder, Loss, Vigil, waits_for_reader
 from shoal.frontier import open_frontier
+from shoal.guardian import DEATHS, FORCE, STOP, can_resume, restart_delay
+from shoal.losses import report_loss, tell_loss
 from shoal.observe.events import EventBook
 from shoal.observe.logging import environment, relay
 from shoal.observe.machine import Machine
@@ -33,15 +37,13 @@ from shoal.plan import Plan, conclude, prepare
 from shoal.settings import Settings
 from shoal.signals import stopping_on_signals
 from shoal.source import SpiderSource
-from shoal.telling import event
+from shoal.wire import Word, framed, read_framed
 
-log = logging.getLogger("shoal")
-
-_RESTART_DELAY = 0.1  # seconds, doubled for each death in a row
-_RESTART_CAP = 5.0
 _LONG_LIFE = 10.0  # seconds after which a death is not one more in a row
 _SILENCE = 30.0  # seconds after which a child that says nothing hangs
-_DEATHS = 20  # in a row, before giving up; a few pages that kill their worker must not get there
+_LOOK_EVERY = 0.25
+
+Lost = Callable[[Loss], Awaitable[object]]
 
 
 class Part(Struct, frozen=True):
@@ -53,16 +55,6 @@ class Part(Struct, frozen=True):
     store: str
     output: str
     trace: bool = False
-
-
-class Word(Struct, frozen=True, omit_defaults=True):
-    """What a child says: its counters, or why it cannot go on."""
-
-    report: TallyReport | None = None
-    feeding_paused: bool = False  # it has as much as it can bear
-    error: str = ""
-    vitals: Vitals = Vitals()
-    trouble: str = ""  # why it no longer moves
 
 
 async def supervise(plan: Plan, watch: Watch | None) -> View:
@@ -78,8 +70,9 @@ async def supervise(plan: Plan, watch: Watch | None) -> View:
         if job.state == "finished":
             return View(job, TallyReport(), note="already finished")
         tally = Tally()
-        team = Team(plan, plan.source, str(plan.output))
-        stack.enter_context(stopping_on_signals(team))
+        can_resume()
+        team = Team(plan, plan.source, str(plan.output), partial(report_loss, frontier))
+        stack.enter_context(stopping_on_signals(team, grace=plan.settings.grace))
         pulse = stack.enter_context(Pulse())
 
         def report() -> TallyReport:
@@ -106,13 +99,14 @@ async def supervise(plan: Plan, watch: Watch | None) -> View:
 class Team:
     """The children. It ends when each of them has ended because there was nothing left to do."""
 
-    def __init__(self, plan: Plan, source: SpiderSource, output: str) -> None:
+    def __init__(self, plan: Plan, source: SpiderSource, output: str, lost: Lost | None = None) -> None:
         count = plan.settings.processes
         share = -(-plan.settings.concurrency // count)
         memory = Machine(plan.settings.memory_limit, processes=count).read().memory_limit
         settings = replace(plan.settings, processes=1, concurrency=share, memory_limit=memory)
         part = Part(source, settings, plan.job, plan.store, output, plan.trace)
-        self.children = [Child(number + 1, part) for number in range(count)]
+        grace = plan.settings.grace
+        self.children = [Child(number + 1, part, grace=grace, lost=lost) for number in range(count)]
 
     def reports(self) -> Sequence[TallyReport]:
         return [report for child in self.children for report in child.reports]
@@ -137,14 +131,26 @@ class Child:
     """One worker process, started anew when it dies."""
 
     def __init__(
-        self, number: int, part: Struct, *, module: str = "shoal.child", lasting: bool = False
+        self,
+        number: int,
+        part: Struct,
+        *,
+        grace: float = 0.0,
+        module: str = "shoal.child",
+        lasting: bool = False,
+        lost: Lost | None = None,
     ) -> None:
-        """`lasting`: it is started again whatever it died of, for as long as it takes."""
+        """`lasting`: it is started again whatever it died of, for as long as it takes. `lost` is told of a death."""
         self._number = number
         self._part = part
+        self._grace = grace
         self._module = module
         self._lasting = lasting
+        self._lost = lost
+        self._flight: FlightRecorder | None = None
         self._process: asyncio.subprocess.Process | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._vigil: Vigil | None = None
         self._past: list[TallyReport] = []  # of those that died, in one
         self._last: TallyReport | None = None
         self._past_vitals = self._vitals = Vitals()
@@ -174,7 +180,8 @@ class Child:
         deaths = 0
         while not self.stopping:
             began = asyncio.get_running_loop().time()
-            error, code = await self._run_once()
+            error, loss = await self._run_once()
+            code = loss.exit
             if error and not self._lasting:
                 raise StoreError(error)
             if code == 0 or self.stopping:
@@ -183,15 +190,12 @@ class Child:
             lived = asyncio.get_running_loop().time() - began
             deaths = 1 if worked or lived >= _LONG_LIFE else deaths + 1
             self._bank()
-            if deaths >= _DEATHS and not self._lasting:
+            if deaths >= DEATHS and not self._lasting:
                 raise ShoalError(
                     f"worker {self._number} died {deaths} times in a row (exit {code}): see the messages above"
                 )
-            said = (
-                f"worker {self._number} died (exit {code}), starting it again{f': {error}' if error else ''}"
-            )
-            event("worker_died", said, worker=self._number, exit=code, reason=error)
-            await asyncio.sleep(min(_RESTART_CAP, _RESTART_DELAY * 2 ** min(deaths - 1, 10)))
+            tell_loss(loss, self._number, error)
+            await asyncio.sleep(restart_delay(deaths))
 
     def _bank(self) -> None:
         if self._last is not None:
@@ -200,40 +204,60 @@ class Child:
         self._past_vitals, self._vitals = together([self._past_vitals, self._vitals.past()]), Vitals()
         self._trouble, self.feeding_paused = "", False
 
-    async def _run_once(self) -> tuple[str, int]:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            self._module,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C is for the parent, which passes it on in its own way
-            limit=1 << 24,
-            env=environment(),
-        )
+    async def _run_once(self) -> tuple[str, Loss]:
+        """From start to end: what it complained of, and how it died."""
+        flight = self._flight = self._flight or FlightRecorder.create()
+        flight.clear()
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                *("-m", self._module, str(os.getpid()), str(theirs.fileno()), str(flight.file)),
+                pass_fds=(theirs.fileno(), flight.file),
+                stdin=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,  # Ctrl-C is for the parent, which passes it on in its own way
+                limit=1 << 20,
+                env=environment(),
+            )
         self._process, self._heard_at = process, asyncio.get_running_loop().time()
-        assert process.stdin is not None
+        reader, self._writer = await asyncio.open_unix_connection(sock=ours)
+        self._vigil = Vigil(flight)
+        watching = asyncio.create_task(self._watch(process, flight, self._vigil))
         try:
-            process.stdin.write(msgspec.json.encode(self._part) + b"\n")
-            error, _ = await asyncio.gather(self._listen(process), self._relay(process))
-            return error, await process.wait()
-        except BaseException:
+            self._writer.write(framed(self._part))
+            if self.stopping:  # told so while it was started
+                self.stop()
+            error, _ = await asyncio.gather(self._listen(reader), self._relay(process))
+            return error, await watching
+        finally:
             if process.returncode is None:
                 process.kill()
-                await process.wait()
-            raise
+            self._writer.close()
+            await asyncio.wait([watching])
 
-    async def _listen(self, process: asyncio.subprocess.Process) -> str:
-        assert process.stdout is not None
-        error = ""
-        async for line in process.stdout:
+    async def _watch(self, process: asyncio.subprocess.Process, flight: FlightRecorder, vigil: Vigil) -> Loss:
+        """Ends the child if it hangs, or has not stopped in time; takes back what was lost with it."""
+        loss: Loss | None = None
+        ending = asyncio.create_task(process.wait())
+        while not (await asyncio.wait([ending], timeout=_LOOK_EVERY))[0]:
+            vigil.look(asyncio.get_running_loop().time(), excused=waits_for_reader(1))
+            if loss is None and vigil.hangs:
+                loss = await asyncio.to_thread(flight.last_words, process.pid, vigil.silence)
+            if (loss is not None or vigil.overdue) and process.returncode is None:
+                process.kill()
+        code = ending.result()
+        loss = loss._replace(exit=code) if loss is not None else flight.loss(code)
+        if code and self._lost is not None:
             try:
-                word = msgspec.json.decode(line, type=Word)
-            except msgspec.DecodeError:
-                extra = {"fields": {"worker": self._number}}
-                log.info("worker %d: %s", self._number, line.decode(errors="replace").rstrip(), extra=extra)
-                continue  # a handler that prints
+                await self._lost(loss)
+            except ShoalError:
+                pass  # whoever works with the store says so; what was lost runs out
+        return loss
+
+    async def _listen(self, reader: asyncio.StreamReader) -> str:
+        error = ""
+        while (word := await read_framed(reader, Word)) is not None:
             self._heard_at = asyncio.get_running_loop().time()
             if word.report is not None:
                 self._last, self.feeding_paused = word.report, word.feeding_paused
@@ -248,13 +272,17 @@ class Child:
 
     def stop(self) -> None:
         self.stopping = True
-        if self._process is not None and self._process.stdin is not None:
-            self._process.stdin.close()
+        self._tell(STOP, self._grace)
 
     def force(self) -> None:
         self.stopping = True
-        if self._process is not None and self._process.returncode is None:
-            self._process.terminate()
+        self._tell(FORCE)
+
+    def _tell(self, word: bytes, patience: float = 0.0) -> None:
+        if self._vigil is not None:
+            self._vigil.told_to_stop(asyncio.get_running_loop().time(), patience)
+        if self._writer is not None and not self._writer.is_closing():
+            self._writer.write(word)
 
 
 def subject_of(children: Sequence[Child], report: Callable[[], TallyReport], pulse: Pulse) -> Subject:

@@ -95,6 +95,18 @@ VOCABULARY: dict[str, Kind] = {
         "info", "a process of a fleet is there", "role spiders store", "{role} for {spiders} on {store}"
     ),
     "worker_stopped": _kind("info", "a process of a fleet ends", "role", "{role} ends"),
+    "slots_limited": _kind(
+        "warning",
+        "fewer requests at once than `concurrency`, because of the limit on open files",
+        "limit slots wanted",
+        "ulimit -n is {limit}: {slots} requests at once instead of {wanted}; raise it for more",
+    ),
+    "worker_hung": _kind(
+        "warning",
+        "a process that no longer moved was ended, and is started again",
+        "worker seconds where",
+        "worker {worker} hung for {seconds:.0f} s {where}: it was ended and is started again",
+    ),
     "worker_died": _kind(
         "warning",
         "a child process died, and is started again",

@@ -3,6 +3,10 @@
 While a handler computes or sleeps, nothing else runs: no page arrives, no lease is renewed. A thread watches a pulse
 of the loop; when it stops, the log names the line that holds it, and after `handler_timeout` the handler is
 interrupted like any other that takes too long.
+
+That needs the interpreter's lock, and a handler that runs Python. What holds the lock (a regex, a parser in C) or
+sleeps in the kernel is ended a little later from outside, with the process: the pulse also beats in the flight
+recorder.
 """
 
 from __future__ import annotations
@@ -12,10 +16,12 @@ import ctypes
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextvars import copy_context
 from types import FrameType
 
 from shoal import handling
+from shoal.flight import FlightRecorder
 from shoal.handling import HandlerTimeout
 from shoal.settings import Settings
 from shoal.telling import event
@@ -24,8 +30,16 @@ _PULSE = 0.25
 
 
 class Watchdog:
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        flight: FlightRecorder | None = None,
+        handler_timeout: Callable[[], float] | None = None,
+    ) -> None:
+        """`handler_timeout`: that of the jobs served at the moment, where they come and go."""
+        self._flight = flight
         self._warn_after = settings.handler_warn
+        self._handler_timeout = handler_timeout or (lambda: settings.handler_timeout)
         self._interrupt_after = settings.handler_timeout
         self._beat = 0.0
         self._loop_thread = 0
@@ -45,10 +59,15 @@ class Watchdog:
         self._done.set()
         if self._timer is not None:
             self._timer.cancel()
+        if self._flight is not None:
+            self._flight.unwatch()
         self._thread.join()
 
     def _pulse(self) -> None:
         self._beat = time.monotonic()
+        self._interrupt_after = self._handler_timeout()
+        if self._flight is not None:
+            self._flight.beat(self._interrupt_after)
         self._timer = asyncio.get_running_loop().call_later(_PULSE, self._pulse)
 
     def _watch(self) -> None:

@@ -18,7 +18,7 @@ from typing import NoReturn
 
 import apsw
 
-from shoal.cli import main
+from shoal.cli import run
 from shoal.frontier.sqlite import SqliteFrontier, home
 from shoal.frontier.sqlite.session import Session
 from shoal.sink.jsonl import JsonLines
@@ -137,4 +137,4 @@ def store_read_only(number: int) -> None:
 if __name__ == "__main__":
     fault, number, *argv = sys.argv[1:]
     globals()[fault](int(number))
-    main(argv)
+    sys.exit(run(argv))  # no guardian, which would start another

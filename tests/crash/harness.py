@@ -54,7 +54,7 @@ class Process:
             self._popen = subprocess.Popen(
                 command,
                 cwd=folder,
-                env=_environment(),
+                env=environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
@@ -79,16 +79,39 @@ class Process:
                 self.peak_rss = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
         return self._popen.returncode is None
 
+    @property
+    def worker(self) -> int:
+        """The process that does the work: the child of a guardian, or the command itself."""
+        return next(
+            (pid for pid in children_of(self.pid) if command_of(pid) == command_of(self.pid)), self.pid
+        )
+
     def children(self) -> list[int]:
-        return children_of(self.pid)
+        """Those that the working process has started."""
+        return [pid for pid in children_of(self.worker) if pid != self.worker]
 
     def signal(self, number: signal.Signals) -> None:
         if self.running:
             os.kill(self.pid, number)
 
+    def freeze(self) -> None:
+        """As Ctrl-Z does: the guardian, too."""
+        self.signal(signal.SIGSTOP)
+        self._to_worker(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._to_worker(signal.SIGCONT)
+        self.signal(signal.SIGCONT)
+
+    def _to_worker(self, number: signal.Signals) -> None:
+        if self.running and self.worker != self.pid:
+            os.kill(self.worker, number)
+
     def kill(self) -> None:
+        family = family_of(self.pid) if self.running else []
         self.signal(signal.SIGKILL)
         until(lambda: not self.running, f"the end of {self.pid} after kill -9")
+        until(lambda: not any(alive(pid) for pid in family), "the end of its family")
 
     def code(self, seconds: float = DEADLINE) -> int:
         """The exit code, once it has ended by itself."""
@@ -109,11 +132,8 @@ class Desk:
 
     def __exit__(self, *_: object) -> None:
         for process in self._started:
-            family = process.children() if process.running else []
-            process.signal(signal.SIGCONT)
+            process.thaw()
             process.kill()
-            for pid in family:
-                kill_if_alive(pid)
 
     def start(
         self, *argv: str, program: Sequence[str] = SHOAL, limits: dict[int, int] | None = None
@@ -209,6 +229,19 @@ def children_of(pid: int) -> list[int]:
     return sorted(number for number in numbers if _parent(number) == pid)
 
 
+def family_of(pid: int) -> list[int]:
+    """Its guardian's child and whoever works for that, all of which end with it."""
+    own = [child for child in children_of(pid) if b"shoal" in command_of(child)]
+    return own + [grandchild for child in own for grandchild in family_of(child)]
+
+
+def command_of(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
 def alive(pid: int) -> bool:
     """Whether it runs; a process that has ended and waits for its parent to notice does not."""
     return _state(pid) not in ("", "Z")
@@ -239,6 +272,6 @@ def _stat(pid: int) -> tuple[str, str]:
     return state, parent
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     mine = {name: value for name, value in os.environ.items() if not name.startswith("SHOAL_")}
     return {**mine, "PYTHONPATH": str(Path(shoal.__file__).parents[1])}

@@ -51,7 +51,7 @@ def term_of(fleet: Fleet, key: str) -> Term:
 def who_leads(fleet: Fleet, processes: list[Process], key: str = KEY) -> Process:
     """Its name begins with its process number."""
     term = term_of(fleet, key)
-    [found] = [process for process in processes if term.holder.startswith(f"{process.pid}-")]
+    [found] = [process for process in processes if term.holder.startswith(f"{process.worker}-")]
     return found
 
 
@@ -107,11 +107,11 @@ def test_a_worker_that_was_stopped_past_its_lease_settles_nothing(
     sleeper = fleet.worker(*options)
     fleet.reaches(lambda job: job.counters.done and job.counters.leased >= 4, "some pages in flight")
     assert who_leads(fleet, [sleeper]) is sleeper
-    sleeper.signal(signal.SIGSTOP)
+    sleeper.freeze()
     other = fleet.worker(*options)
     until(lambda: who_leads(fleet, [sleeper, other]) is other, "the other to lead")
     fleet.reaches(lambda job: job.counters.retried >= 4, "the leases to run out")
-    sleeper.signal(signal.SIGCONT)
+    sleeper.thaw()
     job = fleet.finishes()
     assert (job.counters.done, job.counters.dead) == (LAZY, 0)
     assert fleet.urls() == sorted(web.pages_of("lazy"))

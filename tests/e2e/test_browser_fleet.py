@@ -140,8 +140,8 @@ def test_pages_go_to_the_worker_that_has_a_browser(
     assert (job.counters.dead, job.counters.done) == (0, PAGES)
     shells = web.shells_of("site")
     assert {row["url"] for row in rows if row["in_browser"]} >= shells
-    assert {row["worker"] for row in rows if row["in_browser"]} == {sighted.pid}
-    assert blind.pid in {row["worker"] for row in rows}, "it served plain pages"
+    assert {row["worker"] for row in rows if row["in_browser"]} == {sighted.worker}
+    assert blind.worker in {row["worker"] for row in rows}, "it served plain pages"
     for worker in (blind, sighted):
         worker.signal(signal.SIGTERM)
     assert [worker.code() for worker in (blind, sighted)] == [0, 0]

@@ -141,10 +141,10 @@ def test_a_process_that_does_not_turn_does_not_answer(desk: Desk, web: WebProces
     running = crawl(desk, web, "--rate", "5", hosts=("site",))
     asked = Asked(running)
     asked.is_ready()
-    running.signal(signal.SIGSTOP)
+    running.freeze()
     with pytest.raises(TimeoutError):
         asked.get("/healthz", timeout=0.5)
-    running.signal(signal.SIGCONT)
+    running.thaw()
     assert asked.get("/healthz")[0] == 200
     running.kill()
 

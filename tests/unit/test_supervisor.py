@@ -7,7 +7,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
-import msgspec
 import pytest
 
 from shoal import Spider
@@ -17,7 +16,8 @@ from shoal.observe.vitals import Vitals
 from shoal.plan import Plan
 from shoal.settings import Settings
 from shoal.source import SpiderSource
-from shoal.supervisor import Child, Team, Word
+from shoal.supervisor import Child, Team
+from shoal.wire import Word, framed
 
 
 def team_of(**settings: object) -> Team:
@@ -26,11 +26,11 @@ def team_of(**settings: object) -> Team:
 
 
 async def hears(child: Child, *words: Word) -> str:
-    stdout = asyncio.StreamReader()
+    line = asyncio.StreamReader()
     for word in words:
-        stdout.feed_data(msgspec.json.encode(word) + b"\n")
-    stdout.feed_eof()
-    return await child._listen(cast(asyncio.subprocess.Process, SimpleNamespace(stdout=stdout)))
+        line.feed_data(framed(word))
+    line.feed_eof()
+    return await child._listen(line)
 
 
 def test_children_share_slots_and_memory() -> None:

@@ -11,20 +11,36 @@ import sys
 import traceback
 from collections.abc import Sequence
 
+from shoal import guardian
 from shoal.errors import ShoalError
+from shoal.streams import open_closed_streams
 
 INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command line and exits the process."""
-    raise SystemExit(run(sys.argv[1:] if argv is None else argv))
+    """Runs the command line and exits the process. Commands that crawl do so in a child, under a guardian: the fork
+    comes before all imports, which would make it slow."""
+    argv = sys.argv[1:] if argv is None else argv
+    open_closed_streams()
+    if guardian.is_wanted(argv):
+        try:
+            guardian.guard()
+        except ShoalError as error:
+            raise SystemExit(complain(str(error), error.exit_code)) from None
+    raise SystemExit(run(argv))
 
 
 def run(argv: Sequence[str]) -> int:
     """Runs one command line; answers the exit code."""
     from shoal.cli.app import Abort, app, usage_mistake
+    from shoal.filelimit import LEAST, file_limit, raise_file_limit
 
+    raise_file_limit()
+    if 0 < file_limit() < LEAST:
+        return complain(
+            f"only {file_limit()} files may be open (ulimit -n), Shoal needs {LEAST}: raise it", 2
+        )
     try:
         code = app(args=list(argv), prog_name="shoal", standalone_mode=False)
     except ShoalError as error:

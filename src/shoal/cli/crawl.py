@@ -13,6 +13,8 @@ from msgspec.structs import replace
 
 from shoal.cli import options
 from shoal.errors import SinkError, UsageError
+from shoal.guardian import guarded
+from shoal.streams import is_closed
 
 if TYPE_CHECKING:
     from shoal.crawling import Plan
@@ -67,6 +69,12 @@ def crawl(
         allow_network=allow_network or None,
     )
     _check_places(output, summary)
+    if output == "-" and is_closed("stdout"):
+        raise UsageError("-o -: standard output is closed; name a file, or leave it open")
+    mine = guarded()
+    fresh = fresh and not (
+        mine is not None and mine.restarted
+    )  # the work of the one that died is not thrown away
     plan = _plan(source, given, config, job, store, output, fresh)
     plan = replace(plan, metrics=metrics or "", trace=trace)
     shown = beside(store, dashboard, dashboard_port)

@@ -1,30 +1,17 @@
-"""A worker process of `shoal up`: `python -m shoal.fleet.child`, told its plan on standard input."""
+"""A worker process of `shoal up`: `python -m shoal.fleet.child`, told its plan on a socket that it inherits."""
 
 from __future__ import annotations
 
 import sys
 
-import msgspec
-
-from shoal.child import led_by_parent, report_regularly, say
-from shoal.errors import ShoalError
+from shoal.child import Line, led_by_parent, line_from
 from shoal.fleet.plan import WorkerPlan
 from shoal.fleet.worker import serve
-from shoal.loop import run_loop
-from shoal.observe.logging import set_up
-from shoal.supervisor import Word
 
 
-def main() -> int:
-    set_up("WARNING")
-    plan = msgspec.json.decode(sys.stdin.buffer.readline(), type=WorkerPlan)
-    try:
-        run_loop(serve(plan, led_by_parent, report_regularly))
-    except ShoalError as error:
-        say(Word(error=str(error)))
-        return error.exit_code
-    return 0
+async def work(plan: WorkerPlan, line: Line) -> None:
+    await serve(plan, led_by_parent, line.report_regularly)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(line_from(sys.argv).run(WorkerPlan, work))

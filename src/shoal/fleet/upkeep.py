@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -13,13 +14,15 @@ from shoal.fleet.plan import WorkerPlan
 from shoal.fleet.sight import FleetSight, Horizon, look_at_fleet
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import Frontier
+from shoal.guardian import can_resume
+from shoal.losses import report_loss
 from shoal.observe.events import EventBook
 from shoal.observe.machine import Machine
 from shoal.observe.probes import probes_at
 from shoal.observe.tally import TallyReport, merge
 from shoal.observe.vitals import Pulse
 from shoal.signals import stopping_on_signals
-from shoal.supervisor import Child, subject_of
+from shoal.supervisor import Child, Lost, subject_of
 
 log = logging.getLogger("shoal")
 
@@ -31,12 +34,14 @@ Watch = Callable[[FleetSight], None]
 class Workers:
     """The processes. They last: whatever one dies of, it is started again, after a pause that grows."""
 
-    def __init__(self, plan: WorkerPlan, count: int) -> None:
+    def __init__(self, plan: WorkerPlan, count: int, lost: Lost | None = None) -> None:
         settings = plan.settings()
         memory = Machine(settings.memory_limit, processes=count).read().memory_limit
         part = replace(plan, flags={**plan.flags, "memory_limit": memory}, metrics="")
+        self.grace = settings.grace
         self.children = [
-            Child(number + 1, part, module="shoal.fleet.child", lasting=True) for number in range(count)
+            Child(number + 1, part, grace=self.grace, module="shoal.fleet.child", lasting=True, lost=lost)
+            for number in range(count)
         ]
 
     def report(self) -> TallyReport:
@@ -61,8 +66,9 @@ async def keep_up(plan: WorkerPlan, count: int, watch: Watch) -> FleetSight:
         open_frontier(plan.store) as frontier,
         EventBook(frontier),
     ):
-        workers = Workers(plan, count)
-        with stopping_on_signals(workers), Pulse() as pulse:
+        can_resume()
+        workers = Workers(plan, count, partial(report_loss, frontier))
+        with stopping_on_signals(workers, grace=workers.grace), Pulse() as pulse:
             probes.watch(frontier, subject_of(workers.children, workers.report, pulse), whole_store=True)
             looking = asyncio.create_task(_look_regularly(frontier, watch))
             try:

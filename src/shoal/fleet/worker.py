@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
 
 from shoal.crew import ProcessCrew
 from shoal.fleet.coordinator import Coordinator
@@ -12,6 +13,7 @@ from shoal.fleet.plan import SUMMARY, WorkerPlan
 from shoal.fleet.roster import Roster
 from shoal.frontier import open_frontier, shown
 from shoal.frontier.protocol import Frontier
+from shoal.guardian import can_resume
 from shoal.jobnote import is_for_fleet
 from shoal.observe.events import EventBook, tell
 from shoal.observe.probes import probes_at
@@ -28,7 +30,7 @@ Guidance = Callable[[Stoppable], AbstractContextManager[None]]  # what tells the
 
 async def serve(
     plan: WorkerPlan,
-    guidance: Guidance = stopping_on_signals,
+    guidance: Guidance | None = None,
     tell: Callable[[Subject], Coroutine[None, None, None]] | None = None,
 ) -> None:
     """Works until it is told to stop; with `until_done`, until no job is left to do. `tell` runs beside it."""
@@ -48,6 +50,9 @@ async def serve(
         probes.watch(frontier, subject, whole_store=False)
         if tell is not None:
             await stack.enter_async_context(meanwhile(tell(subject), crew.engine))
+        can_resume()
+        if guidance is None:
+            guidance = partial(stopping_on_signals, grace=settings.grace)
         stack.enter_context(guidance(crew.engine))
         coordinator = Coordinator(frontier, plan, spiders, name=crew.engine.name)
         coordinating = coordinator.run() if plan.coordinates else asyncio.sleep(0)
