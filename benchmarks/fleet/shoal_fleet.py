@@ -36,7 +36,8 @@ class ShoalFleet:
 
     def worker(self, number: int, *flags: str, machine: str | None = None) -> Member:
         """Also the one that takes the place of one that was killed, with the same number."""
-        return self._run(f"worker-{number}", "worker", SPIDER, *flags, machine=machine)
+        trusting = ("-s", "trust=store")  # whoever can write to this store may name the database
+        return self._run(f"worker-{number}", "worker", SPIDER, *trusting, *flags, machine=machine)
 
     def coordinator(self, number: int = 0) -> Member:
         return self._run(f"coordinator-{number}", "coordinator", SPIDER)

@@ -21,7 +21,7 @@ from shoal.testing import HostProfile, WebProcess
 
 HONEST_HOSTS = 10
 HONEST_PAGES = 20  # on each of them
-RATE = 10.0  # requests a second and host: the honest web takes about two seconds
+RATE = 5.0  # requests a second and host: the honest web takes about four seconds
 LOOPBACK = "127.0.0.0/8"
 
 Speech = Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]
@@ -58,6 +58,7 @@ class Villain:
         self.addresses = [f"127.9.{n // 250}.{n % 250 + 1}" for n in range(hosts)]
         self.port = 0
         self.hits: list[tuple[str, str]] = []  # (address, path), as they came
+        self._tasks: set[asyncio.Task[None] | None] = set()  # who waits for ever is else collected as garbage
         self._loop = asyncio.new_event_loop()
         self._ready, self._stop = threading.Event(), asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="villain", daemon=True)
@@ -101,6 +102,7 @@ class Villain:
             await asyncio.gather(*others, return_exceptions=True)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._tasks.add(asyncio.current_task())
         address = writer.get_extra_info("sockname")[0]
         with suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             while not writer.is_closing():

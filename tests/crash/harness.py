@@ -44,7 +44,8 @@ class Process:
 
     def __init__(self, command: Sequence[str], folder: Path, number: int, limits: dict[int, int]) -> None:
         self._out, self._err = folder / f".out-{number}", folder / f".err-{number}"
-        self.peak_rss = 0  # bytes, once it has ended
+        self.peak_rss = 0  # bytes, of the largest of its processes so far
+        self._looked_at = 0.0
 
         def limit_resources() -> None:
             for which, value in limits.items():
@@ -73,11 +74,18 @@ class Process:
     @property
     def running(self) -> bool:
         if self._popen.returncode is None:
-            pid, status, usage = os.wait4(self.pid, os.WNOHANG)
+            self._look_at_memory()
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
                 self._popen.returncode = os.waitstatus_to_exitcode(status)
-                self.peak_rss = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
         return self._popen.returncode is None
+
+    def _look_at_memory(self) -> None:
+        """Now and then, while it runs: what the kernel tells at the end of a process begins with the size of the one
+        that started it, which is pytest's."""
+        if time.monotonic() - self._looked_at > 0.1:
+            self._looked_at = time.monotonic()
+            self.peak_rss = max([self.peak_rss, *map(_peak_rss, [self.pid, *family_of(self.pid)])])
 
     @property
     def worker(self) -> int:
@@ -252,6 +260,14 @@ def kill_if_alive(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
         pass
+
+
+def _peak_rss(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), 0)
 
 
 def _state(pid: int) -> str:

@@ -21,5 +21,11 @@ def _write(path: Path) -> None:
         time.sleep(1.0)
 
 
+def _start() -> None:
+    path = Path(_FOLDER or "") / str(os.getpid())
+    threading.Thread(target=_write, args=(path,), daemon=True).start()
+
+
 if _FOLDER:
-    threading.Thread(target=_write, args=(Path(_FOLDER) / str(os.getpid()),), daemon=True).start()
+    _start()
+    os.register_at_fork(after_in_child=_start)  # threads do not come along when a guardian forks
