@@ -82,7 +82,9 @@ def test_of_submits_in_the_same_moment_one_is_taken(fleet: Fleet) -> None:
 def test_jobs_that_got_past_that_do_not_erase_each_others_rows(fleet: Fleet, web: WebProcess) -> None:
     """Two jobs made in the store itself, and two workers that open them at the same time."""
     output = SAME if "://" in fleet.store else str(fleet.desk.folder / SAME)
-    note = write_note(output.encode(), Settings(rate=0, per_host=20, robots=False, trust_start=True), "coordinator")
+    note = write_note(
+        output.encode(), Settings(rate=0, per_host=20, robots=False, trust_start=True), "coordinator"
+    )
 
     async def make(frontier: Frontier) -> None:
         for name in ("one", "two"):

@@ -71,6 +71,9 @@ def test_private_networks_are_the_workers_to_open() -> None:
     check_settings(Settings(allow_network=["10.1.0.0/16"]), Settings(allow_network=["10.1.0.0/16"]))
     with pytest.raises(TrustError, match="allow_network"):
         check_settings(Settings(allow_network=["10.0.0.0/8"]), Settings(allow_network=["10.1.0.0/16"]))
+    check_settings(Settings(trust_start=True), Settings(trust_start=True))
+    with pytest.raises(TrustError, match="trust_start"):
+        check_settings(Settings(trust_start=True), Settings())
 
 
 # -- files

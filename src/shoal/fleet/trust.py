@@ -65,6 +65,11 @@ def check_settings(noted: Settings, mine: Settings) -> None:
     for network in noted.allow_network:
         if network not in mine.allow_network:
             raise _refusal(f"allow_network: {network!r} is a network of this worker's", "allow_network")
+    if noted.trust_start and not mine.trust_start:
+        raise TrustError(
+            "trust_start: private hosts of a start file or function would be reached; set it in the spider or in the"
+            ' settings of the workers, or set their trust = "store"'
+        )
 
 
 def _refusal(what: str, key: str) -> TrustError:
