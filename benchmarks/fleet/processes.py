@@ -30,7 +30,7 @@ def until(found: Callable[[], T], what: str, *said: Member, seconds: float = DEA
         if time.monotonic() > deadline:
             words = "\n".join(f"{member!r} says: {member.words[-1500:]}" for member in said)
             raise FleetError(f"waited {seconds:.0f} s in vain: {what}\n{words}")
-        time.sleep(0.02)
+        time.sleep(0.05)
     return answer
 
 

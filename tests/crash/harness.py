@@ -31,12 +31,16 @@ FAST = ("--rate", "0", "--per-host", "50")
 
 
 def until(condition: Callable[[], Any], what: str, seconds: float = DEADLINE) -> Any:
-    """Looks again and again until `condition` gives something true, and answers that."""
+    """Looks again and again until `condition` gives something true, and answers that. A look that takes long, as one
+    into the store does, is taken less often: those who are waited for need the processor."""
     deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"waited {seconds:.0f} s in vain: {what}"
-        time.sleep(0.002)
-    return found
+    while True:
+        looked = time.monotonic()
+        if found := condition():
+            return found
+        now = time.monotonic()
+        assert now < deadline, f"waited {seconds:.0f} s in vain: {what}"
+        time.sleep(max(0.002, 4 * (now - looked)))
 
 
 class Process:
