@@ -25,6 +25,8 @@ class Target(Struct, frozen=True):
     )
     per_byte: float = 2e-6  # CPU seconds that a byte of input may take
     base: float = 0.02  # … and any input at all
+    # CPU seconds below which growth says nothing: a clock is too coarse, or the target has a budget of its own.
+    floor: float = 0.01
 
     def bound(self, size: int) -> float:
         """The CPU seconds that an input of this size may take before it is looked at more closely."""

@@ -23,7 +23,6 @@ _MUCH = 20.0  # times the bound is too slow, however it grows
 _FAMILY_EVERY = 512  # inputs; then one fragment is repeated n and 4n times
 _FAMILY_SIZE = 8 * 1024  # bytes of the first of them
 _TIDY_EVERY = 1_000  # inputs: garbage is collected between them, not while one is timed
-_FAMILY_FLOOR = 0.01  # CPU seconds below which a clock tells nothing
 _MOST_FINDINGS = 20
 
 
@@ -70,7 +69,7 @@ class Trial:
         """Tries a fragment n times over, and 4n times."""
         count = max(1, _FAMILY_SIZE // len(fragment))
         small, large = (before + fragment * (count * times) + after for times in (1, 4))
-        if (found := self(small) or self(large)) is not None or self._cpu(large) < _FAMILY_FLOOR:
+        if (found := self(small) or self(large)) is not None or self._cpu(large) < self._target.floor:
             return found
         return self._keep(self._growth(small, self._least(small), large, self._least(large)))
 
@@ -83,7 +82,7 @@ class Trial:
         return self._growth(data, spent, data * 4, self._cpu(data * 4))
 
     def _growth(self, data: bytes, spent: float, larger: bytes, longer: float) -> Finding | None:
-        if longer <= _GROWTH**2 * max(spent, _FAMILY_FLOOR / 10):
+        if longer <= _GROWTH**2 * max(spent, self._target.floor / 10):
             return None
         what = f"{len(data)} bytes take {spent * 1e3:.1f} ms, {len(larger)} bytes {longer * 1e3:.1f} ms"
         return Finding(self._target.name, "growth", what, data, "growth")
