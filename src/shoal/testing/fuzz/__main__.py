@@ -10,6 +10,7 @@ python -m shoal.testing.fuzz html --engine atheris      guided by coverage (pip 
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 from pathlib import Path
@@ -26,6 +27,7 @@ _EVERY = 10.0  # seconds between two words of progress
 
 
 def main() -> int:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # through the places where children are ended
     arguments = _arguments()
     if arguments.list:
         for target in TARGETS.values():
