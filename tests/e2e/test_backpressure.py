@@ -243,7 +243,8 @@ async def test_a_latency_step_takes_slots_away(log: Log) -> None:
 async def test_memory_takes_slots_away(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shoal.policy.backpressure._LOOP_LAG", 60.0)  # the allocation itself stops the loop
     ballast: list[bytearray] = []
-    size = Machine().read().memory  # of whatever ran in this process before: the rule's hysteresis is a share of all
+    # As much again as whatever ran in this process before: the rule's hysteresis is a share of all.
+    size = Machine().read().memory
     limit = size * 3 // 2
     async with ChaoticWeb({"host": slow()}) as web:
 
