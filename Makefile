@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Four workers on two cores: most tests wait for processes and clocks. Who is done takes over from the others.
-PYTEST_ARGS ?= -n 4 --dist worksteal
+# Two workers, for small machines have two cores. Who is done takes over from the other.
+PYTEST_ARGS ?= -n 2 --dist worksteal
 
 .PHONY: test lint types check format bench clean
 
