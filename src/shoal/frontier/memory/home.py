@@ -338,10 +338,10 @@ class MemoryFrontier:
             case Dead(failure, snapshot):
                 self._bury(job, task, failure, snapshot)
             case Retry() as retry:
-                if task.attempt >= job.max_attempts(task):
+                if retry.counts and task.attempt >= job.max_attempts(task):
                     self._bury(job, task, retry.failure, settlement.snapshot)
                     return 1
-                job.count["retried"] += 1
+                job.count["retried"] += retry.counts
                 heapq.heappush(self._delayed, (self._time.now() + retry.after, task.id, retry.task(task)))
         return 0
 

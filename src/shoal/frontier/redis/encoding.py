@@ -92,6 +92,7 @@ def _retry(task: Task, retry: Retry, settlement: Settlement, words: Mapping[str,
         retry.failure.kind,
         as_text(encode_snapshot(settlement.snapshot)),
         last,
+        retry.counts,
     ]
 
 

@@ -64,7 +64,7 @@ def _conclude(session: Session, job_id: int, queue_id: int, settlement: Settleme
         case Dead(failure, snapshot):
             _bury(session, job_id, queue_id, task, failure, snapshot)
         case Retry() as retry:
-            if task.attempt >= (task.max_attempts or _spec(session, job_id).max_attempts):
+            if retry.counts and task.attempt >= (task.max_attempts or _spec(session, job_id).max_attempts):
                 _bury(session, job_id, queue_id, task, retry.failure, settlement.snapshot)
                 return 1
             _delay(session, job_id, queue_id, task, retry)
@@ -79,7 +79,7 @@ def _delay(session: Session, job_id: int, queue_id: int, task: Task, retry: Retr
         "INSERT INTO delayed(due, id, queue, rank, attempt, body) VALUES (?, ?, ?, ?, ?, ?)",
         (session.now() + retry.after, task.id, queue_id, -task.priority, task.attempt, _body(task)),
     )
-    session.count(job_id, delayed=1, retried=1)
+    session.count(job_id, delayed=1, retried=int(retry.counts))
 
 
 def _body(task: Task) -> bytes:

@@ -90,7 +90,7 @@ class Settling:
     async def test_an_attempt_that_does_not_count_is_given_back(
         self, frontier: Frontier, clock: ManualClock
     ) -> None:
-        await frontier.open_job(spec(max_attempts=2))
+        await frontier.open_job(spec(max_attempts=1))
         await frontier.add("job", [make_task("http://a.test/", pool="dc", meta={"session": "me"})])
         for _ in range(4):
             [lease] = (await claim(frontier)).leases
@@ -102,6 +102,7 @@ class Settling:
         [lease] = (await claim(frontier)).leases
         assert (lease.task.attempt, lease.task.history[-1].via) == (1, "dc/one:1")
         assert (lease.task.pool, lease.task.session) == ("dc", "me")
+        assert (await counted(frontier)).counters.retried == 0, "it has waited, and not failed"
 
     async def test_the_last_attempt_ends_in_the_dead_letters(
         self, frontier: Frontier, clock: ManualClock

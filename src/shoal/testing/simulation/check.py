@@ -226,8 +226,8 @@ class Checker:
             case Dead(failure):
                 self._counts["dead"] += 1
                 self.expect(failure.kind != "unexpected", "bug", f"{task.url}: {failure.detail}")
-            case Retry():
-                last = task.attempt >= (task.max_attempts or self._settings.max_attempts)
+            case Retry(counts=counts):
+                last = counts and task.attempt >= (task.max_attempts or self._settings.max_attempts)
                 self._counts["dead"] += last
         return self._admit(settlement.found)
 

@@ -53,14 +53,14 @@ local conclude = {}
 function conclude.done(number) count(number, 'done', 1) end
 
 function conclude.retry(number, job, lease, a)
-  local after, lane, priority, item, most, kind, snapshot, last = unpack(a, 1, 8)
+  local after, lane, priority, item, most, kind, snapshot, last, counts = unpack(a, 1, 9)
   local attempt = byte(item_of(lease), 13) + 1
   if most == 0 then most = job.attempts end
-  if attempt >= min(most, 255) then
+  if counts and attempt >= min(most, 255) then
     buried = buried + 1
     return bury(lease[HOST], lease[ITS_LINE], lease[PRIORITY], last or item, kind, snapshot)
   end
-  count(number, 'retried', 1)
+  if counts then count(number, 'retried', 1) end
   delay(lease[HOST], line_of(number, lane), priority, item, now + after)
 end
 
