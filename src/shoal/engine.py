@@ -235,7 +235,7 @@ class Engine:
         finally:
             self._giving_back -= 1
         for settlement, accepted in zip(batch, settled.accepted, strict=True):
-            job.pages.settled(settlement.lease, accepted)
+            job.pages.settled(settlement, accepted)
             if not accepted:
                 self.stale += 1
                 task = settlement.lease.task
@@ -385,8 +385,9 @@ class Engine:
             self._alarm.cancel()
         self._untouched += await self._delivery.stop()
         if self._error is None:
-            keeping = self._keep(self._jobs.everyone(), everything=True)
-            await _together([*self._settle(self._settlements), self._release(self._untouched)], keeping)
+            await _together(self._settle(self._settlements), self._release(self._untouched))
+            # After the settlements, which count: nobody writes down later what they came to.
+            await self._keep(self._jobs.everyone(), everything=True)
 
 
 def _most_waiting() -> int:

@@ -33,6 +33,7 @@ from shoal.model import (
     Settlement,
     Snapshot,
     Task,
+    Verdict,
 )
 from shoal.observe.recording import Recorder
 from shoal.observe.tally import Tally
@@ -101,13 +102,28 @@ class Worker:
             if isinstance(answer, Rendered):
                 await answer.close()
 
-    def settled(self, lease: Lease, accepted: bool) -> None:
-        """Told after the commit: only now may links be skipped unseen on other pages. Earlier, a settlement that is
-        refused would take links with it that another page had counted on."""
-        links = self._links.pop(lease.token, ())
-        if accepted:
-            for base, href in links:
-                self._known.learn(base, href)
+    def settled(self, settlement: Settlement, accepted: bool) -> None:
+        """Told after the commit: only now does it count, so that what is told agrees with the job's counters; and only
+        now may links be skipped unseen on other pages. Earlier, a settlement that is refused would take links with it
+        that another page had counted on."""
+        links = self._links.pop(settlement.lease.token, ())
+        if not accepted:
+            return
+        for base, href in links:
+            self._known.learn(base, href)
+        self._count(settlement.lease.task, settlement.verdict)
+
+    def _count(self, task: Task, verdict: Verdict) -> None:
+        if isinstance(verdict, Done):
+            self._tally.handled(task.host)
+        elif isinstance(verdict, Dead):
+            self._tally.failed(task.host, verdict.failure, retry=False)
+            _tell_dead(task, verdict.failure)
+        elif isinstance(verdict, Retry) and verdict.counts:  # else it waits, and has not failed
+            last = task.attempt >= (task.max_attempts or self._settings.max_attempts)
+            self._tally.failed(task.host, verdict.failure, retry=not last)
+            if last:
+                _tell_dead(task, verdict.failure)
 
     # -- after the fetch
 
@@ -220,13 +236,6 @@ class Worker:
     def _end(self, lease: Lease, verdict: Retry | Dead, snapshot: Snapshot | None = None) -> Settlement:
         failure = verdict.failure
         verdict = replace(verdict, failure=replace(failure, detail=one_line(failure.detail)))
-        last = lease.task.attempt >= (lease.task.max_attempts or self._settings.max_attempts)
-        retry = isinstance(verdict, Retry) and not last
-        if isinstance(verdict, Retry) and not verdict.counts:
-            return Settlement(lease, verdict)  # it waits, and has not failed
-        self._tally.failed(lease.task.host, verdict.failure, retry=retry)
-        if not retry:
-            _tell_dead(lease.task, verdict.failure)
         return Settlement(lease, verdict, snapshot=snapshot)
 
     def _bury(self, lease: Lease, response: Response, kind: str, detail: str, trace: str = "") -> Settlement:

@@ -38,7 +38,7 @@ class Pages:
         self.started.put_nowait((lease.task.url, time.monotonic()))
         return Settlement(lease, Done())
 
-    def settled(self, lease: Lease, accepted: bool) -> None:
+    def settled(self, settlement: Settlement, accepted: bool) -> None:
         pass
 
     def sync(self, frontier_time: float) -> None:

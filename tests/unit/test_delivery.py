@@ -62,12 +62,11 @@ class Pages:
         await asyncio.sleep(0)
         return Settlement(lease, Done(), rows=(Row(b"{}\n"),))
 
-    def settled(self, lease: Lease, accepted: bool) -> None:
+    def settled(self, settlement: Settlement, accepted: bool) -> None:
         assert accepted
-        assert self._sink is None or lease.task.url in self._sink.written, (
-            "settled before its row was written"
-        )
-        self.settled_urls.append(lease.task.url)
+        url = settlement.lease.task.url
+        assert self._sink is None or url in self._sink.written, "settled before its row was written"
+        self.settled_urls.append(url)
 
     def sync(self, frontier_time: float) -> None:
         pass

@@ -55,8 +55,8 @@ class Pages:
         self.started.append(lease.task.url)
         return await self._work(lease)
 
-    def settled(self, lease: Lease, accepted: bool) -> None:
-        self.settlements.append((lease.task.url, accepted))
+    def settled(self, settlement: Settlement, accepted: bool) -> None:
+        self.settlements.append((settlement.lease.task.url, accepted))
 
     def sync(self, frontier_time: float) -> None:
         pass
@@ -527,8 +527,8 @@ async def test_a_paused_lane_is_not_claimed_until_the_pressure_is_off(frontier: 
     settled = asyncio.Event()
 
     class Noting(Pages):
-        def settled(self, lease: Lease, accepted: bool) -> None:
-            super().settled(lease, accepted)
+        def settled(self, settlement: Settlement, accepted: bool) -> None:
+            super().settled(settlement, accepted)
             if len(self.settlements) == 3:
                 settled.set()
 
@@ -593,7 +593,7 @@ async def test_what_was_learnt_is_written_before_places_are_given_back(frontier:
             await asyncio.sleep(0)
             calls.append("folded")
 
-        def settled(self, lease: Lease, accepted: bool) -> None:
+        def settled(self, settlement: Settlement, accepted: bool) -> None:
             calls.append("settled")
 
     await add(frontier, 1)

@@ -176,6 +176,7 @@ class Bench:
 
     def page(self, host: str = "a", elapsed: float = 0.1, size: int = 100) -> None:
         self.tally.fetched(host, Response(f"http://{host}/", 200, {}, b"x" * size, elapsed))
+        self.tally.handled(host)
 
     def failure(self, kind: str, host: str = "a", *, retry: bool = True) -> None:
         self.tally.failed(host, Failure(kind, elapsed=0.5), retry=retry)

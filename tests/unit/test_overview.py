@@ -18,7 +18,7 @@ from shoal.frontier.protocol import FOREVER, Claim, Counters, Job, JobSpec, Valv
 from shoal.hosts.rules import HostRules
 from shoal.hosts.state import HostState, Manual
 from shoal.jobnote import write_note
-from shoal.model import Dead, Done, Failure, Retry, Settlement
+from shoal.model import Dead, Done, Failure, Response, Retry, Settlement
 from shoal.observe.events import Event
 from shoal.observe.history import History, Slice
 from shoal.observe.holdups import Holdups, find_holdups
@@ -149,7 +149,9 @@ async def test_the_success_is_that_of_the_last_minutes() -> None:
     await recorder.keep(everything=True)
     now += 1000
     clock.advance(1000)
-    tally.pages += 9
+    for _ in range(9):
+        tally.fetched("h.test", Response("", 200, {}, b""))
+        tally.handled("h.test")
     tally.failed("h.test", Failure("timeout", elapsed=1.0), retry=True)
     await recorder.keep(everything=True)
     seen = await look(frontier)

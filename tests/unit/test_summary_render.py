@@ -16,6 +16,7 @@ def a_view(state: JobState = "finished", **counters: int) -> View:
     tally = Tally()
     for _ in range(98):
         tally.fetched("a", Response(url="", status=200, headers={}, body=b"", elapsed=0.2, wire_bytes=10_000))
+        tally.handled("a")
     tally.failed("a", Failure(kind="timeout", elapsed=5.0), retry=True)
     tally.failed("a", Failure(kind="http_404", status=404, elapsed=0.1), retry=False)
     tally.refused("depth")
@@ -61,8 +62,8 @@ def test_the_json_summary_keeps_its_keys() -> None:
     found = summary.as_json(a_view(admitted=100, done=98, dead=1, retried=1, items=90), output="books.jsonl")
     assert set(found) == {
         "job", "state", "output", "seconds", "processes", "admitted", "pending", "delayed", "leased", "done", "dead",
-        "rows", "retried", "duplicates", "over_budget", "pages", "fetches", "bytes", "pages_per_second",
-        "success_rate", "latency", "errors", "statuses", "refused", "cut",
+        "rows", "retried", "duplicates", "over_budget", "pages", "handled", "retries", "fetches", "bytes",
+        "pages_per_second", "success_rate", "latency", "errors", "statuses", "refused", "cut",
     }  # fmt: skip
     assert found["rows"] == 90
     assert found["pages_per_second"] == 2.0

@@ -29,7 +29,26 @@ def test_pages_failures_and_refusals_are_counted() -> None:
     assert report.errors == {"http_503": 1, "timeout": 1}
     assert report.statuses == {200: 1, 302: 1, 503: 1}
     assert report.refused == {"depth": 1}
+    assert report.success_rate == 0  # the page has not been handled yet
+    counts.handled("a")
+    report = counts.report()
+    assert report.handled == 1
     assert report.success_rate == pytest.approx(1 / 3)
+
+
+def test_a_page_whose_handler_fails_is_one_attempt() -> None:
+    counts = Tally()
+    for _ in range(4):
+        counts.fetched("a", page())
+    for _ in range(3):
+        counts.handled("a")
+    counts.failed("a", Failure(kind="handler"), retry=False)
+    report = counts.report()
+    assert (report.pages, report.handled, report.attempts, report.fetches) == (4, 3, 4, 4)
+    assert report.success_rate == 0.75
+    [host] = report.hosts
+    assert (host.pages, host.handled, host.attempts) == (4, 3, 4)
+    assert merge([report, report]).attempts == 8
 
 
 def test_a_failure_that_took_no_time_was_not_a_fetch() -> None:

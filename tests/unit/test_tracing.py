@@ -88,7 +88,7 @@ async def spans_of(
     assert isinstance(settlement, Settlement)
     if settle:
         assert [span.name for span in exporter.get_finished_spans() if span.name == "shoal.task"] == []
-        crew.pages.settled(lease, True)
+        crew.pages.settled(settlement, True)
     await crew.close()
     return {span.name: span for span in exporter.get_finished_spans()}
 

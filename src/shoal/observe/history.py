@@ -36,6 +36,7 @@ class Slice(Struct, frozen=True, array_like=True):
     bytes: int = 0
     errors: dict[str, int] = {}  # failures by kind
     latency: tuple[int, ...] = ()  # fetches in each bucket of EDGES; nothing behind the last that has some
+    unhandled: int = 0  # pages received less those handled; negative, if more of earlier ones were
 
     def __add__(self, other: Slice) -> Slice:
         return Slice(
@@ -46,6 +47,7 @@ class Slice(Struct, frozen=True, array_like=True):
             self.bytes + other.bytes,
             _sum(self.errors, other.errors),
             tuple(a + b for a, b in zip_longest(self.latency, other.latency, fillvalue=0)),
+            self.unhandled + other.unhandled,
         )
 
     def __bool__(self) -> bool:
@@ -56,10 +58,18 @@ class Slice(Struct, frozen=True, array_like=True):
         return sum(self.errors.values())
 
     @property
+    def handled(self) -> int:
+        return self.pages - self.unhandled
+
+    @property
+    def attempts(self) -> int:
+        """Those that are over."""
+        return self.handled + self.failures
+
+    @property
     def success(self) -> float | None:
-        """Share of the attempts that brought a page; None if there were none."""
-        attempts = self.pages + self.failures
-        return self.pages / attempts if attempts else None
+        """Share of the attempts whose page was handled; None if there were none."""
+        return self.handled / self.attempts if self.attempts else None
 
     def percentile(self, p: float) -> float | None:
         """Seconds within which `p` per cent of the fetches were answered; None if there were none."""
@@ -82,6 +92,7 @@ class HostPast(Struct, frozen=True, array_like=True):
     failures: int = 0
     seconds: float = 0.0  # that its requests took, in all
     last_error: str = ""  # kind of the latest failure
+    unhandled: int = 0  # pages received less those handled
 
     def __add__(self, other: HostPast) -> HostPast:
         """`other` is the later one."""
@@ -90,11 +101,17 @@ class HostPast(Struct, frozen=True, array_like=True):
             self.failures + other.failures,
             self.seconds + other.seconds,
             other.last_error or self.last_error,
+            self.unhandled + other.unhandled,
         )
 
     @property
+    def handled(self) -> int:
+        return self.pages - self.unhandled
+
+    @property
     def requests(self) -> int:
-        return self.pages + self.failures
+        """Attempts that are over."""
+        return self.handled + self.failures
 
     @property
     def latency(self) -> float:

@@ -40,7 +40,7 @@ class HeldBack(Struct, frozen=True):
 class Overview(FleetSight, frozen=True):
     lanes: Mapping[str, LaneLoad] = {}  # of the jobs that are open; the fullest first
     success: float | None = (
-        None  # share of the attempts of the last minutes that brought a page; None: there were none
+        None  # share of the attempts of the last minutes whose page was handled; None: there were none
     )
     past: History = History()  # of the jobs that are open, or were a few minutes ago
 

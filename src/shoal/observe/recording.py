@@ -117,9 +117,11 @@ class Recorder:
             else:
                 counted_hosts[host.host] = counted
             pages, failures = host.pages - counted.pages, host.failures - counted.failures
-            if pages or failures:
+            unhandled = host.pages - host.handled - counted.unhandled
+            if pages or failures or unhandled:
+                requests = pages - unhandled + failures
                 gains[host.host] = HostPast(
-                    pages, failures, (pages + failures) * host.latency, host.last_error
+                    pages, failures, requests * host.latency, host.last_error, unhandled
                 )
         self._counted_hosts = counted_hosts
         return busiest(gains)
@@ -161,4 +163,5 @@ def _gained(before: TallyReport, after: TallyReport) -> Slice:
         after.bytes - before.bytes,
         errors,
         coarse([new - count for new, count in zip(after.latency, old, strict=True)]),
+        after.pages - before.pages - (after.handled - before.handled),
     )

@@ -96,6 +96,8 @@ def as_json(view: View, *, output: str) -> dict[str, Any]:
         "duplicates": counters.duplicates,
         "over_budget": counters.over_budget,
         "pages": report.pages,
+        "handled": report.handled,
+        "retries": report.retries,
         "fetches": report.fetches,
         "bytes": report.bytes,
         "pages_per_second": round(mean_rate(view), 3),

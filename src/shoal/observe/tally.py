@@ -40,10 +40,15 @@ class HostTally(Struct, frozen=True):
     dead: int = 0
     latency: float = 0.0  # smoothed seconds a fetch
     last_error: str = ""  # kind of the latest failure
+    handled: int = 0
 
     @property
     def failures(self) -> int:
         return self.retries + self.dead
+
+    @property
+    def attempts(self) -> int:
+        return self.handled + self.failures
 
 
 class TallyReport(Struct, frozen=True):
@@ -62,6 +67,12 @@ class TallyReport(Struct, frozen=True):
     latency: tuple[int, ...] = ()  # fetches in each bucket of LATENCY_EDGES
     hosts: tuple[HostTally, ...] = ()  # the slowest, slowest first
     seconds: float = 0.0  # that the fetches took, in all
+    handled: int = 0  # pages whose handler ended well, and that are committed
+
+    @property
+    def attempts(self) -> int:
+        """Those that are over: each was handled, is repeated, or was given up."""
+        return self.handled + self.retries + self.dead
 
     def percentile(self, p: float) -> float | None:
         """Seconds within which `p` per cent of the fetches were answered; None if there were none."""
@@ -77,9 +88,8 @@ class TallyReport(Struct, frozen=True):
 
     @property
     def success_rate(self) -> float | None:
-        """Share of the attempts that brought a page; None before the first."""
-        attempts = self.pages + sum(self.errors.values())
-        return self.pages / attempts if attempts else None
+        """Share of the attempts whose page was handled; None before the first."""
+        return self.handled / self.attempts if self.attempts else None
 
 
 def _within(bucket: int, share: float) -> float:
@@ -90,26 +100,30 @@ def _within(bucket: int, share: float) -> float:
 
 
 class _Host:
-    __slots__ = ("dead", "last_error", "latency", "pages", "retries")
+    __slots__ = ("dead", "handled", "last_error", "latency", "pages", "retries")
 
     def __init__(self) -> None:
-        self.pages = self.retries = self.dead = 0
+        self.pages = self.retries = self.dead = self.handled = 0
         self.latency = 0.0
         self.last_error = ""
 
     def tally(self, name: str) -> HostTally:
-        return HostTally(name, self.pages, self.retries, self.dead, self.latency, self.last_error)
+        return HostTally(
+            name, self.pages, self.retries, self.dead, self.latency, self.last_error, self.handled
+        )
 
     def timed(self, elapsed: float) -> None:
         self.latency += (elapsed - self.latency) * _SMOOTHING if self.latency else elapsed
 
 
 class Tally:
-    """The counters of this process. A failure that took time was a fetch; one without `elapsed` never went
-    out (robots.txt said no) or was counted when its page arrived (a handler's exception)."""
+    """The counters of this process. A page is counted twice: when it arrives (`fetched`), and when its attempt is over
+    and committed, by how that ended (`handled` or `failed`). A failure that took time was a fetch; one without
+    `elapsed` never went out (robots.txt said no) or was counted when its page arrived (a handler's exception)."""
 
     def __init__(self) -> None:
         self.pages = self.fetches = self.retries = self.dead = self.bytes = 0
+        self._handled = 0
         self.seconds = 0.0
         self._errors: dict[str, int] = {}
         self._statuses: dict[int, int] = {}
@@ -130,6 +144,10 @@ class Tally:
         self._latency[bisect_left(LATENCY_EDGES, elapsed)] += 1
         self.seconds += elapsed
         entry.timed(elapsed)
+
+    def handled(self, host: str) -> None:
+        self._handled += 1
+        (self._hosts.get(host) or self._new_host(host)).handled += 1
 
     def failed(self, host: str, failure: Failure, *, retry: bool) -> None:
         kind, status, elapsed = failure.kind, failure.status, failure.elapsed
@@ -166,6 +184,7 @@ class Tally:
         slowest = heapq.nlargest(hosts, self._hosts.items(), key=lambda item: item[1].latency)
         return TallyReport(
             pages=self.pages,
+            handled=self._handled,
             fetches=self.fetches,
             retries=self.retries,
             dead=self.dead,
@@ -190,6 +209,7 @@ def merge(reports: Iterable[TallyReport], *, hosts: int = HOSTS_REPORTED) -> Tal
     reports = list(reports)
     return TallyReport(
         pages=sum(r.pages for r in reports),
+        handled=sum(r.handled for r in reports),
         fetches=sum(r.fetches for r in reports),
         retries=sum(r.retries for r in reports),
         dead=sum(r.dead for r in reports),
@@ -222,7 +242,7 @@ def _slowest(tallies: Iterable[HostTally], limit: int) -> tuple[HostTally, ...]:
 
 
 def _join(a: HostTally, b: HostTally) -> HostTally:
-    weight_a, weight_b = a.pages + a.failures, b.pages + b.failures
+    weight_a, weight_b = a.attempts, b.attempts
     latency = (a.latency * weight_a + b.latency * weight_b) / max(1, weight_a + weight_b)
     return HostTally(
         host=a.host,
@@ -231,4 +251,5 @@ def _join(a: HostTally, b: HostTally) -> HostTally:
         dead=a.dead + b.dead,
         latency=latency,
         last_error=b.last_error or a.last_error,
+        handled=a.handled + b.handled,
     )

@@ -192,11 +192,12 @@ class _TracedPages:
             self._end(next(iter(self._open)))  # what could not be written is handed back without a word
         self._open[settlement.lease.token] = span, self._tracer.start_span("settle")
 
-    def settled(self, lease: Lease, accepted: bool) -> None:
-        if lease.token in self._open:
-            self._open[lease.token][1].set_attribute("shoal.accepted", accepted)
-            self._end(lease.token)
-        self._inner.settled(lease, accepted)
+    def settled(self, settlement: Settlement, accepted: bool) -> None:
+        token = settlement.lease.token
+        if token in self._open:
+            self._open[token][1].set_attribute("shoal.accepted", accepted)
+            self._end(token)
+        self._inner.settled(settlement, accepted)
 
     def _end(self, token: int) -> None:
         task, settle = self._open.pop(token)

@@ -57,7 +57,7 @@ def _about(findings: Findings) -> str:
 
 
 def _figures(findings: Findings, total: Slice) -> str:
-    c, seconds, attempts = findings.job.counters, findings.seconds, total.pages + total.failures
+    c, seconds, attempts = findings.job.counters, findings.seconds, total.attempts
     busy = [point.rate for point in findings.history.points() if point.slice.pages]
     tiles = [
         (words.count(c.done), _noun(c.done, "page"), f"of {words.count(c.admitted)} admitted"),
@@ -125,7 +125,7 @@ def _hosts_table(hosts: dict[str, HostPast]) -> str:
     ranked = sorted(hosts.items(), key=lambda item: (-item[1].requests, item[0]))[:_HOSTS_LISTED]
     rows = "".join(
         f'<tr><td class="name">{text(name)}</td><td>{words.count(past.pages)}</td>'
-        f"<td>{words.count(past.failures)}</td><td>{words.percent(past.pages / max(past.requests, 1))}</td>"
+        f"<td>{words.count(past.failures)}</td><td>{words.percent(past.handled / max(past.requests, 1))}</td>"
         f"<td>{words.latency(past.latency)}</td><td>{text(past.last_error or '-')}</td></tr>"
         for name, past in ranked
     )

@@ -24,7 +24,6 @@ from shoal.sink.postgres.history import keep_history
 from shoal.sink.postgres.link import Connection, Link
 from shoal.sink.postgres.tables import Table, find_table
 from shoal.sink.postgres.writing import NoColumn, trim, write
-from shoal.telling import event
 
 Work: TypeAlias = Callable[[Connection, Table], Awaitable[None]]
 
@@ -142,14 +141,4 @@ def _rejected(settlement: Settlement, error: ShoalError) -> Settlement:
     """Its rows are left out; the links it had are not to blame."""
     task = settlement.lease.task
     failure = Failure("rejected", str(error), at=settlement.rows[0].at, attempt=task.attempt)
-    event(
-        "page_dead",
-        job=task.job,
-        url=task.url,
-        host=task.host,
-        handler=task.handler,
-        kind=failure.kind,
-        detail=failure.detail,
-        attempts=task.attempt,
-    )
     return replace(settlement, verdict=Dead(failure), rows=())
