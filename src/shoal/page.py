@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
 from shoal.errors import SpiderError
-from shoal.extract import charset
+from shoal.extract import charset, decoding
 from shoal.extract.links import absolute, document_base, target_of
-from shoal.extract.media import is_html
+from shoal.extract.media import is_html, media_type
 from shoal.extract.paging import largest_number, page_urls
 from shoal.extract.parsing import parse
 from shoal.extract.selecting import Selection
@@ -64,6 +64,7 @@ class Page:
         "handler",
         "response",
         "task",
+        "truncated",
     )
 
     def __init__(self, task: Task, response: Response, handler: str, fetched_at: float = 0.0) -> None:
@@ -81,6 +82,7 @@ class Page:
         self._html: str | None = None
         self._tree: LexborHTMLParser | None = None
         self._selection: Selection | None = None
+        self.truncated = False  # whether the body ends in the middle of a character
         self.cut = 0  # bytes at the end that were left out, because parsing them would have taken too long
 
     def __repr__(self) -> str:
@@ -117,7 +119,7 @@ class Page:
     @property
     def content_type(self) -> str:
         """The media type, in lower case and without parameters; "" if the server gave none."""
-        return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        return media_type(self.headers.get("Content-Type", ""))
 
     @property
     def is_html(self) -> bool:
@@ -125,23 +127,25 @@ class Page:
 
     @property
     def codec(self) -> str:
-        """The character encoding: of the Content-Type header, a byte-order mark, <meta charset>, or UTF-8."""
+        """The character encoding, by its name in Python: as browsers find it, or as it looks (docs/text.md)."""
         if self._codec is None:
             self._codec = charset.codec_of(self.body, self.headers.get("Content-Type", ""))
+            self.truncated = bool(decoding.half_character(self.body, self._codec))
+            if self.truncated:
+                event("page_truncated", job=self.task.job, url=self.url, host=self.task.host)
         return self._codec
 
     @property
     def html(self) -> str:
-        """The body as text; what cannot be decoded is replaced."""
+        """The body as text; what cannot be decoded is replaced, and half a character at the end left out."""
         if self._html is None:
-            self._html = charset.decode(self.body, self.codec)
+            self._html = decoding.decode(self.body, self.codec)
         return self._html
 
     def json(self) -> Any:
         """The body as JSON."""
-        body = self.body if self.codec == "utf-8" else self.html.encode()
         try:
-            return msgspec.json.decode(charset.without_mark(body, "utf-8"))
+            return msgspec.json.decode(self._utf8())
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             raise ValueError(f"{self.url} is not JSON: {error}") from None
 
@@ -162,9 +166,7 @@ class Page:
         self.cut = max(self.cut, size - kept)
 
     def _utf8(self) -> bytes:
-        if self.codec == "utf-8":
-            return charset.without_mark(self.body, "utf-8")
-        return self.html.encode("utf-8", "replace")
+        return decoding.utf8(self.body, self.codec)
 
     def css(self, selector: str) -> list[Node]:
         """All elements that match a CSS selector."""

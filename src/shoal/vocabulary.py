@@ -165,6 +165,12 @@ VOCABULARY: dict[str, Kind] = {
         "job url host kept size",
         "only {kept} of the {size} bytes of {url} are parsed: the rest would take too long",
     ),
+    "page_truncated": _kind(
+        "warning",
+        "the body of a page ends in the middle of a character: it was cut off before it was sent, or on its way",
+        "job url host",
+        "{url} ends in the middle of a character: it is not whole",
+    ),
     "letters_replayed": _kind(
         "info",
         "a person put dead letters back into the queue: those of the job, the host, the kind, if named",

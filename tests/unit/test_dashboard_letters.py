@@ -123,7 +123,7 @@ def shown(body: bytes, content_type: str = "") -> dict[str, object]:
 
 
 def test_a_body_is_text_whatever_it_is() -> None:
-    assert shown(b"\xff\x00<b>")["body"] == "\ufffd␀<b>"
+    assert shown(b"\xff\x00<b>", "text/html; charset=utf-8")["body"] == "\ufffd␀<b>"
     assert shown("ü".encode("latin-1"), "text/html; charset=latin-1")["body"] == "ü"
     assert shown(b"x" * (MOST_TEXT + 1))["cut"] is True
     assert len(str(shown(b"x" * (MOST_TEXT + 1))["body"])) == MOST_TEXT

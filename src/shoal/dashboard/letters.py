@@ -11,7 +11,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.classify import rule_for
-from shoal.extract.charset import codec_of, decode
+from shoal.extract.charset import codec_of
+from shoal.extract.decoding import decode
 from shoal.frontier.protocol import DeadFilter, Frontier
 from shoal.model import DeadLetter, Snapshot
 from shoal.plain import attempt_dict

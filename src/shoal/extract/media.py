@@ -17,6 +17,19 @@ _HTML_TAG = re.compile(
 )
 
 
+def media_type(content_type: str) -> str:
+    """In lower case and without parameters; "" if the server gave none."""
+    return content_type.partition(";")[0].strip().lower()
+
+
+def is_json(media: str) -> bool:
+    return media == "application/json" or media.endswith("+json")
+
+
+def is_xml_type(media: str) -> bool:
+    return media in ("text/xml", "application/xml") or media.endswith("+xml")
+
+
 def is_html(media_type: str, body: bytes) -> bool:
     """By its media type (lower case, without parameters); if that says nothing, by how the body begins."""
     if media_type in _HTML_TYPES:

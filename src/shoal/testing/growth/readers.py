@@ -11,7 +11,7 @@ from shoal.admit.canonical import Canonicaliser
 from shoal.admit.traps import trap
 from shoal.challenge import detect
 from shoal.classify import kind_of
-from shoal.extract import charset
+from shoal.extract import charset, decoding
 from shoal.extract.crowding import crowded_tag
 from shoal.extract.links import absolute
 from shoal.extract.media import is_html
@@ -27,7 +27,7 @@ from shoal.text import without_userinfo
 
 URL = "https://a.example/b/"
 _UNLIMITED = Settings(max_url_length=100_000_000)
-_MULTIBYTE = ("big5", "euc_jp", "gb18030", "iso2022_jp", "cp932", "cp949", "utf-16-le", "cp1252")
+_MULTIBYTE = ("big5hkscs", "euc_jp", "gb18030", "iso2022_jp", "cp932", "cp949", "utf-16-le", "cp1252")
 
 _SELECTORS = 0.1  # seconds that those of `look_everywhere` have, together
 
@@ -66,7 +66,7 @@ def by_xpath(body: bytes) -> None:
 
 def decode(body: bytes) -> None:
     for codec in _MULTIBYTE:
-        charset.decode(body, codec)
+        decoding.decode(body, codec)
 
 
 def _json(body: bytes) -> None:
@@ -112,6 +112,7 @@ PAGES = (
     Reader("xpath", by_xpath, parses=True),
     Reader("is_html", lambda body: is_html("", body)),
     Reader("charset", lambda body: charset.codec_of(body)),
+    Reader("charset of XML", lambda body: charset.codec_of(body, "text/xml")),
     Reader("crowded_tag", crowded_tag),
     Reader("decode", decode),
     Reader("challenge", _challenge),

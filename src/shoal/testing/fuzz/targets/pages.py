@@ -7,7 +7,7 @@ import codecs
 from multidict import CIMultiDict
 
 from shoal.admit import Admission
-from shoal.extract import charset
+from shoal.extract import charset, decoding
 from shoal.extract.media import is_html
 from shoal.extract.summary import summary
 from shoal.model import Request, Response, Task
@@ -33,9 +33,13 @@ def encodings(data: bytes) -> None:
     """Every body has an encoding that Python knows, and its text can be written."""
     head, body = lines(data, 2)
     codec = charset.codec_of(body, as_text(head))
-    codecs.lookup(codec)
-    charset.decode(body, codec).encode("utf-8")
-    page_of(as_text(head), body).html.encode("utf-8")
+    if codec not in (decoding.USER_DEFINED, decoding.NOT_DECODED):
+        codecs.lookup(codec)
+    decoding.decode(body, codec).encode("utf-8")
+    page = page_of(as_text(head), body)
+    page.html.encode("utf-8")
+    assert page.codec == codec
+    assert not page.truncated or decoding.half_character(body, codec) < 4
 
 
 def media(data: bytes) -> None:
