@@ -11,12 +11,15 @@ KB = 1024
 MB = 1024 * KB
 
 # -- an answer's head
-HEADER_LINE = 32 * KB  # bytes of a header line: content security policies grow long. Beyond: `protocol`
-HEADER_LINES = 128  # header lines of an answer; browsers take about as many kilobytes. Beyond: `protocol`
+HEADER_LINES = 5_000  # header lines of an answer, as in curl. Beyond: `protocol`
 ANSWER_HEADERS = 256 * KB  # bytes of all headers of an answer, as in browsers. Beyond: `protocol`
 INTERIM_ANSWERS = 20  # answers of status 1xx before the real one: usual are none or one. Beyond: `flood`
 
+# -- an answer's body
+CONTENT_ENCODINGS = 5  # content encodings of a body, one around the other, as in curl. Beyond: `encoding`
+
 # -- HTTP/1.1
+CHUNK_LINE = 16 * KB  # bytes of the line that gives the size of a chunk, as in browsers. Beyond: `flood`
 BODY_OVERHEAD = (
     512 * KB
 )  # bytes that are no body (headers, chunk sizes), besides half of the body. Beyond: `flood`

@@ -25,6 +25,7 @@ from shoal.errors import SettingsError
 from shoal.fetch import http2 as module
 from shoal.fetch import meter
 from shoal.fetch.browser import dialling
+from shoal.fetch.decoding import Decoder
 from shoal.fetch.guard import Guard
 from shoal.fetch.http import HttpTransport
 from shoal.fetch.http2 import Http2Transport, wants_http2
@@ -418,15 +419,15 @@ def bomb(pack: Literal["gzip", "br"], megabytes: int) -> bytes:
 async def test_a_bomb_is_not_unfolded(pack: Literal["gzip", "br"], monkeypatch: pytest.MonkeyPatch) -> None:
     packed = bomb(pack, 100)
     unfolded = 0
-    feed = module.Decoder.feed
+    feed = Decoder.feed
 
-    def counted(decoder: module.Decoder, data: bytes) -> Any:
+    def counted(decoder: Decoder, data: bytes) -> Any:
         nonlocal unfolded
         for part in feed(decoder, data):
             unfolded += len(part)
             yield part
 
-    monkeypatch.setattr(module.Decoder, "feed", counted)
+    monkeypatch.setattr(Decoder, "feed", counted)
 
     async def answer(stream: Stream) -> None:
         await stream.answer(packed, content_encoding=pack)

@@ -1,54 +1,172 @@
-"""Content encodings, undone piece by piece: what comes out is never much at once, however little goes in."""
+"""A body, read and its content encodings undone, piece by piece: what comes out is never much at once, however little
+goes in.
+
+The names of encodings are taken as hints, as curl takes them: what is said to be deflate may be gzip or have no header.
+Encodings that we do not know pass as they are. What is cut short is taken as far as it goes, like browsers do, unless
+nothing is left of it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import zlib
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 
-from aiohttp.compression_utils import (
-    BrotliDecompressor,
-    DecompressionBaseHandler,
-    ZLibDecompressor,
-    ZSTDDecompressor,
-)
+import brotli  # type: ignore[import-untyped]
+from aiohttp.compression_utils import ZSTDDecompressor
 
-from shoal.fetch.failures import UndecodableBodyError
+from shoal.fetch.failures import BodyTooLargeError, UndecodableBodyError
+from shoal.limits import CONTENT_ENCODINGS, KB
+from shoal.slots import received
 
-_PART = 256 * 1024
+_PART = 256 * KB
+_SLICE = (
+    16 * KB
+)  # at the end of each gzip member zlib copies the rest: members may be many, so the rest is short
+_SMALL = 64 * KB  # compressed, a small body may be longer than before
+
+
+async def read_body(
+    read: Callable[[], Awaitable[bytes]], encoding: str, *, cap: int, truncate: bool
+) -> tuple[int, bytes]:
+    """The length of the body as sent, and the body decoded, never holding much more than its cap (a small bomb can
+    unfold to gigabytes). `read` returns the next piece, and nothing at the end."""
+    decoder = Decoder(encoding, cap)
+    parts: list[bytes] = []
+    size = 0
+    while piece := await read():
+        for part in decoder.feed(piece):
+            parts.append(part)
+            size += len(part)
+            await received(size)
+            if size <= cap:
+                continue
+            if truncate:
+                return decoder.taken, b"".join(parts)[:cap]
+            raise BodyTooLargeError(f"the body is larger than {cap} bytes; raise max_body to take it")
+    if decoder.taken and not size:
+        decoder.check_end()
+    return decoder.taken, b"".join(parts)
 
 
 class Decoder:
-    """For one body. Encodings that we do not ask for pass as they are."""
+    """For one body, of which no encoding may be larger than twice its cap."""
 
-    def __init__(self, encoding: str) -> None:
-        self._encoding = encoding.strip().lower()
-        if "," in self._encoding:
-            raise UndecodableBodyError(f"several content encodings at once: {encoding}")
-        self._started = False
-        self._inner = self._decompressor()
+    def __init__(self, encoding: str, cap: int) -> None:
+        self.taken = 0  # bytes
+        self._most = 2 * cap + _SMALL
+        names = [name for part in encoding.lower().split(",") if (name := part.strip()) in _LAYERS]
+        if len(names) > CONTENT_ENCODINGS:
+            raise UndecodableBodyError(f"{len(names)} content encodings at once")
+        self._layers = [_LAYERS[name](name) for name in reversed(names)]
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        if self._inner is None:
-            yield data
-            return
-        if not self._started and data:
-            self._started = True
-            if self._encoding == "deflate" and data[0] & 0xF != 8:  # without the header it should have
-                self._inner = ZLibDecompressor(encoding="deflate", suppress_deflate_header=True)
-        try:
-            yield self._inner.decompress_sync(data, max_length=_PART)
-            while self._inner.data_available:
-                yield self._inner.decompress_sync(b"", max_length=_PART)
-        except Exception as error:  # each library has its own
-            raise UndecodableBodyError(
-                f"the body could not be decompressed: {self._encoding}, {error}"
-            ) from None
+        self.taken += len(data)
+        pieces: Iterable[bytes] = (data,)
+        for layer in self._layers:
+            pieces = self._through(layer, pieces)
+        return filter(None, pieces)
 
-    def _decompressor(self) -> DecompressionBaseHandler | None:
-        match self._encoding:
-            case "gzip" | "deflate":
-                return ZLibDecompressor(encoding=self._encoding)
-            case "br":
-                return BrotliDecompressor()
-            case "zstd":
-                return ZSTDDecompressor()
-        return None
+    def check_end(self) -> None:
+        """Called if nothing has come out, which may be right: of something that is empty."""
+        for layer in self._layers:
+            if not layer.ended:
+                raise UndecodableBodyError(f"the body could not be decompressed: {layer.name}, it has no end")
+
+    def _through(self, layer: _Layer, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        for piece in pieces:
+            layer.taken += len(piece)
+            if (
+                layer.taken > self._most
+            ):  # else a bomb that unfolds to nothing would keep us for as long as it likes
+                raise BodyTooLargeError(
+                    f"the body is larger than {self._most} bytes, compressed; raise max_body to take it"
+                )
+            try:
+                yield from layer.undo(piece)
+            except Exception as error:  # each library has its own
+                raise UndecodableBodyError(
+                    f"the body could not be decompressed: {layer.name}, {error}"
+                ) from None
+
+
+class _Layer:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.taken = 0
+        self.ended = False
+
+    def undo(self, data: bytes) -> Iterator[bytes]:
+        raise NotImplementedError
+
+
+class _Inflate(_Layer):
+    """gzip, of any number of members, and deflate. What follows the end and is no member is passed over."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._start = b""  # too little to see what it is
+        self._inner: zlib._Decompress | None = None
+
+    def undo(self, data: bytes) -> Iterator[bytes]:
+        for at in range(0, len(data), _SLICE):
+            yield from self._undo(data[at : at + _SLICE])
+
+    def _undo(self, data: bytes) -> Iterator[bytes]:
+        while data:
+            if self._inner is None:
+                data = self._start + data
+                self._start = data[:2]
+                if len(data) < 2 or (self.ended and not data.startswith(_GZIP)):
+                    return
+                self._inner = zlib.decompressobj(self._kind(data))
+                self._start = b""
+            yield (part := self._inner.decompress(data, _PART))
+            data = self._inner.unconsumed_tail
+            while len(part) == _PART and not data:  # what zlib holds back
+                yield (part := self._inner.decompress(b"", _PART))
+            if self._inner.eof:
+                data, self._inner, self.ended = self._inner.unused_data, None, True
+
+    def _kind(self, data: bytes) -> int:
+        """By its first two bytes, as zlib numbers them."""
+        if data.startswith(_GZIP):
+            return 16 + zlib.MAX_WBITS
+        if data[0] & 0xF == 8 and int.from_bytes(data[:2]) % 31 == 0:
+            return zlib.MAX_WBITS
+        if self.name == "deflate":
+            return -zlib.MAX_WBITS  # without the header that it should have
+        raise zlib.error("it is something else")
+
+
+class _Brotli(_Layer):
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._inner = brotli.Decompressor()
+
+    def undo(self, data: bytes) -> Iterator[bytes]:
+        yield self._inner.process(data, output_buffer_limit=_PART)
+        while not self._inner.can_accept_more_data():
+            yield self._inner.process(b"", output_buffer_limit=_PART)
+        self.ended = self._inner.is_finished()
+
+
+class _Zstd(_Layer):
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._inner = ZSTDDecompressor()
+        self.ended = True  # what has no end is told by its beginning
+
+    def undo(self, data: bytes) -> Iterator[bytes]:
+        yield self._inner.decompress_sync(data, max_length=_PART)
+        while self._inner.data_available:
+            yield self._inner.decompress_sync(b"", max_length=_PART)
+
+
+_GZIP = b"\x1f\x8b"
+_LAYERS: dict[str, type[_Layer]] = {
+    "gzip": _Inflate,
+    "x-gzip": _Inflate,
+    "deflate": _Inflate,
+    "br": _Brotli,
+    "zstd": _Zstd,
+}

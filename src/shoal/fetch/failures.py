@@ -7,7 +7,6 @@ import ssl
 from typing import Literal
 
 import aiohttp
-from aiohttp.http_exceptions import ContentEncodingError
 
 from shoal.fetch.guard import ForbiddenAddressError
 from shoal.fetch.lookups import UnresolvedError
@@ -89,9 +88,9 @@ def _explain(exc: Exception) -> tuple[str, str]:
         case TimeoutError():
             return "timeout", "not complete within total_timeout"
         case aiohttp.ClientPayloadError():
-            return _explain_payload(exc)
+            return "truncated", f"the body is incomplete or its framing is broken: {exc.__cause__ or exc}"
         case aiohttp.ClientResponseError():
-            return _explain_answer(exc)
+            return "protocol", f"not a valid HTTP answer: {exc.message}"
         case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError() | UnicodeError():
             return "invalid_url", "not a URL that can be fetched"
         case aiohttp.ServerDisconnectedError():
@@ -164,20 +163,6 @@ def _explain_connect(exc: aiohttp.ClientConnectorError) -> tuple[str, str]:
 
 def explain_tls(host: str, exc: BaseException) -> str:
     return f"no trustworthy TLS connection to {host}: {_reason(exc)}"
-
-
-def _explain_payload(exc: aiohttp.ClientPayloadError) -> tuple[str, str]:
-    cause = exc.__cause__
-    if isinstance(cause, ContentEncodingError):
-        return "encoding", f"the body could not be decompressed: {cause.message}"
-    return "truncated", f"the body is incomplete or its framing is broken: {cause or exc}"
-
-
-def _explain_answer(exc: aiohttp.ClientResponseError) -> tuple[str, str]:
-    # When head and body arrive together, only the text tells that it was the body's framing.
-    if "chunk" in exc.message.partition(":")[0].lower():
-        return "truncated", f"the body's framing is broken: {exc.message}"
-    return "protocol", f"not a valid HTTP answer: {exc.message}"
 
 
 def _and(sentence: str, exc: Exception) -> str:

@@ -19,14 +19,8 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from shoal.clock import Clock
-from shoal.fetch.failures import (
-    BodyTooLargeError,
-    ProxyAuthError,
-    Stage,
-    UndecodableBodyError,
-    explain,
-    explain_proxy,
-)
+from shoal.fetch.decoding import read_body
+from shoal.fetch.failures import ProxyAuthError, Stage, explain, explain_proxy
 from shoal.fetch.guard import Guard
 from shoal.fetch.http_protocol import BoundedProtocol
 from shoal.fetch.proxies import Proxy
@@ -35,10 +29,9 @@ from shoal.fetch.sessions import SiteJar
 from shoal.fetch.socks import open_tunnel, resolve_nothing
 from shoal.fetch.transport import FetchRequest
 from shoal.filelimit import connections, file_limit
-from shoal.limits import HEADER_LINE, HEADER_LINES
+from shoal.limits import ANSWER_HEADERS, HEADER_LINES
 from shoal.model import Failure, Outcome, Response
 from shoal.settings import Settings
-from shoal.slots import received
 
 _ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 _ACCEPT_ENCODING = "gzip, deflate, br, zstd"
@@ -87,7 +80,8 @@ class HttpTransport:
             connector=connector,
             cookie_jar=_CurrentJar(),
             headers=default_headers(self._settings),
-            max_field_size=HEADER_LINE,
+            auto_decompress=False,  # read_body does that
+            max_field_size=ANSWER_HEADERS,
             max_headers=HEADER_LINES,
         )
         # By itself aiohttp also repeats a request whose fresh connection was dropped: a hit nobody counted.
@@ -183,9 +177,12 @@ class HttpTransport:
         headers = response.headers
         if response.status == 407 and request.proxy is not None:
             raise ProxyAuthError
-        if "," in headers.get("Content-Encoding", ""):
-            raise UndecodableBodyError(f"several content encodings at once: {headers['Content-Encoding']}")
-        body = await self._read(request, response.content)
+        wire_bytes, body = await read_body(
+            response.content.readany,
+            ",".join(headers.getall("Content-Encoding", ())),
+            cap=request.max_body or self._settings.max_body,
+            truncate=request.truncate,
+        )
         return Response(
             url=request.url,
             status=response.status,
@@ -193,26 +190,9 @@ class HttpTransport:
             body=body,
             elapsed=self._clock.monotonic() - started,
             first_byte=first_byte,
-            wire_bytes=response.content.total_raw_bytes if body else 0,
+            wire_bytes=wire_bytes,
             cookies=tuple(headers.getall("Set-Cookie", ())) if 300 <= response.status < 400 else (),
         )
-
-    async def _read(self, request: FetchRequest, content: aiohttp.StreamReader) -> bytes:
-        """The decoded body, never holding much more than its cap (a small bomb can unfold to gigabytes)."""
-        cap = request.max_body or self._settings.max_body
-        body = await content.readany()
-        if not content.at_eof() and len(body) <= cap:
-            parts, size = [body], len(body)
-            while size <= cap and (part := await content.readany()):
-                parts.append(part)
-                size += len(part)
-                await received(size)
-            body = b"".join(parts)
-        if len(body) <= cap:
-            return body
-        if request.truncate:
-            return body[:cap]
-        raise BodyTooLargeError(f"the body is larger than {cap} bytes; raise max_body to take it")
 
     def _failure(
         self, exc: Exception, started: float, status: int | None = None, proxy: Proxy | None = None

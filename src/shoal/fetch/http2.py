@@ -20,9 +20,8 @@ from yarl import URL
 from shoal.clock import Clock
 from shoal.errors import SettingsError
 from shoal.fetch.browser.dialling import Dialler, Hosts
-from shoal.fetch.decoding import Decoder
+from shoal.fetch.decoding import read_body
 from shoal.fetch.failures import (
-    BodyTooLargeError,
     BrokenAnswerError,
     LostError,
     NotTakenError,
@@ -31,12 +30,12 @@ from shoal.fetch.failures import (
 )
 from shoal.fetch.guard import Guard
 from shoal.fetch.http import IDEMPOTENT, HttpTransport, default_headers, parse_url
+from shoal.fetch.http_mending import escape_bytes
 from shoal.fetch.meter import Meter
 from shoal.fetch.proxies import Proxy
 from shoal.fetch.transport import FetchRequest
 from shoal.model import Failure, Outcome, Response
 from shoal.settings import Settings
-from shoal.slots import received
 
 try:
     from shoal.fetch.http2_connection import Exchange, Header, Http2Connection
@@ -145,13 +144,18 @@ class Http2Transport:
     ) -> Response:
         first_byte = self._clock.monotonic() - started
         headers = CIMultiDict(
-            (name.decode("latin-1"), value.decode("utf-8", "surrogateescape"))
+            (
+                name.decode("latin-1"),
+                (escape_bytes(value) if name == b"location" else value).decode("utf-8", "surrogateescape"),
+            )
             for name, value in exchange.headers
         )
         cookies = headers.getall("Set-Cookie", ())
         if cookies:
             jar.update_cookies_from_headers(cookies, url)
-        wire_bytes, body = await self._read(request, exchange, headers.get("Content-Encoding", ""))
+        wire_bytes, body = await self._read(
+            request, exchange, ",".join(headers.getall("Content-Encoding", ()))
+        )
         return Response(
             url=request.url,
             status=status,
@@ -164,26 +168,17 @@ class Http2Transport:
         )
 
     async def _read(self, request: FetchRequest, exchange: Exchange, encoding: str) -> tuple[int, bytes]:
-        """The length of the body as sent, and the body decoded, never holding much more than its cap."""
-        cap = request.max_body or self._settings.max_body
-        decoder = Decoder(encoding)
-        parts: list[bytes] = []
-        size = wire_bytes = 0
+        """The length of the body as sent, and the body decoded."""
         meter = Meter(self._settings.min_rate, self._clock.monotonic)
-        while piece := await exchange.read(self._settings.read_timeout):
-            wire_bytes += len(piece)
-            if meter.is_too_slow(len(piece)):
+
+        async def read() -> bytes:
+            piece = await exchange.read(self._settings.read_timeout)
+            if piece and meter.is_too_slow(len(piece)):
                 raise meter.error()
-            for part in decoder.feed(piece):
-                parts.append(part)
-                size += len(part)
-                await received(size)
-                if size <= cap:
-                    continue
-                if request.truncate:
-                    return wire_bytes, b"".join(parts)[:cap]
-                raise BodyTooLargeError(f"the body is larger than {cap} bytes; raise max_body to take it")
-        return wire_bytes, b"".join(parts)
+            return piece
+
+        cap = request.max_body or self._settings.max_body
+        return await read_body(read, encoding, cap=cap, truncate=request.truncate)
 
     def _headers_for(self, request: FetchRequest, jar: AbstractCookieJar, url: URL) -> list[Header]:
         headers = self._headers.copy()

@@ -1,4 +1,4 @@
-"""aiohttp's side of an HTTP/1.1 connection, with bounds on what a server sends that is no body.
+"""aiohttp's side of an HTTP/1.1 connection: takes what servers get wrong, within bounds on what is no body.
 
 A body is bounded by whoever reads it. But interim answers, empty lines, chunks of a byte and their extensions are all
 used up by the parser, and nobody sees how many there are; and what arrives on a connection that lies idle is parsed
@@ -17,6 +17,7 @@ from aiohttp.http import RawResponseMessage
 from aiohttp.http_exceptions import HttpProcessingError
 
 from shoal.fetch.failures import BrokenAnswerError, FloodError
+from shoal.fetch.http_mending import Mender
 from shoal.fetch.meter import Meter
 from shoal.limits import ANSWER_HEADERS, BODY_OVERHEAD, INTERIM_ANSWERS
 
@@ -30,21 +31,36 @@ class BoundedProtocol(ResponseHandler):
         self._received = 0  # bytes of the exchange that is under way
         self._interim = 0  # answers
         self._answer: StreamReader | None = None  # the body of the final answer, once its head is there
+        self._mender: Mender | None = None  # of the exchange
 
     def set_response_params(self, **params: Any) -> None:
         """A request is about to be sent."""
         self._received = self._interim = 0
         self._answer = None
         self._meter.reset()
+        self._mender = Mender(is_head=params.get("skip_payload", False))
         super().set_response_params(**params)
 
     def data_received(self, data: bytes) -> None:
         if self._answer is not None and self._answer.is_eof() and data:
             self._cut(None)  # the answer is complete: this is none of it
             return
+        if (
+            self._mender is None or not data
+        ):  # nothing was asked yet; or nothing has come, but there is room again
+            super().data_received(data)
+            return
         self._received += len(data)
-        super().data_received(data)
-        self._check(len(data))
+        clean = self._mender.feed(data)
+        self._should_close = self._should_close or self._mender.odd
+        if clean:
+            super().data_received(clean)
+        else:
+            self._reschedule_timeout()
+        if self._mender.error is not None:
+            self._cut(self._mender.error)
+        else:
+            self._check(len(data))
 
     def _check(self, arrived: int) -> None:
         answer, received = self._answer, self._received

@@ -78,6 +78,11 @@ ORDINARY: Mapping[str, Sequence[bytes]] = {
         b"a=1; Path=/; Domain=a.example\nb=2; Secure; HttpOnly; Max-Age=60",
         b'c="x y"; Expires=Wed, 21 Oct 2026',
     ),
+    "mendings": (
+        b"\x10\r\nContent-Length: 5\r\n\r\nhello",
+        b"\x03\nX : y\r\n folded\nTransfer-Encoding: chunked\n\n5;a=b\r\nhello\n0\r\nT: z\r\n\r\n",
+        b"\x40\r\nContent-Length: 5, 5\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\nHTTP/1.1 200 OK",
+    ),
     "decodings": (
         b"\x00\x10" + gzip.compress(_PAGE, mtime=0),
         b"\x01\x10" + zlib.compress(_PAGE),
@@ -163,7 +168,13 @@ ATTACKS: Mapping[str, Mapping[str, bytes]] = {
         "line ends": b'a=1\\015\\012X: y\nb="\\012"',
         "quotes": b'a="' + b"\\" * 4_000,
     },
+    "mendings": {
+        "folds": b"\xff\r\nX: y" + b"\r\n y" * 40_000 + b"\r\n\r\n",
+        "crumbs": b"\xff\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 40_000,
+    },
     "decodings": {
+        "a bomb that unfolds to nothing": b"\x07\xff"
+        + gzip.compress(b"\x78\x9c" + b"\0\0\0\xff\xff" * KB * KB, mtime=0),
         "a bomb of gzip": b"\x00\xff" + gzip.compress(bytes(8 * KB * KB), mtime=0),
         "a bomb of brotli": b"\x02\xff" + brotli.compress(bytes(8 * KB * KB), quality=1),
         "a bomb of zstd": b"\x03\xff" + _zstd.compress(bytes(8 * KB * KB)),

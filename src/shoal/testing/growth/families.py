@@ -206,6 +206,7 @@ TEXT = (
         "A_",
     ),
     *("GoAway(A", "login", "/login", "captcha", "/captcha/"),
+    *("\r\n ", "\r", "\n", "\r\nX: y", "\r\n:", "1\r\nx\r\n", "1;", "0\r\n"),
 )
 
 

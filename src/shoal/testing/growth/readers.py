@@ -18,6 +18,7 @@ from shoal.extract.media import is_html
 from shoal.extract.paging import largest_number, query_value, with_query_value
 from shoal.extract.parsing import allowance
 from shoal.extract.summary import summary
+from shoal.fetch.http_mending import Mender
 from shoal.model import Request, Response, Task
 from shoal.page import Page
 from shoal.policy.escalation import pattern_of
@@ -103,6 +104,18 @@ def _kind(body: bytes) -> None:
         kind_of(Response(URL, status, {"Location": _text(body), "Retry-After": _text(body)}, body))
 
 
+def _mend(body: bytes) -> None:
+    """As a head, as chunks, and in small pieces."""
+    for data in (b"HTTP/1.1 200 OK\r\nX: " + body + b"\r\n\r\n", _CHUNKED + body):
+        Mender(is_head=False).feed(data)
+        pieces = Mender(is_head=False)
+        for at in range(0, len(data), 1_000):
+            pieces.feed(data[at : at + 1_000])
+
+
+_CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
 def _text(body: bytes) -> str:
     return body.decode("utf-8", "surrogatepass" if b"\xed" in body else "replace")
 
@@ -136,6 +149,7 @@ TEXTS = (
         "query",
         lambda text: (query_value(URL + "?" + _text(text), "p"), with_query_value(_text(text), "p", "1")),
     ),
+    Reader("answer", _mend),
     Reader("userinfo", lambda text: without_userinfo(_text(text))),
     Reader("escalation", lambda text: pattern_of(URL + _text(text))),
     Reader("decode", decode),

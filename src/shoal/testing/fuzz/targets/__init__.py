@@ -31,6 +31,7 @@ _ALL = (
     _pure("answers", answers.answers, words.HEADERS),
     _pure("cookies", answers.cookies, words.COOKIES, 2048),
     _pure("decodings", answers.decodings),
+    _pure("mendings", answers.mendings, words.HTTP, 2048),
     _pure("gate", answers.gate_messages, words.HTTP, 2048),
     _values("sqlite-codec", stores.sqlite_codec),
     _values("redis-codec", stores.redis_codec),

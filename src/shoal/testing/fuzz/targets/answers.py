@@ -15,7 +15,8 @@ from shoal.challenge.detecting import detect
 from shoal.classify import TABLE, judge, kind_of, row_of, snapshot_of
 from shoal.fetch.browser.messages import MessageError, answer_framing, body, read_head, request_framing
 from shoal.fetch.decoding import Decoder
-from shoal.fetch.failures import UndecodableBodyError
+from shoal.fetch.failures import BodyTooLargeError, UndecodableBodyError
+from shoal.fetch.http_mending import Mender
 from shoal.fetch.robots import Anywhere, Robots, agent_of, fetch_robots
 from shoal.fetch.sessions import SiteJar
 from shoal.fetch.transport import FetchRequest
@@ -150,20 +151,35 @@ def _loop() -> asyncio.AbstractEventLoop:
 def decodings(data: bytes) -> None:
     """A body is decoded piece by piece, none of them large, or is said to be undecodable."""
     reader = Reader(data)
-    encoding = reader.choice("gzip", "deflate", "br", "zstd", "identity", "x-odd", "GZIP ")
+    encoding = reader.choice(
+        "gzip", "deflate", "br", "zstd", "identity", "x-odd", "GZIP ", "gzip, deflate", "br,gzip"
+    )
     cut = reader.byte() + 1
     content = reader.rest()
     size = 0
     try:
-        decoder = Decoder(encoding)
+        decoder = Decoder(encoding, _MOST)
         for start in range(0, len(content), cut * 16):
             for part in decoder.feed(content[start : start + cut * 16]):
                 assert len(part) <= _PART, f"{len(part)} bytes at once"
                 size += len(part)
                 if size > _MOST:
                     return
-    except UndecodableBodyError:
+    except (UndecodableBodyError, BodyTooLargeError):
         pass
+
+
+def mendings(data: bytes) -> None:
+    """However it arrives, what a server sends becomes the same clean answer, and never much longer than it was."""
+    reader = Reader(data)
+    cut = reader.byte() + 1
+    content = b"HTTP/1.1 200 OK" + reader.rest()
+    whole, pieces = Mender(is_head=False), Mender(is_head=False)
+    clean = whole.feed(content)
+    other = [pieces.feed(content[at : at + cut]) for at in range(0, len(content), cut)]
+    assert (whole.odd, type(whole.error)) == (pieces.odd, type(pieces.error))
+    assert b"chunked" in clean or b"".join(other) == clean
+    assert len(clean) <= 2 * len(content) + 100, "longer than what has arrived"
 
 
 def gate_messages(data: bytes) -> None:

@@ -1,0 +1,243 @@
+"""HTTP/1.1 as servers send it, put into the form that a strict parser takes. Pure: bytes in, bytes out.
+
+    socket ──▶ Mender: what browsers and curl forgive ──▶ aiohttp's parser, which forgives little
+
+Whoever sends an odd answer may see its end elsewhere than we do: what is left over would then be taken for the answer
+to the next request. So after anything odd the connection is not used again (`odd`). And where two readings of an
+answer differ in what the page is, none is chosen: there are two lengths, or a NUL in a header. docs/failure.md has the
+table of what a server may get wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Literal
+
+import aiohttp
+from msgspec import Struct
+
+from shoal.fetch.failures import BrokenAnswerError, FloodError
+from shoal.limits import ANSWER_HEADERS, CHUNK_LINE, HEADER_LINES
+
+_END = re.compile(rb"\n\r?\n")  # of a head
+_STATUS = re.compile(rb"HTTP(?:/(\d)(?:\.(\d))?)?[ \t]+([1-9]\d\d)(?:[ \t]|$)", re.IGNORECASE)
+_CLEAN_STATUS = re.compile(rb"HTTP/1\.[01] \d\d\d(?: |$)")
+_FOLD = re.compile(rb"\n[ \t]+")
+_TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_TRAILER = re.compile(_TOKEN.pattern + b":")
+_LENGTH = re.compile(rb"[0-9]{1,18}")
+_BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
+_CHUNK_SIZE = re.compile(rb"0*([0-9A-Fa-f]{1,15})[ \t]*(;|$)")
+_FRAMING = frozenset({b"", b"chunked", b"identity"})
+_SWITCHING = 101  # the one answer below 200 that is final
+_WITHOUT_BODY = frozenset({_SWITCHING, 204, 304})
+
+
+class Head(Struct, frozen=True):
+    """The head of an answer."""
+
+    data: bytes  # without a fault
+    status: int
+    length: int | None  # of the body; None: not known
+    chunked: bool
+    odd: bool
+
+
+class Mender:
+    """For one exchange. `is_head`: it answers a HEAD request, so no body follows."""
+
+    def __init__(self, *, is_head: bool) -> None:
+        self.odd = False
+        self.error: Exception | None = None  # the answer is good up to what has come out
+        self._is_head = is_head
+        self._head = bytearray()
+        self._rest = b""  # a line that has begun
+        self._left = 0  # bytes of the body, or of the chunk
+        self._line: Literal["size", "end", "trailer"] = "size"  # of a chunk: what is due
+        self._trailers = 0  # bytes
+        self._read: Callable[[bytes], tuple[bytes, bytes]] = self._read_head
+
+    def feed(self, data: bytes) -> bytes:
+        """What the parser may see of it, by now."""
+        clean: list[bytes] = []
+        while data and self.error is None:
+            piece, data = self._read(data)
+            clean.append(piece)
+        return b"".join(clean)
+
+    # -- each takes what has arrived, and returns what is clean and what is for the next
+
+    def _read_head(self, data: bytes) -> tuple[bytes, bytes]:
+        head = self._head
+        if not head:
+            self.odd = self.odd or data[:1].isspace()
+            data = data.lstrip(b" \t\r\n")
+        searched = max(0, len(head) - 2)
+        head += data
+        if not b"HTTP".startswith(start := bytes(head[:4]).upper()):
+            self.error = BrokenAnswerError(f"it begins with {start!r} where HTTP is due")
+        elif found := _END.search(head, searched):
+            rest = bytes(head[found.end() :])
+            del head[found.start() :]
+            try:
+                clean = self._begin_body(mend(bytes(head)))
+            except BrokenAnswerError as error:
+                self.error = error
+            else:
+                head.clear()
+                return clean, rest
+        return b"", b""
+
+    def _begin_body(self, head: Head) -> bytes:
+        self.odd = self.odd or head.odd
+        if head.status < 200 and head.status != _SWITCHING:
+            self._read = self._read_head  # an interim answer
+        elif self._is_head or head.status in _WITHOUT_BODY or head.length == 0:
+            self._read = self._read_surplus
+        elif head.chunked:
+            self._read = self._read_chunks
+        elif head.length is not None:
+            self._left = head.length
+            self._read = self._read_counted
+        else:
+            self._read = self._read_all
+        return head.data
+
+    def _read_all(self, data: bytes) -> tuple[bytes, bytes]:
+        """The body ends with the connection."""
+        return data, b""
+
+    def _read_counted(self, data: bytes) -> tuple[bytes, bytes]:
+        piece, rest = (data, b"") if len(data) <= self._left else (data[: self._left], data[self._left :])
+        self._left -= len(piece)
+        if not self._left:
+            self._read = self._read_surplus
+        return piece, rest
+
+    def _read_surplus(self, data: bytes) -> tuple[bytes, bytes]:
+        """What follows the answer: nobody has asked for it."""
+        self.odd = True
+        return b"", b""
+
+    def _read_chunks(self, data: bytes) -> tuple[bytes, bytes]:
+        """Whatever has arrived of chunks, as one chunk: they may be crumbs."""
+        data = self._rest + data
+        at, parts = 0, []
+        ended = False
+        while at < len(data) and not ended and self.error is None:
+            if self._left:
+                parts.append(data[at : at + self._left])
+                at += len(parts[-1])
+                self._left -= len(parts[-1])
+                continue
+            end = data.find(b"\n", at, at + CHUNK_LINE)
+            if end < 0:
+                if len(data) - at >= CHUNK_LINE:
+                    self.error = FloodError(f"a chunk's line of more than {CHUNK_LINE} bytes")
+                break
+            ended = self._read_line(data[at : end + 1])
+            at = end + 1
+        clean = b"".join(parts)
+        if clean:
+            clean = b"%x\r\n%b\r\n" % (len(clean), clean)
+        if ended:
+            self._read, self._rest = self._read_surplus, b""
+            return clean + b"0\r\n\r\n", data[at:]
+        self._rest = data[at:]
+        return clean, b""
+
+    def _read_line(self, line: bytes) -> bool:
+        """Whether that was the last line of the chunks."""
+        text = line.rstrip(b"\r\n")
+        if len(line) - len(text) != 2:
+            self.odd = True  # no CRLF
+        if self._line == "trailer":
+            self._trailers += len(line)
+            if self._trailers > ANSWER_HEADERS:
+                self.error = aiohttp.ClientPayloadError("no end of what follows the last chunk")
+            self.odd = self.odd or bool(text and not _TRAILER.match(text))
+            return not text
+        if self._line == "end":
+            self._line = "size"
+            if text:
+                self.error = aiohttp.ClientPayloadError(f"{text[:20]!r} where the end of a chunk is due")
+        elif found := _CHUNK_SIZE.match(text):
+            self._left = int(found[1], 16)
+            self._line = "end" if self._left else "trailer"
+            self.odd = self.odd or bool(found[2])  # an extension: no two programs agree where it ends
+        else:
+            self.error = aiohttp.ClientPayloadError(f"{text[:20]!r} where the size of a chunk is due")
+        return False
+
+
+# -- heads
+
+
+def mend(head: bytes) -> Head:
+    """The head of an answer, without the empty line at its end. Raises BrokenAnswerError."""
+    text, odd = _unfold(head)
+    if text.count(b"\n") > HEADER_LINES:
+        raise BrokenAnswerError(f"more than {HEADER_LINES} header lines")
+    first, *lines = text.split(b"\n")
+    if (found := _STATUS.match(first)) is None:
+        raise BrokenAnswerError(f"no status in {first[:50]!r}")
+    is_old, status = (found[1] or b"1", found[2] or b"0") <= (b"1", b"0"), int(found[3])
+    clean, lengths, codings = [b"HTTP/1.%d %d " % (not is_old, status)], list[bytes](), list[bytes]()
+    odd = odd or not _CLEAN_STATUS.match(first)
+    for line in lines:
+        name, colon, value = line.partition(b":")
+        token = name.rstrip(b" \t")
+        odd = odd or token != name
+        match token.lower() if colon else b"":
+            case b"content-length":
+                lengths += value.split(b",")
+            case b"transfer-encoding":
+                codings += (part.strip(b" \t") for part in value.lower().split(b","))
+            case b"location":
+                clean.append(b"Location: " + escape_bytes(value.strip(b" \t")))
+            case lower if _TOKEN.fullmatch(lower):
+                clean.append(token + b": " + value.strip(b" \t"))
+            case _:
+                odd = True  # nobody could ask for it by its name: left out
+    length, chunked = _length(lengths), b"chunked" in codings
+    if others := [coding for coding in codings if coding not in _FRAMING]:
+        clean.append(b"Content-Encoding: " + b", ".join(others))  # as it is undone in the same way
+    if status >= 200 and status not in _WITHOUT_BODY:
+        if chunked:
+            clean.append(b"Transfer-Encoding: chunked")
+        elif length is not None:
+            clean.append(b"Content-Length: %d" % length)
+    odd = odd or len(lengths) + len(codings) > 1 or (length is None and bool(lengths))
+    odd = odd or bool(others) or (chunked and is_old)
+    return Head(b"\r\n".join((*clean, b"", b"")), status, None if chunked else length, chunked, odd)
+
+
+def _unfold(head: bytes) -> tuple[bytes, bool]:
+    """Its lines, each as one and ended by LF; and whether that has changed anything."""
+    if len(head) > ANSWER_HEADERS:
+        raise BrokenAnswerError(f"headers of more than {ANSWER_HEADERS} bytes")
+    if b"\0" in head:
+        raise BrokenAnswerError("a NUL among its headers")
+    text = head.replace(b"\r\n", b"\n").removesuffix(b"\r")
+    odd = len(head) - len(text) <= text.count(b"\n") or b"\r" in text
+    text, folds = _FOLD.subn(b" ", text.replace(b"\r", b" "))
+    return text, odd or folds > 0
+
+
+def _length(values: list[bytes]) -> int | None:
+    """What Content-Length says. None: nothing that can be believed, so that the body ends with the connection."""
+    said = {int(text) if _LENGTH.fullmatch(text := value.strip(b" \t")) else text for value in values}
+    if len(said) > 1:
+        raise BrokenAnswerError("lengths that contradict each other")
+    length = said.pop() if said else None
+    return length if isinstance(length, int) else None
+
+
+def escape_bytes(url: bytes) -> bytes:
+    """A URL in a header, as browsers read it: bytes that are not UTF-8 stand for themselves."""
+    try:
+        url.decode()
+    except UnicodeDecodeError:
+        return _BEYOND_ASCII.sub(lambda found: b"%%%02X" % found[0][0], url)
+    return url

@@ -1,0 +1,113 @@
+"""Odd answers become clean ones, however they arrive; and whoever sends one is not trusted with a second request."""
+
+from __future__ import annotations
+
+import random
+
+import aiohttp
+import pytest
+
+from integration.odd_answers import ALL, CHUNKED, CHUNKS, HEADERS, LAST, LENGTHS, OK, STATUS_LINES, Odd
+from shoal.fetch.failures import BrokenAnswerError, FloodError
+from shoal.fetch.http_mending import Mender
+from shoal.limits import ANSWER_HEADERS, CHUNK_LINE, HEADER_LINES
+
+
+def mended(data: bytes, sizes: list[int]) -> tuple[bytes, bool, type | None]:
+    """What has come out, chunks put together; whether it was odd; its error."""
+    mender = Mender(is_head=False)
+    clean, at = b"", 0
+    for size in sizes:
+        clean += mender.feed(data[at : at + size])
+        at += size
+    clean += mender.feed(data[at:])
+    head, end, body = (
+        clean.rpartition(b"\r\n\r\n") if b"chunked" not in clean else clean.partition(b"\r\n\r\n")
+    )
+    return head + end + joined(body) if b"chunked" in head else clean, mender.odd, type(mender.error)
+
+
+def joined(chunks: bytes) -> bytes:
+    body = b""
+    while chunks:
+        size, _, rest = chunks.partition(b"\r\n")
+        body, end, chunks = body + rest[: int(size, 16)], rest[int(size, 16) :][:2], rest[int(size, 16) + 2 :]
+        assert end == b"\r\n"
+    return body
+
+
+@pytest.mark.parametrize("odd", [odd for odd in ALL if len(odd.data) < 10_000], ids=lambda odd: odd.name)
+def test_the_pieces_do_not_matter(odd: Odd) -> None:
+    whole = mended(odd.data, [])
+    assert mended(odd.data, [1] * len(odd.data)) == whole
+    rng = random.Random(odd.name)
+    for _ in range(5):
+        assert mended(odd.data, [rng.randrange(1, 30) for _ in range(99)]) == whole
+
+
+# Whose end nobody can mistake: the connection may be used again.
+HARMLESS = {
+    *("a line of 40 KB", "a line of 90 KB", "a line of 200 KB", "40 KB of headers"),
+    *("150 headers", "500 headers", "3,000 headers"),
+    "as it should be",
+    "no reason",  # and no space before it
+    "an empty reason",
+    "a reason in Latin-1",
+    "HTTP/1.0 without a length",
+    "HTTP/1.1 without a length",
+    "status 999",
+    "control characters in a value",
+    "a value in Latin-1",
+    "an empty value",
+    "two spaces at both ends of a value",
+    "a length with zeros",
+    "205 with a body",
+    "100 before",
+    "103 before",
+    "100 with a length before",
+    "Upgrade offered with the page",
+    "chunked",
+    "chunked in capitals",
+    "spaces after a chunk size",
+    "zeros before a chunk size",
+    "a trailer",
+    "Content-Length as a trailer",
+}
+
+
+def test_after_anything_odd_the_connection_is_not_used_again() -> None:
+    trusted = set()
+    for odd in (*STATUS_LINES, *HEADERS, *LENGTHS, *CHUNKS):
+        mender = Mender(is_head=False)
+        mender.feed(odd.data)
+        if not mender.odd and odd.ours[:3].isdigit():
+            trusted.add(odd.name)
+    assert trusted == HARMLESS
+
+
+def test_a_head_has_no_body() -> None:
+    mender = Mender(is_head=True)
+    assert mender.feed(OK + b"Content-Length: 5\r\n\r\n") == b"HTTP/1.1 200 \r\nContent-Length: 5\r\n\r\n"
+    assert not mender.odd
+    assert mender.feed(b"hello") == b""
+    assert mender.odd
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (OK + b"X: " + b"y" * ANSWER_HEADERS + b"\r\n\r\n", BrokenAnswerError),
+        (OK + b"X: y\r\n" * (HEADER_LINES + 1) + b"\r\n", BrokenAnswerError),
+        (OK + b"Content-Length: 5\r\nContent-Length: five\r\n\r\n", BrokenAnswerError),
+        (b"SSH-2.0-OpenSSH_9.6", BrokenAnswerError),
+        (b"\x16\x03", BrokenAnswerError),
+        (CHUNKED + b"5;" + b"x" * CHUNK_LINE, FloodError),
+        (CHUNKED + b"0" * CHUNK_LINE, FloodError),
+        (CHUNKED + b"0\r\n" + b"X: y\r\n" * (ANSWER_HEADERS // 6 + 1), aiohttp.ClientPayloadError),
+    ],
+)
+def test_what_goes_too_far(data: bytes, error: type[Exception]) -> None:
+    mender = Mender(is_head=False)
+    mender.feed(data)
+    assert isinstance(mender.error, error)
+    assert mender.feed(LAST) == b"", "nothing comes after an error"
