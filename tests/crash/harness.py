@@ -19,9 +19,11 @@ from typing import Any, Self
 import msgspec
 
 import shoal
+from crash.forking import Forker, forker
 from shoal.frontier.protocol import Frontier, Job
 from shoal.frontier.sqlite import SqliteFrontier
 
+SOURCE = str(Path(shoal.__file__).parents[1])
 DEADLINE = 40.0  # seconds for anything to happen; a healthy run needs one or two
 STORE = ".shoal/shoal.db"  # where the command keeps its state by default
 ROWS = "rows.jsonl"
@@ -46,26 +48,30 @@ def until(condition: Callable[[], Any], what: str, seconds: float = DEADLINE) ->
 class Process:
     """One command that was started. Its output goes to files, so it never blocks on a pipe nobody reads."""
 
-    def __init__(self, command: Sequence[str], folder: Path, number: int, limits: dict[int, int]) -> None:
+    def __init__(self, command: Sequence[str], folder: Path, number: int) -> None:
+        self._command = command
+        self._folder = folder
         self._out, self._err = folder / f".out-{number}", folder / f".err-{number}"
+        self._code: int | None = None
         self.peak_rss = 0  # bytes, of the largest of its processes so far
         self._looked_at = 0.0
+        self._out.touch()
+        self._err.touch()
+        self.pid = self._start()
 
-        def limit_resources() -> None:
-            for which, value in limits.items():
-                resource.setrlimit(which, (value, value))
+    def _start(self) -> int:
+        """Answers the process id."""
+        python, *argv = self._command
+        assert python == sys.executable
+        return self._forker.start(argv, self._folder, environment(), self._out, self._err)
 
-        with self._out.open("wb") as out, self._err.open("wb") as err:
-            self._popen = subprocess.Popen(
-                command,
-                cwd=folder,
-                env=environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                preexec_fn=limit_resources if limits else None,
-            )
-        self.pid = self._popen.pid
+    def _exit_code(self) -> int | None:
+        """None while it runs."""
+        return self._forker.exit_code(self.pid)
+
+    @property
+    def _forker(self) -> Forker:
+        return forker(SOURCE)
 
     @property
     def out(self) -> str:
@@ -77,12 +83,10 @@ class Process:
 
     @property
     def running(self) -> bool:
-        if self._popen.returncode is None:
+        if self._code is None:
             self._look_at_memory()
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                self._popen.returncode = os.waitstatus_to_exitcode(status)
-        return self._popen.returncode is None
+            self._code = self._exit_code()
+        return self._code is None
 
     def _look_at_memory(self) -> None:
         """Now and then, while it runs: what the kernel tells at the end of a process begins with the size of the one
@@ -127,16 +131,45 @@ class Process:
 
     def code(self, seconds: float = DEADLINE) -> int:
         """The exit code, once it has ended by itself."""
-        until(lambda: not self.running, f"the end of {self._popen.args!r}, which says: {self.err}", seconds)
-        assert self._popen.returncode is not None
-        return self._popen.returncode
+        until(lambda: not self.running, f"the end of {self._command!r}, which says: {self.err}", seconds)
+        assert self._code is not None
+        return self._code
+
+
+class FreshProcess(Process):
+    """… and is executed, not forked: any program, within limits, or in the middle of its imports."""
+
+    def __init__(self, command: Sequence[str], folder: Path, number: int, limits: dict[int, int]) -> None:
+        self._limits = limits
+        super().__init__(command, folder, number)
+
+    def _start(self) -> int:
+        with self._out.open("wb") as out, self._err.open("wb") as err:
+            self._popen = subprocess.Popen(
+                self._command,
+                cwd=self._folder,
+                env=environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                preexec_fn=self._limit_resources if self._limits else None,
+            )
+        return self._popen.pid
+
+    def _limit_resources(self) -> None:
+        for which, value in self._limits.items():
+            resource.setrlimit(which, (value, value))
+
+    def _exit_code(self) -> int | None:
+        return self._popen.poll()
 
 
 class Desk:
     """A folder in which commands run, and every process started in it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, fresh: bool = False) -> None:
         self.folder = folder
+        self._fresh = fresh  # as in `start`, for all of them
         self._started: list[Process] = []
 
     def __enter__(self) -> Self:
@@ -148,9 +181,18 @@ class Desk:
             process.kill()
 
     def start(
-        self, *argv: str, program: Sequence[str] = SHOAL, limits: dict[int, int] | None = None
+        self,
+        *argv: str,
+        program: Sequence[str] = SHOAL,
+        limits: dict[int, int] | None = None,
+        fresh: bool = False,
     ) -> Process:
-        process = Process([*program, *argv], self.folder, len(self._started), limits or {})
+        """`fresh`: with an interpreter of its own, which takes half a second longer."""
+        command, number = [*program, *argv], len(self._started)
+        if fresh or self._fresh or limits or program[0] != sys.executable:
+            process: Process = FreshProcess(command, self.folder, number, limits or {})
+        else:
+            process = Process(command, self.folder, number)
         self._started.append(process)
         return process
 
@@ -294,4 +336,4 @@ def _stat(pid: int) -> tuple[str, str]:
 
 def environment() -> dict[str, str]:
     mine = {name: value for name, value in os.environ.items() if not name.startswith("SHOAL_")}
-    return {**mine, "PYTHONPATH": str(Path(shoal.__file__).parents[1])}
+    return {**mine, "PYTHONPATH": SOURCE}

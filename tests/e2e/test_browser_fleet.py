@@ -102,7 +102,7 @@ def temporary(web: WebProcess, monkeypatch: pytest.MonkeyPatch) -> Iterator[Temp
 @pytest.fixture
 def desk(tmp_path: Path, temporary: Temporary) -> Iterator[Desk]:
     (tmp_path / "desk").mkdir()
-    with Desk(tmp_path / "desk") as desk:
+    with Desk(tmp_path / "desk", fresh=True) as desk:  # /proc tells with which environment a program began
         yield desk
 
 

@@ -1,0 +1,141 @@
+"""Python programs that start at once: forked from a process that has imported what they need.
+
+Of the half second of processor time that a small command takes, imports are most; the suite starts some hundred of
+them. A program that is forked is a process like any other: it has its own arguments, environment, folder and output,
+is killed as any other, and ends as the interpreter ends it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import os
+import runpy
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+NEEDED = (  # by the commands that tests start most often
+    "shoal.cli.app",
+    "shoal.cli.jobviews",
+    "shoal.crawling",
+    "shoal.fleet.coordinator",
+    "shoal.fleet.submitting",
+    "shoal.fleet.worker",
+    "shoal.frontier.redis.home",
+    "shoal.frontier.sqlite",
+    "shoal.observe.panel",
+    "shoal.observe.progress",
+    "shoal.observe.summary",
+    "shoal.sink.jsonl",
+    "uvloop",
+)
+
+
+class Order(msgspec.Struct, frozen=True):
+    """A program to start, as `python` would be told: -c and code, or a file; then its arguments."""
+
+    argv: list[str]
+    folder: str
+    env: dict[str, str]
+    out: str  # files
+    err: str
+
+
+class Forker:
+    """The process that others are forked from. It ends when this one does."""
+
+    def __init__(self, source: str) -> None:
+        self._socket, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with its:
+            command = [sys.executable, __file__, str(its.fileno()), "shoal"]
+            self._process = subprocess.Popen(
+                command,
+                pass_fds=[its.fileno()],
+                env={**os.environ, "PYTHONPATH": source},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is for the tests
+            )
+
+    def start(self, argv: Sequence[str], folder: Path, env: Mapping[str, str], out: Path, err: Path) -> int:
+        """Answers the process id."""
+        return self._ask(msgspec.json.encode(Order([*argv], str(folder), {**env}, str(out), str(err))))
+
+    def exit_code(self, pid: int) -> int | None:
+        """Of one that has ended, to be asked for once; None: it runs."""
+        code = self._ask(b"%d" % pid)
+        return None if code == _RUNS else code
+
+    def close(self) -> None:
+        self._socket.close()
+        self._process.wait()
+
+    def _ask(self, message: bytes) -> int:
+        self._socket.send(message)
+        return int(self._socket.recv(100))
+
+
+_RUNS = 1_000  # no exit code is like this
+
+
+@cache
+def forker(source: str) -> Forker:
+    """One for all tests of this process; `source` is where to import from."""
+    forker = Forker(source)
+    atexit.register(forker.close)
+    return forker
+
+
+def _import_all() -> None:
+    for name in NEEDED:
+        __import__(name)
+    from shoal.cli import run
+
+    run(["crawl", "--help"])  # imports what typer needs to read a command line
+    gc.freeze()  # the collector would touch it all in every child, which copies it
+
+
+def _serve(orders: socket.socket) -> Order:
+    """Answers orders until there are no more. In a child it returns: with what the child is to be."""
+    while message := orders.recv(1 << 20):
+        if message.isdigit():
+            pid, status = os.waitpid(int(message), os.WNOHANG)
+            orders.send(b"%d" % (os.waitstatus_to_exitcode(status) if pid else _RUNS))
+            continue
+        order = msgspec.json.decode(message, type=Order)
+        if not (pid := os.fork()):
+            return order
+        orders.send(b"%d" % pid)
+    os._exit(0)
+
+
+def _become(order: Order) -> None:
+    os.chdir(order.folder)
+    os.environ.clear()
+    os.environ.update(order.env)
+    for path, stream in ((order.out, 1), (order.err, 2)):
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        os.dup2(file, stream)
+        os.close(file)
+    if order.argv[0] == "-c":
+        code, sys.argv[:] = order.argv[1], ["-c", *order.argv[2:]]
+        sys.path.insert(0, "")
+        exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
+    else:
+        sys.argv[:] = order.argv
+        sys.path.insert(0, str(Path(order.argv[0]).parent))
+        runpy.run_path(order.argv[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    del sys.path[0]  # this folder: what is started has its own
+    _import_all()
+    with socket.socket(fileno=int(sys.argv[1])) as orders:
+        order = _serve(orders)
+    _become(order)
