@@ -14,7 +14,7 @@ import pytest
 from crash.harness import FAST, ROWS, Desk, Process, add_up, alive, parse_rows, until
 from shoal.testing import HostProfile, WebProcess
 
-PAGES = 1_500
+PAGES, PATIENT = 1_500, 500
 ROW_BYTES = 300  # about
 
 
@@ -22,6 +22,7 @@ ROW_BYTES = 300  # about
 def web() -> Iterator[WebProcess]:
     hosts = {
         "site": HostProfile("fast", pages=PAGES, links=8, body_bytes=600),
+        "patient": HostProfile("slow", pages=PATIENT, links=8, body_bytes=600, latency=0.02),
         "limited": HostProfile("fast", pages=40),
     }
     with WebProcess(hosts) as web:
@@ -41,11 +42,13 @@ def check_what_is_left(desk: Desk) -> None:
     assert add_up(msgspec.to_builtins(counters))
 
 
-def check_the_end(desk: Desk, web: WebProcess) -> None:
-    assert desk.urls() == sorted(web.pages_of("site"))
+def check_the_end(desk: Desk, web: WebProcess, host: str = "site") -> None:
+    pages = sorted(web.pages_of(host))
+    assert desk.urls() == pages
     status = desk.status()
     assert add_up(status)
-    assert (status["state"], status["done"], status["items"], status["dead"]) == ("finished", PAGES, PAGES, 0)
+    ended = (status["state"], status["done"], status["items"], status["dead"])
+    assert ended == ("finished", len(pages), len(pages), 0)
 
 
 def grown(desk: Desk, process: Process, size: int) -> None:
@@ -71,7 +74,7 @@ def test_killed_while_it_starts(desk: Desk, web: WebProcess) -> None:
     command = ("crawl", web.url("site"), "-o", ROWS, *FAST, "--max-pages", "50")
     for moment in (0.1, 0.25, 0.4, 0.55):
         started = time.monotonic()
-        process = desk.start(*command)
+        process = desk.start(*command, fresh=True)
         until(lambda: time.monotonic() - started >= moment or not process.running, "the moment to kill")  # noqa: B023
         process.kill()
         check_what_is_left(desk)
@@ -80,32 +83,36 @@ def test_killed_while_it_starts(desk: Desk, web: WebProcess) -> None:
     assert len(urls) == len(set(urls)) == 50
 
 
+# At a few pages at once the patient host takes seconds, time enough to see its crawl in the middle.
+PATIENTLY = ("--rate", "0", "--per-host", "3", "--processes", "2")
+
+
 def test_a_killed_child_is_replaced(desk: Desk, web: WebProcess) -> None:
-    process = desk.start("crawl", web.url("site"), "-o", ROWS, *FAST, "--processes", "2")
+    process = desk.start("crawl", web.url("patient"), "-o", ROWS, *PATIENTLY)
     rng = random.Random(3)
     for share in (0.2, 0.5):
-        grown(desk, process, int(share * PAGES * ROW_BYTES))
+        grown(desk, process, int(share * PATIENT * ROW_BYTES))
         os.kill(rng.choice(process.children()), signal.SIGKILL)
     assert process.code() == 0, process.err
     assert process.err.count("died (exit -9), starting it again") == 2
-    check_the_end(desk, web)
+    check_the_end(desk, web, "patient")
 
 
 def test_a_killed_parent_takes_its_children_along(desk: Desk, web: WebProcess) -> None:
     """The same command at once, while the orphans still finish what they hold."""
-    command = ("crawl", web.url("site"), "-o", ROWS, *FAST, "--processes", "2")
+    command = ("crawl", web.url("patient"), "-o", ROWS)
     for share in (0.1, 0.4):
-        process = desk.start(*command)
-        grown(desk, process, int(share * PAGES * ROW_BYTES))
+        process = desk.start(*command, *PATIENTLY)
+        grown(desk, process, int(share * PATIENT * ROW_BYTES))
         orphans = process.children()
         assert len(orphans) == 2
         process.kill()
-        again = desk.start(*command)
+        again = desk.start(*command, *PATIENTLY)
         until(lambda: not any(alive(pid) for pid in orphans), "the end of the orphans")  # noqa: B023
         again.kill()
         check_what_is_left(desk)
-    desk.finish(*command)
-    check_the_end(desk, web)
+    desk.finish(*command, *FAST)
+    check_the_end(desk, web, "patient")
 
 
 def test_a_host_is_not_hit_faster_for_all_the_killing(desk: Desk, web: WebProcess) -> None:

@@ -14,7 +14,7 @@ from shoal.frontier.protocol import Claim, Frontier
 from shoal.model import DEFAULT_LANE
 from shoal.testing import HostProfile, WebProcess
 
-PAGES = 10
+PAGES = 60
 both = pytest.mark.parametrize("processes", ["1", "2"])
 
 
@@ -44,9 +44,8 @@ def wait_for_leases(desk: Desk, process: Process, count: int) -> None:
 def test_pages_in_flight_are_finished(
     desk: Desk, web: WebProcess, number: signal.Signals, processes: str
 ) -> None:
-    command = ("crawl", web.url("slow"), "-o", ROWS, "--rate", "0", "--per-host", "3", "--no-robots")
-    command += ("--processes", processes)
-    process = desk.start(*command)
+    command = ("crawl", web.url("slow"), "-o", ROWS, "--rate", "0", "--no-robots", "--processes", processes)
+    process = desk.start(*command, "--per-host", "3")  # three at once: it would take eight seconds
     wait_for_leases(desk, process, 3)
     process.signal(number)
     assert process.code() == 0, process.err
@@ -56,7 +55,7 @@ def test_pages_in_flight_are_finished(
     assert counters.done >= 4  # the first page and the three in flight; more, if the signal came late
     assert len(desk.rows()) == counters.done
 
-    desk.finish(*command)
+    desk.finish(*command, "--per-host", str(PAGES))
     assert desk.urls() == sorted(web.pages_of("slow"))
     assert set(Counter(hit.path for hit in web.hits_of("slow")).values()) == {1}, "a page was fetched twice"
 
