@@ -26,7 +26,7 @@ _SCOPE = {
 class Facts(Struct, frozen=True):
     """What is known about one URL in one job."""
 
-    url: str  # canonical
+    url: str  # as it would be sent
     now: float  # the frontier's time
     job: Job
     where: Whereabouts
@@ -137,6 +137,8 @@ def _moved(facts: Facts) -> list[Cause]:
     task = facts.where.task
     if task is None or task.url == facts.url:
         return []
+    if not task.hops:
+        return [Cause("spelling", f"the same page is asked for as {task.url}, which was met first")]
     return [Cause("redirected", f"it redirected: its task is now at {task.url}")]
 
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.admit import Admission, Canonicaliser, fingerprint, host_key
+from shoal.admit import Admission, Canonicaliser, fingerprint, host_key, sent_url
 from shoal.config import load
 from shoal.errors import SettingsError, UsageError
 from shoal.explain import Answer, Facts, explain
@@ -139,9 +139,10 @@ async def answers_about(frontier: Frontier, typed: str, job: str | None) -> list
 async def inquire(frontier: Frontier, job: Job, typed: str) -> Facts:
     """What is known about a URL in a job; `typed` must be one that can be crawled."""
     rules = rules_for(job)
-    url = Canonicaliser(rules.settings.tracking_params)(typed)
+    url = sent_url(typed, routes=rules.settings.hash_routes)
     assert url is not None, typed
-    task = Task(url, host=host_key(url), fingerprint=fingerprint(url))
+    page = fingerprint(Canonicaliser(rules.settings.tracking_params)(url))
+    task = Task(url, host=host_key(url), fingerprint=page)
     where = await frontier.find(job.spec.name, task)
     now_at = where.task or task
     record = await frontier.host(now_at.host)

@@ -66,7 +66,7 @@ class Refused(Struct, frozen=True):
 
 
 class Task(Struct, frozen=True, omit_defaults=True):
-    """One URL to fetch for one handler. `url` is canonical, `host` is its politeness key."""
+    """One URL to fetch for one handler. `url` is sent as it stands, `host` is its politeness key."""
 
     url: str
     handler: str = ""
@@ -86,8 +86,12 @@ class Task(Struct, frozen=True, omit_defaults=True):
     created_at: float = 0.0
     meta: dict[str, Any] | None = None
     hops: tuple[str, ...] = ()  # the URLs that redirected here, first one first
+    renewed: int = 0  # how many hops there were when a redirect last brought new cookies, or another method
     cookies: tuple[str, ...] = ()  # Set-Cookie lines of the redirect that led here
-    fingerprint: int | None = None  # dedupe key (63 bits); None: never a duplicate
+    fingerprint: int | None = (
+        None  # dedupe key (63 bits), of the URL's canonical form; None: never a duplicate
+    )
+    trail: tuple[int, ...] = ()  # fingerprints of the hops
     history: tuple[Failure, ...] = ()  # earlier attempts that failed
     typed: bool = False  # a person wrote this URL: its host's address may be a private one
 
@@ -95,6 +99,11 @@ class Task(Struct, frozen=True, omit_defaults=True):
     def origin(self) -> str:
         """The URL as it was asked for, before any redirect."""
         return self.hops[0] if self.hops else self.url
+
+    @property
+    def goes_round(self) -> bool:
+        """Whether redirects led back to what was asked for before, with the same cookies."""
+        return self.url in self.hops[self.renewed :]
 
     def failed(self, failure: Failure) -> Task:
         """The task with one failure more in its history."""
@@ -185,9 +194,12 @@ class Moved(Struct, frozen=True, tag="moved"):
     to: Task
 
     def returns_to(self, task: Task) -> bool:
-        """Whether the redirect leads back to where the task has been, as a cookie wall does. Such a target is no
-        duplicate, though seen; if it is a circle, the limit on hops ends it."""
-        return self.to.url == task.url or self.to.url in task.hops
+        """Whether the redirect leads back to a page where the task has been, as a cookie wall does, or a server that
+        insists on its own spelling. Such a target is no duplicate, though seen."""
+        to = self.to
+        if to.fingerprint is not None and to.fingerprint in (task.fingerprint, *task.trail):
+            return True
+        return to.url == task.url or to.url in task.hops
 
 
 Verdict: TypeAlias = Done | Retry | Dead | Moved

@@ -61,7 +61,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     dedupe_capacity: PositiveInt = 10_000_000  # with bloom: for how many URLs
     trap_repeats: Count = 3  # the same path segment (or pair) this often means a trap
     max_url_length: PositiveInt = 2_000
-    tracking_params: list[str] = []  # query parameters to drop besides the built-in list
+    tracking_params: list[str] = []  # query parameters that make no other page, besides the built-in list
+    hash_routes: bool = False  # "#/cart" and "#!cart" name pages of their own
 
     # -- manners
     user_agent: str = USER_AGENT

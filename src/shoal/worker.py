@@ -139,6 +139,9 @@ class Worker:
         if isinstance(to, Refused):
             detail = f"redirected to {to.url}: {to.reason}"
             return self._end(lease, Dead(self._failure(task, "policy", detail)))
+        if to.goes_round:
+            detail = f"redirected in a circle: {to.url[:_SHOWN]} was asked for before, with the same cookies"
+            return self._end(lease, Dead(self._failure(task, "redirect_loop", detail)))
         if len(to.cookies) < len(response.cookies):
             self._tally.cut("cookies", len(response.cookies) - len(to.cookies))
         return Settlement(lease, Moved(to))

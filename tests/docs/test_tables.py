@@ -11,6 +11,7 @@ import pytest
 from shoal import cli, errors, limits
 from shoal.admit import tracking, traps
 from shoal.admit.canonical import Canonicaliser
+from shoal.admit.sending import sent_url
 from shoal.classify import TABLE
 from shoal.extract.summary import summary
 from shoal.model import Response, Task
@@ -93,7 +94,9 @@ def test_exit_codes() -> None:
 
 
 def dropped(label: str) -> list[str]:
-    line = re.search(rf"^{label}: (.+)$", section("urls.md", "Parameters that are dropped"), re.MULTILINE)
+    line = re.search(
+        rf"^{label}: (.+)$", section("urls.md", "Parameters that make no other page"), re.MULTILINE
+    )
     assert line, label
     return re.findall(r"`([^`]+)`", line[1])
 
@@ -103,18 +106,18 @@ def test_tracking_parameters() -> None:
     assert dropped("Names") == sorted(tracking.TRACKING_PARAMS)
     prefixes = {f"{prefix}*" for prefix in tracking.SESSION_PREFIXES}
     assert dropped("Session ids") == sorted(tracking.SESSION_PARAMS | prefixes)
-    assert dropped("Session ids if the value is 32 hex digits") == sorted(tracking.SESSION_TOKEN_PARAMS)
     in_path = [name.removesuffix("…") for name in dropped("Session ids in the path")]
     assert all(tracking.SESSION_IN_PATH.fullmatch(f"{name}1") for name in in_path)
     assert len(in_path) == tracking.SESSION_IN_PATH.pattern.count("|") + 1
 
 
-CANONICAL = re.findall(r"^\| `(\S+)` \| `(\S+)` \|$", section("urls.md", "The canonical form"), re.MULTILINE)
+FORMS = re.findall(r"^\| `(\S+)` \| `(\S+)` \| `(\S+)` \|$", section("urls.md", "Two forms"), re.MULTILINE)
 
 
-@pytest.mark.parametrize(("found", "canonical"), CANONICAL)
-def test_canonical_urls(found: str, canonical: str) -> None:
-    assert Canonicaliser()(found) == canonical
+@pytest.mark.parametrize(("published", "sent", "canonical"), FORMS)
+def test_forms_of_a_url(published: str, sent: str, canonical: str) -> None:
+    assert sent_url(published) == sent
+    assert Canonicaliser()(sent) == canonical
 
 
 def test_trap_rules() -> None:

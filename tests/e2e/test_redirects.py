@@ -81,18 +81,22 @@ async def test_every_hop_keeps_the_hosts_gap() -> None:
 
 @pytest.mark.parametrize(
     "answers",
-    [{"/a": redirect("/b"), "/b": redirect("/a")}, {"/a": redirect("/a")}],
-    ids=["a circle", "to itself"],
+    [
+        {"/a": redirect("/b"), "/b": redirect("/a")},
+        {"/a": redirect("/a")},
+        {"/a": redirect("/a", Set_Cookie="seen=1")},
+    ],
+    ids=["a circle", "to itself", "with a cookie that does not help"],
 )
 async def test_a_loop_ends_in_the_dead_letters(answers: dict[str, bytes], tmp_path: Path) -> None:
     async with serve(by_path(answers)) as server:
         results = await crawl(server.url("/a"), tmp_path / "store.db", max_redirects=5)
-    assert len(server.paths) == 6
+    assert len(server.paths) <= 2
     assert results.view.job.counters.dead == 1
     [letter] = await letters(tmp_path / "store.db")
     assert letter.kind == "redirect_loop"
     assert letter.task.origin == server.url("/a")
-    assert "more than 5 redirects" in letter.task.history[-1].detail
+    assert f"in a circle: {server.url('/a')} was asked for before" in letter.task.history[-1].detail
 
 
 async def test_thirty_hops_are_too_many_by_default_but_can_be_allowed() -> None:

@@ -19,7 +19,7 @@ from integration.http2_server import CERTS, Answer, Stream, serve_http2
 from integration.raw_server import always, page, serve
 from integration.test_guard import FakeDns
 from integration.tls_front import tls_front
-from shoal.admit.canonical import Canonicaliser
+from shoal.admit.sending import sent_url
 from shoal.clock import SystemClock
 from shoal.errors import SettingsError
 from shoal.fetch import http2 as module
@@ -162,7 +162,7 @@ ODD_PATHS = [
 @pytest.mark.parametrize("path", ODD_PATHS)
 async def test_urls_are_sent_as_they_are(path: str) -> None:
     async with serve_http2(hello) as server:
-        url = Canonicaliser()(server.url(path))
+        url = sent_url(server.url(path))
         assert url is not None
         ok(await fetch(url))
     assert server.paths == [url.removeprefix(server.url(""))]

@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from shoal.admit import Admission
 from shoal.admit.identity import fingerprint
@@ -33,7 +34,7 @@ def test_a_link_becomes_a_task() -> None:
         url="../b?utm_source=x", base="https://a.example/dir/sub/", handler="book", meta={"n": 1}
     )
     assert admit(request, PAGE) == Task(
-        url="https://a.example/dir/b",
+        url="https://a.example/dir/b?utm_source=x",
         handler="book",
         host="a.example",
         lane="discovery",
@@ -137,12 +138,12 @@ STARTED = Task(url=START, id=1, host="a.example", fingerprint=1)
 def test_a_redirect_continues_the_task() -> None:
     task = admitted(admission().moved(LINKED, "new?utm_id=1", ("k=v",), 301))
     assert task == Task(
-        url="https://a.example/new", id=9, parent=7, host="a.example", depth=2, attempt=2,
-        history=LINKED.history, hops=("https://a.example/old",), cookies=("k=v",),
-        fingerprint=fingerprint("https://a.example/new"),
+        url="https://a.example/new?utm_id=1", id=9, parent=7, host="a.example", depth=2, attempt=2,
+        history=LINKED.history, hops=("https://a.example/old",), renewed=1, cookies=("k=v",),
+        fingerprint=fingerprint("https://a.example/new"), trail=(1,),
     )  # fmt: skip
     again = admitted(admission().moved(task, "https://www.a.example/newer"))
-    assert again.hops == ("https://a.example/old", "https://a.example/new")
+    assert again.hops == ("https://a.example/old", "https://a.example/new?utm_id=1")
     assert (again.host, again.cookies) == ("www.a.example", ())
 
 
@@ -183,6 +184,32 @@ def test_what_came_from_anywhere_may_end_anywhere() -> None:
     outside = admitted(crawl.admit(Request(url="https://short.example/1", anywhere=True), PAGE))
     assert admitted(crawl.moved(outside, "https://b.example/x")).host == "b.example"
     assert reason(crawl.admit(Request(url="https://b.example/y"), PAGE)) == "host"
+
+
+def test_a_circle_is_the_same_url_with_the_same_cookies() -> None:
+    moved = admission().moved
+    here = Task("https://a.example/x?b=2&a=1", host="a.example", fingerprint=1)
+    assert admitted(moved(here, "")).goes_round
+    assert not admitted(moved(here, "/x?a=1&b=2")).goes_round, "another spelling"
+    walled = admitted(moved(here, "", ("seen=1; Path=/",)))
+    assert not walled.goes_round
+    assert admitted(moved(walled, "", ("seen=1; Path=/; Max-Age=5",))).goes_round, "the cookie did not help"
+    assert not admitted(moved(walled, "", ("seen=2",))).goes_round
+    assert admitted(Admission(Settings(cookies=False), [START]).moved(here, "", ("seen=1",))).goes_round
+    login = admitted(moved(admitted(moved(here, "/login", ("seen=1",))), "/check"))
+    assert not admitted(moved(login, "/x?b=2&a=1")).goes_round, "the first hop set a cookie"
+    assert admitted(moved(login, "/login")).goes_round
+    posted = admitted(moved(replace(here, method="POST"), "", (), 303))
+    assert not posted.goes_round
+    assert admitted(moved(posted, "", (), 303)).goes_round
+
+
+def test_patterns_see_through_spellings() -> None:
+    admit = admission(deny=["/logout", r"[?&]a=1&b=2"]).admit
+    assert reason(admit(Request(url="/log%6Fut"), PAGE)) == "deny"
+    assert reason(admit(Request(url="/x?b=2&a=1"), PAGE)) == "deny"
+    assert reason(admission(deny=["utm_"]).admit(Request(url="/x?utm_id=1"), PAGE)) == "deny"
+    assert admitted(admission(allow=["^https://a.example/x$"]).admit(Request(url="/x?utm_id=1"), PAGE))
 
 
 SECRETS = {"authorization": "s", "Cookie": "s", "X-Mine": "1"}

@@ -19,7 +19,9 @@ RARELY = {
     "pool": "residential",
     "meta": {"session": "s"},
     "hops": ("http://a.test/",),
+    "renewed": 1,
     "cookies": ("a=1",),
+    "trail": (2**62,),
     "history": (Failure("timeout", attempt=1),),
     "typed": True,
 }

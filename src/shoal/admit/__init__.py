@@ -1,7 +1,10 @@
 """Admission: from what a page or a person asks for to a task that may be queued.
 
-    Request ──▶ canonical URL ──▶ http(s)? ──▶ in scope? ──▶ no trap? ──▶ Task
-                                     └─────────────┴────────────┴───────▶ Refused, with the reason
+    Request ──▶ the URL to send ──▶ http(s)? ──▶ in scope? ──▶ no trap? ──▶ Task
+                                       └─────────────┴────────────┴───────▶ Refused, with the reason
+
+A task's URL is the one that is sent. Its canonical form stands for the page: fingerprints are made of it, and patterns
+and traps look at it too, so that another spelling does not slip past them.
 
 Nothing here waits, reads a clock or touches a store.
 """
@@ -13,10 +16,11 @@ from types import MappingProxyType
 
 from msgspec.structs import replace
 
-from shoal.admit.canonical import Canonicaliser, resolve
+from shoal.admit.canonical import Canonicaliser
 from shoal.admit.identity import fingerprint, host_key, origin, site
 from shoal.admit.known import KnownLinks
 from shoal.admit.scope import Scope
+from shoal.admit.sending import redirect_url, resolve, sent_url
 from shoal.admit.traps import trap
 from shoal.limits import COOKIE_LINE, REDIRECT_COOKIE_BYTES, REDIRECT_COOKIES, URL_READ, URL_SHOWN
 from shoal.model import DEFAULT_LANE, Refused, Request, Task
@@ -40,7 +44,8 @@ class Admission:
     ) -> None:
         self._settings = settings
         self._canonical = Canonicaliser(settings.tracking_params)
-        starts = map(self._canonical, start_urls)
+        self._routes = settings.hash_routes
+        starts = map(sent_url, start_urls)
         self._scope = Scope.of(settings, [host_key(url) for url in starts if url])
         self._defaults = defaults
 
@@ -51,14 +56,15 @@ class Admission:
     def admit(self, request: Request, parent: Task | None = None) -> Task | Refused:
         """A request without a parent is a start URL: free to name any host, which then is in scope."""
         base = request.base or (parent.url if parent else None)
-        url = self._canonicalise(request.url, base)
+        url = self._sent(request.url, base)
         if isinstance(url, Refused):
             return url
+        canonical = self._canonical(url)
         depth = request.depth
         if depth is None:
             depth = parent.depth + 1 if parent else 0
         host = host_key(url)
-        reason = self._refuses(url, depth, request, parent)
+        reason = self._refuses(url, canonical, depth, request, parent)
         if reason:
             return self._refused(url, reason)
         if parent is None and not request.anywhere:
@@ -79,17 +85,19 @@ class Admission:
             pool=request.pool,
             parent=parent.id if parent else 0,
             meta=request.meta,
-            fingerprint=fingerprint(url, method, request.body) if request.dedupe else None,
+            fingerprint=fingerprint(canonical, method, request.body) if request.dedupe else None,
         )
 
     def moved(
         self, task: Task, location: str, cookies: tuple[str, ...] = (), status: int = 302
     ) -> Task | Refused:
-        """The task, continued where a redirect points to. How many hops are too many is the caller's to say."""
-        url = self._canonicalise(location, task.url)
+        """The task, continued where a redirect points to. How many hops are too many is the caller's to say, and so is
+        what becomes of one that `goes_round`."""
+        url = self._redirected(location, task.url)
         if isinstance(url, Refused):
             return url
-        reason = self._refuses_redirect(task, url) or _as_trap(trap(url, self._settings))
+        canonical = self._canonical(url)
+        reason = self._refuses_redirect(task, url, canonical) or self._trap(url, canonical)
         if reason:
             return self._refused(url, reason)
         host = host_key(url)
@@ -100,6 +108,8 @@ class Admission:
         )
         method = "GET" if becomes_get else task.method
         body = None if becomes_get else task.body
+        changed = method != task.method or (self._settings.cookies and _brings_news(cookies, task))
+        deduped = task.fingerprint is not None
         return replace(
             task,
             url=url,
@@ -108,42 +118,56 @@ class Admission:
             body=body,
             headers=_headers_after(task, url, becomes_get),
             hops=(*task.hops, task.url),
+            renewed=len(task.hops) + 1 if changed else task.renewed,
             cookies=_carried(cookies),
             typed=False,  # but a server did
-            fingerprint=None if task.fingerprint is None else fingerprint(url, method, body),
+            fingerprint=fingerprint(canonical, method, body) if deduped else None,
+            trail=(*task.trail, task.fingerprint) if task.fingerprint is not None else (),
         )
 
-    def _canonicalise(self, url: str, base: str | None) -> str | Refused:
+    def _sent(self, url: str, base: str | None) -> str | Refused:
         if len(url) > URL_READ * self._settings.max_url_length:
-            reason = f"trap: longer than {self._settings.max_url_length} characters"
-            return Refused(_without_secrets(url), reason)
-        canonical = self._canonical(url, base)
-        if canonical is None:
-            absolute = resolve(url, base)
-            crawlable = absolute is None or absolute.startswith(("http:", "https:"))
-            return Refused(_without_secrets(url), "not a URL" if crawlable else "scheme")
-        return canonical
+            return self._too_long(url)
+        sent = sent_url(url, base, routes=self._routes)
+        return sent if sent is not None else _no_url(url, base)
+
+    def _redirected(self, location: str, base: str) -> str | Refused:
+        if len(location) > URL_READ * self._settings.max_url_length:
+            return self._too_long(location)
+        sent = redirect_url(location, base, routes=self._routes)
+        return sent if sent is not None else _no_url(location, base)
+
+    def _too_long(self, url: str) -> Refused:
+        return Refused(_without_secrets(url), f"trap: longer than {self._settings.max_url_length} characters")
 
     def _refused(self, url: str, reason: str) -> Refused:
         return Refused(url[: self._settings.max_url_length], reason)
 
-    def _refuses(self, url: str, depth: int, request: Request, parent: Task | None) -> str | None:
+    def _refuses(
+        self, url: str, canonical: str, depth: int, request: Request, parent: Task | None
+    ) -> str | None:
         if request.anywhere:
             reason = None
         elif parent is None:
-            return self._scope.bars(url, depth)  # whoever typed a URL means it, however odd it looks
+            # Whoever typed a URL means it, however odd it looks.
+            return self._scope.bars(url, depth, canonical)
         else:
-            reason = self._scope.refuses(url, depth)
-        return reason or _as_trap(trap(url, self._settings))
+            reason = self._scope.refuses(url, depth, canonical)
+        return reason or self._trap(url, canonical)
 
-    def _refuses_redirect(self, task: Task, url: str) -> str | None:
+    def _trap(self, url: str, canonical: str) -> str | None:
+        reason = trap(canonical, self._settings, length=len(url))
+        return f"trap: {reason}" if reason else None
+
+    def _refuses_redirect(self, task: Task, url: str, canonical: str) -> str | None:
         scope = self._scope
         if _is_start(task):
             # example.com may send us to example.org, and then that is the site to crawl; but not on and on.
-            return scope.bars(url, task.depth) or (scope.off_site(url) if _left_before(task, url) else None)
-        if scope.refuses(task.url, task.depth):
+            barred = scope.bars(url, task.depth, canonical)
+            return barred or (scope.off_site(url) if _left_before(task, url) else None)
+        if scope.refuses(task.url, task.depth, self._canonical(task.url)):
             return None  # the task itself was let in from `anywhere`, so it may end anywhere
-        return scope.refuses(url, task.depth)
+        return scope.refuses(url, task.depth, canonical)
 
 
 def _is_start(task: Task) -> bool:
@@ -181,8 +205,19 @@ def _carried(cookies: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(carried)
 
 
-def _as_trap(reason: str | None) -> str | None:
-    return f"trap: {reason}" if reason else None
+def _brings_news(cookies: tuple[str, ...], task: Task) -> bool:
+    """Whether a redirect sets cookies that the one before it did not set in the same words."""
+    return not {_pair(line) for line in cookies} <= {_pair(line) for line in task.cookies}
+
+
+def _pair(set_cookie: str) -> str:
+    return set_cookie.partition(";")[0].strip()
+
+
+def _no_url(url: str, base: str | None) -> Refused:
+    absolute = resolve(url, base)
+    crawlable = absolute is None or absolute.startswith(("http:", "https:"))
+    return Refused(_without_secrets(url), "not a URL" if crawlable else "scheme")
 
 
 def _without_secrets(url: str) -> str:
@@ -192,4 +227,14 @@ def _without_secrets(url: str) -> str:
     return (f"{scheme}{colon}{tail}" if at and colon else tail)[:URL_SHOWN]
 
 
-__all__ = ["Admission", "Canonicaliser", "KnownLinks", "Scope", "fingerprint", "host_key", "origin", "trap"]
+__all__ = [
+    "Admission",
+    "Canonicaliser",
+    "KnownLinks",
+    "Scope",
+    "fingerprint",
+    "host_key",
+    "origin",
+    "sent_url",
+    "trap",
+]

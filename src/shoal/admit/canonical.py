@@ -1,37 +1,30 @@
-"""One page, one URL: the canonical form under which a URL is stored, compared and fetched.
+"""One page, one identity: the form of a URL by which pages are told apart. It is never sent.
 
-The WHATWG parser does what browsers do: it resolves against the base, lower-cases scheme and host, turns IDN into
-punycode, drops default ports and dot segments, encodes what must be encoded, and strips tabs and line ends.
-On top of that:
-  - userinfo, fragment, an empty query and the host's trailing dot are dropped
+From the URL that is sent (see `sending`), besides what the parser has done:
+  - an empty query is dropped
   - percent-encoding: hex digits upper-case, unreserved characters (RFC 3986) decoded, all others left as they are
-  - query parameters sorted by name, then value; empty ones dropped
-  - tracking parameters and session ids dropped (see `tracking`)
-The case of the path is kept. Canonicalising a canonical URL changes nothing.
+  - query parameters sorted by name; those of the same name keep their order, and so does a query with several words
+    that have no "=": their order may be all that they say
+  - empty parameters, tracking parameters and session ids dropped (see `tracking`)
+The case of the path is kept. The canonical form of a canonical form is itself.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from operator import methodcaller
 
-from ada_url import join_url, normalize_url
-
+from shoal.admit.sending import sent_url
 from shoal.admit.tracking import (
     SESSION_IN_PATH,
     SESSION_PARAMS,
     SESSION_PREFIXES,
-    SESSION_TOKEN,
-    SESSION_TOKEN_PARAMS,
     TRACKING_PARAMS,
     TRACKING_PREFIXES,
 )
 
-_CRAWLABLE = ("http://", "https://")
 _HEX = "0123456789ABCDEFabcdef"
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
-_BY_NAME_THEN_VALUE = methodcaller("partition", "=")
 
 # A stray "%" before an escape stays out of it: decoding %%341 to %41 would make an escape that was none.
 _ESCAPE = re.compile("(?<!%)(?<!%[0-9A-Fa-f])%([0-9A-Fa-f]{2})")
@@ -46,7 +39,7 @@ _NORMAL_ESCAPE = {high + low: _normal_escape(high + low) for high in _HEX for lo
 
 
 class Canonicaliser:
-    """Gives the canonical form of a URL, or None if it is not one that can be crawled."""
+    """Gives the canonical form of a URL that can be sent."""
 
     def __init__(self, extra_tracking: Iterable[str] = ()) -> None:
         extra = [name.lower() for name in extra_tracking]
@@ -57,72 +50,33 @@ class Canonicaliser:
             *(name[:-1] for name in extra if name.endswith("*") and name != "*"),
         )
 
-    def __call__(self, url: str, base: str | None = None) -> str | None:
-        href = resolve(url, base)
-        if href is None or not href.startswith(_CRAWLABLE):
-            return None
-        if (
-            "?" not in href
-            and "%" not in href
-            and "#" not in href
-            and "@" not in href
-            and ";" not in href
-            and "./" not in href
-            and ".:" not in href
-        ):
-            return href  # most links end here: the parser has done everything
-        return self._tidy(href)
-
-    def _tidy(self, href: str) -> str | None:
-        head, _, query = href.partition("#")[0].partition("?")
-        scheme, _, rest = head.partition("://")
-        authority, _, path = rest.partition("/")
-        authority = authority.rpartition("@")[2].replace(".:", ":").removesuffix(".")
-        if not authority or authority[0] == ":" or authority[-1] == "." or ".:" in authority:
-            return None  # nothing but dots, or an empty label at the end
+    def __call__(self, url: str) -> str:
+        if "?" not in url and "%" not in url and ";" not in url:
+            return url  # as most links are
+        head, hash_, fragment = url.partition("#")
+        path, _, query = head.partition("?")
         path = _normal_escapes(path)
         if query:
             query = self._tidy_query(_normal_escapes(query))
-        url = f"{scheme}://{authority}/{path}?{query}" if query else f"{scheme}://{authority}/{path}"
         if ";" in path and (bare := SESSION_IN_PATH.sub("", path)) != path:
             # What is left of "/.;jsessionid=1/" is a dot segment: parse again.
-            return self(f"{scheme}://{authority}/{bare}?{query}")
-        return url
+            path = sent_url(bare) or bare
+            path = self(path)
+        return f"{path}?{query}{hash_}{fragment}" if query else f"{path}{hash_}{fragment}"
 
     def _tidy_query(self, query: str) -> str:
         kept = [pair for pair in query.split("&") if pair and not self._is_noise(pair)]
-        if len(kept) > 1:
-            kept.sort(key=_BY_NAME_THEN_VALUE)
+        if len(kept) > 1 and sum("=" not in pair for pair in kept) < 2:
+            kept.sort(key=_name)
         return "&".join(kept)
 
     def _is_noise(self, pair: str) -> bool:
-        name, _, value = pair.partition("=")
-        name = name.lower()
-        if name in self._names or name.startswith(self._prefixes):
-            return True
-        return name in SESSION_TOKEN_PARAMS and SESSION_TOKEN.fullmatch(value) is not None
+        name = _name(pair).lower()
+        return name in self._names or name.startswith(self._prefixes)
 
 
-def resolve(url: str, base: str | None) -> str | None:
-    """The absolute URL a browser would make of this, of any scheme; None if it would make none."""
-    try:
-        return join_url(base, url) if base else normalize_url(url)
-    except ValueError:
-        if _is_unicode(url) and (base is None or _is_unicode(base)):
-            return None
-    return resolve(_without_lone_surrogates(url), base and _without_lone_surrogates(base))
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _without_lone_surrogates(text: str) -> str:
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+def _name(pair: str) -> str:
+    return pair.partition("=")[0]
 
 
 def _normal_escapes(text: str) -> str:

@@ -1,6 +1,6 @@
-"""What a canonical URL is called: by politeness (host key), by dedupe (fingerprint), by security (origin).
+"""What a URL is called: by politeness (host key), by security (origin), by dedupe (fingerprint of its canonical form).
 
-All three take canonical URLs, where default ports and userinfo are gone, so slicing is enough.
+All take URLs as they are sent, where default ports and userinfo are gone, so slicing is enough.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ def site(host: str) -> str:
 
 
 def fingerprint(url: str, method: str = "GET", body: bytes | None = None) -> int:
-    """63 bits that stand for a request in the seen-set. Stored, so this must never change."""
+    """63 bits that stand for a request in the seen-set; `url` is canonical. Stored, so this must never change: what a
+    canonical form is has changed once, see docs/adr/0023-what-was-published-is-sent.md."""
     data = url.encode("utf-8", "surrogatepass")
     if method != "GET" or body is not None:
         data = b"\n".join((data, method.encode(), body or b""))

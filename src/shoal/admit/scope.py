@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from shoal.admit.canonical import Canonicaliser
 from shoal.admit.identity import host_key, site
+from shoal.admit.sending import sent_url
 from shoal.errors import SettingsError
 from shoal.settings import Settings
 
@@ -36,14 +36,14 @@ class Scope:
         sites = {site(host) for host in domains or start_hosts}
         return cls(domains, sites, any_host=settings.any_host, settings=settings)
 
-    def refuses(self, url: str, depth: int) -> str | None:
-        return self.bars(url, depth) or self.off_site(url) or self.unwanted(url)
+    def refuses(self, url: str, depth: int, canonical: str = "") -> str | None:
+        return self.bars(url, depth, canonical) or self.off_site(url) or self.unwanted(url, canonical)
 
-    def bars(self, url: str, depth: int) -> str | None:
+    def bars(self, url: str, depth: int, canonical: str = "") -> str | None:
         """The limits that hold for start URLs too."""
         if self._depth is not None and depth > self._depth:
             return "depth"
-        if self._deny and any(search(url) for search in self._deny):
+        if self._deny and _found(self._deny, url, canonical):
             return "deny"
         return None
 
@@ -55,10 +55,8 @@ class Scope:
             return None
         return "host"
 
-    def unwanted(self, url: str) -> str | None:
-        if self._allow and not any(search(url) for search in self._allow):
-            return "allow"
-        return None
+    def unwanted(self, url: str, canonical: str = "") -> str | None:
+        return "allow" if self._allow and not _found(self._allow, url, canonical) else None
 
     def widen(self, host: str) -> None:
         """Takes one more site in, unless the settings name the hosts: then theirs is the last word."""
@@ -74,6 +72,12 @@ class Scope:
         return False
 
 
+def _found(searches: Iterable[Search], url: str, canonical: str) -> bool:
+    """In either form: whoever writes /logout means /log%6Fut too."""
+    other = canonical if canonical != url else ""
+    return any(search(url) or (other and search(other)) for search in searches)
+
+
 def _split_port(host: str) -> tuple[str, str]:
     if host.endswith("]"):
         return host, ""  # an IPv6 address alone
@@ -85,7 +89,7 @@ def _domain(name: str) -> str:
     """A host as people write it ("Example.com", "*.example.com", "https://example.com/") as a host key."""
     bare = name.strip()
     bare = bare.removeprefix("*").removeprefix(".")
-    url = Canonicaliser()(bare if "://" in bare else f"http://{bare}")
+    url = sent_url(bare if "://" in bare else f"http://{bare}")
     if url is None:
         # The name is not repeated: what does not parse may hold a password.
         raise SettingsError(

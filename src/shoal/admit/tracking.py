@@ -1,8 +1,9 @@
 """Query parameters that say nothing about the page: who sent the visitor, or which visit this is.
 
-They are dropped from every URL, so that one page has one URL. Only names that surely mean this and nothing else
-are listed; a name that some site might use for content (`ref`, `source`, `cid`) is not. Case does not matter.
-More names can be given by the setting `tracking_params`, where a final `*` stands for any ending.
+They are sent, but two URLs that differ in nothing else are the same page. Only names that surely mean this are listed:
+a name that some site might use for content (`ref`, `sid`, `session_id`, `cfid`, `pk_…`, `hsa_…`) is not, because pages
+would be lost without a word. Case does not matter. More names can be given by the setting `tracking_params`, where a
+final `*` stands for any ending.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ TRACKING_PREFIXES = (
     "mtm_",  # Matomo campaigns
     "matomo_",
     "piwik_",
-    "hsa_",  # HubSpot ads
 )
 
 TRACKING_PARAMS = frozenset(
@@ -42,18 +42,12 @@ TRACKING_PARAMS = frozenset(
         *("vero_id", "vero_conv", "oly_enc_id", "oly_anon_id", "_kx", "ml_subscriber", "ml_subscriber_hash"),
         # affiliate and deep-link services: Impact, Wicked Reports, Branch
         *("irclickid", "wickedid", "_branch_match_id", "_branch_referrer"),
-        # Matomo's old campaign names
-        *("pk_campaign", "pk_cid", "pk_content", "pk_kwd", "pk_keyword", "pk_medium", "pk_source"),
     }
 )
 
-# Names that only ever carry the id of a session, whatever the value looks like.
-SESSION_PARAMS = frozenset({"phpsessid", "jsessionid", "oscsid", "zenid", "cfid", "cftoken"})
+# Names that only ever carry the id of a session, because a language or a shop system writes them.
+SESSION_PARAMS = frozenset({"phpsessid", "jsessionid", "oscsid", "zenid"})
 SESSION_PREFIXES = ("aspsessionid",)
-
-# Names that may also be content (a story, a conference session): dropped only with a value like an MD5 sum.
-SESSION_TOKEN_PARAMS = frozenset({"sid", "sessid", "session_id", "sessionid"})
-SESSION_TOKEN = re.compile(r"[0-9a-f]{32}", re.IGNORECASE)
 
 # Java and PHP also write the session's id into the path: /basket;jsessionid=1A2B?item=3
 SESSION_IN_PATH = re.compile(r";(?:jsessionid|phpsessid)=[^/;]*", re.IGNORECASE)

@@ -1,7 +1,7 @@
 """Traps: places where a site makes up new URLs for as long as a crawler follows them.
 
 A wrong alarm loses pages, so each rule asks for strong evidence, and page budgets catch what passes them.
-Session ids are no rule here: canonicalisation drops them, so a new session makes no new URL.
+Session ids are no rule here: the canonical form has none, so a new session makes no new page.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _YEAR_IN_PATH = re.compile(r"/(\d{4})(?:-\d{1,2}){0,2}(?=[/?]|$)")
 _YEAR_IN_QUERY = re.compile(r"[?&](?:year|yr|y|date|month|day)=(\d{4})(?:-?\d{2}){0,2}(?=&|$)")
 
 
-def trap(url: str, settings: Settings) -> str | None:
-    """Why this canonical URL looks like a trap, in a few words; None if it does not."""
-    if len(url) > settings.max_url_length:
+def trap(url: str, settings: Settings, *, length: int = 0) -> str | None:
+    """Why this canonical URL looks like a trap, in a few words; None if it does not. `length`: of the one sent."""
+    if max(length, len(url)) > settings.max_url_length:
         return f"longer than {settings.max_url_length} characters"
     slashes = url.count("/") - 2
     if slashes > MAX_SEGMENTS or (settings.trap_repeats and slashes >= settings.trap_repeats):

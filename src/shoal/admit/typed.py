@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from shoal.admit.canonical import Canonicaliser
+from shoal.admit.sending import sent_url
 from shoal.errors import UrlError
 
 _HOST_END = re.compile(r"[:/?#]")
@@ -23,13 +23,13 @@ def _is_local(word: str) -> bool:
 
 
 def typed_url(word: str) -> str:
-    """The canonical URL meant by a word that may lack its scheme: https, or http for this machine and addresses."""
+    """The URL meant by a word that may lack its scheme: https, or http for this machine and addresses."""
     scheme = _SCHEME.match(word)
     shown = word.rpartition("@")[2]  # what stands before may be a password
     if scheme is not None and scheme[1].lower() not in ("http", "https"):
         raise UrlError(f"{shown}: only http and https can be crawled")
     usual = "http" if _is_local(word) else "https"
-    url = Canonicaliser()(word.strip() if scheme else f"{usual}://{word.strip()}")
+    url = sent_url(word.strip() if scheme else f"{usual}://{word.strip()}", routes=True)
     if url is None or " " in word.strip():
         raise UrlError(f"{shown!r} is not a URL: write it as https://example.com/path")
     return url

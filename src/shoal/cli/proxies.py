@@ -126,13 +126,13 @@ def _chosen(settings: Settings, pool: str | None) -> list[Proxy]:
 async def _try(proxies: list[Proxy], url: str, settings: Settings) -> list[dict[str, Any]]:
     import asyncio
 
-    from shoal.admit import Canonicaliser
+    from shoal.admit import sent_url
     from shoal.clock import SystemClock
     from shoal.fetch.guard import Guard
     from shoal.fetch.http import HttpTransport
     from shoal.fetch.transport import FetchRequest
 
-    target = Canonicaliser(settings.tracking_params)(url) or url
+    target = sent_url(url) or url
     transport = HttpTransport(settings, _guard_for(target, Guard(settings.allow_network)), SystemClock())
     try:
         outcomes = await asyncio.gather(

@@ -94,6 +94,9 @@ async def _follow(
         if len(moved.hops) > settings.max_redirects:
             detail = f"more than {settings.max_redirects} redirects; max_redirects allows no more"
             return Sight(task, robots, Failure(kind="redirect_loop", detail=detail), "redirect_loop")
+        if moved.goes_round:
+            detail = f"redirects in a circle: {moved.url} was asked for before, with the same cookies"
+            return Sight(task, robots, Failure(kind="redirect_loop", detail=detail), "redirect_loop")
         task = moved
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from shoal.admit.canonical import Canonicaliser
 from shoal.admit.identity import host_key
 from shoal.admit.typed import has_scheme, typed_url
 from shoal.errors import UsageError
@@ -49,7 +50,7 @@ def _is_spider(word: str) -> bool:
 
 
 def as_url(word: str) -> str:
-    """The canonical URL meant by a word of the command line."""
+    """The URL meant by a word of the command line."""
     if not has_scheme(word) and Path(word).is_file():
         raise UsageError(f"{word} is a file: use -i {word} to crawl the URLs in it")
     return typed_url(word)
@@ -57,5 +58,5 @@ def as_url(word: str) -> str:
 
 def _name(urls: Sequence[str], listed: str | None) -> str:
     stem = host_key(urls[0]) if urls else Path(listed or "").stem
-    words = "\n".join([*sorted(urls), listed or ""])
+    words = "\n".join([*sorted(map(Canonicaliser(), urls)), listed or ""])
     return f"{stem}-{hashlib.sha256(words.encode('utf-8', 'replace')).hexdigest()[:6]}"

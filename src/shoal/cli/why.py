@@ -45,7 +45,7 @@ def _print(answers: list[Answer], typed: str) -> None:
     console = stdout()
     for answer in answers:
         head = safe(answer.url, "bold")
-        form = "" if typed in (answer.url, answer.url.partition("://")[2]) else "canonical form · "
+        form = "" if typed in (answer.url, answer.url.partition("://")[2]) else "as it is sent · "
         console.print(Text.assemble(head, (f"  {form}job {printable(answer.job)}", "dim")))
         first, *rest = answer.causes
         console.print(Padding(safe(first.sentence, _STYLES.get(answer.place, "yellow")), (0, 0, 0, 2)))

@@ -18,6 +18,7 @@ from aiohttp.client_proto import ResponseHandler
 from multidict import CIMultiDict
 from yarl import URL
 
+from shoal.admit.sending import without_route
 from shoal.clock import Clock
 from shoal.fetch.decoding import read_body
 from shoal.fetch.failures import ProxyAuthError, Stage, explain, explain_proxy
@@ -278,6 +279,8 @@ def parse_url(text: str) -> URL:
     try:
         url = URL(text, encoded=True)
         if url.raw_host and url.port:  # the port is only parsed when asked for
+            if without_route(text).endswith("?"):  # which yarl would leave out
+                return url.with_path(f"{url.raw_path}?", encoded=True)
             return url
     except ValueError:
         pass

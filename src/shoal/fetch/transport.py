@@ -16,7 +16,7 @@ from shoal.rendering import Tab as Tab
 
 
 class FetchRequest(Struct, frozen=True):
-    """One HTTP exchange. `url` is canonical and is sent byte for byte; redirects are not followed."""
+    """One HTTP exchange. `url` is sent byte for byte, up to a fragment; redirects are not followed."""
 
     url: str
     method: str = "GET"

@@ -13,9 +13,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from shoal.admit.canonical import Canonicaliser
 from shoal.admit.identity import host_key
 from shoal.admit.scope import Scope
+from shoal.admit.sending import sent_url
 from shoal.errors import TrustError
 from shoal.frontier import is_local
 from shoal.settings import POLICIES, Settings
@@ -136,8 +136,7 @@ def own_reach(spider: Spider, mine: Settings) -> Callable[[str], bool] | None:
     are those that the spider's code and the worker's settings name."""
     if not _has_secrets(mine) or mine.any_host:
         return None
-    canonical = Canonicaliser(mine.tracking_params)
-    starts = [host_key(url) for url in map(canonical, spider.start_urls_known()) if url]
+    starts = [host_key(url) for url in map(sent_url, spider.start_urls_known()) if url]
     if not starts and not mine.hosts:
         raise TrustError(
             "this worker has headers that may be secret, and nothing says which hosts they are for: name hosts in the "

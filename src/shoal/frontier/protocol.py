@@ -250,9 +250,13 @@ class Whereabouts(Struct, frozen=True):
 SCAN = 200_000  # tasks of one queue that `find` looks through
 
 
-def concerns(task: Task, url: str) -> bool:
-    """Whether the task is the URL's: it is to be fetched there, or was, before it redirected."""
-    return task.url == url or url in task.hops
+def concerns(task: Task, wanted: Task) -> bool:
+    """Whether the task is that of the wanted page, in whatever spelling: it is to be fetched there, or was, before it
+    redirected."""
+    page = wanted.fingerprint
+    if page is not None and (task.fingerprint == page or page in task.trail):
+        return True
+    return task.url == wanted.url or wanted.url in task.hops
 
 
 class DeadFilter(Struct, frozen=True):

@@ -11,7 +11,10 @@ import msgspec
 
 from shoal.model import Failure, Task
 
-RARE = ("max_attempts", "method", "headers", "body", "pool", "meta", "hops", "cookies", "history", "typed")
+RARE = (
+    *("max_attempts", "method", "headers", "body", "pool", "meta", "hops", "renewed", "cookies", "trail"),
+    *("history", "typed"),
+)
 _DEFAULTS = {name: getattr(Task(""), name) for name in RARE}
 
 
@@ -28,6 +31,8 @@ def rarities(task: Task) -> dict[str, Any] | None:
         or task.body is not None
         or task.pool is not None
         or task.cookies
+        or task.trail
+        or task.renewed
         or task.typed
     ):
         return {name: value for name in RARE if (value := getattr(task, name)) != _DEFAULTS[name]}
@@ -40,5 +45,6 @@ def restored(rare: dict[str, Any] | None) -> dict[str, Any]:
         return {}
     rare["hops"] = tuple(rare.get("hops", ()))
     rare["cookies"] = tuple(rare.get("cookies", ()))
+    rare["trail"] = tuple(rare.get("trail", ()))
     rare["history"] = msgspec.convert(rare.get("history", ()), tuple[Failure, ...])
     return rare

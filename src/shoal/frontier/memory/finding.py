@@ -19,10 +19,10 @@ def find(
     task: Task,
     scan: int,
 ) -> Whereabouts:
-    name, url = job.spec.name, task.url
+    name = job.spec.name
     own = [queue for queue in queues if queue.job == name and queue.host == task.host]
     for held in leases:
-        if held.lease.task.job == name and concerns(held.lease.task, url):
+        if held.lease.task.job == name and concerns(held.lease.task, task):
             return Whereabouts(
                 "leased",
                 held.lease.task,
@@ -32,13 +32,13 @@ def find(
             )
     for queue in own:
         for ahead, (_, _, waiting) in enumerate(sorted(queue.heap)[:scan]):
-            if concerns(waiting, url):
+            if concerns(waiting, task):
                 return Whereabouts("pending", waiting, ahead=ahead)
     for due, _, waiting in delayed:
-        if waiting.job == name and concerns(waiting, url):
+        if waiting.job == name and concerns(waiting, task):
             return Whereabouts("delayed", waiting, due=due)
     for letter in job.letters.values():
-        if letter.task.host == task.host and concerns(letter.task, url):
+        if letter.task.host == task.host and concerns(letter.task, task):
             return Whereabouts("dead", letter.task, since=letter.at)
     return _admitted(job, own, task, scan)
 

@@ -45,7 +45,7 @@ class _Place:
                 task = await self._shards.task(
                     self._number, lease.item, self._job, lease.host, lane, lease.priority, claimed=1
                 )
-                if concerns(task, self._task.url):
+                if concerns(task, self._task):
                     deadline = await self._deadline(shard, int(token), lease)
                     return Whereabouts(
                         "leased", task, worker=lease.worker, since=lease.since, deadline=deadline
@@ -79,7 +79,7 @@ class _Place:
                 [_, items] = await self._shards.look(self._shard, ("LRANGE", key, start, end))
                 for offset, item in enumerate(items):
                     task = await self._shards.task(self._number, item, self._job, host, lane, priority)
-                    if concerns(task, self._task.url):
+                    if concerns(task, self._task):
                         return Whereabouts("pending", task, ahead=before + start + offset)
             ahead[line] = before + length
         self._passed = max(ahead.values(), default=0)
@@ -107,12 +107,12 @@ class _Place:
             return None
         lane = await self._shards.lane(self._shard, line % LANES_PER_JOB)
         task = await self._shards.task(self._number, entry[10:], self._job, self._task.host, lane, priority)
-        return task if concerns(task, self._task.url) else None
+        return task if concerns(task, self._task) else None
 
     async def dead(self) -> Whereabouts | None:
         letters = await dead(self._shards, DeadFilter(job=self._job, host=self._task.host))
         for letter in letters:
-            if concerns(letter.task, self._task.url):
+            if concerns(letter.task, self._task):
                 return Whereabouts("dead", letter.task, since=letter.at)
         return None
 

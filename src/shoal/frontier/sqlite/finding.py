@@ -1,7 +1,7 @@
 """find: where the task of one URL is.
 
 No table has an index by URL: it would cost every task for the sake of a question asked rarely. So the rows are looked
-through, by SQLite itself, for those that contain the URL; only these are decoded.
+through, by SQLite itself, for those that contain the URL or its fingerprint; only these are decoded.
 """
 
 from __future__ import annotations
@@ -14,66 +14,73 @@ from shoal.frontier.sqlite.adding import is_seen
 from shoal.frontier.sqlite.codec import decode_letter, decode_task
 from shoal.frontier.sqlite.session import Session
 from shoal.model import Task
+from shoal.packing import pack
 
 _LETTERS = 20_000  # the latest of a host that are looked through: with their snapshots they are long
 
 _IN_HAND = """
 SELECT l.queue, l.rank, l.id, l.attempt, l.body, l.worker, l.since, l.deadline FROM lease l
- WHERE l.queue IN (SELECT id FROM queue WHERE job = ?) AND instr(l.body, ?)
+ WHERE l.queue IN (SELECT id FROM queue WHERE job = ?) AND (instr(l.body, ?) OR instr(l.body, ?))
 """
 _WAITING = """
 SELECT queue, rank, id, attempt, body FROM
-  (SELECT * FROM task WHERE queue = ? ORDER BY rank, id LIMIT ?) WHERE instr(body, ?)
+  (SELECT * FROM task WHERE queue = ? ORDER BY rank, id LIMIT ?) WHERE instr(body, ?) OR instr(body, ?)
 """
 _LATER = """
 SELECT queue, rank, id, attempt, body, due FROM delayed
- WHERE queue IN (SELECT id FROM queue WHERE job = ?) AND instr(body, ?)
+ WHERE queue IN (SELECT id FROM queue WHERE job = ?) AND (instr(body, ?) OR instr(body, ?))
 """
 _BURIED = """
 SELECT letter FROM (SELECT letter FROM dead WHERE job = ? AND host = ? ORDER BY at DESC LIMIT ?)
- WHERE instr(letter, ?)
+ WHERE instr(letter, ?) OR instr(letter, ?)
 """
 
 
 def find(session: Session, job: str, task: Task, scan: int) -> Whereabouts:
     job_id, _ = session.job_row(job)
     return (
-        _leased(session, job_id, task.url)
+        _leased(session, job_id, task)
         or _pending(session, job_id, task, scan)
-        or _delayed(session, job_id, task.url)
+        or _delayed(session, job_id, task)
         or _dead(session, job_id, task)
         or _admitted(session, job_id, task, scan)
     )
 
 
-def _leased(session: Session, job_id: int, url: str) -> Whereabouts | None:
-    for row in session.all(_IN_HAND, (job_id, url.encode())):
+def _marks(task: Task) -> tuple[bytes, bytes]:
+    """What is in the bytes of a task that `concerns` the page."""
+    url = task.url.encode()
+    return url, pack(task.fingerprint) if task.fingerprint is not None else url
+
+
+def _leased(session: Session, job_id: int, task: Task) -> Whereabouts | None:
+    for row in session.all(_IN_HAND, (job_id, *_marks(task))):
         worker, since, deadline = row[5:]
-        if concerns(found := _task(session, row), url):
+        if concerns(found := _task(session, row), task):
             return Whereabouts("leased", found, worker=worker, since=since, deadline=deadline)
     return None
 
 
 def _pending(session: Session, job_id: int, task: Task, scan: int) -> Whereabouts | None:
     for queue_id, _ in _queues(session, job_id, task.host):
-        for row in session.all(_WAITING, (queue_id, scan, task.url.encode())):
-            if concerns(found := _task(session, row), task.url):
+        for row in session.all(_WAITING, (queue_id, scan, *_marks(task))):
+            if concerns(found := _task(session, row), task):
                 before = "SELECT count(*) FROM task WHERE queue = ? AND (rank, id) < (?, ?)"
                 return Whereabouts("pending", found, ahead=session.value(before, row[:3]))
     return None
 
 
-def _delayed(session: Session, job_id: int, url: str) -> Whereabouts | None:
-    for row in session.all(_LATER, (job_id, url.encode())):
-        if concerns(found := _task(session, row), url):
+def _delayed(session: Session, job_id: int, task: Task) -> Whereabouts | None:
+    for row in session.all(_LATER, (job_id, *_marks(task))):
+        if concerns(found := _task(session, row), task):
             return Whereabouts("delayed", found, due=row[5])
     return None
 
 
 def _dead(session: Session, job_id: int, task: Task) -> Whereabouts | None:
-    for (data,) in session.all(_BURIED, (job_id, task.host, _LETTERS, task.url.encode())):
+    for (data,) in session.all(_BURIED, (job_id, task.host, _LETTERS, *_marks(task))):
         letter = decode_letter(data)
-        if concerns(letter.task, task.url):
+        if concerns(letter.task, task):
             return Whereabouts("dead", letter.task, since=letter.at)
     return None
 

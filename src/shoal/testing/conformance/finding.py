@@ -105,6 +105,36 @@ class Finding:
             assert found.task is not None
             assert found.task.url == target
 
+    async def test_a_page_is_found_in_any_spelling(self, frontier: Frontier) -> None:
+        published, asked = "http://a.test/?b=2&a=1", "http://a.test/?a=1&b=2"
+        target = "http://a.test/target"
+        await frontier.open_job(spec())
+        await frontier.add("job", [make_task(published, fingerprint=fingerprint(asked))])
+        assert (await find(frontier, asked)).place == "pending"
+        [lease] = (await claim(frontier)).leases
+        assert (await find(frontier, asked)).place == "leased"
+        moved = replace(_redirected(lease.task, target), trail=(fingerprint(asked),))
+        await settle(frontier, lease, Moved(moved))
+        assert (await find(frontier, asked)).place == "pending"
+        [lease] = (await claim(frontier)).leases
+        assert lease.task.trail == moved.trail
+        await settle(frontier, lease, Retry(30.0, FAILED))
+        assert (await find(frontier, asked)).place == "delayed"
+        found = await find(frontier, target)
+        assert found.task is not None
+        assert found.task.url == target
+
+    async def test_a_dead_page_is_found_in_any_spelling(self, frontier: Frontier) -> None:
+        published, asked = "http://a.test/?b=2&a=1", "http://a.test/?a=1&b=2"
+        await frontier.open_job(spec())
+        await frontier.add("job", [make_task(published, fingerprint=fingerprint(asked))])
+        [lease] = (await claim(frontier)).leases
+        await settle(frontier, lease, Dead(Failure("http_404")))
+        found = await find(frontier, asked)
+        assert found.place == "dead"
+        assert found.task is not None
+        assert found.task.url == published
+
     async def test_the_queues_of_a_host(self, frontier: Frontier) -> None:
         await frontier.open_job(spec("one"))
         await frontier.open_job(spec("two"))

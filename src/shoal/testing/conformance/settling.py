@@ -164,6 +164,19 @@ class Settling:
         [again] = (await claim(frontier)).leases
         assert again.task.cookies == ("seen=1",)
 
+    async def test_a_redirect_to_another_spelling_of_the_page_is_followed(self, frontier: Frontier) -> None:
+        await frontier.open_job(spec())
+        task = make_task("http://a.test/?a=1&b=2")
+        await frontier.add("job", [task])
+        [lease] = (await claim(frontier)).leases
+        there = make_task("http://a.test/there", hops=(task.url,), trail=(lease.task.fingerprint,))
+        await settle(frontier, lease, Moved(there))
+        [lease] = (await claim(frontier)).leases
+        insisted = replace(task, url="http://a.test/?b=2&a=1", hops=(task.url, there.url))
+        await settle(frontier, lease, Moved(insisted))
+        assert urls_of((await claim(frontier)).leases) == [insisted.url]
+        await counted(frontier)
+
     async def test_a_redirect_back_to_an_earlier_hop_is_followed(self, frontier: Frontier) -> None:
         await frontier.open_job(spec())
         await frontier.add("job", [make_task("http://a.test/")])

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from shoal.admit import Admission, KnownLinks
 from shoal.admit.canonical import Canonicaliser
+from shoal.admit.sending import sent_url
 from shoal.admit.traps import trap
 from shoal.challenge import detect
 from shoal.classify import kind_of
@@ -137,8 +138,8 @@ TEXTS = (
     Reader("content type", lambda text: charset.codec_of(b"", _text(text))),
     Reader("charset label", lambda text: charset.codec_named(_text(text))),
     Reader("retry-after", lambda text: retry_after(_text(text), 0.0, 1e9)),
-    Reader("canonical", lambda text: Canonicaliser()(URL + _text(text))),
-    Reader("canonical query", lambda text: Canonicaliser()(URL + "?" + _text(text))),
+    Reader("canonical", lambda text: Canonicaliser()(sent_url(URL + _text(text)) or "")),
+    Reader("canonical query", lambda text: Canonicaliser()(sent_url(URL + "?" + _text(text)) or "")),
     Reader("trap", lambda text: trap(URL + "page?year=1" + _text(text), _UNLIMITED)),
     Reader("links", _links),
     Reader("admit", _admit),

@@ -10,7 +10,7 @@ from http.cookies import SimpleCookie
 from multidict import CIMultiDict
 from yarl import URL
 
-from shoal.admit.canonical import Canonicaliser
+from shoal.admit.sending import sent_url
 from shoal.challenge.detecting import detect
 from shoal.classify import TABLE, judge, kind_of, row_of, snapshot_of
 from shoal.fetch.browser.messages import MessageError, answer_framing, body, read_head, request_framing
@@ -28,7 +28,6 @@ from shoal.settings import Settings
 from shoal.testing.fuzz.reader import Reader, as_text, lines
 
 _SETTINGS = Settings()
-_canonical = Canonicaliser()
 _NOW = 1_700_000_000.0
 _TASK = Task("https://a.example/page", host="a.example", attempt=1)
 _SECRET = "s3cret"
@@ -109,7 +108,7 @@ def robots(data: bytes) -> None:
         elsewhere=Anywhere(),
     )
     rules = Robots(_loop().run_until_complete(asking))
-    url = _canonical(as_text(path), "https://a.example/")
+    url = sent_url(as_text(path), "https://a.example/")
     assert url is None or rules.allows(url) in (True, False)
     assert rules.allows("https://a.example/robots.txt") in (True, False)
     delay = rules.crawl_delay()

@@ -16,7 +16,7 @@ from shoal.settings import Settings
 from shoal.sink.rows import encode_row
 from shoal.spider import Handler
 from shoal.testing.fuzz.reader import as_text, lines
-from shoal.testing.fuzz.targets.urls import check_canonical
+from shoal.testing.fuzz.targets.urls import check_sent
 
 _URL = "https://a.example/dir/page"
 _TASK = Task(_URL, host="a.example")
@@ -64,4 +64,4 @@ def html(data: bytes) -> None:
         assert isinstance(request, Request)
         task = admission.admit(request, _TASK)
         if isinstance(task, Task):
-            check_canonical(task.url)
+            check_sent(task.url)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from shoal.admit import Admission, trap
 from shoal.admit.canonical import Canonicaliser
 from shoal.admit.identity import fingerprint, host_key, origin, site
+from shoal.admit.sending import sent_url
 from shoal.admit.typed import typed_url
 from shoal.errors import UrlError
 from shoal.extract.paging import largest_number, query_value, with_query_value
@@ -18,36 +19,40 @@ _START = Task("https://a.example/dir/page?q=1", host="a.example", parent=1, head
 
 
 def url(data: bytes) -> None:
-    """A canonical URL is its own canonical form, can be encoded, and has a host key without userinfo or blanks."""
+    """A URL that is sent is sent again as it is, can be encoded, and has a host key without userinfo or blanks; its
+    canonical form is its own canonical form, on the same host."""
     link, base = (as_text(part) for part in lines(data, 2))
-    for found in (_canonical(link), _canonical(link, base or "https://a.example/dir/page?q=1")):
+    for found in (sent_url(link), sent_url(link, base or "https://a.example/dir/page?q=1", routes=True)):
         if found is not None:
-            check_canonical(found)
+            check_sent(found)
 
 
-def check_canonical(found: str) -> None:
+def check_sent(found: str) -> None:
     assert found.startswith(("http://", "https://")), found
-    assert _canonical(found) == found, "canonicalising it again changes it"
+    assert sent_url(found, routes=True) == found, "it would be sent in another way"
+    canonical = _canonical(found)
+    assert _canonical(canonical) == canonical, "canonicalising it again changes it"
+    assert host_key(canonical) == host_key(found), "its canonical form is on another host"
     host = host_key(found)
     assert host, "no host"
     assert not set(host) & set(" \t\r\n@/?#\\%"), host
     assert host == host.lower(), host
     assert host_key(origin(found) + "/") == host, "host key and origin differ"
     assert host.endswith(site(host)), site(host)
-    assert 0 <= fingerprint(found) < 2**63
+    assert 0 <= fingerprint(canonical) < 2**63
     found.encode("ascii")
-    trap(found, _SETTINGS)
+    trap(canonical, _SETTINGS)
 
 
 def typed(data: bytes) -> None:
-    """What a person types is a canonical URL, or an error of one line that shows no password."""
+    """What a person types is a URL to send, or an error of one line that shows no password."""
     word = as_text(data)
     try:
         found = typed_url(word)
     except UrlError as error:
         check_line(str(error))
         return
-    check_canonical(found)
+    check_sent(found)
 
 
 def check_line(message: str) -> None:
@@ -57,7 +62,7 @@ def check_line(message: str) -> None:
 
 
 def admission(data: bytes) -> None:
-    """A link or a redirect becomes a task with a canonical URL or is refused with a reason; secrets go to no other
+    """A link or a redirect becomes a task or is refused with a reason; secrets go to no other
     origin, and what is refused shows no userinfo."""
     link, base = (as_text(part) for part in lines(data, 2))
     admission = Admission(_SETTINGS, ["https://a.example/"])
@@ -71,7 +76,7 @@ def admission(data: bytes) -> None:
             assert "@" not in to.url.partition("://")[2].partition("/")[0], "it shows userinfo"
             assert len(to.url) <= _SETTINGS.max_url_length, len(to.url)
             continue
-        check_canonical(to.url)
+        check_sent(to.url)
         assert to.host == host_key(to.url)
         if origin(to.url) != origin(parent.url):
             assert not to.headers, "a cookie goes to another origin"
