@@ -19,9 +19,8 @@ from shoal.limits import CONTENT_ENCODINGS, KB
 from shoal.slots import received
 
 _PART = 256 * KB
-_SLICE = (
-    16 * KB
-)  # at the end of each gzip member zlib copies the rest: members may be many, so the rest is short
+# At the end of each gzip member zlib copies the rest. Members may be many, so the rest is kept short.
+_SLICE = 16 * KB
 _SMALL = 64 * KB  # compressed, a small body may be longer than before
 
 
@@ -74,13 +73,12 @@ class Decoder:
 
     def _through(self, layer: _Layer, pieces: Iterable[bytes]) -> Iterator[bytes]:
         for piece in pieces:
-            layer.taken += len(piece)
-            if (
-                layer.taken > self._most
-            ):  # else a bomb that unfolds to nothing would keep us for as long as it likes
+            # Else what unfolds to nothing, by gigabytes, would keep us for as long as it likes.
+            if layer.taken > self._most:
                 raise BodyTooLargeError(
                     f"the body is larger than {self._most} bytes, compressed; raise max_body to take it"
                 )
+            layer.taken += len(piece)
             try:
                 yield from layer.undo(piece)
             except Exception as error:  # each library has its own
