@@ -25,6 +25,7 @@ RULES_TTL = 24 * 3600.0
 UNREACHABLE_TTL = 60.0
 BUSY = "redirects to"  # how the reason begins when another host could not be asked yet
 
+_BOM = b"\xef\xbb\xbf"  # of which some editors leave a part
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 RobotsVerdict = Literal["rules", "allow", "disallow"]
@@ -181,7 +182,7 @@ def _text(body: bytes) -> str:
     if len(body) > MAX_BYTES:
         # The line that was cut through goes too: half of "Disallow: /private" would forbid the whole site.
         body = body[:MAX_BYTES].rpartition(b"\n")[0]
-    return body.decode("utf-8-sig", "replace")
+    return body.lstrip(_BOM).decode("utf-8", "replace")
 
 
 def _target(url: str, location: str) -> str | None:
