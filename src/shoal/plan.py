@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from shoal.errors import OutputTaken, SinkError, SpiderError
 from shoal.fetch.browser.finding import available, why_not
+from shoal.fetch.proxies import find_pools
 from shoal.frontier.protocol import Frontier, Job, JobSpec
 from shoal.jobnote import FedBy, note_of, write_note
 from shoal.policy.compose import HostPolicies
@@ -60,6 +61,9 @@ def check_parts(plan: Plan) -> None:
     """What the settings name exists. Found out here, and not by every process on its own."""
     serves_browser = plan.fed_by == "crawl" and BROWSER in served(plan.settings)
     HostPolicies(plan.settings)
+    if plan.fed_by == "crawl":  # the workers of a fleet have proxies of their own
+        pools = [handler.pool for handler in plan.spider.handlers.values() if handler.pool]
+        find_pools(plan.settings, pools, os.environ)
     lanes = known(plan.settings)
     for handler in plan.spider.handlers.values():
         if handler.lane not in lanes:

@@ -304,6 +304,21 @@ async def test_the_table_and_the_trial(
     assert (missing, told) == (2, "shoal: no pool 'nowhere' in the setting proxies; there is: dc, home\n")
 
 
+async def test_what_is_no_proxy_is_refused_at_the_start(
+    tmp_path: Path, cli: Callable[..., tuple[int, str]]
+) -> None:
+    (tmp_path / "shoal.toml").write_text(f'[proxies]\ndc = ["http://me:{PASSWORD}@10.0.0.1:3128/path"]\n')
+    (tmp_path / "s.py").write_text(
+        "from shoal import Spider\nspider = Spider('s', 'http://127.0.0.1:9/')\nspider.handler(lambda page: [])\n"
+    )
+    told = "shoal: proxies: pool 'dc', entry 1: is not a proxy's address: it has a path or a query, as a page has; "
+    told += "write http://user:password@host:port, with https or socks5 as it may be\n"
+    commands = [["crawl", "s.py"], ["worker", "s.py"], ["up", "s.py"], ["fetch", "http://127.0.0.1:9/"]]
+    answers = await asyncio.gather(*(asyncio.to_thread(cli, *words) for words in commands))
+    assert answers == [(2, told)] * len(commands)
+    assert not (tmp_path / "s.jsonl").exists(), "nothing was begun"
+
+
 async def test_why_tells_that_a_page_waits_for_a_proxy(
     tmp_path: Path, proxies: AsyncExitStack, cli: Callable[..., tuple[int, str]]
 ) -> None:

@@ -19,7 +19,8 @@ def coordinator(
 ) -> None:
     """Feed start URLs, start recurring jobs and end finished ones. One of a fleet leads; others wait to take over."""
     options.set_up_logging(log_level, log_format, "info")
-    plan = replace(make_plan(spiders, store, None, options.flags(pairs), config), metrics=metrics or "")
+    plan = make_plan(spiders, store, None, options.flags(pairs), config, fetches=False)
+    plan = replace(plan, metrics=metrics or "")
     from shoal.fleet.worker import coordinate
     from shoal.loop import run_loop
 

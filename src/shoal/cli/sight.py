@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections import Counter
 
@@ -15,6 +16,7 @@ from shoal.classify import kind_of
 from shoal.clock import SystemClock
 from shoal.errors import UrlError
 from shoal.fetch.guard import Guard
+from shoal.fetch.proxies import find_pools
 from shoal.fetch.robots import Anywhere, Robots, RobotsRecord, agent_of, fetch_robots
 from shoal.fetch.transport import FetchRequest, Rendered, Rendering, Transport
 from shoal.fetch.transports import Transports
@@ -45,6 +47,7 @@ async def look(url: str, settings: Settings, *, rendering: Rendering | None = No
     if isinstance(task, Refused):
         raise UrlError(f"{task.url}: refused ({task.reason}), so a crawl would not fetch it")
     guard = Guard(settings.allow_network, [_host_and_port(task.url)])
+    find_pools(settings, [], os.environ)
     async with open_frontier(":memory:") as frontier:
         transport = _routes(settings, guard, frontier)
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,14 +53,18 @@ def make_plan(
     *,
     coordinates: bool = True,
     until_done: bool = False,
+    fetches: bool = True,
 ) -> WorkerPlan:
-    """The plan, whose settings are in order and whose spiders can be loaded."""
+    """The plan, whose settings are in order and whose spiders can be loaded. Who `fetches` needs its proxies too."""
+    from shoal.fetch.proxies import load_pools
     from shoal.fleet.plan import WorkerPlan
 
     where = str(config) if config is not None else None
     plan = WorkerPlan(tuple(spiders), store, tuple(jobs or ()), flags, where, coordinates, until_done)
-    plan.settings()
-    plan.load_spiders()
+    for spider in (None, *plan.load_spiders().values()):
+        settings = plan.settings(spider)
+        if fetches:
+            load_pools(settings, os.environ)
     return plan
 
 

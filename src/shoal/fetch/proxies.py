@@ -6,6 +6,7 @@ by white space). So passwords need not stand in shoal.toml.
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ DIRECT = "direct"  # the pool without a proxy
 
 _SCHEMES = {"http": "http", "https": "https", "socks5": "socks5", "socks5h": "socks5"}
 _SOCKS_PORT = 1080
+_HOST = re.compile(r"\w[\w.-]*|[0-9a-fA-F:.]+")  # a name, an address
 _HOW = "write http://user:password@host:port, with https or socks5 as it may be"
 
 
@@ -79,6 +81,25 @@ def load_pools(settings: Settings, environ: Mapping[str, str]) -> Pools:
     return {pool: _pool(pool, entries, environ) for pool, entries in settings.proxies.items()}
 
 
+def find_pools(settings: Settings, handlers: Sequence[str], environ: Mapping[str, str]) -> Pools:
+    """The same, if whatever names a pool names one that there is. `handlers`: the pools of a spider's handlers."""
+    pools = load_pools(settings, environ)
+    routes = [route.removeprefix("pool:") for route in settings.challenge_routes if route.startswith("pool:")]
+    named = {
+        "pool": [settings.pool],
+        "worker_pool": [settings.worker_pool],
+        "fallback": settings.fallback,
+        "a handler's pool": handlers,
+        "challenge_routes": routes,
+    }
+    for where, names in named.items():
+        for name in names:
+            if name and name != DIRECT and name not in pools:
+                known = ", ".join(sorted({*pools, DIRECT}))
+                raise SettingsError(f"{where}: there is no pool {name!r}; proxies has {known}")
+    return pools
+
+
 def _pool(pool: str, entries: Sequence[str], environ: Mapping[str, str]) -> Sequence[Proxy]:
     if "/" in pool or not pool:
         raise SettingsError(f"proxies: {pool!r} is no name for a pool: it is empty or has a slash")
@@ -118,11 +139,31 @@ def _lines(pool: str, path: str) -> Iterator[tuple[str, str]]:
 
 def _proxy(pool: str, text: str, where: str, others: Sequence[Proxy]) -> Proxy:
     try:
-        url = URL(text if "://" in text else f"http://{text}")
-        host, port = url.host, url.port or _SOCKS_PORT
-    except (ValueError, IndexError):  # the latter for "[]@"
-        host = None
-    if not host or url.scheme not in _SCHEMES:
-        raise SettingsError(f"proxies: pool {pool!r}, {where}: is not a proxy's address; {_HOW}")
+        url = _parsed(text)
+    except ValueError as error:  # says what is wrong, and nothing of the address: it may hold a password
+        raise SettingsError(
+            f"proxies: pool {pool!r}, {where}: is not a proxy's address: {error}; {_HOW}"
+        ) from None
+    host, port = url.host or "", url.port or _SOCKS_PORT
     twin = 1 + sum((proxy.host, proxy.port) == (host, port) for proxy in others)
     return Proxy(pool, _SCHEMES[url.scheme], host, port, url.user, url.password, twin)
+
+
+def _parsed(text: str) -> URL:
+    scheme, marked, _ = text.partition("://")
+    if marked and scheme.lower() not in _SCHEMES:
+        raise ValueError("its scheme is not http, https or socks5")
+    try:
+        url = URL(text if marked else f"http://{text}")
+        host, port = url.host, url.explicit_port
+    except (ValueError, IndexError):  # the latter for "[]@"
+        raise ValueError("its host or its port (1 to 65535) cannot be read") from None
+    if not host:
+        raise ValueError("it names no host")
+    if not _HOST.fullmatch(host) or ".." in host:
+        raise ValueError("its host is no name and no address")
+    if port == 0:
+        raise ValueError("its port is not one of 1 to 65535")
+    if url.path not in ("", "/") or url.query_string or url.fragment:
+        raise ValueError("it has a path or a query, as a page has")
+    return url

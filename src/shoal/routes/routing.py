@@ -23,8 +23,7 @@ from msgspec.structs import replace
 from shoal.admit.identity import host_key
 from shoal.classify import this_life
 from shoal.clock import Clock
-from shoal.errors import SettingsError
-from shoal.fetch.proxies import DIRECT, Proxy, load_pools
+from shoal.fetch.proxies import DIRECT, Proxy, find_pools
 from shoal.fetch.sessions import Session, Sessions
 from shoal.fetch.transport import FetchRequest, Transport
 from shoal.frontier.protocol import Frontier
@@ -75,7 +74,7 @@ class Routes:
         self._clock = clock
         self._now = now
         self._handlers = handlers or {}  # pools of handlers
-        pools = load_pools(settings, os.environ)
+        pools = find_pools(settings, list(self._handlers.values()), os.environ)
         policy = ProxyPolicy(settings)
         self._proxies = {proxy.name: proxy for pool in pools.values() for proxy in pool}
         self._books = {
@@ -87,26 +86,9 @@ class Routes:
         self._sessions = Sessions(settings)
         self._suspects: dict[str, str] = {}  # host -> the way on which it last failed, with no answer since
         self._exhausted: set[tuple[str, str]] = set()  # pool, and host if the pool is of use elsewhere
-        self._check(settings)
 
     def __repr__(self) -> str:
         return f"<Routes: {', '.join(self._books) or 'direct'}>"
-
-    def _check(self, settings: Settings) -> None:
-        named = {
-            "pool": [settings.pool],
-            "worker_pool": [settings.worker_pool],
-            "fallback": settings.fallback,
-        }
-        named["a handler's pool"] = list(self._handlers.values())
-        named["challenge_routes"] = [
-            route.removeprefix("pool:") for route in settings.challenge_routes if route.startswith("pool:")
-        ]
-        for where, pools in named.items():
-            for pool in pools:
-                if pool and pool != DIRECT and pool not in self._books:
-                    known = ", ".join(sorted(self._books.keys() | {DIRECT}))
-                    raise SettingsError(f"{where}: there is no pool {pool!r}; proxies has {known}")
 
     # -- what a task asks for
 
