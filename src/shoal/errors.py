@@ -10,6 +10,7 @@
     │   └── StoreVersionError written by another version of Shoal
     ├── SinkError             results cannot be written (exit code 3)
     │   └── OutputTaken       the file holds something else, or belongs to another job
+    ├── CrawlFailed           a crawl ended, but too many of its pages failed (exit code 1)
     └── TrustError            a job asks a worker for what only the worker's own settings may grant (exit code 3)
 
 A failed fetch is not an error but a value (`model.Failure`). Every message is one line that says what happened,
@@ -69,6 +70,10 @@ class SinkError(ShoalError):
 
 
 class OutputTaken(SinkError):
+    pass
+
+
+class CrawlFailed(ShoalError):
     pass
 
 

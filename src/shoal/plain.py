@@ -13,6 +13,7 @@ from shoal.fleet.sight import JobSight
 from shoal.hosts.sight import CONDITIONS, Cause
 from shoal.model import Failure
 from shoal.observe.overview import Overview
+from shoal.observe.view import left_over
 from shoal.workerstatus import WorkerStatus
 
 _RANK = {"running": 0, "paused": 1, "finished": 2, "cancelled": 3}
@@ -39,6 +40,7 @@ def job_dict(one: JobSight) -> dict[str, Any]:
         "finished_at": job.finished_at or None,
         "workers": one.workers,
         "trouble": one.trouble or None,
+        "left": left_over(job) or None,
     }
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 
 from msgspec import Struct
 
-from shoal.errors import OutputTaken, SinkError, SpiderError
+from shoal.errors import OutputTaken, SinkError, SpiderError, UsageError
 from shoal.fetch.browser.finding import available, why_not
 from shoal.fetch.proxies import find_pools
 from shoal.frontier.protocol import Frontier, Job, JobSpec
 from shoal.jobnote import FedBy, note_of, write_note
+from shoal.observe import words
 from shoal.policy.compose import HostPolicies
 from shoal.policy.host import domain_limit, first_valve
 from shoal.policy.lanes import BROWSER, known, no_such_lane, served
@@ -22,6 +24,7 @@ from shoal.sink.jsonl import JsonLines, describe_existing
 from shoal.source import SpiderSource
 from shoal.spider import Spider
 from shoal.telling import event
+from shoal.workerstatus import WorkerStatus, status_of
 
 
 class Plan(Struct, frozen=True):
@@ -43,9 +46,12 @@ class Plan(Struct, frozen=True):
 async def prepare(plan: Plan, frontier: Frontier) -> Job:
     """Makes or resumes the job, and makes sure its output is what it left behind."""
     check_parts(plan)
-    if plan.fresh:
-        await frontier.drop_job(plan.job)
     known = await frontier.job(plan.job)
+    check_start(plan, known)
+    if plan.fresh and known is not None:
+        await check_idle(frontier, plan.job)
+        await frontier.drop_job(plan.job)
+        known = None
     if plan.output is not None:
         await check_output(plan, frontier, known)
     job = await frontier.open_job(spec_of(plan))
@@ -71,6 +77,43 @@ def check_parts(plan: Plan) -> None:
             raise SpiderError(f"spider {plan.spider.name!r}: handler {handler.name!r}: {problem}")
         if handler.lane == BROWSER and serves_browser and not available(plan.settings):
             raise SpiderError(f"handler {handler.name!r} is in the browser lane: {why_not(plan.settings)}")
+
+
+def check_start(plan: Plan, known: Job | None) -> None:
+    """A job that has pages can go on without a start; a new one would end before it has begun."""
+    spider = plan.spider
+    if not spider.start and (known is None or plan.fresh):
+        raise SpiderError(
+            f"spider {spider.name!r} has no start, so there is nothing to crawl: Spider({spider.name!r}, start=…)"
+        )
+
+
+async def check_idle(frontier: Frontier, job: str) -> None:
+    """Refuses to forget a job under the hands of a process that works on it."""
+    now = await frontier.now()
+    for record in await frontier.workers():
+        status = status_of(record)
+        if not status.serves(job) or _is_gone(status):
+            continue
+        where = "" if status.node == socket.gethostname() else f" on {status.node}"
+        raise UsageError(
+            f"job {job} is being crawled by process {status.pid}{where}, last heard of "
+            f"{words.span(now - record.seen_at)} ago: stop it before you start again with --fresh; if it has died, "
+            f"it counts as gone in {words.span(record.until - now)}"
+        )
+
+
+def _is_gone(status: WorkerStatus) -> bool:
+    """Whether it is certain: only a process of this machine can be looked for."""
+    if status.node != socket.gethostname() or not status.pid:
+        return False
+    try:
+        os.kill(status.pid, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        pass  # another user's
+    return False
 
 
 def spec_of(plan: Plan) -> JobSpec:

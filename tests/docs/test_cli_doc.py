@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import typer
 
+from shoal.cli import EXIT_CODES
 from shoal.cli.app import app
 from shoal.observe import summary
 from shoal.observe.tally import TallyReport
@@ -86,3 +87,15 @@ def a_view() -> View:
     from shoal.frontier.protocol import Counters, Job, JobSpec
 
     return View(job=Job(JobSpec("x"), "finished", Counters(), 0.0), report=TallyReport())
+
+
+def test_every_exit_code_is_documented_and_in_the_help() -> None:
+    table = section_named("Exit codes")
+    assert [int(code) for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)] == list(EXIT_CODES)
+    epilog = COMMANDS[("shoal",)].epilog
+    for code, meaning in EXIT_CODES.items():
+        assert f"{code} {meaning}" in epilog
+
+
+def section_named(title: str) -> str:
+    return DOC.split(f"## {title}\n")[1].split("\n## ")[0]

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
 
+import shoal
 from shoal.testing.servers import ValkeyServer
 
 Cli = Callable[..., tuple[int, str, str]]
@@ -47,7 +54,7 @@ PATHS = {
 
 class Site(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    seen: Counter[str] = Counter()
+    seen: ClassVar[Counter[str]] = Counter()
 
     def do_GET(self) -> None:
         kind, _, number = self.path.strip("/").partition("/")
@@ -90,7 +97,9 @@ def read(path: Path) -> Any:
 
 
 def check_job(found: dict[str, Any]) -> None:
-    assert found["admitted"] == sum(found[place] for place in ("pending", "delayed", "leased", "done", "dead"))
+    assert found["admitted"] == sum(
+        found[place] for place in ("pending", "delayed", "leased", "done", "dead")
+    )
 
 
 def check_run(found: dict[str, Any], merged: int = 0) -> None:
@@ -99,7 +108,9 @@ def check_run(found: dict[str, Any], merged: int = 0) -> None:
     assert failures == found["retries"] + found["dead"]
     assert found["done"] == found["handled"] + merged
     assert found["retried"] == found["retries"]
-    assert found["pages"] == found["handled"] + sum(found["errors"].get(kind, 0) for kind in ("handler", "junk"))
+    assert found["pages"] == found["handled"] + sum(
+        found["errors"].get(kind, 0) for kind in ("handler", "junk")
+    )
     assert found["success_rate"] == pytest.approx(found["handled"] / (found["handled"] + failures))
     assert sum(found["statuses"].values()) == found["fetches"]
 
@@ -133,4 +144,127 @@ def test_a_mixed_crawl_adds_up_everywhere(cli: Cli, site: str, tmp_path: Path, h
     top = msgspec.json.decode(cli("top", "--json", *store)[1])
     assert top["success"] == pytest.approx(end["success_rate"])
     letters = msgspec.json.decode(cli("dead", "list", "--json", *store)[1])
-    assert Counter(letter["kind"] for letter in letters) == {"http_404": 3, "http_503": 2, "handler": 5, "junk": 2}
+    assert Counter(letter["kind"] for letter in letters) == {
+        "http_404": 3,
+        "http_503": 2,
+        "handler": 5,
+        "junk": 2,
+    }
+
+
+# -- how a crawl ends
+
+
+def test_a_page_limit_says_what_it_left(cli: Cli, site: str) -> None:
+    command = ("crawl", site, "--rate", "0", "--no-robots", "--max-pages", "3", "--job", "few")
+    left = "pages not fetched: it has its 3 pages; with a larger max_pages it goes on"
+    code, _, err = cli(*command)
+    assert code == 0, err
+    assert left in err
+    assert left in cli(*command)[2], "also when it is run again"
+    [status] = msgspec.json.decode(cli("status", "--json")[1])
+    assert status["left"] == f"{status['pending']} {left}"
+    card = " ".join(cli("status")[1].replace("│", " ").split())
+    assert status["left"] in card
+    assert f"3 of {status['admitted']} pages" in card
+    assert status["left"] in " ".join(cli("jobs")[1].split())
+    [job] = msgspec.json.decode(cli("top", "--json")[1])["jobs"]
+    assert job["progress"] == pytest.approx(3 / status["admitted"])
+
+
+@pytest.mark.parametrize(
+    ("paths", "options", "code"),
+    [
+        (["missing/1", "missing/2"], (), 1),
+        (["missing/1", "missing/2"], ("--fail-above", "100"), 0),
+        (["fine/1", "missing/2"], (), 0),
+        (["fine/1", "missing/2"], ("--fail-above", "49.9%"), 1),
+        (["fine/1", "missing/2"], ("--fail-above", "50"), 0),
+        (["fine/1", "missing/2"], ("--fail-above", "0"), 1),
+        (["fine/1"], ("--fail-above", "0"), 0),
+    ],
+)
+def test_the_exit_code_says_whether_too_much_failed(
+    cli: Cli, site: str, paths: list[str], options: tuple[str, ...], code: int
+) -> None:
+    urls = [site + path for path in paths]
+    command = ("crawl", *urls, "--rate", "0", "--no-robots", "--depth", "0", "--job", "j", "-q", *options)
+    for _ in range(2):  # the same command again says the same
+        found, _, err = cli(*command)
+        assert found == code, err
+        assert (" given up; see shoal dead list --job j\n" in err) == bool(code)
+
+
+def test_a_file_without_a_single_url_is_a_failure(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "urls.txt").write_text("nonsense\nmailto:me@example.com\n")
+    code, _, err = cli("crawl", "-i", "urls.txt", "-q", "--job", "j")
+    assert code == 1
+    assert "job j: nothing was crawled, 2 start URLs refused: not a URL 1 · scheme 1" in err
+
+
+@pytest.mark.parametrize("command", ["crawl", "submit"])
+def test_a_spider_without_a_start_is_told_so(cli: Cli, tmp_path: Path, command: str) -> None:
+    (tmp_path / "lost.py").write_text(
+        "from shoal import Spider\nspider = Spider('lost')\n@spider.handler\ndef page(page): pass\n"
+    )
+    code, _, err = cli(command, "lost.py")
+    assert (code, err) == (
+        2, "shoal: spider 'lost' has no start, so there is nothing to crawl: Spider('lost', start=…)\n"
+    )  # fmt: skip
+    assert msgspec.json.decode(cli("status", "--json")[1]) == []
+
+
+def test_a_start_that_gives_nothing_says_so(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "urls.txt").write_text("# nothing new today\n")
+    code, _, err = cli("crawl", "-i", "urls.txt")
+    assert code == 0
+    assert "its start gave no URL: there was nothing to crawl" in err
+
+
+@pytest.mark.parametrize("store", ["sqlite", "valkey"])
+def test_fresh_does_not_forget_a_job_that_is_being_crawled(
+    cli: Cli, site: str, tmp_path: Path, request: pytest.FixtureRequest, store: str
+) -> None:
+    where = request.getfixturevalue("valkey").url if store == "valkey" else "jobs.db"
+    command = ("crawl", site, "--no-robots", "--job", "j", "--store", where, "-q")
+    with crawling(*command, "--rate", "0.5", cwd=tmp_path) as other:
+        wait_until(lambda: cli("jobs", "--json", "--store", where)[0] == 0 and workers(cli, where))
+        code, _, err = cli(*command, "--fresh")
+        assert code == 2
+        assert re.fullmatch(
+            r"shoal: job j is being crawled by process \d+, last heard of \S+ s ago: stop it before you start again "
+            r"with --fresh; if it has died, it counts as gone in \d+ s\n",
+            err,
+        )
+        assert msgspec.json.decode(cli("status", "--json", "--store", where)[1])[0]["admitted"] > 0
+        other.kill()
+        other.wait()
+    wait_until(lambda: cli(*command, "--rate", "0", "--max-pages", "1", "--fresh")[0] == 0)
+
+
+@contextmanager
+def crawling(*argv: str, cwd: Path) -> Iterator[subprocess.Popen[bytes]]:
+    source = str(Path(shoal.__file__).parents[1])
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from shoal.cli import main; main()", *argv],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": source},
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def workers(cli: Cli, store: str) -> list[Any]:
+    found: list[Any] = msgspec.json.decode(cli("jobs", "--json", "--store", store)[1])["workers"]
+    return [one for one in found if one["jobs"]]
+
+
+def wait_until(holds: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 
 import msgspec
+from msgspec.structs import replace
 from rich.console import Console
 
 from shoal.frontier.protocol import Counters, Job, JobSpec, JobState
@@ -48,6 +49,14 @@ def test_a_run_that_was_stopped_says_what_is_left() -> None:
     assert "dead" not in text
 
 
+def test_a_job_that_has_its_pages_says_what_is_left_and_why() -> None:
+    view = a_view(admitted=516, pending=476, done=40)
+    view = replace(view, job=replace(view.job, spec=replace(view.job.spec, max_pages=40)))
+    said = "476 pages not fetched: it has its 40 pages; with a larger max_pages it goes on"
+    assert said in text_of(view)
+    assert summary.as_json(view, output="x")["left"] == said
+
+
 def test_a_run_that_fetched_nothing_is_no_error() -> None:
     view = View(job=Job(JobSpec("empty"), "finished", Counters(), 0.0), report=Tally().report())
     assert "empty finished" in text_of(view)
@@ -62,7 +71,7 @@ def test_the_json_summary_keeps_its_keys() -> None:
     found = summary.as_json(a_view(admitted=100, done=98, dead=1, retried=1, items=90), output="books.jsonl")
     assert set(found) == {
         "job", "state", "output", "seconds", "processes", "admitted", "pending", "delayed", "leased", "done", "dead",
-        "rows", "retried", "duplicates", "over_budget", "pages", "handled", "retries", "fetches", "bytes",
+        "rows", "retried", "duplicates", "over_budget", "left", "pages", "handled", "retries", "fetches", "bytes",
         "pages_per_second", "success_rate", "latency", "errors", "statuses", "refused", "cut",
     }  # fmt: skip
     assert found["rows"] == 90

@@ -1,8 +1,6 @@
 """The `shoal` command.
 
-Exit codes: 0 done (or drained on a signal), 1 the fetch failed or a bug, 2 wrong usage, 3 the store or the results
-cannot be written, 130 interrupted. Whatever a person can get wrong ends in one line on stderr; a traceback is
-always our mistake, and says so.
+Whatever a person can get wrong ends in one line on stderr; a traceback is always our mistake, and says so.
 """
 
 from __future__ import annotations
@@ -16,6 +14,15 @@ from shoal.errors import ShoalError
 from shoal.streams import open_closed_streams
 
 INTERRUPTED = 130
+
+# The words are those of `shoal --help`; docs/cli.md says more.
+EXIT_CODES = {
+    0: "all is well",
+    1: "too much failed, or a bug",
+    2: "wrong usage: an option, a setting, a URL or a spider",
+    3: "the store or the results cannot be written",
+    INTERRUPTED: "interrupted before or after the crawl proper",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -11,6 +11,7 @@ import typer
 
 from shoal import __version__
 from shoal.cli import (
+    EXIT_CODES,
     coordinator,
     crawl,
     dashboard,
@@ -35,6 +36,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + ".",
 )
 
 # The base of every mistake in a command line; older releases of typer take it from click, newer bring their own.

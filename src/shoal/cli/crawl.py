@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from msgspec.structs import replace
 
-from shoal.cli import options
+from shoal.cli import endings, options
 from shoal.errors import SinkError, UsageError
 from shoal.guardian import guarded
 from shoal.streams import is_closed
@@ -41,6 +41,7 @@ def crawl(
     no_robots: options.NoRobots = False,
     allow_network: options.AllowNetwork = None,
     summary: options.Summary = None,
+    fail_above: endings.FailAbove = None,
     pairs: options.Pairs = None,
     config: options.Config = None,
     quiet: options.Quiet = False,
@@ -56,6 +57,7 @@ def crawl(
     from shoal.cli.targets import read_targets
 
     options.set_up_logging(log_level, log_format)
+    share = endings.read_share(fail_above)
     source = read_targets(targets or [], input_file)
     given = options.flags(
         pairs,
@@ -78,7 +80,9 @@ def crawl(
     plan = _plan(source, given, config, job, store, output, fresh)
     plan = replace(plan, metrics=metrics or "", trace=trace)
     shown = beside(store, dashboard, dashboard_port)
-    finish(plan, run_plan(plan, quiet, beside=shown), summary, quiet)
+    view = run_plan(plan, quiet, beside=shown)
+    finish(plan, view, summary, quiet)
+    endings.check_ending(view.job, share, view.report.refused, dead_command(plan))
 
 
 def _check_places(*paths: str | Path | None) -> None:
@@ -161,6 +165,7 @@ def finish(plan: Plan, view: View, summary_file: Path | None, quiet: bool) -> No
     from shoal.cli.terminal import say, stderr
     from shoal.observe import summary, words
     from shoal.observe.logging import only_json
+    from shoal.observe.view import left_over
     from shoal.sink import describe
 
     where = describe(plan.output)
@@ -169,14 +174,21 @@ def finish(plan: Plan, view: View, summary_file: Path | None, quiet: bool) -> No
     if view.note == "already finished":
         counters = view.job.counters
         done, rows = words.plural(counters.done, "page"), words.plural(counters.items, "row")
-        say(f"job {plan.job} is finished: {done}, {rows} in {where}; run with --fresh to start again")
+        left = f", {said}" if (said := left_over(view.job)) else ""
+        say(f"job {plan.job} is finished: {done}, {rows} in {where}{left}; run with --fresh to start again")
         return
     if quiet or only_json():
         return
-    dead_command = f"shoal dead list --job {plan.job}{options.store_option(plan.store)}"
-    stderr().print(summary.render(view, output=where, dead_command=dead_command))
+    stderr().print(summary.render(view, output=where, dead_command=dead_command(plan)))
+    if view.job.state == "finished" and not view.job.counters.admitted and not view.report.refused:
+        say("its start gave no URL: there was nothing to crawl")
     if view.job.state != "finished":
         say("stopped before the end; run the same command again to go on")
+
+
+def dead_command(plan: Plan) -> str:
+    """What shows the job's dead letters."""
+    return f"shoal dead list --job {plan.job}{options.store_option(plan.store)}"
 
 
 def _write_summary(path: Path, view: View, output: str) -> None:

@@ -12,6 +12,7 @@ from shoal.cli.terminal import safe, table, when
 from shoal.fleet.schedule import Schedule
 from shoal.fleet.sight import FleetSight, JobSight
 from shoal.observe import words
+from shoal.observe.view import left_over
 from shoal.plain import job_dict, schedule_dict, sorted_jobs, worker_dict
 
 _STYLES = {"running": "green", "paused": "yellow", "finished": "dim", "cancelled": "red"}
@@ -26,6 +27,9 @@ def fleet_tables(sight: FleetSight, *, most: int = 1000) -> list[RenderableType]
         parts.append(safe("no jobs in this store yet; hand one in with: shoal submit FILE.py"))
     parts += [
         safe(f"{one.job.spec.name} is paused: {one.trouble}", "yellow") for one in sight.jobs if one.trouble
+    ]
+    parts += [
+        safe(f"{one.job.spec.name}: {said}", "yellow") for one in sight.jobs if (said := left_over(one.job))
     ]
     if sight.schedules:
         parts.append(_schedules_table(sight))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+import msgspec
 import typer
 
 from shoal.cli.options import DEFAULT_STORE, AsJson, Store, shown_store
@@ -15,9 +16,13 @@ if TYPE_CHECKING:
 
     from shoal.frontier.protocol import Frontier, Job
 
-    Found = list[tuple[Job, Sequence[tuple[str, int]]]]
-
 QUEUES_SHOWN = 5
+
+
+class Sight(NamedTuple):
+    job: Job
+    queues: Sequence[tuple[str, int]]  # the longest: (host, pending)
+    trouble: str  # why it is paused, if not by a person
 
 
 def status(
@@ -30,23 +35,29 @@ def status(
 
     found = ask(store, lambda frontier: _look(frontier, job))
     if as_json:
-        print_json([_as_dict(one, queues) for one, queues in found])
+        print_json([_as_dict(one) for one in found])
     else:
         _print(found, store)
 
 
-async def _look(frontier: Frontier, name: str | None) -> Found:
+async def _look(frontier: Frontier, name: str | None) -> list[Sight]:
+    from shoal.fleet.trouble import trouble_of
+
     jobs = await frontier.jobs()
     chosen = [job for job in jobs if name in (None, job.spec.name)]
     if name is not None and not chosen:
         known = ", ".join(job.spec.name for job in jobs) or "none"
         raise UsageError(f"no job {name!r} in this store; there is: {known}")
-    return [(job, await frontier.queues(job.spec.name, limit=QUEUES_SHOWN)) for job in chosen]
+    return [
+        Sight(job, await frontier.queues(job.spec.name, limit=QUEUES_SHOWN), await trouble_of(frontier, job))
+        for job in chosen
+    ]
 
 
-def _as_dict(job: Job, queues: Sequence[tuple[str, int]]) -> dict[str, Any]:
-    import msgspec
+def _as_dict(sight: Sight) -> dict[str, Any]:
+    from shoal.observe.view import left_over
 
+    job = sight.job
     return {
         "job": job.spec.name,
         "spider": job.spec.spider,
@@ -54,28 +65,32 @@ def _as_dict(job: Job, queues: Sequence[tuple[str, int]]) -> dict[str, Any]:
         **msgspec.to_builtins(job.counters),
         "created_at": job.created_at,
         "finished_at": job.finished_at or None,
-        "queues": [{"host": host, "pending": pending} for host, pending in queues],
+        "trouble": sight.trouble or None,
+        "left": left_over(job) or None,
+        "queues": [{"host": host, "pending": pending} for host, pending in sight.queues],
     }
 
 
-def _print(found: Found, store: str) -> None:
+def _print(found: list[Sight], store: str) -> None:
     from shoal.cli.terminal import safe, stdout
 
     console = stdout()
     if not found:
         console.print(safe(f"no jobs in {shown_store(store)} yet; start one with: shoal crawl URL"))
-    for job, queues in found:
-        console.print(_card(job, queues))
+    for sight in found:
+        console.print(_card(sight))
 
 
-def _card(job: Job, queues: Sequence[tuple[str, int]]) -> RenderableType:
+def _card(sight: Sight) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
     from shoal.cli.terminal import safe, when
     from shoal.observe import words
     from shoal.observe.panel import bar, frame, numbers
+    from shoal.observe.view import has_ended, left_over
 
+    job, queues = sight.job, sight.queues
     c = job.counters
     title = Text.assemble(safe(job.spec.name, "bold cyan"), "  ", (job.state, _STYLES[job.state]))
     times = f"since {when(job.created_at)}"
@@ -95,8 +110,10 @@ def _card(job: Job, queues: Sequence[tuple[str, int]]) -> RenderableType:
             ]
         ),
     ]
+    if said := sight.trouble or left_over(job):
+        lines.append(safe(said, "yellow"))
     waiting = {host: pending for host, pending in queues if pending}
-    if waiting:
+    if waiting and not has_ended(job):
         lines.append(Text.assemble(("longest queues  ", "dim"), safe(words.by_count(waiting))))
     return frame(Group(*lines), title)
 

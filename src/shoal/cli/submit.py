@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from shoal.cli import options
+from shoal.cli import endings, options
 from shoal.errors import UsageError
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ def submit(
     ] = None,
     fresh: options.Fresh = False,
     wait: Wait = False,
+    fail_above: endings.FailAbove = None,
     priority: Priority = 0,
     every: Every = None,
     cron: CronLine = None,
@@ -82,6 +83,7 @@ def submit(
 ) -> None:
     """Hand a job to the workers of a store. The same command again goes on where it stopped."""
     options.set_up_logging(log_level)
+    share = endings.read_share(fail_above)
     given = options.flags(
         pairs,
         max_pages=max_pages,
@@ -101,7 +103,7 @@ def submit(
             raise UsageError("give one of --wait, --every and --cron")
         _schedule(made, every, cron, keep)
     else:
-        _submit(made, wait, quiet)
+        _submit(made, wait, quiet, share)
 
 
 def _submission(
@@ -183,7 +185,8 @@ def _schedule(made: Submission, every: str | None, cron: str | None, keep: int) 
     _hints(made)
 
 
-def _submit(made: Submission, wait: bool, quiet: bool) -> None:
+def _submit(made: Submission, wait: bool, quiet: bool, fail_above: float | None) -> None:
+    from shoal.cli.crawl import dead_command
     from shoal.cli.terminal import say
     from shoal.loop import run_loop
     from shoal.observe.progress import make_progress
@@ -202,6 +205,7 @@ def _submit(made: Submission, wait: bool, quiet: bool) -> None:
         say(f"{sum(report.refused.values()):,} start URLs were refused: {by_count(report.refused)}")
     if job.state == "finished":
         say(_ending(made, job))
+        endings.check_ending(job, fail_above, report.refused, dead_command(made.plan))
     elif not quiet:
         say(_beginning(made, job))
         _hints(made)
@@ -244,6 +248,7 @@ def _beginning(made: Submission, job: Job) -> str:
 
 
 def _ending(made: Submission, job: Job) -> str:
+    from shoal.observe.view import left_over
     from shoal.observe.words import duration, plural
     from shoal.sink import describe
 
@@ -251,6 +256,8 @@ def _ending(made: Submission, job: Job) -> str:
     took = f" after {duration(job.finished_at - job.created_at)}" if job.finished_at else ""
     pages, rows = plural(c.done, "page"), plural(c.items, "row")
     said = f"job {name} is finished{took}: {pages}, {rows} in {describe(made.plan.output)}"
+    if left := left_over(job):
+        said += f", {left}"
     if c.dead:
         letters = plural(c.dead, "dead letter")
         said += f", {letters}: shoal dead list --job {name}{options.store_option(made.plan.store)}"

@@ -24,7 +24,7 @@ from shoal.observe.events import tell
 from shoal.observe.recording import forget_history
 from shoal.observe.tally import Tally, TallyReport
 from shoal.observe.view import RateWindow, View
-from shoal.plan import Plan, check_output, check_parts, check_shared, claim_output, spec_of
+from shoal.plan import Plan, check_output, check_parts, check_shared, check_start, claim_output, spec_of
 from shoal.sink import is_database
 from shoal.spider import Spider
 from shoal.workerstatus import status_of
@@ -46,9 +46,12 @@ async def submit(submission: Submission, frontier: Frontier) -> Job:
     """Makes the job, or goes on with it: running the same command again is safe at any point."""
     plan = submission.plan
     check_parts(plan)
-    if plan.fresh:
-        await forget(frontier, plan.job)
     known = await frontier.job(plan.job)
+    if plan.fed_by == "coordinator":
+        check_start(plan, known)
+    if plan.fresh and known is not None:
+        await forget(frontier, plan.job)
+        known = None
     local = is_local(plan.store)
     if plan.output is not None and (local or is_database(plan.output)):
         await check_output(plan, frontier, known)

@@ -14,7 +14,7 @@ from rich.text import Text
 from shoal.frontier.protocol import Job
 from shoal.observe import words
 from shoal.observe.tally import HostTally, TallyReport
-from shoal.observe.view import View
+from shoal.observe.view import View, has_ended
 
 WIDTH = 96
 HOSTS_SHOWN = 5
@@ -47,7 +47,7 @@ def _progress(view: View) -> RenderableType:
 def bar(job: Job, beside: Text) -> RenderableType:
     """How much of the job is done."""
     done, total = job.counters.done, job.counters.admitted
-    if job.spec.max_pages:
+    if job.spec.max_pages and not has_ended(job):
         total = min(total, job.spec.max_pages)
     row = Table.grid(padding=(0, 2), expand=True)
     row.add_column(ratio=1)

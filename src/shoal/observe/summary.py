@@ -10,7 +10,7 @@ from rich.text import Text
 
 from shoal.observe import words
 from shoal.observe.panel import frame
-from shoal.observe.view import View
+from shoal.observe.view import View, left_over
 
 PERCENTILES = (50, 90, 99)
 
@@ -53,7 +53,11 @@ def _facts(view: View, output: str, dead_command: str) -> list[tuple[str, Text]]
     if counters.dead:
         hint = (f"  {dead_command}", "cyan")
         facts.append(("dead", Text.assemble((words.count(counters.dead), "bold red"), hint)))
-    if counters.open:
+    if counters.over_budget:
+        facts.append(("over", Text(f"{words.count(counters.over_budget)} beyond max_pages_per_host")))
+    if said := left_over(view.job):
+        facts.append(("left", Text(said, "yellow")))
+    elif counters.open:
         left = (words.count(counters.open), "bold")
         facts.append(("left", Text.assemble(left, (" still to fetch", "dim"))))
     return facts
@@ -95,6 +99,7 @@ def as_json(view: View, *, output: str) -> dict[str, Any]:
         "retried": counters.retried,
         "duplicates": counters.duplicates,
         "over_budget": counters.over_budget,
+        "left": left_over(view.job) or None,
         "pages": report.pages,
         "handled": report.handled,
         "retries": report.retries,

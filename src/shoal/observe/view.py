@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from shoal.frontier.protocol import Job
+from shoal.observe import words
 from shoal.observe.tally import TallyReport
 
 
@@ -40,10 +41,27 @@ class RateWindow:
         return (last - first) / (ended - began) if ended > began else 0.0
 
 
+def has_ended(job: Job) -> bool:
+    return job.state in ("finished", "cancelled")
+
+
 def remaining(job: Job) -> int:
-    """Pages still to come, as far as is known: the open tasks, or what the page budget leaves of them."""
+    """Pages still to come, as far as is known: the open tasks, or what the page budget leaves of them. Of a job that
+    has ended, those that it left."""
     counters, budget = job.counters, job.spec.max_pages
-    return min(counters.open, max(0, budget - counters.done)) if budget else counters.open
+    if not budget or has_ended(job):
+        return counters.open
+    return min(counters.open, max(0, budget - counters.done))
+
+
+def left_over(job: Job) -> str:
+    """What a job that has ended did not fetch, and why; "": nothing, or it has not ended."""
+    if not has_ended(job) or not job.counters.open:
+        return ""
+    why = "it was cancelled"
+    if job.state == "finished":
+        why = f"it has its {words.plural(job.spec.max_pages, 'page')}; with a larger max_pages it goes on"
+    return f"{words.plural(job.counters.open, 'page')} not fetched: {why}"
 
 
 def eta(remaining: int, rate: float, *, queue: int = 0, interval: float = 0.0) -> float | None:

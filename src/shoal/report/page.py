@@ -10,9 +10,11 @@ import msgspec
 
 from shoal import __version__
 from shoal.classify import rule_for
+from shoal.frontier.protocol import Job
 from shoal.model import DeadLetter
 from shoal.observe import words
 from shoal.observe.history import HostPast, Slice
+from shoal.observe.view import left_over
 from shoal.report.gathering import Findings
 from shoal.report.markup import nothing, text, when
 from shoal.report.timeline import plots
@@ -63,7 +65,7 @@ def _figures(findings: Findings, total: Slice) -> str:
         (words.count(c.done), _noun(c.done, "page"), f"of {words.count(c.admitted)} admitted"),
         (words.count(c.items), _noun(c.items, "row"), _per_page(c.items, c.done)),
         (words.percent(total.success), "success", f"of {words.plural(attempts, 'attempt')}"),
-        (words.duration(seconds), "duration", f"{words.count(c.open)} left" if c.open else "nothing left"),
+        (words.duration(seconds), "duration", _left(findings.job)),
         (f"{words.rate(c.done / max(seconds, 1))}/s", "pages", f"at best {words.rate(max(busy, default=0))}/s"),
         (words.size(total.bytes), "received", f"in {words.plural(total.fetches, 'fetch', 'fetches')}"),
         (words.latency(total.percentile(50)), "latency p50", _slower(total)),
@@ -73,6 +75,11 @@ def _figures(findings: Findings, total: Slice) -> str:
         f"<li><b>{text(value)}</b> <span>{text(name)}</span><small>{text(more)}</small></li>"
         for value, name, more in tiles
     )
+
+
+def _left(job: Job) -> str:
+    left = job.counters.open
+    return left_over(job) or (f"{words.count(left)} left" if left else "nothing left")
 
 
 def _per_page(rows: int, pages: int) -> str:

@@ -20,7 +20,7 @@ export class Jobs {
           name: "job",
           title: "job",
           head: true,
-          of: (job) => [job.job, job.spider, job.created_at],
+          of: (job) => [job.job, job.spider, job.created_at, job.trouble ?? job.left],
           draw: jobName,
         },
         { name: "state", title: "state", of: (job) => job.state, draw: (state) => chip(state) },
@@ -62,9 +62,13 @@ export class Jobs {
   }
 }
 
-function jobName([name, spider, since]) {
+function jobName([name, spider, since, said]) {
   const note = `${spider && spider !== name ? `${spider}, ` : ""}since ${words.clock(since)}`;
-  return [el("span", { class: "name" }, name), el("span", { class: "quiet job-note" }, note)];
+  return [
+    el("span", { class: "name" }, name),
+    el("span", { class: "quiet job-note" }, note),
+    said ? el("span", { class: "job-note" }, said) : "",
+  ];
 }
 
 function progress([done, admitted, fedAll, share]) {
