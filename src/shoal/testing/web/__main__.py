@@ -1,7 +1,7 @@
 """Serves a chaotic web until standard input closes: `python -m shoal.testing.web [--spec FILE] [--log FILE]`.
 
 Prints one line, the hosts' addresses as JSON. Then each line read is answered with one: `flush` writes the log out,
-`cpu` tells the processor seconds used.
+`cpu` tells the processor seconds used, `busy` the hosts' requests under way, as JSON; `hurry HOST` ends its latency.
 """
 
 from __future__ import annotations
@@ -55,7 +55,16 @@ async def _serve(spec: WebSpec, lines: IO[bytes], log: IO[bytes]) -> None:
 
     def answer(line: bytes) -> None:
         log.flush()
-        _say(f"{time.process_time()}" if line == b"cpu\n" else "ok")
+        match line.decode().split():
+            case ["cpu"]:
+                _say(f"{time.process_time()}")
+            case ["busy"]:
+                _say(encode(web.under_way()).decode())
+            case ["hurry", name]:
+                web.hurry(name)
+                _say("ok")
+            case _:
+                _say("ok")
 
     async with ChaoticWeb(spec.hosts, spec.seed, record) as web:
         _say(encode(web.addresses).decode())

@@ -72,6 +72,10 @@ class Connection(asyncio.Protocol):
             self._current.paused = False
             self._current.send_block()
 
+    def hurry(self) -> None:
+        if self._current is not None:
+            self._current.hurry()
+
     def exchange_ended(self, *, keep_alive: bool) -> None:
         self._current = None
         if not keep_alive:
@@ -146,6 +150,12 @@ class _Exchange:
         if answer.delay:
             self._next_step = asyncio.get_running_loop().call_later(answer.delay, self._send)
         else:
+            self._send()
+
+    def hurry(self) -> None:
+        """Answers now, if it was to answer later."""
+        if self._next_step is not None and self._stream is None:
+            self._cancel_next_step()
             self._send()
 
     def _send(self) -> None:

@@ -52,6 +52,14 @@ class WebProcess(WebView):
         """The processor time the server has taken so far."""
         return float(self._ask(b"cpu"))
 
+    def under_way(self, host: str) -> int:
+        """How many requests a host is answering now."""
+        return msgspec.json.decode(self._ask(b"busy"), type=dict[str, int])[host]
+
+    def hurry(self, host: str) -> None:
+        """From now on a host answers at once, also what it has already been asked."""
+        self._ask(f"hurry {host}".encode())
+
     def __enter__(self) -> Self:
         # A session of its own: Ctrl-C is meant for the crawler, which may still have pages to finish.
         self._server = subprocess.Popen(

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Self
 
+from msgspec.structs import replace
+
 from shoal.testing.web.habits import HABITS
 from shoal.testing.web.http import Connection, HostServer
 from shoal.testing.web.profile import HostProfile, WebSpec
@@ -45,10 +47,24 @@ class ChaoticWeb(WebView):
     def hits(self) -> list[Hit]:
         return list(self._hits)
 
+    def under_way(self) -> dict[str, int]:
+        """How many requests each host is answering now."""
+        return {host.name: host.in_flight for host in self._hosts}
+
     def become(self, name: str, profile: HostProfile) -> None:
         """From now on the host is like this. (Where it listens stays as it is, so it cannot go down or come up.)"""
-        host = next(host for host in self._hosts if host.name == name)
+        host = self._host(name)
         host.behave(HABITS[profile.kind](profile, host.habit.seed, host.habit.neighbours))
+
+    def hurry(self, name: str) -> None:
+        """From now on the host answers at once, also what it has already been asked."""
+        host = self._host(name)
+        self.become(name, replace(host.habit.profile, kind="fast"))
+        for connection in list(host.connections):
+            connection.hurry()
+
+    def _host(self, name: str) -> HostServer:
+        return next(host for host in self._hosts if host.name == name)
 
     async def __aenter__(self) -> Self:
         sockets = _bind(len(self.spec.hosts))
