@@ -19,8 +19,8 @@ async def report_loss(frontier: Frontier, loss: Loss) -> int:
     now = await frontier.now()
     settlements: list[Settlement] = []
     unharmed: list[Lease] = []
-    for lease in held:
-        verdict = verdict_on(lease.task, lease.token, loss, len(held), now)
+    for place, lease in enumerate(held):
+        verdict = verdict_on(lease.task, lease.token, loss, place, len(held), now)
         if verdict is None:
             unharmed.append(lease)
         else:

@@ -2,8 +2,8 @@
 
 Of a worker that hung, the page is known that was on the CPU: it has spent an attempt, and the others go back
 unharmed. Of one that died by itself nobody knows which page did it, so all of them are suspects. Given back together
-they would be claimed together, and buried together with the guilty one. So from the second loss on they are spread
-over time, each time differently: the guilty page goes on meeting its end, the others get through in between.
+they would be claimed together, and buried together with the guilty one. So from the second loss on they come back one
+by one, each time in the other order: the guilty page goes on meeting its end, the others get through in between.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from shoal.flight import Loss
 from shoal.frontier.protocol import worker_lost
 from shoal.model import Failure, Retry, Snapshot, Task
 
-_ROOM = 0.5  # seconds for each suspect, so that few run at the same time
-_MIX = 0x9E3779B97F4A7C15  # spreads neighbouring numbers far apart
-_BITS = 64
+_ROOM = 0.5  # seconds from one suspect to the next, so that it is through before
 _FRAME = re.compile(r'  File "(.+)", line (\d+) in (.+)')
 
 
-def wait_of_suspect(task: Task, company: int) -> float:
-    """Seconds until a task that was lost with its worker may run again; `company` tasks were lost together."""
+def wait_of_suspect(task: Task, place: int, company: int) -> float:
+    """Seconds until a task that was lost with its worker may run again; `company` tasks were lost together, and this
+    is one of them: the first has the place 0."""
     losses = 1 + sum(failure.kind == "worker_lost" for failure in task.history)
-    if losses < 2 or company < 2:
+    if losses < 2:
         return 0.0
-    place = ((task.id * _MIX + losses * (_MIX >> 7)) * _MIX) % (1 << _BITS) / (1 << _BITS)
-    return place * _ROOM * company * (losses - 1)
+    # Those that are slow, and are in flight again when the guilty one comes, come after it the next time.
+    turn = place if losses % 2 == 0 else company - 1 - place
+    return turn * _ROOM * (losses - 1)
 
 
 def verdict_on(
-    task: Task, token: int, loss: Loss | None, company: int, now: float
+    task: Task, token: int, loss: Loss | None, place: int, company: int, now: float
 ) -> tuple[Retry, Snapshot | None] | None:
     """What becomes of a task whose worker was lost, and what is kept with it; None: it goes back unharmed. `loss` is
     what is known of the worker's end, if anything is."""
     if loss is None or not loss.hung or not loss.token:
-        return Retry(wait_of_suspect(task, company), worker_lost(task.attempt, now)), None
+        return Retry(wait_of_suspect(task, place, company), worker_lost(task.attempt, now)), None
     if token != loss.token:
         return None
     detail = f"the page held the process for {loss.seconds:.0f} s{where(loss.stack)}, and was ended with it"

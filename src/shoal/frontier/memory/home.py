@@ -391,7 +391,7 @@ class MemoryFrontier:
 
     def _reap(self, now: float) -> int:
         expired = [held.lease for held in self._leases.values() if held.lease.deadline <= now]
-        for lease in expired:
+        for place, lease in enumerate(expired):
             del self._leases[lease.token]
             task, job = lease.task, self._jobs[lease.task.job]
             self._free(task)
@@ -400,7 +400,7 @@ class MemoryFrontier:
                 self._bury(job, task, failure, None)
             else:
                 job.count["retried"] += 1
-                wait = wait_of_suspect(task, len(expired))
+                wait = wait_of_suspect(task, place, len(expired))
                 task = task.failed(failure)
                 heapq.heappush(self._delayed, (now + wait, task.id, task))
         self._promote(now)

@@ -181,9 +181,10 @@ def reap(session: Session, last_words: Callable[[str], bytes | None]) -> int:
         if row[2] <= now or row[1] in gone
     ]
     end_leases(session, {row[0] for row in expired})
-    for token, worker, _, queue_id, *rest in expired:
+    for place, (token, worker, _, queue_id, *rest) in enumerate(expired):
         task = _task(session, queue_id, *rest)
-        _take_back(session, queue_id, task, verdict_on(task, token, gone.get(worker), len(expired), now))
+        verdict = verdict_on(task, token, gone.get(worker), place, len(expired), now)
+        _take_back(session, queue_id, task, verdict)
     return len(expired)
 
 

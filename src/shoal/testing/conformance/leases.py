@@ -88,7 +88,7 @@ class Leases:
             together.append(len(got.leases))
             clock.advance(max(got.next_due, 0.01))
         assert sum(together) == 20
-        assert max(together) <= 2
+        assert max(together) == 1
         await counted(frontier)
 
     async def test_released_tasks_are_pending_again_and_unharmed(self, frontier: Frontier) -> None:

@@ -3,15 +3,15 @@ local BATCH = 1000  -- leases or delayed tasks in one script
 local LOST = 'worker_lost'
 local ROOM_OF_SUSPECT = 0.5
 
--- How long a task waits that was lost with its worker: from the second loss on they are spread over time, each time
--- differently, so that the page which kills its worker buries no others.
-local function wait_of_suspect(item, losses, company)
-  if losses < 2 or company < 2 then return 0 end
-  local place = tonumber(sub(redis.sha1hex(sub(item, 1, 6) .. losses), 1, 12), 16) / 2 ^ 48
-  return place * ROOM_OF_SUSPECT * company * (losses - 1)
+-- How long a task waits that was lost with its worker: from the second loss on they come back one by one, each time in
+-- the other order, so that the page which kills its worker buries no others.
+local function wait_of_suspect(losses, place, company)
+  if losses < 2 then return 0 end
+  local turn = losses % 2 == 0 and place or company - 1 - place
+  return turn * ROOM_OF_SUSPECT * (losses - 1)
 end
 
-local function take_back(lease, company)
+local function take_back(lease, place, company)
   local number = job_of_line(lease[ITS_LINE])
   local job = job_of(number)
   if not job then return end
@@ -25,7 +25,7 @@ local function take_back(lease, company)
     .. pack('<Bd', attempt, now) .. sub(item, body)
   if attempt >= most then return bury(lease[HOST], lease[ITS_LINE], lease[PRIORITY], item, LOST, '') end
   count(number, 'retried', 1)
-  local wait = wait_of_suspect(item, losses, company)
+  local wait = wait_of_suspect(losses, place, company)
   if wait > 0 then return delay(lease[HOST], lease[ITS_LINE], lease[PRIORITY], item, now + wait) end
   put_back(lease[HOST], job, lease[ITS_LINE], lease[PRIORITY], item)
 end
@@ -63,7 +63,7 @@ local function reap()
   for i = #expired, 1, -1 do
     local lease = held[expired[i]]
     if lease then
-      take_back(lease, #expired)
+      take_back(lease, i - 1, #expired)
       taken = taken + 1
     end
   end
