@@ -292,7 +292,7 @@ def make_admission(spider: Spider, settings: Settings) -> Admission:
     defaults = {name: (handler.lane, handler.priority) for name, handler in spider.handlers.items()}
     first = spider.handler_named("")
     defaults[""] = (first.lane, first.priority)
-    return Admission(settings, spider.start_urls_known(), defaults)
+    return Admission(settings, spider.start_urls_known(), defaults, first.name)
 
 
 def pools_of(spider: Spider) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -52,6 +53,7 @@ def explain(facts: Facts) -> Answer:
         "leased": _leased,
         "dead": _dead,
         "done": _done,
+        "merged": _merged,
     }[facts.where.place]
     found = [*tell(facts), *_moved(facts)]
     return Answer(facts.url, facts.job.spec.name, facts.where.place, tuple(found))
@@ -61,7 +63,16 @@ def explain(facts: Facts) -> Answer:
 
 
 def _done(facts: Facts) -> list[Cause]:
-    return [Cause("done", "done: fetched, or redirected to a page that has a task of its own")]
+    return [Cause("done", "done: fetched, there or where it redirected to")]
+
+
+def _merged(facts: Facts) -> list[Cause]:
+    into = facts.where.into
+    said = f"merged into {into}: it redirected there, and that page has a task of its own"
+    return [
+        Cause("merged", said),
+        Cause("merged_into", f"shoal why {shlex.quote(into)} tells where that one is"),
+    ]
 
 
 def _dead(facts: Facts) -> list[Cause]:

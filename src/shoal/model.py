@@ -92,6 +92,9 @@ class Task(Struct, frozen=True, omit_defaults=True):
         None  # dedupe key (63 bits), of the URL's canonical form; None: never a duplicate
     )
     trail: tuple[int, ...] = ()  # fingerprints of the hops
+    variant: int | None = (
+        None  # dedupe key of page, handler and meta, where the last two are not usual; not stored
+    )
     history: tuple[Failure, ...] = ()  # earlier attempts that failed
     typed: bool = False  # a person wrote this URL: its host's address may be a private one
 
@@ -99,6 +102,11 @@ class Task(Struct, frozen=True, omit_defaults=True):
     def origin(self) -> str:
         """The URL as it was asked for, before any redirect."""
         return self.hops[0] if self.hops else self.url
+
+    @property
+    def pages(self) -> tuple[int, ...]:
+        """The fingerprints of all pages where the task has been."""
+        return self.trail if self.fingerprint is None else (*self.trail, self.fingerprint)
 
     @property
     def goes_round(self) -> bool:
@@ -189,7 +197,8 @@ class Dead(Struct, frozen=True, tag="dead"):
 
 
 class Moved(Struct, frozen=True, tag="moved"):
-    """The server redirected: the task goes on at another URL, through the queue of that URL's host."""
+    """The server redirected: the task goes on at another URL, through the queue of that URL's host. If that page has a
+    task of its own, for the same handler and with the same meta, this one is merged into it."""
 
     to: Task
 
@@ -197,9 +206,7 @@ class Moved(Struct, frozen=True, tag="moved"):
         """Whether the redirect leads back to a page where the task has been, as a cookie wall does, or a server that
         insists on its own spelling. Such a target is no duplicate, though seen."""
         to = self.to
-        if to.fingerprint is not None and to.fingerprint in (task.fingerprint, *task.trail):
-            return True
-        return to.url == task.url or to.url in task.hops
+        return to.fingerprint in task.pages or to.url == task.url or to.url in task.hops
 
 
 Verdict: TypeAlias = Done | Retry | Dead | Moved
@@ -225,6 +232,7 @@ class Settlement(Struct, frozen=True):
     found: tuple[Task, ...] = ()
     rows: tuple[Row, ...] = ()  # items for the journal
     snapshot: Snapshot | None = None  # kept if a Retry turns out to have been the last attempt
+    links_cut: int = 0  # how many links of the page were too many
 
 
 class DeadLetter(Struct, frozen=True):

@@ -6,6 +6,7 @@ JSON. They can be written nowhere, so they become U+FFFD before they would stop 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -14,13 +15,23 @@ import msgspec
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _encode = msgspec.msgpack.Encoder().encode
+_encode_sorted = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
 def pack(value: object) -> bytes:
+    return _packed(value, _encode)
+
+
+def pack_sorted(value: object) -> bytes:
+    """The same bytes for equal values, whatever the order of their keys."""
+    return _packed(value, _encode_sorted)
+
+
+def _packed(value: object, encode: Callable[[object], bytes]) -> bytes:
     try:
-        return _encode(value)
+        return encode(value)
     except UnicodeEncodeError:
-        return _encode(writable(msgspec.to_builtins(value, builtin_types=(bytes,))))
+        return encode(writable(msgspec.to_builtins(value, builtin_types=(bytes,))))
 
 
 def writable(value: Any) -> Any:

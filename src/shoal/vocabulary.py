@@ -171,6 +171,12 @@ VOCABULARY: dict[str, Kind] = {
         "job url host",
         "{url} ends in the middle of a character: it is not whole",
     ),
+    "links_cut": _kind(
+        "warning",
+        "a page has more links than max_links: the rest were not taken",
+        "job url host taken cut",
+        "{url} has more links than max_links = {taken}: {cut} were not taken",
+    ),
     "letters_replayed": _kind(
         "info",
         "a person put dead letters back into the queue: those of the job, the host, the kind, if named",

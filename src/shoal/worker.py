@@ -173,7 +173,8 @@ class Worker:
             name, said = task.handler or "(first)", _one_line(error)
             event("handler_failed", job=task.job, url=task.url, handler=name, error=said)
             return self._bury(lease, response, "handler", said, traceback.format_exc())
-        return Settlement(lease, Done(), self._admit(lease, yielded.requests), rows)
+        cut = self._cut(task, yielded.requests)
+        return Settlement(lease, Done(), self._admit(lease, yielded.requests), rows, links_cut=cut)
 
     def _check(self, handler: str, requests: Sequence[Request]) -> None:
         """A task in a lane that nobody serves would lie in its queue for ever; one that cannot be stored would stop
@@ -189,13 +190,19 @@ class Worker:
         except (JunkError, OversizeError) as error:
             raise JunkError(f"handler {handler!r} yielded a request: {error}") from None
 
+    def _cut(self, task: Task, requests: Sequence[Request]) -> int:
+        """How many links are more than are taken from one page."""
+        most = self._settings.max_links
+        cut = max(0, len(requests) - most)
+        if cut:
+            self._tally.cut("links", cut)
+            event("links_cut", job=task.job, url=task.url, host=task.host, taken=most, cut=cut)
+        return cut
+
     def _admit(self, lease: Lease, requests: Sequence[Request]) -> tuple[Task, ...]:
         found: list[Task] = []
         links: list[Link] = []
-        most = self._settings.max_links
-        if len(requests) > most:
-            self._tally.cut("links", len(requests) - most)
-        for request in self._unknown(lease.task, requests[:most]):
+        for request in self._unknown(lease.task, requests[: self._settings.max_links]):
             admitted = self._admission.admit(request, lease.task)
             if isinstance(admitted, Task):
                 found.append(admitted if request.lane is not None else self._asker.placed(admitted))

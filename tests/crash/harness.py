@@ -271,7 +271,7 @@ def parse_rows(data: bytes) -> list[dict[str, Any]]:
 
 
 def add_up(counters: dict[str, Any]) -> bool:
-    states = ("pending", "delayed", "leased", "done", "dead")
+    states = ("pending", "delayed", "leased", "done", "dead", "merged")
     return bool(counters["admitted"] == sum(counters[state] for state in states))
 
 

@@ -114,7 +114,47 @@ async def test_two_ways_to_one_page_give_one_row() -> None:
         results = await crawl([server.url("/a"), server.url("/b"), server.url("/page")])
     assert [item["url"] for item in results] == [server.url("/page")]
     assert server.paths.count("/page") == 1
-    assert results.view.job.counters.done == 3
+    counters = results.view.job.counters
+    assert (counters.admitted, counters.done, counters.merged) == (3, 1, 2)
+
+
+async def test_a_page_is_handled_for_every_meta_and_handler_that_comes_to_it() -> None:
+    ways = {f"/{n}": redirect("/page") for n in range(8)}
+
+    def other(page: Page) -> dict[str, object]:
+        return {"by": "other", **page.meta}
+
+    async with serve(by_path({**ways, "/page": page(b"here")})) as server:
+        metas = [None, {"n": 1}, {"n": 2}, {"n": 1}, {"a": 1, "b": 2}, {"b": 2, "a": 1}, None]
+        starts = [Request(server.url(f"/{n}"), meta=meta) for n, meta in enumerate(metas)]
+        starts[0] = Request(server.url("/page"))
+        starts.append(Request(server.url("/7"), handler="other"))
+        spider = Spider("many", starts, rate=0, robots=False)
+        spider.add_handler(lambda page: {"by": "first", **page.meta}, name="first")
+        spider.add_handler(other)
+        async with asyncio.timeout(20):
+            results = await shoal.crawl(spider)
+    found = sorted(str(sorted(item.items())) for item in results)
+    wanted = [{}, {"n": 1}, {"n": 2}, {"a": 1, "b": 2}]
+    rows = [{"by": "first", **meta} for meta in wanted] + [{"by": "other"}]
+    assert found == sorted(str(sorted(row.items())) for row in rows)
+    assert results.view.job.counters.merged == 3
+
+
+async def test_a_page_that_was_admitted_with_the_same_meta_is_handled_once() -> None:
+    def listing(page: Page) -> object:
+        if page.url.endswith("/"):
+            return page.follow_all(["/old", "/new"], meta={"shelf": 3})
+        return {"url": page.url}
+
+    answers = {"/": page(b""), "/old": redirect("/new"), "/new": page(b"here")}
+    async with serve(by_path(answers)) as server:
+        spider = Spider("shelf", server.url("/"), rate=0, robots=False)
+        spider.add_handler(listing)
+        async with asyncio.timeout(20):
+            results = await shoal.crawl(spider)
+    assert results.items == [{"url": server.url("/new")}]
+    assert results.view.job.counters.merged == 1
 
 
 async def test_a_cookie_wall_lets_in_who_comes_back_with_the_cookie() -> None:

@@ -148,6 +148,17 @@ async def test_another_layout_is_refused(store: str, valkey_server: ValkeyServer
             pass
 
 
+async def test_the_layout_before_is_made_our_own(store: str, valkey_server: ValkeyServer) -> None:
+    async with RedisFrontier(store) as frontier:
+        await frontier.open_job(spec())
+        await frontier.add("job", [make_task("http://a.test/")])
+    prefix = store.partition("prefix=")[2]
+    valkey_server.command("HSET", f"{{{prefix}:0}}:meta", "layout", 3)
+    async with RedisFrontier(store) as frontier:
+        assert (await counted(frontier)).counters.pending == 1
+    assert valkey_server.command("HGET", f"{{{prefix}:0}}:meta", "layout") in (4, "4", b"4")
+
+
 @pytest.mark.parametrize("shards", [1, 3])
 async def test_a_dropped_job_leaves_no_keys(store: str, shards: int, valkey_server: ValkeyServer) -> None:
     async with RedisFrontier(f"{store}&shards={shards}") as frontier:

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
+from typing import Any
 
 from msgspec.structs import replace
 
 from shoal.admit.canonical import Canonicaliser
-from shoal.admit.identity import fingerprint, host_key, origin, site
+from shoal.admit.identity import fingerprint, host_key, origin, site, variant
 from shoal.admit.known import KnownLinks
 from shoal.admit.scope import Scope
 from shoal.admit.sending import redirect_url, resolve, sent_url
@@ -41,6 +42,7 @@ class Admission:
         settings: Settings,
         start_urls: Iterable[str] = (),
         defaults: Mapping[str, tuple[str, int]] = _NO_DEFAULTS,  # handler name → (lane, priority)
+        first: str = "",  # the handler that "" stands for
     ) -> None:
         self._settings = settings
         self._canonical = Canonicaliser(settings.tracking_params)
@@ -48,6 +50,7 @@ class Admission:
         starts = map(sent_url, start_urls)
         self._scope = Scope.of(settings, [host_key(url) for url in starts if url])
         self._defaults = defaults
+        self._usual = ("", first)
 
     def welcome(self, host: str) -> None:
         """Takes a host into the scope that the crawl was told to start at, in an earlier run or another process."""
@@ -71,6 +74,7 @@ class Admission:
             self._scope.widen(host)
         lane, priority = self._defaults.get(request.handler, _ORDINARY)
         method = request.method.upper()
+        page = fingerprint(canonical, method, request.body) if request.dedupe else None
         return Task(
             url=url,
             handler=request.handler,
@@ -85,7 +89,8 @@ class Admission:
             pool=request.pool,
             parent=parent.id if parent else 0,
             meta=request.meta,
-            fingerprint=fingerprint(canonical, method, request.body) if request.dedupe else None,
+            fingerprint=page,
+            variant=self._variant(page, request.handler, request.meta),
         )
 
     def moved(
@@ -109,7 +114,7 @@ class Admission:
         method = "GET" if becomes_get else task.method
         body = None if becomes_get else task.body
         changed = method != task.method or (self._settings.cookies and _brings_news(cookies, task))
-        deduped = task.fingerprint is not None
+        page = fingerprint(canonical, method, body) if task.fingerprint is not None else None
         return replace(
             task,
             url=url,
@@ -121,9 +126,15 @@ class Admission:
             renewed=len(task.hops) + 1 if changed else task.renewed,
             cookies=_carried(cookies),
             typed=False,  # but a server did
-            fingerprint=fingerprint(canonical, method, body) if deduped else None,
-            trail=(*task.trail, task.fingerprint) if task.fingerprint is not None else (),
+            fingerprint=page,
+            trail=task.pages,
+            variant=self._variant(page, task.handler, task.meta),
         )
+
+    def _variant(self, page: int | None, handler: str, meta: dict[str, Any] | None) -> int | None:
+        if page is None or (meta is None and handler in self._usual):
+            return None  # as most are
+        return variant(page, handler, meta)
 
     def _sent(self, url: str, base: str | None) -> str | Refused:
         if len(url) > URL_READ * self._settings.max_url_length:

@@ -6,6 +6,9 @@ All take URLs as they are sent, where default ports and userinfo are gone, so sl
 from __future__ import annotations
 
 from hashlib import blake2b
+from typing import Any
+
+from shoal.packing import pack_sorted
 
 
 def host_key(url: str) -> str:
@@ -30,4 +33,10 @@ def fingerprint(url: str, method: str = "GET", body: bytes | None = None) -> int
     data = url.encode("utf-8", "surrogatepass")
     if method != "GET" or body is not None:
         data = b"\n".join((data, method.encode(), body or b""))
+    return int.from_bytes(blake2b(data, digest_size=8).digest(), "big") >> 1
+
+
+def variant(page: int, handler: str, meta: dict[str, Any] | None) -> int:
+    """63 bits that stand for a page together with who handles it, and what it is asked for with."""
+    data = b"\n".join((page.to_bytes(8, "big"), handler.encode("utf-8", "surrogatepass"), pack_sorted(meta)))
     return int.from_bytes(blake2b(data, digest_size=8).digest(), "big") >> 1

@@ -112,6 +112,12 @@ def _card(sight: Sight) -> RenderableType:
     ]
     if said := sight.trouble or left_over(job):
         lines.append(safe(said, "yellow"))
+    if c.merged:
+        merged = f"{words.count(c.merged)} redirected to pages that have a task of their own"
+        lines.append(Text.assemble(("merged  ", "dim"), merged))
+    if c.links_cut:
+        cut = f"{words.plural(c.links_cut, 'link')} beyond max_links of their pages"
+        lines.append(Text.assemble(("not taken  ", "dim"), (cut, "yellow")))
     waiting = {host: pending for host, pending in queues if pending}
     if waiting and not has_ended(job):
         lines.append(Text.assemble(("longest queues  ", "dim"), safe(words.by_count(waiting))))

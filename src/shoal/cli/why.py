@@ -32,7 +32,7 @@ def why(
         _print(answers, url.strip())
 
 
-_STYLES = {"done": "green", "dead": "red", "leased": "cyan", "unknown": "magenta"}
+_STYLES = {"done": "green", "merged": "green", "dead": "red", "leased": "cyan", "unknown": "magenta"}
 
 
 def _print(answers: list[Answer], typed: str) -> None:

@@ -41,7 +41,7 @@ class JobSight(Struct, frozen=True):
     @property
     def progress(self) -> float | None:
         """Share of what is known that is through; None: nothing is known yet."""
-        through = self.job.counters.done + self.job.counters.dead
+        through = self.job.counters.done + self.job.counters.dead + self.job.counters.merged
         total = through + remaining(self.job)
         return through / total if total else None
 

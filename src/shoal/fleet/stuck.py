@@ -48,7 +48,7 @@ class StuckWatch:
 
 def _progress(job: Job) -> tuple[int, ...]:
     c = job.counters
-    return c.admitted, c.done, c.dead, c.retried, job.fed
+    return c.admitted, c.done, c.dead, c.merged, c.retried, job.fed
 
 
 def reason(job: Job, workers: Sequence[WorkerStatus]) -> str:

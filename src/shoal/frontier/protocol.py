@@ -4,7 +4,7 @@ One narrow protocol in queue words; `memory` is the reference, `sqlite` the defa
 `shoal.testing.conformance`.
 
 Invariants every home keeps, after every verb and every crash:
-  1. admitted = pending + delayed + leased + done + dead, per job
+  1. admitted = pending + delayed + leased + done + dead + merged, per job
   2. a task has at most one live lease, and a token is never given twice
   3. a host's leases never exceed its cap, and claims on it are never closer than its valve allows; the same holds for
      all hosts of a registrable domain together, once there are two, and the limit of the domain
@@ -118,7 +118,7 @@ class JobSpec(Struct, frozen=True):
 
 
 class Counters(Struct, frozen=True):
-    """Where a job's tasks are. `admitted` is always the sum of the five that follow it."""
+    """Where a job's tasks are. `admitted` is always the sum of the six that follow it."""
 
     admitted: int = 0
     pending: int = 0
@@ -126,11 +126,13 @@ class Counters(Struct, frozen=True):
     leased: int = 0
     done: int = 0
     dead: int = 0
+    merged: int = 0  # redirected to a page that has a task of its own
     retried: int = 0  # attempts that ended in a retry
     duplicates: int = 0  # refused by dedupe
     over_budget: int = 0  # refused by a host's page budget
     stale: int = 0  # settlements refused because the lease was lost
     items: int = 0  # rows written
+    links_cut: int = 0  # links that were not taken, because a page had more than max_links
 
     @property
     def open(self) -> int:
@@ -232,7 +234,7 @@ class HostQueue(Struct, frozen=True):
     delayed: int
 
 
-Place = Literal["unknown", "pending", "delayed", "leased", "done", "dead"]
+Place = Literal["unknown", "pending", "delayed", "leased", "done", "dead", "merged"]
 
 
 class Whereabouts(Struct, frozen=True):
@@ -245,6 +247,7 @@ class Whereabouts(Struct, frozen=True):
     worker: str = ""  # leased: who has it
     since: float = 0.0  # leased, dead: since when
     deadline: float = 0.0  # leased: when the lease runs out, without a heartbeat
+    into: str = ""  # merged: the URL of the page that it redirected to
 
 
 SCAN = 200_000  # tasks of one queue that `find` looks through

@@ -201,7 +201,7 @@ def _by_job(read: Callable[[JobSight], float]) -> Callable[[Store], Samples]:
 def _tasks(of: Store) -> Samples:
     counts: Counter[tuple[str, ...]] = Counter()
     for label, one in of.jobs:
-        for state in ("pending", "delayed", "leased", "done", "dead"):
+        for state in ("pending", "delayed", "leased", "done", "dead", "merged"):
             counts[(label, state)] += getattr(one.job.counters, state)
     return counts
 

@@ -46,7 +46,7 @@ def _progress(view: View) -> RenderableType:
 
 def bar(job: Job, beside: Text) -> RenderableType:
     """How much of the job is done."""
-    done, total = job.counters.done, job.counters.admitted
+    done, total = job.counters.done, job.counters.admitted - job.counters.merged
     if job.spec.max_pages and not has_ended(job):
         total = min(total, job.spec.max_pages)
     row = Table.grid(padding=(0, 2), expand=True)

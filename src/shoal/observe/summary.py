@@ -46,10 +46,13 @@ def _facts(view: View, output: str, dead_command: str) -> list[tuple[str, Text]]
         facts.append(("errors", Text(words.printable(words.by_count(report.errors)), "yellow")))
     if counters.retried:
         facts.append(("retries", Text(words.count(counters.retried))))
+    if counters.merged:
+        said = (" redirected to pages that have a task of their own", "dim")
+        facts.append(("merged", Text.assemble(words.count(counters.merged), said)))
     if report.refused:
         facts.append(("refused", Text(words.printable(words.by_count(report.refused)))))
-    if report.cut:
-        facts.append(("cut", Text(words.printable(words.by_count(report.cut)))))
+    if cut := _cut(view):
+        facts.append(("cut", Text(words.printable(words.by_count(cut)), "yellow")))
     if counters.dead:
         hint = (f"  {dead_command}", "cyan")
         facts.append(("dead", Text.assemble((words.count(counters.dead), "bold red"), hint)))
@@ -61,6 +64,12 @@ def _facts(view: View, output: str, dead_command: str) -> list[tuple[str, Text]]
         left = (words.count(counters.open), "bold")
         facts.append(("left", Text.assemble(left, (" still to fetch", "dim"))))
     return facts
+
+
+def _cut(view: View) -> dict[str, int]:
+    """What was too much: cookies of redirects in this run, links of pages in the whole job."""
+    links = view.job.counters.links_cut
+    return {**view.report.cut, **({"links": links} if links else {})}
 
 
 def _pages(view: View) -> Text:
@@ -95,10 +104,12 @@ def as_json(view: View, *, output: str) -> dict[str, Any]:
         "leased": counters.leased,
         "done": counters.done,
         "dead": counters.dead,
+        "merged": counters.merged,
         "rows": counters.items,
         "retried": counters.retried,
         "duplicates": counters.duplicates,
         "over_budget": counters.over_budget,
+        "links_cut": counters.links_cut,
         "left": left_over(view.job) or None,
         "pages": report.pages,
         "handled": report.handled,

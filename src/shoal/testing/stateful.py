@@ -50,7 +50,8 @@ class FrontierMachine(RuleBasedStateMachine):
         self.frontier = type(self).make(self.clock)
         self.journal = ListJournal()
         self.seen: set[str] = set()  # every URL ever admitted or redirected to
-        self.where: dict[int, str] = {}  # task id -> pending, delayed, leased, done, dead
+        self.where: dict[int, str] = {}  # task id -> pending, delayed, leased, done, dead, merged
+        self.merged: dict[str, str] = {}  # URL -> the URL of the page that it redirected to
         self.held: dict[int, Lease] = {}  # token -> lease that is alive
         self.deadlines: dict[int, float] = {}
         self.lost: list[Lease] = []  # leases that were given away or ended
@@ -142,11 +143,14 @@ class FrontierMachine(RuleBasedStateMachine):
     @rule(data=st.data(), url=urls)
     def redirect(self, data: st.DataObject, url: str) -> None:
         lease = self._pick(data)
-        moved = Moved(replace(_task(url), hops=(*lease.task.hops, lease.task.url)))
+        to = replace(_task(url), hops=(*lease.task.hops, lease.task.url), trail=lease.task.pages)
+        moved = Moved(to)
         duplicate = url in self.seen and not moved.returns_to(lease.task)
         self.seen.add(url)
         self._settle(lease, moved)
-        self._end(lease, "done" if duplicate else "waiting")
+        self._end(lease, "merged" if duplicate else "waiting")
+        if duplicate:
+            self.merged |= dict.fromkeys(to.hops, url)
 
     @precondition(lambda self: self.held)
     @rule(data=st.data())
@@ -223,12 +227,21 @@ class FrontierMachine(RuleBasedStateMachine):
         c = self.do(self.frontier.job("job")).counters
         places = Counter(self.where.values())
         assert c.admitted == self.admitted
-        assert c.admitted == c.pending + c.delayed + c.leased + c.done + c.dead
+        assert c.admitted == c.pending + c.delayed + c.leased + c.done + c.dead + c.merged
         lanes = self.do(self.frontier.lanes("job"))
         assert sum(lanes.values()) == c.pending
         assert set(lanes) <= set(LANES)
         assert min(lanes.values(), default=1) > 0
-        assert (c.leased, c.done, c.dead) == (len(self.held), places["done"], places["dead"])
+        assert (c.leased, c.done) == (len(self.held), places["done"])
+        assert (c.dead, c.merged) == (places["dead"], places["merged"])
+
+    @rule(data=st.data())
+    def ask_why(self, data: st.DataObject) -> None:
+        """A page that was merged is found as such, or where another task has taken it since."""
+        if self.merged:
+            url = data.draw(st.sampled_from(sorted(self.merged)))
+            found = self.do(self.frontier.find("job", _task(url)))
+            assert found.task is not None or (found.place, found.into) == ("merged", self.merged[url])
 
     @invariant()
     def hosts_are_hit_no_faster_than_their_valve(self) -> None:

@@ -45,6 +45,8 @@ def find(
 
 def _admitted(job: JobRecord, own: Sequence[Queue], task: Task, scan: int) -> Whereabouts:
     """Of a task that was not found: done, unless a queue is longer than what was looked through."""
+    if task.fingerprint in job.merged:
+        return Whereabouts("merged", into=job.merged[task.fingerprint])
     if task.fingerprint not in job.seen:
         return Whereabouts("unknown")
     if any(len(queue.heap) > scan for queue in own):

@@ -133,11 +133,13 @@ class MemoryFrontier:
             leased=self._leased(name),
             done=count["done"],
             dead=count["dead"],
+            merged=count["merged"],
             retried=count["retried"],
             duplicates=count["duplicates"],
             over_budget=count["over_budget"],
             stale=count["stale"],
             items=count["items"],
+            links_cut=count["links_cut"],
         )
         return Job(job.spec, job.state, counters, job.created_at, job.finished_at, job.fed, job.fed_all)
 
@@ -166,13 +168,19 @@ class MemoryFrontier:
             if budget and job.per_host[task.host] >= budget:
                 over_budget += 1
                 continue
-            if task.fingerprint is not None:
-                job.seen.add(task.fingerprint)
+            job.see(task)
             job.per_host[task.host] += 1
             self._last_id += 1
             self._enqueue(
                 job,
-                replace(task, id=self._last_id, job=job.spec.name, created_at=self._time.now(), attempt=0),
+                replace(
+                    task,
+                    id=self._last_id,
+                    job=job.spec.name,
+                    created_at=self._time.now(),
+                    attempt=0,
+                    variant=None,
+                ),
             )
             new += 1
         job.count.update(admitted=new, duplicates=duplicates, over_budget=over_budget)
@@ -297,6 +305,7 @@ class MemoryFrontier:
             task, job = lease.lease.task, self._jobs[lease.lease.task.job]
             self._free(task, self._time.now() - lease.since)
             buried += self._conclude(job, task, settlement)
+            job.count["links_cut"] += settlement.links_cut
             parts.append(self._admit(job, settlement.found))
         accepted = [held.get(settlement.lease.token) is settlement for settlement in batch]
         for settlement, was_held in zip(batch, accepted, strict=True):
@@ -328,13 +337,14 @@ class MemoryFrontier:
             case Done():
                 job.count["done"] += 1
             case Moved(to) as moved:
-                if to.fingerprint in job.seen and not moved.returns_to(task):
-                    job.count.update(done=1, duplicates=1)  # that page has its own task
+                if job.has_seen(to) and not moved.returns_to(task):
+                    job.count.update(merged=1, duplicates=1)  # that page has its own task
+                    job.merged |= dict.fromkeys(task.pages, to.url)
                 else:
-                    if to.fingerprint is not None:
-                        job.seen.add(to.fingerprint)
+                    job.see(to)
                     # A redirect is not a failure: the fetch that met it does not count as an attempt.
-                    self._enqueue(job, replace(to, id=task.id, job=task.job, attempt=task.attempt - 1))
+                    to = replace(to, id=task.id, job=task.job, attempt=task.attempt - 1, variant=None)
+                    self._enqueue(job, to)
             case Dead(failure, snapshot):
                 self._bury(job, task, failure, snapshot)
             case Retry() as retry:

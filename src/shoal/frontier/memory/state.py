@@ -46,11 +46,19 @@ class JobRecord:
     fed: int = 0
     fed_all: bool = False
     seen: set[int] = field(default_factory=set)
+    merged: dict[int, str] = field(default_factory=dict)  # page → the URL that it redirected to
     row_keys: set[int] = field(default_factory=set)
     per_host: Counter[str] = field(default_factory=Counter)
     letters: dict[int, DeadLetter] = field(default_factory=dict)
     journals: dict[str, int] = field(default_factory=dict)
     count: Counter[str] = field(default_factory=Counter)
+
+    def see(self, task: Task) -> None:
+        self.seen |= {one for one in (task.fingerprint, task.variant) if one is not None}
+
+    def has_seen(self, task: Task) -> bool:
+        """Whether there is a task for the page; with a variant, for the same handler and meta."""
+        return (task.fingerprint if task.variant is None else task.variant) in self.seen
 
     def max_attempts(self, task: Task) -> int:
         return task.max_attempts or self.spec.max_attempts

@@ -35,13 +35,20 @@ def grouped(tasks: Iterable[Task], words: Mapping[str, int]) -> Flat:
         content = groups.get(key)
         if content is None:
             content = groups[key] = []
-        content.append("" if task.fingerprint is None else str(task.fingerprint))
+        content.append(_marks(task))
         content.append(as_text(encode_rest(task, words[task.handler])))
     ordered = sorted(groups.items(), key=lambda entry: entry[0][3])
     flat: Flat = []
     for (host, lane, priority, _), content in ordered:
         flat += (host, registrable_domain(host), lane, priority, len(content) // 2, *content)
     return flat
+
+
+def _marks(task: Task) -> str:
+    """What the task is known by."""
+    if task.fingerprint is None:
+        return ""
+    return str(task.fingerprint) if task.variant is None else f"{task.fingerprint} {task.variant}"
 
 
 def by_shard(shards: Shards, tasks: Iterable[Task]) -> dict[int, list[Task]]:

@@ -27,7 +27,7 @@ class Encoder:
         lease = settlement.lease
         number = self._shards.known_number(lease.task.job)
         if not number:  # a job that this process never met cannot have leases here
-            return [lease.token, 0, "done", False, 0, False, False, False]
+            return [lease.token, 0, "done", False, 0, False, False, False, 0]
         verdict, arguments = self._verdict(settlement, shard, self._words[number])
         here, others = self._found(settlement.found, shard, self._words[number])
         return [
@@ -39,6 +39,7 @@ class Encoder:
             keys or False,
             here or False,
             others or False,
+            settlement.links_cut,
         ]
 
     def _found(self, found: Sequence[Task], shard: int, words: Mapping[str, int]) -> tuple[Flat, list[Asked]]:
@@ -71,7 +72,20 @@ class Encoder:
         item = as_text(encode_item(to, words[to.handler]))
         returns = moved.returns_to(task)
         domain = registrable_domain(to.host)
-        arguments = [to.host, to.lane, band(to.priority), item, fingerprint, returns, domain]
+        variant = "" if to.variant is None else str(to.variant)
+        pages = [str(page) for page in task.pages]
+        arguments = [
+            to.host,
+            to.lane,
+            band(to.priority),
+            item,
+            fingerprint,
+            returns,
+            domain,
+            variant,
+            to.url,
+            pages,
+        ]
         target = self._shards.of_host(to.host)
         if target == shard:
             return "moved", arguments

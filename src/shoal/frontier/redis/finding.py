@@ -119,6 +119,10 @@ class _Place:
     async def admitted(self) -> Whereabouts:
         """Of a task that was not found: done, unless a queue is longer than what was looked through."""
         print_of_url = self._task.fingerprint
+        looks = await self._shards.look_all(("HGET", f"merged:{self._number}", str(print_of_url)))
+        for _, into in looks:
+            if into is not None:
+                return Whereabouts("merged", into=into.decode())
         if print_of_url is None or not await self._shards.run(
             "is_seen", self._shard, [self._number, str(print_of_url)]
         ):

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
-LAYOUT = 3  # grows when keys change in a way that older versions cannot read
+LAYOUT = 4  # grows when keys change in a way that older versions cannot read
+READABLE = 3  # the oldest that this version can read, and makes its own
 
 NAMES = {
     "META": "meta",  # hash: time, counters for ids and tokens, number of this shard and of all
@@ -16,6 +17,7 @@ NAMES = {
     "JOBHOSTS": "jobhosts:",  # + number, hash: host → tasks admitted
     "WORDS": "words:",  # + number, hash: handler → small number (home shard)
     "SEEN": "seen:",  # + number:bucket, set of fingerprints
+    "MERGED": "merged:",  # + number, hash: fingerprint of a page that redirected → the URL that it was merged into
     "BLOOM": "bloom:",  # + number:block, bits: what the job has seen, if it need not be exact
     "ROWS": "rows:",  # + number:bucket, set of keys of rows
     "RESERVED": "reserved:",  # + number, hash: key of a row → task that writes it (several shards)

@@ -19,7 +19,7 @@ from shoal.clock import Clock
 from shoal.errors import StoreError, StoreVersionError, UsageError
 from shoal.frontier.damage import damaged
 from shoal.frontier.redis.codec import as_text, decode_item
-from shoal.frontier.redis.keys import HOME, LAYOUT, shard_of, tag
+from shoal.frontier.redis.keys import HOME, LAYOUT, READABLE, shard_of, tag
 from shoal.frontier.redis.library import script
 from shoal.frontier.redis.link import Call, Link
 from shoal.frontier.timebase import Timebase
@@ -60,7 +60,7 @@ class Shards:
 
     async def open(self) -> None:
         for shard in self.all:
-            shards, layout = await self.run("open", shard, [shard, self.count, LAYOUT])
+            shards, layout = await self.run("open", shard, [shard, self.count, LAYOUT, READABLE])
             if int(layout) != LAYOUT:
                 raise StoreVersionError(
                     f"the store at {self.link.address} has layout {int(layout)}, this version of Shoal knows {LAYOUT}:"

@@ -51,6 +51,8 @@ def admit(session: Session, job_id: int, spec: JobSpec, tasks: Sequence[Task]) -
             if not changes():
                 duplicates += 1
                 continue
+            if task.variant is not None:
+                execute(_SEE, (job_id, host_id, task.variant))
         queue_id = session.queue_id(job_id, task.lane, host_id)
         rows.append((queue_id, -task.priority, first_id + number, 0, encode_task(task, created_at)))
         lengths[queue_id] = lengths.get(queue_id, 0) + 1
@@ -67,6 +69,12 @@ def admit(session: Session, job_id: int, spec: JobSpec, tasks: Sequence[Task]) -
         session.count_pending(job_id, lane, count)
     session.count(job_id, admitted=new, duplicates=duplicates, over_budget=over_budget)
     return Added(new, duplicates, over_budget)
+
+
+def see(session: Session, job_id: int, host_id: int, task: Task) -> None:
+    for mark in (task.fingerprint, task.variant):
+        if mark is not None:
+            session.db.execute(_SEE, (job_id, host_id, mark))
 
 
 def is_seen(session: Session, job_id: int, host_id: int, fingerprint: int) -> bool:

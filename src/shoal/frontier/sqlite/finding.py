@@ -87,6 +87,9 @@ def _dead(session: Session, job_id: int, task: Task) -> Whereabouts | None:
 
 def _admitted(session: Session, job_id: int, task: Task, scan: int) -> Whereabouts:
     """Of a task that was not found: done, unless a queue is longer than what was looked through."""
+    into = session.value("SELECT url FROM merged WHERE job = ? AND hash = ?", (job_id, task.fingerprint))
+    if into is not None:
+        return Whereabouts("merged", into=into)
     host_id = session.value("SELECT id FROM host WHERE name = ?", (task.host,))
     if task.fingerprint is None or host_id is None or not is_seen(session, job_id, host_id, task.fingerprint):
         return Whereabouts("unknown")

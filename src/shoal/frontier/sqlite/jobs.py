@@ -85,7 +85,7 @@ def drop_job(session: Session, name: str) -> None:
     own_queues = "(SELECT id FROM queue WHERE job = ?)"
     for table in ("task", "delayed"):
         session.db.execute(f"DELETE FROM {table} WHERE queue IN {own_queues}", (job_id,))
-    for table in ("queue", "crowd", "visit", "lane", "seen", "row_key", "dead", "journal"):
+    for table in ("queue", "crowd", "visit", "lane", "seen", "merged", "row_key", "dead", "journal"):
         session.db.execute(f"DELETE FROM {table} WHERE job = ?", (job_id,))
     session.db.execute("DELETE FROM job WHERE id = ?", (job_id,))
     session.forget_names()

@@ -19,7 +19,8 @@ from shoal.errors import StoreError, StoreVersionError
 from shoal.frontier.sqlite.faults import translated
 
 APPLICATION_ID = 0x53484F4C  # "SHOL"
-VERSION = 4
+VERSION = 5
+_READABLE = 4  # the oldest that is brought up to date when it is opened
 _TRIES = 60_000  # a millisecond each
 
 TABLES = """
@@ -33,7 +34,8 @@ CREATE TABLE job(
   admitted INTEGER NOT NULL DEFAULT 0, pending INTEGER NOT NULL DEFAULT 0, delayed INTEGER NOT NULL DEFAULT 0,
   leased INTEGER NOT NULL DEFAULT 0, done INTEGER NOT NULL DEFAULT 0, dead INTEGER NOT NULL DEFAULT 0,
   retried INTEGER NOT NULL DEFAULT 0, duplicates INTEGER NOT NULL DEFAULT 0,
-  over_budget INTEGER NOT NULL DEFAULT 0, stale INTEGER NOT NULL DEFAULT 0, items INTEGER NOT NULL DEFAULT 0);
+  over_budget INTEGER NOT NULL DEFAULT 0, stale INTEGER NOT NULL DEFAULT 0, items INTEGER NOT NULL DEFAULT 0,
+  merged INTEGER NOT NULL DEFAULT 0, links_cut INTEGER NOT NULL DEFAULT 0);
 
 CREATE TABLE host(
   id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, interval REAL NOT NULL, burst INTEGER NOT NULL,
@@ -66,6 +68,8 @@ CREATE INDEX queue_crowd ON queue(job, lane, domain, in_line, place) WHERE pendi
 CREATE TABLE lane(job INTEGER, name TEXT, pending INTEGER NOT NULL, PRIMARY KEY(job, name)) WITHOUT ROWID;
 
 CREATE TABLE seen(job INTEGER, host INTEGER, hash INTEGER, PRIMARY KEY(job, host, hash)) WITHOUT ROWID;
+-- Pages that redirected to one with a task of its own, and its URL.
+CREATE TABLE merged(job INTEGER, hash INTEGER, url TEXT NOT NULL, PRIMARY KEY(job, hash)) WITHOUT ROWID;
 CREATE TABLE row_key(job INTEGER, hash INTEGER, PRIMARY KEY(job, hash)) WITHOUT ROWID;
 
 CREATE TABLE task(
@@ -84,6 +88,13 @@ CREATE TABLE dead(
   queue INTEGER NOT NULL, letter BLOB NOT NULL);
 CREATE INDEX dead_job ON dead(job, at);
 CREATE TABLE journal(job INTEGER, key TEXT, length INTEGER NOT NULL, PRIMARY KEY(job, key)) WITHOUT ROWID;
+"""
+
+FROM_4 = """
+ALTER TABLE job ADD COLUMN merged INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE job ADD COLUMN links_cut INTEGER NOT NULL DEFAULT 0;
+CREATE TABLE merged(job INTEGER, hash INTEGER, url TEXT NOT NULL, PRIMARY KEY(job, hash)) WITHOUT ROWID;
+PRAGMA user_version = 5;
 """
 
 PRAGMAS = """
@@ -147,6 +158,8 @@ def _prepare(db: apsw.Connection, path: str) -> None:
         db.execute(f"PRAGMA user_version = {VERSION}; PRAGMA application_id = {APPLICATION_ID}")
     elif application != APPLICATION_ID:
         raise StoreError(f"{path} is a database, but not one of Shoal's: choose another path with --store")
+    elif version == _READABLE:
+        db.execute(FROM_4)
     elif version != VERSION:
         age = "a newer" if version > VERSION else "an older"
         raise StoreVersionError(

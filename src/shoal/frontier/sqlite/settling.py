@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from shoal.flight import Loss
 from shoal.frontier.protocol import JobSpec, Journal, Settled, WorkerRecord, total
-from shoal.frontier.sqlite.adding import admit, is_seen, put_back
+from shoal.frontier.sqlite.adding import admit, is_seen, put_back, see
 from shoal.frontier.sqlite.codec import decode_task, encode_letter, encode_task
 from shoal.frontier.sqlite.leases import end_leases
 from shoal.frontier.sqlite.session import Session
@@ -30,6 +30,8 @@ def settle(session: Session, batch: Sequence[Settlement], journal: Journal | Non
             continue
         job_id = session.queue_info(queue_id).job_id
         buried += _conclude(session, job_id, queue_id, settlement)
+        if settlement.links_cut:
+            session.count(job_id, links_cut=settlement.links_cut)
         if settlement.found:
             found.setdefault(job_id, []).extend(settlement.found)
         if settlement.rows:
@@ -90,16 +92,22 @@ def _move(session: Session, job_id: int, task: Task, moved: Moved) -> None:
     to = moved.to
     host_id = session.host_id(to.host, _spec(session, job_id).valve)
     if to.fingerprint is not None and not moved.returns_to(task):
-        if is_seen(session, job_id, host_id, to.fingerprint):
-            session.count(job_id, done=1, duplicates=1)  # that page has its own task
+        if is_seen(session, job_id, host_id, to.fingerprint if to.variant is None else to.variant):
+            _merge(session, job_id, task, to)  # that page has its own task
             return
-        session.db.execute(
-            "INSERT INTO seen(job, host, hash) VALUES (?, ?, ?)", (job_id, host_id, to.fingerprint)
-        )
+        see(session, job_id, host_id, to)
     to = replace(to, created_at=task.created_at)
     queue_id = session.queue_id(job_id, to.lane, host_id)
     # A redirect is not a failure: the fetch that met it does not count as an attempt.
     put_back(session, [(queue_id, -to.priority, task.id, task.attempt - 1, _body(to))])
+
+
+def _merge(session: Session, job_id: int, task: Task, to: Task) -> None:
+    session.count(job_id, merged=1, duplicates=1)
+    session.db.executemany(
+        "INSERT OR REPLACE INTO merged(job, hash, url) VALUES (?, ?, ?)",
+        [(job_id, page, to.url) for page in task.pages],
+    )
 
 
 def _bury(

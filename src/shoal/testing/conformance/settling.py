@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from shoal.frontier.protocol import (
     DeadFilter,
     Frontier,
+    Whereabouts,
 )
 from shoal.model import Dead, Done, Failure, Moved, Retry, Row, Settlement, Snapshot
 from shoal.testing.clock import ManualClock
@@ -148,13 +149,41 @@ class Settling:
         assert moved.task.origin == "http://a.test/"
         assert (await counted(frontier)).counters.admitted == 1
 
-    async def test_a_redirect_to_a_known_page_is_done(self, frontier: Frontier) -> None:
+    async def test_a_redirect_to_a_known_page_is_merged_into_it(self, frontier: Frontier) -> None:
+        await frontier.open_job(spec(max_pages=1))
+        old, hop, new = (make_task(f"http://{host}/") for host in ("a.test", "b.test", "c.test"))
+        await frontier.add("job", [old, replace(new, lane="urgent")])
+        for to in (hop, new):
+            [lease] = (await claim(frontier)).leases
+            await settle(frontier, lease, Moved(replace(to, trail=lease.task.pages)))
+        c = (await counted(frontier)).counters
+        assert (c.merged, c.duplicates, c.done, c.pending) == (1, 1, 0, 1), "it is no page of the budget"
+        for task in (old, hop):
+            assert await frontier.find("job", task) == Whereabouts("merged", into=new.url)
+        assert urls_of((await claim(frontier, lanes=["urgent"])).leases) == [new.url]
+        await frontier.drop_job("job")
         await frontier.open_job(spec())
-        await frontier.add("job", [make_task("http://a.test/old"), make_task("http://a.test/new")])
-        [lease] = (await claim(frontier, 1)).leases
-        await settle(frontier, lease, Moved(make_task("http://a.test/new")))
-        assert urls_of((await claim(frontier)).leases) == ["http://a.test/new"]
-        assert (await counted(frontier)).counters.done == 1
+        assert await frontier.find("job", old) == Whereabouts("unknown")
+
+    async def test_a_redirect_with_another_handler_or_meta_is_not_merged(self, frontier: Frontier) -> None:
+        """It is, with one of the same: each was admitted with it, or came there by a redirect."""
+        await frontier.open_job(spec())
+        page = make_task("http://a.test/page", variant=1)
+        starts = [make_task(f"http://a.test/{n}") for n in range(5)]
+        await frontier.add("job", [page, *starts])
+        leases = [one for one in (await claim(frontier)).leases if one.task.url != page.url]
+        for lease, variant in zip(leases, (1, 2, 2, 3, None), strict=True):
+            await settle(frontier, lease, Moved(replace(page, variant=variant, trail=lease.task.pages)))
+        again = (await claim(frontier)).leases
+        assert [lease.task.id for lease in again] == [leases[1].task.id, leases[3].task.id]
+        assert (await counted(frontier)).counters.merged == 3
+
+    async def test_links_that_were_too_many_are_counted(self, frontier: Frontier) -> None:
+        await frontier.open_job(spec())
+        await frontier.add("job", [make_task("http://a.test/"), make_task("http://b.test/")])
+        leases = (await claim(frontier)).leases
+        await frontier.settle([Settlement(lease, Done(), links_cut=40) for lease in leases])
+        assert (await counted(frontier)).counters.links_cut == 80
 
     async def test_a_redirect_to_itself_is_followed(self, frontier: Frontier) -> None:
         await frontier.open_job(spec())

@@ -39,7 +39,7 @@ async def balanced(frontier: Frontier, name: str = "job") -> Job:
     job = await frontier.job(name)
     assert job is not None
     c = job.counters
-    assert c.admitted == c.pending + c.delayed + c.leased + c.done + c.dead, c
+    assert c.admitted == c.pending + c.delayed + c.leased + c.done + c.dead + c.merged, c
     return job
 
 

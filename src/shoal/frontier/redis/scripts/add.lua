@@ -1,7 +1,7 @@
 -- add: admits tasks that are not duplicates, and moves the start cursor.
 -- asks    { job's number, tasks by list, fed or -1, fed_all }
 -- answers 'new duplicates over_budget', or 'gone' if there is no such job
--- keeps   admitted = pending + delayed + leased + done + dead; the cursor moves with the tasks it counts
+-- keeps   admitted = pending + delayed + leased + done + dead + merged; the cursor moves with the tasks it counts
 -- uses    base domains hosts seen admit
 local said = repeated()
 if said then return said end

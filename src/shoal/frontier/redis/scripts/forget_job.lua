@@ -12,5 +12,6 @@ if job then
   local left = { job.seen_buckets, job.rows_buckets, last[1] + last[2] }
   call('HSET', META, 'left:' .. ask[2], table.concat(left, ' '))
 end
+call('UNLINK', MERGED .. ask[2])
 call('DEL', JOB .. ask[2], DEAD .. ask[2], DEADAT .. ask[2], JOURNALS .. ask[2], WORDS .. ask[2], RESERVED .. ask[2])
 return 1

@@ -1,7 +1,7 @@
 -- settle: ends leases with their verdicts, and admits what their pages found.
 -- asks    { { settlement … }, names of hosts, condition or false }
 --         settlement: { token, job's number, verdict, its arguments, rows, keys of rows, tasks found by list, tasks
---         for other shards }; false stands for nothing
+--         for other shards, links that were too many }; false stands for nothing
 --         condition: { job's number, journal's key, its length or -1, its new length, which leases are held: '1' or '0' … }
 -- answers 'accepted new duplicates over_budget buried', accepted being '1' or '0' for each settlement; or 'again' if the
 --         condition does not hold, and nothing was changed
@@ -11,7 +11,7 @@
 local said = repeated()
 if said then return said end
 local batch, names, condition = ask[1], ask[2], ask[3]
-local TOKEN, NUMBER, VERDICT, ARGUMENTS, ROWS_, KEYS_, FOUND, OTHERS = 1, 2, 3, 4, 5, 6, 7, 8
+local TOKEN, NUMBER, VERDICT, ARGUMENTS, ROWS_, KEYS_, FOUND, OTHERS, CUT = 1, 2, 3, 4, 5, 6, 7, 8, 9
 
 local tokens = {}
 for i = 1, #batch do tokens[i] = batch[i][TOKEN] end
@@ -89,6 +89,7 @@ for i = 1, #batch do
       end
     end
     if rows > 0 then count(number, 'items', rows) end
+    if s[CUT] > 0 then count(number, 'links_cut', s[CUT]) end
     if s[FOUND] then
       local n, d, o = admit(number, s[FOUND])
       new, duplicates, over_budget = new + n, duplicates + d, over_budget + o

@@ -1,6 +1,7 @@
 -- admit: dedupe, budgets, and into the queues.
 -- Tasks come flat, list by list: host, its domain or '', lane, priority, n, then n × (fingerprint, rest). A fingerprint is a decimal
--- string, or '' for a task that is never a duplicate; `rest` is the item behind its id and time.
+-- string, with the task's variant behind it and a blank between, or '' for a task that is never a duplicate; `rest` is the
+-- item behind its id and time.
 
 local function admit(number, flat)
   local job = job_of(number)
@@ -25,10 +26,12 @@ local function admit(number, flat)
     local name, many = flat[place], flat[place + 4]
     local used, items = of_host[name], {}
     for t = place + 5, place + 4 + 2 * many, 2 do
-      local fingerprint, fresh = flat[t], true
+      local fingerprint, variant = string.match(flat[t], '(%d*) ?(%d*)')
+      local fresh = true
       if fingerprint ~= '' then
         if used < budget then
           fresh = see(number, job, fingerprint)
+          if fresh and variant ~= '' then see(number, job, variant) end
         else
           fresh = not has_seen(number, job, fingerprint)
         end

@@ -1,17 +1,26 @@
 -- arrive: a task that was redirected goes on at another URL.
 local grown = {}  -- jobs whose set of seen URLs or of rows grew
 
--- a: host, lane, priority, item, fingerprint or '', whether the task has been at that URL before, the host's domain or ''
+local MOST_MERGED = 1000000  -- pages of a job whose targets are kept, for whoever asks about them
+
+-- That page has its own task.
+local function merge(number, into, pages)
+  count(number, 'merged', 1)
+  count(number, 'duplicates', 1)
+  if not into or call('HLEN', MERGED .. number) >= MOST_MERGED then return end
+  for _, page in ipairs(pages) do call('HSET', MERGED .. number, page, into) end
+end
+
+-- a: host, lane, priority, item, fingerprint or '', whether the task has been at that page before, the host's domain or '',
+--    variant or '', its URL, fingerprints of the pages where the task has been. The last three are missing in what an
+--    older version has sent.
 local function arrive(number, job, a)
-  local name, lane, priority, item, fingerprint, returns, domain_name = unpack(a, 1, 7)
+  local name, lane, priority, item, fingerprint, returns, domain_name, variant, into, pages = unpack(a, 1, 10)
   domain_names[name] = domain_name
   if fingerprint ~= '' then
     local fresh = see(number, job, fingerprint)
-    if not fresh and not returns then  -- that page has its own task
-      count(number, 'done', 1)
-      count(number, 'duplicates', 1)
-      return
-    end
+    if variant and variant ~= '' then fresh = see(number, job, variant) end
+    if not fresh and not returns then return merge(number, into, pages) end
     grown[number] = true
   end
   put_back(name, job, line_of(number, lane), priority, item)
