@@ -49,7 +49,7 @@ def judge(web: WebProcess, world: World, crawl: Crawl, soaked: Sequence[Sample],
     counters = status
     letters = crawl.ask("dead", "list", "--limit", "1000000")
     prefixes = tuple(web.url(host, "/") for host in world.honest)
-    states = ("pending", "delayed", "leased", "done", "dead")
+    states = ("pending", "delayed", "leased", "done", "dead", "merged")
     tail = second_half(soaked)
     return Verdict(
         honest_pages=len(expected),

@@ -36,6 +36,8 @@ class Facts(Struct, frozen=True):
     refusal: str | None = None  # why admission would refuse it as a link
     elsewhere: int = 0  # pending tasks of the host in other lanes and jobs
     workers: Sequence[WorkerRecord] = ()
+    obeys_noindex: bool = False
+    obeys_nofollow: bool = False
 
 
 class Answer(Struct, frozen=True):
@@ -63,7 +65,12 @@ def explain(facts: Facts) -> Answer:
 
 
 def _done(facts: Facts) -> list[Cause]:
-    return [Cause("done", "done: fetched, there or where it redirected to")]
+    found = [Cause("done", "done: fetched, there or where it redirected to")]
+    if facts.obeys_noindex:
+        found.append(
+            Cause("noindex", f"no items if it asks for noindex (robots_meta): shoal fetch {facts.url}")
+        )
+    return found
 
 
 def _merged(facts: Facts) -> list[Cause]:
@@ -133,6 +140,9 @@ def _unknown(facts: Facts) -> list[Cause]:
     if not facts.allowed:
         found.append(Cause("robots", "robots.txt forbids it"))
     found += _browser(facts)
+    if facts.obeys_nofollow:
+        said = "or the pages that lead to it ask for nofollow (robots_meta, rel_nofollow)"
+        found.append(Cause("nofollow", said))
     if not facts.job.fed_all:
         fed = plural(facts.job.fed, "start URL")
         found.append(Cause("feeding", f"it may still be among the start URLs: {fed} read so far"))

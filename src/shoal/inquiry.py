@@ -160,6 +160,8 @@ async def inquire(frontier: Frontier, job: Job, typed: str) -> Facts:
         await _refusal(frontier, job, rules.settings, url, where),
         sum(elsewhere),
         await frontier.workers(),
+        rules.settings.robots_meta,
+        rules.settings.robots_meta or rules.settings.rel_nofollow,
     )
 
 

@@ -67,6 +67,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     # -- manners
     user_agent: str = USER_AGENT
     robots: bool = True  # obey robots.txt (RFC 9309) and Crawl-delay
+    robots_meta: bool = False  # obey noindex and nofollow: <meta name="robots">, X-Robots-Tag
+    rel_nofollow: bool = False  # do not follow links with rel="nofollow"
     max_crawl_delay: Seconds = 60.0  # a longer Crawl-delay is cut to this
     headers: dict[str, str] = {}  # sent with every request
     cookies: bool = True

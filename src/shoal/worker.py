@@ -20,6 +20,7 @@ from shoal.errors import SpiderError
 from shoal.handling import HandlerTimeout, JunkError, Yielded, collect
 from shoal.hosts.book import HostBook
 from shoal.limits import PAGE_REQUESTS, TRACEBACK
+from shoal.manners import Manners
 from shoal.model import (
     Dead,
     Done,
@@ -76,6 +77,7 @@ class Worker:
         self._clock = clock
         self._collect = collecting
         self._lanes = known(settings)
+        self._manners = Manners(settings)
         self._known = KnownLinks()
         self._links: dict[int, list[Link]] = {}  # token -> links to remember once the settlement is durable
 
@@ -160,6 +162,7 @@ class Worker:
                 deadline=started + self._settings.handler_timeout,
                 monotonic=self._clock.monotonic,
             )
+            yielded = self._manners.apply(page, yielded, self._tally)
             self._check(handler.name, yielded.requests)
             rows = encode_rows(yielded.items, handler, asked_at)
         except HandlerTimeout as error:

@@ -13,6 +13,8 @@ import pytest
 import shoal
 from integration.raw_server import Answer, page, serve
 from shoal import Page, Request, Results, Spider
+from shoal.cli.sight import look
+from shoal.settings import Settings
 from shoal.testing import ChaoticWeb, HostProfile
 
 TOLERANCE = 0.03  # seconds: the server reads a request when its loop gets to it
@@ -198,3 +200,40 @@ async def test_robots_txt_that_redirects_to_a_busy_host_keeps_that_hosts_gap() -
     assert results.view.report.errors == {"robots": 6}
     assert target.paths.count("/robots-0.txt") == target.paths.count("/robots-1.txt") == 1, "then it is known"
     assert min(b - a for a, b in itertools.pairwise(arrivals)) >= 0.1 - TOLERANCE
+
+
+async def test_noindex_and_nofollow_are_obeyed_if_the_settings_say_so() -> None:
+    answers = {
+        "/": page(b"<a href=/a>x</a> <a href=/b rel=nofollow>x</a>", Content_Type="text/html"),
+        "/a": page(b"<a href=/c>x</a>", Content_Type="text/html", X_Robots_Tag="shoal: none"),
+    }
+
+    async def answer(head: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(answers.get(head.split(b" ")[1].decode(), page(b"<p>x", Content_Type="text/html")))
+
+    def handler(seen: Page) -> list[object]:
+        return [{"url": seen.url}, *seen.follow_all("a")]
+
+    for obeys, rows, hits in ((False, 4, 5), (True, 1, 3)):
+        async with serve(answer) as server, asyncio.timeout(20):
+            settings = {"rate": 0, "robots_meta": obeys, "rel_nofollow": obeys}
+            spider = Spider("manners", [server.url("/")], allow_network=["127.0.0.0/8"], **settings)
+            spider.add_handler(handler)
+            report = (results := await shoal.crawl(spider)).view.report
+        assert (results.view.job.counters.items, len(server.hits)) == (rows, hits)
+        assert (report.refused, report.cut) == (
+            ({"nofollow": 2}, {"noindex items": 1}) if obeys else ({}, {})
+        )
+
+
+async def test_a_look_at_a_page_tells_what_it_asks() -> None:
+    markup = b"<meta name=robots content=noindex><a href=/a>x</a><a href=/b rel=nofollow>x</a>"
+    async with serve(lambda head, writer: _write(writer, page(markup, Content_Type="text/html"))) as server:
+        sight = await look(server.url("/"), Settings(robots=False))
+        assert (sight.asks, sight.admitted, sight.refused) == (("noindex",), 2, {})
+        obeying = await look(server.url("/"), Settings(robots=False, rel_nofollow=True))
+        assert (obeying.admitted, obeying.refused) == (1, {"nofollow": 1})
+
+
+async def _write(writer: asyncio.StreamWriter, data: bytes) -> None:
+    writer.write(data)

@@ -99,6 +99,14 @@ def test_that_pages_like_it_need_a_browser_is_told() -> None:
     assert not any("browser" in each for each in sentences(pending(host=other)))
 
 
+def test_what_pages_ask_of_robots_may_be_the_reason() -> None:
+    found = explain(facts(Whereabouts("done"), obeys_noindex=True))
+    assert sentences(found)[1] == f"no items if it asks for noindex (robots_meta): shoal fetch {URL}"
+    missing = explain(facts(Whereabouts("unknown"), obeys_nofollow=True))
+    assert "ask for nofollow" in sentences(missing)[1]
+    assert not any("robots_meta" in each for each in sentences(explain(facts(Whereabouts("done")))))
+
+
 def test_an_attempt_that_was_given_back_is_none() -> None:
     died = replace(TASK, history=(Failure("needs_browser"), Failure("http_404", attempt=1)))
     answer = explain(facts(Whereabouts("dead", died, since=NOW - 10)))

@@ -88,6 +88,7 @@ def as_dict(sight: Sight) -> dict[str, Any]:
         "host": sight.task.host,
         "hops": sight.task.hops,
         "robots": sight.robots,
+        "asks_robots": sight.asks,
         "kind": sight.kind,
         "status": outcome.status,
         "seconds": outcome.elapsed,
@@ -129,6 +130,8 @@ def _print(sight: Sight) -> None:
         facts.add_row("from", safe(hop, "dim"))
     facts.add_row("host", safe(sight.task.host))
     facts.add_row("robots", safe(sight.robots, "red" if sight.robots.startswith("forbidden") else ""))
+    if sight.asks:
+        facts.add_row("asks for", safe(f"{', '.join(sight.asks)} (robots_meta obeys it)"))
     if isinstance(outcome, Response):
         _add_answer(facts, sight, outcome)
     console = stdout()

@@ -22,6 +22,7 @@ from shoal.fetch.transport import FetchRequest, Rendered, Rendering, Transport
 from shoal.fetch.transports import Transports
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import Frontier
+from shoal.manners import Manners
 from shoal.model import Failure, Outcome, Refused, Request, Response, Task
 from shoal.page import Page
 from shoal.policy.signals import Traffic
@@ -38,6 +39,7 @@ class Sight(Struct, frozen=True):
     links: int = 0
     admitted: int = 0  # of the links: those a crawl from here would follow
     refused: dict[str, int] = {}  # the others, by reason
+    asks: tuple[str, ...] = ()  # of robots: noindex, nofollow
     picture: bytes = b""  # a PNG, from a browser
 
 
@@ -89,7 +91,8 @@ async def _follow(
         )
         kind = kind_of(outcome)
         if kind != "redirect" or not isinstance(outcome, Response):
-            return _described(Sight(task, robots, outcome, kind, picture=await _picture(outcome)), admission)
+            seen = Sight(task, robots, outcome, kind, picture=await _picture(outcome))
+            return _described(seen, admission, Manners(settings))
         moved = admission.moved(task, outcome.headers["Location"], outcome.cookies, outcome.status)
         if isinstance(moved, Refused):
             detail = f"redirects to {moved.url}, which is refused: {moved.reason}"
@@ -142,16 +145,21 @@ def _host_and_port(url: str) -> tuple[str, int]:
     return parsed.host or "", parsed.port or 0
 
 
-def _described(sight: Sight, admission: Admission) -> Sight:
+def _described(sight: Sight, admission: Admission, manners: Manners) -> Sight:
     """The sight with what is in the page, if it is an HTML page."""
     if not isinstance(sight.outcome, Response):
         return sight
     page = Page(sight.task, sight.outcome, handler="")
+    sight = replace(sight, asks=tuple(sorted(manners.asked(page))))
     if not page.is_html:
         return sight
     links = page.links()
-    answers = [admission.admit(Request(url=link), parent=sight.task) for link in links]
+    requests = [Request(url=link) for link in links]
+    followed = manners.followed(page, requests)
+    answers = [admission.admit(request, parent=sight.task) for request in followed]
     refused = Counter(answer.reason for answer in answers if isinstance(answer, Refused))
+    if len(followed) < len(requests):
+        refused["nofollow"] = len(requests) - len(followed)
     return replace(
         sight,
         title=page.text("title"),

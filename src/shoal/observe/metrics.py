@@ -59,7 +59,7 @@ _STEP = 4
 EDGES = LATENCY_EDGES[::_STEP]
 
 _OUTCOMES = ("2xx", "3xx", "4xx", "5xx", OTHER, "none")
-_REASONS = frozenset({"allow", "deny", "depth", "host", "not a URL", "scheme", "trap"})
+_REASONS = frozenset({"allow", "deny", "depth", "host", "nofollow", "not a URL", "scheme", "trap"})
 
 
 class Process(Struct, frozen=True):
@@ -119,7 +119,7 @@ PROCESS: tuple[Metric[Process], ...] = (
     Metric("shoal_refused_total", "counter", ("reason",),
            "URLs that were found and not admitted, by reason.", _refused),
     Metric("shoal_cut_total", "counter", ("what",),
-           "Links of a page and cookies of a redirect beyond what is taken.",
+           "Links of a page and cookies of a redirect beyond what is taken; items of pages that ask for noindex.",
            lambda of: {(what,): count for what, count in of.report.cut.items()}),
     Metric("shoal_stale_total", "counter", (),
            "Pages that were finished after their lease had been given away.", lambda of: of.vitals.stale),

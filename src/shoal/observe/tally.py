@@ -63,7 +63,7 @@ class TallyReport(Struct, frozen=True):
     errors: dict[str, int] = {}  # failures by kind
     statuses: dict[int, int] = {}
     refused: dict[str, int] = {}  # requests that were not admitted, by reason
-    cut: dict[str, int] = {}  # what was more than is taken: "links" of a page, "cookies" of a redirect
+    cut: dict[str, int] = {}  # what was left out: "links" of a page, "cookies" of a redirect, "noindex items"
     latency: tuple[int, ...] = ()  # fetches in each bucket of LATENCY_EDGES
     hosts: tuple[HostTally, ...] = ()  # the slowest, slowest first
     seconds: float = 0.0  # that the fetches took, in all
@@ -168,8 +168,8 @@ class Tally:
             if status is not None:
                 self._statuses[status] = self._statuses.get(status, 0) + 1
 
-    def refused(self, reason: str) -> None:
-        self._refused[reason] = self._refused.get(reason, 0) + 1
+    def refused(self, reason: str, count: int = 1) -> None:
+        self._refused[reason] = self._refused.get(reason, 0) + count
 
     def cut(self, what: str, count: int) -> None:
         self._cut[what] = self._cut.get(what, 0) + count

@@ -18,6 +18,7 @@ from shoal.extract.links import absolute
 from shoal.extract.media import is_html
 from shoal.extract.paging import largest_number, query_value, with_query_value
 from shoal.extract.parsing import allowance
+from shoal.extract.robotsmeta import header_asks
 from shoal.extract.summary import summary
 from shoal.fetch.http_mending import Mender
 from shoal.model import Request, Response, Task
@@ -151,6 +152,7 @@ TEXTS = (
         lambda text: (query_value(URL + "?" + _text(text), "p"), with_query_value(_text(text), "p", "1")),
     ),
     Reader("answer", _mend),
+    Reader("robots tag", lambda text: header_asks([_text(text)], "shoal")),
     Reader("userinfo", lambda text: without_userinfo(_text(text))),
     Reader("escalation", lambda text: pattern_of(URL + _text(text))),
     Reader("decode", decode),

@@ -1,0 +1,108 @@
+"""What a page asks of robots. The cases of the headers are those of Google's documentation, by meaning."""
+
+from __future__ import annotations
+
+import pytest
+from multidict import CIMultiDict
+
+from shoal.extract.robotsmeta import header_asks, markup_asks, unendorsed
+from shoal.handling import Yielded
+from shoal.manners import Manners
+from shoal.model import Request, Response, Task
+from shoal.observe.tally import Tally
+from shoal.page import Page
+from shoal.settings import Settings
+
+URL = "https://a.example/dir/page"
+
+
+def page(body: str, *tags: str, content_type: str = "text/html") -> Page:
+    headers = CIMultiDict({"Content-Type": content_type})
+    for tag in tags:
+        headers.add("X-Robots-Tag", tag)
+    return Page(Task(url=URL), Response(URL, 200, headers, body.encode()), "h")
+
+
+@pytest.mark.parametrize(
+    ("values", "asked"),
+    [
+        ([], ""),
+        (["noindex"], "noindex"),
+        (["NoIndex , NOFOLLOW"], "noindex nofollow"),
+        (["none"], "noindex nofollow"),
+        (["all"], ""),
+        (["index, follow"], ""),
+        (["noarchive", "unavailable_after: 25 Jun 2010 15:00:00 PST", "noindex"], "noindex"),
+        (["unavailable_after: Sat, 25 Jun 2010 15:00:00 PST, nofollow"], "nofollow"),
+        (["max-snippet: 20, noindex"], "noindex"),
+        (["shoal: nofollow"], "nofollow"),
+        (["Shoal: none"], "noindex nofollow"),
+        (["*: noindex"], "noindex"),
+        (["otherbot: noindex, nofollow"], ""),
+        (["googlebot: nofollow", "otherbot: noindex, nofollow"], ""),
+        (["BadBot: noindex, nofollow, shoal: nofollow"], "nofollow"),
+        (["noindex, otherbot: nofollow"], "noindex"),
+        (["shoal: noindex", "nofollow"], "noindex nofollow"),
+        (["noindexed, nofollow-me", ":noindex", "\udcff", ",,,", "noindex nofollow"], ""),
+    ],
+)
+def test_headers(values: list[str], asked: str) -> None:
+    assert header_asks(values, "shoal") == set(asked.split())
+
+
+@pytest.mark.parametrize(
+    ("markup", "asked"),
+    [
+        ("", ""),
+        ("<meta name=robots content=noindex>", "noindex"),
+        ("<META NAME=' Robots ' CONTENT='NoIndex,NoFollow'>", "noindex nofollow"),
+        ("<meta name=robots content='noindex nofollow'>", "noindex nofollow"),
+        ("<meta content=none name=shoal>", "noindex nofollow"),
+        ("<meta name=otherbot content=none>", ""),
+        ("<meta name=robots content=noindex><meta name=shoal content=nofollow>", "noindex nofollow"),
+        ("<meta name=robots content='max-snippet: -1, index, follow'>", ""),
+        ("<meta name=robots>", ""),
+        ("<meta property=robots content=noindex>", ""),
+        ("<!-- <meta name=robots content=noindex> -->", ""),
+        ("<body><p><meta name=robots content=nofollow>", "nofollow"),
+    ],
+)
+def test_markup(markup: str, asked: str) -> None:
+    assert markup_asks(page(markup + "<p>x").tree, "shoal") == set(asked.split())
+
+
+def test_links_that_nobody_vouches_for() -> None:
+    markup = """
+    <a href=/1 rel=nofollow>x</a> <a href=/2 rel="ugc NoFollow noopener">x</a> <a href=/3 rel=nofollower>x</a>
+    <a href=/4 rel=nofollow>x</a> <a href="https://a.example/4">x</a> <area href=5 rel=nofollow> <a rel=nofollow>x</a>
+    """
+    seen = page(markup)
+    assert unendorsed(seen.tree, seen.base) == {
+        "https://a.example/1",
+        "https://a.example/2",
+        "https://a.example/dir/5",
+    }
+
+
+def taken(seen: Page, **settings: bool) -> tuple[int, list[str], dict[str, int], dict[str, int]]:
+    tally = Tally()
+    given = Yielded([{"a": 1}, {"b": 2}], [*seen.follow_all("a"), Request("/typed")])
+    kept = Manners(Settings(**settings)).apply(seen, given, tally)
+    report = tally.report()
+    return len(kept.items), [request.url for request in kept.requests], report.refused, report.cut
+
+
+def test_what_is_asked_for_is_done_if_the_settings_say_so() -> None:
+    one, typed = "/1", "/typed"
+    asking = page("<a href=/1 rel=nofollow>x</a>", "noindex")
+    assert taken(asking) == (2, [one, typed], {}, {})
+    assert taken(asking, robots_meta=True) == (0, [one, typed], {}, {"noindex items": 2})
+    assert taken(asking, rel_nofollow=True) == (2, [typed], {"nofollow": 1}, {})
+    none = page("<meta name=robots content=nofollow><a href=/1>x</a>")
+    assert taken(none, robots_meta=True) == (2, [], {"nofollow": 2}, {})
+    assert taken(none, rel_nofollow=True) == (2, [one, typed], {}, {})
+
+
+def test_what_is_no_html_may_ask_by_its_header() -> None:
+    seen = page("<meta name=robots content=nofollow>", "noindex", content_type="application/json")
+    assert Manners(Settings()).asked(seen) == {"noindex"}
