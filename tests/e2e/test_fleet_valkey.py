@@ -20,7 +20,7 @@ from shoal.testing import Hit, HostProfile, WebProcess
 from shoal.testing.servers import ValkeyServer
 
 RATE, PER_HOST = 0.8, 2
-QUICK, SLOW = 190, 10  # hosts
+QUICK, SLOW = 100, 10  # hosts
 PAGES, SLOW_PAGES = 8, 5
 DEADLINE = 60
 
@@ -47,14 +47,21 @@ def crawl(tmp_path_factory: pytest.TempPathFactory, valkey_server: ValkeyServer)
     with WebProcess(hosts) as web, Members(tmp_path_factory.mktemp("fleet")) as members:
         fleet = ShoalFleet(members, store, web.start_urls)
         founders = [fleet.worker(number) for number in range(4)]
+        until(lambda: at_work(fleet) == 4, "four workers", *founders)  # one that starts late has less to do
         submitted = fleet.submit("--rate", str(RATE), "--per-host", str(PER_HOST))
-        until(lambda: len(fleet.rows()) >= 2 * QUICK, "a quarter of the pages", submitted, *founders)
-        before, latecomer = len(fleet.rows()), fleet.worker(4).pid
+        until(lambda: len(fleet.rows()) >= QUICK, "some of the pages", submitted, *founders)
+        latecomer = fleet.worker(4).pid
+        until(lambda: at_work(fleet) == 5, "the fifth worker", submitted, *founders)
+        before = len(fleet.rows())
         code = submitted.code(DEADLINE)
         assert code == 0, submitted.words
         yield Crawl(
             web, web.hits(), fleet.rows(), fleet.job(), code, [one.pid for one in founders], latecomer, before
         )
+
+
+def at_work(fleet: ShoalFleet) -> int:
+    return len(fleet.ask(lambda frontier: frontier.workers()))
 
 
 def test_the_job_ends_by_itself_with_every_page_once(crawl: Crawl) -> None:
@@ -92,10 +99,9 @@ def test_no_host_gets_more_at_once_than_its_cap(crawl: Crawl) -> None:
 def test_all_of_them_work(crawl: Crawl) -> None:
     shares = Counter(row["worker"] for row in crawl.rows)
     assert shares.keys() == {*crawl.founders, crawl.latecomer}
-    # On a busy machine one of them may start seconds after the others.
-    assert min(shares[pid] for pid in crawl.founders) > len(crawl.rows) / 5 * 0.1, shares
+    assert min(shares[pid] for pid in crawl.founders) > len(crawl.rows) / 5 * 0.25, shares
 
 
 def test_a_worker_that_joins_takes_its_share(crawl: Crawl) -> None:
     shares = Counter(row["worker"] for row in crawl.rows)
-    assert shares[crawl.latecomer] > (len(crawl.rows) - crawl.rows_before) / 5 * 0.1, shares
+    assert shares[crawl.latecomer] > (len(crawl.rows) - crawl.rows_before) / 5 * 0.25, shares
