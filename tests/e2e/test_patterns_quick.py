@@ -19,14 +19,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a race of two contenders leaves behind."""
     folder = tmp_path_factory.mktemp("race")
     (folder / "race.md").write_text(DOCUMENT)
-    web = ["--hosts", "20", "--pages", "4", "--scale", "40", "--deadline", "120"]
+    web = ["--hosts", "20", "--pages", "4", "--scale", "40", "--deadline", "1200"]
     files = ["--json", "race.json", "--plot", "race.svg", "--document", "race.md"]
     subprocess.run(
         [sys.executable, "-m", "benchmarks.patterns", *web, "--only", "semaphore", "shoal", *files],
         cwd=folder,
         env={"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"},
         check=True,
-        timeout=60,
+        timeout=120,
     )
     return folder
 
