@@ -260,7 +260,8 @@ ENCODINGS = [
     Odd(
         "gzip cut within the data",
         encoded(b"gzip", gzip.compress(b"hello" + bytes(range(256)))[:-100]),
-        "200 hello…",
+        "truncated",
+        why="half a page would pass for a page",
     ),
     Odd("gzip with a wrong checksum", encoded(b"gzip", ZIPPED[:-8] + b"\0\0\0\0" + ZIPPED[-4:]), "encoding"),
     Odd("gzip said, sent as it is", encoded(b"gzip", b"hello"), "encoding"),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import random
 import ssl
 import tracemalloc
+import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -240,6 +242,20 @@ async def test_truncate_gives_the_beginning() -> None:
         answer = await answer_of(http, server.url(), max_body=1000, truncate=True)
         assert answer.body == b"x" * 1000
         assert len((await answer_of(http, server.url(), max_body=500_000, truncate=True)).body) == 500_000
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "x-gzip", "deflate", "br", "zstd"])
+async def test_a_compressed_body_that_breaks_off_is_truncated(encoding: str) -> None:
+    """Though it is as long as the server says."""
+    text = random.Random(1).randbytes(20_000)
+    pack = {**ENCODERS, "x-gzip": gzip.compress, "deflate": zlib.compress}[encoding]
+    packed = pack(text)
+    for size in (5_000, 19_000):
+        answer = page(packed[:size], Content_Encoding=encoding)
+        async with serve(always(answer)) as server, transport() as http:
+            failure = await failure_of(http, server.url())
+        assert (failure.kind, failure.status) == ("truncated", 200)
+        assert f"its {encoding} data breaks off" in failure.detail
 
 
 async def test_a_bomb_within_a_bomb_is_cut() -> None:

@@ -17,7 +17,7 @@ import requests
 
 from integration.odd_answers import ALL
 from integration.raw_server import RawServer, serve
-from shoal.admit.canonical import Canonicaliser
+from shoal.admit.sending import redirect_url
 from shoal.clock import SystemClock
 from shoal.fetch.guard import Guard
 from shoal.fetch.http import HttpTransport
@@ -64,14 +64,12 @@ async def ask_each(server: RawServer, ask: Callable[[str], Awaitable[str]]) -> d
 
 
 def by_us(http: HttpTransport) -> Callable[[str], Awaitable[str]]:
-    canonical = Canonicaliser()
-
     async def ask(url: str) -> str:
         outcome = await http.fetch(FetchRequest(url))
         if isinstance(outcome, Failure):
             return outcome.kind
         location = outcome.headers.get("Location", "")
-        return told(outcome.status, outcome.body, (location and canonical(location, url)) or "")
+        return told(outcome.status, outcome.body, (location and redirect_url(location, url)) or "")
 
     return ask
 

@@ -110,7 +110,9 @@ def test_base_href_is_honoured(base: str, expected: str) -> None:
 def test_a_body_that_ends_within_a_character_is_not_whole(caplog: pytest.LogCaptureFixture) -> None:
     page = make("<title>5 €".encode()[:-1])
     assert (page.text("title"), page.html, page.truncated) == ("5", "<title>5 ", True)
-    assert caplog.messages == ["https://a.example/dir/page ends in the middle of a character: it is not whole"]
+    assert caplog.messages == [
+        "https://a.example/dir/page ends in the middle of a character: it is not whole"
+    ]
     whole = make("<title>5 €".encode())
     assert (whole.text("title"), whole.truncated) == ("5 €", False)
 

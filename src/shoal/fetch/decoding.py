@@ -2,21 +2,25 @@
 goes in.
 
 The names of encodings are taken as hints, as curl takes them: what is said to be deflate may be gzip or have no header.
-Encodings that we do not know pass as they are. What is cut short is taken as far as it goes, like browsers do, unless
-nothing is left of it.
+Encodings that we do not know pass as they are. What ends before its compressed data does was cut off, even if it is as
+long as the server said: half a page would pass for a page. A checksum that is missing is not missed.
 """
 
 from __future__ import annotations
 
+import sys
 import zlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from importlib import import_module
+from typing import Any
 
 import brotli  # type: ignore[import-untyped]
-from aiohttp.compression_utils import ZSTDDecompressor
 
-from shoal.fetch.failures import BodyTooLargeError, UndecodableBodyError
+from shoal.fetch.failures import BodyTooLargeError, CutBodyError, UndecodableBodyError
 from shoal.limits import CONTENT_ENCODINGS, KB
 from shoal.slots import received
+
+_zstd = import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
 
 _PART = 256 * KB
 # At the end of each gzip member zlib copies the rest. Members may be many, so the rest is kept short.
@@ -42,8 +46,8 @@ async def read_body(
             if truncate:
                 return decoder.taken, b"".join(parts)[:cap]
             raise BodyTooLargeError(f"the body is larger than {cap} bytes; raise max_body to take it")
-    if decoder.taken and not size:
-        decoder.check_end()
+    if decoder.taken:
+        decoder.check_end(nothing=not size)
     return decoder.taken, b"".join(parts)
 
 
@@ -65,11 +69,14 @@ class Decoder:
             pieces = self._through(layer, pieces)
         return filter(None, pieces)
 
-    def check_end(self) -> None:
-        """Called if nothing has come out, which may be right: of something that is empty."""
+    def check_end(self, *, nothing: bool) -> None:
+        """`nothing` has come out: that may be right, of something that is empty."""
         for layer in self._layers:
-            if not layer.ended:
+            if layer.is_whole():
+                continue
+            if nothing:
                 raise UndecodableBodyError(f"the body could not be decompressed: {layer.name}, it has no end")
+            raise CutBodyError(f"its {layer.name} data breaks off")
 
     def _through(self, layer: _Layer, pieces: Iterable[bytes]) -> Iterator[bytes]:
         for piece in pieces:
@@ -91,9 +98,12 @@ class _Layer:
     def __init__(self, name: str) -> None:
         self.name = name
         self.taken = 0
-        self.ended = False
 
     def undo(self, data: bytes) -> Iterator[bytes]:
+        raise NotImplementedError
+
+    def is_whole(self) -> bool:
+        """Whether the body may end here."""
         raise NotImplementedError
 
 
@@ -104,6 +114,16 @@ class _Inflate(_Layer):
         super().__init__(name)
         self._start = b""  # too little to see what it is
         self._inner: zlib._Decompress | None = None
+        self._ended = False
+
+    def is_whole(self) -> bool:
+        if self._inner is None:
+            return self._ended
+        try:
+            self._inner.copy().decompress(bytes(8))
+        except zlib.error as error:
+            return "check" in str(error)  # of the checksum: the data before it is complete
+        return False
 
     def undo(self, data: bytes) -> Iterator[bytes]:
         for at in range(0, len(data), _SLICE):
@@ -114,7 +134,7 @@ class _Inflate(_Layer):
             if self._inner is None:
                 data = self._start + data
                 self._start = data[:2]
-                if len(data) < 2 or (self.ended and not data.startswith(_GZIP)):
+                if len(data) < 2 or (self._ended and not data.startswith(_GZIP)):
                     return
                 self._inner = zlib.decompressobj(self._kind(data))
                 self._start = b""
@@ -123,7 +143,7 @@ class _Inflate(_Layer):
             while len(part) == _PART and not data:  # what zlib holds back
                 yield (part := self._inner.decompress(b"", _PART))
             if self._inner.eof:
-                data, self._inner, self.ended = self._inner.unused_data, None, True
+                data, self._inner, self._ended = self._inner.unused_data, None, True
 
     def _kind(self, data: bytes) -> int:
         """By its first two bytes, as zlib numbers them."""
@@ -145,19 +165,33 @@ class _Brotli(_Layer):
         yield self._inner.process(data, output_buffer_limit=_PART)
         while not self._inner.can_accept_more_data():
             yield self._inner.process(b"", output_buffer_limit=_PART)
-        self.ended = self._inner.is_finished()
+
+    def is_whole(self) -> bool:
+        return bool(self._inner.is_finished())
 
 
 class _Zstd(_Layer):
+    """Frames, one after the other."""
+
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self._inner = ZSTDDecompressor()
-        self.ended = True  # what has no end is told by its beginning
+        self._inner: Any = _zstd.ZstdDecompressor()
 
     def undo(self, data: bytes) -> Iterator[bytes]:
-        yield self._inner.decompress_sync(data, max_length=_PART)
-        while self._inner.data_available:
-            yield self._inner.decompress_sync(b"", max_length=_PART)
+        for at in range(0, len(data), _SLICE):
+            yield from self._undo(data[at : at + _SLICE])
+
+    def _undo(self, data: bytes) -> Iterator[bytes]:
+        while data:
+            if self._inner.eof:
+                self._inner = _zstd.ZstdDecompressor()
+            yield self._inner.decompress(data, _PART)
+            while not (self._inner.needs_input or self._inner.eof):
+                yield self._inner.decompress(b"", _PART)
+            data = self._inner.unused_data
+
+    def is_whole(self) -> bool:
+        return bool(self._inner.eof)
 
 
 _GZIP = b"\x1f\x8b"

@@ -37,6 +37,10 @@ class TooSlowError(Exception):
         super().__init__(f"only {received} bytes in the last {seconds:.1f} s; lower min_rate to take it")
 
 
+class CutBodyError(Exception):
+    """The body ends before its compressed data does."""
+
+
 class UndecodableBodyError(Exception):
     """The body has an encoding that is not decoded."""
 
@@ -71,6 +75,8 @@ def _explain(exc: Exception) -> tuple[str, str]:
             return "too_large", str(exc)
         case UndecodableBodyError():
             return "encoding", str(exc)
+        case CutBodyError():
+            return "truncated", f"the body was cut off: {exc}"
         case FloodError():
             return "flood", f"the server sends without end what is no answer: {exc}"
         case BrokenAnswerError():
