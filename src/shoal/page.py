@@ -19,6 +19,7 @@ from shoal.extract.links import absolute, document_base, target_of
 from shoal.extract.media import is_html, media_type
 from shoal.extract.paging import largest_number, page_urls
 from shoal.extract.parsing import parse
+from shoal.extract.querying import in_encoding, is_legacy
 from shoal.extract.selecting import Selection
 from shoal.extract.text import squeeze, visible_text
 from shoal.model import Request, Response, Task
@@ -304,6 +305,7 @@ class Page:
         """
         if not isinstance(target, str):
             target = _target(target)
+        [target] = self._as_sent([target])
         name = self.handler if handler is None else handler_name(handler)
         base = self._base or self.base
         if session is not None:
@@ -330,7 +332,7 @@ class Page:
             urls: Iterable[str] = self._targets(targets)
         else:
             given = (target if isinstance(target, str) else target_of(target) for target in targets)
-            urls = [url for url in given if url]
+            urls = self._as_sent([url for url in given if url])
         if options:
             return [self.follow(url, handler, **options) for url in urls]
         name = self.handler if handler is None else handler_name(handler)
@@ -379,7 +381,12 @@ class Page:
 
     def _targets(self, selector: str) -> list[str]:
         nodes = self.tree.tags("a") if selector == "a" else self.css(selector)
-        return [target for node in nodes if (target := target_of(node))]
+        return self._as_sent([target for node in nodes if (target := target_of(node))])
+
+    def _as_sent(self, targets: list[str]) -> list[str]:
+        """Links on a page in a legacy encoding have their query in it."""
+        codec = self.codec
+        return [in_encoding(target, codec) for target in targets] if is_legacy(codec) else targets
 
 
 def _target(node: Node) -> str:

@@ -62,7 +62,7 @@ def test_every_verb_of_a_transition_exists() -> None:
         r"^\| ([\w()]+) \| `(\w+)`.*? \| ([\w()]+) \|", section("The states of a task"), re.MULTILINE
     )
     states = {state for before, _, after in rows for state in (before, after)}
-    assert states == {"(new)", "pending", "leased", "delayed", "done", "dead", "any", "(gone)"}
+    assert states == {"(new)", "pending", "leased", "delayed", "done", "dead", "merged", "any", "(gone)"}
     assert {verb for _, verb, _ in rows} <= set(dir(Frontier))
 
 

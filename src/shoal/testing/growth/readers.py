@@ -18,6 +18,7 @@ from shoal.extract.links import absolute
 from shoal.extract.media import is_html
 from shoal.extract.paging import largest_number, query_value, with_query_value
 from shoal.extract.parsing import allowance
+from shoal.extract.querying import in_encoding
 from shoal.extract.robotsmeta import header_asks
 from shoal.extract.summary import summary
 from shoal.fetch.http_mending import Mender
@@ -143,6 +144,7 @@ TEXTS = (
     Reader("canonical query", lambda text: Canonicaliser()(sent_url(URL + "?" + _text(text)) or "")),
     Reader("trap", lambda text: trap(URL + "page?year=1" + _text(text), _UNLIMITED)),
     Reader("links", _links),
+    Reader("query in Shift_JIS", lambda text: in_encoding("?" + _text(text), "cp932")),
     Reader("admit", _admit),
     Reader("challenge", _challenge),
     Reader("classify", _kind),

@@ -1,0 +1,100 @@
+"""Links on pages in legacy encodings ask for what a browser asks for."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from browser import browser, text_of
+from integration.raw_server import page, serve
+from shoal.admit.sending import sent_url
+from shoal.extract.querying import in_encoding
+from shoal.model import Response, Task
+from shoal.page import Page
+
+WORDS = {
+    "windows-1251": "привет № — €",
+    "koi8-r": "привет №",
+    "windows-1252": "Zürich’s café €",
+    "iso-8859-2": "žluťoučký kůň",
+    "iso-8859-7": "Αθήνα",
+    "windows-1255": "שלום",
+    "tis-620": "สวัสดี",
+    "shift_jis": "表示 ソート ﾊﾝｶｸ",
+    "euc-jp": "表示 ソート",
+    "iso-2022-jp": "表示 ソート",
+    "gbk": "中文 价格 €",
+    "gb2312": "中文 价格",
+    "gb18030": "中文 价格",
+    "big5": "中文 價格",
+    "euc-kr": "한국어 가격",
+    "utf-8": "привет 表示",
+    "utf-16le": "привет 表示",
+}
+PYTHON = {"utf-16le": "utf-16-le"}
+
+
+def links(label: str) -> list[str]:
+    """In path and query, with what an encoding cannot write, and after other marks. (GB18030 can write all: that is not
+    told from GBK.)"""
+    words = WORDS[label]
+    return [
+        f"/{words.split()[0]}?q={words.replace(' ', '+')}",
+        f"/x?{words.split()[0]}=1&b={'' if label == 'gb18030' else '😀ж한'}#{words.split()[0]}",
+        f"/x?a=%20'|&q={words}&f[]=b&f[]=a",
+    ]
+
+
+def document(label: str, tag: str) -> bytes:
+    text = "".join(tag.format(link.replace("&", "&amp;")) for link in links(label))
+    return text.encode(PYTHON.get(label, label), "xmlcharrefreplace")
+
+
+async def test_as_a_browser_does() -> None:
+    labels = list(WORDS)
+
+    async def answer(head: bytes, writer: asyncio.StreamWriter) -> None:
+        target = head.split(b" ")[1].decode("latin-1")
+        if target == "/":
+            frames = "".join(f"<iframe src=/page/{label}></iframe>" for label in labels)
+            writer.write(page(frames.encode(), Content_Type="text/html"))
+        elif target.startswith("/page/"):
+            label = target.removeprefix("/page/")
+            body = document(label, f'<img src="/{label}{{}}">')
+            writer.write(page(body, Content_Type=f"text/html; charset={label}"))
+        else:
+            writer.write(page(b"", "404 Not Found"))
+
+    async with serve(answer) as server, browser(browser_block=[]) as transport:
+        await text_of(transport, server.url("/"), "load")
+        for label in labels:
+            asked = {path for path in server.paths if path.startswith(f"/{label}/")}
+            response = Response(
+                server.url("/"),
+                200,
+                {"Content-Type": f"text/html; charset={label}"},
+                document(label, '<a href="{}">'),
+            )
+            found = Page(Task(server.url("/")), response, "").links()
+            ours = {f"/{label}" + (sent_url(link) or "").removeprefix(server.url("")) for link in found}
+            assert ours == asked, label
+
+
+@pytest.mark.parametrize("link", ["/é", "/é?q=1", "/é#?é", "#é?é", "?q=1#é", "", "?", "mailto:é"])
+def test_the_rest_of_a_link_is_left_alone(link: str) -> None:
+    assert in_encoding(link, "cp1252") == link
+
+
+def test_every_way_to_follow_a_link() -> None:
+    body = "<a href='?q=ж'>x</a>".encode("cp1251")
+    response = Response("http://a.example/", 200, {"Content-Type": "text/html; charset=windows-1251"}, body)
+    found = Page(Task("http://a.example/"), response, "page")
+    ways = [
+        *found.follow_all("a"),
+        *found.follow_all(found.css("a")),
+        *found.follow_all(["?q=ж"], meta={}),
+        found.follow(found.css("a")[0]),
+        found.follow("?q=ж"),
+    ]
+    assert {request.url for request in ways} == {"?q=%E6"}
