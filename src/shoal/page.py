@@ -15,7 +15,7 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
 from shoal.errors import SpiderError
 from shoal.extract import charset, decoding
-from shoal.extract.links import absolute, document_base, target_of
+from shoal.extract.links import absolute, document_base, target_of, targets_in
 from shoal.extract.media import is_html, media_type
 from shoal.extract.paging import largest_number, page_urls
 from shoal.extract.parsing import parse
@@ -210,8 +210,9 @@ class Page:
         value = None if node is None else node.attributes.get(name)
         return default if value is None else value
 
-    def links(self, selector: str = "a") -> list[str]:
-        """The absolute URLs that the matching elements point to, each once."""
+    def links(self, selector: str | None = None) -> list[str]:
+        """The absolute URLs that the matching elements point to, each once; without a selector, those of all links,
+        areas and frames of the page, and of a refresh."""
         return absolute(self.base, self._targets(selector))
 
     @property
@@ -320,15 +321,16 @@ class Page:
 
     def follow_all(
         self,
-        targets: str | Iterable[str | Node] = "a",
+        targets: str | Iterable[str | Node] | None = None,
         handler: HandlerLike = None,
         **options: Unpack[FollowOptions],
     ) -> list[Request]:
-        """A request for every element that matches a selector, or for every given URL or element.
+        """A request for every element that matches a selector, or for every given URL or element; without either, for
+        all that `links` finds.
 
         Elements that point nowhere are passed over.
         """
-        if isinstance(targets, str):
+        if targets is None or isinstance(targets, str):
             urls: Iterable[str] = self._targets(targets)
         else:
             given = (target if isinstance(target, str) else target_of(target) for target in targets)
@@ -379,7 +381,9 @@ class Page:
             raise ValueError("page.paginate(param=…) needs total=…, or count=… and per_page=…")
         return min(found, MAX_DETECTED_PAGES)
 
-    def _targets(self, selector: str) -> list[str]:
+    def _targets(self, selector: str | None) -> list[str]:
+        if selector is None:
+            return self._as_sent(targets_in(self.tree))
         nodes = self.tree.tags("a") if selector == "a" else self.css(selector)
         return self._as_sent([target for node in nodes if (target := target_of(node))])
 

@@ -2,10 +2,44 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 import ada_url
 from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+# The tags that lead to other pages, and by which attribute.
+_LINKS = (("a", "href"), ("area", "href"), ("iframe", "src"), ("frame", "src"))
+
+# "5; url=/next", as the HTML standard reads it: the word "url" may be missing, and a blank may stand for the semicolon.
+_REFRESH = re.compile(
+    r"[\t\n\f\r ]*+[0-9.]++(?=[\t\n\f\r ;,])[\t\n\f\r ]*+[;,]?+[\t\n\f\r ]*+"
+    r"(?:url[\t\n\f\r ]*+=[\t\n\f\r ]*+)?+(.+)",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def targets_in(tree: LexborHTMLParser) -> list[str]:
+    """Where a page leads: its links, the areas of its maps, its frames, and what it says it moves on to."""
+    targets = [
+        target
+        for tag, attribute in _LINKS
+        for node in tree.tags(tag)
+        if (target := node.attributes.get(attribute))
+    ]
+    return targets + [target for node in tree.tags("meta") if (target := _refresh_of(node))]
+
+
+def _refresh_of(node: LexborNode) -> str | None:
+    attributes = node.attributes
+    if (attributes.get("http-equiv") or "").lower() != "refresh":
+        return None
+    found = _REFRESH.match(attributes.get("content") or "")
+    if found is None:
+        return None
+    target = found[1]
+    quote = target[0]
+    return target[1:].partition(quote)[0] if quote in "\"'" else target
 
 
 def target_of(node: LexborNode) -> str | None:

@@ -44,7 +44,7 @@ def summary(page: Page) -> list[Row | Request]:
     if not page.is_html:
         return [row]
     # Elements are found by tag: the first use of a selector costs as much as parsing the page.
-    requests = page.follow_all("a")
+    requests = page.follow_all()
     tree = page.tree
     row["title"] = _title(tree)
     row["description"] = _description(tree)
