@@ -19,9 +19,11 @@ from msgspec import Struct
 
 from shoal.config import load
 from shoal.crew import Crew
-from shoal.errors import SettingsError
+from shoal.errors import SettingsError, SpiderError
 from shoal.feeding import Feeder
+from shoal.fleet.trouble import pause_in_trouble
 from shoal.frontier import open_frontier
+from shoal.frontier.protocol import Frontier
 from shoal.guardian import can_resume
 from shoal.loop import run_loop
 from shoal.observe.events import EventBook
@@ -114,18 +116,22 @@ async def _run_here(plan: Plan, sink: Sink, watch: Watch | None, *, signals: boo
         if signals:
             stack.enter_context(stopping_on_signals(crew.engine, grace=plan.settings.grace))
         look = await stack.enter_async_context(watching(plan, frontier, crew.report, watch))
-        async with feeding(crew.feeder(), crew.engine):
+        async with feeding(crew.feeder(), crew.engine, frontier, plan.job):
             await crew.engine.run()
         await conclude(plan, frontier)
         return await look()
 
 
 class feeding:  # noqa: N801 (a context manager, used like a function)
-    """Feeds in the background. A source that fails stops the crawl, and its error comes out at the end."""
+    """Feeds in the background. A source that fails stops the crawl, and its error comes out at the end; the job is
+    paused and says why, until the same command goes on with it."""
 
-    def __init__(self, feeder: Feeder, crawl: Stoppable) -> None:
+    def __init__(self, feeder: Feeder, crawl: Stoppable, frontier: Frontier, job: str) -> None:
         self._feeder = feeder
         self._crawl = crawl
+        self._frontier = frontier
+        self._job = job
+        self._error: Exception | None = None
 
     async def __aenter__(self) -> None:
         self._task = asyncio.create_task(self._feed())
@@ -133,17 +139,17 @@ class feeding:  # noqa: N801 (a context manager, used like a function)
     async def _feed(self) -> None:
         try:
             await self._feeder.feed()
-        except Exception:
+        except SpiderError as error:
+            self._error = SpiderError(f"{error}; put it right and run the same command again to go on")
             self._crawl.stop()
-            raise
+            await pause_in_trouble(self._frontier, self._job, str(error))
+        except Exception as error:
+            self._error = error
+            self._crawl.stop()
 
     async def __aexit__(self, kind: object, *_: object) -> None:
-        if not self._task.done():
+        if self._error is None:  # else it is on its way to its end
             self._task.cancel()
-        try:
-            await self._task
-        except asyncio.CancelledError:
-            pass
-        except Exception:
-            if kind is None:
-                raise
+        await asyncio.wait([self._task])
+        if self._error is not None and kind is None:
+            raise self._error

@@ -10,17 +10,23 @@ from msgspec.structs import replace
 from shoal import guardian
 from shoal.admit import Admission
 from shoal.admit.sizes import OversizeError, stored_size
+from shoal.admit.typed import meant_by
 from shoal.errors import ShoalError, SpiderError
 from shoal.frontier.protocol import Frontier
+from shoal.limits import URL_SHOWN
 from shoal.model import Refused, Request, Task
 from shoal.observe.tally import Tally
+from shoal.places import StartPlace
 from shoal.policy.lanes import known, no_such_lane
 from shoal.settings import Settings
 from shoal.spider import Spider
+from shoal.telling import event
+from shoal.text import without_userinfo
 
 _BATCH = 5_000
 _LINGER = 0.2  # seconds a slow source's URLs wait for company
 _LOOK_AGAIN = 0.5
+_REFUSALS_TOLD = 20
 
 
 class Feeder:
@@ -50,6 +56,8 @@ class Feeder:
         self._position = 0
         self._adding = asyncio.Lock()
         self._failure: ShoalError | None = None
+        self._at = StartPlace()
+        self._refusals = 0
 
     async def feed(self) -> None:
         await guardian.feeding(self._feed())
@@ -64,33 +72,56 @@ class Feeder:
         stride, taken = min(_BATCH, self._settings.high_water), 0
         flushing = asyncio.create_task(self._flush_regularly())
         try:
-            async for position, request, typed in self._spider.starts(skip):
+            async for position, request, typed in self._spider.starts(skip, self._at):
                 self._take(position, request, typed=typed or self._settings.trust_start)
                 taken += 1
                 if taken % stride == 0:
                     await self._flush()
                     await self._below_high_water()
             await self._flush(last=True)
+        except SpiderError:
+            await self._flush()  # what it gave before is kept
+            raise
         finally:
             flushing.cancel()
 
     def _take(self, position: int, request: Request, *, typed: bool) -> None:
         self._raise_failure()
-        self._position = position
-        if request.lane is not None and request.lane not in self._lanes:
-            raise self._error(position, no_such_lane(request.lane, self._lanes))
         try:
+            if request.lane is not None and request.lane not in self._lanes:
+                raise SpiderError(no_such_lane(request.lane, self._lanes))
+            self._spider.handler_named(request.handler)
             stored_size(request)
-        except OversizeError as error:
-            raise self._error(position, str(error)) from None
+        except (OversizeError, SpiderError) as error:
+            raise self._error(position, request, str(error)) from None
         admitted = self._admission.admit(request)
+        self._position = position
         if isinstance(admitted, Refused):
-            self._tally.refused(admitted.reason)
+            self._refuse(admitted)
         else:
             self._batch.append(replace(admitted, typed=True) if typed else admitted)
 
-    def _error(self, position: int, problem: str) -> SpiderError:
-        return SpiderError(f"spider {self._spider.name!r}: start request {position}: {problem}")
+    def _error(self, position: int, request: Request, problem: str) -> SpiderError:
+        url = without_userinfo(request.url)[:URL_SHOWN]
+        place = str(self._at)
+        number = f"start request {position}"
+        where = number if place == number else f"{place}: {number}"
+        return SpiderError(f"spider {self._spider.name!r}: {where}: {problem} ({url})")
+
+    def _refuse(self, refused: Refused) -> None:
+        """Counts every one, and tells the first few: whoever wrote them finds them by their line."""
+        self._tally.refused(refused.reason)
+        self._refusals += 1
+        if self._refusals <= _REFUSALS_TOLD:
+            meant = meant_by(refused.url)
+            hint = f"; did you mean {meant}?" if meant else ""
+            event(
+                "start_refused",
+                job=self._job,
+                where=str(self._at),
+                url=refused.url,
+                reason=f"{refused.reason}{hint}",
+            )
 
     async def _flush(self, *, last: bool = False) -> None:
         async with self._adding:

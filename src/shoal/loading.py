@@ -6,7 +6,6 @@ import importlib
 import importlib.util
 import os
 import sys
-import traceback
 from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from pathlib import Path
@@ -14,6 +13,7 @@ from types import ModuleType
 from typing import TypeVar
 
 from shoal.errors import ShoalError, SpiderError
+from shoal.places import place_of_error
 from shoal.spider import Spider
 
 T = TypeVar("T")
@@ -97,19 +97,12 @@ def _run(load: Callable[[], T], where: str) -> T:
     except SyntaxError as error:
         raise SpiderError(f"{error.filename or where}:{error.lineno or 0}: {error.msg}") from error
     except ShoalError as error:
-        raise type(error)(f"{_place(error, where)}: {error}") from error
+        raise type(error)(f"{place_of_error(error, where)}: {error}") from error
     except (Exception, SystemExit) as error:
         said = " ".join(str(error).split())
-        raise SpiderError(f"{_place(error, where)}: {type(error).__name__}{said and ': ' + said}") from error
-
-
-def _place(error: BaseException, where: str) -> str:
-    """The last line of the user's own code on the way to the error."""
-    own = os.path.dirname(__file__)
-    frames = traceback.extract_tb(error.__traceback__)
-    users = [f for f in frames if not f.filename.startswith((own, "<"))]
-    users = [f for f in users if f.filename == where] or users
-    return f"{users[-1].filename}:{users[-1].lineno}" if users else where
+        raise SpiderError(
+            f"{place_of_error(error, where)}: {type(error).__name__}{said and ': ' + said}"
+        ) from error
 
 
 def _on_path(folder: Path) -> None:

@@ -11,15 +11,18 @@ durations are seconds. Worker clocks never meet the frontier's: what a worker sa
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import NoneType
 from typing import Any, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import force_setattr, replace
 
+from shoal.errors import SpiderError
 from shoal.limits import HISTORY
 from shoal.text import without_userinfo
 
 DEFAULT_LANE = "normal"
+HANDLER_NAME = "shoal_handler"  # the attribute in which a function keeps the name that it is registered under
 
 
 class Failure(Struct, frozen=True, omit_defaults=True):
@@ -39,11 +42,24 @@ class Failure(Struct, frozen=True, omit_defaults=True):
             force_setattr(self, "detail", without_userinfo(self.detail))
 
 
+def name_of_handler(handler: object) -> str:
+    """The name under which a spider has registered a function."""
+    name = getattr(handler, HANDLER_NAME, None)
+    if isinstance(name, str):
+        return name
+    shown = getattr(handler, "__name__", repr(handler))
+    raise SpiderError(
+        f"{shown} is not a handler: put @spider.handler above it, or give the name of a handler"
+    )
+
+
 class Request(Struct, frozen=True, omit_defaults=True):
     """What a handler or a start list asks for, before admission. `url` may be relative to `base`."""
 
     url: str
-    handler: str = ""  # "": the spider's first handler
+    handler: Any = (
+        ""  # a handler's name, or the function, whose name is taken; "": the spider's first handler
+    )
     base: str | None = None
     lane: str | None = None  # None: the handler's lane
     priority: int | None = None  # None: the handler's priority
@@ -56,6 +72,66 @@ class Request(Struct, frozen=True, omit_defaults=True):
     meta: dict[str, Any] | None = None
     dedupe: bool = True  # False: fetch even if this URL was asked for before
     anywhere: bool = False  # True: exempt from the host, pattern and depth limits of the crawl's scope
+
+    def __post_init__(self) -> None:
+        """A value of another type is told here, where the line that gave it is known, and not by the store."""
+        handler = self.handler
+        if type(handler) is not str and callable(handler):
+            handler = name_of_handler(handler)
+            force_setattr(self, "handler", handler)
+        if (
+            type(self.url) is str is type(handler)
+            and self.meta
+            is self.headers
+            is self.body
+            is self.lane
+            is self.priority
+            is self.depth
+            is self.pool
+            is None
+            and self.dedupe is True
+            and self.anywhere is False
+            and self.method == "GET"
+            and self.max_attempts == 0
+            and (self.base is None or type(self.base) is str)
+        ):
+            return  # a link, as nearly all are
+        for name, (kind, wanted) in _REQUEST_TYPES.items():
+            value = getattr(self, name)
+            if not isinstance(value, kind):
+                raise SpiderError(f"Request: its {name} is {_shown(value)}; give {wanted}")
+        for key, value in (self.headers or {}).items():
+            if not isinstance(key, str) or not isinstance(value, str):
+                raise SpiderError(
+                    f"Request: its headers have {_shown(key)}: {_shown(value)}; give texts (str)"
+                )
+
+
+_REQUEST_TYPES: dict[str, tuple[Any, str]] = {
+    "url": (str, "a text (str)"),
+    "handler": (str, "the name of a handler, or a function with @spider.handler above it"),
+    "base": ((str, NoneType), "a text (str)"),
+    "lane": ((str, NoneType), "a text (str)"),
+    "priority": ((int, NoneType), "a whole number"),
+    "depth": ((int, NoneType), "a whole number"),
+    "max_attempts": (int, "a whole number"),
+    "method": (str, "a text (str)"),
+    "headers": ((dict, NoneType), "a dict of texts"),
+    "body": ((bytes, NoneType), "bytes, as in text.encode()"),
+    "pool": ((str, NoneType), "a text (str)"),
+    "meta": ((dict, NoneType), "a dict"),
+    "dedupe": (bool, "True or False"),
+    "anywhere": (bool, "True or False"),
+}
+
+
+def _shown(value: object) -> str:
+    """Its type, and of short and plain values what they are; never a header's value."""
+    return (
+        f"{value!r} ({type(value).__name__})"
+        if isinstance(value, int | float)
+        else f"a {type(value).__name__}"
+    )
 
 
 class Refused(Struct, frozen=True):

@@ -11,6 +11,7 @@ from msgspec import Struct
 from shoal.errors import OutputTaken, SinkError, SpiderError, UsageError
 from shoal.fetch.browser.finding import available, why_not
 from shoal.fetch.proxies import find_pools
+from shoal.fleet.trouble import forget_trouble
 from shoal.frontier.protocol import Frontier, Job, JobSpec
 from shoal.jobnote import FedBy, note_of, write_note
 from shoal.observe import words
@@ -54,6 +55,7 @@ async def prepare(plan: Plan, frontier: Frontier) -> Job:
         known = None
     if plan.output is not None:
         await check_output(plan, frontier, known)
+    await forget_trouble(frontier, plan.job)
     job = await frontier.open_job(spec_of(plan))
     claim_output(plan, job)
     if job.state == "finished":

@@ -19,15 +19,14 @@ from typing import Any, TypeAlias, TypeVar, overload
 
 from msgspec import Struct
 
-from shoal.errors import SettingsError, SpiderError
-from shoal.model import DEFAULT_LANE, Request
+from shoal.errors import SettingsError, ShoalError, SpiderError
+from shoal.model import DEFAULT_LANE, HANDLER_NAME, Request, name_of_handler
+from shoal.places import StartPlace, place_of_error
 from shoal.settings import Settings
 
 Function: TypeAlias = Callable[..., Any]
 F = TypeVar("F", bound=Function)
 Start: TypeAlias = str | Path | Sequence[str | Request | Path] | Callable[[], object]
-
-_NAME_ATTRIBUTE = "shoal_handler"
 
 
 class Handler(Struct, frozen=True):
@@ -169,37 +168,51 @@ class Spider:
             return [url for url in urls if isinstance(url, str)]
         return []
 
-    async def starts(self, skip: int = 0) -> AsyncGenerator[tuple[int, Request, bool], None]:
+    async def starts(
+        self, skip: int = 0, at: StartPlace | None = None
+    ) -> AsyncGenerator[tuple[int, Request, bool], None]:
         """Every start request with its position, counted from 1, without the first `skip`; and whether a person typed
         it: it stands in the code or the command itself, as opposed to in a file or what a function yields.
 
         Files and functions are read as they are consumed, so they may be larger than memory or endless.
         Junk is passed on as it stands: admission refuses it and counts it. Close it (`aclosing`) when you stop early.
+        `at` always says where the reading is. What a function raises comes out as a SpiderError with its place.
         """
-        position = 0
-        async with aclosing(self._entries()) as entries:
+        at = at or StartPlace()
+        async with aclosing(self._entries(at)) as entries:
             async for entry, typed in entries:
-                position += 1
-                if position > skip:
-                    yield position, self._request(entry), typed
+                at.position += 1
+                if at.position > skip:
+                    yield at.position, self._request(entry, at), typed
 
-    async def _entries(self) -> AsyncGenerator[tuple[object, bool], None]:
+    async def _entries(self, at: StartPlace) -> AsyncGenerator[tuple[object, bool], None]:
         if not callable(self.start):
             for entry in [self.start] if isinstance(self.start, str | Path) else self.start:
                 is_file = isinstance(entry, Path)
-                for line in _expand([entry]):
+                for line in _expand([entry], at):
                     yield line, not is_file
             return
-        async with aclosing(self._produced()) as entries:
-            async for entry in entries:
-                yield entry, False
+        try:
+            async with aclosing(self._produced(at)) as entries:
+                async for entry in entries:
+                    yield entry, False
+        except ShoalError as error:
+            raise SpiderError(f"{place_of_error(error) or at}: {error}") from error
+        except (Exception, SystemExit) as error:
+            said = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(":")
+            after = f" after start request {at.position:,}" if at.position else ""
+            where = place_of_error(error) or at
+            raise SpiderError(f"{where}: the start of spider {self.name!r} failed{after}: {said}") from error
 
-    async def _produced(self) -> AsyncGenerator[object, None]:
+    async def _produced(self, at: StartPlace) -> AsyncGenerator[object, None]:
         """What the start function gives."""
         assert callable(self.start)
-        produced = self.start()
+        at.producing = self.start
+        at.producing = produced = self.start()
         if isawaitable(produced):
-            produced = await produced
+            at.producing = produced = await produced
+        if isinstance(produced, list | tuple | str):
+            at.producing = self.start
         if isinstance(produced, AsyncGenerator):
             async with aclosing(produced):
                 async for entry in produced:
@@ -208,7 +221,7 @@ class Spider:
             async for entry in produced:
                 yield entry
         else:
-            for entry in _expand(self._iterable(produced)):
+            for entry in _expand(self._iterable(produced), at):
                 yield entry
 
     def _iterable(self, produced: object) -> Iterable[object]:
@@ -220,13 +233,13 @@ class Spider:
             f"spider {self.name!r}: start() returned a {type(produced).__name__}; yield URLs or Requests from it"
         )
 
-    def _request(self, entry: object) -> Request:
+    def _request(self, entry: object, at: StartPlace) -> Request:
         if isinstance(entry, str):
             return Request(entry)
         if isinstance(entry, Request):
             return entry
         raise SpiderError(
-            f"spider {self.name!r}: start gave a {type(entry).__name__}; give URLs (str) or Requests"
+            f"{at}: spider {self.name!r}: start gave a {type(entry).__name__}; give URLs (str) or Requests"
         )
 
 
@@ -236,18 +249,12 @@ def handler_name(handler: Function | Handler | str) -> str:
         return handler
     if isinstance(handler, Handler):
         return handler.name
-    name = getattr(handler, _NAME_ATTRIBUTE, None)
-    if isinstance(name, str):
-        return name
-    shown = getattr(handler, "__name__", repr(handler))
-    raise SpiderError(
-        f"{shown} is not a handler: put @spider.handler above it, or give the name of a handler"
-    )
+    return name_of_handler(handler)
 
 
 def _remember_name(function: Function, name: str) -> None:
     try:
-        setattr(getattr(function, "__func__", function), _NAME_ATTRIBUTE, name)
+        setattr(getattr(function, "__func__", function), HANDLER_NAME, name)
     except AttributeError:  # an object without room for it: can be followed by name only
         pass
 
@@ -260,21 +267,24 @@ def _check_settings(spider: str, settings: dict[str, object]) -> None:
             raise SettingsError(f"spider {spider!r}: unknown setting {name!r}; {hint}")
 
 
-def _expand(entries: Iterable[object]) -> Iterator[object]:
+def _expand(entries: Iterable[object], at: StartPlace) -> Iterator[object]:
     """The entries, with the lines of a file in the place of its path."""
     for entry in entries:
         if isinstance(entry, Path):
-            yield from _lines(entry)
+            yield from _lines(entry, at)
         else:
             yield entry
 
 
-def _lines(path: Path) -> Iterator[str]:
+def _lines(path: Path, at: StartPlace) -> Iterator[str]:
     try:
         with path.open(encoding="utf-8-sig", errors="replace") as file:
-            for line in file:
+            at.file = path
+            for at.line, line in enumerate(file, 1):
                 url = line.strip()
                 if url and not url.startswith("#"):
                     yield url
     except OSError as error:
         raise SpiderError(f"cannot read the start URLs from {path}: {error.strerror or error}") from error
+    finally:
+        at.file = None

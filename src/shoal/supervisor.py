@@ -90,7 +90,7 @@ async def supervise(plan: Plan, watch: Watch | None) -> View:
             job=plan.job,
             paused=lambda: team.feeding_paused,
         )
-        async with feeding(feeder, team):
+        async with feeding(feeder, team, frontier, plan.job):
             await team.run()
         await conclude(plan, frontier)
         return await look()

@@ -76,6 +76,12 @@ VOCABULARY: dict[str, Kind] = {
         "job reason",
         "feeding job {job} is tried again: {reason}",
     ),
+    "start_refused": _kind(
+        "warning",
+        "a start URL cannot be crawled; the first 20 are told, all are counted",
+        "job where url reason",
+        "{where}: {url} is not crawled: {reason}",
+    ),
     # -- schedules
     "schedule_set": _kind(
         "info", "a job is to run again and again", "schedule every cron", "schedule {schedule} is set"

@@ -39,12 +39,13 @@ from shoal.model import (
 from shoal.observe.recording import Recorder
 from shoal.observe.tally import Tally
 from shoal.page import Page
+from shoal.places import place_of_code, place_of_error
 from shoal.policy.lanes import BROWSER, known, no_such_lane
 from shoal.rendering import Rendered, TabLost
 from shoal.settings import Settings
 from shoal.sink.rows import encode_rows
 from shoal.slots import in_the_network, take_slot
-from shoal.spider import Spider
+from shoal.spider import Handler, Spider
 from shoal.telling import event
 from shoal.text import one_line, without_userinfo
 
@@ -163,12 +164,13 @@ class Worker:
                 monotonic=self._clock.monotonic,
             )
             yielded = self._manners.apply(page, yielded, self._tally)
-            self._check(handler.name, yielded.requests)
+            self._check(handler, yielded.requests)
             rows = encode_rows(yielded.items, handler, asked_at)
         except HandlerTimeout as error:
             return self._bury(lease, response, "handler_timeout", str(error))
         except (JunkError, SpiderError) as error:
-            return self._bury(lease, response, "junk", str(error))
+            where = place_of_error(error)  # a SpiderError is raised by what the handler calls
+            return self._bury(lease, response, "junk", f"{where}: {error}" if where else str(error))
         except TabLost as error:
             lost = self._failure(task, "browser_crash", str(error))
             return self._end(lease, Retry(self._settings.retry_base, lost))
@@ -179,19 +181,25 @@ class Worker:
         cut = self._cut(task, yielded.requests)
         return Settlement(lease, Done(), self._admit(lease, yielded.requests), rows, links_cut=cut)
 
-    def _check(self, handler: str, requests: Sequence[Request]) -> None:
-        """A task in a lane that nobody serves would lie in its queue for ever; one that cannot be stored would stop
-        the settlement of others."""
-        size = 0
+    def _check(self, handler: Handler, requests: Sequence[Request]) -> None:
+        """A task in a lane that nobody serves would lie in its queue for ever; one for a handler that does not exist
+        would be fetched in vain; one that cannot be stored would stop the settlement of others."""
+        size, handlers = 0, self._spider.handlers
         try:
             for request in requests:
                 if request.lane is not None and request.lane not in self._lanes:
                     raise JunkError(no_such_lane(request.lane, self._lanes))
+                if request.handler and request.handler not in handlers:
+                    self._spider.handler_named(request.handler)
                 size += stored_size(request)
                 if size > PAGE_REQUESTS:
                     raise JunkError(f"with those before it, it has more than {PAGE_REQUESTS:,} bytes")
-        except (JunkError, OversizeError) as error:
-            raise JunkError(f"handler {handler!r} yielded a request: {error}") from None
+        except (JunkError, OversizeError, SpiderError) as error:
+            url = without_userinfo(request.url)[:_SHOWN]
+            where = place_of_code(handler.function)
+            raise JunkError(
+                f"handler {handler.name!r} yielded a request: {error} ({where and where + ', '}for {url})"
+            ) from None
 
     def _cut(self, task: Task, requests: Sequence[Request]) -> int:
         """How many links are more than are taken from one page."""

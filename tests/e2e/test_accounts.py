@@ -114,7 +114,10 @@ def check_run(found: dict[str, Any]) -> None:
     assert sum(found["statuses"].values()) == found["fetches"]
 
 
-@pytest.fixture(params=["sqlite", "sqlite, two processes", "valkey"])
+HOMES = ["sqlite", "sqlite, two processes", "valkey"]
+
+
+@pytest.fixture(params=HOMES)
 def home(request: pytest.FixtureRequest) -> tuple[str, ...]:
     if request.param == "valkey":
         valkey: ValkeyServer = request.getfixturevalue("valkey")
@@ -218,6 +221,116 @@ def test_a_start_that_gives_nothing_says_so(cli: Cli, tmp_path: Path) -> None:
     code, _, err = cli("crawl", "-i", "urls.txt")
     assert code == 0
     assert "its start gave no URL: there was nothing to crawl" in err
+
+
+# -- mistakes in a spider
+
+BREAKS = """
+from shoal import Request, Spider
+
+def start():
+    yield "{url}fine/1"
+    {mistake}
+    yield "{url}fine/2"
+
+spider = Spider("breaks", start=start, rate=0, robots=False, trust_start=True)
+
+@spider.handler
+def page(page):
+    yield {{"url": page.url}}
+"""
+MISTAKES = {
+    "raise ValueError('the list is gone')": (
+        "breaks.py:6: the start of spider 'breaks' failed after start request 1: ValueError: the list is gone"
+    ),
+    "yield Request('http://a.test/', meta={'d': object()})": (
+        "spider 'breaks': breaks.py:6: start request 2: its meta cannot be stored: Encoding objects of type object "
+        "is unsupported (http://a.test/)"
+    ),
+    "yield Request('http://a.test/', handler=len)": (
+        "breaks.py:6: len is not a handler: put @spider.handler above it, or give the name of a handler"
+    ),
+    "yield 7": "breaks.py:6: spider 'breaks': start gave a int; give URLs (str) or Requests",
+}
+
+
+@pytest.mark.parametrize(
+    ("home", "mistake"),
+    [*(("sqlite", mistake) for mistake in MISTAKES), *((home, next(iter(MISTAKES))) for home in HOMES[1:])],
+    indirect=["home"],
+)
+def test_a_start_that_breaks_keeps_what_it_gave_and_goes_on_when_it_is_mended(
+    cli: Cli, site: str, tmp_path: Path, home: tuple[str, ...], mistake: str
+) -> None:
+    spider, store = tmp_path / "breaks.py", home if "--store" in home else ()
+    spider.write_text(BREAKS.format(url=site, mistake=mistake))
+    code, _, err = cli("crawl", "breaks.py", "-q", *home)
+    said = MISTAKES[mistake]
+    assert (code, err) == (2, f"shoal: {said}; put it right and run the same command again to go on\n")
+    [status] = msgspec.json.decode(cli("status", "--json", *store)[1])
+    assert (status["state"], status["trouble"], status["admitted"]) == ("paused", said, 1)
+
+    spider.write_text(BREAKS.format(url=site, mistake="pass"))
+    code, _, err = cli("crawl", "breaks.py", "-q", *home)
+    assert (code, err) == (0, "")
+    [status] = msgspec.json.decode(cli("status", "--json", *store)[1])
+    assert (status["state"], status["trouble"], status["done"]) == ("finished", None, 2)
+
+
+@pytest.mark.parametrize("store", ["sqlite", "valkey"])
+def test_no_worker_of_a_fleet_dies_of_a_mistake_in_a_spider(
+    cli: Cli, site: str, tmp_path: Path, request: pytest.FixtureRequest, store: str
+) -> None:
+    where = ("--store", request.getfixturevalue("valkey").url if store == "valkey" else "jobs.db")
+    mistake = next(iter(MISTAKES))
+    (tmp_path / "breaks.py").write_text(BREAKS.format(url=site, mistake=mistake))
+    assert cli("submit", "breaks.py", *where)[0] == 0
+    code, _, err = cli("worker", "breaks.py", "--until-done", "--log-level", "error", *where)
+    assert code == 0, err
+    assert "Traceback" not in err
+    [job] = msgspec.json.decode(cli("jobs", "--json", *where)[1])["jobs"]
+    assert (job["state"], job["trouble"], job["admitted"]) == ("paused", MISTAKES[mistake], 1)
+    assert MISTAKES[mistake] in " ".join(cli("jobs", *where)[1].split())
+
+
+def test_requests_that_cannot_be_stored_are_dead_letters_that_say_so(
+    cli: Cli, site: str, tmp_path: Path
+) -> None:
+    (tmp_path / "odd.py").write_text(
+        f"""
+from shoal import Request, Spider
+
+ODD = [{{"meta": {{"d": object()}}}}, {{"handler": len}}, {{"handler": "nobody"}}, {{"priority": "high"}}]
+spider = Spider("odd", start=[f"{site}fine/{{n}}" for n in range(5)], rate=0, robots=False)
+
+@spider.handler
+def first(page):
+    number = int(page.url[-1])
+    if number < len(ODD):
+        yield Request("{site}fine/9", **ODD[number])
+    else:
+        yield Request("{site}fine/8", handler=second)
+
+@spider.handler
+def second(page):
+    yield {{"url": page.url}}
+"""
+    )
+    code, _, err = cli("crawl", "odd.py", "-q", "--log-level", "error")
+    assert (code, err) == (0, "")
+    letters = msgspec.json.decode(cli("dead", "list", "--json")[1])
+    assert {letter["kind"] for letter in letters} == {"junk"}
+    assert sorted(letter["attempts"][-1]["detail"] for letter in letters) == [
+        "handler 'first' yielded a request: its meta cannot be stored: Encoding objects of type object is unsupported "
+        f"(odd.py:7, for {site}fine/9)",
+        "handler 'first' yielded a request: spider 'odd' has no handler named 'nobody'; it has first, second "
+        f"(odd.py:7, for {site}fine/9)",
+        "odd.py:11: Request: its priority is a str; give a whole number",
+        "odd.py:11: len is not a handler: put @spider.handler above it, or give the name of a handler",
+    ]
+    assert [
+        row["url"] for row in map(msgspec.json.decode, (tmp_path / "odd.jsonl").read_bytes().splitlines())
+    ] == [f"{site}fine/8"]
 
 
 @pytest.mark.parametrize("store", ["sqlite", "valkey"])

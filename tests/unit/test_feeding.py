@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -181,9 +182,56 @@ async def test_what_came_before_an_error_is_not_marked_as_all(frontier: Watched)
         yield from urls(2)
         raise RuntimeError("the database went away")
 
-    with pytest.raises(RuntimeError, match="the database went away"):
+    said = r"test_feeding\.py:\d+: the start of spider 'feeding' failed after start request 2: RuntimeError: the dat"
+    with pytest.raises(SpiderError, match=said):
         await feed(feeder_of(frontier, breaks))
-    assert not (await job_of(frontier)).fed_all
+    job = await job_of(frontier)
+    assert not job.fed_all
+    assert job.counters.pending == 2, "what came before is kept"
+
+
+@pytest.mark.parametrize(
+    ("problem", "said"),
+    [
+        ({"meta": {"d": object()}}, "its meta cannot be stored: Encoding objects of type object"),
+        ({"handler": "nobody"}, "spider 'feeding' has no handler named 'nobody'; it has page"),
+        ({"lane": "nowhere"}, "there is no lane 'nowhere'"),
+        ({"body": b"x" * 20_000_000}, "its body has 20,000,000 bytes"),
+    ],
+)
+async def test_a_request_that_cannot_be_stored_is_told_with_its_line(
+    frontier: Watched, problem: dict[str, Any], said: str
+) -> None:
+    async def gives() -> AsyncIterator[str | Request]:
+        yield "http://a.test/1"
+        yield Request("http://u:secret@a.test/2", **problem)
+
+    with pytest.raises(SpiderError) as told:
+        await feed(feeder_of(frontier, gives))
+    line = gives.__code__.co_firstlineno + 2
+    assert f"test_feeding.py:{line}: start request 2: {said}" in str(told.value)
+    assert str(told.value).endswith("(http://a.test/2)")
+    job = await job_of(frontier)
+    assert (job.counters.pending, job.fed, job.fed_all) == (1, 1, False)
+
+
+async def test_refused_lines_of_a_file_are_told_with_their_numbers(
+    frontier: Watched, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "urls.txt"
+    file.write_text(
+        "# these\nhttp://a.test/1\n\nhttp//a.test/2\nhttp://a.test/3\nhtp://a.test/4\n" + "x\n" * 50
+    )
+    tally = Tally()
+    await feed(feeder_of(frontier, file, tally))
+    assert (await job_of(frontier)).counters.admitted == 2
+    assert tally.report().refused == {"not a URL": 51, "scheme": 1}
+    told = [record.message for record in caplog.records]
+    assert told[:2] == [
+        f"{file}:4: http//a.test/2 is not crawled: not a URL; did you mean http://a.test/2?",
+        f"{file}:6: htp://a.test/4 is not crawled: scheme; did you mean http://a.test/4?",
+    ]
+    assert len(told) == 20
 
 
 # -- backpressure

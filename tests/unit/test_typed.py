@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.admit.typed import typed_url
+from shoal.admit.typed import meant_by, typed_url
+from shoal.errors import UrlError
 from shoal.testing.fuzz import TARGETS
 from shoal.testing.fuzz.trying import Trial
 
@@ -27,6 +28,44 @@ from shoal.testing.fuzz.trying import Trial
 )
 def test_what_lacks_its_scheme_is_https_but_http_for_this_machine_and_addresses(word: str, url: str) -> None:
     assert typed_url(word) == url
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("http//host.test/a", "http://host.test/a"),
+        ("https//host.test/a", "https://host.test/a"),
+        ("http:/host.test", "http://host.test"),
+        ("https:host.test/x", "https://host.test/x"),
+        ("http:host", "http://host"),
+        ("http:///host.test", "http://host.test"),
+        ("http:\\\\host.test\\x", "http://host.test/x"),
+        ("http;//host.test", "http://host.test"),
+        ("htp://host.test", "http://host.test"),
+        ("htps://host.test", "https://host.test"),
+        ("ttp://host.test", "http://host.test"),
+        ("HTTPS//host.test", "https://host.test"),
+        ("hxxp://host.test", "http://host.test"),
+        ("http//me:secret@host.test/", "http://host.test/"),
+    ],
+)
+def test_a_mistyped_scheme_is_told_with_what_was_meant(word: str, meant: str) -> None:
+    with pytest.raises(UrlError) as told:
+        typed_url(word)
+    assert str(told.value).endswith(f"is not a URL; did you mean {meant}?")
+    assert "secret" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "http://host.test/a//b", "https://host.test", "http.cat/404", "httpd:8080/x", "http:8080", "https.test//x",
+        "http", "htt.test/x", "httpbin.test/http//x", "httpd/status", "http2.test:80", "web:80//x",
+    ],
+)  # fmt: skip
+def test_hosts_that_only_look_like_a_scheme_are_hosts(word: str) -> None:
+    assert meant_by(word) is None
+    assert typed_url(word).startswith("http")
 
 
 @pytest.mark.parametrize("fragment", [b"127.1", b"a.", b"1.", b"-", b"localhost."])

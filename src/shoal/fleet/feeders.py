@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 
 from shoal.crew import make_admission
-from shoal.errors import ShoalError, StoreError, TrustError
+from shoal.errors import ShoalError, StoreError
 from shoal.feeding import Feeder
 from shoal.fleet.leader import Leadership
 from shoal.fleet.plan import WorkerPlan
@@ -73,9 +73,9 @@ class Feeders:
             await Feeder(spider, self._frontier, admission, settings, Tally(), job=name).feed()
         except StoreError:
             raise
-        except TrustError as error:
+        except ShoalError as error:
             await report_trouble(self._frontier, name, str(error))
-        except Exception as error:  # the start is the user's code
+        except Exception as error:
             said = " ".join(f"{type(error).__name__}: {error}".split())
             await report_trouble(self._frontier, name, f"its start cannot be fed: {said}")
         await asyncio.Event().wait()  # until `tend` sees that there is no more to feed

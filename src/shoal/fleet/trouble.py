@@ -19,6 +19,11 @@ def _key(job: str) -> str:
 
 async def report_trouble(frontier: Frontier, job: str, sentence: str) -> None:
     event("job_in_trouble", job=job, reason=sentence)
+    await pause_in_trouble(frontier, job, sentence)
+
+
+async def pause_in_trouble(frontier: Frontier, job: str, sentence: str) -> None:
+    """Where the one who can help hears of it anyway."""
     try:
         await _write(frontier, job, sentence)
         await frontier.set_state(job, "paused")

@@ -1,0 +1,58 @@
+"""Where in a person's code or file something is, as "books.py:12": for messages about it."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from pathlib import Path
+from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, GeneratorType
+
+_OWN = os.path.dirname(__file__)
+
+
+def place_of_error(error: BaseException, where: str = "") -> str:
+    """The last line of the person's own code on the way to the error, if possible in the file `where`."""
+    frames = traceback.extract_tb(error.__traceback__)
+    users = [f for f in frames if not f.filename.startswith((_OWN, "<"))]
+    users = [f for f in users if f.filename == where] or users
+    return f"{shown(users[-1].filename)}:{users[-1].lineno}" if users else where
+
+
+def place_of_code(value: object) -> str:
+    """Where a generator or coroutine is just now, or where a function begins; "": no telling."""
+    frame: FrameType | None = None
+    code: CodeType | None = None
+    if isinstance(value, GeneratorType):
+        frame, code = value.gi_frame, value.gi_code
+    elif isinstance(value, AsyncGeneratorType):
+        frame, code = value.ag_frame, value.ag_code
+    elif isinstance(value, CoroutineType):
+        frame, code = value.cr_frame, value.cr_code
+    else:
+        code = getattr(getattr(value, "__func__", value), "__code__", None)
+    if not isinstance(code, CodeType):
+        return ""
+    return f"{shown(code.co_filename)}:{frame.f_lineno if frame else code.co_firstlineno}"
+
+
+def shown(path: str) -> str:
+    """Short if it lies below the present folder."""
+    try:
+        return str(Path(path).relative_to(Path.cwd()))
+    except (ValueError, OSError):
+        return path
+
+
+class StartPlace:
+    """Where the reading of a start is just now: in a file, in a function, or at a request in the code."""
+
+    def __init__(self) -> None:
+        self.position = 0  # of the request, counted from 1
+        self.producing: object = None  # the function, or what it returned
+        self.file: Path | None = None
+        self.line = 0
+
+    def __str__(self) -> str:
+        if self.file is not None:
+            return f"{self.file}:{self.line}"
+        return place_of_code(self.producing) or f"start request {self.position}"
