@@ -25,7 +25,7 @@ from shoal.testing.servers import ValkeyServer
 
 pytestmark = pytest.mark.skipif(not available(Settings()), reason="no browser")
 
-PAGES = 16
+PAGES = 10
 SPIDER = """
 import os
 from pathlib import Path
@@ -161,16 +161,9 @@ def command(desk: Desk, web: WebProcess, *options: str, processes: int = 2) -> t
     return ("crawl", "site.py", "-o", ROWS, "--processes", str(processes), "-s", "concurrency=12", *options)
 
 
-def test_a_crawl_leaves_nothing_behind(desk: Desk, web: WebProcess, temporary: Temporary) -> None:
-    desk.file("site.py", spider_of(lane="browser"))
-    desk.finish(*command(desk, web))
-    check(desk.rows(), web)
-    assert len({row["worker"] for row in desk.rows()}) == 2
-    assert all(row["in_browser"] for row in desk.rows())
-    temporary.is_clean()
-
-
-def test_nor_does_a_browser_that_is_killed(desk: Desk, web: WebProcess, temporary: Temporary) -> None:
+def test_a_browser_that_is_killed_leaves_nothing_behind(
+    desk: Desk, web: WebProcess, temporary: Temporary
+) -> None:
     desk.file("site.py", spider_of(lane="browser", pause=0.2))
     crawl = desk.start(*command(desk, web, processes=1))
     with_tabs_open(desk, crawl, temporary, 1)
@@ -217,7 +210,9 @@ def test_pages_in_open_tabs_are_finished(desk: Desk, web: WebProcess, temporary:
     counters = desk.job().counters
     assert (counters.leased, counters.retried, counters.dead) == (0, 0, 0)
     assert 0 < counters.done < PAGES
-    desk.finish(*command(desk, web))
+    assert len({row["worker"] for row in desk.rows()}) == 2
+    assert all(row["in_browser"] for row in desk.rows())
+    desk.finish(*command(desk, web, processes=1))
     check(desk.rows(), web)
     assert set(visits(web).values()) == {1}, "no page is opened twice"
     temporary.is_clean()
@@ -235,8 +230,8 @@ def test_pages_that_take_too_long_are_handed_back(desk: Desk, web: WebProcess, t
     counters = desk.job().counters
     assert (counters.leased, counters.done, counters.dead, counters.open) == (0, 0, 0, 1)
     desk.file("site.py", spider_of(lane="browser"))
-    desk.finish(*command(desk, web))
-    check(desk.rows(), web)
+    desk.finish(*command(desk, web, "--depth", "0", processes=1))
+    assert desk.urls() == [web.url("site")]
 
 
 def test_a_killed_process_takes_its_browser_with_it(
