@@ -14,14 +14,16 @@ from collections.abc import Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal.admit.identity import scheme as scheme_of
 from shoal.challenge import Challenge, Challenges
-from shoal.classify import NOT_ASKED, judge, kind_of, rule_for, snapshot_of
+from shoal.classify import NOT_ASKED, judge, kind_of, rule_for, snapshot_of, this_life
 from shoal.clock import Clock
 from shoal.fetch.confined import Confined
 from shoal.fetch.guard import Guard, Pin
-from shoal.fetch.robots import BUSY
+from shoal.fetch.robots import BUSY, RobotsRecord
 from shoal.fetch.transport import FetchRequest, Rendered, Rendering, Transport
 from shoal.hosts.book import HostBook, HostView
+from shoal.hosts.state import OriginState
 from shoal.model import Dead, Failure, Lease, Outcome, Response, Retry, Snapshot, Task
 from shoal.policy.budget import RetryBudget
 from shoal.policy.escalation import Look
@@ -34,7 +36,9 @@ from shoal.routes.routing import BAN, REFUSALS, NoRoute, Routes
 from shoal.settings import Settings
 
 _LAST_PAUSE = 5.0  # seconds
-_SAY_MORE = frozenset({"dns", "too_slow"})  # about a host than that its robots.txt cannot be had
+_NEXT = 1.0  # seconds until a page comes back that has left a probe to another
+# Whoever asks for robots.txt and meets one of these would not get a page either.
+_NOT_REACHED = frozenset({"dns", "connect", "reset", "too_slow"}) | TIMEOUTS
 _ELSEWHERE = 8  # times that a robots.txt is waited for which is on another, busy host: a few minutes
 
 
@@ -97,25 +101,59 @@ class Asker:
         if limits is None:
             return None
         if limits.refuse:
+            self._hosts.buries(task, limits)
             return Ending(Dead(self._failure(task, "host_down", limits.refuse)))
-        if self._hosts.wants_robots(task.host, host):
+        if (wait := self._hosts.rest_of_origin(host, limits)) > 0:
+            return await self._not_asked(task, self._failure(task, "origin_wait", limits.why), wait)
+        if limits.probe and await self._leaves_probe(task, limits):
+            detail = f"it failed before, so another page finds out: {limits.why}"
+            return await self._not_asked(
+                task, self._failure(task, "origin_wait", detail), lease.interval + _NEXT
+            )
+        if self._hosts.wants_robots(task, host):
             if self._routes is not None and (held := self._routes.held(task)) is not None:
                 return await self._not_asked(task, held, held.wait)
             started = self._hosts.now()
             host = await self._hosts.ask_robots(
                 lease, since=self._clock.monotonic(), timeout=self._timeout(task, limits)
             )
-            if not host.unreachable:
-                self._hosts.saw(
-                    task.host, Observation(started, self._hosts.now(), "robots_read", first_attempt=False)
+            known = _origin_of(task, host)
+            if not known.robots_missing:
+                read = Observation(
+                    started,
+                    self._hosts.now(),
+                    "robots_read",
+                    first_attempt=False,
+                    origin=scheme_of(task.url),
                 )
+                self._hosts.saw(task.host, read)
                 return None
-            retried, reached = not self._is_last(task), host.reached
-            if not _is_not_the_hosts_fault(host):
-                self._saw(lease, "robots_unreachable", started, retried=retried, reached=reached)
-        if self._settings.robots and host.unreachable and _is_not_the_hosts_fault(host):
-            return await self._wait_for_others(task, host)
+            if known.robots is not None and not _is_not_the_hosts_fault(known):
+                self._saw_no_robots(lease, known.robots, started)
+        known = _origin_of(task, host)
+        if self._settings.robots and known.robots_missing and _is_not_the_hosts_fault(known):
+            return await self._wait_for_others(task, known)
         return self._refusal(task, host) or self._moves(task) or await self._fetch(lease, limits)
+
+    async def _leaves_probe(self, task: Task, limits: Limits) -> bool:
+        """Whether a page that failed before is set aside, so that another one finds out whether the host is back: the
+        fault may be the page's own. Once in a probe, or pages that all failed would wait for each other."""
+        failures = [past for past in this_life(task) if rule_for(past.kind).blames_host]
+        if not failures or self._is_last(task):
+            return False
+        last, since = task.history[-1], self._hosts.now() - (limits.blocked_until or 0.0)
+        if last.kind == "origin_wait" and self._clock.time() - last.at <= since:
+            return False
+        return await self._hosts.has_others(task)
+
+    def _saw_no_robots(self, lease: Lease, record: RobotsRecord, started: float) -> None:
+        """robots.txt could not be had: what that tells about the host."""
+        kind = _cause(record)
+        if record.reason == "HTTP 429" or (record.reason == "HTTP 503" and record.asks is not None):
+            kind = f"http_{record.reason[-3:]}"  # its rate is too high, and that is for the whole host
+        reached = record.reason.startswith("HTTP ")
+        retried = not self._is_last(lease.task)
+        self._saw(lease, kind, started, retried=retried, reached=reached, asks=record.asks)
 
     # -- before the fetch
 
@@ -135,11 +173,12 @@ class Asker:
             self._hosts.pin(task.host, pin)
 
     def _refusal(self, task: Task, host: HostView) -> Ending | None:
-        if not self._settings.robots or host.robots is None:
+        robots, known = host.robots.get(scheme_of(task.url)), _origin_of(task, host)
+        if not self._settings.robots or robots is None:
             return None
-        if host.unreachable:
-            return Ending(self._wait_for_robots(task, host))
-        if not host.robots.allows(task.url):
+        if known.robots_missing:
+            return Ending(self._wait_for_robots(task, known))
+        if not robots.allows(task.url):
             return Ending(Dead(self._failure(task, "robots", "forbidden by robots.txt")))
         return None
 
@@ -153,19 +192,19 @@ class Asker:
         moves = self._escalation.moves(task, self._clock.time())
         return Ending(moves) if moves is not None else None
 
-    def _wait_for_robots(self, task: Task, host: HostView) -> Retry:
-        assert host.state.robots is not None
-        reason, settings = host.state.robots.reason, self._settings
-        wait = max(0.0, host.state.robots.expires_at - self._hosts.now())
+    def _wait_for_robots(self, task: Task, origin: OriginState) -> Retry:
+        assert origin.robots is not None
+        settings, record = self._settings, origin.robots
+        wait = max(0.0, record.expires_at - self._hosts.now())
         spread = backoff(task.attempt, settings.retry_base, settings.retry_cap, self._rng)
-        kind = reason if reason in _SAY_MORE else "robots_unreachable"
-        return Retry(wait + spread, self._failure(task, kind, f"robots.txt cannot be had: {reason}"))
+        detail = f"robots.txt cannot be had: {record.detail or record.reason}"
+        return Retry(wait + spread, self._failure(task, _cause(record), detail))
 
-    async def _wait_for_others(self, task: Task, host: HostView) -> Ending | None:
+    async def _wait_for_others(self, task: Task, origin: OriginState) -> Ending | None:
         """robots.txt cannot be had, for proxies fail, a name server is busy, or it redirects to a host that is."""
-        assert host.state.robots is not None
-        kind = host.state.robots.reason
-        wait = max(0.0, host.state.robots.expires_at - self._hosts.now())
+        assert origin.robots is not None
+        kind = origin.robots.reason
+        wait = max(0.0, origin.robots.expires_at - self._hosts.now())
         reason = rule_for(kind).meaning if kind == "dns_wait" else "the proxies fail"
         if _is_elsewhere(kind):
             kind, reason = "robots_unreachable", kind
@@ -318,6 +357,7 @@ class Asker:
             interval=lease.interval,
             reached=reached,
             look=look,
+            origin=scheme_of(lease.task.url),
         )
         self._hosts.saw(lease.task.host, seen)
         self._traffic.saw(lease.task.host, kind, seen.elapsed, self._clock.monotonic(), retry=retried)
@@ -338,13 +378,22 @@ def _is_listed(task: Task) -> bool:
     return task.parent == 0 and not task.typed and not task.hops
 
 
-def _is_not_the_hosts_fault(host: HostView) -> bool:
-    if host.state.robots is None:
+def _origin_of(task: Task, host: HostView) -> OriginState:
+    return host.state.origin(scheme_of(task.url))
+
+
+def _cause(record: RobotsRecord) -> str:
+    """Why robots.txt cannot be had: what kept us from the host, or that there is none to be had there."""
+    return record.reason if record.reason in _NOT_REACHED else "robots_unreachable"
+
+
+def _is_not_the_hosts_fault(origin: OriginState) -> bool:
+    if origin.robots is None:
         return False
-    reason = host.state.robots.reason
+    reason = origin.robots.reason
     if reason.startswith("proxy") or reason == "dns_wait":
         return True
-    return _is_elsewhere(reason) and host.state.silent <= _ELSEWHERE
+    return _is_elsewhere(reason) and origin.silent <= _ELSEWHERE
 
 
 def _is_elsewhere(reason: str) -> bool:

@@ -107,7 +107,8 @@ TABLE: dict[str, Rule] = {
     "robots": _bury("forbidden by robots.txt"),
     "robots_unreachable": _retry("robots.txt cannot be had, so nothing may be fetched", blames_host=True),
     "untrusted": _bury("a host that this worker's secret headers are not for"),
-    "host_down": _bury("the host was given up after it failed every probe"),
+    "host_down": _bury("the host was given up after it failed every probe; tried again if it answers"),
+    "origin_wait": _retry("its origin fails and is left alone for a while", blames_host=False),
     "policy": _bury("outside the limits of the crawl"),
     # -- our side
     "handler": _bury("the handler raised an exception"),
@@ -119,10 +120,10 @@ TABLE: dict[str, Rule] = {
     "unexpected": _retry("an error nobody foresaw", blames_host=False),
 }
 
-# No page was asked for: the proxies failed before, the name was not looked up, or it is for the browser to ask. Such an
-# attempt is given back.
+# No page was asked for: the proxies failed before, the name was not looked up, its origin is left alone, or it is for
+# the browser to ask. Such an attempt is given back.
 NOT_ASKED = frozenset(
-    {"proxy_wait", "proxy_connect", "proxy_timeout", "proxy_auth", "dns_wait", "needs_browser"}
+    {"proxy_wait", "proxy_connect", "proxy_timeout", "proxy_auth", "dns_wait", "origin_wait", "needs_browser"}
 )
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})

@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.admit import Admission, Canonicaliser, fingerprint, host_key, sent_url
+from shoal.admit.identity import scheme
 from shoal.config import load
 from shoal.errors import SettingsError, UsageError
 from shoal.explain import Answer, Facts, explain
@@ -166,9 +167,10 @@ async def inquire(frontier: Frontier, job: Job, typed: str) -> Facts:
 
 
 def _allows(host: HostSight, url: str) -> bool:
-    if not host.asks_robots or host.robots is None or host.robots_missing:
+    robots, known = host.robots.get(scheme(url)), host.state.origin(scheme(url))
+    if not host.asks_robots or robots is None or known.robots_missing:
         return True  # or not known
-    return host.robots.allows(url)
+    return robots.allows(url)
 
 
 async def _refusal(

@@ -139,14 +139,14 @@ VOCABULARY: dict[str, Kind] = {
     "breaker_opened": _kind(
         "warning",
         "the host fails, and is left alone for a while",
-        "host reason seconds",
+        "host origin reason seconds",
         "breaker of {host} opened: {reason}",
     ),
-    "breaker_closed": _kind("info", "the host answers again", "host", "breaker of {host} closed"),
+    "breaker_closed": _kind("info", "the host answers again", "host origin", "breaker of {host} closed"),
     "host_given_up": _kind(
         "warning",
-        "the host failed every probe: its pages are buried",
-        "host reason seconds",
+        "the host failed every probe: its pages are buried until it answers",
+        "host origin reason seconds",
         "host {host} is given up: {reason}",
     ),
     "host_blocked": _kind(
@@ -185,7 +185,8 @@ VOCABULARY: dict[str, Kind] = {
     ),
     "letters_replayed": _kind(
         "info",
-        "a person put dead letters back into the queue: those of the job, the host, the kind, if named",
+        "dead letters went back into the queue, by a person or because their host answers again: those of the job, the "
+        "host, the kind, if named",
         "count job host kind by",
         "dead letters queued again: {count}",
     ),

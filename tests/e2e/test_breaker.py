@@ -221,7 +221,7 @@ async def test_a_host_that_was_given_up_is_probed_by_one_request_when_it_is_repl
 
 async def test_not_even_a_running_crawl_floods_it(tmp_path: Path) -> None:
     """The valve of a host that was given up lets everything through, to be buried. It must not do so when the tasks
-    come back and the host may be probed again."""
+    come back and the host may be probed again. By then the crawl has sent one of them ahead by itself."""
     async with ChaoticWeb({"host": FAILING, "other": HostProfile("slow", latency=0.05, pages=60)}) as web:
         host = web.addresses["host"]
         start = [web.url("host", f"/p/{n}") for n in range(20)]
@@ -238,9 +238,9 @@ async def test_not_even_a_running_crawl_floods_it(tmp_path: Path) -> None:
                 await all_dead(frontier)
                 given_up_at, before = time.monotonic(), len(web.hits_of("host"))
                 await until(lambda: time.monotonic() > given_up_at + GIVE_UP["breaker_give_up"])
-                assert await frontier.replay(DeadFilter(host=host)) == 20
+                assert await frontier.replay(DeadFilter(host=host)) >= 19
                 await all_dead(frontier)
-                assert len(web.hits_of("host")) == before + 1
+                assert before + 1 <= len(web.hits_of("host")) <= before + 2
 
         crawl = shoal.crawl(spider, store=tmp_path / "store.db")
         results = await crawl_during(crawl, replay_once())

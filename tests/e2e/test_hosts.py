@@ -59,9 +59,13 @@ async def _fill() -> None:
         now = await frontier.now()
         states: dict[str, dict[str, Any]] = {
             "busy.example": {"timeout": TimeoutState(latency=1.5)},
-            "down.example": {"breaker": BreakerState("given_up", now + 3600, reason="12 failures in a row")},
+            "down.example": {
+                "breaker@http": BreakerState("given_up", now + 3600, reason="12 failures in a row")
+            },
             "open.example": {
-                "breaker": BreakerState("open", now + 300, reason="5 failures in a row, the last: connect")
+                "breaker@http": BreakerState(
+                    "open", now + 300, reason="5 failures in a row, the last: connect"
+                )
             },
             "idle.example": {},
         }

@@ -17,7 +17,7 @@ from shoal.admit.identity import fingerprint
 from shoal.fetch.robots import RobotsRecord
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import Claim, Frontier, JobSpec, Valve
-from shoal.hosts.state import HostState, encode_state
+from shoal.hosts.state import HostState, OriginState, encode_state
 from shoal.model import Dead, Done, Failure, Retry, Settlement, Task, Verdict
 from shoal.policy.backpressure import Reason
 from shoal.testing import HostProfile, WebProcess
@@ -115,7 +115,8 @@ def test_a_robots_txt_that_forbids(cli: Cli) -> None:
         record = await frontier.host("a.example")
         assert record is not None
         rules = RobotsRecord("rules", 0.0, 1e12, agent="shoal", rules="-/private/")
-        assert await frontier.update_host(replace(record, state=encode_state(HostState(robots=rules))))
+        state = encode_state(HostState(origins={"http": OriginState(rules)}))
+        assert await frontier.update_host(replace(record, state=state))
 
     fill(forbid)
     answer = why(cli, "http://a.example/private/1")

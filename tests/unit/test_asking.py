@@ -132,9 +132,9 @@ async def test_a_robots_txt_that_cannot_be_had_is_held_against_the_host() -> Non
     answer = await world.ask(lease)
     assert isinstance(answer, Ending)
     assert isinstance(answer.verdict, Retry)
-    assert failure_of(answer).kind == "robots_unreachable"
+    assert failure_of(answer).kind == "connect", "what kept us from it, not what we wanted there"
     await world.hosts.keep(everything=True)
-    assert (await world.state()).errors == ("robots_unreachable",)
+    assert (await world.state()).errors == ("connect",)
 
 
 async def test_what_robots_txt_forbids_is_buried() -> None:
@@ -321,13 +321,19 @@ async def test_a_name_that_was_not_looked_up_costs_no_attempt(robots: bool) -> N
     assert not (await world.state()).errors
 
 
-@pytest.mark.parametrize(("kind", "told"), [("dns", "dns"), ("timeout", "robots_unreachable")])
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        *[(kind, kind) for kind in ("dns", "connect", "connect_timeout", "read_timeout", "timeout", "reset")],
+        *[(kind, "robots_unreachable") for kind in ("truncated", "protocol", "encoding")],
+    ],
+)
 async def test_what_is_told_when_robots_txt_cannot_be_had(kind: str, told: str) -> None:
     world = World(robots=True)
     (lease,) = await world.leases(1)
     world.fails(kind)
     failure = failure_of(await world.ask(lease))
-    assert (failure.kind, failure.detail) == (told, f"robots.txt cannot be had: {kind}")
+    assert (failure.kind, failure.detail) == (told, "robots.txt cannot be had: it failed")
 
 
 async def test_a_robots_txt_on_a_busy_host_costs_no_attempt_for_a_while() -> None:

@@ -59,7 +59,7 @@ async def learn(
     policies = {
         **RULES.policies.initial(),
         "timeout": TimeoutState(latency=latency),
-        "breaker": BreakerState(breaker, now + 60 if breaker == "open" else 0.0),  # type: ignore[arg-type]
+        "breaker@http": BreakerState(breaker, now + 60 if breaker == "open" else 0.0),  # type: ignore[arg-type]
     }
     state = HostState(policies=RULES.policies.encode(policies), errors=errors)
     changed = await change_host(frontier, host, lambda record: RULES.applied(record, state, now))

@@ -22,10 +22,11 @@ from shoal.frontier.protocol import (
 )
 from shoal.hosts.rules import HostRules
 from shoal.hosts.sight import HostSight, sight_of, with_robots
-from shoal.hosts.state import HostState, Manual, encode_state
+from shoal.hosts.state import HostState, Manual, OriginState, encode_state
 from shoal.model import Failure, Task
 from shoal.policy.backpressure import Reason
 from shoal.policy.breaker import BreakerState
+from shoal.policy.compose import state_name
 from shoal.policy.escalation import Pattern
 from shoal.policy.rate import RateState
 from shoal.policy.timeout import TimeoutState
@@ -40,12 +41,14 @@ RULES = HostRules(Settings())
 ASKED = RobotsRecord("allow", NOW, NOW + 3600, reason="HTTP 404")
 
 
+BREAKER = state_name("breaker", "http")
 VALVE = Valve(interval=0.5, cap=2)
 
 
 def host(valve: Valve = VALVE, *, policies: dict[str, Any] | None = None, **state: Any) -> HostSight:
     states = {**RULES.policies.initial(), **(policies or {})}
-    stored = HostState(**{"robots": ASKED, **state}, policies=RULES.policies.encode(states))
+    origin = OriginState(state.pop("robots", ASKED))
+    stored = HostState(origins={"http": origin}, policies=RULES.policies.encode(states), **state)
     record = HostRecord("shop.test", valve, encode_state(stored))
     return with_robots(sight_of(record, RULES, NOW), RULES)
 
@@ -115,7 +118,9 @@ def test_an_attempt_that_was_given_back_is_none() -> None:
 
 def test_a_domain_that_has_reached_its_limit_is_told() -> None:
     def told(domain: Domain | None, valve: Valve = VALVE) -> str:
-        record = HostRecord("shop.test", valve, encode_state(HostState(robots=ASKED)), domain=domain)
+        record = HostRecord(
+            "shop.test", valve, encode_state(HostState(origins={"http": OriginState(ASKED)})), domain=domain
+        )
         return pending(host=with_robots(sight_of(record, RULES, NOW), RULES)).causes[0].sentence
 
     full = told(Domain("test.example", in_flight=8))
@@ -136,7 +141,7 @@ def test_other_queues_of_the_host_are_told() -> None:
 
 def test_an_open_breaker_comes_first() -> None:
     state = BreakerState("open", NOW + 41, reason="5 failures in a row, the last: http_503")
-    first, then = sentences(pending(host=host(policies={"breaker": state})))
+    first, then = sentences(pending(host=host(policies={BREAKER: state})))
     assert first.startswith(
         "not fetched yet: host shop.test is blocked for another 41 s "
         "(breaker open: 5 failures in a row, the last: http_503"
@@ -146,14 +151,14 @@ def test_an_open_breaker_comes_first() -> None:
 
 def test_a_half_open_breaker() -> None:
     state = BreakerState("open", NOW - 1, reason="5 failures in a row, the last: http_503")
-    answer = pending(host=host(policies={"breaker": state}))
+    answer = pending(host=host(policies={BREAKER: state}))
     assert answer.causes[0].name == "slowed_by_breaker"
     assert "half open, one probe at a time" in answer.causes[0].sentence
 
 
 def test_a_host_that_was_given_up() -> None:
     state = BreakerState("given_up", NOW + 600, reason="5 failures in a row")
-    first = pending(host=host(policies={"breaker": state})).causes[0]
+    first = pending(host=host(policies={BREAKER: state})).causes[0]
     assert first.name == "given_up"
     assert "shoal hosts unblock shop.test" in first.sentence
 
@@ -174,7 +179,7 @@ def test_a_host_that_asked_for_rest() -> None:
 def test_a_person_s_block_comes_before_the_breaker(until: float, words: str) -> None:
     blocked = host(
         manual=Manual(blocked_until=until, reason="the owner called"),
-        policies={"breaker": BreakerState("open", NOW + 41)},
+        policies={BREAKER: BreakerState("open", NOW + 41)},
     )
     first, second, *_ = pending(host=blocked).causes
     assert (first.name, second.name) == ("blocked_by_hand", "blocked_by_breaker")
@@ -236,7 +241,7 @@ def test_a_retry_tells_when_and_why() -> None:
     task = replace(TASK, history=(Failure("http_503", "HTTP 503"),))
     answer = explain(facts(Whereabouts("delayed", task, due=NOW + 12)))
     assert sentences(answer) == ["retry in 12 s: attempt 2 of 5 failed with http_503 (HTTP 503)"]
-    blocked = host(policies={"breaker": BreakerState("open", NOW + 41)})
+    blocked = host(policies={BREAKER: BreakerState("open", NOW + 41)})
     answer = explain(facts(Whereabouts("delayed", task, due=NOW - 1), host=blocked))
     assert sentences(answer)[0].startswith("retry is due: attempt 2")
     assert answer.causes[1].name == "blocked_by_breaker"

@@ -13,9 +13,9 @@ from shoal.fetch.robots import RobotsRecord
 from shoal.fetch.transport import FetchRequest
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import Claim, HostRecord, JobSpec
-from shoal.hosts.book import HostBook
+from shoal.hosts.book import HostBook, HostView
 from shoal.hosts.rules import ASKED
-from shoal.hosts.state import HostState, encode_state, state_of
+from shoal.hosts.state import HostState, OriginState, encode_state, state_of
 from shoal.model import Failure, Lease, Outcome, Response, Task
 from shoal.policy.host import first_valve
 from shoal.policy.protocol import Observation
@@ -24,6 +24,7 @@ from shoal.testing import ManualClock
 from shoal.testing.conformance.tools import make_task
 
 HOST = "a.test"
+TASK = Task("http://a.test/", host=HOST)
 ROBOTS = b"User-agent: *\nDisallow: /private\nCrawl-delay: 7\n"
 
 
@@ -223,9 +224,9 @@ async def test_a_mark_of_an_earlier_version_is_no_obstacle(world: World) -> None
 async def test_a_change_that_loses_a_race_is_made_again(world: World, races: int) -> None:
     await world.lease()
     world.frontier.races = races
-    view = await world.book.change(HOST, lambda state: replace(state, silent=state.silent + 1))
-    assert view.state.silent == 1
-    assert state_of(await world.record()).silent == 1
+    view = await world.book.change(HOST, lambda state: replace(state, good_from=state.good_from + 1))
+    assert view.state.good_from == 1
+    assert state_of(await world.record()).good_from == 1
     assert view.version == (await world.record()).version == races + 1
 
 
@@ -233,9 +234,9 @@ async def test_changes_of_two_processes_are_both_kept(world: World) -> None:
     await world.lease()
     other = world.make_book()
     one = world.book.change(HOST, lambda state: replace(state, start=True))
-    two = other.change(HOST, lambda state: replace(state, silent=4))
+    two = other.change(HOST, lambda state: replace(state, good_from=4))
     await asyncio.gather(one, two)
-    assert state_of(await world.record()) == HostState(start=True, silent=4)
+    assert state_of(await world.record()) == HostState(start=True, good_from=4)
 
 
 # -- robots.txt
@@ -247,13 +248,13 @@ async def test_robots_txt_sets_the_valve_for_everybody(world: World) -> None:
     before = (await world.record()).valve
     assert (before.interval, before.cap) == (0.5, 1), "one at a time until robots.txt is known"
     view = await world.book.ask_robots(lease, since=world.clock.monotonic())
-    assert view.robots is not None
-    assert not view.robots.allows("http://a.test/private")
+    assert view.robots
+    assert not view.robots["http"].allows("http://a.test/private")
     valve = (await world.record()).valve
     assert (valve.interval, valve.cap) == (7.0, 3)
     fresh = await world.make_book().view(replace(lease, host_version=view.version))
-    assert fresh.robots is not None
-    assert fresh.robots.crawl_delay() == 7
+    assert fresh.robots
+    assert fresh.robots["http"].crawl_delay() == 7
 
 
 async def test_the_next_request_keeps_its_interval_to_a_robots_txt_that_took_its_time(world: World) -> None:
@@ -293,11 +294,11 @@ async def test_robots_txt_is_wanted_once_while_it_holds(world: World) -> None:
     world.says(200, ROBOTS)
     lease = await world.lease()
     view = await world.book.view(lease)
-    assert world.book.wants_robots(HOST, view)
+    assert world.book.wants_robots(TASK, view)
     view = await world.book.ask_robots(lease, since=world.clock.monotonic())
-    assert not world.book.wants_robots(HOST, view)
+    assert not world.book.wants_robots(TASK, view)
     world.clock.advance(25 * 3600)
-    assert world.book.wants_robots(HOST, view), "a day later it is asked for again"
+    assert world.book.wants_robots(TASK, view), "a day later it is asked for again"
 
 
 @pytest.mark.parametrize("jump", [-3600.0, 3600.0])
@@ -308,9 +309,9 @@ async def test_a_wall_clock_that_is_set_does_not_change_when_robots_txt_is_wante
     lease = await world.lease()
     view = await world.book.ask_robots(lease, since=world.clock.monotonic())
     world.clock.jump_wall(jump)
-    assert not world.book.wants_robots(HOST, view)
+    assert not world.book.wants_robots(TASK, view)
     world.clock.advance(2 * world.settings.retry_base)
-    assert world.book.wants_robots(HOST, view)
+    assert world.book.wants_robots(TASK, view)
 
 
 async def test_while_one_asks_again_the_others_go_by_the_old_answer(world: World) -> None:
@@ -320,7 +321,7 @@ async def test_while_one_asks_again_the_others_go_by_the_old_answer(world: World
     world.clock.advance(25 * 3600)
     asking = asyncio.create_task(world.book.ask_robots(lease, since=world.clock.monotonic()))
     await asyncio.sleep(0)
-    assert not world.book.wants_robots(HOST, view)
+    assert not world.book.wants_robots(TASK, view)
     await asking
     assert world.transport.asked == ["http://a.test/robots.txt"] * 2
 
@@ -328,7 +329,7 @@ async def test_while_one_asks_again_the_others_go_by_the_old_answer(world: World
 async def test_robots_is_never_wanted_when_switched_off() -> None:
     world = World(robots=False)
     view = await world.book.view(await world.lease())
-    assert not world.book.wants_robots(HOST, view)
+    assert not world.book.wants_robots(TASK, view)
     assert (await world.record()).valve.cap == 3
 
 
@@ -338,22 +339,21 @@ async def test_a_silent_robots_txt_is_asked_for_ever_more_rarely(world: World) -
     waits = []
     for _ in range(9):
         view = await world.book.ask_robots(lease, since=world.clock.monotonic())
-        assert view.state.robots is not None
-        assert view.state.robots.verdict == "disallow"
-        waits.append(view.state.robots.expires_at - view.state.robots.fetched_at)
+        assert robots_of(view).verdict == "disallow"
+        waits.append(robots_of(view).expires_at - robots_of(view).fetched_at)
     assert waits == [1, 2, 4, 8, 16, 32, 60, 60, 60]
     assert (await world.record()).valve.cap == 1, "one request finds out whether it is back"
     world.says(200, ROBOTS)
     view = await world.book.ask_robots(lease, since=world.clock.monotonic())
-    assert view.state.silent == 0
+    assert view.state.origin("http").silent == 0
 
 
 async def test_a_host_that_cannot_be_spoken_to_says_so_through_its_pages(world: World) -> None:
     """A refused address is not an unreachable robots.txt, for which one would wait."""
     world.transport.answers["http://a.test/robots.txt"] = Failure("forbidden_address", "a private address")
     view = await world.book.ask_robots(await world.lease(), since=world.clock.monotonic())
-    assert view.robots is not None
-    assert view.robots.allows("http://a.test/")
+    assert view.robots
+    assert view.robots["http"].allows("http://a.test/")
 
 
 async def test_a_redirected_robots_txt_pauses_by_the_interval(world: World) -> None:
@@ -373,15 +373,14 @@ async def test_a_robots_txt_on_another_host_needs_that_hosts_permission(world: W
     shut = replace(b.valve, blocked_until=world.clock.time() + 30)
     assert await world.frontier.update_host(replace(b, valve=shut))
     view = await world.book.ask_robots(lease, since=world.clock.monotonic())
-    assert view.unreachable
-    assert view.state.robots is not None
-    assert view.state.robots.reason == "redirects to b.test, which cannot be asked now"
+    assert view.state.robots_missing
+    assert robots_of(view).reason == "redirects to b.test, which cannot be asked now"
     assert world.transport.asked == [url]
     world.clock.advance(31)
     view = await world.book.ask_robots(lease, since=world.clock.monotonic())
     assert world.transport.asked == [url, url, elsewhere]
-    assert view.robots is not None
-    assert not view.robots.allows("http://a.test/private")
+    assert view.robots
+    assert not view.robots["http"].allows("http://a.test/private")
     assert (await world.record("b.test")).valve.blocked_until == pytest.approx(world.clock.time() + 0.5)
 
 
@@ -400,17 +399,17 @@ async def test_another_user_agent_asks_for_itself_once(world: World) -> None:
     world.settings = replace(world.settings, user_agent="Other/1.0")
     other = world.make_book()
     view = await other.view(replace(lease, host_version=(await world.record()).version))
-    assert other.wants_robots(HOST, view)
-    assert view.robots is None
+    assert other.wants_robots(TASK, view)
+    assert not view.robots
     view = await other.ask_robots(lease, since=world.clock.monotonic())
-    assert view.robots is not None
-    assert not view.robots.allows("http://a.test/open")
-    assert not other.wants_robots(HOST, view)
+    assert view.robots
+    assert not view.robots["http"].allows("http://a.test/open")
+    assert not other.wants_robots(TASK, view)
     mine = await world.book.view(replace(lease, host_version=(await world.record()).version))
-    assert not world.book.wants_robots(HOST, mine)
-    assert mine.robots is not None
-    assert not mine.robots.allows("http://a.test/private")
-    assert mine.robots.allows("http://a.test/open")
+    assert not world.book.wants_robots(TASK, mine)
+    assert mine.robots
+    assert not mine.robots["http"].allows("http://a.test/private")
+    assert mine.robots["http"].allows("http://a.test/open")
 
 
 async def test_pages_that_are_let_through_at_once_wait_for_one_answer(world: World) -> None:
@@ -419,7 +418,7 @@ async def test_pages_that_are_let_through_at_once_wait_for_one_answer(world: Wor
     asks = [world.book.ask_robots(lease, since=world.clock.monotonic()) for _ in range(3)]
     views = await asyncio.gather(*asks)
     assert world.transport.asked == ["http://a.test/robots.txt"]
-    assert all(view.robots is not None for view in views)
+    assert all(view.robots for view in views)
 
 
 async def test_a_record_of_an_earlier_version_is_asked_for_again(world: World) -> None:
@@ -430,13 +429,15 @@ async def test_a_record_of_an_earlier_version_is_asked_for_again(world: World) -
     assert await world.frontier.update_host(replace(await world.record(), state=state))
     view = await world.book.view(replace(lease, host_version=1))
     assert view.state.start
-    assert world.book.wants_robots(HOST, view)
+    assert world.book.wants_robots(TASK, view)
 
 
 async def test_long_records_take_the_room_of_many(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shoal.hosts.book._CACHED_BYTES", 200_000)
     rules = "\n".join(f"-/{n}" for n in range(9_000))
-    state = encode_state(HostState(robots=RobotsRecord("rules", 0.0, 1e12, agent="shoal", rules=rules)))
+    state = encode_state(
+        HostState(origins={"http": OriginState(RobotsRecord("rules", 0.0, 1e12, agent="shoal", rules=rules))})
+    )
     await world.lease(*(make_task(f"http://{n}.test/", parent=1) for n in range(20)))
     for n in range(20):
         record = await world.record(f"{n}.test")
@@ -448,6 +449,12 @@ async def test_long_records_take_the_room_of_many(world: World, monkeypatch: pyt
 
 
 # -- what was seen
+
+
+def robots_of(view: HostView) -> RobotsRecord:
+    record = view.state.origin("http").robots
+    assert record is not None
+    return record
 
 
 def seen(world: World, kind: str = "ok", took: float = 1.0) -> Observation:
@@ -631,12 +638,12 @@ async def test_the_strictest_of_the_jobs_on_a_host_holds(world: World) -> None:
     valve = (await world.record()).valve
     assert (valve.interval, valve.cap) == (1.0, 1)
     # What the brisk one writes later does not undo it …
-    await brisk.change(lease.task.host, lambda state: replace(state, silent=1))
+    await brisk.change(lease.task.host, lambda state: replace(state, good_from=1))
     valve = (await world.record()).valve
     assert (valve.interval, valve.cap) == (1.0, 1)
     # … until the gentle one has not been heard of for long.
     world.clock.advance(ASKED + 1)
-    await brisk.change(lease.task.host, lambda state: replace(state, silent=2))
+    await brisk.change(lease.task.host, lambda state: replace(state, good_from=2))
     valve = (await world.record()).valve
     assert (valve.interval, valve.cap) == (pytest.approx(0.1), 5)
     assert set(state_of(await world.record()).asks) == {"brisk"}

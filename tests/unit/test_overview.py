@@ -232,7 +232,10 @@ async def test_the_hosts_that_hold_it_back_say_why() -> None:
     await frontier.add("books", [make_task(f"http://{name}.test/") for name in ("open", "by-hand", "down")])
     now = await frontier.now()
     await remember(
-        frontier, "open.test", HostState(), breaker=BreakerState("open", now + 40, reason="it is ill")
+        frontier,
+        "open.test",
+        HostState(),
+        **{"breaker@http": BreakerState("open", now + 40, reason="it is ill")},
     )
     by_hand = Manual(blocked_until=FOREVER, reason="nightly backup")
     await remember(frontier, "by-hand.test", HostState(manual=by_hand))

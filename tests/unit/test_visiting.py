@@ -12,7 +12,7 @@ from shoal.fetch.robots import RobotsRecord
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import Claim, HostRecord, JobSpec, Valve
 from shoal.hosts.rules import HostRules
-from shoal.hosts.state import HostState, encode_state, state_of
+from shoal.hosts.state import HostState, OriginState, encode_state, state_of
 from shoal.hosts.visiting import Visitor
 from shoal.model import Lease
 from shoal.settings import Settings
@@ -197,7 +197,7 @@ async def test_an_answer_that_is_in_the_hosts_record_is_known(world: World) -> N
     url, now = f"http://{HOST}/robots.txt", world.clock.time()
     assert await world.visitor.known(url) is None
     rules = RobotsRecord("rules", now, now + 100, agent="shoal", rules="-/x")
-    state = encode_state(HostState(robots=rules))
+    state = encode_state(HostState(origins={"http": OriginState(rules)}))
     assert await world.frontier.update_host(replace(await world.record(), state=state))
     assert await world.visitor.known(url) == rules
     assert await world.visitor.known(f"http://{HOST}/other.txt") is None

@@ -22,6 +22,11 @@ def origin(url: str) -> str:
     return url if end < 0 else url[:end]
 
 
+def scheme(url: str) -> str:
+    """What tells the origins of one host key apart: "http" or "https"."""
+    return url.partition(":")[0]
+
+
 def site(host: str) -> str:
     """The host key without "www.": both spellings are the same site."""
     return host.removeprefix("www.")

@@ -11,8 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from shoal.cli.terminal import safe, stdout, when
+from shoal.fetch.robots import RobotsRecord
 from shoal.frontier.protocol import HostQueue
-from shoal.hosts.sight import HostSight, causes
+from shoal.hosts.sight import HostSight, OriginSight, causes
 from shoal.observe import words
 from shoal.observe.panel import latency_style
 from shoal.plain import cause_dicts
@@ -113,11 +114,16 @@ def _latency(host: HostSight) -> str:
 
 
 def _robots(host: HostSight) -> str:
-    record = host.state.robots
     if not host.asks_robots:
         return "not asked"
-    if record is None:
-        return "not asked for yet"
+    said = {origin.name: origin.state.robots for origin in host.origins.values()}
+    records = {name: record for name, record in said.items() if record is not None}
+    if len(records) == 1:
+        return _record(*records.values())
+    return "\n".join(f"{name}: {_record(records[name])}" for name in records) or "not asked for yet"
+
+
+def _record(record: RobotsRecord) -> str:
     said = {"rules": "rules", "allow": "allows everything", "disallow": "cannot be had"}[record.verdict]
     reason = f" ({record.reason})" if record.reason else ""
     return f"{said}{reason}, read {when(record.fetched_at)}"
@@ -157,7 +163,8 @@ def as_dict(host: HostSight) -> dict[str, Any]:
         "seconds_left": None if host.until is None else max(0.0, host.until - host.now),
         "queue": host.pending,
         "errors": list(state.errors),
-        "robots": state.robots.verdict if state.robots is not None else None,
+        "robots": _verdict(host.best),
+        "origins": [_origin(origin) for origin in host.origins.values()],
         "in_browser": list(host.in_browser),
         "set_by_hand": {
             "rate": state.manual.rate,
@@ -166,3 +173,12 @@ def as_dict(host: HostSight) -> dict[str, Any]:
         },
         "causes": cause_dicts(causes(host)),
     }
+
+
+def _verdict(origin: OriginSight | None) -> str | None:
+    return origin.state.robots.verdict if origin is not None and origin.state.robots is not None else None
+
+
+def _origin(origin: OriginSight) -> dict[str, Any]:
+    phase = origin.breaker.phase if origin.breaker is not None else "closed"
+    return {"origin": origin.name, "breaker": phase, "robots": _verdict(origin), "why": origin.limits.why}

@@ -92,7 +92,7 @@ def errors_dict(history: History) -> dict[str, Any]:
 
 def host_dict(host: HostSight, queues: Sequence[HostQueue]) -> dict[str, Any]:
     """One host in full; a list has less."""
-    robots, manual = host.state.robots, host.state.manual
+    robots, manual = host.best.state.robots if host.best is not None else None, host.state.manual
     blocked = manual.blocked_until > host.now
     return {
         "now": host.now,
@@ -116,8 +116,16 @@ def host_dict(host: HostSight, queues: Sequence[HostQueue]) -> dict[str, Any]:
             "reason": robots.reason,
             "fetched_at": robots.fetched_at,
             "expires_at": robots.expires_at,
-            "crawl_delay": host.robots.crawl_delay() if host.robots is not None else None,
+            "crawl_delay": host.crawl_delay,
         },
+        "origins": [
+            {
+                "origin": origin.name,
+                "breaker": origin.breaker.phase if origin.breaker is not None else "closed",
+                "robots": origin.state.robots.verdict if origin.state.robots is not None else None,
+            }
+            for origin in host.origins.values()
+        ],
         "manual": {
             "blocked": blocked,
             "blocked_until": manual.blocked_until if blocked and manual.blocked_until < FOREVER else None,

@@ -12,12 +12,14 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from typing import Literal, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 from yarl import URL
 
 from shoal.admit.identity import host_key
 from shoal.fetch.robotstxt import MAX_RULES, matcher, path_of, product_token, read
 from shoal.fetch.transport import FetchRequest, Transport
 from shoal.model import Failure, Outcome, Response
+from shoal.policy.retry import retry_after
 
 MAX_BYTES = 500 * 1024
 MAX_HOPS = 5
@@ -42,6 +44,8 @@ class RobotsRecord(Struct, frozen=True, omit_defaults=True):
     rules: str = ""  # as fetch/robotstxt.py writes them
     delay: float | None = None
     sitemaps: tuple[str, ...] = ()
+    detail: str = ""  # of a failure: one line for a person
+    asks: float | None = None  # seconds that the server asks to be left alone for
 
     def fits(self, agent: str) -> bool:
         """Whether it says something to that agent. (A record of rules for nobody is from an earlier version.)"""
@@ -149,12 +153,13 @@ def agent_of(user_agent: str) -> str:
 
 def _judge(outcome: Outcome, agent: str, now: float) -> RobotsRecord:
     if isinstance(outcome, Failure):
-        return _record("disallow", now, reason=outcome.kind)
+        return replace(_record("disallow", now, reason=outcome.kind), detail=outcome.detail)
     if 200 <= outcome.status < 300:
         return rules_record(_text(outcome.body), agent, now)
     reason = f"HTTP {outcome.status}"
     if outcome.status == 429 or outcome.status >= 500:
-        return _record("disallow", now, reason=reason)
+        asks = retry_after(outcome.headers.get("Retry-After"), now, cap=RULES_TTL)
+        return replace(_record("disallow", now, reason=reason), asks=asks)
     return _record("allow", now, reason=reason)
 
 

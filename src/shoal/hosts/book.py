@@ -10,23 +10,25 @@ moves the host's valve, else after a while: most requests teach nothing that oth
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Set
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.admit.identity import origin
+from shoal.admit.identity import scheme as scheme_of
 from shoal.classify import rule_for
 from shoal.clock import Clock
 from shoal.fetch.guard import Pin
 from shoal.fetch.robots import Robots, RobotsRecord, agent_of, fetch_robots
 from shoal.fetch.transport import Transport
 from shoal.frontier.protocol import Frontier, HostRecord, Valve
-from shoal.hosts.news import tell_changes, tell_escalation
+from shoal.hosts.buried import BuriedPages
+from shoal.hosts.news import changed_breakers, tell_changes, tell_escalation
 from shoal.hosts.rules import Fold, HostRules, change_host, marked
-from shoal.hosts.state import HostState, encode_state, state_of
+from shoal.hosts.state import HostState, OriginState, encode_state, state_of
 from shoal.hosts.visiting import Visitor
-from shoal.model import Lease
+from shoal.model import Lease, Task
 from shoal.policy.compose import States
 from shoal.policy.escalation import NO_PATTERNS, Look, Patterns
 from shoal.policy.host import first_valve
@@ -47,22 +49,12 @@ class HostView(Struct):
     version: int
     state: HostState
     valve: Valve  # as written
-    robots: Robots | None  # None: not asked yet, on behalf of our user agent
+    robots: Mapping[str, Robots]  # of the origins that were asked on behalf of our user agent, by scheme
     policies: States  # decoded states, with what was seen since folded in
-    limits: Limits
+    limits: Limits  # for its valve
     unwritten: list[Observation]
     weight: int  # bytes of its record
     unmarked: bool = False  # that it is a start is not written yet
-
-    @property
-    def unreachable(self) -> bool:
-        """robots.txt could not be had, so nothing may be fetched."""
-        return self.state.robots is not None and self.state.robots.verdict == "disallow"
-
-    @property
-    def reached(self) -> bool:
-        """It did answer when asked for robots.txt, with an error."""
-        return self.state.robots is not None and self.state.robots.reason.startswith("HTTP ")
 
 
 class HostBook:
@@ -88,7 +80,8 @@ class HostBook:
         self._views: dict[str, HostView] = {}
         self._restless: dict[str, float] = {}  # hosts with something unwritten, since when
         self._moved: set[str] = set()  # … that moves their valve
-        self._asking: dict[str, asyncio.Event] = {}  # hosts whose robots.txt is being asked for
+        self._asking: dict[str, asyncio.Event] = {}  # origins whose robots.txt is being asked for
+        self._buried = BuriedPages(frontier, job)
         self._visitor = Visitor(frontier, settings, self.now, sleep)
         self._cached_bytes = 0
         self._offset = clock.time() - clock.monotonic()  # of the frontier's time from our monotonic clock
@@ -170,7 +163,7 @@ class HostBook:
             record.valve,
             self._rules.robots(state),
             policies,
-            self._policies.limits(policies, self.now()),
+            self._policies.limits(policies, self.now(), state.origins),
             unwritten,
             len(record.state),
             old is not None and old.unmarked,
@@ -192,16 +185,31 @@ class HostBook:
         return False
 
     def limits(self, lease: Lease, view: HostView) -> Limits | None:
-        """What the policies want now. None: the lease must go back. It is from the valve of a host that was given up,
-        which lets all tasks through so that they can be buried; now the host may be probed again, but by one."""
-        if view.limits.refuse:
-            view.limits = self._policies.limits(view.policies, self.now())
-        if view.limits.refuse:
-            return view.limits
-        if view.state.given_up:
-            self._moved.add(lease.task.host)
+        """What the policies want of a request to the task's origin, now. None: the lease must go back. It is from the
+        valve of a host that was given up, which lets all tasks through so that they can be buried; now the host may be
+        probed again, but by one, or the task is for an origin that nobody has asked yet."""
+        now, host, scheme = self.now(), lease.task.host, scheme_of(lease.task.url)
+        own = self._policies.limits_at(view.policies, now, scheme)
+        if own.refuse:
+            return own
+        if view.limits.refuse or view.state.given_up:
+            self._moved.add(host)
+            if scheme not in view.state.origins:
+                self._mark(host, view, view.state.with_origin(scheme, view.state.origin(scheme)))
+            view.limits = self._policies.limits(view.policies, now, view.state.origins)
             return None
-        return None if lease.host_version < view.state.good_from else view.limits
+        return None if lease.host_version < view.state.good_from else own
+
+    def rest_of_origin(self, view: HostView, limits: Limits) -> float:
+        """Seconds that a task waits for its origin, while another origin of the host may be asked. Where none may, the
+        host's valve is shut, and what it lets through is the probe."""
+        until = limits.blocked_until or 0.0
+        return until - self.now() if until > (view.limits.blocked_until or 0.0) else 0.0
+
+    async def has_others(self, task: Task) -> bool:
+        """Whether other tasks wait in the task's queue."""
+        queues = await self._frontier.host_queues(task.host)
+        return any(queue.pending for queue in queues if (queue.job, queue.lane) == (task.job, task.lane))
 
     def no_retry(self, host: str) -> str | None:
         """Why the host has no retries left, by what was seen up to now."""
@@ -221,8 +229,10 @@ class HostBook:
             return
         before, known = view.limits, view.policies
         view.policies = self._policies.observe(known, [seen])
-        view.limits = self._policies.limits(view.policies, self.now())
+        view.limits = self._policies.limits(view.policies, self.now(), view.state.origins)
         tell_changes(host, known, view.policies, self.now())
+        if any(old.phase == "given_up" for _, old, _ in changed_breakers(known, view.policies)):
+            self._buried.answered(host)
         view.unwritten.append(seen)
         if seen.blames_host:
             view.state = view.state.with_errors([seen.kind])
@@ -244,8 +254,14 @@ class HostBook:
         now = self.now()
         return _differ(view.valve, self._rules.valve(view.valve, view.state, view.limits, now), now)
 
+    def buries(self, task: Task, limits: Limits) -> None:
+        """Told of a task that is refused because its host was given up."""
+        self._buried.bury(task, limits.refuse_until or 0.0)
+
     async def fold(self) -> None:
-        """Writes back what moves a valve."""
+        """Writes back what moves a valve. First, the pages of a host that answers again come back: if the process died
+        in between, the next answer would bring them back."""
+        await self._buried.replay()
         while self._moved:
             hosts, self._moved = self._moved, set()
             await asyncio.gather(*(self._write(host) for host in sorted(hosts)))  # the same order every time
@@ -260,6 +276,8 @@ class HostBook:
             due.append(host)
         if due:
             await asyncio.gather(*(self._write(host) for host in due))
+        if not everything:
+            await self._buried.probe(self.now())
 
     async def _write(self, host: str) -> None:
         self._restless.pop(host, None)
@@ -313,26 +331,27 @@ class HostBook:
 
     # -- robots.txt
 
-    def wants_robots(self, host: str, view: HostView) -> bool:
+    def wants_robots(self, task: Task, view: HostView) -> bool:
         """Whether robots.txt is due to be asked for. While one task asks again, the others go by the old answer."""
-        known = self._rules.robots_record(view.state)
+        known = self._rules.robots_record(view.state, scheme_of(task.url))
         if not self._settings.robots or (known is not None and self.now() < known.expires_at):
             return False
-        return known is None or host not in self._asking
+        return known is None or origin(task.url) not in self._asking
 
     async def ask_robots(self, lease: Lease, since: float, timeout: float | None = None) -> HostView:
         """Fetches robots.txt with the lease's permission to hit the host, and lets everybody know. `since` is when
         the work on the lease began (monotonic)."""
-        host = lease.task.host
-        if (asking := self._asking.get(host)) is not None:
-            # Others of our pages were let through at once by a job with another user agent, which knows its rules.
+        host, asked = lease.task.host, origin(lease.task.url)
+        if (asking := self._asking.get(asked)) is not None:
+            # Others of our pages were let through at once by a job with another user agent, which knows its rules, or
+            # by what is known of another origin.
             await asking.wait()
             return self._views.get(host) or await self._read(host)
-        self._asking[host] = asyncio.Event()
+        self._asking[asked] = asyncio.Event()
         try:
             record = await fetch_robots(
                 self._transport,
-                origin(lease.task.url),
+                asked,
                 agent=agent_of(self._settings.user_agent),
                 now=self.now(),
                 pause=lambda: self._sleep(lease.interval),
@@ -340,30 +359,38 @@ class HostBook:
                 timeout=timeout,
             )
             took = self._clock.monotonic() - since
-            return await self.change(host, lambda state: self._learn(state, record), late=took)
+            scheme = scheme_of(asked)
+            return await self.change(
+                host,
+                lambda state: state.with_origin(scheme, self._learn(state.origin(scheme), record)),
+                late=took,
+            )
         finally:
-            self._asking.pop(host).set()
+            self._asking.pop(asked).set()
 
-    def _learn(self, state: HostState, record: RobotsRecord) -> HostState:
+    def _learn(self, known: OriginState, record: RobotsRecord) -> OriginState:
         if record.verdict != "disallow":
-            return replace(state.with_robots(record), silent=0)
+            return replace(known.with_robots(record), silent=0)
         if rule_for(record.reason).action == "bury":
             # Not silence but a host that cannot be spoken to at all; the pages will say so themselves.
-            return replace(state.with_robots(replace(record, verdict="allow")), silent=0)
-        wait = min(_UNREACHABLE_CAP, self._settings.retry_base * 2.0**state.silent)
+            return replace(known.with_robots(replace(record, verdict="allow")), silent=0)
+        wait = min(_UNREACHABLE_CAP, self._settings.retry_base * 2.0**known.silent)
+        wait = max(wait, min(record.asks or 0.0, self._settings.retry_after_cap))
         record = replace(record, expires_at=record.fetched_at + wait)
-        return replace(state.with_robots(record), silent=min(state.silent + 1, 30))
+        return replace(known.with_robots(record), silent=min(known.silent + 1, 30))
 
 
-def _marks(state: HostState) -> tuple[bool, Mapping[str, Pin]]:
-    """The host's place in the crawl: whether it is a start of it, and what it is pinned to."""
-    return state.start, state.pins
+def _marks(state: HostState) -> tuple[bool, Mapping[str, Pin], Set[str]]:
+    """The host's place in the crawl: whether it is a start of it, what it is pinned to, and which origins it has."""
+    return state.start, state.pins, state.origins.keys()
 
 
 def _marked_like(view: HostView, state: HostState) -> HostState:
     """The state with what the view knows of the host's place in the crawl. Who first wrote down what a name stands for
     is right: another process may have been told something else, a moment later."""
     marked = replace(state, start=state.start or view.state.start)
+    for scheme in view.state.origins.keys() - state.origins.keys():
+        marked = marked.with_origin(scheme, OriginState())
     for job, pin in view.state.pins.items():
         if (known := state.pins.get(job)) is None or known.networks is None:
             marked = marked.with_pin(job, pin)

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 from shoal.policy.breaker import BreakerPolicy, BreakerState
-from shoal.policy.compose import States
+from shoal.policy.compose import States, origins_of, state_name
 from shoal.policy.escalation import Pattern, reason
 from shoal.telling import event
 
 
 def tell_changes(host: str, before: States, after: States, now: float) -> None:
     """By whoever saw the change, so each is told once."""
-    if before is after:
-        return
-    old, new = before.get(BreakerPolicy.name), after.get(BreakerPolicy.name)
-    if not (isinstance(old, BreakerState) and isinstance(new, BreakerState)) or old.phase == new.phase:
-        return
-    seconds = round(max(0.0, new.until - now), 1)
-    if new.phase == "closed":
-        event("breaker_closed", host=host)
-    elif new.phase == "given_up":
-        event("host_given_up", host=host, reason=new.reason, seconds=seconds)
-    else:
-        event("breaker_opened", host=host, reason=new.reason, seconds=seconds)
+    for scheme, _, new in changed_breakers(before, after):
+        origin, seconds = f"{scheme}://{host}", round(max(0.0, new.until - now), 1)
+        if new.phase == "closed":
+            event("breaker_closed", host=host, origin=origin)
+        elif new.phase == "given_up":
+            event("host_given_up", host=host, origin=origin, reason=new.reason, seconds=seconds)
+        else:
+            event("breaker_opened", host=host, origin=origin, reason=new.reason, seconds=seconds)
+
+
+def changed_breakers(before: States, after: States) -> list[tuple[str, BreakerState, BreakerState]]:
+    """The origins whose breaker is in another phase now, with what it was before."""
+    found = []
+    if before is not after:
+        for scheme in sorted(origins_of(after)):
+            name = state_name(BreakerPolicy.name, scheme)
+            old, new = before.get(name, BreakerState()), after.get(name)
+            if isinstance(old, BreakerState) and isinstance(new, BreakerState) and old.phase != new.phase:
+                found.append((scheme, old, new))
+    return found
 
 
 def tell_escalation(host: str, name: str, pattern: Pattern | None) -> None:

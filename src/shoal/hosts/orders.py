@@ -50,14 +50,8 @@ def block(until: float | None, reason: str) -> Order:
 
 def _unblock(state: HostState) -> HostState:
     manual = replace(state.manual, blocked_until=0.0, reason="")
-    silent = state.robots is not None and state.robots.verdict == "disallow"
-    return replace(
-        state,
-        manual=manual,
-        policies=b"",
-        robots=None if silent else state.robots,
-        silent=0,
-    )
+    origins = {scheme: known for scheme, known in state.origins.items() if not known.robots_missing}
+    return replace(state, manual=manual, policies=b"", origins=origins)
 
 
 # Lifts the block, and whatever else keeps the host from being asked: its failures are forgotten, and a robots.txt that

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
@@ -51,13 +51,14 @@ class HostRules:
         self._agent = agent_of(settings.user_agent)
         self._interval = 1 / settings.rate if settings.rate else 0.0
 
-    def robots_record(self, state: HostState) -> RobotsRecord | None:
-        """What robots.txt says to this crawl; None: it was not asked for on its behalf."""
-        return state.robots_for(self._agent)
+    def robots_record(self, state: HostState, scheme: str) -> RobotsRecord | None:
+        """What an origin's robots.txt says to this crawl; None: it was not asked for on its behalf."""
+        return state.origin(scheme).robots_for(self._agent)
 
-    def robots(self, state: HostState) -> Robots | None:
-        record = self.robots_record(state)
-        return Robots(record) if record is not None else None
+    def robots(self, state: HostState) -> Mapping[str, Robots]:
+        """The same for all origins that were asked, by their schemes."""
+        records = {scheme: self.robots_record(state, scheme) for scheme in state.origins}
+        return {scheme: Robots(record) for scheme, record in records.items() if record is not None}
 
     def has_asked(self, state: HostState, now: float) -> bool:
         ask = state.asks.get(self._job)
@@ -84,12 +85,13 @@ class HostRules:
         return replace(valve, interval=interval, cap=cap)
 
     def _own_valve(self, current: Valve, state: HostState, limits: Limits) -> Valve:
-        robots = self.robots_record(state)
+        records = [self.robots_record(state, scheme) for scheme in state.origins]
+        known = [record for record in records if record is not None]
         return configured(
             current,
             self.settings,
-            crawl_delay=robots.delay if robots is not None else None,
-            robots_known=robots is not None and robots.verdict != "disallow",
+            crawl_delay=max((record.delay for record in known if record.delay is not None), default=None),
+            robots_known=any(record.verdict != "disallow" for record in known),
             limits=limits,
             rate=state.manual.rate,
             per_host=state.manual.per_host,
@@ -98,7 +100,7 @@ class HostRules:
 
     def applied(self, record: HostRecord, state: HostState, now: float) -> HostRecord:
         """The record with a new state, and the valve that follows from it."""
-        limits = self.policies.limits(self.policies.decode(state.policies), now)
+        limits = self.policies.limits(self.policies.decode(state.policies), now, state.origins)
         state = marked(self.asked(state, now), limits, record.version)
         valve = self.valve(record.valve, state, limits, now)
         return replace(record, state=encode_state(state), valve=valve)

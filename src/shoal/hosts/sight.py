@@ -8,15 +8,16 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.fetch.robots import Robots
+from shoal.fetch.robots import Robots, RobotsRecord
 from shoal.frontier.protocol import FOREVER, Domain, DomainLimit, HostRecord, Valve
 from shoal.hosts.rules import HostRules
-from shoal.hosts.state import HostState, state_of
+from shoal.hosts.state import HostState, OriginState, state_of
 from shoal.observe.words import span, speed
 from shoal.policy.breaker import BreakerState
+from shoal.policy.compose import States, origins_of, state_name
 from shoal.policy.escalation import needs_browser, sentence
 from shoal.policy.host import domain_limit
-from shoal.policy.protocol import Limits, strictest
+from shoal.policy.protocol import Limits, ease, strictest
 from shoal.policy.timeout import TimeoutState
 
 # From well to ill.
@@ -39,6 +40,19 @@ class Cause(Struct, frozen=True):
     sentence: str
 
 
+class OriginSight(Struct, frozen=True):
+    """What is known of one origin of a host."""
+
+    name: str  # "https://shop.example"
+    state: OriginState
+    opinions: Mapping[str, Limits]  # of the policies that are kept by origin, by their names
+    breaker: BreakerState | None
+
+    @property
+    def limits(self) -> Limits:
+        return strictest(list(self.opinions.values()))
+
+
 class HostSight(Struct, frozen=True):
     name: str
     now: float  # the frontier's time
@@ -46,10 +60,10 @@ class HostSight(Struct, frozen=True):
     state: HostState
     asks_robots: bool  # as the settings say
     opinions: Mapping[str, Limits]  # of the policies, by their names
-    breaker: BreakerState | None
+    origins: Mapping[str, OriginSight]  # by scheme
     latency: float | None  # smoothed; None: never answered
     pending: int = 0
-    robots: Robots | None = None  # for this crawl, on request
+    robots: Mapping[str, Robots] = {}  # for this crawl, by scheme, on request
     domain: Domain | None = None  # what it shares with other hosts
     domain_limit: DomainLimit = DomainLimit()  # as the settings say
 
@@ -75,9 +89,24 @@ class HostSight(Struct, frozen=True):
         return {name: sentence(name, known[name]) for name in known if needs_browser(known, name, self.now)}
 
     @property
+    def best(self) -> OriginSight | None:
+        """The origin that is best off: the host's valve goes by it."""
+        known = self.origins.values()
+        return min(known, key=lambda one: (ease(one.limits), one.state.robots_missing), default=None)
+
+    @property
+    def breaker(self) -> BreakerState | None:
+        return self.best.breaker if self.best is not None else None
+
+    @property
     def robots_missing(self) -> bool:
-        """robots.txt could not be had, so nothing may be fetched."""
-        return self.asks_robots and self.state.robots is not None and self.state.robots.verdict == "disallow"
+        """robots.txt could not be had from any origin, so nothing may be fetched."""
+        return self.asks_robots and self.state.robots_missing
+
+    @property
+    def crawl_delay(self) -> float | None:
+        delays = [robots.crawl_delay() for robots in self.robots.values()]
+        return max((delay for delay in delays if delay), default=None)
 
     @property
     def condition(self) -> Condition:
@@ -109,19 +138,32 @@ class HostSight(Struct, frozen=True):
 def sight_of(record: HostRecord, rules: HostRules, now: float, pending: int = 0) -> HostSight:
     state = state_of(record)
     states = rules.policies.decode(state.policies)
-    breaker, timeout = states.get("breaker"), states.get("timeout")
+    timeout = states.get("timeout")
+    schemes = sorted({*state.origins, *origins_of(states)})
     return HostSight(
         record.name,
         now,
         record.valve,
         state,
         rules.settings.robots,
-        rules.policies.opinions(states, now),
-        breaker if isinstance(breaker, BreakerState) else None,
+        rules.policies.opinions(states, now, state.origins),
+        {scheme: _origin(record.name, scheme, state, states, rules, now) for scheme in schemes},
         timeout.latency if isinstance(timeout, TimeoutState) else None,
         pending,
         domain=record.domain,
         domain_limit=domain_limit(rules.settings),
+    )
+
+
+def _origin(
+    host: str, scheme: str, state: HostState, states: States, rules: HostRules, now: float
+) -> OriginSight:
+    breaker = states.get(state_name("breaker", scheme))
+    return OriginSight(
+        f"{scheme}://{host}",
+        state.origin(scheme),
+        rules.policies.opinions_at(states, now, scheme),
+        breaker if isinstance(breaker, BreakerState) else None,
     )
 
 
@@ -145,13 +187,34 @@ def _blocks(host: HostSight) -> list[Cause]:
         found.append(Cause("blocked_by_hand", f"host {host.name} is blocked by hand {ends}{said}"))
     for policy, limits in host.opinions.items():
         if limits.refuse:
-            then = f"its pages are buried unfetched; shoal hosts unblock {host.name} gives it another chance"
-            found.append(Cause("given_up", f"host {host.name} is {limits.why or limits.refuse}: {then}"))
+            found.append(_given_up(f"host {host.name}", host.name, limits))
         elif (until := limits.blocked_until or 0.0) > host.now:
-            why = f" ({limits.why})" if limits.why else ""
-            sentence = f"host {host.name} is blocked for another {span(until - host.now)}{why}"
-            found.append(Cause(f"blocked_by_{policy}", sentence))
+            found.append(_blocked(f"host {host.name}", policy, limits, until - host.now))
+    return [*found, *_origins(host)]
+
+
+def _origins(host: HostSight) -> list[Cause]:
+    """Origins that are worse off than the host: those wait, while others of its pages are fetched."""
+    found = []
+    for origin in host.origins.values():
+        for policy, limits in origin.opinions.items():
+            if ease(limits) <= ease(host.opinions[policy]):
+                continue
+            if limits.refuse:
+                found.append(_given_up(origin.name, host.name, limits))
+            elif (until := limits.blocked_until or 0.0) > host.now:
+                found.append(_blocked(origin.name, policy, limits, until - host.now))
     return found
+
+
+def _given_up(what: str, host: str, limits: Limits) -> Cause:
+    then = f"its pages are buried until it answers; shoal hosts unblock {host} gives it another chance"
+    return Cause("given_up", f"{what} is {limits.why or limits.refuse}: {then}")
+
+
+def _blocked(what: str, policy: str, limits: Limits, seconds: float) -> Cause:
+    why = f" ({limits.why})" if limits.why else ""
+    return Cause(f"blocked_by_{policy}", f"{what} is blocked for another {span(seconds)}{why}")
 
 
 def _domain(host: HostSight) -> list[Cause]:
@@ -169,21 +232,24 @@ def _domain(host: HostSight) -> list[Cause]:
 
 
 def _robots(host: HostSight) -> list[Cause]:
-    record = host.state.robots
+    asked = {origin.name: origin.state.robots for origin in host.origins.values()}
+    records = {name: record for name, record in asked.items() if record is not None}
     if not host.asks_robots:
         return []
-    if record is None:
+    if not records:
         return [
             Cause("robots_first", f"robots.txt of {host.name} comes first: it has not been asked for yet")
         ]
-    if not host.robots_missing:
-        return []
+    missing = {name: record for name, record in records.items() if record.verdict == "disallow"}
+    # Where there is but one origin, its scheme says nothing.
+    return [_no_robots(host, host.name if len(records) == 1 else name, missing[name]) for name in missing]
+
+
+def _no_robots(host: HostSight, what: str, record: RobotsRecord) -> Cause:
     soon = max(0.0, record.expires_at - host.now)
     again = f"it is asked for again in {span(soon)}" if soon else "it is asked for again with the next page"
-    sentence = (
-        f"robots.txt of {host.name} cannot be had ({record.reason}), so nothing may be fetched; {again}"
-    )
-    return [Cause("robots_unreachable", sentence)]
+    sentence = f"robots.txt of {what} cannot be had ({record.reason}), so nothing may be fetched; {again}"
+    return Cause("robots_unreachable", sentence)
 
 
 def _slower(host: HostSight) -> list[Cause]:
@@ -201,7 +267,6 @@ def _slower(host: HostSight) -> list[Cause]:
         if manual.per_host is not None:
             set_to.append(f"{manual.per_host} at a time")
         found.append(Cause("set_by_hand", f"host {host.name} is set by hand to {', '.join(set_to)}"))
-    delay = host.robots.crawl_delay() if host.asks_robots and host.robots is not None else None
-    if delay:
+    if host.asks_robots and (delay := host.crawl_delay):
         found.append(Cause("crawl_delay", f"robots.txt of {host.name} asks for {delay:g} s between requests"))
     return found

@@ -36,12 +36,39 @@ class Ask(Struct, frozen=True, array_like=True):
     at: float  # when it was last said; a job that has ended says no more
 
 
-class HostState(Struct, frozen=True, omit_defaults=True):
-    start: bool = False  # a start URL leads here: it is part of the crawl
-    pins: dict[str, Pin] = {}  # … and a person typed it: its address may be a private one. By job
+class OriginState(Struct, frozen=True, omit_defaults=True):
+    """What one origin of a host said: a host may answer on one port, and on another not at all."""
+
     robots: RobotsRecord | None = None  # as last asked for, by whatever job
     robots_for_others: tuple[RobotsRecord, ...] = ()  # … and before, on behalf of other user agents
     silent: int = 0  # how often in a row robots.txt could not be had
+
+    @property
+    def robots_missing(self) -> bool:
+        """robots.txt could not be had, so nothing may be fetched."""
+        return self.robots is not None and self.robots.verdict == "disallow"
+
+    def robots_for(self, agent: str) -> RobotsRecord | None:
+        """What robots.txt says to that agent; None: it was not read on behalf of it."""
+        known = (self.robots, *self.robots_for_others)
+        return next((record for record in known if record is not None and record.fits(agent)), None)
+
+    def with_robots(self, record: RobotsRecord) -> OriginState:
+        """Jobs with other user agents keep the rules that were read for them: were there but one record, two jobs
+        would ask again and again, each after the other."""
+        known = (self.robots, *self.robots_for_others)
+        others = [old for old in known if old is not None and old.agent and not old.fits(record.agent)]
+        kept = tuple(others[:_AGENTS]) if record.agent else ()
+        return msgspec.structs.replace(self, robots=record, robots_for_others=kept)
+
+
+_NEVER_ASKED = OriginState()
+
+
+class HostState(Struct, frozen=True, omit_defaults=True):
+    start: bool = False  # a start URL leads here: it is part of the crawl
+    pins: dict[str, Pin] = {}  # … and a person typed it: its address may be a private one. By job
+    origins: dict[str, OriginState] = {}  # by scheme: the host's name and port are in its key
     policies: bytes = b""  # their states, as policy/compose.py writes them
     errors: tuple[str, ...] = ()  # the kinds of the latest failures, newest last
     manual: Manual = Manual()
@@ -52,18 +79,17 @@ class HostState(Struct, frozen=True, omit_defaults=True):
     visit_until: float = 0.0  # its valve is shut for a request without a lease (hosts/visiting.py)
     visits_from: float = 0.0  # when there may be another one
 
-    def robots_for(self, agent: str) -> RobotsRecord | None:
-        """What robots.txt says to that agent; None: it was not read on behalf of it."""
-        known = (self.robots, *self.robots_for_others)
-        return next((record for record in known if record is not None and record.fits(agent)), None)
+    def origin(self, scheme: str) -> OriginState:
+        return self.origins.get(scheme, _NEVER_ASKED)
 
-    def with_robots(self, record: RobotsRecord) -> HostState:
-        """Jobs with other user agents keep the rules that were read for them: were there but one record, two jobs
-        would ask again and again, each after the other."""
-        known = (self.robots, *self.robots_for_others)
-        others = [old for old in known if old is not None and old.agent and not old.fits(record.agent)]
-        kept = tuple(others[:_AGENTS]) if record.agent else ()
-        return msgspec.structs.replace(self, robots=record, robots_for_others=kept)
+    def with_origin(self, scheme: str, origin: OriginState) -> HostState:
+        return msgspec.structs.replace(self, origins={**self.origins, scheme: origin})
+
+    @property
+    def robots_missing(self) -> bool:
+        """robots.txt could be had from none of the origins that were asked for it."""
+        asked = [origin for origin in self.origins.values() if origin.robots is not None]
+        return bool(asked) and all(origin.robots_missing for origin in asked)
 
     def with_pin(self, job: str, pin: Pin) -> HostState:
         """Of jobs in great number, such as the runs of a recurring one, the latest are remembered."""

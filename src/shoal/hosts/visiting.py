@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager
 import msgspec
 from msgspec.structs import replace
 
-from shoal.admit.identity import host_key, origin
+from shoal.admit.identity import host_key, origin, scheme
 from shoal.fetch.robots import RobotsRecord, agent_of
 from shoal.frontier.protocol import Frontier, HostRecord
 from shoal.hosts.rules import change_host
@@ -58,7 +58,8 @@ class Visitor:
         found = self._remembered.get(url)
         if found is None and url == f"{origin(url)}/robots.txt":
             record = await self._frontier.host(host_key(url))
-            found = state_of(record).robots_for(self._agent) if record is not None else None
+            asked = state_of(record).origin(scheme(url)) if record is not None else None
+            found = asked.robots_for(self._agent) if asked is not None else None
         usable = found is not None and found.verdict != "disallow" and self._now() < found.expires_at
         return found if usable else None
 

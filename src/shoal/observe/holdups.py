@@ -84,7 +84,7 @@ async def _walk(
 def _is_well(record: HostRecord, now: float) -> bool:
     """What can be said of most hosts without asking the policies, which takes ten times as long."""
     state = state_of(record)
-    refused = state.given_up or (state.robots is not None and state.robots.verdict == "disallow")
+    refused = state.given_up or any(origin.robots_missing for origin in state.origins.values())
     return not (state.errors or refused) and record.valve.blocked_until <= now
 
 

@@ -56,6 +56,7 @@ class BreakerState(Struct, frozen=True, omit_defaults=True):
 
 class BreakerPolicy:
     name = "breaker"
+    per_origin = True
     State = BreakerState
 
     def __init__(self, settings: Settings) -> None:
@@ -70,10 +71,11 @@ class BreakerPolicy:
             return NO_LIMITS
         if now >= state.until:
             why = f"half open, one probe at a time: {state.reason}"
-            return Limits(cap=1, blocked_until=state.until, why=why)
+            return Limits(cap=1, blocked_until=state.until, probe=True, why=why)
         again = f"next probe in {state.until - now:.0f} s"
         if state.phase == "given_up":
-            return Limits(refuse=f"host_down: {state.reason}", why=f"given up: {state.reason}, {again}")
+            refuse, why = f"host_down: {state.reason}", f"given up: {state.reason}, {again}"
+            return Limits(refuse=refuse, refuse_until=state.until, why=why)
         return Limits(cap=1, blocked_until=state.until, why=f"breaker open: {state.reason}, {again}")
 
     def _event(self, state: BreakerState, seen: Observation) -> Event | None:

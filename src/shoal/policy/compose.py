@@ -1,8 +1,11 @@
-"""All policies of a host, as one: what was seen goes through each, and the strictest of what they want holds."""
+"""All policies of a host, as one: what was seen goes through each, and the strictest of what they want holds.
+
+A policy that is kept by origin has a state for each: "breaker@http", "breaker@https".
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import cast
 
@@ -14,13 +17,16 @@ from shoal.packing import UNREADABLE
 from shoal.policy.breaker import BreakerPolicy
 from shoal.policy.budget import BudgetPolicy
 from shoal.policy.concurrency import AimdPolicy
-from shoal.policy.protocol import AnyPolicy, Limits, Observation, strictest
+from shoal.policy.protocol import AnyPolicy, Limits, Observation, mildest, strictest
 from shoal.policy.rate import RatePolicy
 from shoal.policy.timeout import TimeoutPolicy
 from shoal.settings import Settings
 
-# By the policies' names. Raw: the state of a policy that this process does not use; kept for those that do.
+# By the names of the policies, and of the origin where there is one (`state_name`). Raw: the state of a policy that
+# this process does not use; kept for those that do.
 States = Mapping[str, Struct | Raw]
+
+AT = "@"
 
 BUILT_IN: Mapping[str, type[AnyPolicy]] = {
     policy.name: policy for policy in (RatePolicy, AimdPolicy, BreakerPolicy, TimeoutPolicy, BudgetPolicy)
@@ -37,10 +43,18 @@ class HostPolicies:
         self._policies: dict[str, AnyPolicy] = {}
         for entry in settings.policies:
             policy = _made(entry, settings)
+            if AT in policy.name:
+                raise SettingsError(
+                    f"policies: {policy.name!r} is no name for a policy: leave {AT} out of it"
+                )
             if policy.name in self._policies:
                 raise SettingsError(f"policies: two are named {policy.name!r}; leave one out")
             self._policies[policy.name] = policy
-        self._initial: States = {name: policy.State() for name, policy in self._policies.items()}
+        self._per_origin = {name for name, policy in self._policies.items() if is_per_origin(policy)}
+        self._unseen = {name: policy.State() for name, policy in self._policies.items()}
+        self._initial: States = {
+            name: state for name, state in self._unseen.items() if name not in self._per_origin
+        }
         self._decoders = {
             name: msgspec.msgpack.Decoder(policy.State) for name, policy in self._policies.items()
         }
@@ -52,39 +66,78 @@ class HostPolicies:
     def observe(self, states: States, observations: Sequence[Observation]) -> States:
         """The states after the observations; the same object if nothing changed."""
         changed: dict[str, Struct | Raw] = {}
-        for name, policy in self._policies.items():
-            before = state = states[name]
-            for seen in observations:
-                state = policy.observe(state, seen)
-            if state is not before:
-                changed[name] = state
+        for seen in observations:
+            for name, policy in self._policies.items():
+                key = state_name(name, seen.origin) if name in self._per_origin else name
+                before = changed[key] if key in changed else states.get(key, self._unseen[name])
+                state = policy.observe(before, seen)
+                if state is not before:
+                    changed[key] = state
         return {**states, **changed} if changed else states
 
-    def limits(self, states: States, now: float) -> Limits:
-        return strictest(list(self.opinions(states, now).values()))
+    def limits(self, states: States, now: float, origins: Iterable[str] = ()) -> Limits:
+        """What they want of the host's valve. `origins`: those that are known beside those with a state."""
+        return strictest(list(self.opinions(states, now, origins).values()))
 
-    def opinions(self, states: States, now: float) -> Mapping[str, Limits]:
-        """What each of them wants, by its name."""
-        return {name: policy.limits(states[name], now) for name, policy in self._policies.items()}
+    def opinions(self, states: States, now: float, origins: Iterable[str] = ()) -> Mapping[str, Limits]:
+        """The same, of each of them, by its name."""
+        known = {*origins, *origins_of(states)}
+        return {
+            name: mildest(self._opinion(name, states, now, origin) for origin in sorted(known))
+            if name in self._per_origin
+            else policy.limits(states[name], now)
+            for name, policy in self._policies.items()
+        }
+
+    def limits_at(self, states: States, now: float, origin: str) -> Limits:
+        """What they want of a request to that origin."""
+        return strictest([self._opinion(name, states, now, origin) for name in self._policies])
+
+    def opinions_at(self, states: States, now: float, origin: str) -> Mapping[str, Limits]:
+        """What those want that are kept by origin."""
+        return {name: self._opinion(name, states, now, origin) for name in sorted(self._per_origin)}
+
+    def _opinion(self, name: str, states: States, now: float, origin: str) -> Limits:
+        key = state_name(name, origin) if name in self._per_origin else name
+        return self._policies[name].limits(states.get(key, self._unseen[name]), now)
 
     def encode(self, states: States) -> bytes:
         """What differs from a host never seen; nothing does: no bytes."""
-        known = {name: state for name, state in states.items() if state != self._initial.get(name)}
+        known = {
+            name: state for name, state in states.items() if state != self._unseen.get(name.partition(AT)[0])
+        }
         return _encode(known) if known else b""
 
     def decode(self, data: bytes) -> States:
         """A state that does not fit its policy, because another version wrote it, counts as never seen."""
         states = dict(self._initial)
-        for name, raw in _parts(data).items():
+        for key, raw in _parts(data).items():
+            name, at, _ = key.partition(AT)
             decoder = self._decoders.get(name)
             if decoder is None:
-                states[name] = raw
+                states[key] = raw
+                continue
+            if bool(at) != (name in self._per_origin):
                 continue
             try:
-                states[name] = decoder.decode(raw)
+                states[key] = decoder.decode(raw)
             except UNREADABLE:
                 pass
         return states
+
+
+def is_per_origin(policy: AnyPolicy) -> bool:
+    return bool(getattr(policy, "per_origin", False))
+
+
+def state_name(policy: str, origin: str) -> str:
+    """Under which name the state of a policy is kept that has one for each origin."""
+    return f"{policy}{AT}{origin}"
+
+
+def origins_of(states: States) -> set[str]:
+    """The origins that states are about."""
+    return {origin for _, at, origin in (name.partition(AT) for name in states) if at}
 
 
 def _parts(data: bytes) -> dict[str, Raw]:

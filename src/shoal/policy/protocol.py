@@ -7,7 +7,7 @@ is in what it is given, and what it wants done is in its limits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
@@ -34,6 +34,7 @@ class Observation(Struct, frozen=True):
     retried: bool = False  # it failed, and its task will be tried again
     interval: float = 0.0  # seconds between requests that the host was held to
     reached: bool = False  # it said something, be it that it cannot
+    origin: str = ""  # the scheme it was asked by: "http", "https"
     look: Look | None = None  # what fetching the page without a browser was good for, if that says anything
 
     @property
@@ -55,7 +56,11 @@ class Limits(Struct, frozen=True):
     timeout: float | None = None  # seconds for one request: the shortest holds
     longest_timeout: float | None = None  # … for a page that was cut off before
     refuse: str | None = None  # tasks are buried unfetched, with this reason
+    refuse_until: float | None = None  # … and tried again then: the latest holds
     no_retry: str | None = None  # a failure is final, with this reason
+    probe: bool = (
+        False  # a request finds out whether the host is back: one that failed before leaves it to another
+    )
     why: str = ""  # one sentence for a person, if something is being held back
 
 
@@ -65,7 +70,11 @@ S = TypeVar("S", bound=Struct)
 
 
 class Policy(Protocol[S]):
-    """Made once per process with the settings, which do not change."""
+    """Made once per process with the settings, which do not change.
+
+    A class with `per_origin = True` has a state for each origin of the host, which sees what that origin did. The
+    host's valve goes by the origin that is best off; a request also goes by its own.
+    """
 
     name: str  # the key of its state in the host's record
     State: type[S]  # a frozen msgspec Struct; State() is a host never seen
@@ -93,6 +102,18 @@ def strictest(limits: Sequence[Limits]) -> Limits:
             (x.longest_timeout for x in limits if x.longest_timeout is not None), default=None
         ),
         refuse=next((x.refuse for x in limits if x.refuse), None),
+        refuse_until=max((x.refuse_until for x in limits if x.refuse_until is not None), default=None),
         no_retry=next((x.no_retry for x in limits if x.no_retry), None),
+        probe=any(x.probe for x in limits),
         why="; ".join(x.why for x in limits if x.why),
     )
+
+
+def mildest(limits: Iterable[Limits]) -> Limits:
+    """Of what is wanted for each origin, what asks for least: as long as one origin may be asked, the host may be."""
+    return min(limits, key=ease, default=NO_LIMITS)
+
+
+def ease(limits: Limits) -> tuple[bool, float, bool]:
+    """What limits are compared by; the smaller, the sooner a request may go."""
+    return limits.refuse is not None, limits.blocked_until or 0.0, limits.probe

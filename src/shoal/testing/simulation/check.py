@@ -173,7 +173,7 @@ class Checker:
     def _breaker(self, record: HostRecord) -> BreakerState:
         key = (record.name, record.version)
         if key not in self._breakers:
-            state = self._policies.decode(state_of(record).policies)["breaker"]
+            state = self._policies.decode(state_of(record).policies).get("breaker@http", BreakerState())
             assert isinstance(state, BreakerState)
             self._breakers[key] = state
         return self._breakers[key]
@@ -243,6 +243,9 @@ class Checker:
     def released(self, leases: Sequence[Lease], count: int) -> None:
         alive = sum(self._held.pop(lease.token, None) is not None for lease in leases)
         self.expect(alive == count, "stale", f"{count} leases were taken back, {alive} were alive")
+
+    def replayed(self, count: int) -> None:
+        self._counts["dead"] -= count
 
     # -- at any time
 

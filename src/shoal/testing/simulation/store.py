@@ -12,7 +12,20 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from shoal.errors import SinkError, StoreError
-from shoal.frontier.protocol import Added, Claim, Claimed, Frontier, HostRecord, Job, Journal, Note, Settled
+from shoal.frontier.protocol import (
+    Added,
+    Claim,
+    Claimed,
+    DeadFilter,
+    Frontier,
+    HostQueue,
+    HostRecord,
+    Job,
+    JobState,
+    Journal,
+    Note,
+    Settled,
+)
 from shoal.model import Lease, Settlement, Task
 from shoal.sink.jsonl import MemoryJournal
 from shoal.testing.simulation.check import Checker
@@ -98,6 +111,12 @@ class CheckedFrontier:
         updated = await self.home.update_host(record)
         await self._after([record.name], news=updated)
         return updated
+
+    async def replay(self, query: DeadFilter) -> int:
+        count = await self.home.replay(query)
+        self._checker.replayed(count)
+        await self._after([])
+        return count
 
     async def _record(self, host: str) -> HostRecord:
         record = await self.home.host(host)
@@ -211,7 +230,17 @@ class FaultyFrontier:
     async def set_note(self, key: str, value: bytes, version: int) -> bool:
         return await self._do("set_note", lambda: self._store.home.set_note(key, value, version))
 
+    # -- dead letters
+
+    async def replay(self, query: DeadFilter) -> int:
+        count = await self._do("replay", lambda: self._store.replay(query))
+        self._tell(f"brings {count} dead letters back")
+        return count
+
     # -- jobs and hosts
+
+    async def jobs(self, state: JobState | None = None) -> Sequence[Job]:
+        return await self._do("jobs", lambda: self._store.home.jobs(state))
 
     async def job(self, name: str) -> Job | None:
         return await self._do("job", lambda: self._store.home.job(name))
@@ -223,6 +252,9 @@ class FaultyFrontier:
         await self._process.elapse(self._faults.latency())
         async for record in self._store.home.hosts(job):
             yield record
+
+    async def host_queues(self, host: str) -> Sequence[HostQueue]:
+        return await self._do("host_queues", lambda: self._store.home.host_queues(host))
 
     async def update_host(self, record: HostRecord) -> bool:
         updated = await self._do("update_host", lambda: self._store.update_host(record))
