@@ -98,3 +98,10 @@ def test_every_way_to_follow_a_link() -> None:
         found.follow("?q=ж"),
     ]
     assert {request.url for request in ways} == {"?q=%E6"}
+
+
+@pytest.mark.parametrize("charset", ["x-user-defined", "hz-gb-2312", "iso-2022-kr", "utf-16"])
+def test_what_cannot_be_written_is_sent_as_utf8(charset: str) -> None:
+    headers = {"Content-Type": f"text/html; charset={charset}"}
+    found = Page(Task("http://a.example/"), Response("http://a.example/", 200, headers, b"<p>"), "page")
+    assert found.follow("?q=ж").url == "?q=ж"

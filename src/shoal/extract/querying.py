@@ -6,6 +6,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from shoal.extract.decoding import NOT_DECODED, USER_DEFINED
+
 _FOREIGN = re.compile("[^\x00-\x7f]+")
 # Bytes that a query may not hold as they are. Some encodings write characters with bytes of ASCII, which it may.
 _ESCAPED = {byte: f"%{byte:02X}" for byte in (*range(0x21), *b"\"#'<>", *range(0x7F, 0x100))}
@@ -16,8 +18,8 @@ _WRITTEN_AS = {"gb18030": "gbk"}
 
 
 def is_legacy(codec: str) -> bool:
-    """Whether queries are sent in the page's encoding; from UTF-16 they are sent as UTF-8."""
-    return not codec.startswith("utf")
+    """Whether queries are sent in the page's encoding. From UTF-16, and from what Python cannot write, as UTF-8."""
+    return not codec.startswith("utf") and codec not in (NOT_DECODED, USER_DEFINED)
 
 
 def in_encoding(link: str, codec: str) -> str:

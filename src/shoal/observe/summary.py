@@ -47,8 +47,8 @@ def _facts(view: View, output: str, dead_command: str) -> list[tuple[str, Text]]
     if counters.retried:
         facts.append(("retries", Text(words.count(counters.retried))))
     if counters.merged:
-        said = (" redirected to pages that have a task of their own", "dim")
-        facts.append(("merged", Text.assemble(words.count(counters.merged), said)))
+        where = (" redirected to pages that have a task of their own", "dim")
+        facts.append(("merged", Text.assemble(words.count(counters.merged), where)))
     if report.refused:
         facts.append(("refused", Text(words.printable(words.by_count(report.refused)))))
     if cut := _cut(view):
