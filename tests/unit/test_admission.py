@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from shoal.admit import Admission
-from shoal.admit.identity import fingerprint
+from shoal.admit.identity import fingerprint, variant
 from shoal.model import Failure, Refused, Request, Task
 from shoal.settings import Settings
 
@@ -43,7 +43,21 @@ def test_a_link_becomes_a_task() -> None:
         parent=7,
         meta={"n": 1},
         fingerprint=fingerprint("https://a.example/dir/b"),
+        variant=variant(fingerprint("https://a.example/dir/b"), "book", {"n": 1}),
     )
+
+
+def test_a_variant_is_a_page_with_its_handler_and_meta() -> None:
+    crawl = Admission(Settings(), [START], first="listing")
+
+    def of(url: str = "/b", **fields: Any) -> int | None:
+        return admitted(crawl.admit(Request(url, **fields), PAGE)).variant
+
+    assert of() is of(handler="listing") is of(dedupe=False, meta={"n": 1}) is None, "the usual"
+    assert of(meta={"a": 1, "b": 2}) == of("/b?utm_id=1", meta={"b": 2, "a": 1})
+    assert len({of(handler="book"), of(meta={}), of(meta={"n": 1}), of("/c", meta={"n": 1}), of()}) == 5
+    old = admitted(crawl.admit(Request("/old", meta={"n": 1}), PAGE))
+    assert admitted(crawl.moved(old, "/b")).variant == of(meta={"n": 1})
 
 
 def test_the_request_overrides_its_handlers_defaults() -> None:
