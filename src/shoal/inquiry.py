@@ -14,6 +14,7 @@ from shoal.config import load
 from shoal.errors import SettingsError, UsageError
 from shoal.explain import Answer, Facts, explain
 from shoal.frontier.protocol import Frontier, HostQueue, Job, Whereabouts
+from shoal.hosts.jobs import OtherJobs
 from shoal.hosts.rules import HostRules
 from shoal.hosts.sight import HostSight, sight_of, with_robots
 from shoal.hosts.state import state_of
@@ -71,7 +72,16 @@ async def look_at_host(frontier: Frontier, host: str) -> tuple[HostSight, Sequen
     queues = await frontier.host_queues(host)
     rules = await rules_of_host(frontier, queues)
     pending = sum(queue.pending for queue in queues)
-    return with_robots(sight_of(record, rules, await frontier.now(), pending), rules), queues
+    now = await frontier.now()
+    sight = await _with_its_jobs(frontier, sight_of(record, rules, now, pending))
+    return with_robots(sight, rules), queues
+
+
+async def _with_its_jobs(frontier: Frontier, host: HostSight) -> HostSight:
+    """Without the words of jobs that have no work there any more: the next page sets its limits right."""
+    silent = await OtherJobs(frontier, job="").silent(host.name, host.state, host.now)
+    asks = {job: ask for job, ask in host.state.asks.items() if job not in silent}
+    return replace(host, state=replace(host.state, asks=asks))
 
 
 async def rules_of_host(frontier: Frontier, queues: Sequence[HostQueue]) -> HostRules:
@@ -148,7 +158,11 @@ async def inquire(frontier: Frontier, job: Job, typed: str) -> Facts:
     now_at = where.task or task
     record = await frontier.host(now_at.host)
     now = await frontier.now()
-    host = with_robots(sight_of(record, rules, now), rules) if record is not None else None
+    host = None
+    if record is not None:
+        host = with_robots(await _with_its_jobs(frontier, sight_of(record, rules, now)), rules)
+        its_own = {name: known for name, known in host.origins.items() if name == scheme(now_at.url)}
+        host = replace(host, origins=its_own)
     queues = await frontier.host_queues(now_at.host)
     elsewhere = [q.pending for q in queues if (q.job, q.lane) != (job.spec.name, now_at.lane)]
     return Facts(

@@ -17,7 +17,7 @@ import pytest
 
 import shoal
 from shoal import Page, Request, Spider
-from shoal.testing import Hit, HostProfile, WebProcess
+from shoal.testing import ChaoticWeb, Hit, HostProfile, WebProcess
 
 RATE, INTERVAL, PER_HOST = 10.0, 0.1, 2
 FAST, SLOW, PAGES = 10, 4, 20  # at this rate they need a third of a core
@@ -119,3 +119,21 @@ def test_several_processes_share_one_limit(tmp_path: Path) -> None:
         assert len(hits) == 4 * 16, "robots.txt once a host, and every page once"
         assert_polite(hits, INTERVAL)
         assert max(web.peak_concurrency(host) for host in hosts) <= PER_HOST
+
+
+async def test_a_job_that_has_ended_holds_nobody_up(tmp_path: Path) -> None:
+    """Its rate was the strictest on the host, for an hour after its end."""
+    async with ChaoticWeb({"host": HostProfile("fast", pages=30)}) as web:
+        urls = [web.url("host", f"/p/{n}") for n in range(30)]
+        for job, rate, start in (("gentle", 2, urls[:2]), ("brisk", 20, urls)):
+            spider = Spider(job, start, rate=rate, robots=False)
+            spider.add_handler(follow_nothing)
+            before = len(web.hits())
+            await shoal.crawl(spider, store=tmp_path / "store.db")
+        times = [hit.started for hit in web.hits()[before:]]
+    assert len(times) == 30
+    assert 29 / 20 - 0.05 <= times[-1] - times[0] < 6, "not 15 seconds, as at the rate of the first"
+
+
+def follow_nothing(page: Page) -> None:
+    pass

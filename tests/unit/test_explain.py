@@ -22,7 +22,7 @@ from shoal.frontier.protocol import (
 )
 from shoal.hosts.rules import HostRules
 from shoal.hosts.sight import HostSight, sight_of, with_robots
-from shoal.hosts.state import HostState, Manual, OriginState, encode_state
+from shoal.hosts.state import Ask, HostState, Manual, OriginState, encode_state
 from shoal.model import Failure, Task
 from shoal.policy.backpressure import Reason
 from shoal.policy.breaker import BreakerState
@@ -303,3 +303,20 @@ def test_a_url_that_would_be_refused(reason: str, words: str) -> None:
     (only,) = sentences(explain(facts(Whereabouts("unknown"), refusal=reason)))
     assert only.startswith("never seen")
     assert words in only
+
+
+def test_a_stricter_job_on_the_same_host_is_named() -> None:
+    asks = {"books": Ask(0.5, 2, NOW), "gentle": Ask(5.0, 1, NOW)}
+    slow = pending(host=host(Valve(interval=5.0, cap=1), asks=asks)).causes[0]
+    assert slow.name == "slowed_by_job"
+    assert "job gentle allows 0.2 req/s, and of 2 jobs" in slow.sentence
+    alone = pending(host=host(Valve(interval=5.0, cap=1), asks={"books": Ask(5.0, 1, NOW)}))
+    assert alone.causes[0].name == "turn"
+
+
+def test_an_origin_that_fails_is_named_beside_one_that_does_not() -> None:
+    dead = BreakerState("given_up", NOW + 600, reason="it has never answered: connect")
+    alive = {BREAKER: BreakerState(spoke=True), state_name("breaker", "https"): dead}
+    first = pending(host=host(policies=alive)).causes[0]
+    assert first.sentence.startswith("not fetched yet: https://shop.test is given up: it has never answered")
+    assert host(policies=alive).condition == "closed", "the host is as well as its best origin"

@@ -12,16 +12,16 @@ from shoal.fetch.guard import Pin
 from shoal.fetch.robots import RobotsRecord
 from shoal.fetch.transport import FetchRequest
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.protocol import Claim, HostRecord, JobSpec
+from shoal.frontier.protocol import Claim, HostRecord, JobSpec, JobState
 from shoal.hosts.book import HostBook, HostView
-from shoal.hosts.rules import ASKED
 from shoal.hosts.state import HostState, OriginState, encode_state, state_of
-from shoal.model import Failure, Lease, Outcome, Response, Task
+from shoal.model import Done, Failure, Lease, Outcome, Response, Settlement, Task
 from shoal.policy.host import first_valve
 from shoal.policy.protocol import Observation
 from shoal.settings import Settings
 from shoal.testing import ManualClock
 from shoal.testing.conformance.tools import make_task
+from shoal.workerstatus import WorkerStatus, encode_status
 
 HOST = "a.test"
 TASK = Task("http://a.test/", host=HOST)
@@ -622,28 +622,89 @@ async def test_only_so_many_hosts_are_remembered(world: World, monkeypatch: pyte
 # -- several jobs
 
 
-async def test_the_strictest_of_the_jobs_on_a_host_holds(world: World) -> None:
-    def book(job: str, **settings: object) -> HostBook:
-        changed = replace(world.settings, robots=False, **settings)
-        return HostBook(world.frontier, world.transport, changed, world.clock, job=job)
+class TwoJobs:
+    """A gentle and a brisk one, on one host."""
 
-    gentle, brisk = book("gentle", rate=1.0, per_host=1), book("brisk", rate=10.0, per_host=5)
-    lease = await world.lease()
-    await brisk.view(lease)
-    await brisk.fold()
-    assert (await world.record()).valve.interval == pytest.approx(0.1)
-    lease = replace(lease, host_version=1)
-    await gentle.view(lease)
-    await gentle.fold()
-    valve = (await world.record()).valve
-    assert (valve.interval, valve.cap) == (1.0, 1)
-    # What the brisk one writes later does not undo it …
-    await brisk.change(lease.task.host, lambda state: replace(state, good_from=1))
-    valve = (await world.record()).valve
-    assert (valve.interval, valve.cap) == (1.0, 1)
-    # … until the gentle one has not been heard of for long.
-    world.clock.advance(ASKED + 1)
-    await brisk.change(lease.task.host, lambda state: replace(state, good_from=2))
-    valve = (await world.record()).valve
-    assert (valve.interval, valve.cap) == (pytest.approx(0.1), 5)
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.gentle = self.book("gentle", rate=1.0, per_host=1)
+        self.brisk = self.book("brisk", rate=10.0, per_host=5)
+
+    def book(self, job: str, **settings: object) -> HostBook:
+        changed = replace(self.world.settings, robots=False, **settings)
+        return HostBook(self.world.frontier, self.world.transport, changed, self.world.clock, job=job)
+
+    async def begin(self) -> None:
+        """Both have pages of the host, and workers; each has said what it allows."""
+        for job, book in (("gentle", self.gentle), ("brisk", self.brisk)):
+            await self.world.frontier.open_job(JobSpec(job))
+            tasks = [make_task(f"http://a.test/{job}/{n}", parent=1) for n in range(2)]
+            await self.world.frontier.add(job, tasks)
+            await self.work_on(job)
+            await book.view(Lease(1, TASK, 0.0, (await self.world.record()).version))
+            await book.fold()
+
+    async def work_on(self, job: str) -> None:
+        await self.world.frontier.extend(job, 60.0, encode_status(WorkerStatus(job=job)))
+
+    async def goes_on(self) -> tuple[float, int]:
+        """The brisk one goes on; what the host's valve is then."""
+        self.brisk.sync(self.world.clock.time())
+        await self.brisk.view(Lease(1, TASK, 0.0, (await self.world.record()).version))
+        self.brisk.saw(HOST, seen(self.world))
+        await self.brisk.keep(everything=True)
+        valve = (await self.world.record()).valve
+        return round(valve.interval, 3), valve.cap
+
+
+GENTLE, BRISK = (1.0, 1), (0.1, 5)
+
+
+@pytest.fixture
+async def jobs(world: World) -> TwoJobs:
+    jobs = TwoJobs(world)
+    await jobs.begin()
+    return jobs
+
+
+async def test_the_strictest_of_the_jobs_on_a_host_holds(world: World, jobs: TwoJobs) -> None:
+    assert await jobs.goes_on() == GENTLE
+    for _ in range(5):  # for as long as it has work there
+        world.clock.advance(1000)
+        await jobs.work_on("gentle")
+        await jobs.work_on("brisk")
+        assert await jobs.goes_on() == GENTLE
+    assert set(state_of(await world.record()).asks) == {"gentle", "brisk"}
+
+
+@pytest.mark.parametrize("state", ["finished", "cancelled", "paused"])
+async def test_a_job_that_does_not_run_holds_nobody_up(world: World, jobs: TwoJobs, state: JobState) -> None:
+    assert await jobs.goes_on() == GENTLE
+    await world.frontier.set_state("gentle", state)
+    world.clock.advance(6)
+    assert await jobs.goes_on() == BRISK
     assert set(state_of(await world.record()).asks) == {"brisk"}
+
+
+async def test_nor_does_one_whose_workers_died(world: World, jobs: TwoJobs) -> None:
+    world.clock.advance(59)
+    assert await jobs.goes_on() == GENTLE, "they may be about to come back"
+    world.clock.advance(6)
+    await jobs.work_on("brisk")
+    assert await jobs.goes_on() == BRISK
+
+
+async def test_nor_one_that_has_no_page_left_there(world: World, jobs: TwoJobs) -> None:
+    while leases := (await world.frontier.claim(Claim("gentle", ["gentle"], {"normal": 9}, 9))).leases:
+        await world.frontier.settle([Settlement(lease, Done()) for lease in leases])
+        world.clock.advance(2)
+    await jobs.work_on("gentle")
+    assert await jobs.goes_on() == GENTLE, "it may have found more"
+    world.clock.advance(61)
+    await jobs.work_on("gentle")
+    assert await jobs.goes_on() == BRISK
+    # When it has more, its word counts again.
+    await world.frontier.add("gentle", [make_task("http://a.test/more", parent=1)])
+    await jobs.gentle.view(Lease(1, TASK, 0.0, (await world.record()).version))
+    await jobs.gentle.fold()
+    assert await jobs.goes_on() == GENTLE

@@ -24,6 +24,7 @@ from shoal.fetch.robots import Robots, RobotsRecord, agent_of, fetch_robots
 from shoal.fetch.transport import Transport
 from shoal.frontier.protocol import Frontier, HostRecord, Valve
 from shoal.hosts.buried import BuriedPages
+from shoal.hosts.jobs import OtherJobs
 from shoal.hosts.news import changed_breakers, tell_changes, tell_escalation
 from shoal.hosts.rules import Fold, HostRules, change_host, marked
 from shoal.hosts.state import HostState, OriginState, encode_state, state_of
@@ -81,6 +82,7 @@ class HostBook:
         self._restless: dict[str, float] = {}  # hosts with something unwritten, since when
         self._moved: set[str] = set()  # … that moves their valve
         self._asking: dict[str, asyncio.Event] = {}  # origins whose robots.txt is being asked for
+        self._others = OtherJobs(frontier, job)
         self._buried = BuriedPages(frontier, job)
         self._visitor = Visitor(frontier, settings, self.now, sleep)
         self._cached_bytes = 0
@@ -111,7 +113,7 @@ class HostBook:
             view = self._remember(HostRecord(host, self._first_valve))
         elif view is None or view.version < lease.host_version:
             view = await self._read(host)
-            if not self._rules.has_asked(view.state, self.now()):
+            if not self._rules.has_asked(view.state):
                 self._moved.add(host)  # another job's host, up to now
         if lease.task.parent == 0:
             self._mark_start(host, view)
@@ -252,7 +254,7 @@ class HostBook:
 
     def _moves_valve(self, view: HostView) -> bool:
         now = self.now()
-        return _differ(view.valve, self._rules.valve(view.valve, view.state, view.limits, now), now)
+        return _differ(view.valve, self._rules.valve(view.valve, view.state, view.limits), now)
 
     def buries(self, task: Task, limits: Limits) -> None:
         """Told of a task that is refused because its host was given up."""
@@ -280,12 +282,14 @@ class HostBook:
             await self._buried.probe(self.now())
 
     async def _write(self, host: str) -> None:
-        self._restless.pop(host, None)
         view = self._views[host]
+        silent = await self._others.silent(host, view.state, self.now())
+        view = self._views.get(host, view)
+        self._restless.pop(host, None)
         batch, view.unwritten = view.unwritten, []
         state = replace(view.state, policies=self._policies.encode(view.policies))
-        state = marked(self._rules.asked(state, self.now()), view.limits, view.version)
-        valve = self._rules.valve(view.valve, state, view.limits, self.now())
+        state = marked(self._rules.asked(state, self.now(), silent), view.limits, view.version)
+        valve = self._rules.valve(view.valve, state, view.limits)
         if await self._frontier.update_host(HostRecord(host, valve, encode_state(state), view.version)):
             view.version += 1
             view.unmarked = _marks(view.state) != _marks(state)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 
 from msgspec.structs import replace
 
@@ -38,9 +38,6 @@ def marked(state: HostState, limits: Limits, version: int) -> HostState:
     return replace(state, given_up=given_up, good_from=state.good_from if given_up else version + 1)
 
 
-ASKED = 3600.0  # seconds for which a job's word about a host holds
-
-
 class HostRules:
     """The settings of one crawl, as far as they concern hosts. Without the job's name they are only looked at."""
 
@@ -60,23 +57,23 @@ class HostRules:
         records = {scheme: self.robots_record(state, scheme) for scheme in state.origins}
         return {scheme: Robots(record) for scheme, record in records.items() if record is not None}
 
-    def has_asked(self, state: HostState, now: float) -> bool:
+    def has_asked(self, state: HostState) -> bool:
         ask = state.asks.get(self._job)
-        said = ask is not None and (ask.interval, ask.cap) == (self._interval, self.settings.per_host)
-        return not self._job or (said and ask is not None and now - ask.at < ASKED / 2)
+        same = ask is not None and (ask.interval, ask.cap) == (self._interval, self.settings.per_host)
+        return not self._job or same
 
-    def asked(self, state: HostState, now: float) -> HostState:
-        """The state with what this job allows, and without what jobs said that have ended."""
-        if self.has_asked(state, now):
-            return state
-        asks = {job: ask for job, ask in state.asks.items() if now - ask.at < ASKED}
-        return replace(state, asks={**asks, self._job: Ask(self._interval, self.settings.per_host, now)})
+    def asked(self, state: HostState, now: float, silent: Set[str] = frozenset()) -> HostState:
+        """The state with what this job allows, and without the words of jobs that count no more."""
+        asks = {job: ask for job, ask in state.asks.items() if job not in silent}
+        if not self.has_asked(state):
+            asks[self._job] = Ask(self._interval, self.settings.per_host, now)
+        return state if asks == state.asks else replace(state, asks=asks)
 
-    def valve(self, current: Valve, state: HostState, limits: Limits, now: float) -> Valve:
+    def valve(self, current: Valve, state: HostState, limits: Limits) -> Valve:
         valve = self._own_valve(current, state, limits)
         if limits.refuse:
             return valve
-        others = [ask for job, ask in state.asks.items() if job != self._job and now - ask.at < ASKED]
+        others = [ask for job, ask in state.asks.items() if job != self._job]
         interval, cap = valve.interval, valve.cap
         if state.manual.rate is None:
             interval = max([interval, *(ask.interval for ask in others)])
@@ -102,7 +99,7 @@ class HostRules:
         """The record with a new state, and the valve that follows from it."""
         limits = self.policies.limits(self.policies.decode(state.policies), now, state.origins)
         state = marked(self.asked(state, now), limits, record.version)
-        valve = self.valve(record.valve, state, limits, now)
+        valve = self.valve(record.valve, state, limits)
         return replace(record, state=encode_state(state), valve=valve)
 
     def folded(self, fold: Fold, now: float) -> Callable[[HostRecord], HostRecord]:

@@ -252,6 +252,22 @@ def _no_robots(host: HostSight, what: str, record: RobotsRecord) -> Cause:
     return Cause("robots_unreachable", sentence)
 
 
+def _jobs(host: HostSight) -> list[Cause]:
+    """If several jobs crawl the host, and one of them is why it is not asked more often."""
+    asks = host.state.asks
+    job = max(asks, key=lambda job: asks[job].interval, default="")
+    if len(asks) < 2 or host.state.manual.rate is not None or not asks[job].interval:
+        return []
+    if (
+        all(ask.interval == asks[job].interval for ask in asks.values())
+        or asks[job].interval < host.valve.interval
+    ):
+        return []
+    pace = speed(1 / asks[job].interval)
+    said = f"host {host.name}: job {job} allows {pace} req/s, and of {len(asks)} jobs that crawl it the strictest holds"
+    return [Cause("slowed_by_job", said)]
+
+
 def _slower(host: HostSight) -> list[Cause]:
     found = []
     # A breaker that is half open says more than a smaller number of requests at once.
@@ -259,6 +275,7 @@ def _slower(host: HostSight) -> list[Cause]:
     for policy, limits in by_weight:
         if limits.why and not limits.refuse and (limits.blocked_until or 0.0) <= host.now:
             found.append(Cause(f"slowed_by_{policy}", f"host {host.name}: {limits.why}"))
+    found += _jobs(host)
     manual = host.state.manual
     if manual.rate is not None or manual.per_host is not None:
         set_to = []

@@ -33,7 +33,7 @@ class Ask(Struct, frozen=True, array_like=True):
 
     interval: float
     cap: int
-    at: float  # when it was last said; a job that has ended says no more
+    at: float  # when it was said
 
 
 class OriginState(Struct, frozen=True, omit_defaults=True):
