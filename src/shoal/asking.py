@@ -149,8 +149,8 @@ class Asker:
     def _saw_no_robots(self, lease: Lease, record: RobotsRecord, started: float) -> None:
         """robots.txt could not be had: what that tells about the host."""
         kind = _cause(record)
-        if record.reason == "HTTP 429" or (record.reason == "HTTP 503" and record.asks is not None):
-            kind = f"http_{record.reason[-3:]}"  # its rate is too high, and that is for the whole host
+        if record.asks is not None and record.reason in ("HTTP 429", "HTTP 503"):
+            kind = f"http_{record.reason[-3:]}"  # what it asks for is for the whole host
         reached = record.reason.startswith("HTTP ")
         retried = not self._is_last(lease.task)
         self._saw(lease, kind, started, retried=retried, reached=reached, asks=record.asks)
