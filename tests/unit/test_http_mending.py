@@ -6,10 +6,13 @@ import random
 
 import aiohttp
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from integration.odd_answers import ALL, CHUNKED, CHUNKS, HEADERS, LAST, LENGTHS, OK, STATUS_LINES, Odd
 from shoal.fetch.failures import BrokenAnswerError, FloodError
-from shoal.fetch.http_mending import Mender
+from shoal.fetch.http_mending import Mender, _faultless, _mended
 from shoal.limits import ANSWER_HEADERS, CHUNK_LINE, HEADER_LINES
 
 
@@ -85,9 +88,46 @@ def test_after_anything_odd_the_connection_is_not_used_again() -> None:
     assert trusted == HARMLESS
 
 
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                *(
+                    b"Content-Length: 5",
+                    b"content-length:5",
+                    b"Content-Length: 5 ",
+                    b"Content-Length: x",
+                    b"Content-Length: ",
+                ),
+                *(
+                    b"Transfer-Encoding: chunked",
+                    b"Transfer-Encoding: gzip",
+                    b"Location: chunked",
+                    b"Location: /",
+                ),
+                *(b"X: y", b"X : y", b" folded", b"X\r: y", b"X: \xe9", b"X:", b":", b"Content-Length : 6"),
+            ]
+        ),
+        max_size=3,
+    ),
+    st.sampled_from(
+        [b"HTTP/1.1 200 OK", b"HTTP/1.1 204", b"HTTP/1.1 304 x", b"HTTP/1.0 200 OK", b"HTTP/1.1 101 x"]
+    ),
+    st.sampled_from([b"\r\n", b"\n"]),
+)
+def test_the_fast_way_is_the_same_way(lines: list[bytes], status: bytes, end: bytes) -> None:
+    head = end.join((status, *lines)) + end.removesuffix(b"\n")
+    if (fast := _faultless(head)) is not None:
+        slow = _mended(head)
+        assert replace(slow, data=b"") == replace(fast, data=b"")
+        assert {*slow.data.lower().split(b"\r\n")[1:]} == {
+            line.strip().replace(b":5", b": 5") for line in fast.data.lower().split(b"\r\n")[1:]
+        }
+
+
 def test_a_head_has_no_body() -> None:
     mender = Mender(is_head=True)
-    assert mender.feed(OK + b"Content-Length: 5\r\n\r\n") == b"HTTP/1.1 200 \r\nContent-Length: 5\r\n\r\n"
+    assert mender.feed(OK + b"Content-Length: 5\r\n\r\n") == OK + b"Content-Length: 5\r\n\r\n"
     assert not mender.odd
     assert mender.feed(b"hello") == b""
     assert mender.odd
