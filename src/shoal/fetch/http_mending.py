@@ -18,7 +18,7 @@ import aiohttp
 from msgspec import Struct
 
 from shoal.fetch.failures import BrokenAnswerError, FloodError
-from shoal.limits import ANSWER_HEADERS, CHUNK_LINE, HEADER_LINES
+from shoal.limits import ANSWER_HEADERS, CHUNK_LINE, HEADER_LINES, INTERIM_ANSWERS
 
 _END = re.compile(rb"\n\r?\n")  # of a head
 _STATUS = re.compile(rb"HTTP(?:/(\d)(?:\.(\d))?)?[ \t]+([1-9]\d\d)(?:[ \t]|$)", re.IGNORECASE)
@@ -32,8 +32,8 @@ _CHUNK_SIZE = re.compile(rb"0*([0-9A-Fa-f]{1,15})[ \t]*(;|$)")
 _FAULTLESS = re.compile(rb"HTTP/1\.1 ([2-9]\d\d)(?: [ -~]*)?(?:\r\n%b:[\t -~]*)*" % _TOKEN.pattern)
 _SPECIAL = re.compile(rb"\n(content-length|transfer-encoding|location)[ \t]*:[ \t]*([^\r\n]*)", re.IGNORECASE)
 _FRAMING = frozenset({b"", b"chunked", b"identity"})
-_SWITCHING = 101  # the one answer below 200 that is final
-_WITHOUT_BODY = frozenset({_SWITCHING, 204, 304})
+SWITCHING = 101  # the one answer below 200 that is final
+_WITHOUT_BODY = frozenset({SWITCHING, 204, 304})
 
 
 class Head(Struct, frozen=True):
@@ -54,6 +54,7 @@ class Mender:
         self.error: Exception | None = None  # the answer is good up to what has come out
         self._is_head = is_head
         self._head = bytearray()
+        self._interim = 0  # answers
         self._rest = b""  # a line that has begun
         self._left = 0  # bytes of the body, or of the chunk
         self._line: Literal["size", "end", "trailer"] = "size"  # of a chunk: what is due
@@ -94,8 +95,10 @@ class Mender:
 
     def _begin_body(self, head: Head) -> bytes:
         self.odd = self.odd or head.odd
-        if head.status < 200 and head.status != _SWITCHING:
-            self._read = self._read_head  # an interim answer
+        if head.status < 200 and head.status != SWITCHING:
+            self._interim += 1
+            if self._interim > INTERIM_ANSWERS:
+                self.error = FloodError(f"more than {INTERIM_ANSWERS} interim answers (1xx)")
         elif self._is_head or head.status in _WITHOUT_BODY or head.length == 0:
             self._read = self._read_surplus
         elif head.chunked:

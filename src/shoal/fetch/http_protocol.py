@@ -17,11 +17,9 @@ from aiohttp.http import RawResponseMessage
 from aiohttp.http_exceptions import HttpProcessingError
 
 from shoal.fetch.failures import BrokenAnswerError, FloodError
-from shoal.fetch.http_mending import Mender
+from shoal.fetch.http_mending import SWITCHING, Mender
 from shoal.fetch.meter import Meter
-from shoal.limits import ANSWER_HEADERS, BODY_OVERHEAD, INTERIM_ANSWERS
-
-_SWITCHING = 101  # the one answer below 200 that is final
+from shoal.limits import ANSWER_HEADERS, BODY_OVERHEAD
 
 
 class BoundedProtocol(ResponseHandler):
@@ -29,13 +27,12 @@ class BoundedProtocol(ResponseHandler):
         super().__init__(loop)
         self._meter = Meter(min_rate, loop.time)
         self._received = 0  # bytes of the exchange that is under way
-        self._interim = 0  # answers
         self._answer: StreamReader | None = None  # the body of the final answer, once its head is there
         self._mender: Mender | None = None  # of the exchange
 
     def set_response_params(self, **params: Any) -> None:
         """A request is about to be sent."""
-        self._received = self._interim = 0
+        self._received = 0
         self._answer = None
         self._meter.reset()
         self._mender = Mender(is_head=params.get("skip_payload", False))
@@ -45,10 +42,8 @@ class BoundedProtocol(ResponseHandler):
         if self._answer is not None and self._answer.is_eof() and data:
             self._cut(None)  # the answer is complete: this is none of it
             return
-        if (
-            self._mender is None or not data
-        ):  # nothing was asked yet; or nothing has come, but there is room again
-            super().data_received(data)
+        if self._mender is None or not data:
+            super().data_received(data)  # nothing was asked yet; or nothing has come, but there is room again
             return
         self._received += len(data)
         clean = self._mender.feed(data)
@@ -75,15 +70,9 @@ class BoundedProtocol(ResponseHandler):
     def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
         """Takes the head of an answer from the parser."""
         message, body = data
-        if self._answer is not None or self._interim > INTERIM_ANSWERS:
-            return  # answers to nothing: they came in one piece with the last that was due
-        if message.code < 200 and message.code != _SWITCHING:
-            self._interim += 1
-            if self._interim > INTERIM_ANSWERS:
-                self._cut(FloodError(f"more than {INTERIM_ANSWERS} interim answers (1xx)"))
-            return
-        self._answer = body
-        super().feed_data(data, size)
+        if message.code >= 200 or message.code == SWITCHING:
+            self._answer = body
+            super().feed_data(data, size)
 
     def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
         """Tells the reader of a body as well when its framing breaks midway, who would else wait until the deadline."""
