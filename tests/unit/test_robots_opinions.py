@@ -405,3 +405,34 @@ def test_protego_agrees_or_the_reason_is_written_down(case: Case) -> None:
         theirs.can_fetch(SITE + path, case.agent) is verdict for path, verdict in case.verdicts.items()
     )
     assert agrees is not bool(case.protego)
+
+
+# -- what neither the RFC nor Google's parser has: Protego is the only second opinion
+
+DELAYS = [
+    ("Crawl-delay: 2.5", 2.5, ""),
+    ("crawl-delay:10 # seconds", 10.0, ""),
+    ("Crawl-delay: 0", 0.0, ""),
+    ("Crawl-delay: soon", None, ""),
+    ("Crawl-delay:", None, ""),
+    ("Disallow: /x\nCrawl-delay: 3", 3.0, ""),
+    ("Crawl-delay: 1\nCrawl-delay: 3", 3.0, ""),
+    ("Crawl-delay: 3\nCrawl-delay: 1", 3.0, "takes the last; we the longest"),
+    ("Crawl-delay: -1", None, ""),
+    ("Crawl-delay: inf", None, ""),
+]
+
+
+@pytest.mark.parametrize(("rules", "delay", "protego"), DELAYS)
+async def test_crawl_delay(rules: str, delay: float | None, protego: str) -> None:
+    text = group(rules)
+    assert (await ours(Case("", text, {}))).crawl_delay() == delay
+    assert (Protego.parse(text).crawl_delay(AGENT) == delay) is not bool(protego)
+
+
+async def test_sitemaps_belong_to_no_group() -> None:
+    text = "Sitemap: http://foo.bar/1\nUser-agent: x\nDisallow: /\nSITEMAP : http://foo.bar/2 # new\n"
+    text += "site-map: /3\nSitemap:\n"
+    found = (await ours(Case("", text, {}))).sitemaps()
+    assert found == ["http://foo.bar/1", "http://foo.bar/2", "/3"]
+    assert set(Protego.parse(text).sitemaps) <= {*found, ""}
