@@ -24,7 +24,7 @@ from shoal.fetch.robots import BUSY, RobotsRecord
 from shoal.fetch.transport import FetchRequest, Rendered, Rendering, Transport
 from shoal.hosts.book import HostBook, HostView
 from shoal.hosts.state import OriginState
-from shoal.model import Dead, Failure, Lease, Outcome, Response, Retry, Snapshot, Task
+from shoal.model import DOUBT, Dead, Failure, Lease, Outcome, Response, Retry, Snapshot, Task
 from shoal.policy.budget import RetryBudget
 from shoal.policy.escalation import Look
 from shoal.policy.lanes import BROWSER
@@ -39,6 +39,8 @@ _LAST_PAUSE = 5.0  # seconds
 _NEXT = 1.0  # seconds until a page comes back that has left a probe to another
 # Whoever asks for robots.txt and meets one of these would not get a page either.
 _NOT_REACHED = frozenset({"dns", "connect", "reset", "too_slow"}) | TIMEOUTS
+_DOUBTS = 5  # fetches of a page that may have failed by a proxy's fault, before one counts as an attempt
+_UNSETTLED = frozenset({DOUBT, "proxy_gateway"})
 _ELSEWHERE = 8  # times that a robots.txt is waited for which is on another, busy host: a few minutes
 
 
@@ -212,14 +214,23 @@ class Asker:
         return await self._not_asked(task, failure, wait)
 
     async def _not_asked(self, task: Task, failure: Failure, wait: float) -> Ending | None:
-        """Nothing could be asked for, and not because of the host: the task waits, and loses no attempt."""
+        """Nothing could be asked for, or not of the host, as far as is known: the task waits, and loses no attempt."""
         self._traffic.saw(task.host, failure.kind, 0.0, self._clock.monotonic(), retry=False)
         if self._is_last(task):
             # A store may bury what has no attempt left; so this one goes back as it is, a little later.
+            if self._routes is not None and failure.kind in _UNSETTLED:
+                self._routes.doubts(task, failure.via)
             await asyncio.sleep(min(wait, _LAST_PAUSE))
             return None
         spread = self._rng.uniform(0.0, min(wait, self._settings.pool_cooldown))
-        noted = Failure(failure.kind, failure.detail, at=self._clock.time(), via=failure.via)
+        noted = Failure(
+            failure.kind,
+            failure.detail,
+            at=self._clock.time(),
+            status=failure.status,
+            elapsed=failure.elapsed,
+            via=failure.via,
+        )
         return Ending(Retry(wait + spread, noted, counts=False))
 
     # -- the fetch, and what it tells
@@ -232,7 +243,7 @@ class Asker:
         outcome = await self._transport.fetch(request)
         if isinstance(outcome, Failure) and outcome.kind == "forbidden_address" and _is_listed(lease.task):
             outcome = replace(outcome, detail=f"{outcome.detail}, or -s trust_start=true for all start URLs")
-        if isinstance(outcome, Failure) and outcome.kind in NOT_ASKED:
+        if isinstance(outcome, Failure) and (outcome.kind in NOT_ASKED or self._is_free(lease.task, outcome)):
             return await self._not_asked(lease.task, outcome, self._wait_after(outcome))
         challenge = self._challenge(lease.task, outcome)
         verdict = self._verdict(lease.task, outcome, challenge)
@@ -258,6 +269,12 @@ class Asker:
                 self._routes.had(lease.task, outcome)
             return outcome
         return Ending(verdict, snapshot_of(outcome, self._settings))
+
+    def _is_free(self, task: Task, failure: Failure) -> bool:
+        """Whether it takes no attempt from the page, for it may be the proxy's fault."""
+        if self._routes is None or failure.kind not in _UNSETTLED:
+            return False
+        return len(self._routes.doubted(task)) < _DOUBTS
 
     def _wait_after(self, failure: Failure) -> float:
         if isinstance(failure, NoRoute):

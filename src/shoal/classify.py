@@ -91,7 +91,7 @@ TABLE: dict[str, Rule] = {
     "proxy_gateway": _retry(
         "the proxy could not reach the host, and no other has said so", blames_host=False
     ),
-    "proxy_doubt": _retry("it failed, but so far through this proxy only", blames_host=False),
+    "proxy_doubt": _retry("it failed, by the fault of this proxy or of the host", blames_host=False),
     "proxy_ban": _retry("the host refuses the proxy; another way is tried", blames_host=False),
     "proxy_wait": _retry("every proxy of its pool is in quarantine", blames_host=False),
     # -- the browser: no evidence against the host
@@ -229,9 +229,10 @@ def this_life(task: Task) -> Iterator[Failure]:
     for failure in reversed(task.history):
         if failure.kind in NOT_ASKED:
             continue
-        if failure.attempt >= attempt:
-            return
-        attempt = failure.attempt
+        if failure.attempt:
+            if failure.attempt >= attempt:
+                return
+            attempt = failure.attempt
         yield failure
 
 

@@ -111,7 +111,7 @@ def _delayed(facts: Facts) -> list[Cause]:
     task, wait = _task(facts), facts.where.due - facts.now
     when = f"retry in {span(wait)}" if wait > 0 else "retry is due"
     why = ""
-    if task.history and task.history[-1].kind in NOT_ASKED:
+    if task.history and not task.history[-1].attempt:
         when, why = f"waiting for {span(max(0.0, wait))}", f": {task.history[-1].detail}"
     elif task.history:
         last = task.history[-1]

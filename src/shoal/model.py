@@ -23,6 +23,7 @@ from shoal.text import without_userinfo
 
 DEFAULT_LANE = "normal"
 HANDLER_NAME = "shoal_handler"  # the attribute in which a function keeps the name that it is registered under
+DOUBT = "proxy_doubt"  # a failure by the fault of a proxy or of the host
 
 
 class Failure(Struct, frozen=True, omit_defaults=True):
@@ -242,13 +243,15 @@ class Retry(Struct, frozen=True, tag="retry"):
     failure: Failure
     lane: str | None = None  # from then on in this lane
     pool: str | None = None  # … or through this proxy pool
-    counts: bool = True  # False: nothing was asked for, so the attempt is given back
+    counts: bool = True  # False: nothing was asked for, or not of the host; so the attempt is given back
 
     def task(self, task: Task) -> Task:
-        """The task as it will be tried again. Of attempts that do not count, the history keeps the last only."""
+        """The task as it will be tried again. Of attempts that do not count, the history keeps the last only, and
+        those through proxies in doubt, which are not to be asked again."""
         if not self.counts:
             history = task.history
-            history = history[:-1] if history and not history[-1].attempt else history
+            if history and not history[-1].attempt and history[-1].kind != DOUBT:
+                history = history[:-1]
             task = replace(task, attempt=task.attempt - 1, history=history)
         return replace(task.failed(self.failure), lane=self.lane or task.lane, pool=self.pool or task.pool)
 

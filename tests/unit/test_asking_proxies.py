@@ -204,3 +204,94 @@ async def test_a_proxys_fault_is_not_the_hosts() -> None:
         await world.settle(lease, answer)
     assert "reset" in kinds, "when another proxy has met the same"
     assert "reset" in (await world.state()).errors
+
+
+SEVEN = [f"p{n}:1" for n in range(7)]
+
+
+async def test_pages_lose_no_attempt_by_bad_proxies() -> None:
+    """Six of seven fail, each in its own way: none is asked twice for the page, and the first attempt is still the
+    first when the good one is found."""
+    world = World(proxies={"dc": SEVEN}, retry_budget=0.0, retry_budget_floor=0)
+    bad: list[Outcome] = [Failure(kind, "") for kind in ("timeout", "reset", "truncated", "tls", "too_slow")]
+    bad.append(Response(URL, 502, {}, b"squid"))
+    ways = dict(zip((f"dc/{name}" for name in SEVEN), bad, strict=False))
+    world.transport.answer = lambda via: ways.get(via, Response(URL, 200, {}, b"x" * 600))
+    await world.add(max_attempts=2)
+    for _ in range(7):
+        lease = await world.claim()
+        answer = await world.ask(lease)
+        if isinstance(answer, Response):
+            break
+        await world.settle(lease, answer)
+    assert isinstance(answer, Response)
+    assert lease.task.attempt <= 2
+    assert len({via for via, _ in world.transport.asked}) == len(world.transport.asked)
+    assert (await world.state()).errors == ()
+
+
+async def test_but_not_for_ever() -> None:
+    world = World(proxies={"dc": SEVEN})
+    world.transport.answer = lambda via: Failure("reset", "")
+    await world.add(max_attempts=2)
+    verdicts = []
+    for _ in range(12):
+        lease = await world.claim()
+        answer = await world.ask(lease)
+        verdicts.append(verdict_of(answer))
+        if lease.task.attempt == 2:
+            break
+        await world.settle(lease, answer)
+    assert 4 <= len(verdicts) <= 8, verdicts
+    assert verdicts[-1].failure.kind == "reset", "five have seen the same: it is the host's fault"
+
+
+@pytest.mark.parametrize("max_attempts", [1, 2])
+async def test_the_last_attempt_is_not_lost_by_a_bad_proxy(
+    monkeypatch: pytest.MonkeyPatch, max_attempts: int
+) -> None:
+    async def sleep(seconds: float) -> None: ...
+
+    monkeypatch.setattr("shoal.asking.asyncio.sleep", sleep)
+    world = World(proxies={"dc": ["one:1", "two:1", "three:1"]}, max_attempts=max_attempts)
+    good = Response(URL, 200, {}, b"x" * 600)
+    world.transport.answer = lambda via: good if via == "dc/three:1" else Response(URL, 503, {}, b"mine")
+    await world.add(max_attempts=max_attempts)
+    for _ in range(3):
+        lease = await world.claim()
+        answer = await world.ask(lease)
+        if isinstance(answer, Response):
+            break
+        if answer is None:
+            await world.frontier.release([lease])
+        else:
+            await world.settle(lease, answer)
+    assert isinstance(answer, Response)
+    assert lease.task.attempt == 1
+
+
+@pytest.mark.parametrize("status", [502, 503])
+async def test_robots_txt_is_asked_for_through_another_before_a_host_is_closed(status: int) -> None:
+    world = World(robots=True, proxies={"dc": ["one:1", "two:1", "three:1"]})
+    world.transport.answer = lambda via: Response(
+        URL, 200 if via == "dc/three:1" else status, {}, b"User-agent: *\nDisallow: /private\n" + b" " * 600
+    )
+    await world.add()
+    lease = await world.claim()
+    assert await world.ask(lease) is None, "its robots.txt was read with this permission"
+    state = await world.state()
+    assert state.robots is not None
+    assert state.robots.verdict == "rules"
+    assert state.errors == ()
+    asked = [url for _, url in world.transport.asked]
+    assert set(asked) == {f"{URL}robots.txt"}
+    assert len(asked) <= 3
+
+
+async def test_a_robots_txt_that_no_proxy_gets_is_the_hosts_affair() -> None:
+    world = World(robots=True)
+    world.transport.answer = lambda via: Response(URL, 503, {}, b"")
+    await world.add()
+    answer = await world.ask(await world.claim())
+    assert verdict_of(answer).failure.kind == "robots_unreachable"
+    assert {via for via, _ in world.transport.asked} == {ONE, TWO}

@@ -80,7 +80,7 @@ def test_what_goes_well_is_asked_more_often() -> None:
     pool = Pool()
     for _ in range(20):
         pool.saw(A, "good")
-        pool.saw(B, "slow")
+        pool.saw(B, "failed")
     assert pool.share()[A] > 0.6
     assert pool.share()[B] < 0.05
 
@@ -114,7 +114,7 @@ def test_a_little_slower_is_as_good() -> None:
 def test_the_past_fades() -> None:
     pool = Pool()
     for _ in range(30):
-        pool.saw(A, "slow")
+        pool.saw(A, "failed")
         pool.saw(B, "good")
     assert pool.share()[A] < 0.05
     pool.now += 7200

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from shoal.errors import SettingsError
 from shoal.fetch.proxies import load_pools
-from shoal.fetch.transport import FetchRequest
+from shoal.fetch.transport import FetchRequest, Rendered, Rendering
 from shoal.frontier.memory import MemoryFrontier
 from shoal.model import Failure, Outcome, Response, Retry, Task
 from shoal.policy.proxy import PoolState
@@ -183,18 +183,107 @@ async def test_an_exhausted_pool_is_told_once(caplog: pytest.LogCaptureFixture) 
 
 async def test_one_witness_is_not_enough() -> None:
     world = World()
+    for _ in range(3):
+        await world.fetch()
     world.transport.answer = lambda via, request: Failure("timeout", "not in time")
     assert kind_of(await world.fetch()) == "proxy_doubt"
     assert kind_of(await world.fetch()) == "timeout", "a second proxy says so"
-    assert len(world.transport.asked) == 2, "it may have reached the host, so it is not repeated at once"
+    assert len(world.transport.asked) == 5, "it may have reached the host, so it is not repeated at once"
+
+
+async def test_two_are_not_enough_if_nothing_ever_came_through_them() -> None:
+    world = World()
+    world.transport.answer = lambda via, request: Failure("timeout", "not in time")
+    kinds = [kind_of(await world.fetch()) for _ in range(4)]
+    assert kinds == ["proxy_doubt", "proxy_doubt", "timeout", "timeout"]
+    assert len(set(world.transport.ways[:3])) == 3, "each time another is asked"
+
+
+@pytest.mark.parametrize("status", [500, 502, 503, 504, 599])
+async def test_an_error_of_a_proxy_that_forwards_is_its_own_until_another_says_so(status: int) -> None:
+    world = World(proxies={"dc": ["one:1", "two:1", "socks5://three:1"]})
+    for _ in range(3):
+        await world.fetch()
+    answers = {ONE: Response(URL, status, {"Retry-After": "60"}, b"out of order")}
+    world.transport.answer = lambda via, request: answers.get(via, OK)
+    found = [await world.fetch() for _ in range(9)]
+    doubts = [outcome for outcome in found if kind_of(outcome) == "proxy_doubt"]
+    assert doubts
+    assert {kind_of(outcome) for outcome in found} == {"ok", "proxy_doubt"}
+    assert all(isinstance(outcome, Failure) and outcome.status == status for outcome in doubts)
+    assert "http_" in doubts[0].detail  # type: ignore[union-attr]
+    answers = dict.fromkeys([ONE, TWO, THREE], Response(URL, status, {}, b"out of order"))
+    found = [await world.fetch() for _ in range(4)]
+    assert any(isinstance(outcome, Response) and outcome.status == status for outcome in found), "the host's"
+
+
+@pytest.mark.parametrize("url", ["https://a.test/", "http://a.test/"])
+async def test_what_comes_out_of_a_tunnel_is_the_hosts_word(url: str) -> None:
+    world = World(proxies={"dc": ["socks5://one:1", "socks5://two:1"] if url == URL else ["one:1", "two:1"]})
+    world.transport.answer = lambda via, request: Response(url, 503, {}, b"")
+    for _ in range(20):
+        answer = await world.routes.fetch(FetchRequest(url))
+        assert isinstance(answer, Response)
+    assert all(not state.hold.strikes for state in (await world.states())["dc"].proxies.values())
+
+
+async def test_a_page_that_fails_through_two_good_proxies_is_no_longer_in_doubt() -> None:
+    """Though other pages of its host are well."""
+    world = World()
+    for _ in range(3):
+        await world.fetch()
+    bad = f"{URL}bad"
+    world.transport.answer = lambda via, request: Failure("reset", "") if request.url == bad else OK
+    task = Task(bad, host=HOST, attempt=1)
+    kinds = []
+    for _ in range(3):
+        outcome = await world.routes.fetch(world.routes.addressed(FetchRequest(bad), task))
+        kinds.append(kind_of(outcome))
+        if isinstance(outcome, Failure) and outcome.kind == "proxy_doubt":
+            task = replace(Retry(0, outcome, counts=False).task(task), attempt=1)
+        for _ in range(3):
+            await world.fetch()
+    assert kinds == ["proxy_doubt", "reset", "reset"]
+
+
+async def test_the_ways_of_a_task_without_attempts_left_are_noted_here() -> None:
+    world = World()
+    task = Task(URL, id=7, host=HOST, attempt=1, max_attempts=1)
+    world.routes.doubts(task, ONE)
+    world.routes.doubts(task, TWO)
+    assert world.routes.addressed(FetchRequest(URL), task).avoid == (ONE, TWO)
+    assert world.routes.doubted(replace(task, id=8)) == ()
+
+
+async def test_a_session_leaves_a_proxy_that_fails() -> None:
+    world = World()
+    world.fails((ONE, "timeout"), (TWO, "timeout"))
+    kinds = [kind_of(await world.fetch(session="me")) for _ in range(8)]
+    assert kinds.count("proxy_doubt") <= 2
+    assert set(world.transport.ways[3:]) == {THREE}
+
+
+async def test_a_rendered_page_in_doubt_is_closed() -> None:
+    closed = []
+
+    class Closing(Rendered, frozen=True):
+        async def close(self) -> None:
+            closed.append(self.via)
+
+    world = World()
+    world.transport.answer = lambda via, request: Closing(URL, 502, {}, b"")
+    outcome = await world.fetch(rendering=Rendering())
+    assert kind_of(outcome) == "proxy_doubt"
+    assert closed == [outcome.via]
 
 
 async def test_an_answer_clears_the_host() -> None:
     world = World()
     world.fails((ONE, "reset"))
-    kinds = [kind_of(await world.fetch()) for _ in range(9)]
-    assert kinds.count("proxy_doubt") == 3
+    kinds = [kind_of(await world.fetch()) for _ in range(30)]
+    assert 4 <= kinds.count("proxy_doubt") <= 5
     assert "reset" not in kinds
+    assert (await world.states())["dc"].proxies[ONE].hold.reason == "reset", "it is in quarantine"
 
 
 async def test_the_only_witness_is_believed() -> None:
@@ -207,9 +296,11 @@ async def test_the_only_witness_is_believed() -> None:
 
 async def test_a_host_that_two_proxies_cannot_reach_is_down() -> None:
     world = World()
+    for _ in range(3):
+        await world.fetch()
     world.transport.answer = lambda via, request: Failure("proxy_gateway", "HTTP 502")
     assert kind_of(await world.fetch()) == "connect"
-    assert len(world.transport.asked) == 2
+    assert len(world.transport.asked) == 5
     assert not any(proxy.hold.strikes for proxy in (await world.states())["dc"].proxies.values())
 
 

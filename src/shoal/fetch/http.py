@@ -176,7 +176,7 @@ class HttpTransport:
     ) -> Response:
         first_byte = self._clock.monotonic() - started
         headers = response.headers
-        if response.status == 407 and request.proxy is not None:
+        if response.status == 407 and request.proxy is not None and request.proxy.forwards(request.url):
             raise ProxyAuthError
         wire_bytes, body = await read_body(
             response.content.readany,

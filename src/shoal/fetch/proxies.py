@@ -57,6 +57,10 @@ class Proxy:
     def url(self) -> URL:
         return URL.build(scheme=self.scheme, host=self.host, port=self.port)
 
+    def forwards(self, url: str) -> bool:
+        """Whether it reads the request and answers it, instead of giving a tunnel to the host."""
+        return self.scheme != "socks5" and url.startswith("http:")
+
     def login(self) -> tuple[bytes, bytes] | None:
         """User and password, if it wants any."""
         if self._user is None:

@@ -18,13 +18,14 @@ from yarl import URL
 from shoal.admit.identity import host_key
 from shoal.fetch.robotstxt import MAX_RULES, matcher, path_of, product_token, read
 from shoal.fetch.transport import FetchRequest, Transport
-from shoal.model import Failure, Outcome, Response
+from shoal.model import DOUBT, Failure, Outcome, Response
 from shoal.policy.retry import retry_after
 
 MAX_BYTES = 500 * 1024
 MAX_HOPS = 5
 RULES_TTL = 24 * 3600.0
 UNREACHABLE_TTL = 60.0
+OTHER_WAYS = 3
 BUSY = "redirects to"  # how the reason begins when another host could not be asked yet
 
 _BOM = b"\xef\xbb\xbf"  # of which some editors leave a part
@@ -111,7 +112,7 @@ async def fetch_robots(
                     return _record("disallow", now, reason=f"{BUSY} {host}, which cannot be asked now")
             elif hop:
                 await pause()
-            outcome = await transport.fetch(_request(url, timeout))
+            outcome = await _ask(transport, _request(url, timeout), pause)
             if not (isinstance(outcome, Response) and outcome.status in _REDIRECTS):
                 record = _judge(outcome, agent, now)
                 if host != home:
@@ -119,6 +120,17 @@ async def fetch_robots(
                 return record
             url = _target(url, outcome.headers.get("Location", ""))
     return _record("allow", now, reason=f"more than {MAX_HOPS} redirects")
+
+
+async def _ask(transport: Transport, request: FetchRequest, pause: Callable[[], Awaitable[None]]) -> Outcome:
+    """What fails by the fault of a proxy or of the host is asked for through other proxies, before a host is closed."""
+    outcome = await transport.fetch(request)
+    for _ in range(OTHER_WAYS):
+        if not (isinstance(outcome, Failure) and outcome.kind == DOUBT):
+            break
+        await pause()
+        outcome = await transport.fetch(request)
+    return outcome
 
 
 def _request(url: str, timeout: float | None) -> FetchRequest:

@@ -30,7 +30,8 @@ class FetchRequest(Struct, frozen=True):
     # -- the way; see `routes`
     pool: str | None = None  # None: the setting
     session: str | None = None  # the name of the session it belongs to
-    avoid: tuple[str, ...] = ()  # names of proxies that were refused before
+    avoid: tuple[str, ...] = ()  # names of proxies that were refused, or failed, before
+    doubted: tuple[str, ...] = ()  # … those that failed, by their own fault or the host's
     # -- … as decided
     proxy: Proxy | None = None
     jar: AbstractCookieJar | None = None  # None: the one that all requests without a session share

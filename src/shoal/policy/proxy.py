@@ -1,25 +1,36 @@
-"""Which proxy of a pool a request goes through, and what its end teaches about the proxy. Pure.
+"""Which proxy of a pool a request goes through, and what its end teaches about the proxy and the host. Pure.
 
     seen of a proxy   at a host      becomes
     ───────────────   ───────────    ─────────────────────────────────────────────────────────────────────
-    good              good           the estimate rises; a quarantine that was being probed is lifted
-    neutral           -              the host failed by itself: a request is counted, and nothing else
-    -                 doubt          the pair's estimate falls (429, 403, the host cannot be reached from there)
-    slow              slow           both estimates fall
+    good              good           the estimate rises, suspicion falls; a quarantine being probed is lifted
+    neutral           -              the host failed, certainly: a request is counted, and nothing else
+    -                 doubt          the pair's estimate falls (429, 403)
+    failed            failed         the proxy's fault or the host's: both are suspected, by what others met there
     -                 banned         certain: quarantine of the pair
-    down              -              quarantine of the proxy
+    down              -              certain: quarantine of the proxy
 
 A quarantine ends after a cooldown with one probe, by whichever process takes it first (`reserve`); a failed probe
 doubles the cooldown. What started before the quarantine ended is no probe: it was on its way when it was known.
 
+Whose fault a failure is that may be either's, nobody can tell from one request. Two rules decide:
+
+- **Suspicion** of a proxy is a running sum (Page's CUSUM): of each outcome, how much likelier it is for a proxy that is
+  broken than for one that meets what the others meet at that host. A failure where the others succeed weighs much, one
+  where they fail too weighs nothing, a success takes away. Above a limit it is quarantine: of the proxy, or, if that is
+  well elsewhere, of the proxy at this host.
+- **The host** is to blame when two proxies have failed there, with no answer in between: one that had an answer from
+  anywhere lately and is not suspected itself, and another such, or one that has failed nowhere else. While no proxy had
+  an answer from anywhere, it takes several that have failed nowhere else; if they have, the pool is what does not work.
+
 Estimates are counts of successes and failures that lose half their weight in ten minutes. The scored strategy draws
 from what they allow (Thompson sampling), so a proxy that did badly is tried now and then, and one that is slow
-compared with the others less often. Of the hosts, only those where something went wrong are remembered for a proxy:
-everywhere else its overall estimate holds.
+compared with the others less often. Of the hosts, only those where something went wrong are remembered: for a proxy,
+and in a pool. Everywhere else its overall estimate holds.
 """
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -31,21 +42,38 @@ from msgspec.structs import replace
 from shoal.settings import Settings
 
 Probe = Literal["", "proxy", "pair"]
-Sign = Literal["good", "neutral", "doubt", "slow", "banned", "down"]
+Standing = Literal[
+    "proven", "fresh", "doubtful"
+]  # it had answers lately; it failed at one host at most; neither
+Sign = Literal["good", "neutral", "doubt", "failed", "banned", "down"]
 
 _HALF_LIFE = 600.0
 _MOST_DOUBLINGS = 6  # of the cooldown
 _FORGIVEN = 3600.0  # seconds after its end that a quarantine is forgotten, if nobody came to probe
 _DOWN_AFTER = 2  # failures in a row; a single one may be a moment's trouble
 _BANNED_AFTER = 2
-_SURE = frozenset({"proxy_auth"})  # needs no second look
+_SURE = frozenset({"proxy_auth"})  # needs no second look, if the proxy has never let anything through
 _PRIOR = (1.0, 0.5)  # successes and failures that a proxy never used is taken to have had
 _OVERALL = 6.0  # most that the overall estimate weighs against what was seen at one host
 _SLOW = 2.0  # times the latency of the quickest that count as just as quick
 _SMOOTHING = 0.2
 _PROBING = 1.0  # seconds before it is asked again how a probe went
 _LIGHT = 0.05  # weight below which a pair is forgotten
-PAIRS = 1_000  # remembered in a pool
+PAIRS = 1_000  # remembered in a pool; and as many hosts
+_BROKEN = 0.98  # share of its requests that fail through a broken proxy
+_USUAL = 0.1  # … that fail at a host, at least, whatever is known of it
+_QUARANTINE = (
+    9.0  # suspicion: four failures in a row where others succeed, a dozen where every other request fails
+)
+_BELIEVED = 4.4  # … up to which a proxy's word against a host counts: one such failure, not two
+_LEARNING = 0.1  # weight of the last outcome in what is expected at a host …
+_LEARNING_POOL = 0.05  # … and elsewhere
+_IN_A_ROW = 0.7  # what is left of the hope for an answer after each failure without one since
+_WITNESSES = 2  # that blame a host, one of them proven
+_UNPROVEN = 5  # … while no proxy of the pool had an answer from anywhere
+_AHEAD = 1  # requests without an answer that a proxy may have more than others, if it has ever answered
+_NONE: Mapping[str, int] = {}
+_MOST_FAILED = 16  # proxies that are remembered to have failed at a host
 
 
 class Hold(Struct, frozen=True, omit_defaults=True):
@@ -68,6 +96,7 @@ class Pair(Struct, frozen=True, omit_defaults=True):
     bad: float = 0.0
     at: float = 0.0  # when the counts were last right
     hold: Hold = FREE
+    suspicion: float = 0.0
 
 
 class ProxyState(Struct, frozen=True, omit_defaults=True):
@@ -78,6 +107,7 @@ class ProxyState(Struct, frozen=True, omit_defaults=True):
     latency: float = 0.0  # smoothed seconds of what went well
     hold: Hold = FREE
     hosts: dict[str, Pair] = {}
+    suspicion: float = 0.0
 
     def success(self) -> float | None:
         """Share of the recent requests that went well; None: none is known."""
@@ -85,8 +115,22 @@ class ProxyState(Struct, frozen=True, omit_defaults=True):
         return self.good / total if total > _LIGHT else None
 
 
+_UNKNOWN = ProxyState()
+
+
+class Site(Struct, frozen=True, omit_defaults=True):
+    """A host where something went wrong, whoever asked."""
+
+    failing: float  # share of requests that fail there, through proxies that are believed
+    at: float = 0.0
+    row: int = 0  # … that failed there, with no answer since
+    failed: tuple[str, ...] = ()  # proxies that failed there, with no answer since
+
+
 class PoolState(Struct, frozen=True, omit_defaults=True):
     proxies: dict[str, ProxyState] = {}
+    sites: dict[str, Site] = {}
+    failing: float = _USUAL  # share of requests that fail at a host of which nothing is known
 
 
 class Seen(Struct, frozen=True):
@@ -120,39 +164,70 @@ class ProxyPolicy:
     # -- seeing
 
     def observe(self, state: PoolState, seen: Seen) -> PoolState:
-        old = state.proxies.get(seen.proxy, ProxyState())
-        return PoolState({**state.proxies, seen.proxy: self._observe(old, seen)})
+        proxy = self._observe(state, seen)
+        state = replace(state, proxies={**state.proxies, seen.proxy: proxy})
+        return state if seen.sign == "down" else _learnt(state, seen)
 
-    def _observe(self, proxy: ProxyState, seen: Seen) -> ProxyState:
-        hosts = proxy.hosts
-        pair = hosts.get(seen.host)
-        if seen.sign in ("doubt", "slow", "banned") or (seen.sign == "good" and pair is not None):
-            hosts = {**hosts, seen.host: self._at_host(pair or Pair(), seen)}
+    def _observe(self, state: PoolState, seen: Seen) -> ProxyState:
+        proxy = state.proxies.get(seen.proxy, _UNKNOWN)
         kept = _kept(proxy.at, seen.ended)
-        hold = proxy.hold
-        if seen.sign == "down":
-            after = 1 if seen.kind in _SURE else _DOWN_AFTER
-            hold = self._struck(hold, seen, after, seen.kind)
-        elif hold is not FREE:  # it let a request through, whatever came of it
-            hold = _passed(hold, seen)
+        expected = _expected(state, seen.host)
+        evidence = _evidence_of(state, seen, expected)
+        proxy = replace(proxy, suspicion=max(0.0, proxy.suspicion * kept + evidence))
         return ProxyState(
             requests=proxy.requests + 1,
             good=proxy.good * kept + (seen.sign == "good"),
-            bad=proxy.bad * kept + (seen.sign in ("slow", "down")),
+            bad=proxy.bad * kept + _badness(seen, expected),
             at=max(proxy.at, seen.ended),
             latency=_smoothed(proxy.latency, seen),
-            hold=hold,
-            hosts=hosts,
+            hold=(hold := self._judged(proxy, seen, expected)),
+            hosts=self._at_hosts(proxy.hosts, seen, evidence, expected),
+            suspicion=0.0 if hold.strikes else proxy.suspicion,
         )
 
-    def _at_host(self, pair: Pair, seen: Seen) -> Pair:
+    def _judged(self, proxy: ProxyState, seen: Seen, expected: float) -> Hold:
+        """What becomes of its quarantine."""
+        hold = proxy.hold
+        if seen.sign == "down":
+            after = 1 if seen.kind in _SURE and proxy.good < _LIGHT else _DOWN_AFTER
+            return self._struck(hold, seen, after, seen.kind)
+        if _is_failure(seen):
+            return self._suspected(hold, proxy.suspicion, seen, expected)
+        return _passed(hold, seen)  # it let a request through, whatever came of it
+
+    def _suspected(self, hold: Hold, suspicion: float, seen: Seen, expected: float) -> Hold:
+        if hold.strikes and expected >= 0.5:  # a probe at a host where others fail too has shown nothing
+            return replace(hold, probing=0.0)
+        if hold.strikes or suspicion >= _QUARANTINE:
+            return self._struck(hold, seen, 1, seen.kind)
+        return hold
+
+    def _at_hosts(
+        self, hosts: dict[str, Pair], seen: Seen, evidence: float, expected: float
+    ) -> dict[str, Pair]:
+        pair = hosts.get(seen.host)
+        tells = seen.sign in ("doubt", "failed", "banned") or (seen.sign == "good" and pair is not None)
+        if not tells:
+            return hosts
+        return {**hosts, seen.host: self._at_host(pair or Pair(), seen, evidence, expected)}
+
+    def _at_host(self, pair: Pair, seen: Seen, evidence: float, expected: float) -> Pair:
         kept, good, hold = _kept(pair.at, seen.ended), seen.sign == "good", pair.hold
+        suspicion = max(0.0, pair.suspicion * kept + evidence)
         if seen.sign == "banned":
             hold = self._struck(hold, seen, _BANNED_AFTER, "banned")
+        elif seen.sign == "failed":
+            hold = self._suspected(hold, suspicion, seen, expected)
         elif good:
             hold = _passed(hold, seen)
-        at = max(pair.at, seen.ended)
-        return Pair(pair.good * kept + good, pair.bad * kept + (not good), at, hold)
+        bad = _badness(seen, expected) if seen.sign == "failed" else float(not good)
+        return Pair(
+            good=pair.good * kept + good,
+            bad=pair.bad * kept + bad,
+            at=max(pair.at, seen.ended),
+            hold=hold,
+            suspicion=0.0 if hold.strikes else suspicion,
+        )
 
     def _struck(self, hold: Hold, seen: Seen, after: int, reason: str) -> Hold:
         if hold.strikes and seen.started < hold.until:
@@ -163,6 +238,22 @@ class ProxyPolicy:
         cooldown = self._cooldown * 2.0 ** min(hold.strikes, _MOST_DOUBLINGS)
         return Hold(row, hold.strikes + 1, seen.ended + cooldown, reason=reason)
 
+    # -- blaming
+
+    def blames_host(self, state: PoolState, names: Sequence[str], host: str, proxy: str, now: float) -> bool:
+        """Whether a failure through the proxy, which has just been seen, is the host's fault."""
+        if len(names) == 1:
+            return True  # there is nobody else to ask
+        if _standing(state.proxies.get(proxy, _UNKNOWN), now) == "doubtful":
+            return False
+        free = sum(name not in state.proxies or not state.proxies[name].hold.strikes for name in names)
+        failed = _failed_at(state.sites.get(host), now)
+        standings = [_standing(state.proxies.get(name, _UNKNOWN), now) for name in failed]
+        if not _is_any_proven(state, now):
+            return standings.count("fresh") >= min(_UNPROVEN, free)
+        witnesses = len(standings) - standings.count("doubtful")
+        return "proven" in standings and witnesses >= min(_WITNESSES, free)
+
     def reserve(self, state: PoolState, choice: Choice, host: str, now: float, seconds: float) -> PoolState:
         """The probe is taken: nobody else may probe for so long, or until its end is known."""
         proxy = state.proxies[choice.proxy]
@@ -172,7 +263,7 @@ class ProxyPolicy:
             pair = proxy.hosts[host]
             pair = replace(pair, hold=replace(pair.hold, probing=now + seconds))
             proxy = replace(proxy, hosts={**proxy.hosts, host: pair})
-        return PoolState({**state.proxies, choice.proxy: proxy})
+        return replace(state, proxies={**state.proxies, choice.proxy: proxy})
 
     # -- choosing
 
@@ -187,9 +278,13 @@ class ProxyPolicy:
         avoid: AbstractSet[str] = frozenset(),
         turn: int = 0,
         probes: bool = True,
+        unanswered: Mapping[str, int] = _NONE,
     ) -> Choice | Wait | None:
         """One of `names`. A probe that is due goes first, so that the pool recovers; without `probes`, only if there
-        is no other. None: there is none beside those to avoid."""
+        is no other. None: there is none beside those to avoid.
+
+        `unanswered`: requests on their way by each that began since its last answer. By whoever falls silent, no more
+        are sent than by the others, long before a timeout tells."""
         ready: list[str] = []
         due: list[Choice] = []
         held: list[tuple[float, str]] = []
@@ -206,6 +301,9 @@ class ProxyPolicy:
         if due and (probes or not ready):
             return due[0]
         if ready:
+            failed = _failed_at(state.sites.get(host), now)
+            ready = [name for name in ready if name not in failed] or ready
+            ready = _not_silent(state, ready, unanswered, now)
             return Choice(self._pick(state, ready, host, now, rng, turn))
         return _wait(held, now) if held else None
 
@@ -230,7 +328,7 @@ class ProxyPolicy:
     ) -> str:
         if self._in_turn or len(ready) == 1:
             return ready[turn % len(ready)]
-        known = {name: state.proxies.get(name) or ProxyState() for name in ready}
+        known = {name: state.proxies.get(name, _UNKNOWN) for name in ready}
         quickest = min((proxy.latency for proxy in known.values() if proxy.latency), default=0.0)
 
         def draw(name: str) -> float:
@@ -242,7 +340,7 @@ class ProxyPolicy:
 
     def chance(self, state: PoolState, names: Sequence[str], host: str, now: float) -> float:
         """How likely a request to the host goes well through the best of these, as far as is known."""
-        found = [_evidence(state.proxies.get(name) or ProxyState(), host, now) for name in names]
+        found = [_evidence(state.proxies.get(name, _UNKNOWN), host, now) for name in names]
         return max((good / (good + bad) for good, bad in found), default=0.0)
 
 
@@ -258,9 +356,10 @@ def tidied(state: PoolState, now: float) -> PoolState:
     kept: Mapping[str, dict[str, Pair]] = {name: {} for name in state.proxies}
     for name, host, pair in pairs[:PAIRS]:
         kept[name][host] = pair
-    return PoolState(
-        {name: replace(proxy, hosts=kept[name]) for name, proxy in sorted(state.proxies.items())}
-    )
+    proxies = {name: replace(proxy, hosts=kept[name]) for name, proxy in sorted(state.proxies.items())}
+    sites = [(host, site) for host, site in state.sites.items() if _is_recent(site, now)]
+    sites.sort(key=lambda found: found[1].at, reverse=True)
+    return replace(state, proxies=proxies, sites=dict(sites[:PAIRS]))
 
 
 def condition(proxy: ProxyState, now: float) -> str:
@@ -272,6 +371,109 @@ def condition(proxy: ProxyState, now: float) -> str:
         return f"to be probed: {hold.reason}"
     banned = sum(pair.hold.strikes > 0 and now < pair.hold.until for pair in proxy.hosts.values())
     return f"banned by {banned} host{'s' if banned > 1 else ''}" if banned else "ok"
+
+
+def _not_silent(state: PoolState, names: list[str], unanswered: Mapping[str, int], now: float) -> list[str]:
+    """Without those that have more requests to answer than the others have."""
+    if not unanswered:
+        return names
+    least = min(unanswered.get(name, 0) for name in names)
+
+    def most(name: str) -> int:
+        return least + _AHEAD * _is_proven(state.proxies.get(name, _UNKNOWN), now)
+
+    return [name for name in names if unanswered.get(name, 0) <= most(name)]
+
+
+def is_held(state: PoolState, name: str, now: float) -> bool:
+    hold = state.proxies[name].hold if name in state.proxies else FREE
+    return hold.strikes > 0 and now < hold.until
+
+
+def is_believed(state: PoolState, name: str, now: float) -> bool:
+    """Whether a failure through the proxy says anything about the host."""
+    standing = _standing(state.proxies.get(name, _UNKNOWN), now)
+    return standing == "proven" or (standing == "fresh" and not _is_any_proven(state, now))
+
+
+def serves_well(state: PoolState, name: str, now: float) -> bool:
+    """Whether it had an answer lately, and is hardly suspected."""
+    return _standing(state.proxies.get(name, _UNKNOWN), now) == "proven"
+
+
+def _standing(proxy: ProxyState, now: float) -> Standing:
+    if proxy.hold.strikes:
+        return "doubtful"
+    if _is_proven(proxy, now):
+        return "proven" if proxy.suspicion <= _BELIEVED else "doubtful"
+    return "fresh" if len(proxy.hosts) <= 1 else "doubtful"
+
+
+def _is_proven(proxy: ProxyState, now: float) -> bool:
+    return proxy.good * _kept(proxy.at, now) > _LIGHT
+
+
+def _is_any_proven(state: PoolState, now: float) -> bool:
+    return any(_is_proven(proxy, now) for proxy in state.proxies.values())
+
+
+def _is_failure(seen: Seen) -> bool:
+    """By the proxy's fault or the host's. A proxy that refuses to connect is one that does not work, or not there."""
+    return seen.sign == "failed" or seen.kind == "proxy_refused"
+
+
+def _expected(state: PoolState, host: str) -> float:
+    """Share of the requests to the host that fail through a good proxy."""
+    site = state.sites.get(host)
+    failing = state.failing if site is None else max(site.failing, 1.0 - _IN_A_ROW**site.row)
+    return min(_BROKEN, max(_USUAL, failing))
+
+
+def _evidence_of(state: PoolState, seen: Seen, expected: float) -> float:
+    """How much likelier such an outcome is for a broken proxy, as a logarithm. Of one that has worked, and is the only
+    one that has, nothing can be said: there is nobody to compare it with."""
+    if _is_failure(seen):
+        proven = [name for name, proxy in state.proxies.items() if _is_proven(proxy, seen.ended)]
+        return 0.0 if proven == [seen.proxy] else math.log(_BROKEN / expected)
+    return math.log((1 - _BROKEN) / (1 - expected)) if seen.sign == "good" else 0.0
+
+
+def _badness(seen: Seen, expected: float) -> float:
+    """What of a failure counts against the proxy."""
+    return 1.0 - expected if seen.sign == "failed" else float(seen.sign == "down")
+
+
+def _learnt(state: PoolState, seen: Seen) -> PoolState:
+    """What is known of the host, and of hosts in general, after one more request that may have reached it."""
+    failed, site = _is_failure(seen), state.sites.get(seen.host)
+    if failed:
+        others = tuple(name for name in _failed_at(site, seen.ended) if name != seen.proxy)
+        site = replace(site or Site(state.failing), failed=(*others, seen.proxy)[-_MOST_FAILED:])
+    elif site is not None:
+        site = replace(site, row=0, failed=())
+    if (failed or seen.sign == "good") and is_believed(state, seen.proxy, seen.ended):
+        if site is not None:
+            failing = site.failing + (failed - site.failing) * _LEARNING
+            site = replace(site, failing=failing, row=site.row + 1 if failed else 0)
+        if _is_proven(state.proxies[seen.proxy], seen.ended):
+            failing = state.failing + (failed - state.failing) * _LEARNING_POOL
+            state = replace(state, failing=failing)
+    return state if site is None else _with(state, seen.host, replace(site, at=max(site.at, seen.ended)))
+
+
+def _with(state: PoolState, host: str, site: Site) -> PoolState:
+    sites = {**state.sites, host: site}
+    if site.failing < _LIGHT and not site.failed:
+        del sites[host]
+    return replace(state, sites=sites)
+
+
+def _failed_at(site: Site | None, now: float) -> tuple[str, ...]:
+    return site.failed if site is not None and _is_recent(site, now) else ()
+
+
+def _is_recent(site: Site, now: float) -> bool:
+    return now - site.at < _HALF_LIFE
 
 
 def _wait(held: list[tuple[float, str]], now: float) -> Wait:

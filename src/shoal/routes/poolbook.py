@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 
 import msgspec
 
 from shoal.frontier.protocol import Frontier, Note
 from shoal.packing import UNREADABLE
-from shoal.policy.proxy import Choice, PoolState, ProxyPolicy, Seen, Wait, tidied
+from shoal.policy.proxy import Choice, PoolState, ProxyPolicy, Seen, Wait, is_held, serves_well, tidied
 
 INDEX = "proxies"  # the note that names the pools there are notes of
 _EVERY = 3.0  # seconds between two looks at the note
@@ -52,6 +53,7 @@ class PoolBook:
         self._writing = asyncio.Lock()  # two of our own writes would count what was seen twice
         self._used = False
         self._turn = 0
+        self._unanswered: dict[str, int] = {}  # requests on their way by a proxy since it last answered
         self.pool = pool
         self.names = names
 
@@ -86,15 +88,48 @@ class PoolBook:
     ) -> Choice | Wait | None:
         """What would be chosen, by what is known here."""
         return self._policy.choose(
-            self._state, self.names, host, self._now(), self._rng, avoid=avoid, turn=self._turn, probes=probes
+            self._state,
+            self.names,
+            host,
+            self._now(),
+            self._rng,
+            avoid=avoid,
+            turn=self._turn,
+            probes=probes,
+            unanswered=self._unanswered,
         )
 
     def chance(self, host: str) -> float:
         return self._policy.chance(self._state, self.names, host, self._now())
 
+    def is_held(self, proxy: str) -> bool:
+        """Whether it is in quarantine."""
+        return is_held(self._state, proxy, self._now())
+
     # -- seeing
 
+    @contextmanager
+    def asking(self, proxy: str) -> Iterator[None]:
+        self._unanswered[proxy] = self._unanswered.get(proxy, 0) + 1
+        try:
+            yield
+        finally:
+            self._unanswered[proxy] = max(0, self._unanswered[proxy] - 1)
+
+    def serves_well(self, proxy: str) -> bool:
+        return serves_well(self._state, proxy, self._now())
+
+    def blames_host(self, host: str, proxy: str, earlier: Sequence[str]) -> bool:
+        """Whether a failure through the proxy, which has just been seen, is the host's fault. `earlier`: others
+        through which the same page has failed before."""
+        if self._policy.blames_host(self._state, self.names, host, proxy, self._now()):
+            return True
+        others = [name for name in earlier if name != proxy]
+        return self.serves_well(proxy) and any(map(self.serves_well, others))
+
     def saw(self, seen: Seen) -> None:
+        if seen.sign == "good":
+            self._unanswered[seen.proxy] = 0
         self._state = self._policy.observe(self._state, seen)
         self._unwritten.append(seen)
 

@@ -4,9 +4,10 @@
                      └──▶ no route now: the task waits          ▲                           │
                                                                 └── another, at once ◀── the proxy failed
 
-A proxy's fault never reached the host, so another proxy is tried at once, in the same lease. What may be the proxy's
-fault or the host's (silence, a lost connection, a tunnel that does not come about) is held against the host only if a
-second proxy has met the same there, with no answer in between: one witness is not enough.
+What never reached the host is the proxy's fault: another proxy is tried at once, in the same lease. What may be the
+proxy's fault or the host's (silence, a lost connection, half a body, a 5xx to a request that the proxy forwards) may
+have hit the host. So it is in doubt: the page goes back to the queue, and the next proxy is asked when the host is due.
+When it is held against the host, and when against the proxy, says `policy/proxy.py`.
 
 Requests that need none of this go straight to the transport.
 """
@@ -21,13 +22,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from shoal.admit.identity import host_key
-from shoal.classify import this_life
+from shoal.classify import kind_of, this_life
 from shoal.clock import Clock
 from shoal.fetch.proxies import DIRECT, Proxy, find_pools
 from shoal.fetch.sessions import Session, Sessions
-from shoal.fetch.transport import FetchRequest, Transport
+from shoal.fetch.transport import FetchRequest, Rendered, Transport
 from shoal.frontier.protocol import Frontier
-from shoal.model import Failure, Outcome, Response, Task
+from shoal.model import DOUBT, Failure, Outcome, Response, Task
 from shoal.policy.proxy import Choice, ProxyPolicy, Seen, Sign, Wait
 from shoal.policy.signals import Traffic
 from shoal.routes.poolbook import PoolBook
@@ -38,11 +39,16 @@ BAN = "proxy_ban"
 
 _DOWN = frozenset({"proxy_connect", "proxy_timeout", "proxy_auth"})
 _NOT_REACHED = _DOWN | {"proxy_refused", "proxy_gateway"}
-_EITHERS_FAULT = frozenset({"timeout", "read_timeout", "connect_timeout", "reset", "truncated", "protocol"})
+_EITHERS_FAULT = frozenset(
+    {
+        *("timeout", "read_timeout", "connect_timeout", "too_slow"),
+        *("reset", "truncated", "protocol", "encoding", "flood", "tls"),
+    }
+)
 REFUSALS = frozenset({403, 451})  # by which a host may mean the proxy, and not the page
 _ROTATIONS = 2  # other proxies tried in one lease
 _BANS_PER_POOL = 2  # a page that two proxies of a pool are refused is not asked for through a third
-_SUSPECTS = 10_000
+_DOUBTED = 10_000
 _TOLD = 100
 _LEAST_PRICE = 0.05  # of a request, besides its cost: each also takes the host's time
 
@@ -84,7 +90,8 @@ class Routes:
         if DIRECT in settings.fallback:
             self._books[DIRECT] = PoolBook(frontier, DIRECT, [DIRECT], policy, now, rng)
         self._sessions = Sessions(settings)
-        self._suspects: dict[str, str] = {}  # host -> the way on which it last failed, with no answer since
+        # Of tasks with no attempt left, which go back as they are: the ways on which they failed.
+        self._doubted: dict[int, tuple[str, ...]] = {}
         self._exhausted: set[tuple[str, str]] = set()  # pool, and host if the pool is of use elsewhere
 
     def __repr__(self) -> str:
@@ -96,9 +103,24 @@ class Routes:
         """The request with the way that its task is to take."""
         pool = task.pool or (self._handlers.get(task.handler) if self._handlers else None)
         session, banned = task.session, banned_at(task) if task.history else ()
-        if pool is None and session is None and not banned:
+        doubted = self.doubted(task)
+        if pool is None and session is None and not banned and not doubted:
             return request
-        return replace(request, pool=pool, session=session, avoid=banned)
+        return replace(request, pool=pool, session=session, avoid=(*banned, *doubted), doubted=doubted)
+
+    def doubted(self, task: Task) -> tuple[str, ...]:
+        """The ways on which the page has failed by the fault of the proxy or of the host; each as often as it did."""
+        if not task.history and not self._doubted:
+            return ()
+        noted = tuple(failure.via for failure in this_life(task) if failure.kind == DOUBT)
+        return (*noted, *self._doubted.get(task.id, ()))
+
+    def doubts(self, task: Task, via: str) -> None:
+        """Notes a way on which the page has failed, where its history cannot."""
+        before = self._doubted.pop(task.id, ())
+        if len(self._doubted) >= _DOUBTED:
+            del self._doubted[next(iter(self._doubted))]
+        self._doubted[task.id] = (*before, via)
 
     def detour(self, task: Task, via: str) -> bool:
         """Whether a page that was refused on the way `via` may be had on another."""
@@ -161,12 +183,19 @@ class Routes:
             via, session = way
             proxy = self._proxies.get(via)
             started = self._now()
-            outcome = await self._transport.fetch(self._prepared(request, proxy, session))
+            prepared = self._prepared(request, proxy, session)
             if via == DIRECT and DIRECT not in self._books:
+                outcome = await self._transport.fetch(prepared)
                 return outcome if session is None else replace(outcome, via=DIRECT)
-            outcome = self._attributed(replace(outcome, via=via), host)
-            self._learn(via, host, outcome, started)
+            book = self._books[_pool_of(via)]
+            with book.asking(via):
+                outcome = await self._transport.fetch(prepared)
+            outcome = replace(outcome, via=via)
+            self._learn(host, outcome, _sign(prepared, outcome), started)
+            outcome = await self._attributed(prepared, outcome, host)
             if not _takes_another(request, outcome):
+                if session is not None and self._has_failed(request, outcome):
+                    self._sessions.retire(session)
                 return outcome
             if session is not None:
                 self._sessions.retire(session)
@@ -182,6 +211,9 @@ class Routes:
         now = self._now()
         name = request.session
         session = self._sessions.current(name, now) if name is not None else None
+        if session is not None and self._is_held(_name(session.proxy)):
+            self._sessions.retire(session)
+            session = None
         if session is None:
             via = await self._choose(request, host, failed)
             if isinstance(via, NoRoute) or name is None:
@@ -275,33 +307,42 @@ class Routes:
 
     # -- whose fault
 
-    def _attributed(self, outcome: Outcome, host: str) -> Outcome:
-        if isinstance(outcome, Response):
-            self._suspects.pop(host, None)
+    async def _attributed(self, request: FetchRequest, outcome: Outcome, host: str) -> Outcome:
+        kind = kind_of(outcome)
+        gateway = kind == "proxy_gateway"
+        if not gateway and not _is_eithers_fault(request, outcome):
             return outcome
-        if outcome.kind == "proxy_gateway":
-            if self._is_known_to_fail(host, outcome.via):
-                return replace(outcome, kind="connect", detail=f"{outcome.detail}, nor could another way")
-        elif outcome.kind in _EITHERS_FAULT and not self._is_known_to_fail(host, outcome.via):
-            detail = f"{outcome.kind} through proxy {outcome.via}: {outcome.detail}"
-            return replace(outcome, kind="proxy_doubt", detail=detail)
-        return outcome
+        if self._books[_pool_of(outcome.via)].blames_host(host, outcome.via, request.doubted):
+            if not gateway:
+                return outcome
+            assert isinstance(outcome, Failure)
+            return replace(outcome, kind="connect", detail=f"{outcome.detail}, nor could another way")
+        if gateway:
+            return outcome
+        if isinstance(outcome, Rendered):
+            await outcome.close()
+        what = outcome.detail if isinstance(outcome, Failure) else "this may be its own word"
+        detail = f"{kind} through proxy {outcome.via}: {what}"
+        return Failure(DOUBT, detail, status=outcome.status, elapsed=outcome.elapsed, via=outcome.via)
 
-    def _is_known_to_fail(self, host: str, via: str) -> bool:
-        """Whether somebody else has met the same at the host. Where there is nobody else, one is enough."""
-        other = self._suspects.pop(host, None)
-        if len(self._suspects) >= _SUSPECTS:
-            del self._suspects[next(iter(self._suspects))]
-        self._suspects[host] = via
-        book = self._books[_pool_of(via)]
-        return other not in (None, via) or via == DIRECT or len(book.names) == 1
+    def _has_failed(self, request: FetchRequest, outcome: Outcome) -> bool:
+        """Whether a session is to leave its proxy. One that has served well gets a second chance with a page."""
+        if kind_of(outcome) != DOUBT:
+            return False
+        return outcome.via in request.doubted or not self._books[_pool_of(outcome.via)].serves_well(
+            outcome.via
+        )
 
-    def _learn(self, via: str, host: str, outcome: Outcome, started: float) -> None:
+    def _is_held(self, via: str) -> bool:
+        book = self._books.get(_pool_of(via))
+        return book is not None and book.is_held(via)
+
+    def _learn(self, host: str, outcome: Outcome, sign: Sign, started: float) -> None:
+        via = outcome.via
         if via == DIRECT and isinstance(outcome, Failure):
             return
-        seen = Seen(via, host, _sign(outcome), started, self._now(), getattr(outcome, "kind", ""))
-        self._books[_pool_of(via)].saw(seen)
-        if self._exhausted and isinstance(outcome, Response):
+        self._books[_pool_of(via)].saw(Seen(via, host, sign, started, self._now(), kind_of(outcome)))
+        if self._exhausted and isinstance(outcome, Response) and sign != "failed":
             self._is_back(_pool_of(via), host)
 
 
@@ -318,7 +359,19 @@ def _takes_another(request: FetchRequest, outcome: Outcome) -> bool:
     return outcome.status in REFUSALS and request.url.endswith("/robots.txt")
 
 
-def _sign(outcome: Outcome) -> Sign:
+def _is_eithers_fault(request: FetchRequest, outcome: Outcome) -> bool:
+    """By the proxy or by the host. What comes out of a tunnel was said by the host; to a request that it forwards, a
+    proxy may answer by itself."""
+    if request.proxy is None:
+        return False
+    if isinstance(outcome, Failure):
+        return outcome.kind in _EITHERS_FAULT
+    return outcome.status >= 500 and request.proxy.forwards(request.url)
+
+
+def _sign(request: FetchRequest, outcome: Outcome) -> Sign:
+    if _is_eithers_fault(request, outcome):
+        return "failed"
     if isinstance(outcome, Response):
         if outcome.status in REFUSALS or outcome.status == 429:
             return "doubt"
@@ -327,9 +380,7 @@ def _sign(outcome: Outcome) -> Sign:
         return "down"
     if outcome.kind == "proxy_refused":
         return "banned"
-    if outcome.kind == "proxy_gateway":
-        return "doubt"
-    return "slow" if outcome.kind == "proxy_doubt" else "neutral"
+    return "failed" if outcome.kind == "proxy_gateway" else "neutral"
 
 
 def _pool_of(name: str) -> str:

@@ -4,6 +4,16 @@
         ... Settings(proxies={"pool": [proxy.url, other.url]}, pool="pool")
 
 A host that bans a proxy is played by the proxy: it answers 403 in the host's place.
+
+    habit         what it does
+    ────────────  ──────────────────────────────────────────────────────────────────────────
+    silent        accepts connections, and never answers
+    closing       accepts connections, and closes them
+    gateway       answers 502 to everything, by itself
+    unavailable   answers 503 to everything, by itself, with a page of its own
+    truncating    passes the beginning of every answer on, and closes
+    resetting     passes the beginning of every answer on, and resets the connection
+    dripping      passes answers on a byte at a time
 """
 
 from __future__ import annotations
@@ -11,18 +21,26 @@ from __future__ import annotations
 import asyncio
 import base64
 import re
+import socket
+import struct
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Literal, Self
 from urllib.parse import quote, urlsplit
 
-Habit = Literal["good", "silent", "closing", "gateway"]  # silent: never answers; gateway: can reach nobody
+Habit = Literal["good", "silent", "closing", "gateway", "unavailable", "truncating", "resetting", "dripping"]
 
 _FORBIDDEN = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 6\r\n\r\nbanned"
 _UNAUTHORIZED = (
     b"HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic\r\nContent-Length: 0\r\n\r\n"
 )
 _GATEWAY = b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n"
+_UNAVAILABLE = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 21\r\n\r\n<h1>Out of order</h1>"
+_OWN_WORDS = {"gateway": _GATEWAY, "unavailable": _UNAVAILABLE}
+_BEGINNING = 64  # bytes of an answer's body, or of a tunnel's last part, that a bad proxy passes on
+_DRIP = 0.05  # seconds between two bytes
+_TLS_DATA = 23  # the type of a record that is no handshake
+_RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing resets
 
 
 class ProxyServer:
@@ -44,8 +62,10 @@ class ProxyServer:
         self.habit: Habit = habit
         self.delay = delay  # seconds before a request is passed on
         self.banned_by = set(banned_by)  # host:port
+        self.unreachable: set[str] = set()  # host:port that it cannot connect to
         self.connections = 0
         self.passed: list[str] = []  # host:port of what was passed on
+        self.failed: list[str] = []  # … of what it could not reach
         self.heads: list[bytes] = []  # of requests that were forwarded
         self.port = 0
         self._given = (user, password)
@@ -113,8 +133,8 @@ class ProxyServer:
             await asyncio.sleep(self.delay)
             if not self._knows(head):
                 writer.write(_UNAUTHORIZED)
-            elif self.habit == "gateway":
-                writer.write(_GATEWAY)
+            elif self.habit in _OWN_WORDS:
+                writer.write(_OWN_WORDS[self.habit])
             elif method == b"CONNECT":
                 await self._connect_http(target.decode(), reader, writer)
                 return
@@ -140,7 +160,7 @@ class ProxyServer:
             writer.write(_GATEWAY)
             return
         writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        await _join((reader, writer), far)
+        await self._join((reader, writer), far)
 
     async def _forward(
         self, head: bytes, target: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -162,7 +182,7 @@ class ProxyServer:
             lines[0] = lines[0].replace(target.encode(), path.encode())
             kept = [line for line in lines[:-2] if not line.lower().startswith((b"proxy-", b"connection:"))]
             far_writer.write(b"\r\n".join([*kept, b"Connection: close", b"", b""]))
-            await _answer(far_reader, writer)
+            await self._answer(far_reader, writer)
         finally:
             far_writer.transport.abort()
 
@@ -188,7 +208,7 @@ class ProxyServer:
                 code = 5
         writer.write(bytes((5, code, 0, 1, 0, 0, 0, 0, 0, 0)))
         if not code:
-            await _join((reader, writer), far)
+            await self._join((reader, writer), far)
 
     async def _knows_socks(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         _, length = await reader.readexactly(2)
@@ -200,35 +220,65 @@ class ProxyServer:
 
     async def _open(self, target: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         host, _, port = target.rpartition(":")
+        if target in self.unreachable:
+            self.failed.append(target)
+            raise ConnectionRefusedError
         ends = await asyncio.open_connection(host.strip("[]") or target, int(port))
         self.passed.append(target)
         return ends
 
+    # -- passing on
 
-async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """One answer, by its length; without, as long as there comes something."""
-    head = await reader.readuntil(b"\r\n\r\n")
-    writer.write(head)
-    length = re.search(rb"\r\ncontent-length: *(\d+)", head, re.IGNORECASE)
-    rest = int(length[1]) if length is not None else None
-    while rest != 0 and (data := await reader.read(65_536 if rest is None else rest)):
-        writer.write(data)
-        await writer.drain()
-        rest = None if rest is None else rest - len(data)
-    if length is None:
-        writer.close()
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One answer, by its length; without, as long as there comes something."""
+        head = await reader.readuntil(b"\r\n\r\n")
+        writer.write(head)
+        length = re.search(rb"\r\ncontent-length: *(\d+)", head, re.IGNORECASE)
+        rest = int(length[1]) if length is not None else None
+        while rest != 0 and (data := await reader.read(65_536 if rest is None else rest)):
+            await self._hand_over(data, writer)
+            rest = None if rest is None else rest - len(data)
+        if length is None:
+            writer.close()
+
+    async def _join(self, near: Ends, far: Ends) -> None:
+        try:
+            async with asyncio.TaskGroup() as both:
+                both.create_task(_pass_on(near[0], far[1]))
+                both.create_task(self._bring_back(far[0], near[1]))
+        finally:
+            far[1].transport.abort()
+
+    async def _bring_back(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """What comes through a tunnel. Bad habits begin after the handshake of TLS, if there is one."""
+        with suppress(OSError):
+            while data := await reader.read(65_536):
+                if data[0] == _TLS_DATA or data.startswith(b"HTTP/"):
+                    await self._hand_over(data, writer)
+                else:
+                    writer.write(data)
+                    await writer.drain()
+            writer.close()
+
+    async def _hand_over(self, data: bytes, writer: asyncio.StreamWriter) -> None:
+        if self.habit == "dripping":
+            for n in range(len(data)):
+                writer.write(data[n : n + 1])
+                await asyncio.sleep(_DRIP)
+        elif self.habit in ("truncating", "resetting"):
+            writer.write(data[: min(_BEGINNING, len(data) // 2)])
+            await writer.drain()
+            if self.habit == "resetting":
+                sock = writer.get_extra_info("socket")
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            writer.close()
+            raise ConnectionAbortedError
+        else:
+            writer.write(data)
+            await writer.drain()
 
 
 Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-
-
-async def _join(near: Ends, far: Ends) -> None:
-    try:
-        async with asyncio.TaskGroup() as both:
-            both.create_task(_pass_on(near[0], far[1]))
-            both.create_task(_pass_on(far[0], near[1]))
-    finally:
-        far[1].transport.abort()
 
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
