@@ -66,7 +66,7 @@ class Feeder:
         job = await self._frontier.job(self._job)
         if job is None or job.fed_all:
             return
-        skip = 0 if callable(self._spider.start) else job.fed
+        skip = 0 if self._spider.starts_anew() else job.fed
         self._position = skip
         # Counted here and not by the batch, which a slow source's regular flushes would keep short for ever.
         stride, taken = min(_BATCH, self._settings.high_water), 0

@@ -17,7 +17,7 @@ class SpiderSource(Struct, frozen=True):
     name: str  # of the job
     spec: str | None = None
     urls: tuple[str, ...] = ()
-    input: str | None = None  # a file of URLs, one a line, read after `urls`
+    input: str | None = None  # a file of URLs, one a line, read after `urls`; "-": standard input
 
     def load(self) -> Spider:
         if self.spec is not None:

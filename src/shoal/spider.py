@@ -23,9 +23,11 @@ from shoal.errors import SettingsError, ShoalError, SpiderError
 from shoal.model import DEFAULT_LANE, HANDLER_NAME, Request, name_of_handler
 from shoal.places import StartPlace, place_of_error
 from shoal.settings import Settings
+from shoal.stdin import lines_of_stdin
 
 Function: TypeAlias = Callable[..., Any]
 F = TypeVar("F", bound=Function)
+STDIN = Path("-")
 Start: TypeAlias = str | Path | Sequence[str | Request | Path] | Callable[[], object]
 
 
@@ -168,6 +170,11 @@ class Spider:
             return [url for url in urls if isinstance(url, str)]
         return []
 
+    def starts_anew(self) -> bool:
+        """Whether its start cannot be gone on with, but is read from its beginning: a function, or standard input, of
+        which nobody knows whether it is the same as before."""
+        return callable(self.start) or (not isinstance(self.start, str | Path) and STDIN in self.start)
+
     async def starts(
         self, skip: int = 0, at: StartPlace | None = None
     ) -> AsyncGenerator[tuple[int, Request, bool], None]:
@@ -188,6 +195,11 @@ class Spider:
     async def _entries(self, at: StartPlace) -> AsyncGenerator[tuple[object, bool], None]:
         if not callable(self.start):
             for entry in [self.start] if isinstance(self.start, str | Path) else self.start:
+                if entry == STDIN:
+                    async with aclosing(lines_of_stdin()) as lines:
+                        async for line in _urls_in(lines, at):
+                            yield line, False
+                    continue
                 is_file = isinstance(entry, Path)
                 for line in _expand([entry], at):
                     yield line, not is_file
@@ -276,13 +288,27 @@ def _expand(entries: Iterable[object], at: StartPlace) -> Iterator[object]:
             yield entry
 
 
+def _url_in(line: str) -> str:
+    """ "": it is blank, or a comment."""
+    url = line.strip()
+    return "" if url.startswith("#") else url
+
+
+async def _urls_in(lines: AsyncIterable[str], at: StartPlace) -> AsyncGenerator[str, None]:
+    at.file, at.line = STDIN, 0
+    async for line in lines:
+        at.line += 1
+        if url := _url_in(line):
+            yield url
+    at.file = None
+
+
 def _lines(path: Path, at: StartPlace) -> Iterator[str]:
     try:
         with path.open(encoding="utf-8-sig", errors="replace") as file:
             at.file = path
             for at.line, line in enumerate(file, 1):
-                url = line.strip()
-                if url and not url.startswith("#"):
+                if url := _url_in(line):
                     yield url
     except OSError as error:
         raise SpiderError(f"cannot read the start URLs from {path}: {error.strerror or error}") from error

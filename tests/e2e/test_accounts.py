@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import IO, Any, ClassVar
 
 import msgspec
 import pytest
@@ -223,6 +223,60 @@ def test_a_start_that_gives_nothing_says_so(cli: Cli, tmp_path: Path) -> None:
     assert "its start gave no URL: there was nothing to crawl" in err
 
 
+# -- URLs from standard input
+
+
+def test_urls_are_read_from_standard_input_as_they_come(site: str, tmp_path: Path) -> None:
+    command = (
+        "crawl",
+        "-i",
+        "-",
+        "-s",
+        "trust_start=true",
+        "--no-robots",
+        "--rate",
+        "0",
+        "-o",
+        "rows.jsonl",
+        "-q",
+    )
+    with crawling(*command, cwd=tmp_path) as process:
+        assert process.stdin is not None
+        process.stdin.write(f"# two\n{site}fine/1\n\nhttp//nonsense\n".encode())
+        process.stdin.flush()
+        wait_until(lambda: Site.seen["/fine/1"])  # before the input has ended
+        process.stdin.write(f"{site}fine/2".encode())
+        _, err = process.communicate(timeout=30)
+        assert process.returncode == 0
+    assert "stdin:4: http//nonsense is not crawled: not a URL; did you mean http://nonsense?" in err.decode()
+    assert len((tmp_path / "rows.jsonl").read_bytes().splitlines()) == 2
+
+
+def test_standard_input_that_is_a_file_is_gone_on_with(cli: Cli, site: str, tmp_path: Path) -> None:
+    urls = tmp_path / "urls.txt"
+    urls.write_text("".join(f"{site}fine/{n}\n" for n in range(5)))
+    said = []
+    for _ in range(2):
+        with (
+            urls.open("rb") as file,
+            crawling(
+                "crawl",
+                "-i",
+                "-",
+                "-s",
+                "trust_start=true",
+                "--no-robots",
+                "--rate",
+                "0",
+                cwd=tmp_path,
+                stdin=file,
+            ) as process,
+        ):
+            said.append(process.communicate(timeout=30)[1].decode())
+    assert "finished after" in said[0]
+    assert "is finished: 5 pages, 5 rows in" in said[1]
+
+
 # -- mistakes in a spider
 
 BREAKS = """
@@ -355,19 +409,22 @@ def test_fresh_does_not_forget_a_job_that_is_being_crawled(
 
 
 @contextmanager
-def crawling(*argv: str, cwd: Path) -> Iterator[subprocess.Popen[bytes]]:
+def crawling(
+    *argv: str, cwd: Path, stdin: int | IO[bytes] = subprocess.PIPE
+) -> Iterator[subprocess.Popen[bytes]]:
     source = str(Path(shoal.__file__).parents[1])
     process = subprocess.Popen(
         [sys.executable, "-c", "from shoal.cli import main; main()", *argv],
         cwd=cwd,
         env={**os.environ, "PYTHONPATH": source},
-        stderr=subprocess.DEVNULL,
+        stdin=stdin,
+        stderr=subprocess.PIPE,
     )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def workers(cli: Cli, store: str) -> list[Any]:

@@ -83,6 +83,13 @@ def test_help_does_not_load_the_machinery() -> None:
         (["crawl", "ftp://example.com/"], "only http and https"),
         (["crawl", "file:///etc/passwd"], "only http and https"),
         (["crawl", "http://"], "is not a URL"),
+        (
+            ["crawl", "http//example.com/"],
+            "http//example.com/ is not a URL; did you mean http://example.com/?",
+        ),
+        (["crawl", "http:/example.com"], "did you mean http://example.com?"),
+        (["fetch", "htps://example.com"], "did you mean https://example.com?"),
+        (["why", "http:\\\\example.com"], "did you mean http://example.com?"),
         (["crawl", "http://exa mple/"], "is not a URL"),
         (["crawl", "http://a:99999/"], "is not a URL"),
         (["crawl", "a.py", "b.py"], "give one spider"),
@@ -228,6 +235,31 @@ def test_a_scheme_may_be_left_out(word: str, url: str) -> None:
 @pytest.mark.parametrize("word", ["books.py", "dir/books.py:spider", "package.module:spider", "books:spider"])
 def test_spiders_are_told_from_urls(word: str) -> None:
     assert read_targets([word], None).spec == word
+
+
+def test_a_word_that_could_be_both_is_the_spider_that_is_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for word in ("books", "books.main", "shops.books"):
+        assert read_targets([word], None).urls == (f"https://{word}/",)
+    Path("books.py").write_text("main = Spider('books')\nother: Spider = Spider('x')\ndef helper(): ...\n")
+    Path("shops").mkdir()
+    Path("shops/books.py").touch()
+    assert not caplog.records
+    specs = {
+        "books": "books",
+        "books.main": "books:main",
+        "books.other": "books:other",
+        "shops.books": "shops.books",
+    }
+    for word, spec in specs.items():
+        assert read_targets([word], None).spec == spec
+    assert caplog.records[1].message == (
+        "books.main is taken for the spider books:main, which is here; for the site write https://books.main/"
+    )
+    for word in ("books.helper", "books.com", "shops.other", "https://books.main/", "books.main/"):
+        assert read_targets([word], None).spec is None
 
 
 def test_the_same_words_name_the_same_job(tmp_path: Path) -> None:

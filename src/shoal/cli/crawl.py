@@ -55,6 +55,7 @@ def crawl(
     """Crawl TARGETs into a file of JSON lines. The same command again resumes where it stopped."""
     from shoal.cli.dashboard import beside
     from shoal.cli.targets import read_targets
+    from shoal.cli.terminal import say
 
     options.set_up_logging(log_level, log_format)
     share = endings.read_share(fail_above)
@@ -77,6 +78,11 @@ def crawl(
     fresh = fresh and not (
         mine is not None and mine.restarted
     )  # the work of the one that died is not thrown away
+    if mine is not None and mine.restarted and source.input == "-":
+        say(
+            "what the process that died had read from standard input and not yet queued is lost: "
+            f"to be sure, run it again with the same input and --job {job or source.name}"
+        )
     plan = _plan(source, given, config, job, store, output, fresh)
     plan = replace(plan, metrics=metrics or "", trace=trace)
     shown = beside(store, dashboard, dashboard_port)
@@ -183,7 +189,10 @@ def finish(plan: Plan, view: View, summary_file: Path | None, quiet: bool) -> No
     if view.job.state == "finished" and not view.job.counters.admitted and not view.report.refused:
         say("its start gave no URL: there was nothing to crawl")
     if view.job.state != "finished":
-        say("stopped before the end; run the same command again to go on")
+        again = "run the same command again to go on"
+        if plan.source is not None and plan.source.input == "-":
+            again = f"to go on, run it again with the same input and --job {plan.job}"
+        say(f"stopped before the end; {again}")
 
 
 def dead_command(plan: Plan) -> str:

@@ -97,7 +97,8 @@ Store = Annotated[
     ),
 ]
 Input = Annotated[
-    Path | None, option("-i", "--input", value="FILE", text="File of URLs, one a line.", panel=PLACES)
+    Path | None,
+    option("-i", "--input", value="FILE", text="File of URLs, one a line; - is stdin.", panel=PLACES),
 ]
 Output = Annotated[
     str | None,

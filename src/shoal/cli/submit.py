@@ -139,7 +139,7 @@ def _submission(
 def _targets(words: Sequence[str], input_file: Path | None) -> tuple[Spider, Spider | None, str, str]:
     """The spider, the same one started at the URLs that were given (if any were), the job's usual name, and the
     spider's address."""
-    from shoal.cli.targets import as_url, read_targets, split_spider
+    from shoal.cli.targets import as_url, listed_in, read_targets, split_spider
     from shoal.extract.summary import summary_spider
     from shoal.fleet.plan import SUMMARY
     from shoal.loading import load_spider
@@ -152,10 +152,9 @@ def _targets(words: Sequence[str], input_file: Path | None) -> tuple[Spider, Spi
     spider = load_spider(spec)
     if not urls and input_file is None:
         return spider, None, spider.name, spec
-    if input_file is not None and not input_file.is_file():
-        raise UsageError(f"-i {input_file}: there is no such file")
+    listed = listed_in(input_file)
     begin: list[str | Path] = [as_url(word) for word in urls]
-    started = Spider(spider.name, [*begin, *([input_file] if input_file else [])], **spider.settings)
+    started = Spider(spider.name, [*begin, *([listed] if listed else [])], **spider.settings)
     started.handlers = spider.handlers
     return spider, started, spider.name, spec
 

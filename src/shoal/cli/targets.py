@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import logging
+import os
 import re
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,42 +14,87 @@ from shoal.admit.canonical import Canonicaliser
 from shoal.admit.identity import host_key
 from shoal.admit.typed import has_scheme, typed_url
 from shoal.errors import UsageError
+from shoal.guardian import guarded
 from shoal.source import SpiderSource
+from shoal.streams import is_closed
+
+log = logging.getLogger("shoal")
 
 # FILE.py, FILE.py:name, package.module:name. A port is a number, so host:8080 is not one of these.
 _SPIDER = re.compile(r".+\.py(:\w+)?|[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+STDIN = "-"
 
 
 def read_targets(words: Sequence[str], input_file: Path | None) -> SpiderSource:
     """The source of the crawl. The same words give the same name, so the same command resumes."""
-    spiders = [word for word in words if _is_spider(word)]
-    if spiders:
-        if len(words) > 1:
-            raise UsageError(f"{spiders[0]} is a spider: give one spider, or any number of URLs, not both")
+    spec, others = split_spider(words)
+    if spec is not None:
+        if others:
+            raise UsageError(f"{spec} is a spider: give one spider, or any number of URLs, not both")
         if input_file is not None:
-            raise UsageError(f"{spiders[0]} is a spider and has start URLs of its own; -i goes without one")
-        return SpiderSource(name="", spec=spiders[0])
+            raise UsageError(f"{spec} is a spider and has start URLs of its own; -i goes without one")
+        return SpiderSource(name="", spec=spec)
     if not words and input_file is None:
         raise UsageError(
             "nothing to crawl: give URLs, a spider (FILE.py or module:name) or -i FILE; see shoal crawl --help"
         )
-    if input_file is not None and not input_file.is_file():
-        raise UsageError(f"-i {input_file}: there is no such file")
     urls = tuple(as_url(word) for word in words)
-    listed = str(input_file.resolve()) if input_file else None
-    return SpiderSource(name=_name(urls, listed), urls=urls, input=listed)
+    listed = listed_in(input_file)
+    return SpiderSource(name=_name(urls, listed), urls=urls, input=None if listed is None else str(listed))
+
+
+def listed_in(input_file: Path | None) -> Path | None:
+    """The file that -i names, or Path("-") for standard input."""
+    if input_file is None:
+        return None
+    if str(input_file) == STDIN:
+        if is_closed("stdin"):
+            raise UsageError("-i -: standard input is closed; name a file, or leave it open")
+        return input_file
+    if not input_file.is_file():
+        raise UsageError(f"-i {input_file}: there is no such file")
+    return input_file.resolve()
 
 
 def split_spider(words: Sequence[str]) -> tuple[str | None, Sequence[str]]:
-    """One spider, if there is one, and the other words."""
-    spiders = [word for word in words if _is_spider(word)]
-    if len(spiders) > 1:
-        raise UsageError(f"{' and '.join(spiders)} are spiders: give one, and any number of URLs")
-    return (spiders[0] if spiders else None), [word for word in words if word not in spiders]
+    """The address of the one spider, if there is one, and the other words."""
+    specs = {word: spec for word in words if (spec := spider_meant(word)) is not None}
+    if len(specs) > 1:
+        raise UsageError(f"{' and '.join(specs)} are spiders: give one spider, and any number of URLs")
+    return next(iter(specs.values()), None), [word for word in words if word not in specs]
 
 
-def _is_spider(word: str) -> bool:
-    return _SPIDER.fullmatch(word) is not None and not has_scheme(word)
+def spider_meant(word: str) -> str | None:
+    """The address of the spider that a word means; None: it is a URL. FILE.py, FILE.py:name and module:name are
+    spiders. So is a plain word, if a Python file here is meant by it: `books`, `shops.books`, or `books.main` for what
+    books.py calls `main`."""
+    if has_scheme(word):
+        return None
+    if _SPIDER.fullmatch(word):
+        return word
+    if not _DOTTED.fullmatch(word):
+        return None
+    *package, name = word.split(".")
+    if Path(*package, f"{name}.py").is_file():
+        found = word
+    elif package and _assigns(Path(*package[:-1], f"{package[-1]}.py"), name):
+        found = f"{'.'.join(package)}:{name}"
+    else:
+        return None
+    log.warning(
+        "%s is taken for the spider %s, which is here; for the site write https://%s/", word, found, word
+    )
+    return found
+
+
+def _assigns(path: Path, name: str) -> bool:
+    """Whether the file gives that name to something, as far as can be seen without running it."""
+    try:
+        text = path.read_text("utf-8", "replace")
+    except OSError:
+        return False
+    return re.search(rf"^{name}\s*(:[^=\n]*)?=", text, re.MULTILINE) is not None
 
 
 def as_url(word: str) -> str:
@@ -56,7 +104,16 @@ def as_url(word: str) -> str:
     return typed_url(word)
 
 
-def _name(urls: Sequence[str], listed: str | None) -> str:
-    stem = host_key(urls[0]) if urls else Path(listed or "").stem
-    words = "\n".join([*sorted(map(Canonicaliser(), urls)), listed or ""])
+def _name(urls: Sequence[str], listed: Path | None) -> str:
+    from_stdin = str(listed) == STDIN
+    stem = host_key(urls[0]) if urls else "stdin" if from_stdin else Path(listed or "").stem
+    words = "\n".join([*sorted(map(Canonicaliser(), urls)), _stdin_name() if from_stdin else str(listed or "")])
     return f"{stem}-{hashlib.sha256(words.encode('utf-8', 'replace')).hexdigest()[:6]}"
+
+
+def _stdin_name() -> str:
+    """What standard input is: a file has a name of its own; a pipe is another one in every command, but the same for
+    a process that takes over from one that died."""
+    about = os.fstat(0)
+    command = 0 if stat.S_ISREG(about.st_mode) else os.getppid() if guarded() is not None else os.getpid()
+    return f"{about.st_dev} {about.st_ino} {command}"
