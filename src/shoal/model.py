@@ -82,14 +82,13 @@ class Request(Struct, frozen=True, omit_defaults=True):
             force_setattr(self, "handler", handler)
         if (
             type(self.url) is str is type(handler)
-            and self.meta
-            is self.headers
-            is self.body
-            is self.lane
-            is self.priority
-            is self.depth
-            is self.pool
-            is None
+            and self.meta is None
+            and self.headers is None
+            and self.body is None
+            and self.lane is None
+            and self.priority is None
+            and self.depth is None
+            and self.pool is None
             and self.dedupe is True
             and self.anywhere is False
             and self.method == "GET"

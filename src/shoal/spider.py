@@ -197,8 +197,8 @@ class Spider:
             for entry in [self.start] if isinstance(self.start, str | Path) else self.start:
                 if entry == STDIN:
                     async with aclosing(lines_of_stdin()) as lines:
-                        async for line in _urls_in(lines, at):
-                            yield line, False
+                        async for url in _urls_in(lines, at):
+                            yield url, False
                     continue
                 is_file = isinstance(entry, Path)
                 for line in _expand([entry], at):

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from shoal import Page, Request
-from shoal.page import FollowOptions
+from shoal import Request
 
 DOC = (Path(__file__).parents[2] / "docs" / "spiders.md").read_text("utf-8")
 
@@ -28,23 +26,3 @@ def test_every_field_is_in_the_table_with_its_default() -> None:
         field.name: "" if field.required else repr(field.default).replace("'", '"')
         for field in msgspec.structs.fields(Request)
     }
-
-
-def test_every_option_of_follow_is_in_the_table() -> None:
-    written = {
-        name
-        for cells in rows("Further options of `follow` and `follow_all`:\n\n")
-        for name in _words(cells[0])
-    }
-    assert written == set(FollowOptions.__annotations__) == _parameters(Page.follow)
-
-
-def _words(cell: str) -> list[str]:
-    return re.findall(r"`(\w+)", cell)
-
-
-def _parameters(function: Any) -> set[str]:
-    import inspect
-
-    found = inspect.signature(function).parameters.values()
-    return {one.name for one in found if one.kind is one.KEYWORD_ONLY}

@@ -43,7 +43,7 @@ Concurrency = Annotated[
     option(
         "--concurrency",
         value="N",
-        text="Pages worked on at once, per process.",
+        text="Pages worked on at once, in all processes.",
         panel=SPEED,
         default=_DEFAULTS.concurrency,
     ),
