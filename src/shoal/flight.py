@@ -70,6 +70,16 @@ class Loss(NamedTuple):
             return None
 
 
+def shared_file(name: str) -> int:
+    """An empty file without a path, for processes that inherit it."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create(name)
+    from tempfile import TemporaryFile
+
+    with TemporaryFile() as made:
+        return os.dup(made.fileno())
+
+
 class FlightRecorder:
     """One page of memory that two processes share, and the file behind it."""
 
@@ -80,14 +90,7 @@ class FlightRecorder:
 
     @classmethod
     def create(cls) -> FlightRecorder:
-        if hasattr(os, "memfd_create"):
-            file = os.memfd_create("shoal-flight")
-        else:
-            from tempfile import TemporaryFile
-
-            with TemporaryFile() as made:
-                file = os.dup(made.fileno())
-        recorder = cls._sized(file)
+        recorder = cls._sized(shared_file("shoal-flight"))
         recorder.clear()
         return recorder
 

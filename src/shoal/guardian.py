@@ -24,6 +24,7 @@ from shoal.flight import (
     Vigil,
     die_with,
     leave_stacks,
+    shared_file,
     waits_for_reader,
 )
 
@@ -55,6 +56,7 @@ class Guarded(NamedTuple):
     flight: FlightRecorder
     leash: int  # told here to stop; closed when the guardian is gone
     loss: Loss | None = None  # of the process in whose place it came
+    ledger: int | None = None  # a file that outlives it; see observe/ledger.py
 
     @property
     def restarted(self) -> bool:
@@ -108,7 +110,7 @@ def guard() -> None:
             os.close(hand)
             guardian.let_go()
             die_with(parent)
-            take_guard(Guarded(guardian.flight, leash, loss))
+            take_guard(Guarded(guardian.flight, leash, loss, guardian.ledger))
             return
         os.close(leash)
         loss = guardian.watch(child, hand)
@@ -119,6 +121,7 @@ def guard() -> None:
 class Guardian:
     def __init__(self) -> None:
         self.flight = FlightRecorder.create()
+        self.ledger = shared_file("shoal-ledger")
         self._signals: list[int] = []
         self._wakes, self._waker = os.pipe()
         os.set_blocking(self._waker, False)

@@ -154,6 +154,32 @@ def test_a_mixed_crawl_adds_up_everywhere(cli: Cli, site: str, tmp_path: Path, h
     }
 
 
+def test_the_figures_of_a_run_go_on_when_its_process_dies(site: str, tmp_path: Path) -> None:
+    (tmp_path / "mortal.py").write_text(
+        SPIDER.format(url=site)
+        .replace("rate=0", "rate=10")
+        .replace(
+            "    yield {",
+            "    if page.url.endswith('/fine/8') and page.task.attempt == 1:\n"
+            "        import os, signal\n"
+            "        os.kill(os.getpid(), signal.SIGKILL)\n"
+            "    yield {",
+        )
+    )
+    with crawling("crawl", "mortal.py", "--summary", "end.json", cwd=tmp_path) as process:
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 0, err
+    end = read(tmp_path / "end.json")
+    check_job(end)
+    assert end["restarts"] == 1
+    assert "1; what was counted just before is missing" in err.decode()
+    assert (end["done"], end["dead"]) == (1 + 9 + 4 + 3, 3 + 2 + 5 + 2)
+    fetched = sum(Site.seen.values())
+    assert fetched - 8 <= end["fetches"] <= fetched, "all but what was in flight, and the last half second"
+    assert end["retried"] > end["retries"], "the pages that were in flight"
+    assert end["seconds"] > fetched / 10 * 0.7
+
+
 # -- how a crawl ends
 
 

@@ -70,10 +70,10 @@ def test_a_narrow_terminal_is_respected() -> None:
 def test_the_json_summary_keeps_its_keys() -> None:
     found = summary.as_json(a_view(admitted=100, done=98, dead=1, retried=1, items=90), output="books.jsonl")
     assert set(found) == {
-        "job", "state", "output", "seconds", "processes", "admitted", "pending", "delayed", "leased", "done", "dead",
-        "merged", "rows", "retried", "duplicates", "over_budget", "links_cut", "left", "pages", "handled", "retries",
-        "fetches", "bytes",
-        "pages_per_second", "success_rate", "latency", "errors", "statuses", "refused", "cut",
+        "job", "state", "output", "seconds", "processes", "restarts", "admitted", "pending", "delayed", "leased",
+        "done", "dead", "merged", "rows", "retried", "duplicates", "over_budget", "links_cut", "left", "pages",
+        "handled", "retries", "fetches", "bytes", "pages_per_second", "success_rate", "latency", "errors", "statuses",
+        "refused", "cut",
     }  # fmt: skip
     assert found["rows"] == 90
     assert found["pages_per_second"] == 2.0

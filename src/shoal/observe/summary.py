@@ -56,6 +56,10 @@ def _facts(view: View, output: str, dead_command: str) -> list[tuple[str, Text]]
     if counters.dead:
         hint = (f"  {dead_command}", "cyan")
         facts.append(("dead", Text.assemble((words.count(counters.dead), "bold red"), hint)))
+    if view.restarts:
+        facts.append(
+            ("restarts", Text(f"{view.restarts}; what was counted just before is missing", "yellow"))
+        )
     if counters.over_budget:
         facts.append(("over", Text(f"{words.count(counters.over_budget)} beyond max_pages_per_host")))
     if said := left_over(view.job):
@@ -98,6 +102,7 @@ def as_json(view: View, *, output: str) -> dict[str, Any]:
         "output": output,
         "seconds": round(view.elapsed, 3),
         "processes": view.processes,
+        "restarts": view.restarts,
         "admitted": counters.admitted,
         "pending": counters.pending,
         "delayed": counters.delayed,

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 from shoal.errors import ShoalError
 from shoal.frontier.protocol import Frontier
+from shoal.guardian import guarded
+from shoal.observe.ledger import Ledger, Page
 from shoal.observe.sparing import PATIENCE, Sparing
-from shoal.observe.tally import TallyReport
+from shoal.observe.tally import TallyReport, merge
 from shoal.observe.view import RateWindow, View, eta, remaining
 
 if TYPE_CHECKING:
@@ -25,8 +27,11 @@ _EVERY = 0.5
 async def watching(
     plan: Plan, frontier: Frontier, report: Callable[[], TallyReport], watch: Watch | None
 ) -> AsyncIterator[Callable[[], Awaitable[View]]]:
-    """Calls `watch` twice a second until left; gives a function that looks once."""
-    began = time.monotonic()
+    """Calls `watch` twice a second until left; gives a function that looks once. A process that takes over from
+    one that died goes on with what that one had counted."""
+    began, mine = time.monotonic(), guarded()
+    ledger = Ledger(mine.ledger if mine is not None else None)
+    before = ledger.before
     window = RateWindow()
     asked: Sparing[Sequence[tuple[str, int]]] = Sparing((), patience=PATIENCE)
     job = await frontier.job(plan.job)
@@ -42,8 +47,9 @@ async def watching(
         longest = queues[0][1] if queues else 0
         return View(
             job,
-            report(),
-            elapsed=now - began,
+            merge([before.report, report()]),
+            elapsed=before.elapsed + now - began,
+            restarts=before.restarts,
             rate=rate if now - began > 1 else (job.counters.done - done_before) / max(0.1, now - began),
             eta=eta(remaining(job), rate, queue=longest, interval=interval),
             queues=queues,
@@ -53,9 +59,11 @@ async def watching(
     async def look_regularly() -> None:
         while watch is not None:
             try:
-                watch(await look())
+                view = await look()
             except ShoalError:
                 return  # the engine meets the same trouble and says so
+            ledger.write(Page(view.report, view.elapsed, view.restarts))
+            watch(view)
             await asyncio.sleep(_EVERY)
 
     looking = asyncio.create_task(look_regularly())
