@@ -13,11 +13,13 @@ from shoal.admit import tracking, traps
 from shoal.admit.canonical import Canonicaliser
 from shoal.admit.sending import sent_url
 from shoal.classify import TABLE
+from shoal.config import NOT_SETTINGS
 from shoal.extract.summary import summary
+from shoal.fleet.plan import OWN
 from shoal.model import Response, Task
 from shoal.page import FollowOptions, Page
 from shoal.policy.lanes import WEIGHTS
-from shoal.settings import Settings
+from shoal.settings import SECRET, Settings
 from shoal.testing.fuzz import TARGETS
 from shoal.testing.fuzz.findings import Kind as FindingKind
 from shoal.testing.web import Kind
@@ -186,3 +188,22 @@ def test_settings_that_documents_compare_or_explain_exist() -> None:
     scrapy = re.findall(r"^\| `[A-Z_]+` \| `(\w+)`", document("coming-from-scrapy.md"), re.MULTILINE)
     assert len(scrapy) > 5
     assert [name for name in scrapy if name not in NAMES] == []
+
+
+def test_what_a_worker_decides_for_itself() -> None:
+    text = section("fleet.md", "Whose settings").partition("A host's pace")[0]
+    named = set(re.findall(r"`([a-z_]+)`", text)) & set(Settings.__struct_fields__)
+    crawl = {"handler_timeout"}  # told of, and the job's own
+    assert named - crawl == OWN | SECRET
+
+
+def test_variables_that_are_no_settings() -> None:
+    text = document("settings.md").partition("\n## ")[0].partition("An unknown key")[2]
+    assert set(re.findall(r"`(SHOAL_[A-Z_]+)", text)) == NOT_SETTINGS
+
+
+def test_a_form_says_its_content_type() -> None:
+    """Nothing guesses it, so an example without it would not work."""
+    for path in sorted(DOCS.rglob("*.md")):
+        for block in re.findall(r"^```python\n(.*?)^```", path.read_text("utf-8"), re.MULTILINE | re.DOTALL):
+            assert ('method="POST"' in block) <= ("Content-Type" in block), path

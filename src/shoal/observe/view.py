@@ -20,8 +20,8 @@ class View(Struct, frozen=True):
     eta: float | None = None  # seconds; None: no telling yet
     queues: Sequence[tuple[str, int]] = ()  # the longest: (host, pending)
     processes: int = 1
-    restarts: int = 0  # of the process, in this run
     note: str = ""  # what is going on, when it is not plain crawling: "draining", "already finished" …
+    restarts: int = 0  # of the process, in this run
 
 
 class RateWindow:
