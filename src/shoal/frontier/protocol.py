@@ -30,6 +30,10 @@ JobState = Literal["running", "paused", "finished", "cancelled"]
 UNTIMED = 1.0  # seconds that a request to a host never heard of is taken to hold its slot
 _LEAST_HOLD = 0.02
 _HOLD_GAIN = 0.25
+# How far from the first a host may join the line: one that is known to be quick before any that is not, and one that
+# is slow so many requests behind.
+_QUICK = 0.9 * UNTIMED
+_FURTHEST = 8
 
 
 class Valve(Struct, frozen=True):
@@ -83,6 +87,24 @@ class Valve(Struct, frozen=True):
         hold slots. So hosts get equal shares of the slots' time, not of the requests: while others wait, a host that
         takes ten seconds is not asked as often as one that takes a tenth."""
         return count * max(_LEAST_HOLD, self.hold or UNTIMED)
+
+    def front(self, place: float) -> float:
+        """The line's own time, if the host stands first in it at `place`: who joins now can begin no earlier."""
+        return place - min(self.charge(1), UNTIMED)
+
+    def seat(self, place: float, front: float | None) -> float:
+        """Where the host joins the line: at the place it had, but not before what one request of it is charged, so
+        that being away earns nothing. None: nobody is in line.
+
+        Hosts that nobody has heard of are charged UNTIMED. One that is known to take less joins before them, whatever
+        it was charged earlier: else it would wait, with each of its pages, for a first page of all others, and be
+        starved by thousands of names that somebody made up. (Only if it has an interval: without, it is always due,
+        and they would never have their turn.)"""
+        if front is None:
+            return place
+        cost = self.charge(1)
+        furthest = _QUICK if cost < _QUICK and self.interval else _FURTHEST * max(cost, UNTIMED)
+        return min(max(place, front + min(cost, UNTIMED)), front + furthest)
 
 
 class HostRecord(Struct, frozen=True):
@@ -332,8 +354,9 @@ class Frontier(Protocol):
         """Leases what may run now. Promotes due retries and reaps expired leases as it goes.
 
         The hosts that are due wait in a line, each at its place. Who becomes due joins it at the place it had, but
-        not before the first in line; who is served goes back by what it was given (`Valve.charge`). Hosts whose domain
-        has reached its limit wait in a line of that domain, and come forward as it allows."""
+        neither far before nor far behind the first (`Valve.seat`); who is served goes back by what it was given
+        (`Valve.charge`). Hosts whose domain has reached its limit wait in a line of that domain, and come forward as
+        it allows."""
         ...
 
     async def settle(self, batch: Sequence[Settlement], journal: Journal | None = None) -> Settled: ...

@@ -248,16 +248,18 @@ class MemoryFrontier:
         return max(record.valve.due(), self._domains.due(record, self._jobs))
 
     def _line(self, job: str, lane: str, now: float) -> list[Queue]:
-        """The queues whose hosts are due, in their order. Who joins gets no place before the first."""
+        """The queues whose hosts are due, in their order."""
         queues = [queue for queue in self._queues.values() if (queue.job, queue.lane) == (job, lane)]
         joining = []
         for queue in queues:
             was_due, queue.due = queue.due, bool(queue.heap) and self._due(queue.host) <= now
             if queue.due and not was_due:
                 joining.append(queue)
-        first = min((queue.place for queue in queues if queue.due and queue not in joining), default=0.0)
+        standing = [queue for queue in queues if queue.due and queue not in joining]
+        first = min(standing, key=lambda queue: queue.place, default=None)
+        front = self._hosts[first.host].valve.front(first.place) if first is not None else None
         for queue in joining:
-            queue.place = max(queue.place, first)
+            queue.place = self._hosts[queue.host].valve.seat(queue.place, front)
         return sorted((queue for queue in queues if queue.due), key=lambda queue: queue.place)
 
     def _store(self, before: HostRecord, after: HostRecord) -> None:

@@ -6,10 +6,11 @@ import asyncio
 import struct
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
-from shoal.frontier.protocol import FOREVER, Claim, Claimed, JobSpec
+from shoal.frontier.protocol import FOREVER, UNTIMED, Claim, Claimed, JobSpec
 from shoal.frontier.redis import budgets, outbox
 from shoal.frontier.redis.keys import HOME
 from shoal.frontier.redis.shards import Shards
@@ -19,8 +20,17 @@ _SERVED = struct.Struct("<6sdIHHiH")
 _TIMES = struct.Struct("<dd")
 _ROUNDS = 8  # looks at all shards in one claim
 _PRIORITIES_OLD = 1.0  # seconds
+_BEGINNING = -UNTIMED  # the time of a line in which nobody has been served yet
 
 _decode_spec = msgspec.msgpack.Decoder(JobSpec).decode
+
+
+class _Line(NamedTuple):
+    """Of a job and lane, in one shard."""
+
+    front: float  # its time before others joined it, which is that of `first`
+    first: float  # the place of who stood first then; FOREVER: nobody
+    places: Sequence[float]  # where hosts stand now
 
 
 class _Peek(msgspec.Struct, frozen=True):
@@ -30,7 +40,7 @@ class _Peek(msgspec.Struct, frozen=True):
     next_due: float  # a moment, or FOREVER
     short: list[int]  # numbers of jobs whose page budget has no permit left here, though tasks are due
     outs: list[int]  # shards that something has been on its way to for long
-    places: list[Sequence[float]]  # for each job and lane: where its hosts stand in line
+    lines: list[_Line]  # for each job and lane
 
 
 class Claimer:
@@ -41,7 +51,7 @@ class Claimer:
         self._turn = 0
         self._floors: dict[
             tuple[int, str], float
-        ] = {}  # job's number and lane → the first place in any shard
+        ] = {}  # job's number and lane → the time of the line, of all shards
         self._priorities: dict[str, int] = {}
         self._priorities_at = float("-inf")
 
@@ -146,15 +156,16 @@ class _Round:
 
     async def _peek(self) -> list[_Peek]:
         lines = [(number, lane) for number in self._numbers for lane in self._lanes]
-        floors = [self._floors.get(line, 0.0) for line in lines]
+        floors = [self._floors.get(line, _BEGINNING) for line in lines]
         ask = [self._numbers, self._lanes, max(1, self._room), floors]
         peeks = [_read_peek(answer) for answer in await self._shards.run_all("peek", ask)]
         for peek in peeks:
             self._now = max(self._now, peek.now)
             self._next_due = min(self._next_due, peek.next_due)
         for place, line in enumerate(lines):
-            first = min((peek.places[place][0] for peek in peeks if peek.places[place]), default=0.0)
-            self._floors[line] = max(first, self._floors.get(line, 0.0))
+            first = min((peek.lines[place] for peek in peeks), key=lambda there: there.first)
+            if first.first < FOREVER:
+                self._floors[line] = first.front
         return peeks
 
     async def _deliver(self, peeks: Sequence[_Peek]) -> bool:
@@ -184,7 +195,7 @@ class _Round:
             line = sorted(
                 (place, shard)
                 for shard, peek in enumerate(peeks)
-                for place in peek.places[job * len(self._lanes) + lane]
+                for place in peek.lines[job * len(self._lanes) + lane].places
             )
             share = max(1, left // len(line)) if line else 0
             for _, shard in line:
@@ -251,8 +262,14 @@ def _wanted(portions: Mapping[tuple[int, int], int]) -> tuple[int, list[int]]:
 
 def _read_peek(answer: Sequence[bytes]) -> _Peek:
     now, next_due = _TIMES.unpack(answer[0])
-    places: list[Sequence[float]] = [struct.unpack(f"<{len(blob) // 8}d", blob) for blob in answer[3:]]
-    return _Peek(now, next_due, _numbers(answer[1]), _numbers(answer[2]), places)
+    return _Peek(
+        now, next_due, _numbers(answer[1]), _numbers(answer[2]), [_read_line(blob) for blob in answer[3:]]
+    )
+
+
+def _read_line(blob: bytes) -> _Line:
+    front, first, *places = struct.unpack(f"<{len(blob) // 8}d", blob) if blob else (0.0, FOREVER)
+    return _Line(front, first, places)
 
 
 def _numbers(text: bytes) -> list[int]:

@@ -17,18 +17,20 @@ from shoal.frontier.sqlite.domains import CROWDED, SharedDomain
 from shoal.frontier.sqlite.session import Session
 from shoal.model import Lease
 
-# Who becomes due joins the line at the place it had, but not before the first; or the crowd of its domain, if others
-# wait there already.
-_CROWDED = "domain > 0 AND EXISTS (SELECT 1 FROM crowd c WHERE c.domain = queue.domain AND c.job = ?1 AND c.lane = ?2)"
+# Who becomes due joins the line where `Valve.seat` says; or the crowd of its domain, if others wait there already, at
+# the place it had, but not before the first of them.
+_CROWD = "SELECT 1 FROM crowd c WHERE c.domain = queue.domain AND c.job = ?1 AND c.lane = ?2"
+_CROWDED = f"queue.domain > 0 AND EXISTS ({_CROWD})"
 _JOIN = f"""
-UPDATE queue SET in_line = CASE WHEN {_CROWDED} THEN {CROWDED} ELSE 1 END, place = max(place, coalesce(
+UPDATE queue SET in_line = CASE WHEN {_CROWDED} THEN {CROWDED} ELSE 1 END, place =
     CASE WHEN {_CROWDED}
-      THEN (SELECT q.place FROM queue q
+      THEN max(place, coalesce((SELECT q.place FROM queue q
              WHERE q.job = ?1 AND q.lane = ?2 AND q.domain = queue.domain AND q.domain > 0 AND q.pending > 0
-               AND q.in_line = {CROWDED} ORDER BY q.place LIMIT 1)
-      ELSE (SELECT place FROM queue WHERE job = ?1 AND lane = ?2 AND pending > 0 AND in_line = 1 ORDER BY place LIMIT 1)
-    END, 0))
- WHERE job = ?1 AND lane = ?2 AND pending > 0 AND in_line = 0 AND due <= ?3
+               AND q.in_line = {CROWDED} ORDER BY q.place LIMIT 1), 0))
+      ELSE seat(place, ?4, h.interval, h.hold)
+    END
+  FROM host h
+ WHERE h.id = queue.host AND job = ?1 AND lane = ?2 AND pending > 0 AND in_line = 0 AND due <= ?3
 """
 _LINE = """
 SELECT q.id, q.pending, h.id, h.version, h.name, h.domain,
@@ -145,7 +147,8 @@ class _Taker:
                 called += self._domain(domain_id).call(self._job_id, self._lane, self._now)
 
     def _due(self, most: int) -> list[tuple[Any, ...]]:
-        self._db.execute(_JOIN, (self._job_id, self._lane, self._now))
+        front = self._session.front(self._job_id, self._lane)
+        self._db.execute(_JOIN, (self._job_id, self._lane, self._now, front))
         self._call_crowds(most)
         return self._session.all(_LINE, (self._job_id, self._lane, most))
 

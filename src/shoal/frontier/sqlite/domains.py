@@ -25,11 +25,10 @@ UPDATE queue SET in_line = {CROWDED}, place = max(place, coalesce(
     (SELECT place FROM queue WHERE {_OF_CROWD} = {CROWDED} ORDER BY place LIMIT 1), 0))
  WHERE id = ?4
 """
-# Who comes forward joins the line at the place it had, but not before the first.
+# Who comes forward joins the line like any other.
 _COME = """
-UPDATE queue SET in_line = 1, place = max(place, coalesce(
-    (SELECT place FROM queue WHERE job = ?1 AND lane = ?2 AND pending > 0 AND in_line = 1 ORDER BY place LIMIT 1), 0))
- WHERE id = ?3
+UPDATE queue SET in_line = 1, place = seat(place, ?1, h.interval, h.hold)
+  FROM host h WHERE h.id = queue.host AND queue.id = ?2
 """
 
 
@@ -124,8 +123,8 @@ class SharedDomain:
             (*of_crowd, more + 1),
         )
         called = waiting[:more]
-        for (queue_id,) in called:
-            self._session.db.execute(_COME, (job_id, lane, queue_id))
+        front = self._session.front(job_id, lane)
+        self._session.db.executemany(_COME, [(front, queue_id) for (queue_id,) in called])
         if len(called) < len(waiting):
             crowd = "UPDATE crowd SET due = ?4 WHERE domain = ?3 AND job = ?1 AND lane = ?2"
             self._session.db.execute(crowd, (*of_crowd, due))

@@ -50,11 +50,22 @@ SELECT interval, burst, cap, blocked_until, in_flight, next_at, hold, domain,
        CASE WHEN domain THEN (SELECT d.next_at FROM domain d WHERE d.id = h.domain) END
   FROM host h WHERE id = ?
 """
+_FIRST = """
+SELECT q.place, h.hold FROM queue q JOIN host h ON h.id = q.host
+ WHERE q.job = ? AND q.lane = ? AND q.pending > 0 AND q.in_line = 1 ORDER BY q.place LIMIT 1
+"""
+
+
+def _seat(*values: Any) -> float:
+    """`Valve.seat` for SQL."""
+    place, front, interval, hold = values
+    return Valve(interval, hold=hold).seat(place, front)
 
 
 class Session:
     def __init__(self, db: apsw.Connection, timebase: Timebase) -> None:
         self.db = db
+        db.create_scalar_function("seat", _seat, 4, deterministic=True)
         self.now = timebase.now
         self.rounds = itertools.count()  # of claims by this process
         self._names = _Names()
@@ -199,6 +210,11 @@ class Session:
         row = self.row(_HOST, (host_id,))
         assert row is not None
         return HostRow(Valve(*row[:7]), row[7], row[8] or 0.0)
+
+    def front(self, job_id: int, lane: str) -> float | None:
+        """The time of the line (`Valve.front`); None: nobody is in it."""
+        first = self.row(_FIRST, (job_id, lane))
+        return Valve(hold=first[1]).front(first[0]) if first is not None else None
 
     def set_valve(self, host_id: int, before: Valve, after: Valve, not_before: float = 0.0) -> None:
         """Stores what claim and settle change, and tells the host's queues when it is due. `not_before`: its domain

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 import pytest
 from msgspec.structs import replace
@@ -145,6 +146,52 @@ class AddingAndClaiming:
             await settle(frontier, lease)
         assert all(3 <= asked[f"{host}.test"] <= 5 for host in ("a", "b", "late")), asked
 
+    async def test_a_host_known_to_be_quick_goes_before_those_never_heard_of(
+        self, frontier: Frontier, clock: ManualClock
+    ) -> None:
+        """Else it would wait with each of its pages for all names that somebody made up. They get what it leaves."""
+        await frontier.open_job(spec(valve=Valve(interval=1.0, cap=1)))
+        await frontier.add("job", [make_task(f"http://known.test/{i}") for i in range(20)])
+        [lease] = (await claim(frontier, 1)).leases
+        clock.advance(0.1)
+        await settle(frontier, lease)
+        await frontier.add("job", [make_task(f"http://new{i}.test/{j}") for i in range(40) for j in range(2)])
+        assert len((await claim(frontier, 1)).leases) == 1  # one of them: the other is not due
+        new: set[str] = set()
+        for _ in range(15):
+            clock.advance(1.0)
+            [lease] = (await claim(frontier, 1, lease_seconds=1000)).leases
+            assert lease.task.host == "known.test"
+            clock.advance(0.1)
+            await settle(frontier, lease)
+            new |= {lease.task.host for lease in (await claim(frontier, 2, lease_seconds=1000)).leases}
+        assert len(new) == 30, "each in its turn"
+
+    @pytest.mark.parametrize("interval", [0.0, 0.1])
+    async def test_hosts_never_heard_of_have_their_turn_while_quick_ones_want_every_slot(
+        self, frontier: Frontier, clock: ManualClock, interval: float
+    ) -> None:
+        await frontier.open_job(spec(valve=Valve(interval=interval, cap=1)))
+        await frontier.add("job", [make_task(f"http://{h}.test/{i}") for h in "abcd" for i in range(60)])
+        await _work(frontier, clock, {}, 8)
+        await frontier.add("job", [make_task(f"http://new{i}.test/") for i in range(3)])
+        asked = await _work(frontier, clock, {}, 60)
+        assert {host for host in asked if host.startswith("new")} == {f"new{i}.test" for i in range(3)}, asked
+
+    async def test_a_slow_host_is_not_left_behind_for_all_it_had_while_it_was_alone(
+        self, frontier: Frontier, clock: ManualClock
+    ) -> None:
+        seconds = {"slow.test": 4.0, "new.test": 1.0}
+        await frontier.open_job(spec(valve=Valve(cap=1)))
+        await frontier.add("job", [make_task(f"http://slow.test/{i}") for i in range(60)])
+        await _work(frontier, clock, seconds, 30)
+        [slow] = (await claim(frontier, 1, lease_seconds=1000)).leases
+        await frontier.add("job", [make_task(f"http://new.test/{i}") for i in range(60)])
+        await _work(frontier, clock, seconds, 1)
+        await settle(frontier, slow)
+        asked = await _work(frontier, clock, seconds, 50)
+        assert asked["slow.test"] > 1, asked
+
     async def test_the_host_that_waited_longest_is_served_first(self, frontier: Frontier) -> None:
         await frontier.open_job(spec())
         await frontier.add("job", [make_task(f"http://h{h}.test/{i}") for i in range(3) for h in range(3)])
@@ -164,3 +211,17 @@ class AddingAndClaiming:
         got = await claim(frontier)
         assert got.leases == []
         assert got.next_due == FOREVER
+
+
+async def _work(
+    frontier: Frontier, clock: ManualClock, seconds: Mapping[str, float], pages: int
+) -> Counter[str]:
+    """Works on so many pages with one slot. `seconds`: how long each host takes, if not a tenth; answers how often it
+    was asked."""
+    asked: Counter[str] = Counter()
+    for _ in range(pages):
+        [lease] = (await claim(frontier, 1, lease_seconds=1000)).leases
+        clock.advance(seconds.get(lease.task.host, 0.1))
+        asked[lease.task.host] += 1
+        await settle(frontier, lease)
+    return asked

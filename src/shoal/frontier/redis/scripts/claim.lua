@@ -127,7 +127,7 @@ local function take(line, room, job_place, lane_place)
         local got, more = serve(name, host, line, most, job_place, lane_place)
         taken = taken + got
         if got == 0 then step_back(name, host) end
-        local place = flat[2 * i] + got * max(LEAST_HOLD, host[HOLD] == 0 and UNTIMED or host[HOLD])
+        local place = flat[2 * i] + got * cost_of(host)
         append(places, 1, name, place)
         if more and due_of(host) <= now then
           staying[name] = line

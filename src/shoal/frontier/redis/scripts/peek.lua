@@ -1,7 +1,8 @@
 -- peek: which hosts of this shard may be served now; with several shards, before a claim is shared out among them.
--- asks    { jobs' numbers, lanes' names, how many hosts at most, for each job and lane the first place of all shards }
+-- asks    { jobs' numbers, lanes' names, how many hosts at most, for each job and lane the time of all shards' lines }
 -- answers { '<dd' now and when something becomes due, numbers of jobs that lack a permit for what is due, shards to
---           deliver to, then for each job and lane the hosts' places, as doubles }
+--           deliver to, then for each job and lane, as doubles: the time of its line and who stood first, before
+--           others joined; then the hosts' places }
 -- keeps   like claim, it takes expired leases back, makes delayed tasks pending and lets hosts join their lines
 -- uses    base domains hosts leases reap lines
 local numbers, names, most, floors = unpack(ask, 1, 4)
@@ -11,14 +12,16 @@ if next(touched) then store_dues() end
 local lane_numbers = call('HMGET', LANES, unpack(names))
 local next_due, short, blobs = min(first_of(DELAYED), first_of(HOLDERS), first_of(OUTS) + LEFT_BEHIND), {}, {}
 
--- The first place is remembered, or a process that has just begun would let hosts join too far in front.
+-- The time of the line is remembered, or a process that has just begun would let hosts join too far in front.
 local function floor_of(line, given)
-  local known = tonumber(call('HGET', PLACES .. line, '')) or 0
+  local known = tonumber(call('HGET', PLACES .. line, '')) or -UNTIMED
+  if given == -UNTIMED then return known end
   if given > known then call('HSET', PLACES .. line, '', given) end
-  return max(given, known)
+  return given
 end
 
 local function places_of(line, job, given)
+  local front, first = front_of(line)
   join(line, most, floor_of(line, given))
   local flat = first_in(line, most)
   store_domain_dues()
@@ -27,7 +30,8 @@ local function places_of(line, job, given)
     short[#short + 1] = job_of_line(line)
     return ''
   end
-  local places = {}
+  if #flat == 0 then return '' end
+  local places = { pack('<dd', front or 0, first or FOREVER) }
   for i = 2, #flat, 2 do places[#places + 1] = pack('<d', tonumber(flat[i])) end
   return table.concat(places)
 end

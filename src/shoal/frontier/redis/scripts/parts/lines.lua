@@ -1,12 +1,35 @@
 -- lines: of each job and lane, the hosts that may be hit now, in their order.
 -- A host that is served goes back by the time its requests will hold slots, so hosts get equal shares of that time. Its
--- place is kept when it is not in line; who joins stands at it, but not before the first.
+-- place is kept when it is not in line; who joins stands at it, but neither far before nor far behind the first.
 local UNTIMED, LEAST_HOLD = 1.0, 0.02  -- seconds
+local QUICK, FURTHEST = 0.9 * UNTIMED, 8
 local JOINING = 500  -- hosts at once; more join with the next claim
 
 local function first_of(key)
   local first = call('ZRANGE', key, 0, 0, 'WITHSCORES')
   return tonumber(first[2]) or FOREVER
+end
+
+-- What one request of the host is charged.
+local function cost_of(host)
+  return max(LEAST_HOLD, host[HOLD] == 0 and UNTIMED or host[HOLD])
+end
+
+-- The line's own time, when the service of the first begins, and the place of that one. Nil: nobody is in line.
+local function front_of(line)
+  local first = call('ZRANGE', LINE .. line, 0, 0, 'WITHSCORES')
+  if not first[1] then return nil end
+  load_hosts({ first[1] })
+  local place = tonumber(first[2])
+  return place - min(cost_of(hosts[first[1]]), UNTIMED), place
+end
+
+-- Where a host joins the line that had this place: as Valve.seat says in Python.
+local function seat(host, place, front)
+  if not front then return place end
+  local cost = cost_of(host)
+  local furthest = cost < QUICK and host[INTERVAL] > 0 and QUICK or FURTHEST * max(cost, UNTIMED)
+  return min(max(place, front + min(cost, UNTIMED)), front + furthest)
 end
 
 -- The host waits for its domain: at its place, but not before the first of those that do.
@@ -43,7 +66,8 @@ local function come_forward(line, number, front)
   local many = min(JOINING, domain_room(domain, true))
   local flat = many > 0 and call('ZRANGE', key, 0, many - 1, 'WITHSCORES') or {}
   for i = 1, #flat, 2 do
-    call('ZADD', LINE .. line, 'NX', max(tonumber(flat[i + 1]), front), flat[i])
+    load_hosts({ flat[i] })
+    call('ZADD', LINE .. line, 'NX', seat(hosts[flat[i]], tonumber(flat[i + 1]), front), flat[i])
     call('ZREM', key, flat[i])
   end
   if call('EXISTS', key) == 1 then
@@ -65,19 +89,20 @@ local function call_crowds(line, most, front)
   end
 end
 
--- The first place in line; with several shards, not before the first of all of them.
+-- Those that are due join the line; with several shards, by the time of the first of all of them (`floor_`).
 local function join(line, most, floor_)
   local names = call('ZRANGEBYSCORE', DUE .. line, '-inf', now, 'LIMIT', 0, min(JOINING, max(100, 2 * most)))
   if #names == 0 and shared == 0 then return end
-  local front = tonumber(call('ZRANGE', LINE .. line, 0, 0, 'WITHSCORES')[2]) or 0
-  front = max(front, floor_ or 0)
+  local front = front_of(line)
+  if floor_ then front = max(front or floor_, floor_) end
   if #names > 0 then
     call('ZREM', DUE .. line, unpack(names))
     local kept = call('HMGET', PLACES .. line, unpack(names))
     if shared > 0 then names, kept = without_crowds(line, names, kept) end
+    load_hosts(names)
     local seats = {}
     for i = 1, #names do
-      seats[2 * i - 1] = max(tonumber(kept[i]) or 0, front)
+      seats[2 * i - 1] = seat(hosts[names[i]], tonumber(kept[i]) or 0, front)
       seats[2 * i] = names[i]
     end
     if #names > 0 then call('ZADD', LINE .. line, 'NX', unpack(seats)) end
