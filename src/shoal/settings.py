@@ -34,7 +34,7 @@ POLICIES = ("rate", "concurrency", "breaker", "timeout", "budget")
 class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     # -- how fast
     concurrency: PositiveInt = 64  # pages worked on at once; several processes share them
-    waiting_per_slot: Count = 8  # pages besides that only wait for a slow server, for each of these
+    waiting_per_slot: Count = 32  # pages besides that only wait for a slow server, for each of these
     per_host: PositiveInt = 2  # requests in flight per host, in the whole crawl
     rate: Annotated[float, Meta(ge=0)] = 2.0  # requests per second and host; 0 lifts the limit
     burst: PositiveInt = 1  # requests a host may get at once after a quiet spell
@@ -96,7 +96,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     # -- control
     policies: list[str] = field(default_factory=lambda: list(POLICIES))  # or "module:Class"
     min_timeout: PositiveSeconds = 2.0  # a host's own timeout is never shorter
-    first_timeout: PositiveSeconds = 10.0  # for a host whose latency is not known
+    first_timeout: PositiveSeconds = 20.0  # for a host whose latency is not known
     breaker_failures: PositiveInt = 5  # in a row, and the host is left alone for a while
     breaker_rate: Annotated[float, Meta(gt=0)] = 0.5  # or this share of its last 20 requests; above 1: never
     breaker_cooldown: PositiveSeconds = 5.0  # before one request probes it; doubled by every failed probe

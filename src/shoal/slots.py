@@ -20,8 +20,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-PATIENCE = 0.25  # seconds that a page in the network keeps its slot
-SMALL = 64 * 1024  # bytes that any page may have received without a slot
+PATIENCE = 0.05  # seconds that a page in the network keeps its slot
+LATE = 0.025  # seconds that a timer may be late before it is our own processor that pages wait for
+SMALL = 16 * 1024  # bytes that any page may have received without a slot
 ROOM = 64 * 1024 * 1024  # bytes that those with more have received together
 
 _current: ContextVar[Place | None] = ContextVar("shoal_place", default=None)
@@ -132,6 +133,7 @@ class Place:
         self._room = 0  # bytes of what pages that wait have in common
         self._left = False
         self._timer: asyncio.TimerHandle | None = None
+        self._patient_until = 0.0
 
     def __repr__(self) -> str:
         return f"<Place: {'left' if self._left else 'working' if self._working else 'waiting'}>"
@@ -160,7 +162,16 @@ class Place:
 
     def give_up_later(self) -> None:
         self.stay()
-        self._timer = asyncio.get_running_loop().call_later(PATIENCE, self.give_up)
+        loop = asyncio.get_running_loop()
+        self._patient_until = loop.time() + PATIENCE
+        self._timer = loop.call_at(self._patient_until, self._lose_patience)
+
+    def _lose_patience(self) -> None:
+        """Unless the loop is late: then our own processor is busy, and more pages would make all of them slower."""
+        if asyncio.get_running_loop().time() - self._patient_until > LATE:
+            self.give_up_later()
+        else:
+            self.give_up()
 
     def stay(self) -> None:
         """Does not give up later what it has now."""

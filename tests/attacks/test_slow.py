@@ -13,7 +13,8 @@ from shoal.testing.servers.names import SILENT, Answer, NameServer, Records
 
 MB = 1024 * 1024
 SHOPS = 20
-DRIPPERS = 300
+DRIPPERS = 1500
+SLOW = 120  # hosts of each kind
 
 
 @contextmanager
@@ -67,7 +68,7 @@ async def drip(_: bytes, writer: asyncio.StreamWriter) -> None:
     while True:
         writer.write(b"x")
         await writer.drain()
-        await asyncio.sleep(0.4)
+        await asyncio.sleep(1.2)
 
 
 async def drip_headers(_: bytes, writer: asyncio.StreamWriter) -> None:
@@ -75,7 +76,16 @@ async def drip_headers(_: bytes, writer: asyncio.StreamWriter) -> None:
     while True:
         writer.write(b"x")
         await writer.drain()
-        await asyncio.sleep(0.4)
+        await asyncio.sleep(1.2)
+
+
+async def say_nothing(_: bytes, __: asyncio.StreamWriter) -> None:
+    await asyncio.Event().wait()
+
+
+async def answer_late(_: bytes, writer: asyncio.StreamWriter) -> None:
+    await asyncio.sleep(6)
+    writer.write(html(b"<title>late</title>"))
 
 
 def visit_many_hosts(stage: Stage, body: Speech | bytes, head: Speech | bytes) -> Result:
@@ -87,7 +97,9 @@ def visit_many_hosts(stage: Stage, body: Speech | bytes, head: Speech | bytes) -
     return result
 
 
-def test_hundreds_of_hosts_that_drip_are_listed_first(stage: Stage, twice: float, tmp_path: Path) -> None:
+def test_a_thousand_and_a_half_hosts_that_drip_are_listed_first(
+    stage: Stage, twice: float, tmp_path: Path
+) -> None:
     result = visit_many_hosts(stage, drip, drip_headers)
     if result.seconds > twice:
         with second_stage(stage, tmp_path) as control:
@@ -96,3 +108,20 @@ def test_hundreds_of_hosts_that_drip_are_listed_first(stage: Stage, twice: float
     assert result.kinds().keys() == {"too_slow"}, "as far as they are listed"
     assert f"too_slow {DRIPPERS}" in result.err
     assert result.peak_rss < 300 * MB
+
+
+def test_hosts_that_are_slow_in_other_ways(stage: Stage, twice: float) -> None:
+    """Some never answer, of some it is robots.txt that drips, and some take long. Those are obtained, all of them."""
+    with (
+        Villain({"/": say_nothing, "/robots.txt": say_nothing}, hosts=SLOW) as silent,
+        Villain({"/robots.txt": drip}, hosts=SLOW) as dripping,
+        Villain({"/": answer_late, "/robots.txt": NOT_FOUND}, hosts=SLOW) as late,
+    ):
+        urls = [villain.url("/", n) for villain in (silent, dripping, late) for n in range(SLOW)]
+        patience = ("-s", "first_timeout=9", "-s", "read_timeout=9")
+        result = stage.crawl(*urls, options=("-s", "max_attempts=1", *patience))
+        assert result.code == 0, result.err
+        stage.check_honest(result, at_most=twice)
+        assert {late.url("/", n) for n in range(SLOW)} <= set(result.rows), result.err
+    assert f"robots_unreachable {SLOW}" in result.err
+    assert f"too_slow {SLOW}" in result.err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
@@ -215,6 +216,20 @@ async def test_a_slow_answer_gives_it_up_after_a_while(monkeypatch: pytest.Monke
         assert slots.waiting == 1
         await take_slot()
     assert (slots.working, slots.waiting) == (1, 0)
+
+
+async def test_while_the_loop_is_late_nobody_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page waits for our own processor then, and more pages would make all of them slower."""
+    monkeypatch.setattr(module, "PATIENCE", 0.01)
+    freed = asyncio.Event()
+    slots = Slots(1, per_slot=8, most_waiting=9, on_free=freed.set)
+    slots.enter(LANE).give_up_later()
+    time.sleep(0.01 + 2 * module.LATE)  # noqa: ASYNC251 - the loop is to be late
+    await settle()
+    assert slots.working == 1
+    async with asyncio.timeout(5):
+        await freed.wait()
+    assert slots.waiting == 1, "it is not late any more"
 
 
 async def test_a_quick_answer_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
