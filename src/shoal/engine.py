@@ -24,6 +24,7 @@ from shoal.delivery import Delivery
 from shoal.errors import ShoalError, SinkError
 from shoal.flight import FlightRecorder
 from shoal.frontier.protocol import FOREVER, Claim, Claimed, Frontier
+from shoal.frontier.suspects import is_suspect
 from shoal.governor import Load
 from shoal.heartbeat import Heartbeat
 from shoal.model import Dead, Done, Failure, Lease, Settlement, Snapshot
@@ -71,6 +72,7 @@ class Engine:
         self._served_lanes: Mapping[str, Lane] = {}
         self._lanes = Lanes({})
         self._running: dict[asyncio.Task[None], tuple[Served, Lease]] = {}
+        self._suspect: asyncio.Task[None] | None = None  # the page in flight that may kill this process
         self._settlements: list[tuple[Served, Settlement]] = []
         self._settling: Sequence[tuple[Served, Settlement]] = ()
         self._delivery = Delivery(self._delivered, self._undelivered)
@@ -180,7 +182,9 @@ class Engine:
         jobs = {job.name: job for job in self._jobs.current()} if leases else {}
         for lease in leases:
             job = jobs.get(lease.task.job)
-            if job is None:  # it was set aside or ended while the claim was under way
+            suspect = is_suspect(lease.task)
+            # Its job was set aside or ended while the claim was under way; or it must not die with another suspect.
+            if job is None or (suspect and self._suspect is not None):
                 self._untouched.append(lease)
                 continue
             place = self._slots.enter(lease.task.lane)
@@ -189,6 +193,7 @@ class Engine:
                 running = self._flight.on_cpu(lease.token, running, job.settings.handler_timeout)
             page = asyncio.create_task(running)
             self._running[page] = job, lease
+            self._suspect = page if suspect else self._suspect
             self._lanes.started(lease.task.lane)
             page.add_done_callback(partial(self._page_ended, place))
 
@@ -256,7 +261,8 @@ class Engine:
         pressure = self._pressure()
         slots = pressure.slots(self._settings.concurrency)
         free = self._slots.free(slots)
-        if free <= 0 or self._stopping:
+        # Beside a suspect nothing is claimed: it would be another suspect, to be handed back at once, again and again.
+        if free <= 0 or self._stopping or self._suspect is not None:
             return _NOTHING
         # A job whose rows pile up on their way to its sink gets no more until they have arrived.
         jobs = [job.name for job in self._jobs.current() if self._delivery.held(job) < slots]
@@ -316,6 +322,7 @@ class Engine:
         place.leave()
         self._last_end = asyncio.get_running_loop().time()
         self._lanes.ended(self._running.pop(page)[1].task.lane)
+        self._suspect = None if page is self._suspect else self._suspect
         self._settle_soon()
 
     def _delivered(self, job: Served, batch: Sequence[Settlement]) -> None:

@@ -22,6 +22,7 @@ from shoal.frontier.protocol import (
     Journal,
     Settled,
     Valve,
+    worker_lost,
 )
 from shoal.governor import Load
 from shoal.model import Done, Failure, Lease, Retry, Settlement
@@ -619,3 +620,29 @@ async def test_its_heartbeat_tells_what_holds_it_back(frontier: MemoryFrontier) 
 
 async def test_the_repr_is_a_status_line(frontier: MemoryFrontier) -> None:
     assert repr(engine_of(frontier, Pages())) == "<Engine engine: 0 running, 0 to settle>"
+
+
+# -- pages that may kill the process
+
+
+async def test_pages_that_have_lost_two_workers_are_in_flight_one_at_a_time(frontier: MemoryFrontier) -> None:
+    lost = tuple(worker_lost(attempt, 0.0) for attempt in (1, 2))
+    suspects = [make_task(f"http://a.test/{n}", attempt=2, history=lost) for n in range(5)]
+    await frontier.add("job", suspects)
+    await add(frontier, 5)
+    together: list[int] = []
+    in_flight: list[str] = []
+
+    async def work(lease: Lease) -> Settlement:
+        in_flight.append(lease.task.host)
+        for _ in range(20):
+            together.append(in_flight.count("a.test"))
+            await asyncio.sleep(0)
+        in_flight.remove(lease.task.host)
+        return Settlement(lease, Done())
+
+    pages = Pages(work)
+    await finish(engine_of(frontier, pages))
+    assert max(together) == 1
+    assert len(pages.started) == 10, "none is started in vain"
+    assert (await counters(frontier)).done == 10

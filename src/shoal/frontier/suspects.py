@@ -3,7 +3,8 @@
 Of a worker that hung, the page is known that was on the CPU: it has spent an attempt, and the others go back
 unharmed. Of one that died by itself nobody knows which page did it, so all of them are suspects. Given back together
 they would be claimed together, and buried together with the guilty one. So from the second loss on they come back one
-by one, each time in the other order: the guilty page goes on meeting its end, the others get through in between.
+by one, each time in the other order, and an engine works on one of them at a time: the guilty page goes on meeting its
+end, the others get through in between.
 """
 
 from __future__ import annotations
@@ -18,10 +19,20 @@ _ROOM = 0.5  # seconds from one suspect to the next, so that it is through befor
 _FRAME = re.compile(r'  File "(.+)", line (\d+) in (.+)')
 
 
+def is_suspect(task: Task) -> bool:
+    """Whether it must not be in flight beside others like it. Once is no suspicion: else what a killed crawl had in
+    flight would be done page by page."""
+    return len(task.history) >= 2 and _losses(task) >= 2
+
+
+def _losses(task: Task) -> int:
+    return sum(failure.kind == "worker_lost" for failure in task.history)
+
+
 def wait_of_suspect(task: Task, place: int, company: int) -> float:
     """Seconds until a task that was lost with its worker may run again; `company` tasks were lost together, and this
     is one of them: the first has the place 0."""
-    losses = 1 + sum(failure.kind == "worker_lost" for failure in task.history)
+    losses = 1 + _losses(task)
     if losses < 2:
         return 0.0
     # Those that are slow, and are in flight again when the guilty one comes, come after it the next time.
