@@ -107,7 +107,9 @@ def as_url(word: str) -> str:
 def _name(urls: Sequence[str], listed: Path | None) -> str:
     from_stdin = str(listed) == STDIN
     stem = host_key(urls[0]) if urls else "stdin" if from_stdin else Path(listed or "").stem
-    words = "\n".join([*sorted(map(Canonicaliser(), urls)), _stdin_name() if from_stdin else str(listed or "")])
+    words = "\n".join(
+        [*sorted(map(Canonicaliser(), urls)), _stdin_name() if from_stdin else str(listed or "")]
+    )
     return f"{stem}-{hashlib.sha256(words.encode('utf-8', 'replace')).hexdigest()[:6]}"
 
 
