@@ -12,13 +12,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from msgspec.structs import replace
 
 from shoal.admit import Admission, KnownLinks
+from shoal.admit.identity import origin, scheme
 from shoal.admit.sizes import OversizeError, stored_size
 from shoal.asking import Asker, Ending
 from shoal.classify import kind_of, snapshot_of
 from shoal.clock import Clock
 from shoal.errors import SpiderError
 from shoal.handling import HandlerTimeout, JunkError, Yielded, collect
-from shoal.hosts.book import HostBook
+from shoal.hosts.book import HostBook, HostView
 from shoal.limits import PAGE_REQUESTS, TRACEBACK
 from shoal.manners import Manners
 from shoal.model import (
@@ -100,7 +101,7 @@ class Worker:
         if kind_of(answer) == "redirect":
             return self._follow(lease, answer)
         try:
-            return await self._handle(lease, answer)
+            return await self._handle(lease, answer, host)
         finally:
             if isinstance(answer, Rendered):
                 await answer.close()
@@ -149,7 +150,7 @@ class Worker:
             self._tally.cut("cookies", len(response.cookies) - len(to.cookies))
         return Settlement(lease, Moved(to))
 
-    async def _handle(self, lease: Lease, response: Response) -> Settlement:
+    async def _handle(self, lease: Lease, response: Response, host: HostView) -> Settlement:
         task = lease.task
         asked_at = self._hosts.now() - response.elapsed
         await take_slot()
@@ -179,7 +180,7 @@ class Worker:
             event("handler_failed", job=task.job, url=task.url, handler=name, error=said)
             return self._bury(lease, response, "handler", said, traceback.format_exc())
         cut = self._cut(task, yielded.requests)
-        return Settlement(lease, Done(), self._admit(lease, yielded.requests), rows, links_cut=cut)
+        return Settlement(lease, Done(), self._admit(lease, yielded.requests, host), rows, links_cut=cut)
 
     def _check(self, handler: Handler, requests: Sequence[Request]) -> None:
         """A task in a lane that nobody serves would lie in its queue for ever; one for a handler that does not exist
@@ -210,11 +211,12 @@ class Worker:
             event("links_cut", job=task.job, url=task.url, host=task.host, taken=most, cut=cut)
         return cut
 
-    def _admit(self, lease: Lease, requests: Sequence[Request]) -> tuple[Task, ...]:
+    def _admit(self, lease: Lease, requests: Sequence[Request], host: HostView) -> tuple[Task, ...]:
         found: list[Task] = []
         links: list[Link] = []
+        allows = self._allows(lease.task, host)
         for request in self._unknown(lease.task, requests[: self._settings.max_links]):
-            admitted = self._admission.admit(request, lease.task)
+            admitted = self._admission.admit(request, lease.task, allows)
             if isinstance(admitted, Task):
                 found.append(admitted if request.lane is not None else self._asker.placed(admitted))
             else:
@@ -225,6 +227,12 @@ class Worker:
                 links.append((request.base or lease.task.url, request.url))
         self._links[lease.token] = links
         return tuple(found)
+
+    def _allows(self, task: Task, host: HostView) -> Callable[[str], bool]:
+        """What is known of robots.txt for links from a page to its own origin."""
+        robots = host.robots.get(scheme(task.url)) if self._settings.robots else None
+        here = f"{origin(task.url)}/"
+        return lambda url: robots is None or not url.startswith(here) or robots.allows(url)
 
     def _unknown(self, task: Task, requests: Sequence[Request]) -> list[Request]:
         """Without the links that are known to be admitted: on most pages of a site that is nearly all of them."""

@@ -11,7 +11,7 @@ Nothing here waits, reads a clock or touches a store.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -32,6 +32,10 @@ _NO_DEFAULTS: Mapping[str, tuple[str, int]] = MappingProxyType({})
 
 _SECRET_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization"})
 _BODY_HEADERS = frozenset({"content-type", "content-length", "content-encoding", "transfer-encoding"})
+
+
+def _anything(url: str) -> bool:
+    return True
 
 
 class Admission:
@@ -56,8 +60,12 @@ class Admission:
         """Takes a host into the scope that the crawl was told to start at, in an earlier run or another process."""
         self._scope.widen(host)
 
-    def admit(self, request: Request, parent: Task | None = None) -> Task | Refused:
-        """A request without a parent is a start URL: free to name any host, which then is in scope."""
+    def admit(
+        self, request: Request, parent: Task | None = None, allows: Callable[[str], bool] = _anything
+    ) -> Task | Refused:
+        """A request without a parent is a start URL: free to name any host, which then is in scope. `allows` is what
+        robots.txt says: it is asked about URLs that are not the canonical ones of their pages. One that is forbidden
+        must not stand for its page, which may have another URL that is not."""
         base = request.base or (parent.url if parent else None)
         url = self._sent(request.url, base)
         if isinstance(url, Refused):
@@ -68,6 +76,8 @@ class Admission:
             depth = parent.depth + 1 if parent else 0
         host = host_key(url)
         reason = self._refuses(url, canonical, depth, request, parent)
+        if reason is None and canonical != url and not allows(url):
+            reason = "robots"
         if reason:
             return self._refused(url, reason)
         if parent is None and not request.anywhere:
