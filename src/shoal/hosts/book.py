@@ -53,6 +53,7 @@ class HostView(Struct):
     robots: Mapping[str, Robots]  # of the origins that were asked on behalf of our user agent, by scheme
     policies: States  # decoded states, with what was seen since folded in
     limits: Limits  # for its valve
+    calm: bool  # they hold for every request: no origin is worse off than the host
     unwritten: list[Observation]
     weight: int  # bytes of its record
     unmarked: bool = False  # that it is a start is not written yet
@@ -166,6 +167,7 @@ class HostBook:
             self._rules.robots(state),
             policies,
             self._policies.limits(policies, self.now(), state.origins),
+            self._policies.spares_origins(policies, self.now()),
             unwritten,
             len(record.state),
             old is not None and old.unmarked,
@@ -191,7 +193,8 @@ class HostBook:
         valve of a host that was given up, which lets all tasks through so that they can be buried; now the host may be
         probed again, but by one, or the task is for an origin that nobody has asked yet."""
         now, host, scheme = self.now(), lease.task.host, scheme_of(lease.task.url)
-        own = self._policies.limits_at(view.policies, now, scheme)
+        calm = view.calm and not view.limits.refuse
+        own = view.limits if calm else self._policies.limits_at(view.policies, now, scheme)
         if own.refuse:
             return own
         if view.limits.refuse or view.state.given_up:
@@ -232,6 +235,7 @@ class HostBook:
         before, known = view.limits, view.policies
         view.policies = self._policies.observe(known, [seen])
         view.limits = self._policies.limits(view.policies, self.now(), view.state.origins)
+        view.calm = self._policies.spares_origins(view.policies, self.now())
         tell_changes(host, known, view.policies, self.now())
         if any(old.phase == "given_up" for _, old, _ in changed_breakers(known, view.policies)):
             self._buried.answered(host)

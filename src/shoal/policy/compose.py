@@ -17,7 +17,7 @@ from shoal.packing import UNREADABLE
 from shoal.policy.breaker import BreakerPolicy
 from shoal.policy.budget import BudgetPolicy
 from shoal.policy.concurrency import AimdPolicy
-from shoal.policy.protocol import AnyPolicy, Limits, Observation, mildest, strictest
+from shoal.policy.protocol import NO_LIMITS, AnyPolicy, Limits, Observation, mildest, strictest
 from shoal.policy.rate import RatePolicy
 from shoal.policy.timeout import TimeoutPolicy
 from shoal.settings import Settings
@@ -92,6 +92,14 @@ class HostPolicies:
     def limits_at(self, states: States, now: float, origin: str) -> Limits:
         """What they want of a request to that origin."""
         return strictest([self._opinion(name, states, now, origin) for name in self._policies])
+
+    def spares_origins(self, states: States, now: float) -> bool:
+        """Whether those that are kept by origin want nothing of any, so that all requests go by the host's limits."""
+        return not self._per_origin or all(
+            self._opinion(name, states, now, origin) == NO_LIMITS
+            for origin in origins_of(states)
+            for name in self._per_origin
+        )
 
     def opinions_at(self, states: States, now: float, origin: str) -> Mapping[str, Limits]:
         """What those want that are kept by origin."""

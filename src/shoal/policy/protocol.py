@@ -93,6 +93,9 @@ AnyPolicy = Policy[Any]
 
 def strictest(limits: Sequence[Limits]) -> Limits:
     """What all of them together want."""
+    limits = [one for one in limits if one != NO_LIMITS]  # most have no opinion most of the time
+    if len(limits) < 2:
+        return limits[0] if limits else NO_LIMITS
     return Limits(
         interval=max((x.interval for x in limits if x.interval is not None), default=None),
         cap=min((x.cap for x in limits if x.cap is not None), default=None),

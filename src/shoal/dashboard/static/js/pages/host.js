@@ -77,6 +77,7 @@ function numbersOf(host) {
     ],
     ["timeout", words.latency(host.timeout)],
     ["robots.txt", robots(host)],
+    ...(host.origins.length > 1 ? [["origins", origins(host)]] : []),
     ["set by hand", byHand(host.manual)],
   ]);
 }
@@ -88,6 +89,12 @@ function robots({ robots: record, now }) {
     record.verdict;
   const delay = record.crawl_delay ? `, asks for ${words.span(record.crawl_delay)} between requests` : "";
   return `${said}${record.reason ? ` (${record.reason})` : ""}${delay}, read ${words.span(now - record.fetched_at)} ago`;
+}
+
+function origins(host) {
+  const said = ({ origin, breaker, robots: verdict }) =>
+    `${origin}: ${breaker.replace("_", " ")}, robots.txt ${verdict ?? "not asked for yet"}`;
+  return host.origins.map(said).join("; ");
 }
 
 function byHand(manual) {
