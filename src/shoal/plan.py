@@ -238,6 +238,7 @@ def _tell_finished(job: Job) -> None:
         job=job.spec.name,
         done=c.done,
         dead=c.dead,
+        left=c.open,
         rows=c.items,
         retried=c.retried,
         seconds=seconds,

@@ -31,8 +31,8 @@ VOCABULARY: dict[str, Kind] = {
     ),
     "job_finished": _kind(
         "info",
-        "nothing of the job is left to do",
-        "job done dead rows retried seconds output",
+        "the job is through, or has its max_pages and left the others",
+        "job done dead left rows retried seconds output",
         "job {job} is finished",
     ),
     "job_stopped": _kind(

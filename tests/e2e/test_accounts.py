@@ -19,6 +19,7 @@ import msgspec
 import pytest
 
 import shoal
+from shoal.observe.logging import set_up
 from shoal.testing.servers import ValkeyServer
 
 Cli = Callable[..., tuple[int, str, str]]
@@ -125,10 +126,20 @@ def home(request: pytest.FixtureRequest) -> tuple[str, ...]:
     return ("--processes", "2") if "two" in request.param else ()
 
 
+@pytest.fixture
+def as_before() -> Iterator[None]:
+    """The log of this process is in JSON meanwhile."""
+    yield
+    set_up("WARNING", "text")
+
+
+@pytest.mark.usefixtures("as_before")
 def test_a_mixed_crawl_adds_up_everywhere(cli: Cli, site: str, tmp_path: Path, home: tuple[str, ...]) -> None:
     (tmp_path / "mixed.py").write_text(SPIDER.format(url=site))
-    code, _, err = cli("crawl", "mixed.py", "--summary", "end.json", "--log-level", "error", *home)
+    log = ("--log-format", "json", "--log-level", "debug")
+    code, _, err = cli("crawl", "mixed.py", "--summary", "end.json", *log, *home)
     assert code == 0, err
+    told = [msgspec.json.decode(line) for line in err.splitlines()]
     end = read(tmp_path / "end.json")
     check_job(end)
     check_run(end)
@@ -136,6 +147,11 @@ def test_a_mixed_crawl_adds_up_everywhere(cli: Cli, site: str, tmp_path: Path, h
     assert (end["done"], end["dead"], end["merged"]) == (1 + 9 + 4, 3 + 2 + 5 + 2, PATHS["moved"])
     assert (end["rows"], end["statuses"]["302"]) == (9 + 4, 3)
     assert end["fetches"] == sum(Site.seen.values())
+
+    [finished] = [one["fields"] for one in told if one["event"] == "job_finished"]
+    assert (finished["done"], finished["dead"], finished["left"]) == (end["done"], end["dead"], 0)
+    if "--processes" not in home:  # its children tell from warnings on
+        assert sum(one["event"] == "page_dead" for one in told) == end["dead"]
 
     store = home if "--store" in home else ()
     [status] = msgspec.json.decode(cli("status", "--json", *store)[1])
