@@ -124,13 +124,16 @@ def test_who_joins_an_empty_line_stands_where_it_stood() -> None:
 def test_being_away_earns_nothing() -> None:
     unknown, quick, slow = Valve(1.0), Valve(1.0, hold=0.1), Valve(1.0, hold=9.0)
     front = unknown.front(100.0)
-    assert [valve.seat(0.0, front) for valve in (unknown, quick, slow)] == pytest.approx([100.0, 99.1, 100.0])
-    assert quick.front(99.1) == pytest.approx(front), "who has joined does not move the time of the line"
+    assert [valve.seat(0.0, front) for valve in (unknown, quick, slow)] == pytest.approx(
+        [100.0, 99.025, 100.0]
+    )
+    assert quick.front(99.025) == pytest.approx(front), "who has joined does not move the time of the line"
 
 
 def test_a_known_host_never_stands_behind_unknown_ones_nor_anybody_far_behind() -> None:
     front = Valve().front(100.0)
-    assert Valve(1.0, hold=0.1).seat(1000.0, front) < 100.0
+    for hold in (0.01, 0.1, 1.0, 3.5):
+        assert Valve(1.0, hold=hold).seat(1000.0, front) < 100.0
     assert Valve(0.0, hold=0.1).seat(1000.0, front) == front + 8, "always due, if it were first"
     assert Valve(1.0, hold=9.0).seat(1000.0, front) == front + 8 * 9
     assert Valve(1.0, hold=9.0).seat(130.0, front) == 130.0

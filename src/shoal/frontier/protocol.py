@@ -30,9 +30,11 @@ JobState = Literal["running", "paused", "finished", "cancelled"]
 UNTIMED = 1.0  # seconds that a request to a host never heard of is taken to hold its slot
 _LEAST_HOLD = 0.02
 _HOLD_GAIN = 0.25
-# How far from the first a host may join the line: one that is known to be quick before any that is not, and one that
-# is slow so many requests behind.
-_QUICK = 0.9 * UNTIMED
+# Where hosts join the line. One that is known to take less than _QUICK stands before those that nobody has heard of,
+# and other ones no more than so many requests behind the first. Our own processor may be busy, so that quick hosts
+# seem to take a second or two; who drips takes more than five.
+_QUICK = 3.6
+_BEFORE_UNKNOWN = _QUICK / 4
 _FURTHEST = 8
 
 
@@ -88,23 +90,30 @@ class Valve(Struct, frozen=True):
         takes ten seconds is not asked as often as one that takes a tenth."""
         return count * max(_LEAST_HOLD, self.hold or UNTIMED)
 
+    def _is_quick(self) -> bool:
+        return 0 < self.hold < _QUICK
+
+    def _headway(self) -> float:
+        """How far behind the time of the line it joins, at least. Less than UNTIMED, if it is known to be quick."""
+        return self.charge(1) / 4 if self._is_quick() else UNTIMED
+
     def front(self, place: float) -> float:
-        """The line's own time, if the host stands first in it at `place`: who joins now can begin no earlier."""
-        return place - min(self.charge(1), UNTIMED)
+        """The time of the line, if the host stands first in it at `place`."""
+        return place - self._headway()
 
     def seat(self, place: float, front: float | None) -> float:
-        """Where the host joins the line: at the place it had, but not before what one request of it is charged, so
-        that being away earns nothing. None: nobody is in line.
+        """Where the host joins the line: at the place it had, but neither before the time of the line, so that being
+        away earns nothing, nor far behind. None: nobody is in line.
 
-        Hosts that nobody has heard of are charged UNTIMED. One that is known to take less joins before them, whatever
-        it was charged earlier: else it would wait, with each of its pages, for a first page of all others, and be
-        starved by thousands of names that somebody made up. (Only if it has an interval: without, it is always due,
-        and they would never have their turn.)"""
+        One that is known to be quick joins before those that nobody has heard of, whatever it was charged earlier:
+        else it would wait, with each of its pages, for a first page of all of them, and be starved by thousands of
+        names that somebody made up. (Only if it has an interval: without, it is always due, and they would never have
+        their turn.)"""
         if front is None:
             return place
-        cost = self.charge(1)
-        furthest = _QUICK if cost < _QUICK and self.interval else _FURTHEST * max(cost, UNTIMED)
-        return min(max(place, front + min(cost, UNTIMED)), front + furthest)
+        goes_before = self._is_quick() and self.interval > 0
+        furthest = _BEFORE_UNKNOWN if goes_before else _FURTHEST * max(self.charge(1), UNTIMED)
+        return min(max(place, front + self._headway()), front + furthest)
 
 
 class HostRecord(Struct, frozen=True):

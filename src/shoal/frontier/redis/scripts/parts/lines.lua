@@ -2,7 +2,7 @@
 -- A host that is served goes back by the time its requests will hold slots, so hosts get equal shares of that time. Its
 -- place is kept when it is not in line; who joins stands at it, but neither far before nor far behind the first.
 local UNTIMED, LEAST_HOLD = 1.0, 0.02  -- seconds
-local QUICK, FURTHEST = 0.9 * UNTIMED, 8
+local QUICK, BEFORE_UNKNOWN, FURTHEST = 3.6, 0.9, 8
 local JOINING = 500  -- hosts at once; more join with the next claim
 
 local function first_of(key)
@@ -15,21 +15,29 @@ local function cost_of(host)
   return max(LEAST_HOLD, host[HOLD] == 0 and UNTIMED or host[HOLD])
 end
 
--- The line's own time, when the service of the first begins, and the place of that one. Nil: nobody is in line.
+local function is_quick(host)
+  return host[HOLD] > 0 and host[HOLD] < QUICK
+end
+
+local function headway_of(host)
+  return is_quick(host) and cost_of(host) / 4 or UNTIMED
+end
+
+-- The line's own time, and the place of the first in it. Nil: nobody is in line.
 local function front_of(line)
   local first = call('ZRANGE', LINE .. line, 0, 0, 'WITHSCORES')
   if not first[1] then return nil end
   load_hosts({ first[1] })
   local place = tonumber(first[2])
-  return place - min(cost_of(hosts[first[1]]), UNTIMED), place
+  return place - headway_of(hosts[first[1]]), place
 end
 
 -- Where a host joins the line that had this place: as Valve.seat says in Python.
 local function seat(host, place, front)
   if not front then return place end
-  local cost = cost_of(host)
-  local furthest = cost < QUICK and host[INTERVAL] > 0 and QUICK or FURTHEST * max(cost, UNTIMED)
-  return min(max(place, front + min(cost, UNTIMED)), front + furthest)
+  local goes_before = is_quick(host) and host[INTERVAL] > 0
+  local furthest = goes_before and BEFORE_UNKNOWN or FURTHEST * max(cost_of(host), UNTIMED)
+  return min(max(place, front + headway_of(host)), front + furthest)
 end
 
 -- The host waits for its domain: at its place, but not before the first of those that do.
