@@ -1,10 +1,15 @@
-"""The leader lease: one leads, a lost or late renewal ends it at once, and another takes over."""
+"""The leader lease: one leads, a lost or late renewal ends it at once, and another takes over.
+
+In virtual time: a leader stops a tenth of a term before others may begin, and a busy machine may be later than that.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from functools import wraps
+from typing import Any
 
 import pytest
 
@@ -12,9 +17,19 @@ from shoal.errors import StoreError
 from shoal.fleet.leader import KEY, Leadership, leader
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import Note
+from shoal.testing.simulation.loop import SimulatedClock, VirtualLoop
 
 LEASE = 0.3
 DEADLINE = 5.0
+
+
+def in_virtual_time(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    @wraps(test)
+    def run(**given: object) -> None:
+        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+            runner.run(test(**given))
+
+    return run
 
 
 class Duty:
@@ -41,11 +56,14 @@ class Duty:
                 await self.changed.wait()
 
 
-class Flaky(MemoryFrontier):
-    """A store that fails, or hangs, when it is told to."""
+class Store(MemoryFrontier):
+    """One that fails, or hangs, when it is told to."""
 
     broken = False
     hanging = False
+
+    def __init__(self) -> None:
+        super().__init__(SimulatedClock(asyncio.get_running_loop()))
 
     async def set_note(self, key: str, value: bytes, version: int) -> bool:
         if self.broken:
@@ -66,8 +84,9 @@ async def candidate(frontier: MemoryFrontier, name: str) -> AsyncIterator[tuple[
         await asyncio.gather(task, return_exceptions=True)
 
 
+@in_virtual_time
 async def test_one_of_many_leads_for_as_long_as_it_lives() -> None:
-    frontier = MemoryFrontier()
+    frontier = Store()
     async with candidate(frontier, "a") as (a, _), candidate(frontier, "b") as (b, _):
         await a.until(True)
         await asyncio.sleep(2 * LEASE)
@@ -77,8 +96,9 @@ async def test_one_of_many_leads_for_as_long_as_it_lives() -> None:
         assert (term.number, term.holder) == (1, "a")
 
 
+@in_virtual_time
 async def test_one_that_resigns_is_followed_at_once() -> None:
-    frontier = MemoryFrontier()
+    frontier = Store()
     async with candidate(frontier, "a") as (a, task):
         await a.until(True)
         task.cancel()
@@ -90,8 +110,9 @@ async def test_one_that_resigns_is_followed_at_once() -> None:
                 await b.until(True)
 
 
+@in_virtual_time
 async def test_one_that_vanishes_is_followed_after_its_term() -> None:
-    frontier = MemoryFrontier()
+    frontier = Store()
     vanished = Leadership(frontier, "a", LEASE)
     await vanished._take()
     assert vanished.leads
@@ -103,8 +124,9 @@ async def test_one_that_vanishes_is_followed_after_its_term() -> None:
     assert not vanished.leads, "by its own clock it stopped before the other began"
 
 
+@in_virtual_time
 async def test_a_lost_term_ends_the_duties() -> None:
-    frontier = MemoryFrontier()
+    frontier = Store()
     async with candidate(frontier, "a") as (a, _):
         await a.until(True)
         note = await frontier.note(KEY)
@@ -119,8 +141,9 @@ async def test_a_lost_term_ends_the_duties() -> None:
 
 
 @pytest.mark.parametrize("trouble", ["broken", "hanging"])
+@in_virtual_time
 async def test_a_late_renewal_ends_the_duties_before_the_term_is_over(trouble: str) -> None:
-    frontier = Flaky()
+    frontier = Store()
     async with candidate(frontier, "a") as (a, _):
         await a.until(True)
         setattr(frontier, trouble, True)
@@ -131,10 +154,11 @@ async def test_a_late_renewal_ends_the_duties_before_the_term_is_over(trouble: s
         assert a.begun == 2
 
 
+@in_virtual_time
 async def test_an_error_of_a_duty_comes_out() -> None:
     async def fails() -> None:
         raise StoreError("no space left")
 
     with pytest.raises(StoreError, match="no space left"):
         async with asyncio.timeout(DEADLINE):
-            await Leadership(MemoryFrontier(), "a", LEASE).lead(fails)
+            await Leadership(Store(), "a", LEASE).lead(fails)
