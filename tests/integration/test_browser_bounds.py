@@ -178,10 +178,10 @@ async def test_a_certificate_that_nobody_vouches_for(chromium: BrowserTransport)
 
 @cache
 def _packed() -> bytes:
-    """2 GB in 2 MB: the same few bytes again and again."""
+    """1 GB in 1 MB: the same few bytes again and again."""
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)
     part = packer.compress(b"<p>" + bytes(8 * MB)) + packer.flush(zlib.Z_FULL_FLUSH)
-    return gzip.compress(b"")[:10] + part * 256
+    return gzip.compress(b"")[:10] + part * 128
 
 
 @pytest.mark.parametrize("media", ["text/html", "application/json"])
@@ -194,7 +194,7 @@ async def test_a_bomb(chromium: BrowserTransport, media: str) -> None:
         bursting = asyncio.create_task(failure(chromium, server.url("/")))
         while not bursting.done():
             most = max(most, await current(chromium).measure())
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.1)  # a look takes the processor from the one that is looked at
         found = await bursting
         assert (found.kind, found.status) == ("too_large", 200)
         assert "max_body" in found.detail
@@ -395,9 +395,9 @@ async def test_several_pages_at_once_share_one_browser(chromium: BrowserTranspor
         await text_of(chromium, server.url("/"))
         used = current(chromium)
         pages = used.pages
-        await asyncio.gather(*(text_of(chromium, server.url(f"/{number}")) for number in range(6)))
+        await asyncio.gather(*(text_of(chromium, server.url(f"/{number}")) for number in range(4)))
         assert current(chromium) is used
-        assert used.pages == pages + 6
+        assert used.pages == pages + 4
 
 
 async def test_it_runs_at_a_lower_priority(chromium: BrowserTransport) -> None:
