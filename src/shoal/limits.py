@@ -52,6 +52,9 @@ REQUEST_BODY = 4 * MB  # bytes of a request's body: forms and queries are short.
 PAGE_REQUESTS = 64 * MB  # bytes of all of these for one page, which are settled together. Beyond: `junk`
 REQUEST_WORD = 200  # characters of a method, pool or handler name. Beyond: `junk`
 
+# -- what is read of a body
+XML_TAGS = 1_000_000  # "<" in an XML document: a sitemap of 50,000 URLs has half as many. Beyond: cut
+
 # -- what a handler yields
 YIELDED = 2_000_000  # values for one page: more than any page can hold. Beyond: `junk`
 ROW_BYTES = 64 * MB  # bytes of an item as JSON: a page of max_body fits several times. Beyond: `junk`

@@ -1,7 +1,7 @@
 """What a handler sees: the answer of a server, parsed when first looked at, and ways to ask for more pages.
 
-Nodes are selectolax's (`Node` is `selectolax.lexbor.LexborNode`): `node.text()`, `node.attributes["href"]`,
-`node.css("…")`, `node.css_first("…")`, `node.parent`, `node.html`.
+Nodes of HTML are selectolax's (`selectolax.lexbor.LexborNode`), those of XML have what is used most: `node.text()`,
+`node.attributes["href"]`, `node.css("…")`, `node.css_first("…")`, `node.parent`, `node.tag`, `node.html`.
 """
 
 from __future__ import annotations
@@ -16,18 +16,20 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 from shoal.errors import SpiderError
 from shoal.extract import charset, decoding
 from shoal.extract.links import absolute, document_base, target_of, targets_in
-from shoal.extract.media import is_html, media_type
+from shoal.extract.media import Kind, kind_of, media_type
 from shoal.extract.paging import largest_number, page_urls
 from shoal.extract.parsing import parse
 from shoal.extract.querying import in_encoding, is_legacy
 from shoal.extract.selecting import Selection
 from shoal.extract.text import squeeze, visible_text
+from shoal.extract.xhtml import as_html
+from shoal.extract.xml import XmlDocument, XmlNode
 from shoal.model import Request, Response, Task
 from shoal.rendering import Rendered, Tab
 from shoal.spider import Handler, handler_name
 from shoal.telling import event
 
-Node: TypeAlias = LexborNode
+Node: TypeAlias = LexborNode | XmlNode
 HandlerLike: TypeAlias = Callable[..., Any] | Handler | str | None
 T = TypeVar("T")
 
@@ -58,8 +60,10 @@ class Page:
         "_codec",
         "_html",
         "_selection",
+        "_sort",
         "_tab",
         "_tree",
+        "_xml",
         "cut",
         "fetched_at",
         "handler",
@@ -83,6 +87,8 @@ class Page:
         self._html: str | None = None
         self._tree: LexborHTMLParser | None = None
         self._selection: Selection | None = None
+        self._sort: Kind | None = None
+        self._xml: XmlDocument | None = None
         self.truncated = False  # whether the body ends in the middle of a character
         self.cut = 0  # bytes at the end that were left out, because parsing them would have taken too long
 
@@ -124,7 +130,18 @@ class Page:
 
     @property
     def is_html(self) -> bool:
-        return is_html(self.content_type, self.body)
+        return self._kind in ("html", "xhtml")
+
+    @property
+    def is_xml(self) -> bool:
+        """Whether it is read as XML: feeds, sitemaps and the like, but not XHTML."""
+        return self._kind == "xml"
+
+    @property
+    def _kind(self) -> Kind:
+        if self._sort is None:
+            self._sort = kind_of(self.content_type, self.body)
+        return self._sort
 
     @property
     def codec(self) -> str:
@@ -156,10 +173,18 @@ class Page:
     def tree(self) -> LexborHTMLParser:
         """The parsed document. Of a page made to choke parsers, the tail may be left out (see `cut`)."""
         if self._tree is None:
-            html = self._utf8()
+            html = self._markup()
             self._tree, kept = parse(html)
             self._keep(kept, len(html))
         return self._tree
+
+    @property
+    def _document(self) -> XmlDocument:
+        """Of XML."""
+        if self._xml is None:
+            self._xml = XmlDocument(self._utf8(), f"{self.url} is XML: reading it")
+            self._keep(self._xml.kept, self._xml.size)
+        return self._xml
 
     def _keep(self, kept: int, size: int) -> None:
         if kept < size and not self.cut:
@@ -169,15 +194,22 @@ class Page:
     def _utf8(self) -> bytes:
         return decoding.utf8(self.body, self.codec)
 
+    def _markup(self) -> bytes:
+        return as_html(self._utf8()) if self._kind == "xhtml" else self._utf8()
+
     def css(self, selector: str) -> list[Node]:
         """All elements that match a CSS selector."""
+        if self.is_xml:
+            return list(self._document.css(selector))
         try:
-            return self._select().all(selector)
+            return list[Node](self._select().all(selector))
         except (SelectolaxError, UnicodeError):
             raise ValueError(f"not a CSS selector: {selector!r}") from None
 
     def first(self, selector: str) -> Node | None:
         """The first element that matches."""
+        if self.is_xml:
+            return next(self._document.css(selector), None)
         try:
             return self._select().first(selector)
         except (SelectolaxError, UnicodeError):
@@ -188,19 +220,25 @@ class Page:
             self._selection = Selection(self.tree)
         return self._selection
 
-    def xpath(self, expression: str) -> list[Any]:
-        """What an XPath expression finds: lxml elements, or strings for text() and @attributes."""
+    def xpath(self, expression: str, namespaces: Mapping[str, str] | None = None) -> list[Any]:
+        """What an XPath expression finds: lxml elements, or strings for text() and @attributes.
+
+        In XML the prefixes of the document and well-known ones can be used, "_" for its default namespace, and more as
+        `namespaces={"prefix": "uri"}`.
+        """
+        if self.is_xml:
+            return self._document.xpath(expression, namespaces)
         from shoal.extract.xpath import evaluate
 
-        html = self._utf8()
-        found, kept = evaluate(html, expression)
+        html = self._markup()
+        found, kept = evaluate(html, expression, namespaces)
         self._keep(kept, len(html))
         return found
 
     def text(self, selector: str | None = None, default: str = "") -> str:
         """The text of the first match, or all that can be read on the page; white space becomes single spaces."""
         if selector is None:
-            return squeeze(visible_text(self.tree))
+            return squeeze(self._document.text() if self.is_xml else visible_text(self.tree))
         node = self.first(selector)
         return default if node is None else squeeze(node.text())
 
@@ -382,9 +420,10 @@ class Page:
         return min(found, MAX_DETECTED_PAGES)
 
     def _targets(self, selector: str | None) -> list[str]:
-        if selector is None:
+        if selector is None and not self.is_xml:
             return self._as_sent(targets_in(self.tree))
-        nodes = self.tree.tags("a") if selector == "a" else self.css(selector)
+        quick = selector == "a" and not self.is_xml
+        nodes = self.tree.tags("a") if quick else self.css(selector or "a")
         return self._as_sent([target for node in nodes if (target := target_of(node))])
 
     def _as_sent(self, targets: list[str]) -> list[str]:
@@ -394,7 +433,7 @@ class Page:
 
 
 def _target(node: Node) -> str:
-    if not isinstance(node, LexborNode):
+    if not isinstance(node, LexborNode | XmlNode):
         raise TypeError(f"page.follow() takes a URL or an element, not a {type(node).__name__}")
     target = target_of(node)
     if not target:

@@ -8,7 +8,7 @@ import time
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 
-from shoal.extract.selecting import Selection, _walk, plan_for
+from shoal.extract.selecting import Selection, _Nodes, plan_for, select
 from shoal.model import Response, Task
 from shoal.page import Page
 
@@ -88,7 +88,7 @@ def test_a_walk_finds_what_lexbor_finds(seed: int) -> None:
         plan = plan_for(asked)
         assert plan is not None, asked
         alone = [node.mem_id for node in tree.css(asked)]
-        assert [node.mem_id for node in _walk(tree, plan)] == alone, asked
+        assert [node.mem_id for node in select(_Nodes(tree), plan)] == alone, asked
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_no_page_makes_a_selector_slow(body: bytes, asked: str, count: int) -> N
 
 
 def test_an_ordinary_page_is_left_to_lexbor(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.extract.selecting._walk", None)
+    monkeypatch.setattr("shoal.extract.selecting.select", None)
     card = b'<div class="a"><ul><li><p>x <a href="/x/1">y</a></p></ul></div>'
     tree = LexborHTMLParser((b"<section>" + card * 20 + b"</section>") * 10)
     selection = Selection(tree)

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 import ada_url
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
+from shoal.extract.xml import XmlNode
+
 # The tags that lead to other pages, and by which attribute.
 _LINKS = (("a", "href"), ("area", "href"), ("iframe", "src"), ("frame", "src"))
 
@@ -42,8 +44,10 @@ def _refresh_of(node: LexborNode) -> str | None:
     return target[1:].partition(quote)[0] if quote in "\"'" else target
 
 
-def target_of(node: LexborNode) -> str | None:
+def target_of(node: LexborNode | XmlNode) -> str | None:
     """Where an element points: its href or src, as written."""
+    if isinstance(node, XmlNode):
+        return node.target
     attributes = node.attributes
     return attributes.get("href") or attributes.get("src")
 

@@ -1,15 +1,24 @@
-"""What kind of document a body is."""
+"""What kind of document a body is: by its media type, and by how it begins."""
 
 from __future__ import annotations
 
 import re
+from typing import Literal
 
-_HTML_TYPES = frozenset(("text/html", "application/xhtml+xml"))
+Kind = Literal["html", "xhtml", "xml", "other"]
+
+_HTML = "text/html"
+_XHTML = "application/xhtml+xml"
 _UNTOLD = frozenset(("", "application/octet-stream", "unknown/unknown", "application/unknown"))
+# Types under which feeds and sitemaps are served by mistake. Browsers look for feeds in HTML ("mislabeled feed" in the
+# WHATWG's MIME sniffing); no page of HTML begins like one.
+_MISTAKEN = frozenset((_HTML, "text/plain", *_UNTOLD))
+_FEEDS = frozenset((b"rss", b"feed", b"rdf", b"urlset", b"sitemapindex", b"opml"))
 _SNIFF = 1024
-_XML = b"<?xml"
+_MARK = b"\xef\xbb\xbf"  # a byte-order mark
 _BLANK = re.compile(rb"\s*+")
-_MARK = re.compile(rb"\s*+(?:\xef\xbb\xbf)?+\s*+")  # a byte-order mark
+_DOCTYPE = re.compile(rb"<!doctype(?![^>]*+\[)[^>]*+>", re.IGNORECASE)  # without one of its own in brackets
+_ROOT = re.compile(rb"<(?:[\w.-]++:)?([a-zA-Z_][\w.-]*+)[\s/>]")
 # The tags by which the WHATWG's MIME sniffing knows HTML, and <meta>.
 _HTML_TAG = re.compile(
     rb"<(?:!doctype\s++html|html|head|body|script|iframe|style|title|meta|div|table|font|h1|p|a|b|br)\b",
@@ -30,32 +39,58 @@ def is_xml_type(media: str) -> bool:
     return media in ("text/xml", "application/xml") or media.endswith("+xml")
 
 
-def is_html(media_type: str, body: bytes) -> bool:
-    """By its media type (lower case, without parameters); if that says nothing, by how the body begins."""
-    if media_type in _HTML_TYPES:
-        return True
-    return media_type in _UNTOLD and _begins_like_html(body[:_SNIFF])
+def is_html(media: str, body: bytes) -> bool:
+    return kind_of(media, body) in ("html", "xhtml")
 
 
-def _begins_like_html(head: bytes) -> bool:
-    """Whether the first thing that is no comment and no XML declaration is a tag of HTML.
+def kind_of(media: str, body: bytes) -> Kind:
+    """`media` is in lower case, without parameters. "xhtml" is HTML written as XML."""
+    head = body[:_SNIFF]
+    if is_xml_type(media):
+        return "xhtml" if media == _XHTML or _root(head) == b"html" else "xml"
+    if media in _MISTAKEN and _root(head) in _FEEDS:
+        return "xml"
+    if media == _HTML:
+        return "html"
+    if media not in _UNTOLD:
+        return "other"
+    start, is_xml = _skip(head)
+    if _HTML_TAG.match(head, start):
+        return "html"
+    return "xml" if is_xml and _root(head) is not None else "other"
+
+
+def _root(head: bytes) -> bytes | None:
+    """The name of the first element, in lower case and without a prefix; None if there is none in here."""
+    start, _ = _skip(head)
+    if doctype := _DOCTYPE.match(head, start):
+        start, _ = _skip(head, doctype.end())
+    found = _ROOT.match(head, start)
+    return found[1].lower() if found else None
+
+
+def _skip(head: bytes, at: int = 0) -> tuple[int, bool]:
+    """Past blanks, comments and instructions, and whether an XML declaration was among them.
 
     Every step starts where the last one ended. As one pattern, in which a comment could end at any later "-->", 140
     empty comments kept a crawl busy for ever.
     """
-    at = _after(_MARK, head, 0)
+    is_xml, at = False, _after_blanks(head, at)
+    if head.startswith(_MARK, at):
+        at = _after_blanks(head, at + len(_MARK))
     while True:
         if head.startswith(b"<!--", at):
             end = head.find(b"-->", at + 2) + 3
-        elif head[at : at + len(_XML)].lower() == _XML:
+        elif head.startswith(b"<?", at):
+            is_xml = is_xml or head[at : at + 5].lower() == b"<?xml"
             end = head.find(b">", at) + 1
         else:
-            return _HTML_TAG.match(head, at) is not None
+            return at, is_xml
         if end <= at:  # it does not end in here
-            return False
-        at = _after(_BLANK, head, end)
+            return len(head), is_xml
+        at = _after_blanks(head, end)
 
 
-def _after(pattern: re.Pattern[bytes], text: bytes, at: int) -> int:
-    found = pattern.match(text, at)
+def _after_blanks(head: bytes, at: int) -> int:
+    found = _BLANK.match(head, at)
     return found.end() if found else at

@@ -14,9 +14,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from math import comb
+from typing import Protocol, TypeVar
 
 from msgspec import Struct
 from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+N = TypeVar("N")
+N_co = TypeVar("N_co", covariant=True)
 
 _BUDGET = 0.05  # seconds that lexbor may take, by what it costs at most
 _STEP = 3e-9  # seconds for an element and one way to match it
@@ -72,13 +76,13 @@ class Selection:
         plan = plan_for(selector)
         if plan is None or self._is_quick(plan):
             return self._tree.css(selector)
-        return list(_walk(self._tree, plan))
+        return list(select(_Nodes(self._tree), plan))
 
     def first(self, selector: str) -> LexborNode | None:
         plan = plan_for(selector)
         if plan is None or self._is_quick(plan):
             return self._tree.css_first(selector)
-        return next(_walk(self._tree, plan), None)
+        return next(select(_Nodes(self._tree), plan), None)
 
     def _is_quick(self, plan: Plan) -> bool:
         if plan.searches == _ONE_LOOK:
@@ -183,15 +187,42 @@ def _steps(formula: str) -> tuple[int, int] | None:
 # -- putting the parts together
 
 
-def _walk(tree: LexborHTMLParser, plan: Plan) -> Iterator[LexborNode]:
+class Source(Protocol[N_co]):
+    """The elements of a document, in its order."""
+
+    def elements(self) -> Iterator[tuple[N_co, int, int, str | None]]:
+        """With what identifies them and their parents, and their names."""
+        ...
+
+    def matching(self, selector: str) -> Iterable[int]:
+        """Those that one part of a selector means, whatever is around them."""
+        ...
+
+
+class _Nodes(Source[LexborNode]):
+    def __init__(self, tree: LexborHTMLParser) -> None:
+        self._tree = tree
+
+    def elements(self) -> Iterator[tuple[LexborNode, int, int, str | None]]:
+        if self._tree.root is None:
+            return
+        for node in self._tree.root.traverse():
+            # Comments are none.
+            if node.tag and node.tag[0] not in "-!" and (parent := node.parent) is not None:
+                yield node, node.mem_id, parent.mem_id, node.tag
+
+    def matching(self, selector: str) -> Iterable[int]:
+        return [node.mem_id for node in self._tree.css(selector)]
+
+
+def select(source: Source[N], plan: Plan) -> Iterator[N]:
     """One bit for every part: it is set for an element if the selector up to that part ends there."""
-    meant = _meant(tree, plan.parts)
+    meant = _meant(source, plan.parts)
     begin, end = _bits(plan, ","), (_bits(plan, ",") >> 1) | 1 << (len(plan.parts) - 1)
     inside, child, after, next_to = (_bits(plan, combinator) for combinator in " >~+")
     of: dict[int, tuple[int, int]] = {}  # element -> what ends at it, and at it or above
     siblings: dict[int, tuple[int, int]] = {}  # parent -> what ends at its last child yet, and at any child
-    for node, parent in _elements(tree):
-        element = node.mem_id
+    for node, element, parent, _ in source.elements():
         here, above = of.get(parent, (0, 0))
         last, earlier = siblings.get(parent, (0, 0))
         if bits := meant.get(element, 0):
@@ -212,42 +243,28 @@ def _bits(plan: Plan, combinator: str) -> int:
     return sum(1 << n for n, part in enumerate(plan.parts) if part.combinator == combinator)
 
 
-def _meant(tree: LexborHTMLParser, parts: Iterable[Part]) -> dict[int, int]:
+def _meant(source: Source[N], parts: Iterable[Part]) -> dict[int, int]:
     """For elements, the parts that mean them, whatever is around them."""
     meant: dict[int, int] = {}
-    places = _Places(tree) if any(part.nth for part in parts) else None
+    places = _Places(source) if any(part.nth for part in parts) else None
     for n, part in enumerate(parts):
-        for node in tree.css(part.selector):
-            if places is None or all(map(places.of(node.mem_id).__contains__, part.nth)):
-                meant[node.mem_id] = meant.get(node.mem_id, 0) | 1 << n
+        for element in source.matching(part.selector):
+            if places is None or all(map(places.of(element).__contains__, part.nth)):
+                meant[element] = meant.get(element, 0) | 1 << n
     return meant
-
-
-def _elements(tree: LexborHTMLParser) -> Iterator[tuple[LexborNode, int]]:
-    """With what identifies their parents. Comments are none."""
-    if tree.root is None:
-        return
-    for node in tree.root.traverse():
-        if node.tag and node.tag[0] not in "-!" and (parent := node.parent) is not None:
-            yield node, parent.mem_id
 
 
 class _Places:
     """Which children of their parents elements are."""
 
-    def __init__(self, tree: LexborHTMLParser) -> None:
+    def __init__(self, source: Source[N]) -> None:
         self._children: Counter[int] = Counter()
         self._of_type: Counter[tuple[int, str | None]] = Counter()
         self._places: dict[int, tuple[int, int, int, str | None]] = {}
-        for node, parent in _elements(tree):
+        for _, element, parent, tag in source.elements():
             self._children[parent] += 1
-            self._of_type[parent, node.tag] += 1
-            self._places[node.mem_id] = (
-                parent,
-                self._children[parent],
-                self._of_type[parent, node.tag],
-                node.tag,
-            )
+            self._of_type[parent, tag] += 1
+            self._places[element] = (parent, self._children[parent], self._of_type[parent, tag], tag)
 
     def of(self, element: int) -> _Place:
         parent, child, of_type, tag = self._places[element]

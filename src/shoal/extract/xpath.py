@@ -7,6 +7,7 @@ lxml is given the same budget as lexbor (see `parsing`): what is not small is re
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from shoal.extract.crowding import crowded_tag
@@ -17,7 +18,9 @@ _PIECE = 4 * 1024
 _SLOWER = 2  # … than lexbor, for ordinary pages
 
 
-def evaluate(html: bytes, expression: str) -> tuple[list[Any], int]:
+def evaluate(
+    html: bytes, expression: str, namespaces: Mapping[str, str] | None = None
+) -> tuple[list[Any], int]:
     """What the expression finds in a UTF-8 document, and how many bytes of that were read.
 
     A single value (count(), string()) is a list of one.
@@ -32,7 +35,7 @@ def evaluate(html: bytes, expression: str) -> tuple[list[Any], int]:
     if root is None:  # nothing but blanks or comments
         return [], kept
     try:
-        found = root.xpath(expression, smart_strings=False)
+        found = root.xpath(expression, namespaces=dict(namespaces or {}), smart_strings=False)
     except etree.XPathError as error:
         raise ValueError(f"not an XPath expression: {expression!r} ({error})") from None
     return (found if isinstance(found, list) else [found]), kept

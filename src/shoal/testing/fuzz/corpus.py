@@ -33,6 +33,11 @@ _PAGE = (
     b'<li><a href="lamp?id=1&amp;utm_source=x#top">One</a><li><a href="//b.example/">Two</a></ul>'
     b"<table><tr><td>1<td>2</table><script>var a = '<p>';</script><!-- end --></body></html>"
 )
+_FEED = (
+    b'<?xml version="1.0"?><!DOCTYPE rss [<!ENTITY x "y">]><rss xmlns:m="http://search.yahoo.com/mrss/"><channel>'
+    b"<item><title>A &amp; B&nbsp;&x;</title><link>https://a.example/1</link><m:thumbnail url='/t.png'/>"
+    b"<description><![CDATA[<p>x</p>]]></description></item></channel></rss>"
+)
 _ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\nhello"
 _CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"
 _TASK = b"\x00\x01\x05pageX\x43\x01\x02\x00\x85" + bytes(range(60)) + b"\x05hello\x04meta" * 4
@@ -68,6 +73,7 @@ ORDINARY: Mapping[str, Sequence[bytes]] = {
         b"application/octet-stream\n\x89PNG",
     ),
     "html": (_PAGE, b"<p>no head", b""),
+    "xml": (_PAGE, _FEED, b"<?xml version='1.0' encoding='koi8-r'?><a b='\xc1'>\xc1</a>", b""),
     "answers": (
         b"200\nContent-Type: text/html\n\n" + _PAGE,
         b"429\nRetry-After: 5\nSet-Cookie: sid=s3cret\n\nslow down",
@@ -133,6 +139,12 @@ ATTACKS: Mapping[str, Mapping[str, bytes]] = {
         "a long type": b"text/html; " + b"charset " * 4_000 + b"\nx",
         "a type of blanks": b"charset=" + b" " * (32 * KB) + b"\nx",
         "many metas": b"\n" + b"<meta " * 4_000,
+    },
+    "xml": {
+        "entities of entities": b"<!DOCTYPE a [<!ENTITY a 'xx'><!ENTITY b '&a;&a;'>]><a b='&b;'>&b;</a>",
+        "comments in a document type": b"<!DOCTYPE a [" + b"<!-- " * 4_000,
+        "half of everything": b"<![CDATA[<!--<?<!DOCTYPE" * 1_000,
+        "nested": b"<a>" * 8_000,
     },
     "media": {
         "empty comments": b"\n" + _COMMENTS,

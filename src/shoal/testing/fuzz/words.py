@@ -48,6 +48,12 @@ HTML = (
     b"<body a1 a2 a3>", b"<html lang=", b"<head>", b"<nobr>", b"<marquee>", b"<object>", b"http://", b"//x",
     b"javascript:", b"text/html", b"application/octet-stream", *_ODD,
 )
+XML = (
+    b"<?xml version='1.0'", b" encoding='", b"'?>", b"<!DOCTYPE a [", b"<!ENTITY x '", b"<!ENTITY % p SYSTEM", b"]>",
+    b"&x;", b"&nbsp;", b"&#0;", b" xmlns='", b" xmlns:m='", b"<m:a", b" m:b='", b"<rss>", b"<item>", b"<link>",
+    b"</link>", b"</item>", b"<feed xmlns='http://www.w3.org/2005/Atom'>", b"<?a", b"?>", b"<html>", b"<script/>",
+    *HTML,
+)
 HEADERS = (
     b"200\n", b"301\n", b"304\n", b"403\n", b"429\n", b"503\n", b"0\n", b"999\n", b"9999\n", b"\n\n", b": ",
     b"\nLocation: ", b"\nRetry-After: ", b"\nSet-Cookie: k=s3cret", b"\nset-cookie: s3cret",

@@ -16,11 +16,13 @@ from shoal.extract import charset, decoding
 from shoal.extract.crowding import crowded_tag
 from shoal.extract.links import absolute
 from shoal.extract.media import is_html
+from shoal.extract.mending import mend
 from shoal.extract.paging import largest_number, query_value, with_query_value
 from shoal.extract.parsing import allowance
 from shoal.extract.querying import in_encoding
 from shoal.extract.robotsmeta import header_asks
 from shoal.extract.summary import summary
+from shoal.extract.xhtml import as_html
 from shoal.fetch.http_mending import Mender
 from shoal.model import Request, Response, Task
 from shoal.page import Page
@@ -66,6 +68,14 @@ def look_everywhere(body: bytes) -> None:
 
 def by_xpath(body: bytes) -> None:
     page(body).xpath("//a/@href")
+
+
+def look_into_xml(body: bytes) -> None:
+    seen = page(body, {"Content-Type": "text/xml"})
+    seen.text()
+    seen.xpath("//a/@href")
+    seen.css("div a, td > a:first-child, h2 ~ p")
+    seen.links("a")
 
 
 def decode(body: bytes) -> None:
@@ -126,6 +136,9 @@ def _text(body: bytes) -> str:
 PAGES = (
     Reader("page", look_everywhere, parses=True),
     Reader("xpath", by_xpath, parses=True),
+    Reader("xml", look_into_xml, parses=True),
+    Reader("mending", mend),
+    Reader("xhtml", as_html),
     Reader("is_html", lambda body: is_html("", body)),
     Reader("charset", lambda body: charset.codec_of(body)),
     Reader("charset of XML", lambda body: charset.codec_of(body, "text/xml")),

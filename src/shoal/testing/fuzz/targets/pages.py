@@ -8,7 +8,7 @@ from multidict import CIMultiDict
 
 from shoal.admit import Admission
 from shoal.extract import charset, decoding
-from shoal.extract.media import is_html
+from shoal.extract.media import is_html, kind_of
 from shoal.extract.summary import summary
 from shoal.model import Request, Response, Task
 from shoal.page import Page
@@ -43,17 +43,17 @@ def encodings(data: bytes) -> None:
 
 
 def media(data: bytes) -> None:
-    """Whether it is HTML is decided, whatever the type and the first bytes."""
+    """It is HTML, XML or neither, whatever the type and the first bytes."""
     head, body = lines(data, 2)
     page = page_of(as_text(head), body)
-    assert page.is_html in (True, False)
-    assert is_html("", body) in (True, False)
-    assert is_html("text/html", body)
+    assert not (page.is_html and page.is_xml)
+    assert is_html("text/html", body) != (kind_of("text/html", body) == "xml")
+    assert kind_of("text/xml", body) in ("xml", "xhtml")
 
 
 def html(data: bytes) -> None:
     """Of any bytes a page gives a summary that can be written as JSON, links that are http(s), and its text."""
-    page = page_of("text/html", data)
+    page = page_of("text/html; charset=utf-8", data)  # to guess it takes longer than all the rest
     row, *requests = summary(page)
     encode_row(row, _HANDLER)
     page.text().encode("utf-8")
@@ -65,3 +65,19 @@ def html(data: bytes) -> None:
         task = admission.admit(request, _TASK)
         if isinstance(task, Task):
             check_sent(task.url)
+
+
+def xml(data: bytes) -> None:
+    """Of any bytes read as XML or XHTML come texts, links and nodes that can be written; nothing unfolds."""
+    for content_type in ("text/xml; charset=utf-8", "application/xhtml+xml; charset=utf-8"):
+        page = page_of(content_type, data)
+        text = page.text()
+        text.encode("utf-8")
+        assert len(text) <= 4 * len(data) + 100  # "&nGt;" and the like are two characters
+        for node in page.css("*")[:20]:
+            node.html.encode("utf-8")  # type: ignore[union-attr]
+            encode_row({**node.attributes, "tag": node.tag, "text": node.text()}, _HANDLER)
+        for found in page.xpath("//text() | //@*"):
+            found.encode("utf-8")
+        for link in page.links("item > link, a"):
+            assert link.startswith(("http://", "https://")), link

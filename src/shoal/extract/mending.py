@@ -1,0 +1,95 @@
+"""Makes XML of what is nearly XML, and takes out what could be dangerous. In one pass, forward only.
+
+Feeds have unescaped "&", entities of HTML, and control characters; a strict parser gives up there, and a lenient one
+drops the text around it. Document types are taken out whole: entities of a document's own can unfold without end or
+name other files, and nobody needs them. A reference to one stays as it is written.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable
+from html import unescape
+
+# What is found here is looked at one by one, so references that are surely right are left out. Text behind "<!" that is
+# no comment, no CDATA and no document type is text.
+_RIGHT = rb"&(?:amp|lt|gt|quot|apos|#(?:3[2-9]|[4-9]\d|1[01]\d|12[0-7]|1[6-9]\d|[2-9]\d\d|[1-9]\d{3}));"
+_ODD = re.compile(
+    rb"<!\[CDATA\[|<!--|<\?|<!(?i:doctype)(?=[\s\[>])|<(?![a-zA-Z_:/\x80-\xff])|\]\]>|(?!%b)&" % _RIGHT
+)
+_REFERENCE = re.compile(rb"&(?:#[0-9]{1,10}|#[xX][0-9a-fA-F]{1,8}|[a-zA-Z][a-zA-Z0-9]{1,31});")
+_ENDS = {b"<![CDATA[": b"]]>", b"<!--": b"-->", b"<?": b"?>"}
+_CONTROLS = bytes({*range(0x20)} - {*b"\t\n\r"})
+_IN_DOCTYPE = re.compile(rb"""[^\[\]<>"']++|"[^"]*+"|'[^']*+'|<!--|<|\[|\]|>""")
+_OFTEN = 1_000  # things found between two looks at the clock
+_ESCAPED = {"<": "&lt;", ">": "&gt;", "&": "&amp;", '"': "&quot;", "'": "&apos;"}
+_NO_CHARACTER = re.compile(r"[\0-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+
+
+def mend(xml: bytes, is_over: Callable[[int], bool] = lambda at: False) -> tuple[bytes, bool]:
+    """UTF-8 that begins with its first tag, and whether it is all there. What does not end goes on to the end.
+
+    `is_over` says whether the time is used up that there is for so many bytes.
+    """
+    xml = xml.translate(None, _CONTROLS)
+    at = max(xml.find(b"<"), 0)
+    parts = list[bytes]()
+    for count in itertools.count(1):
+        found = _ODD.search(xml, at)
+        if found is None:
+            break
+        if count % _OFTEN == 0 and is_over(at):
+            return b"".join(parts), False
+        parts.append(xml[at : found.start()])
+        what = found[0]
+        if what.upper() == b"<!DOCTYPE":
+            at = _after_doctype(xml, found.end())
+        elif what in _ENDS:
+            at = _after(xml, _ENDS[what], found.end())
+            parts.append(_whole(what, xml[found.start() : at]))
+        elif what == b"&" and (reference := _REFERENCE.match(xml, found.start())):
+            at = reference.end()
+            parts.append(_character(reference[0].decode()))
+        else:
+            at = found.end()
+            parts.append({b"<": b"&lt;", b"&": b"&amp;"}.get(what, b"]]&gt;"))
+    parts.append(xml[at:])
+    return b"".join(parts), True
+
+
+def _whole(what: bytes, section: bytes) -> bytes:
+    """CDATA, closed if it is not. Comments and instructions are not needed: what is in them breaks parsers."""
+    if what != b"<![CDATA[":
+        return b""
+    return section if section.endswith(b"]]>") else section + b"]]>"
+
+
+def _after(xml: bytes, end: bytes, at: int) -> int:
+    found = xml.find(end, at)
+    return found + len(end) if found >= 0 else len(xml)
+
+
+def _after_doctype(xml: bytes, at: int) -> int:
+    """Its end is the first ">" that is not in brackets or quotes."""
+    depth = 0
+    while found := _IN_DOCTYPE.match(xml, at):
+        at = found.end()
+        match found[0]:
+            case b"<!--":
+                at = _after(xml, b"-->", at)
+            case b"[":
+                depth += 1
+            case b"]":
+                depth -= 1
+            case b">" if depth <= 0:
+                return at
+    return len(xml)
+
+
+def _character(reference: str) -> bytes:
+    """Of an entity of HTML, or a number. A name that is not known stays as it is written."""
+    text = _NO_CHARACTER.sub("\ufffd", unescape(reference))
+    if text == reference:
+        return reference.replace("&", "&amp;").encode()
+    return "".join(_ESCAPED.get(sign, sign) for sign in text).encode()
