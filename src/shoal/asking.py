@@ -109,9 +109,7 @@ class Asker:
             return await self._not_asked(task, self._failure(task, "origin_wait", limits.why), wait)
         if limits.probe and await self._leaves_probe(task, limits):
             detail = f"it failed before, so another page finds out: {limits.why}"
-            return await self._not_asked(
-                task, self._failure(task, "origin_wait", detail), lease.interval + _NEXT
-            )
+            return await self._not_asked(task, self._failure(task, "origin_wait", detail), self._next(lease))
         if self._hosts.wants_robots(task, host):
             if self._routes is not None and (held := self._routes.held(task)) is not None:
                 return await self._not_asked(task, held, held.wait)
@@ -141,12 +139,16 @@ class Asker:
         """Whether a page that failed before is set aside, so that another one finds out whether the host is back: the
         fault may be the page's own. Once in a probe, or pages that all failed would wait for each other."""
         failures = [past for past in this_life(task) if rule_for(past.kind).blames_host]
-        if not failures or self._is_last(task):
+        if len(failures) < limits.probe or self._is_last(task):
             return False
         last, since = task.history[-1], self._hosts.now() - (limits.blocked_until or 0.0)
         if last.kind == "origin_wait" and self._clock.time() - last.at <= since:
             return False
         return await self._hosts.has_others(task)
+
+    def _next(self, lease: Lease) -> float:
+        """Seconds until another page has been given the probe."""
+        return lease.interval + min(_NEXT, self._settings.breaker_cooldown)
 
     def _saw_no_robots(self, lease: Lease, record: RobotsRecord, started: float) -> None:
         """robots.txt could not be had: what that tells about the host."""

@@ -401,8 +401,8 @@ async def test_its_pages_come_back_when_it_answers_within_the_job(
     async with a_world(monkeypatch) as world:
         await world.serve("ill.example")
         await world.serve("well.example")
-        # A page that fails, and is asked for with all its attempts; enough to be given up.
-        world.bad |= {("ill.example", f"/{n}"): at_first(1, reset, GOOD) for n in range(5)}
+        enough_to_be_given_up = at_first(5, reset, GOOD)
+        world.bad |= {("ill.example", f"/{n}"): enough_to_be_given_up for n in range(PAGES)}
         start = [f"http://ill.example/{n}" for n in range(PAGES)]
         start += [f"http://well.example/{n}" for n in range(60)]
         had, letters = await crawl(

@@ -71,7 +71,8 @@ class BreakerPolicy:
             return NO_LIMITS
         if now >= state.until:
             why = f"half open, one probe at a time: {state.reason}"
-            return Limits(cap=1, blocked_until=state.until, probe=True, why=why)
+            # Of a host that has answered, several pages have failed before its breaker opens: they may try once more.
+            return Limits(cap=1, blocked_until=state.until, probe=2 if state.spoke else 1, why=why)
         again = f"next probe in {state.until - now:.0f} s"
         if state.phase == "given_up":
             refuse, why = f"host_down: {state.reason}", f"given up: {state.reason}, {again}"

@@ -58,9 +58,8 @@ class Limits(Struct, frozen=True):
     refuse: str | None = None  # tasks are buried unfetched, with this reason
     refuse_until: float | None = None  # … and tried again then: the latest holds
     no_retry: str | None = None  # a failure is final, with this reason
-    probe: bool = (
-        False  # a request finds out whether the host is back: one that failed before leaves it to another
-    )
+    # A request finds out whether the host is back: a page that failed so often leaves it to another. 0: it is none
+    probe: int = 0
     why: str = ""  # one sentence for a person, if something is being held back
 
 
@@ -107,7 +106,7 @@ def strictest(limits: Sequence[Limits]) -> Limits:
         refuse=next((x.refuse for x in limits if x.refuse), None),
         refuse_until=max((x.refuse_until for x in limits if x.refuse_until is not None), default=None),
         no_retry=next((x.no_retry for x in limits if x.no_retry), None),
-        probe=any(x.probe for x in limits),
+        probe=max(x.probe for x in limits),
         why="; ".join(x.why for x in limits if x.why),
     )
 
@@ -119,4 +118,4 @@ def mildest(limits: Iterable[Limits]) -> Limits:
 
 def ease(limits: Limits) -> tuple[bool, float, bool]:
     """What limits are compared by; the smaller, the sooner a request may go."""
-    return limits.refuse is not None, limits.blocked_until or 0.0, limits.probe
+    return limits.refuse is not None, limits.blocked_until or 0.0, limits.probe > 0

@@ -81,7 +81,8 @@ async def test_one_host(viewer: Viewer) -> None:
     seen = await viewer.get(f"/api/hosts/{await viewer.a_host()}")
     assert seen.keys() == {
         "now", "host", "condition", "until", "rate", "interval", "in_flight", "cap", "latency", "timeout",
-        "pending", "errors", "causes", "queues", "robots", "manual", "sparkline",
+        "pending", "errors", "causes", "queues", "robots", "origins", "manual",
+        "sparkline",
     }  # fmt: skip
     assert seen["manual"] == {
         "blocked": False, "blocked_until": None, "reason": "", "rate": None, "per_host": None,
