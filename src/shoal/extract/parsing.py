@@ -19,6 +19,7 @@ from __future__ import annotations
 import ctypes
 import re
 import time
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -100,6 +101,13 @@ def affordable(html: bytes) -> int:
 def allowance(size: int) -> float:
     """Seconds of CPU that a page of so many bytes may take to parse."""
     return (size + _FLOOR) * _TIMES * _ordinary_cost(_PIECE)
+
+
+def stopwatch(times: float = 1.0) -> Callable[[int], bool]:
+    """Started now, it says whether the time is used up that there is for so many bytes, or so many times of it."""
+    allowance(0)  # the first time it measures this machine, which takes a moment
+    began = time.thread_time()
+    return lambda size: time.thread_time() - began > times * allowance(size)
 
 
 @cache

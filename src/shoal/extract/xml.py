@@ -6,14 +6,13 @@ broken is read as far as it makes sense.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from shoal.extract.crowding import crowded_tag
 from shoal.extract.mending import mend
-from shoal.extract.parsing import allowance
+from shoal.extract.parsing import stopwatch
 from shoal.extract.selecting import Plan, Source, select
 from shoal.extract.xmlselectors import matcher, planned
 from shoal.limits import XML_TAGS
@@ -67,7 +66,7 @@ class XmlDocument:
         self.root, self.kept = self._parse(xml)
 
     def _parse(self, xml: bytes) -> tuple[_Element | None, int]:
-        mended, is_whole = mend(xml, _stopwatch())
+        mended, is_whole = mend(xml, stopwatch(_SLOWER))
         wanted = mended[: _first_tags(mended)]
         if len(wanted) > _SMALL:
             wanted = wanted[: crowded_tag(wanted)]
@@ -75,7 +74,7 @@ class XmlDocument:
             encoding="utf-8", recover=True, resolve_entities=False, no_network=True, load_dtd=False,
             huge_tree=False, remove_comments=True, remove_pis=True, strip_cdata=True,
         )  # fmt: skip
-        read = self._feed(parser, wanted, _stopwatch())
+        read = self._feed(parser, wanted, stopwatch(_SLOWER))
         try:
             root = parser.close()
         except self._etree.XMLSyntaxError:  # there is no element in it
@@ -140,12 +139,6 @@ def _first_tags(xml: bytes) -> int:
         end -= _PIECE
         left += xml.count(b"<", end, end + _PIECE)
     return end
-
-
-def _stopwatch() -> Callable[[int], bool]:
-    """Whether the time is used up that there is for so many bytes."""
-    began = time.thread_time()
-    return lambda at: time.thread_time() - began > _SLOWER * allowance(at)
 
 
 class _Elements(Source["_Element"]):
