@@ -7,9 +7,20 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Literal
 
+import msgspec
 import pytest
 
-from shoal.policy.proxy import Choice, PoolState, ProxyPolicy, Seen, Wait, is_believed, tidied
+from shoal.policy.proxy import (
+    SITES,
+    Choice,
+    PoolState,
+    ProxyPolicy,
+    Seen,
+    Wait,
+    condition,
+    is_believed,
+    tidied,
+)
 from shoal.settings import Settings
 
 Strategy = Literal["scored", "round_robin"]
@@ -146,6 +157,9 @@ def test_a_proxy_that_fails_at_one_host(strategy: Strategy) -> None:
     at = world.state.proxies["pool/p0:1"].hosts["h0.test"]
     assert at.good == 0
     assert strategy == "scored" or world.asked["pool/p0:1"] > 60
+    if +world.pairs:
+        until = at.hold.until
+        assert condition(world.state.proxies["pool/p0:1"], until - 1) == "fails at 1 host"
 
 
 @pytest.mark.parametrize("hosts", [few, each])
@@ -227,7 +241,8 @@ def test_hosts_without_trouble_are_not_remembered() -> None:
 def test_what_is_known_of_hosts_is_bounded_and_fades() -> None:
     world = World([0, 0], lambda host: 0.5).run(3_000, each)
     world.state = tidied(world.state, world.now)
-    assert 0 < len(world.state.sites) <= 1_000
+    assert 0 < len(world.state.sites) <= SITES
+    assert len(msgspec.msgpack.encode(world.state)) < 100_000
     assert tidied(world.state, world.now + 700).sites == {}
 
 

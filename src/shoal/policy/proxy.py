@@ -59,7 +59,8 @@ _SLOW = 2.0  # times the latency of the quickest that count as just as quick
 _SMOOTHING = 0.2
 _PROBING = 1.0  # seconds before it is asked again how a probe went
 _LIGHT = 0.05  # weight below which a pair is forgotten
-PAIRS = 1_000  # remembered in a pool; and as many hosts
+PAIRS = 1_000  # remembered in a pool
+SITES = 300  # hosts, too
 _BROKEN = 0.98  # share of its requests that fail through a broken proxy
 _USUAL = 0.1  # … that fail at a host, at least, whatever is known of it
 _QUARANTINE = (
@@ -73,7 +74,7 @@ _WITNESSES = 2  # that blame a host, one of them proven
 _UNPROVEN = 5  # … while no proxy of the pool had an answer from anywhere
 _AHEAD = 1  # requests without an answer that a proxy may have more than others, if it has ever answered
 _NONE: Mapping[str, int] = {}
-_MOST_FAILED = 16  # proxies that are remembered to have failed at a host
+_MOST_FAILED = 8  # proxies that are remembered to have failed at a host
 
 
 class Hold(Struct, frozen=True, omit_defaults=True):
@@ -359,7 +360,7 @@ def tidied(state: PoolState, now: float) -> PoolState:
     proxies = {name: replace(proxy, hosts=kept[name]) for name, proxy in sorted(state.proxies.items())}
     sites = [(host, site) for host, site in state.sites.items() if _is_recent(site, now)]
     sites.sort(key=lambda found: found[1].at, reverse=True)
-    return replace(state, proxies=proxies, sites=dict(sites[:PAIRS]))
+    return replace(state, proxies=proxies, sites=dict(sites[:SITES]))
 
 
 def condition(proxy: ProxyState, now: float) -> str:
@@ -369,8 +370,13 @@ def condition(proxy: ProxyState, now: float) -> str:
         return f"down: {hold.reason}"
     if hold.strikes:
         return f"to be probed: {hold.reason}"
-    banned = sum(pair.hold.strikes > 0 and now < pair.hold.until for pair in proxy.hosts.values())
-    return f"banned by {banned} host{'s' if banned > 1 else ''}" if banned else "ok"
+    reasons = [
+        pair.hold.reason for pair in proxy.hosts.values() if pair.hold.strikes and now < pair.hold.until
+    ]
+    banned = reasons.count("banned")
+    found = [(banned, "banned by"), (len(reasons) - banned, "fails at")]
+    told = [f"{words} {count} host{'s' if count > 1 else ''}" for count, words in found if count]
+    return ", ".join(told) or "ok"
 
 
 def _not_silent(state: PoolState, names: list[str], unanswered: Mapping[str, int], now: float) -> list[str]:
