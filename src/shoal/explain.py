@@ -11,7 +11,7 @@ from shoal.classify import NOT_ASKED
 from shoal.frontier.protocol import Job, Place, Whereabouts, WorkerRecord
 from shoal.hosts.sight import Cause, HostSight, causes
 from shoal.jobnote import is_for_fleet
-from shoal.model import Task
+from shoal.model import DOUBT, Failure, Task
 from shoal.observe.words import count, plural, span, speed
 from shoal.policy.escalation import pattern_of
 from shoal.workerstatus import WorkerStatus, status_of
@@ -111,7 +111,7 @@ def _delayed(facts: Facts) -> list[Cause]:
     task, wait = _task(facts), facts.where.due - facts.now
     when = f"retry in {span(wait)}" if wait > 0 else "retry is due"
     why = ""
-    if task.history and not task.history[-1].attempt:
+    if task.history and (task.history[-1].kind in NOT_ASKED or _is_in_doubt(task.history[-1])):
         when, why = f"waiting for {span(max(0.0, wait))}", f": {task.history[-1].detail}"
     elif task.history:
         last = task.history[-1]
@@ -123,6 +123,11 @@ def _delayed(facts: Facts) -> list[Cause]:
         *held,
         *(cause for cause in _browser(facts) if cause.sentence not in why),
     ]
+
+
+def _is_in_doubt(failure: Failure) -> bool:
+    """It may have been a proxy's fault, and took no attempt."""
+    return failure.kind == DOUBT and not failure.attempt
 
 
 def _pending(facts: Facts) -> list[Cause]:
