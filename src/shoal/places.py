@@ -54,5 +54,5 @@ class StartPlace:
 
     def __str__(self) -> str:
         if self.file is not None:
-            return f"{'stdin' if self.file == Path('-') else self.file}:{self.line}"
+            return f"{'stdin' if self.file == Path('-') else shown(str(self.file))}:{self.line}"
         return place_of_code(self.producing) or f"start request {self.position}"

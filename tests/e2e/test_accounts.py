@@ -17,8 +17,10 @@ from typing import IO, Any, ClassVar
 
 import msgspec
 import pytest
+import typer
 
 import shoal
+from shoal.cli.app import app
 from shoal.observe.logging import set_up
 from shoal.testing.servers import ValkeyServer
 
@@ -237,6 +239,44 @@ def test_the_exit_code_says_whether_too_much_failed(
         found, _, err = cli(*command)
         assert found == code, err
         assert (" given up; see shoal dead list --job j\n" in err) == bool(code)
+
+
+EXITS = [
+    ("crawl {site}fine/1 -q --no-robots --job other", 0),
+    ("crawl {site}missing/1 -q --no-robots", 1),
+    ("crawl {site}fine/1 -q --fail-above many", 2),
+    ("crawl {site}fine/1 -q --no-robots -o taken.txt", 3),
+    ("submit nowhere.py", 2),
+    ("worker nowhere.py", 2),
+    ("worker lost.py --store redis://127.0.0.1:1", 3),
+    ("up nowhere.py", 2),
+    ("coordinator nowhere.py", 2),
+    ("jobs", 0), ("jobs --store missing.db", 3),
+    ("status", 0), ("status --job nobody", 2),
+    ("top --once", 0), ("top --once --store missing.db", 3),
+    ("pause nobody", 2), ("resume nobody", 2), ("cancel nobody", 2),
+    ("report known", 0), ("report nobody", 2), ("report known -o taken.txt", 2),
+    ("why {site}fine/1", 0), ("why http//a", 2),
+    ("hosts", 0), ("hosts show nobody.test", 2), ("hosts block {site}", 0),
+    ("proxies", 0), ("proxies test --url {site}", 2),
+    ("dead list", 0), ("dead show 99", 2), ("dead replay", 2), ("dead drop --all", 0),
+    ("fetch {site}fine/1 --no-robots", 0), ("fetch {site}missing/1 --no-robots", 1), ("fetch ftp://a/", 2),
+    ("nonsense", 2), ("--version", 0),
+]  # fmt: skip
+
+
+def test_every_command_keeps_to_the_table_of_exit_codes(cli: Cli, site: str, tmp_path: Path) -> None:
+    (tmp_path / "taken.txt").write_text("something else\n")
+    (tmp_path / "lost.py").write_text(
+        "from shoal import Spider\nspider = Spider('lost', 'http://a.test/')\n@spider.handler\ndef page(page): pass\n"
+    )
+    assert cli("crawl", f"{site}fine/1", "-q", "--no-robots", "--job", "known", "--rate", "0")[0] == 0
+    for argv, code in EXITS:
+        found, _, err = cli(*argv.format(site=site).split())
+        assert (found, "Traceback" in err) == (code, False), f"{argv}: {err}"
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    served = {"dashboard", "demo"}  # they run until they are stopped, or for half a minute
+    assert commands.keys() - {argv.split()[0] for argv, _ in EXITS} == served
 
 
 def test_a_file_without_a_single_url_is_a_failure(cli: Cli, tmp_path: Path) -> None:

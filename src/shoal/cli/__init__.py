@@ -20,7 +20,7 @@ EXIT_CODES = {
     0: "all is well",
     1: "too much failed, or a bug",
     2: "wrong usage: an option, a setting, a URL or a spider",
-    3: "the store or the results cannot be written",
+    3: "the store or the results cannot be used",
     INTERRUPTED: "interrupted before or after the crawl proper",
 }
 
