@@ -141,6 +141,7 @@ class feeding:  # noqa: N801 (a context manager, used like a function)
             await self._feeder.feed()
         except SpiderError as error:
             self._error = SpiderError(f"{error}; put it right and run the same command again to go on")
+            self._error.__cause__ = error.__cause__  # what a start function raised
             self._crawl.stop()
             await pause_in_trouble(self._frontier, self._job, str(error))
         except Exception as error:

@@ -14,6 +14,7 @@ import pytest
 import shoal
 from integration.raw_server import RawServer, by_path, page, serve
 from shoal import Page, Request, Results, ShoalError, Spider
+from shoal.errors import SpiderError
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.testing import ChaoticWeb, HostProfile, WebProcess
 
@@ -374,9 +375,11 @@ async def test_a_source_that_fails_ends_the_crawl_with_its_error() -> None:
         yield "http://127.0.0.1:9/"
         raise RuntimeError("the database went away")
 
-    with pytest.raises(RuntimeError, match="the database went away"):
+    said = r"test_api\.py:\d+: the start of spider 'api' failed after start request 1: RuntimeError: the database went away"
+    with pytest.raises(SpiderError, match=said) as told:
         async with asyncio.timeout(DEADLINE):
             await shoal.crawl(spider_of(urls, url_only, grace=0, retry_base=30))
+    assert isinstance(told.value.__cause__, RuntimeError)
 
 
 async def test_watch_is_shown_the_crawl() -> None:

@@ -141,9 +141,9 @@ async def test_a_request_in_a_lane_that_does_not_exist_does_not_vanish(tmp_path:
     async with open_frontier(str(tmp_path / "store.db")) as frontier:
         [letter] = await frontier.dead(DeadFilter())
     assert letter.kind == "junk"
-    assert letter.task.history[-1].detail == (
+    assert letter.task.history[-1].detail.startswith(
         "handler 'listing' yielded a request: there is no lane 'images'; "
-        "there are urgent, normal, discovery, browser, calm; add more with the setting lanes"
+        "there are urgent, normal, discovery, browser, calm; add more with the setting lanes ("
     )
 
 
