@@ -164,10 +164,11 @@ class Engine:
         if claimed.now:
             for job in self._jobs.everyone():
                 job.pages.sync(claimed.now)
+        leases = await self._apart(claimed.leases)
         if self._forced:  # the time was up while the claim was under way
-            self._untouched += claimed.leases
-            claimed = _NOTHING
-        self._start(claimed.leases)
+            self._untouched += leases
+            leases = ()
+        self._start(leases)
         if self._error is not None:
             return True
         idle = not self._running and not self._settlements and not self._untouched
@@ -178,13 +179,24 @@ class Engine:
             await self._frontier.wait(claimed.next_due)
         return False
 
+    async def _apart(self, leases: Sequence[Lease]) -> Sequence[Lease]:
+        """All but the second and further suspects. Those are handed back before the first is started, for that may be
+        the end of this process, and of whatever it holds."""
+        others = [lease for lease in leases if is_suspect(lease.task)][1:]
+        if not others:
+            return leases
+        try:
+            await self._release(others)
+        except asyncio.CancelledError:
+            self._untouched += leases
+            raise
+        return [lease for lease in leases if lease not in others]
+
     def _start(self, leases: Sequence[Lease]) -> None:
         jobs = {job.name: job for job in self._jobs.current()} if leases else {}
         for lease in leases:
             job = jobs.get(lease.task.job)
-            suspect = is_suspect(lease.task)
-            # Its job was set aside or ended while the claim was under way; or it must not die with another suspect.
-            if job is None or (suspect and self._suspect is not None):
+            if job is None:  # it was set aside or ended while the claim was under way
                 self._untouched.append(lease)
                 continue
             place = self._slots.enter(lease.task.lane)
@@ -193,7 +205,7 @@ class Engine:
                 running = self._flight.on_cpu(lease.token, running, job.settings.handler_timeout)
             page = asyncio.create_task(running)
             self._running[page] = job, lease
-            self._suspect = page if suspect else self._suspect
+            self._suspect = page if is_suspect(lease.task) else self._suspect
             self._lanes.started(lease.task.lane)
             page.add_done_callback(partial(self._page_ended, place))
 
