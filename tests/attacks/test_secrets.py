@@ -44,7 +44,7 @@ def test_a_password_in_a_redirect_is_nowhere(desk: Desk) -> None:
         process = desk.run(
             "crawl", spider, "-o", "rows.jsonl", "--log-level", "debug", "-s", "max_attempts=1"
         )
-    assert process.code() == 0, process.err
+    assert process.code() == 1, process.err  # every page failed, as was meant
     shown = desk.finish("dead", "list", "--json").out
     assert len(msgspec.json.decode(shown)) == len(paths), shown
     said = process.err + process.out + shown

@@ -123,5 +123,5 @@ def test_hosts_that_are_slow_in_other_ways(stage: Stage, twice: float) -> None:
         assert result.code == 0, result.err
         stage.check_honest(result, at_most=twice)
         assert {late.url("/", n) for n in range(SLOW)} <= set(result.rows), result.err
-    assert f"robots_unreachable {SLOW}" in result.err
+    assert f"timeout {SLOW}" in result.err  # of robots.txt
     assert f"too_slow {SLOW}" in result.err

@@ -70,10 +70,8 @@ class TestOneShardRepeated(Repeated):
 class TestFourShardsRepeated(Repeated):
     shards = 4
 
-    async def test_a_host_known_to_be_quick_goes_before_those_never_heard_of(self) -> None:
-        pytest.skip(
-            "shards are told who stood in line before others joined; asked twice, they count these, too"
-        )
+    # Shards are told who stood in line before others joined; asked twice, they count these, too.
+    test_a_host_known_to_be_quick_goes_before_those_never_heard_of = None
 
 
 @pytest.fixture(scope="module")

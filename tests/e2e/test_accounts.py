@@ -29,7 +29,9 @@ Cli = Callable[..., tuple[int, str, str]]
 SPIDER = """
 from shoal import Spider
 
-spider = Spider("mixed", start="{url}", rate=0, per_host=4, max_attempts=2, retry_base=0.05, robots=False)
+spider = Spider(
+    "mixed", start="{url}", rate=0, per_host=4, max_attempts=2, retry_base=0.05, robots=False, breaker_cooldown=0.1
+)
 
 @spider.handler
 def start(page):
@@ -191,7 +193,7 @@ def test_the_figures_of_a_run_go_on_when_its_process_dies(site: str, tmp_path: P
     check_job(end)
     assert end["restarts"] == 1
     assert "1; what was counted just before is missing" in err.decode()
-    assert (end["done"], end["dead"]) == (1 + 9 + 4 + 3, 3 + 2 + 5 + 2)
+    assert (end["done"], end["dead"], end["merged"]) == (1 + 9 + 4, 3 + 2 + 5 + 2, 3)
     fetched = sum(Site.seen.values())
     assert fetched - 8 <= end["fetches"] <= fetched, "all but what was in flight, and the last half second"
     assert end["retried"] > end["retries"], "the pages that were in flight"

@@ -258,7 +258,7 @@ async def test_memory_takes_slots_away(log: Log, monkeypatch: pytest.MonkeyPatch
         await crawl(endless(web, lambda: log.has("machine off"), memory_limit=limit), allocate_and_free())
         on, _ = log.held("machine")
         hits = web.hits()
-    assert busiest(hits, on + PROMPT / 2, on + PROMPT) < busiest(hits, on - 1, on)
+    assert busiest(hits, on + PROMPT / 2, on + PROMPT) < busiest(hits, 0, on)
     assert f"(limit {limit >> 20:,} MB)" in log.sentences("machine")[0]
     assert log.sentences("machine")[1].endswith("all slots in use")
 

@@ -280,8 +280,9 @@ async def test_robots_txt_is_asked_for_through_another_before_a_host_is_closed(s
     lease = await world.claim()
     assert await world.ask(lease) is None, "its robots.txt was read with this permission"
     state = await world.state()
-    assert state.robots is not None
-    assert state.robots.verdict == "rules"
+    [origin] = state.origins.values()
+    assert origin.robots is not None
+    assert origin.robots.verdict == "rules"
     assert state.errors == ()
     asked = [url for _, url in world.transport.asked]
     assert set(asked) == {f"{URL}robots.txt"}

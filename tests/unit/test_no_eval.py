@@ -36,7 +36,13 @@ CALLS = {
 }
 # Imports by name. The name is always typed by whoever starts the process (a spider's address, `policies`,
 # `challenge_check`); in a fleet, fleet/trust.py keeps a job from naming one. __init__.py knows its names.
-IMPORTS_BY_NAME = {"__init__.py", "loading.py", "policy/compose.py", "challenge/checking.py"}
+IMPORTS_BY_NAME = {
+    "__init__.py",
+    "loading.py",
+    "policy/compose.py",
+    "challenge/checking.py",
+    "fetch/decoding.py",
+}
 
 
 def trees() -> Iterator[tuple[str, ast.Module]]:

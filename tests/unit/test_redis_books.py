@@ -140,7 +140,7 @@ class Books:
         return len(leases)
 
 
-_COUNTED = {b"admitted", b"delayed", b"leased", b"done", b"dead"}
+_COUNTED = {b"admitted", b"delayed", b"leased", b"done", b"dead", b"merged"}
 
 
 def some_url(dice: random.Random) -> str:
@@ -223,5 +223,5 @@ async def test_the_books_agree_after_any_use(valkey_server: ValkeyServer, shards
     assert totals["admitted"] > 200
     if not on_their_way:
         assert totals["admitted"] == sum(
-            totals[name] for name in ("pending", "delayed", "leased", "done", "dead")
+            totals[name] for name in ("pending", "delayed", "leased", "done", "dead", "merged")
         )

@@ -131,14 +131,14 @@ async def test_a_redirect_to_another_shard_is_open_all_the_way(
     assert (await counted(frontier)).exhausted
 
 
-async def test_a_redirect_to_a_page_known_in_another_shard_is_done(frontier: RedisFrontier) -> None:
+async def test_a_redirect_to_a_page_known_in_another_shard_is_merged(frontier: RedisFrontier) -> None:
     url = f"http://{host_in(3)}/known"
     await frontier.add("job", [make_task(url)])
     [known] = (await claim(frontier)).leases
     lease = await lease_in(frontier, 0)
     await settle(frontier, lease, Moved(make_task(url)))
     job = await counted(frontier)
-    assert (job.counters.done, job.counters.duplicates, job.counters.leased) == (1, 1, 1)
+    assert (job.counters.merged, job.counters.duplicates, job.counters.leased) == (1, 1, 1)
     assert await settle(frontier, known)
 
 

@@ -240,3 +240,15 @@ async def test_a_quick_answer_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
     await settle()
     assert slots.working == 1
+
+
+async def test_held_back_there_is_less_in_flight_though_it_only_waits() -> None:
+    slots = make(limit=4)
+    places = [slots.enter("normal") for _ in range(4)]
+    for place in places:
+        place.give_up()
+    assert (slots.free(4), slots.free(2)) == (4, -2), "of four in flight, two may be"
+    for place in places[:3]:
+        place.leave()
+    assert slots.free(2) == 1
+    assert slots.free(4) == 4
