@@ -193,7 +193,7 @@ def pages(origin: str, first: str = "") -> list[str]:
 
 async def _mend_name(world: World, name: str) -> None:
     """After it could not be looked up twice, which may be of one page."""
-    while [asked for asked, _ in world.names.asked].count(name) < 2 * 2:  # A and AAAA
+    while [asked for asked, _ in world.names.asked].count(name) < 2 * 2:  # noqa: ASYNC110 (A and AAAA; the server has a thread of its own)
         await asyncio.sleep(0.01)
     world.names.answers[name] = Records(["127.0.0.1"])
 
