@@ -117,7 +117,7 @@ def test_a_killed_parent_takes_its_children_along(desk: Desk, web: WebProcess) -
 
 def test_a_host_is_not_hit_faster_for_all_the_killing(desk: Desk, web: WebProcess) -> None:
     """In any span of time the server sees at most what the rate allows, and one more for a request under way."""
-    rate = 20  # an interval long enough that a busy machine does not blur it
+    rate = 10  # an interval long enough that a busy machine does not blur it
     command = ("crawl", web.url("limited"), "-o", ROWS, "--rate", str(rate), "--per-host", "4")
     for count in (8, 16, 24):
         process = desk.start(*command)

@@ -18,7 +18,10 @@ NAMES = Settings.__struct_fields__
 
 
 def rows() -> dict[str, tuple[str, str, str]]:
-    return {name: (value, default, meaning) for name, value, default, meaning in ROW.findall(DOC.read_text())}
+    found = ROW.findall(DOC.read_text())
+    told = {name: (value, default, meaning) for name, value, default, meaning in found}
+    assert len(told) == len(found), "a setting has two rows"
+    return told
 
 
 def as_written(value: object) -> str:
