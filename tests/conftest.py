@@ -21,6 +21,17 @@ if os.environ.get("CI"):
 pytest.register_assert_rewrite("shoal.testing.conformance", "shoal.testing.stateful")
 
 
+_WITH_REAL_TIME = {"crash", "e2e", "integration"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that watch real processes get a second chance: a busy machine may stop any of them for seconds. Who needed
+    it is listed in the summary."""
+    for item in items:
+        if _WITH_REAL_TIME & {*item.path.parts}:
+            item.add_marker(pytest.mark.flaky(reruns=1))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     """Under CI a skipped test is a failure: what the suite needs, the project installs."""
