@@ -59,10 +59,12 @@ def mend(xml: bytes, is_over: Callable[[int], bool] = lambda at: False) -> tuple
 
 
 def _whole(what: bytes, section: bytes) -> bytes:
-    """CDATA, closed if it is not. Comments and instructions are not needed: what is in them breaks parsers."""
+    """CDATA as escaped text: a parser may see it within an attribute, where it is none. Comments and instructions are
+    not needed: what is in them breaks parsers."""
     if what != b"<![CDATA[":
         return b""
-    return section if section.endswith(b"]]>") else section + b"]]>"
+    text = section[len(what) :].removesuffix(b"]]>")
+    return text.replace(b"&", b"&amp;").replace(b"<", b"&lt;").replace(b">", b"&gt;")
 
 
 def _after(xml: bytes, end: bytes, at: int) -> int:

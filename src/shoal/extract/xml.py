@@ -96,7 +96,8 @@ class XmlDocument:
         own = dict[str, str]()
         if self.root is not None:
             for _, (prefix, uri) in self._etree.iterwalk(self.root, events=("start-ns",)):
-                own.setdefault(prefix or _DEFAULT, uri)
+                if uri:  # "" takes a default namespace back
+                    own.setdefault(prefix or _DEFAULT, uri)
                 if len(own) >= _MOST_NAMESPACES:
                     break
         return {**_WELL_KNOWN, **own}
@@ -218,7 +219,8 @@ class XmlNode:
     @property
     def html(self) -> str:
         """The markup, which is XML."""
-        return str(lxml_etree("XML").tostring(self.element, encoding="unicode", with_tail=False))
+        data: bytes = lxml_etree("XML").tostring(self.element, encoding="utf-8", with_tail=False)
+        return data.decode("utf-8", "replace")  # libxml2 lets half characters pass
 
     @property
     def target(self) -> str | None:

@@ -145,6 +145,8 @@ ATTACKS: Mapping[str, Mapping[str, bytes]] = {
         "comments in a document type": b"<!DOCTYPE a [" + b"<!-- " * 4_000,
         "half of everything": b"<![CDATA[<!--<?<!DOCTYPE" * 1_000,
         "nested": b"<a>" * 8_000,
+        "a namespace that is none": b"<a xmlns=''",
+        "half a character in CDATA in an attribute": b"<l g='<![CDATA[&#xD800;'",
     },
     "media": {
         "empty comments": b"\n" + _COMMENTS,
