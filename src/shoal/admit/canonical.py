@@ -58,7 +58,8 @@ class Canonicaliser:
         path = _normal_escapes(path)
         if query:
             query = self._tidy_query(_normal_escapes(query))
-        if ";" in path and (bare := SESSION_IN_PATH.sub("", path)) != path:
+        host = path.find("/", len("https://"))  # where it ends: it may hold anything, too
+        if ";" in path and (bare := path[:host] + SESSION_IN_PATH.sub("", path[host:])) != path:
             # What is left of "/.;jsessionid=1/" is a dot segment: parse again.
             path = sent_url(bare) or bare
             path = self(path)

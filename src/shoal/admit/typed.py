@@ -6,7 +6,6 @@ import re
 
 from shoal.admit.sending import sent_url
 from shoal.errors import UrlError
-from shoal.text import without_userinfo
 
 _HOST_END = re.compile(r"[:/?#]")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
@@ -50,7 +49,9 @@ def typed_url(word: str) -> str:
     scheme = _SCHEME.match(word)
     shown = word.rpartition("@")[2]  # what stands before may be a password
     if meant := meant_by(word.strip()):
-        raise UrlError(f"{shown} is not a URL; did you mean {without_userinfo(meant)}?")
+        if "@" in meant:
+            meant = f"{meant.partition('://')[0]}://{shown}"
+        raise UrlError(f"{shown} is not a URL; did you mean {meant}?")
     if scheme is not None and scheme[1].lower() not in ("http", "https"):
         raise UrlError(f"{shown}: only http and https can be crawled")
     usual = "http" if _is_local(word) else "https"
