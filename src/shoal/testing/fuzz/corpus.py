@@ -121,6 +121,7 @@ _HEAD = b"HTTP/1.1 200 OK\r\n"
 
 ATTACKS: Mapping[str, Mapping[str, bytes]] = {
     "url": {
+        "a session id for a host": b"http:;jsessionid=",
         "half a character": b"https://a.example/\xed\xa0\x80",
         "nothing but dots": b"http://.../",
         "an escape within an escape": b"http://a.example/%%341%25%32%35",
@@ -205,6 +206,8 @@ ATTACKS: Mapping[str, Mapping[str, bytes]] = {
         "a zone beyond all": b"Wed, 21 Oct 2026 07:28:00 +99999999999",
     },
     "typed": {
+        "a session id for a host": b";jsessionid=",
+        "a password behind a mistyped scheme": b"ttp//./s3cret@",
         "half a character": b"\xed\xa0\x80.example",
         "a password": b"ftp://user:s3cret@host/",
         "an address": b"127.1" * 6_000 + b"x",
