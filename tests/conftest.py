@@ -11,6 +11,7 @@ from uuid import uuid4
 import hypothesis
 import pytest
 
+from dealing import deal
 from shoal.testing.servers import PostgresServer, ValkeyServer
 
 # A run must mean the same thing everywhere: under CI the examples are fixed, at home they are new every time.
@@ -25,6 +26,11 @@ _WITH_REAL_TIME = {"crash", "e2e", "integration"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items[:] = deal(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+    _give_second_chances(items)
+
+
+def _give_second_chances(items: list[pytest.Item]) -> None:
     """Tests that watch real processes get a second chance: a busy machine may stop any of them for seconds. Who needed
     it is listed in the summary."""
     for item in items:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from uuid import uuid4
 
 import pytest
 from benchmarks.fleet.manners import arrivals, excess
@@ -43,7 +44,7 @@ def crawl(tmp_path_factory: pytest.TempPathFactory, valkey_server: ValkeyServer)
     hosts = {f"quick-{n}": HostProfile("fast", pages=PAGES) for n in range(QUICK)}
     # Slower than the interval: without a cap there would be three at once.
     hosts |= {f"slow-{n}": HostProfile("slow", pages=SLOW_PAGES, latency=2.5 / RATE) for n in range(SLOW)}
-    store = f"{valkey_server.url}?prefix=fleet-e2e"
+    store = f"{valkey_server.url}?prefix=fleet-{uuid4().hex}"  # a second try begins anew
     with WebProcess(hosts) as web, Members(tmp_path_factory.mktemp("fleet")) as members:
         fleet = ShoalFleet(members, store, web.start_urls)
         founders = [fleet.worker(number) for number in range(4)]
