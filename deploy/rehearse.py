@@ -42,6 +42,30 @@ def read_steps(dockerfile: str) -> list[Step]:
     return [Step(word.upper(), rest.strip()) for word, _, rest in steps]
 
 
+def read_stages(steps: Sequence[Step]) -> dict[str, list[Step]]:
+    """Name → its steps, FROM among them; a stage without a name has its number."""
+    stages: dict[str, list[Step]] = {}
+    for step in steps:
+        if step.word == "FROM":
+            steps_of_stage = stages[step.rest.partition(" AS ")[2] or str(len(stages))] = []
+        steps_of_stage.append(step)
+    return stages
+
+
+def needed(stages: Mapping[str, Sequence[Step]], target: str) -> list[str]:
+    """The stage, after those that it is made from or copies from, in the order of the file."""
+    wanted = {target}
+    for name in reversed(stages):
+        if name in wanted:
+            for step in stages[name]:
+                wanted |= (
+                    {*re.split(r"[ =]", step.rest)} & stages.keys()
+                    if step.word in ("FROM", "COPY")
+                    else set()
+                )
+    return [name for name in stages if name in wanted]
+
+
 class Rehearsal:
     """An image as a folder: build it, then run commands in it."""
 
@@ -52,14 +76,19 @@ class Rehearsal:
         self.env = {"PATH": os.pathsep.join([str(Path(sys.executable).parent), SYSTEM_PATH]), "HOME": "/"}
         self._context = context
         self._workdir = folder
+        self._workdirs: dict[str, Path] = {}  # of each stage, at its end
         folder.chmod(0o755)
 
-    def build(self) -> None:
-        for step in read_steps((self._context / "Dockerfile").read_text("utf-8")):
-            do = getattr(self, f"do_{step.word.lower()}", None)
-            if do is None:
-                raise ValueError(f"the rehearsal does not know {step.word}")
-            do(step.rest)
+    def build(self, target: str | None = None) -> None:
+        """The steps of the stage that is wanted (the last, if none is named), and of those it is made from."""
+        stages = read_stages(read_steps((self._context / "Dockerfile").read_text("utf-8")))
+        for stage in needed(stages, target or list(stages)[-1]):
+            for step in stages[stage]:
+                do = getattr(self, f"do_{step.word.lower()}", None)
+                if do is None:
+                    raise ValueError(f"the rehearsal does not know {step.word}")
+                do(step.rest)
+            self._workdirs[stage] = self._workdir
 
     def place(self, path: str) -> Path:
         """Where something in the image is in the folder."""
@@ -93,7 +122,8 @@ class Rehearsal:
     # -- one method for each instruction that the Dockerfile uses
 
     def do_from(self, rest: str) -> None:
-        self._workdir = self.folder
+        """A stage that is made from another begins where that ended."""
+        self._workdir = self._workdirs.get(rest.partition(" ")[0], self.folder)
 
     def do_workdir(self, rest: str) -> None:
         self._workdir = self.place(rest)

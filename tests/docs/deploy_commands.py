@@ -1,8 +1,12 @@
-"""Whether a command in deploy/ is one of the command line."""
+"""What the tests of deploy/ share: its scripts, and whether its commands are those of the command line."""
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
 
 import typer
 
@@ -16,3 +20,15 @@ def unknown_words(words: Sequence[str]) -> list[str]:
         return [words[0]]
     known = {name for param in commands[words[0]].params for name in param.opts}
     return [word for word in words[1:] if word.startswith("-") and word not in known]
+
+
+def load_script(name: str) -> ModuleType:
+    """A script of deploy/, which is no package."""
+    path = Path(__file__).parents[2] / "deploy" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"shoal_{name}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +23,16 @@ def render(folder: Path) -> list[Object]:
     return [msgspec.convert(document, Object) for document in documents(folder)]
 
 
-def documents(folder: Path) -> list[Document]:
-    """Every object of a kustomization, in plain values."""
+def documents(folder: Path, onto: Sequence[Document] = ()) -> list[Document]:
+    """Every object of a kustomization, in plain values. A component changes those it is put `onto`."""
     rules = yaml.safe_load((folder / "kustomization.yaml").read_text("utf-8"))
     assert rules.keys() <= KNOWN, f"{folder}: {rules.keys() - KNOWN}"
-    found: list[Document] = []
-    for name in [*rules.get("resources", []), *rules.get("components", [])]:
+    found = list(onto)
+    for name in rules.get("resources", []):
         path = (folder / name).resolve()
         found += documents(path) if path.is_dir() else list(yaml.safe_load_all(path.read_text("utf-8")))
+    for name in rules.get("components", []):
+        found = documents((folder / name).resolve(), found)
     found += [_config_map(folder, one) for one in rules.get("configMapGenerator", [])]
     found += [_secret(folder, one) for one in rules.get("secretGenerator", [])]
     for patch in rules.get("patches", []):
@@ -60,6 +63,9 @@ def _config_map(folder: Path, one: Document) -> Document:
 
 def _secret(folder: Path, one: Document) -> Document:
     """From the example, as the real file is everybody's own."""
+    if "files" in one:
+        data = {name: (folder / f"{name}.example").read_text() for name in one["files"]}
+        return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": one["name"]}, "data": data}
     lines = [line for name in one["envs"] for line in (folder / f"{name}.example").read_text().splitlines()]
     data = dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
     return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": one["name"]}, "data": data}

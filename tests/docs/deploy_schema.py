@@ -15,6 +15,7 @@ class Known(Struct, forbid_unknown_fields=True):
 
 class Build(Known):
     context: str
+    target: Literal["plain", "browser"]
 
 
 class Healthcheck(Known):
@@ -40,6 +41,7 @@ class ComposeResources(Known):
 
 class ServiceDeploy(Known):
     resources: ComposeResources
+    replicas: str | None = None
 
 
 class ComposeService(Known):
@@ -54,6 +56,7 @@ class ComposeService(Known):
     deploy: ServiceDeploy | None = None
     environment: dict[str, str] = {}
     healthcheck: Healthcheck | None = None
+    ports: list[str] = []
     profiles: list[str] = []
     read_only: bool = False
     security_opt: list[str] = []
@@ -61,6 +64,20 @@ class ComposeService(Known):
     tmpfs: list[str] = []
     user: str | None = None
     volumes: list[str] = []
+
+
+class ComposePatch(Known):
+    secrets: list[str] = []
+    environment: dict[str, str] = {}
+
+
+class ComposeSecret(Known):
+    file: str
+
+
+class ComposeOverlay(Known):
+    services: dict[str, ComposePatch]
+    secrets: dict[str, ComposeSecret]
 
 
 class Network(Known):
@@ -210,8 +227,14 @@ class EmptyDir(Camel):
     medium: Literal["", "Memory"] = ""
 
 
+class SecretVolume(Camel):
+    secret_name: str
+    default_mode: int
+
+
 class Volume(Camel):
     name: str
+    secret: SecretVolume | None = None
     config_map: Named | None = None
     empty_dir: EmptyDir | None = None
 
@@ -223,6 +246,24 @@ class Spread(Camel):
     label_selector: Selector
 
 
+class AffinityTerm(Camel):
+    topology_key: str
+    label_selector: Selector
+
+
+class WeightedTerm(Camel):
+    weight: int
+    pod_affinity_term: AffinityTerm
+
+
+class AntiAffinity(Camel):
+    preferred: list[WeightedTerm] = field(name="preferredDuringSchedulingIgnoredDuringExecution")
+
+
+class Affinity(Camel):
+    pod_anti_affinity: AntiAffinity
+
+
 class Pod(Camel):
     automount_service_account_token: bool
     enable_service_links: bool
@@ -231,6 +272,7 @@ class Pod(Camel):
     containers: list[Container]
     volumes: list[Volume] = []
     topology_spread_constraints: list[Spread] = []
+    affinity: Affinity | None = None
 
 
 class TemplateMeta(Camel):

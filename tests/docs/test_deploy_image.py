@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import shutil
 import stat
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
+from docs.deploy_commands import load_script
 from shoal import __version__
 from shoal.testing.servers import ValkeyServer
 
@@ -25,17 +23,7 @@ ROOT = Path(__file__).parents[2]
 PASSWORD = "word"
 
 
-def load_rehearse() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("shoal_rehearse", ROOT / "deploy" / "rehearse.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-rehearse = load_rehearse()
+rehearse = load_script("rehearse")
 
 
 @pytest.fixture
@@ -107,11 +95,16 @@ def check_commands(image: Any) -> None:
     shut = image.folder / "shut"
     shut.mkdir(mode=0o555)
     assert image.run("--version", cwd=shut).stdout.strip() == f"shoal {__version__}"
-    for command in ("worker", "coordinator", "submit", "jobs"):
+    for command in ("worker", "coordinator", "dashboard", "submit", "jobs"):
         helped = image.run(command, "--help", cwd=shut)
         assert (helped.returncode, command in helped.stdout) == (0, True), helped.stderr
     python = str(image.place("/opt/shoal/bin/python"))
-    assert image.run(python, "-c", "import redis, hiredis, asyncpg, prometheus_client").returncode == 0
+    assert (
+        image.run(
+            python, "-c", "import redis, hiredis, asyncpg, prometheus_client, lxml, h2, opentelemetry.sdk"
+        ).returncode
+        == 0
+    )
 
 
 def check_worker(image: Any, valkey: ValkeyServer) -> None:

@@ -37,9 +37,18 @@ KUBERNETES = DEPLOY / "kubernetes"
 OVERLAYS = sorted((KUBERNETES / "overlays").iterdir())
 
 
-@pytest.fixture(params=OVERLAYS, ids=lambda path: path.name)
-def objects(request: pytest.FixtureRequest) -> list[Object]:
-    return render(request.param)
+COMPONENTS = ("browser", "proxies")  # besides the one that `large` has
+
+
+@pytest.fixture(params=[*OVERLAYS, None], ids=lambda path: path.name if path else "with all components")
+def objects(request: pytest.FixtureRequest, tmp_path: Path) -> list[Object]:
+    if request.param is not None:
+        return render(request.param)
+    rules = yaml.safe_load((KUBERNETES / "overlays" / "small" / "kustomization.yaml").read_text())
+    rules["resources"] = [str(KUBERNETES / "base")]
+    rules["components"] = [str(KUBERNETES / "components" / name) for name in COMPONENTS]
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(rules))
+    return render(tmp_path)
 
 
 def workloads(objects: Sequence[Object]) -> list[Workload]:
@@ -55,7 +64,7 @@ def containers(objects: Sequence[Object]) -> list[Container]:
 
 
 def of_shoal(objects: Sequence[Object]) -> list[Container]:
-    return [one for one in containers(objects) if one.image.startswith("registry.example/shoal:")]
+    return [one for one in containers(objects) if one.image.startswith("registry.example/shoal")]
 
 
 def named(objects: Sequence[Object], kind: type, name: str) -> Object:
@@ -88,10 +97,49 @@ def test_an_unknown_word_would_be_found() -> None:
 
 def test_passwords_are_everybodys_own() -> None:
     ignored = (ROOT / ".gitignore").read_text().splitlines()
-    assert {"deploy/.env", "deploy/kubernetes/base/secret.env"} <= set(ignored)
-    secret = named(render(KUBERNETES / "base"), Secret, "shoal")
-    assert isinstance(secret, Secret)
-    assert set(secret.data.values()) == {""}
+    own = {"secret.env", "dashboard.env"}
+    assert {"deploy/.env", "deploy/proxies.txt"} <= set(ignored)
+    assert {f"deploy/kubernetes/base/{name}" for name in own} <= set(ignored)
+    assert "deploy/kubernetes/components/proxies/proxies.txt" in ignored
+    for name in ("shoal", "dashboard"):
+        secret = named(render(KUBERNETES / "base"), Secret, name)
+        assert isinstance(secret, Secret)
+        assert set(secret.data.values()) == {""}
+
+
+def test_only_the_dashboard_knows_its_token(objects: list[Object]) -> None:
+    """Workers run what people wrote."""
+    knows = [
+        one.name for one in containers(objects) for source in one.env_from
+        if source.secret_ref and source.secret_ref.name == "dashboard"
+    ]  # fmt: skip
+    assert knows == ["dashboard"]
+
+
+def test_images_of_others_are_pinned_to_the_byte(objects: list[Object]) -> None:
+    others = [one.image for one in containers(objects) if one not in of_shoal(objects)]
+    assert len(others) == 2
+    assert all(re.fullmatch(r"[a-z/]+:[\d.]+@sha256:[0-9a-f]{64}", image) for image in others)
+    compose = (DEPLOY / "compose.yaml").read_text()
+    assert all(f"image: {image}\n" in compose for image in others)
+
+
+def test_no_password_stands_in_a_command(objects: list[Object]) -> None:
+    """Whoever is on the machine can read it there."""
+    for one in containers(objects):
+        assert not re.search(
+            r"\$\((?!.*MAXMEMORY)|pass|token", " ".join([*one.command, *one.args]), re.IGNORECASE
+        )
+
+
+def test_coordinators_are_kept_apart(objects: list[Object]) -> None:
+    coordinator = named(objects, Deployment, "coordinator")
+    assert isinstance(coordinator, Deployment)
+    pod = coordinator.spec.template
+    assert pod.spec.affinity is not None
+    [term] = [one.pod_affinity_term for one in pod.spec.affinity.pod_anti_affinity.preferred]
+    assert term.topology_key == "kubernetes.io/hostname"
+    assert term.label_selector.matches(pod.metadata.labels)
 
 
 # -- names
@@ -145,7 +193,7 @@ def test_only_workers_reach_the_web_and_nobody_private_networks(objects: list[Ob
     assert len(web) == 1
     reach = [one.metadata.name for one in workloads(objects)
              if web[0].spec.pod_selector.matches(one.spec.template.metadata.labels)]  # fmt: skip
-    assert reach == ["worker"]
+    assert reach in (["worker"], ["worker", "browser"])
     blocks = [peer.ip_block for peer in web[0].spec.egress[0].to if peer.ip_block]
     assert {"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16"} <= set(blocks[0].except_)
 
@@ -158,6 +206,7 @@ def missing(objects: Sequence[Object], workload: Workload) -> list[str]:
     pod = workload.spec.template.spec
     volumes = {one.name for one in pod.volumes} | {claim.metadata.name for claim in claims}
     wanted = [(one.config_map.name in maps, one.name) for one in pod.volumes if one.config_map]
+    wanted += [(one.secret.secret_name in secrets, one.name) for one in pod.volumes if one.secret]
     for container in pod.containers:
         wanted += [(mount.name in volumes, mount.name) for mount in container.volume_mounts]
         for source in container.env_from:
@@ -224,10 +273,16 @@ def giga(text: str) -> float:
 
 
 def test_valkey_has_room_to_rewrite_its_file(objects: list[Object]) -> None:
-    [valkey] = [one for one in containers(objects) if one.name == "valkey"]
-    [most] = [env.value for env in valkey.env if env.name == "MAXMEMORY"]
+    """In memory, for the pages that change meanwhile; and on disk, where the old file (twice the data at most) and the
+    new one stand side by side."""
+    store = named(objects, StatefulSet, "valkey")
+    assert isinstance(store, StatefulSet)
+    [valkey] = store.spec.template.spec.containers
+    [most] = [env.value for env in valkey.env if env.name == "VALKEY_MAXMEMORY"]
     assert most is not None
     assert giga(valkey.resources.limits["memory"]) >= 2 * giga(most)
+    [disk] = store.spec.volume_claim_templates
+    assert giga(disk.spec.resources["requests"]["storage"]) >= 4 * giga(most)
 
 
 # -- Shoal's own
@@ -266,7 +321,7 @@ def test_workers_find_their_spiders_and_settings(objects: list[Object]) -> None:
     assert {name for name in given if name.startswith("SHOAL_")} <= known
     assert {"SHOAL_STORE", "SHOAL_REDIS_PASSWORD", "PGHOST", "PGPASSWORD"} <= given
     for one in of_shoal(objects):
-        if one.args:
+        if one.args and one.args[0] != "dashboard":
             assert one.args[1] in [mount.mount_path for mount in one.volume_mounts]
 
 
