@@ -283,6 +283,18 @@ VOCABULARY: dict[str, Kind] = {
         "the store at {store} keeps no append-only file: a restart of the server forgets what happened since its last"
         " snapshot (set appendonly yes)",
     ),
+    "store_upgrading": _kind(
+        "warning",
+        "another process is upgrading the store to this version's layout; this one waits",
+        "store by",
+        "the store at {store} is being upgraded by {by}, waiting",
+    ),
+    "store_upgraded": _kind(
+        "warning",
+        "the store was brought to this version's layout; older versions can no longer use it",
+        "store before layout",
+        "the store at {store} is upgraded from layout {before} to {layout}: older versions cannot use it any more",
+    ),
     "sink_lost": _kind(
         "warning",
         "the database for the results does not answer; they wait",

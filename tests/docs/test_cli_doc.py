@@ -53,6 +53,7 @@ def test_the_commands_are_the_known_ones() -> None:
         "shoal hosts show", "shoal hosts block", "shoal hosts unblock", "shoal hosts set",
         "shoal proxies test",
         "shoal dead list", "shoal dead show", "shoal dead replay", "shoal dead drop",
+        "shoal store upgrade",
     }  # fmt: skip
 
 

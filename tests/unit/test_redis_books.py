@@ -86,7 +86,7 @@ class Books:
 
     def _check_lines(self) -> None:
         """A host with tasks waits until it is due, or stands in line, or is about to go from one to the other."""
-        now = float(self.hash("meta")[b"time"])
+        now = float(self.hash("facts")[b"time"])
         expected: dict[str, dict[str, float]] = defaultdict(dict)
         for host, record in self.hosts.items():
             for line, _, _ in read_lists(record):

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from shoal.errors import StoreError, StoreVersionError, UsageError
+from shoal.errors import StoreError, UsageError
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import DeadFilter, DomainLimit, Valve
 from shoal.frontier.redis import library, rows
@@ -138,27 +138,6 @@ async def test_the_number_of_shards_is_chosen_once(store: str) -> None:
             pass
 
 
-async def test_another_layout_is_refused(store: str, valkey_server: ValkeyServer) -> None:
-    async with RedisFrontier(store):
-        pass
-    prefix = store.partition("prefix=")[2]
-    valkey_server.command("HSET", f"{{{prefix}:0}}:meta", "layout", 99)
-    with pytest.raises(StoreVersionError, match="layout 99"):
-        async with RedisFrontier(store):
-            pass
-
-
-async def test_the_layout_before_is_made_our_own(store: str, valkey_server: ValkeyServer) -> None:
-    async with RedisFrontier(store) as frontier:
-        await frontier.open_job(spec())
-        await frontier.add("job", [make_task("http://a.test/")])
-    prefix = store.partition("prefix=")[2]
-    valkey_server.command("HSET", f"{{{prefix}:0}}:meta", "layout", 3)
-    async with RedisFrontier(store) as frontier:
-        assert (await counted(frontier)).counters.pending == 1
-    assert valkey_server.command("HGET", f"{{{prefix}:0}}:meta", "layout") in (4, "4", b"4")
-
-
 @pytest.mark.parametrize("shards", [1, 3])
 async def test_a_dropped_job_leaves_no_keys(store: str, shards: int, valkey_server: ValkeyServer) -> None:
     async with RedisFrontier(f"{store}&shards={shards}") as frontier:
@@ -176,7 +155,7 @@ async def test_a_dropped_job_leaves_no_keys(store: str, shards: int, valkey_serv
         await frontier.drop_job("job")
         assert not await settle(frontier, leases[2])
     left = {key.partition(":")[0] for key in keys(valkey_server, store.partition("prefix=")[2])}
-    assert left <= {"meta", "lanes", "hosts", "sites", "domains", "call", "holders"}
+    assert left <= {"facts", "lanes", "hosts", "sites", "domains", "call", "holders"}
 
 
 async def test_a_job_made_anew_elsewhere_is_not_mistaken_for_the_old_one(store: str) -> None:

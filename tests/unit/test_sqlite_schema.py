@@ -10,9 +10,11 @@ import pytest
 
 from shoal.errors import StoreError, StoreVersionError
 from shoal.frontier.protocol import JobSpec
-from shoal.frontier.sqlite import SqliteFrontier
+from shoal.frontier.sqlite import SqliteFrontier, schema
+from shoal.frontier.sqlite.presence import Presence, workers_folder
 from shoal.frontier.sqlite.schema import VERSION, connect
-from shoal.testing.conformance.tools import make_task
+from shoal.testing.conformance.tools import counted, make_task
+from stores.old_stores import FOUND, load_sqlite
 
 
 @pytest.fixture
@@ -52,21 +54,70 @@ def test_another_version_is_refused(path: Path, version: int, age: str) -> None:
 
 
 async def test_a_file_of_the_version_before_is_brought_up_to_date(path: Path) -> None:
-    async with SqliteFrontier(path) as frontier:
-        await frontier.open_job(JobSpec("job"))
-        await frontier.add("job", [make_task(f"http://a.test/{n}") for n in range(3)])
+    load_sqlite("schema5.sql", path)
+    for _ in range(2):  # the second time there is nothing to do
+        async with SqliteFrontier(path) as frontier:
+            job = await counted(frontier)
+            assert (job.counters.admitted, job.counters.done, job.counters.dead) == (13, 1, 1)
+            assert (await frontier.find("job", make_task(FOUND))).place == "pending"
+            assert await frontier.journal_length("job", "rows.jsonl") == 9
+
+
+async def test_schema_4_is_brought_up_to_date_in_one_go(path: Path) -> None:
+    load_sqlite("schema5.sql", path)
     db = apsw.Connection(str(path))
     db.execute(
         "DROP TABLE merged; ALTER TABLE job DROP COLUMN merged; ALTER TABLE job DROP COLUMN links_cut;"
         "PRAGMA user_version = 4"
     )
     db.close()
-    for _ in range(2):  # the second time there is nothing to do
-        async with SqliteFrontier(path) as frontier:
-            job = await frontier.job("job")
-            assert job is not None
-            assert (job.counters.admitted, job.counters.pending, job.counters.merged) == (3, 3, 0)
-            assert (await frontier.find("job", make_task("http://a.test/1"))).place == "pending"
+    async with SqliteFrontier(path) as frontier:
+        job = await counted(frontier)
+        assert (job.counters.admitted, job.counters.merged) == (13, 0)
+
+
+async def test_a_step_that_fails_leaves_the_file_as_it_was(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_sqlite("schema5.sql", path)
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "VERSION", VERSION + 1)
+        broken = "CREATE TABLE half(x); INSERT INTO nowhere VALUES (1)"
+        patch.setattr(schema, "STEPS", {**dict.fromkeys(range(5, VERSION), ""), VERSION: broken})
+        with pytest.raises(StoreError, match="nowhere"):
+            connect(str(path))
+    db = apsw.Connection(str(path))
+    assert db.pragma("user_version") == 5
+    assert not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'half'").fetchall()
+    db.close()
+
+
+async def test_a_file_that_is_in_use_is_not_upgraded(path: Path) -> None:
+    """The process that holds the lock speaks the old version, and would go on to do so."""
+    load_sqlite("schema5.sql", path)
+    db = apsw.Connection(str(path))
+    db.pragma("user_version", 4)
+    db.close()
+    old = Presence(workers_folder(str(path)))
+    old.announce("old-1")
+    error = refusal(path)
+    assert isinstance(error, StoreVersionError)
+    assert "in use by 1 process(es) of an older version of Shoal (schema 4" in str(error)
+    old.leave(frozenset())
+
+
+async def test_nothing_is_written_to_a_file_that_was_upgraded_under_us(path: Path) -> None:
+    async with SqliteFrontier(path) as frontier:
+        await frontier.open_job(JobSpec("job"))
+        db = apsw.Connection(str(path))
+        db.pragma("user_version", VERSION + 1)
+        with pytest.raises(
+            StoreVersionError, match=f"upgraded to schema {VERSION + 1} while this was running"
+        ):
+            await frontier.add("job", [make_task("http://a.test/")])
+        db.pragma("user_version", VERSION)
+        assert (await counted(frontier)).counters.admitted == 0
+        db.close()
 
 
 def test_a_refused_file_is_left_as_it_was(path: Path) -> None:

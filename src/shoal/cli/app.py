@@ -26,6 +26,7 @@ from shoal.cli import (
     submit,
     top,
     up,
+    upgrade,
     why,
     worker,
 )
@@ -72,6 +73,7 @@ app.command("report")(report.report)
 app.add_typer(hosts.app, name="hosts")
 app.add_typer(proxies.app, name="proxies")
 app.add_typer(dead.app, name="dead")
+app.add_typer(upgrade.app, name="store")
 app.command("fetch")(fetch.fetch)
 app.command("demo")(demo.demo)
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def open_frontier(store: str, *, create: bool = True) -> Frontier:
     """The home that `store` names: a path or ':memory:' (SQLite), or the address of a server (Valkey, Redis), such as
-    redis://host:6379/0. It still has to be entered (`async with`)."""
+    redis://host:6379/0. It still has to be entered (`async with`). Whoever only looks creates and upgrades nothing."""
     if not is_local(store):
         from shoal.frontier.redis.address import Address
 
@@ -24,7 +24,7 @@ def open_frontier(store: str, *, create: bool = True) -> Frontier:
             raise UsageError(
                 f"{address} needs the package {error.name}: pip install 'shoal[redis]'"
             ) from error
-        return RedisFrontier(address)
+        return RedisFrontier(address, may_upgrade=create)
     if not create and not Path(store).is_file():
         raise StoreError(f"there is no store at {store}: start a crawl here first, or name one with --store")
     from shoal.frontier.sqlite import SqliteFrontier

@@ -10,14 +10,20 @@ from typing import Literal
 from redis import exceptions as said
 from redis.asyncio.sentinel import MasterNotFoundError
 
-from shoal.errors import ShoalError, StoreError, StoreFull, UsageError
+from shoal.errors import ShoalError, StoreError, StoreFull, StoreVersionError, UsageError
 from shoal.frontier.redis.address import Address
+from shoal.frontier.redis.keys import LAYOUT
 
 Meaning = Literal[
     "passing",  # restart, failover, lost connection: the same call will go through later
     "full",  # no memory or no disk: it goes through once somebody made room
     "fatal",  # repeating does not help
 ]
+
+
+class Taken(StoreError):
+    """Another process has taken over what this one was doing, for it was silent for too long."""
+
 
 # What a call may raise. Some of the cluster client's errors are no RedisError.
 FAULTS = (said.RedisError, said.RedisClusterException, OSError)
@@ -101,6 +107,10 @@ def translate(error: BaseException, address: Address, doing: str = "") -> ShoalE
             return UsageError(f"{at} refused user {address.username or 'default'!r}: wrong name or password")
         case said.NoPermissionError():
             return UsageError(f"{at}: user {address.username or 'default'!r} may not do this: {_line(text)}")
+        case said.ResponseError() if text.startswith("LAYOUT "):
+            return StoreVersionError(_other_layout(at, text.split()[1]))
+        case said.ResponseError() if text.startswith("TAKEN "):
+            return Taken(f"{at} is being upgraded by another process")
         case said.ResponseError() if "DB index is out of range" in text:
             return UsageError(f"{at} has no database number {address.db}: use a smaller one, such as 0")
         case MasterNotFoundError():
@@ -121,6 +131,12 @@ def translate(error: BaseException, address: Address, doing: str = "") -> ShoalE
     if isinstance(error, said.ResponseError) and doing:
         return StoreError(f"{doing} failed in {at}: {_line(text)}")
     return StoreError(f"cannot use {at}: {reason(error)}")
+
+
+def _other_layout(at: str, layout: str) -> str:
+    if layout == "upgrading":
+        return f"{at} is being upgraded to another version of Shoal: start that version when it is done"
+    return f"{at} was upgraded to layout {layout} while this was running, which knows {LAYOUT}: start that version"
 
 
 def reason(error: BaseException) -> str:

@@ -41,12 +41,13 @@ _LOOK_AROUND = 30.0  # a subscription may be down without anybody knowing
 
 
 class RedisFrontier:
-    """`store` is an address, such as redis://host:6379/0."""
+    """`store` is an address, such as redis://host:6379/0. One of an older layout is upgraded, if it may be."""
 
-    def __init__(self, store: str | Address, clock: Clock | None = None) -> None:
+    def __init__(self, store: str | Address, clock: Clock | None = None, *, may_upgrade: bool = True) -> None:
         self.address = Address.parse(store) if isinstance(store, str) else store
         self._link = Link(self.address)
         self._shards = Shards(self._link, self.address.prefix, self.address.shards, clock)
+        self._may_upgrade = may_upgrade
         self._claimer = Claimer(self._shards)
         self._settler = Settler(self._shards)
         self._changed = asyncio.Event()
@@ -59,7 +60,7 @@ class RedisFrontier:
     async def open(self) -> None:
         await self._link.open()
         try:
-            await self._shards.open()
+            await self._shards.open(may_upgrade=self._may_upgrade)
             await jobs.clear_dropped(self._shards)
             await self._link.subscribe(wake_channel(self.address.prefix), self._hear)
         except BaseException:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
-LAYOUT = 4  # grows when keys change in a way that older versions cannot read
-READABLE = 3  # the oldest that this version can read, and makes its own
+LAYOUT = 5  # grows when keys change in a way that older versions cannot read; how they are moved is in upgrading.py
 
 NAMES = {
-    "META": "meta",  # hash: time, counters for ids and tokens, number of this shard and of all
+    "META": "facts",  # hash: layout, time, counters for ids and tokens, number of this shard and of all
+    "METABEFORE": "meta",  # what META was up to layout 4; now a string, on which scripts of that time fail at once
+    "UPGRADE": "upgrade",  # string: who is changing the layout of this shard; runs out with its last sign of life
     "JOBS": "jobs",  # hash: name → number
     "JOB": "job:",  # + number, hash: spec, state, counters; pending tasks by lane
     "JOBHOSTS": "jobhosts:",  # + number, hash: host → tasks admitted

@@ -6,7 +6,7 @@ import re
 from functools import cache
 from importlib.resources import files
 
-from shoal.frontier.redis.keys import NAMES
+from shoal.frontier.redis.keys import LAYOUT, NAMES
 from shoal.frontier.redis.link import Script
 
 _FOLDER = files("shoal.frontier.redis") / "scripts"
@@ -25,6 +25,7 @@ def script(name: str) -> Script:
 
 def _keys(code: str) -> str:
     used = set(re.findall(r"\b[A-Z]+\b", code))
-    return "".join(
+    keys = [
         f"local {constant} = KEYS[1] .. ':{name}'\n" for constant, name in NAMES.items() if constant in used
-    )
+    ]
+    return f"local LAYOUT = '{LAYOUT}'\n" + "".join(keys)

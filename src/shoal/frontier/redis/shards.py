@@ -19,9 +19,10 @@ from shoal.clock import Clock
 from shoal.errors import StoreError, StoreVersionError, UsageError
 from shoal.frontier.damage import damaged
 from shoal.frontier.redis.codec import as_text, decode_item
-from shoal.frontier.redis.keys import HOME, LAYOUT, READABLE, shard_of, tag
+from shoal.frontier.redis.keys import HOME, LAYOUT, shard_of, tag
 from shoal.frontier.redis.library import script
 from shoal.frontier.redis.link import Call, Link
+from shoal.frontier.redis.upgrading import OLDEST, UPGRADING, upgrade
 from shoal.frontier.timebase import Timebase
 from shoal.model import Task
 
@@ -58,19 +59,45 @@ class Shards:
     def of_host(self, host: str) -> int:
         return shard_of(host, self.count)
 
-    async def open(self) -> None:
-        for shard in self.all:
-            shards, layout = await self.run("open", shard, [shard, self.count, LAYOUT, READABLE])
-            if int(layout) != LAYOUT:
-                raise StoreVersionError(
-                    f"the store at {self.link.address} has layout {int(layout)}, this version of Shoal knows {LAYOUT}:"
-                    " use the version that made it, or another prefix"
-                )
-            if int(shards) != self.count:
-                raise StoreError(
-                    f"the store at {self.link.address} was made with shards={int(shards)}: open it with that number,"
-                    " or choose another prefix"
-                )
+    async def open(self, *, may_upgrade: bool = True) -> None:
+        """Makes the shards, or brings them to the layout of this version if they have an older one."""
+        for layout in [await self._open_shard(shard) for shard in self.all]:
+            if layout == str(LAYOUT):
+                continue
+            self._check_layout(layout, may_upgrade)
+            await upgrade(self, layout)
+            return
+
+    async def _open_shard(self, shard: int) -> str:
+        """Its layout."""
+        shards, layout = await self.run("open", shard, [shard, self.count])
+        if int(shards) != self.count:
+            raise StoreError(
+                f"the store at {self.link.address} was made with shards={int(shards)}: open it with that number,"
+                " or choose another prefix"
+            )
+        return str(layout.decode())
+
+    def _check_layout(self, layout: str, may_upgrade: bool) -> None:
+        at = f"the store at {self.link.address}"
+        if layout == UPGRADING:
+            if not may_upgrade:
+                raise StoreVersionError(f"{at} is being upgraded: try again in a while")
+        elif int(layout) > LAYOUT:
+            raise StoreVersionError(
+                f"{at} belongs to a newer version of Shoal (layout {layout}, this one knows {LAYOUT}):"
+                " use that version, or choose another prefix"
+            )
+        elif int(layout) < OLDEST:
+            raise StoreVersionError(
+                f"{at} was made by a version of Shoal too old to be upgraded from (layout {layout}, this one knows"
+                f" {OLDEST} to {LAYOUT}): finish the crawl with that version, or choose another prefix"
+            )
+        elif not may_upgrade:
+            raise StoreVersionError(
+                f"{at} belongs to an older version of Shoal (layout {layout}, this one needs {LAYOUT}): look at it with"
+                " that version, or upgrade it: shoal store upgrade"
+            )
 
     # -- scripts
 

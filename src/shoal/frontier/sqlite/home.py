@@ -29,7 +29,7 @@ from shoal.frontier.protocol import (
 )
 from shoal.frontier.sqlite import adding, claiming, finding, jobs, notes, settling
 from shoal.frontier.sqlite.faults import translated
-from shoal.frontier.sqlite.presence import Presence
+from shoal.frontier.sqlite.presence import Presence, workers_folder
 from shoal.frontier.sqlite.schema import connect
 from shoal.frontier.sqlite.session import Session
 from shoal.frontier.sqlite.timekeeping import shared_timebase
@@ -49,7 +49,7 @@ class SqliteFrontier:
         self.path = str(path)
         self._clock = clock
         shared = self.path != ":memory:"
-        self._presence = Presence(Path(f"{self.path}-workers") if shared else None)
+        self._presence = Presence(workers_folder(self.path) if shared else None)
         self._writer = Writer(self._open_session, self.path)
         self._changed = asyncio.Event()
         self._version = 0

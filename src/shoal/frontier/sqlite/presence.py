@@ -17,6 +17,18 @@ except ImportError:  # no flock here: leases simply run out
     fcntl = None  # type: ignore[assignment]
 
 
+def workers_folder(store: str) -> Path:
+    """Where the workers on a file have their locks."""
+    return Path(f"{store}-workers")
+
+
+def living(folder: Path) -> list[str]:
+    """The workers that are certainly there."""
+    presence = Presence(folder)
+    names = os.listdir(folder) if folder.is_dir() else []
+    return [] if fcntl is None else sorted(name for name in names if not presence.has_left(name))
+
+
 class Presence:
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder if fcntl is not None else None

@@ -17,10 +17,10 @@ import apsw
 
 from shoal.errors import StoreError, StoreVersionError
 from shoal.frontier.sqlite.faults import translated
+from shoal.frontier.sqlite.presence import living, workers_folder
 
 APPLICATION_ID = 0x53484F4C  # "SHOL"
 VERSION = 5
-_READABLE = 4  # the oldest that is brought up to date when it is opened
 _TRIES = 60_000  # a millisecond each
 
 TABLES = """
@@ -90,12 +90,14 @@ CREATE INDEX dead_job ON dead(job, at);
 CREATE TABLE journal(job INTEGER, key TEXT, length INTEGER NOT NULL, PRIMARY KEY(job, key)) WITHOUT ROWID;
 """
 
-FROM_4 = """
+# By the version that they begin with, one after the other in the transaction that opens the file: all or nothing.
+STEPS = {
+    4: """
 ALTER TABLE job ADD COLUMN merged INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE job ADD COLUMN links_cut INTEGER NOT NULL DEFAULT 0;
 CREATE TABLE merged(job INTEGER, hash INTEGER, url TEXT NOT NULL, PRIMARY KEY(job, hash)) WITHOUT ROWID;
-PRAGMA user_version = 5;
-"""
+""",
+}
 
 PRAGMAS = """
 PRAGMA journal_mode = WAL;
@@ -158,11 +160,33 @@ def _prepare(db: apsw.Connection, path: str) -> None:
         db.execute(f"PRAGMA user_version = {VERSION}; PRAGMA application_id = {APPLICATION_ID}")
     elif application != APPLICATION_ID:
         raise StoreError(f"{path} is a database, but not one of Shoal's: choose another path with --store")
-    elif version == _READABLE:
-        db.execute(FROM_4)
     elif version != VERSION:
+        _upgrade(db, path, version)
+
+
+def _upgrade(db: apsw.Connection, path: str, version: int) -> None:
+    """From the version that the file has to ours, step by step; refused if that cannot be done, or not now."""
+    if version not in STEPS:
         age = "a newer" if version > VERSION else "an older"
         raise StoreVersionError(
             f"{path} was written by {age} version of Shoal (schema {version}, this one uses {VERSION}): "
             "finish the crawl with that version or choose another path with --store"
+        )
+    if path != ":memory:" and (workers := living(workers_folder(path))):
+        raise StoreVersionError(
+            f"{path} is in use by {len(workers)} process(es) of an older version of Shoal (schema {version}, this one"
+            f" uses {VERSION}): let them end or stop them, then run this again, which upgrades the file"
+        )
+    for step in range(version, VERSION):
+        db.execute(STEPS[step])
+    db.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def check_version(db: apsw.Connection) -> None:
+    """In every transaction: a newer version of Shoal may have upgraded the file under us."""
+    version = db.execute("PRAGMA user_version").get
+    if version != VERSION:
+        raise StoreVersionError(
+            f"{db.filename} was upgraded to schema {version} while this was running, which knows {VERSION}:"
+            " start that version of Shoal"
         )

@@ -14,6 +14,7 @@ from shoal.errors import UsageError
 from shoal.frontier.domains import strictest
 from shoal.frontier.protocol import Counters, DomainLimit, JobSpec, Valve
 from shoal.frontier.sqlite import domains
+from shoal.frontier.sqlite.schema import check_version
 from shoal.frontier.timebase import Timebase
 
 T = TypeVar("T")
@@ -76,6 +77,7 @@ class Session:
 
     def begin(self) -> None:
         self.db.execute("BEGIN IMMEDIATE")
+        check_version(self.db)
 
     def commit(self) -> None:
         self.db.execute("COMMIT")

@@ -10,7 +10,11 @@ local LEFT_BEHIND = 5  -- seconds after which what is on its way to another shar
 local MOST_ARGUMENTS = 4000  -- of one command; Lua's stack holds 8000
 
 local ask = cmsgpack.unpack(ARGV[4])
-local meta = call('HMGET', META, 'time', 'serial', 'token', 'told', 'shard', 'shards', 'domains')
+local meta = call('HMGET', META, 'time', 'serial', 'token', 'told', 'shard', 'shards', 'domains', 'layout')
+
+-- Nobody touches a store of another layout. (None at all: the server has lost its data, perhaps back to an old layout.)
+local layout = meta[8] or call('TYPE', METABEFORE).ok == 'hash' and call('HGET', METABEFORE, 'layout')
+if layout and layout ~= LAYOUT then return redis.error_reply('LAYOUT ' .. layout) end
 local serial, token = tonumber(meta[2]) or 0, tonumber(meta[3]) or 0
 local told = tonumber(meta[4]) or 0
 local before = { serial = serial, token = token, told = told }

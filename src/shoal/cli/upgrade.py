@@ -1,0 +1,28 @@
+"""`shoal store upgrade`: brings a store of an older version to this one's format."""
+
+from __future__ import annotations
+
+import typer
+
+from shoal.cli.options import DEFAULT_STORE, Store
+
+app = typer.Typer(help="Look after the store itself.", no_args_is_help=True)
+
+
+@app.callback()
+def store() -> None:
+    pass
+
+
+@app.command("upgrade")
+def upgrade(store: Store = DEFAULT_STORE) -> None:
+    """Bring a store of an older version to this version's format. Nobody may be using it."""
+    from shoal.cli.terminal import ask, stdout
+    from shoal.frontier import is_local, shown
+
+    ask(store, _format_of, create=not is_local(store))
+    stdout().print(f"{shown(store)} has the format of this version")
+
+
+async def _format_of(_: object) -> None:
+    """To open it is all."""

@@ -1,0 +1,106 @@
+"""From one layout of the store to the next.
+
+A step is a function that brings one shard from layout N to N + 1, in scripts that use the part `upgrading`. While a
+store is being upgraded, every other script fails on it, and one process at a time has a shard. That process may be
+killed at any moment: the next one begins the shard's last step again, so a step that was done in part, or whole, must
+come to the same when it is repeated.
+
+A step that walks through much of the store does so in many short scripts: each of them renews the hold on the shard.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from shoal.errors import StoreVersionError
+from shoal.frontier.redis.faults import Taken
+from shoal.frontier.redis.keys import LAYOUT
+from shoal.telling import event
+
+if TYPE_CHECKING:
+    from shoal.frontier.redis.shards import Shards
+
+UPGRADING = "upgrading"  # stands for the layout until all is done
+HOLD_SECONDS = 15.0  # after which a shard whose upgrader is silent is taken by another
+_LOOK_AGAIN = 0.2
+_SHOWN = 3  # workers that are named
+
+
+class Upgrader:
+    """One process that upgrades: runs scripts in its name."""
+
+    def __init__(self, shards: Shards) -> None:
+        self.shards = shards
+        self.name = f"{socket.gethostname()}:{os.getpid()}:{os.urandom(4).hex()}"
+
+    async def run(self, script: str, shard: int, *ask: object) -> Any:
+        """The script gets our name, how long we keep the shard, and then what is asked."""
+        return await self.shards.run(script, shard, [self.name, int(HOLD_SECONDS * 1000), *ask])
+
+
+Step = Callable[[Upgrader, int], Awaitable[None]]
+
+# By the layout that they begin with, in this order. 3 had no counters for merged pages, which count as 0 where they are
+# missing. Since 5 the facts about a shard have another name, which `take` has given them already.
+STEPS: Mapping[int, Sequence[Step]] = {3: (), 4: ()}
+OLDEST = min(STEPS)
+
+
+async def upgrade(shards: Shards, layout: str) -> None:
+    """Brings all shards to this layout, or waits until another process has done it. Refuses while workers are alive."""
+    while True:
+        try:
+            await _upgrade(Upgrader(shards), layout)
+            return
+        except Taken:  # we were silent for too long
+            continue
+
+
+async def _upgrade(upgrader: Upgrader, layout: str) -> None:
+    every = upgrader.shards.all
+    taken = {shard: found for shard in every if (found := await _take(upgrader, shard, layout)) is not None}
+    for shard, found in taken.items():
+        for before in range(found, LAYOUT):
+            for step in STEPS[before]:
+                await step(upgrader, shard)
+            await upgrader.run("upgraded", shard, before + 1, False)
+    for shard in taken:
+        await upgrader.run("upgraded", shard, LAYOUT, True)
+    if taken:
+        event(
+            "store_upgraded",
+            store=str(upgrader.shards.link.address),
+            before=min(taken.values()),
+            layout=LAYOUT,
+        )
+
+
+async def _take(upgrader: Upgrader, shard: int, layout: str) -> int | None:
+    """The layout to begin with; None: there is nothing left to do."""
+    told = False
+    while True:
+        word, *rest = [part.decode() for part in await upgrader.run("take", shard)]
+        match word:
+            case "taken":
+                return int(rest[0])
+            case "done":
+                return None
+            case "used":
+                raise _in_use(upgrader.shards, layout, rest)
+        if not told:
+            told = True
+            event("store_upgrading", store=str(upgrader.shards.link.address), by=rest[0].rpartition(":")[0])
+        await asyncio.sleep(_LOOK_AGAIN)
+
+
+def _in_use(shards: Shards, layout: str, workers: Sequence[str]) -> StoreVersionError:
+    more = f" and {len(workers) - _SHOWN} more" if len(workers) > _SHOWN else ""
+    return StoreVersionError(
+        f"the store at {shards.link.address} is in use by workers of an older version of Shoal"
+        f" ({', '.join(workers[:_SHOWN])}{more}; layout {layout}, this one needs {LAYOUT}):"
+        " stop them all, then start this again, which upgrades the store"
+    )
