@@ -10,6 +10,8 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from shoal import __version__
+from shoal.frontier import known_layout
 from shoal.frontier.protocol import Frontier
 from shoal.observe.machine import Machine
 from shoal.observe.view import RateWindow
@@ -52,6 +54,8 @@ class Heartbeat:
     def _full_status(self) -> WorkerStatus:
         return replace(
             self._status(),
+            version=__version__,
+            layout=known_layout(),
             pid=os.getpid(),
             node=self._node,
             rates=self._measure(),

@@ -88,6 +88,8 @@ def worker_dict(worker: WorkerStatus) -> dict[str, Any]:
     return {
         "pid": worker.pid,
         "machine": worker.node,
+        "version": worker.version or None,
+        "layout": worker.layout or None,
         "rate": worker.rate,
         "in_flight": worker.in_flight,
         "waiting": worker.waiting,

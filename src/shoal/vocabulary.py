@@ -101,6 +101,12 @@ VOCABULARY: dict[str, Kind] = {
         "info", "a process of a fleet is there", "role spiders store", "{role} for {spiders} on {store}"
     ),
     "worker_stopped": _kind("info", "a process of a fleet ends", "role", "{role} ends"),
+    "other_version": _kind(
+        "warning",
+        "a process of a fleet begins, and some workers of its store are of another version",
+        "version other workers",
+        "this is Shoal {version}; workers of version {other} on the same store: {workers}",
+    ),
     "slots_limited": _kind(
         "warning",
         "fewer requests at once than `concurrency`, because of the limit on open files",
@@ -122,6 +128,16 @@ VOCABULARY: dict[str, Kind] = {
     "draining": _kind("warning", "told to stop: pages in flight are finished", "", "stopping"),
     "leader_changed": _kind(
         "info", "another process coordinates the fleet", "worker", "this process coordinates from now on"
+    ),
+    "leader_missing": _kind(
+        "warning",
+        "no process coordinates the fleet, and this worker was told not to",
+        "",
+        "no coordinator: start URLs are not fed, recurring jobs not started and jobs not finished until there is one"
+        " (shoal coordinator FILE.py, or a worker without --no-coordinator)",
+    ),
+    "leader_found": _kind(
+        "info", "a process coordinates the fleet again", "worker", "there is a coordinator: {worker}"
     ),
     "lead_lost": _kind(
         "warning",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from shoal import Spider
+from shoal import Spider, __version__
 from shoal.errors import ShoalError, SinkError, UsageError
 from shoal.fleet.feeders import Feeders
 from shoal.fleet.plan import WorkerPlan
@@ -25,6 +25,7 @@ from shoal.fleet.submitting import (
     wait_for,
 )
 from shoal.fleet.trouble import trouble_of
+from shoal.fleet.versions import tell_other_versions
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import FOREVER, Counters, Frontier, HostRecord, Job, JobSpec, JobState, Valve
 from shoal.jobnote import note_of, settings_of
@@ -365,3 +366,14 @@ def test_a_job_that_does_not_move_is_named_after_a_while_and_not_again_at_once()
 )
 def test_it_says_why(job: Job, said: str) -> None:
     assert said in reason(job, [WorkerStatus(spiders=("books",))])
+
+
+async def test_who_joins_is_told_of_other_versions(caplog: pytest.LogCaptureFixture) -> None:
+    frontier = MemoryFrontier()
+    for name, version in (("a", __version__), ("b", "9.9.9"), ("c", ""), ("d", "9.9.9")):
+        await frontier.extend(name, 60.0, encode_status(WorkerStatus(version=version)))
+    await tell_other_versions(frontier)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"this is Shoal {__version__}; workers of version 0.1.0 or older on the same store: 1",
+        f"this is Shoal {__version__}; workers of version 9.9.9 on the same store: 2",
+    ]

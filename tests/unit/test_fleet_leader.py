@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from shoal.errors import StoreError
-from shoal.fleet.leader import KEY, Leadership, leader
+from shoal.fleet.leader import KEY, Leadership, leader, watch_leader
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import Note
 from shoal.testing.simulation.loop import SimulatedClock, VirtualLoop
@@ -162,3 +162,24 @@ async def test_an_error_of_a_duty_comes_out() -> None:
     with pytest.raises(StoreError, match="no space left"):
         async with asyncio.timeout(DEADLINE):
             await Leadership(Store(), "a", LEASE).lead(fails)
+
+
+@in_virtual_time
+async def test_who_never_leads_says_when_nobody_does(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "shoal")
+    frontier = Store()
+    watching = asyncio.create_task(watch_leader(frontier, every=1.0))
+
+    def told() -> list[str]:
+        return [record.__dict__["event"] for record in caplog.records]
+
+    await asyncio.sleep(3.5)
+    assert told() == ["leader_missing"]
+    async with candidate(frontier, "node-1") as (duty, _):
+        await duty.until(working=True)
+        await asyncio.sleep(3.5)
+        assert told() == ["leader_missing", "leader_found"]
+    await asyncio.sleep(3.5)
+    assert told() == ["leader_missing", "leader_found", "leader_missing"]
+    assert "--no-coordinator" in caplog.text
+    watching.cancel()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -359,6 +360,18 @@ def test_only_a_fleet_misses_its_coordinator() -> None:
     fleet = [replace(worker, spiders=("books",)) for worker in frame.overview.workers]
     frame = replace(frame, overview=replace(frame.overview, workers=fleet))
     assert "coordinator: none" in "\n".join(drawn(frame, 140, 40))
+    assert "no coordinator: start one with: shoal coordinator FILE.py" in "\n".join(drawn(frame, 80, 40))
+
+
+def test_several_versions_are_shown_side_by_side() -> None:
+    frame = busy_frame()
+    versions = [replace(worker, version="0.1.0") for worker in frame.overview.workers]
+    frame = replace(frame, overview=replace(frame.overview, workers=versions))
+    assert "version" not in "\n".join(drawn(frame, 140, 60))
+    versions[:3] = [replace(worker, version="0.2.0") for worker in versions[:3]]
+    lines = "\n".join(drawn(frame, 140, 60))
+    assert "several versions of Shoal work here: 37 workers of 0.1.0, 3 workers of 0.2.0" in lines
+    assert re.search(r"worker \(\d+ of 40\) +machine +version", lines)
 
 
 def test_an_empty_store_says_what_to_do() -> None:

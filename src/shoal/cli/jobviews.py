@@ -11,6 +11,7 @@ from rich.text import Text
 from shoal.cli.terminal import safe, table, when
 from shoal.fleet.schedule import Schedule
 from shoal.fleet.sight import FleetSight, JobSight
+from shoal.fleet.versions import side_by_side, versions_of
 from shoal.observe import words
 from shoal.observe.view import left_over
 from shoal.plain import job_dict, schedule_dict, sorted_jobs, worker_dict
@@ -35,6 +36,10 @@ def fleet_tables(sight: FleetSight, *, most: int = 1000) -> list[RenderableType]
         parts.append(_schedules_table(sight))
     if sight.workers:
         parts.append(_workers_table(sight, most))
+        if sight.leader is None and any(worker.spiders for worker in sight.workers):
+            parts.append(safe("no coordinator: start one with: shoal coordinator FILE.py", "yellow"))
+        if said := side_by_side(sight.workers):
+            parts.append(safe(said, "yellow"))
     elif any(one.job.state == "running" for one in sight.jobs):
         parts.append(safe("no worker is running; start one with: shoal worker FILE.py", "yellow"))
     return parts
@@ -89,12 +94,15 @@ def _beat(one: Schedule) -> str:
 
 def _workers_table(sight: FleetSight, most: int) -> Table:
     numbers = ("pages/s", "slots", "memory")
-    shown = table("worker", "machine", *numbers, "jobs", "held back by", right=numbers)
+    mixed = len(versions_of(sight.workers)) > 1
+    version = ("version",) if mixed else ()
+    shown = table("worker", "machine", *version, *numbers, "jobs", "held back by", right=numbers)
     busiest = sorted(sight.workers, key=lambda worker: -worker.rate)
     for worker in busiest[:most]:
         shown.add_row(
             str(worker.pid),
             safe(worker.node),
+            *([safe(worker.version or "-", "yellow")] if mixed else []),
             Text(words.rate(worker.rate), "bold green" if worker.rate else "dim"),
             f"{worker.used}/{worker.slots}",
             words.size(worker.memory) if worker.memory else "-",

@@ -26,6 +26,7 @@ log = logging.getLogger("shoal")
 
 KEY = "coordinator"
 _SAFE = 0.9  # share of a term after which a leader that could not renew it has stopped
+_WATCHED_EVERY = 5.0  # seconds between looks of those who never lead
 _PATIENCE = 1.0  # seconds between looks at somebody else's term, which may end early
 
 Duties = Callable[[], Coroutine[None, None, None]]
@@ -127,6 +128,23 @@ def _read(note: Note | None) -> Term:
         return _decode(note.value) if note is not None else Term()
     except UNREADABLE:
         return Term()  # another version's words
+
+
+async def watch_leader(frontier: Frontier, every: float = _WATCHED_EVERY) -> None:
+    """For ever: tells when nobody coordinates, and when somebody does again. For those who never do it themselves."""
+    missing = False
+    while True:
+        await asyncio.sleep(every)  # first of all: a fleet that is being started is not worth a word
+        try:
+            term = await leader(frontier)
+        except ShoalError as error:
+            log.debug("cannot look for a coordinator: %s", error)
+        else:
+            if missing and term is not None:
+                event("leader_found", worker=term.holder)
+            elif not missing and term is None:
+                event("leader_missing")
+            missing = term is None
 
 
 async def leader(frontier: Frontier, key: str = KEY) -> Term | None:

@@ -9,8 +9,10 @@ from functools import partial
 
 from shoal.crew import ProcessCrew
 from shoal.fleet.coordinator import Coordinator
+from shoal.fleet.leader import watch_leader
 from shoal.fleet.plan import SUMMARY, WorkerPlan
 from shoal.fleet.roster import Roster
+from shoal.fleet.versions import tell_other_versions
 from shoal.frontier import open_frontier, shown
 from shoal.frontier.protocol import Frontier
 from shoal.guardian import can_resume
@@ -55,7 +57,7 @@ async def serve(
             guidance = partial(stopping_on_signals, grace=settings.grace)
         stack.enter_context(guidance(crew.engine))
         coordinator = Coordinator(frontier, plan, spiders, name=crew.engine.name)
-        coordinating = coordinator.run() if plan.coordinates else asyncio.sleep(0)
+        coordinating = coordinator.run() if plan.coordinates else watch_leader(frontier)
         async with meanwhile(roster.run(), crew.engine), meanwhile(coordinating, crew.engine):
             await crew.engine.run()
         if plan.until_done:
@@ -85,6 +87,7 @@ async def present(frontier: Frontier, role: str, spiders: Iterable[str], store: 
     async with EventBook(frontier):
         names = ", ".join(name for name in spiders if name != SUMMARY)
         await tell(frontier, "worker_started", role=role, spiders=names, store=shown(store))
+        await tell_other_versions(frontier)
         try:
             yield
         finally:

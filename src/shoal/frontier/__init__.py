@@ -32,6 +32,13 @@ def open_frontier(store: str, *, create: bool = True) -> Frontier:
     return SqliteFrontier(store)
 
 
+def known_layout() -> int:
+    """That of stores on a server, as this version writes them."""
+    from shoal.frontier.redis.keys import LAYOUT
+
+    return LAYOUT
+
+
 def is_local(store: str) -> bool:
     """Whether all who use the store are on this machine, and see the same files."""
     return "://" not in store

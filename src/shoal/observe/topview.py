@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from shoal.fleet.sight import JobSight
+from shoal.fleet.versions import side_by_side, versions_of
 from shoal.observe import words
 from shoal.observe.events import Event
 from shoal.observe.history import History
@@ -163,6 +164,10 @@ def _sections(frame: Frame, width: int) -> list[Section]:
     troubles = [_warning(f"{one.job.spec.name} is paused: {one.trouble}") for one in jobs if one.trouble]
     if not overview.workers and any(one.job.state == "running" for one in jobs):
         troubles.append(_warning("no worker is running; start one with: shoal worker FILE.py"))
+    if overview.leader is None and any(worker.spiders for worker in overview.workers):
+        troubles.append(_warning("no coordinator: start one with: shoal coordinator FILE.py"))
+    if said := side_by_side(overview.workers):
+        troubles.append(_warning(said))
     held = _held(overview)
     lanes = _packed(_lanes(overview), width - 8)
     workers = sorted(overview.workers, key=lambda worker: -worker.rate)
@@ -280,7 +285,9 @@ def _needs(one: Holdup, now: float) -> Text:
 
 def _workers_table(frame: Frame, rows: int, wide: bool) -> Table:
     overview = frame.overview
-    shown = _table(_of("worker", rows, len(overview.workers)), "machine")
+    mixed = len(versions_of(overview.workers)) > 1
+    version = ("version",) if mixed else ()
+    shown = _table(_of("worker", rows, len(overview.workers)), "machine", *version)
     for name in ("pages/s", "slots", "memory"):
         shown.add_column(name, justify="right", no_wrap=True)
     shown.add_column("jobs", ratio=1, no_wrap=True, overflow="ellipsis")
@@ -292,6 +299,7 @@ def _workers_table(frame: Frame, rows: int, wide: bool) -> Table:
         shown.add_row(
             str(worker.pid),
             _short(worker.node, 24),
+            *([_short(worker.version or "-", 16)] if mixed else []),
             Text(words.rate(worker.rate), "bold green" if worker.rate else "dim"),
             f"{worker.used}/{worker.slots}",
             words.size(worker.memory) if worker.memory else "-",
