@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
+from shoal.cli.options import DEFAULT_STORE, store_option
 from shoal.errors import UsageError
 from shoal.frontier.redis.address import Address
 
@@ -35,7 +37,7 @@ def test_one_server(store: str, hosts: tuple[tuple[str, int], ...], db: int, tls
 def test_a_unix_socket() -> None:
     address = parse("unix:///run/my%20valkey.sock?db=2&shards=4")
     assert (address.kind, address.path, address.db, address.shards) == ("server", "/run/my valkey.sock", 2, 4)
-    assert str(address) == "unix:///run/my valkey.sock?db=2"
+    assert str(address) == "unix:///run/my valkey.sock?db=2&shards=4"
 
 
 def test_sentinels() -> None:
@@ -158,3 +160,33 @@ def test_a_password_with_a_slash_is_not_shown_as_an_option_or_a_database(address
 def test_numbers_beyond_all_and_half_characters_are_refused_in_words(address: str) -> None:
     with pytest.raises(UsageError, match="address"):
         Address.parse(address, {})
+
+
+@pytest.mark.parametrize(
+    "store",
+    [
+        "redis://h:1",
+        "redis://h:1/3?prefix=mine",
+        "redis://[2001:db8::1]:7/3?shards=4&prefix=a:b",
+        "valkey+cluster://a:1,b:2",
+        "valkey+cluster://a:1,b:2?shards=3",
+        "redis+sentinel://a:1,b:2/service/4?prefix=mine&shards=2",
+        "unix:///run/my valkey.sock?db=2&prefix=mine",
+        "unix:///run/a%3Fb%25.sock",
+        "rediss://h:1?ca={file}&cert={file}&key={file}&prefix=x",
+    ],
+)
+def test_what_is_shown_may_be_typed_again(store: str, tmp_path: Path) -> None:
+    file = tmp_path / "a&b.pem"
+    file.write_text("")
+    address = Address.parse(store.format(file=quote(str(file))), {})
+    assert Address.parse(str(address), {}) == address
+
+
+def test_a_command_to_type_next_names_the_whole_store() -> None:
+    assert store_option("redis://:secret@h:1/2?prefix=mine&shards=4") == (
+        " --store 'redis://h:1/2?shards=4&prefix=mine'"
+    )
+    assert store_option("my crawls/shoal.db") == " --store 'my crawls/shoal.db'"
+    assert store_option("redis://h:1") == " --store redis://h:1"
+    assert store_option(DEFAULT_STORE) == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -265,4 +266,4 @@ def shown_store(store: str) -> str:
 
 def store_option(store: str) -> str:
     """What a command needs to name the store, in what a person is told to type."""
-    return "" if store == DEFAULT_STORE else f" --store {shown_store(store)}"
+    return "" if store == DEFAULT_STORE else f" --store {shlex.quote(shown_store(store))}"

@@ -14,7 +14,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, NoReturn
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -31,6 +31,7 @@ MAX_SHARDS = 1024
 _PORT = 6379
 _SENTINEL_PORT = 26379
 _CLUSTER_SHARDS = 16
+_PREFIX = "shoal"
 _EXAMPLE = "write redis://host:6379/0 (with %2F for / and %40 for @ in a password)"
 
 
@@ -46,7 +47,7 @@ class Address(Struct, frozen=True, repr_omit_defaults=True):
     cert: str | None = None
     key: str | None = None
     shards: int = 1
-    prefix: str = "shoal"
+    prefix: str = _PREFIX
 
     @classmethod
     def parse(cls, store: str, environ: Mapping[str, str] = os.environ) -> Address:
@@ -58,7 +59,7 @@ class Address(Struct, frozen=True, repr_omit_defaults=True):
             scheme,
             username=unquote(username) or environ.get("SHOAL_REDIS_USERNAME") or None,
             password=unquote(password) or environ.get("SHOAL_REDIS_PASSWORD") or None,
-            shards=_CLUSTER_SHARDS if scheme.endswith("+cluster") else 1,
+            shards=_usual_shards(scheme),
         )
         if scheme == "unix":
             address = replace(address, path=_socket_path(hosts, parts.path))
@@ -84,15 +85,36 @@ class Address(Struct, frozen=True, repr_omit_defaults=True):
         return self.scheme.startswith(("rediss", "valkeys"))
 
     def __str__(self) -> str:
-        """The address as it may be shown: without user, password and options."""
+        """The address as it may be shown, and typed again: without user and password."""
+        return self.place + self.options
+
+    @property
+    def options(self) -> str:
+        """What was chosen, such as "?prefix=mine"; empty, if nothing was."""
+        options = {
+            "db": self.db if self.scheme == "unix" and self.db else None,
+            "shards": self.shards if self.shards != _usual_shards(self.scheme) else None,
+            "prefix": self.prefix if self.prefix != _PREFIX else None,
+            **{name: getattr(self, name) for name in ("ca", "cert", "key")},
+        }
+        query = urlencode({name: value for name, value in options.items() if value is not None}, safe="/:")
+        return f"?{query}" if query else ""
+
+    @property
+    def place(self) -> str:
+        """The address without options."""
         if self.scheme == "unix":
-            return f"unix://{self.path}" + (f"?db={self.db}" if self.db else "")
+            return f"unix://{quote(self.path, safe='/ ')}"
         hosts = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.hosts)
         service = f"/{self.service}" if self.service else ""
         return f"{self.scheme}://{hosts}{service}" + (f"/{self.db}" if self.db else "")
 
     def __repr__(self) -> str:
         return f"<Address {self}>"
+
+
+def _usual_shards(scheme: str) -> int:
+    return _CLUSTER_SHARDS if scheme.endswith("+cluster") else 1
 
 
 def _split(store: str) -> SplitResult:
@@ -189,7 +211,7 @@ def _with_option(address: Address, name: str, value: str) -> Address:
             return replace(address, prefix=value)
         case "db":
             if address.scheme != "unix":
-                raise UsageError(f"the database is the last part of the address: {address}/{value}")
+                raise UsageError(f"the database is the last part of the address: {address.place}/{value}")
             return replace(address, db=_number("db", value, 0, 1 << 20))
     if not address.tls:
         raise UsageError(f"?{name}= is for TLS, and {address.scheme}:// speaks plain text: use rediss://")

@@ -65,9 +65,9 @@ def refuse(address: Address, info: Info) -> None:
     version = str(info.get("redis_version", "0"))
     mode = info.get("redis_mode") or info.get("server_mode")  # Valkey's word for it
     if mode == "sentinel":
-        raise UsageError(f"{at} is a sentinel: use {_other(address, '+sentinel')}/SERVICE")
+        raise UsageError(f"{at} is a sentinel: use {_other(address, '+sentinel')}/SERVICE{address.options}")
     if mode == "cluster" and address.kind != "cluster":
-        raise UsageError(f"{at} is part of a cluster: use {_other(address, '+cluster')}")
+        raise UsageError(f"{at} is part of a cluster: use {_other(address, '+cluster')}{address.options}")
     if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < OLDEST:
         raise StoreError(f"{at} is version {version}: Shoal needs Redis 6.2 or later, or any Valkey")
     if info.get("role") == "slave":
