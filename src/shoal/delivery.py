@@ -42,6 +42,11 @@ class Delivery:
         """How many of a job's pages are on their way."""
         return len(self._waiting.get(job, ())) + len(self._written.get(job, ()))
 
+    def leases(self) -> Sequence[Lease]:
+        """Of all pages on their way."""
+        under_way = [*self._written.values(), *self._waiting.values()]
+        return [settlement.lease for batch in under_way for settlement in batch]
+
     def hand(self, job: Served, settlement: Settlement) -> None:
         self._waiting.setdefault(job, []).append(settlement)
         if job not in self._writers:
@@ -70,7 +75,7 @@ class Delivery:
             writer.cancel()
         if writers:
             await asyncio.wait(writers)
-        left = [*self._written.values(), *self._waiting.values()]
+        left = self.leases()
         self._written.clear()
         self._waiting.clear()
-        return [settlement.lease for batch in left for settlement in batch]
+        return left

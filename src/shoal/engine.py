@@ -85,7 +85,8 @@ class Engine:
         self._settling_from: float | None = None  # … that is being settled
         self._last_end: float | None = None
         self._alarm: asyncio.TimerHandle | None = None
-        self._heartbeat = Heartbeat(frontier, name, settings, self._status)
+        self._heartbeat = Heartbeat(frontier, name, settings, self._status, self._tokens)
+        self._epoch = ""  # what is remembered of the store is from then
         self._asked = 0.0  # when the last claim was made (the loop's time)
         self._round_since: float | None = None  # when the present round began; None: it waits for work
         self.stale = 0  # settlements that came too late
@@ -145,6 +146,7 @@ class Engine:
     # -- the beat
 
     async def run(self) -> None:
+        self._epoch = self._frontier.epoch
         heartbeat = asyncio.create_task(self._keep_alive())
         try:
             while not await self._beat():
@@ -161,6 +163,8 @@ class Engine:
         """One round; True when there is nothing left to do here."""
         self._round_since = asyncio.get_running_loop().time()
         claimed = await self._exchange()
+        if self._frontier.epoch != self._epoch:
+            await self._reconcile(claimed.leases)
         if claimed.now:
             for job in self._jobs.everyone():
                 job.pages.sync(claimed.now)
@@ -370,6 +374,41 @@ class Engine:
         self._frontier.wake()
 
     # -- keeping and losing leases
+
+    def _leases(self) -> list[Lease]:
+        """All that this process has in hand."""
+        ended = [settlement.lease for _, settlement in (*self._settlements, *self._settling)]
+        return [
+            *(lease for _, lease in self._running.values()),
+            *ended,
+            *self._delivery.leases(),
+            *self._untouched,
+        ]
+
+    def _tokens(self) -> set[int]:
+        return {lease.token for lease in self._leases()}
+
+    async def _reconcile(self, claimed: Sequence[Lease]) -> None:
+        """The store may have gone back. Whatever it said is forgotten, before anything is started that it gave since.
+        Leases that it thinks we have, though we have settled them, go back to it. Pages whose leases it knows nothing
+        of end: it will give them to somebody, and their hosts should not be asked twice at once."""
+        try:
+            while (epoch := self._frontier.epoch) != self._epoch:
+                for job in self._jobs.everyone():
+                    await job.pages.forget()
+                held = {lease.token: lease for lease in await self._frontier.held(self.name)}
+                ours = self._tokens() | {lease.token for lease in claimed}
+                again = [lease for token, lease in held.items() if token not in ours]
+                lost = {token for token in ours if token not in held}
+                for page, (_, lease) in self._running.items():
+                    if lease.token in lost:
+                        page.cancel()
+                await self._release(again)
+                self._epoch = epoch
+                event("store_went_back", kept=len(ours) - len(lost), lost=len(lost), again=len(again))
+        except asyncio.CancelledError:
+            self._untouched += claimed
+            raise
 
     async def _keep_alive(self) -> None:
         try:

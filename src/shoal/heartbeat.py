@@ -6,7 +6,7 @@ import asyncio
 import os
 import socket
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from msgspec.structs import replace
 
@@ -23,12 +23,18 @@ _TELL_EVERY = 2.0  # seconds; more often than leases need it, for whoever watche
 
 class Heartbeat:
     def __init__(
-        self, frontier: Frontier, name: str, settings: Settings, status: Callable[[], WorkerStatus]
+        self,
+        frontier: Frontier,
+        name: str,
+        settings: Settings,
+        status: Callable[[], WorkerStatus],
+        tokens: Callable[[], Collection[int]],
     ) -> None:
         self._frontier = frontier
         self._name = name
         self._lease = settings.lease
         self._status = status
+        self._tokens = tokens  # of the leases that are worked on
         self._machine = Machine(settings.memory_limit)
         self._node = socket.gethostname()
         self._done: Counter[str] = Counter()
@@ -48,7 +54,7 @@ class Heartbeat:
             due = min(_TELL_EVERY, self._lease / 3)
             if now - renewed >= due or told is None or _news(status) != _news(told):
                 told, renewed = status, now
-                await self._frontier.extend(self._name, self._lease, encode_status(status))
+                await self._frontier.extend(self._name, self._lease, encode_status(status), self._tokens())
             await asyncio.sleep(min(1.0, self._lease / 3))
 
     def _full_status(self) -> WorkerStatus:

@@ -22,6 +22,10 @@ class Pages(Protocol):
         """Told after the commit. Not accepted: the lease was lost, and nothing of it counts."""
         ...
 
+    async def forget(self) -> None:
+        """The store may have gone back: what it said before need not be so."""
+        ...
+
     def sync(self, frontier_time: float) -> None: ...
 
     async def fold(self) -> None:

@@ -292,6 +292,15 @@ VOCABULARY: dict[str, Kind] = {
         "store seconds",
         "the store at {store} is back after {seconds:.1f} s",
     ),
+    "store_went_back": _kind(
+        "warning",
+        "the server was started anew, or another took its place, and may have lost its last second or more; what this"
+        " process remembered of it is forgotten, and its pages are compared with the store's: `kept` go on, `lost` end"
+        " here because the store does not know of them, `again` were done and are fetched again",
+        "store kept lost again",
+        "the store was started anew or has failed over: of the pages in hand {kept} go on, {lost} are not known to it"
+        " any more, and {again} that were done are fetched again",
+    ),
     "store_forgets": _kind(
         "warning",
         "the server keeps no append-only file",

@@ -249,6 +249,12 @@ class Worker:
 
     # -- hosts
 
+    async def forget(self) -> None:
+        """A link that the store said it had admitted may be lost with its last second. The page that it was found on
+        is lost with it, so it comes again; then the link must not be passed over."""
+        self._known = KnownLinks()
+        await self._hosts.forget()
+
     def sync(self, frontier_time: float) -> None:
         self._hosts.sync(frontier_time)
 

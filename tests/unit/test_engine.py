@@ -48,6 +48,7 @@ class Pages:
         self._work = work or self._done
         self.started: list[str] = []
         self.settlements: list[tuple[str, bool]] = []
+        self.forgotten = 0
 
     async def _done(self, lease: Lease) -> Settlement:
         return Settlement(lease, Done())
@@ -58,6 +59,9 @@ class Pages:
 
     def settled(self, settlement: Settlement, accepted: bool) -> None:
         self.settlements.append((settlement.lease.task.url, accepted))
+
+    async def forget(self) -> None:
+        self.forgotten += 1
 
     def sync(self, frontier_time: float) -> None:
         pass
@@ -95,8 +99,11 @@ class Gate:
         return Settlement(lease, Done())
 
     async def holds(self, count: int) -> None:
+        await self.arrival(lambda: self.waiting == count)
+
+    async def arrival(self, after_which: Callable[[], bool]) -> None:
         async with asyncio.timeout(DEADLINE), self._arrivals:
-            await self._arrivals.wait_for(lambda: self.waiting == count)
+            await self._arrivals.wait_for(after_which)
 
 
 @pytest.fixture
@@ -442,8 +449,8 @@ async def test_long_pages_keep_their_leases_by_heartbeat() -> None:
     beats = asyncio.Semaphore(0)
     extend = frontier.extend
 
-    async def noting(worker: str, seconds: float, status: bytes) -> int:
-        held = await extend(worker, seconds, status)
+    async def noting(worker: str, seconds: float, status: bytes, tokens: set[int]) -> int:
+        held = await extend(worker, seconds, status, tokens)
         beats.release()
         return held
 
@@ -481,8 +488,31 @@ async def test_a_claim_so_slow_that_its_leases_may_be_over_is_made_again(frontie
     assert (after.done, after.dead) == (1, 0)
 
 
+async def test_after_a_set_back_leases_are_compared_with_the_store(frontier: MemoryFrontier) -> None:
+    """One page is still leased there and goes on, one is not and ends, and one that was settled is leased again."""
+    await add(frontier, 3)
+    gate = Gate()
+    pages = Pages(gate.work)
+    engine = engine_of(frontier, pages, lease=60.0)
+    running = asyncio.create_task(finish(engine))
+    await gate.holds(3)
+    [kept, lost, _] = await frontier.held(engine.name)
+    await frontier.release([lost])  # the store has forgotten that it gave this one
+    [stray] = (await frontier.claim(Claim(engine.name, ["job"], {"normal": 1}, 1, 60.0))).leases
+    frontier.epoch = "after"
+    frontier.wake()
+    await gate.arrival(lambda: pages.started.count(stray.task.url) == 2)
+    gate.open.set()
+    await running
+    assert pages.forgotten == 1
+    assert dict(pages.settlements)[kept.task.url]
+    assert pages.settlements.count((stray.task.url, True)) == 1
+    after = await counters(frontier)
+    assert (after.done, after.stale, after.retried) == (3, 0, 0)
+
+
 async def test_a_heartbeat_that_fails_stops_the_run(frontier: MemoryFrontier) -> None:
-    async def fails(worker: str, seconds: float, status: bytes) -> int:
+    async def fails(worker: str, seconds: float, status: bytes, tokens: set[int]) -> int:
         raise StoreFull("no space left")
 
     await add(frontier, 1)

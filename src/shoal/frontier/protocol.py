@@ -13,7 +13,7 @@ Invariants every home keeps, after every verb and every crash:
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Literal, Protocol, Self
 
 from msgspec import Struct, field
@@ -213,6 +213,9 @@ class Added(Struct, frozen=True):
     new: int = 0
     duplicates: int = 0
     over_budget: int = 0
+    outdated: bool = (
+        False  # the store has gone back since the epoch that was named: the start is to be read again
+    )
 
 
 def total(parts: Sequence[Added]) -> Added:
@@ -220,6 +223,7 @@ def total(parts: Sequence[Added]) -> Added:
         sum(part.new for part in parts),
         sum(part.duplicates for part in parts),
         sum(part.over_budget for part in parts),
+        any(part.outdated for part in parts),
     )
 
 
@@ -321,6 +325,13 @@ def worker_lost(attempt: int, at: float) -> Failure:
 
 
 class Frontier(Protocol):
+    @property
+    def epoch(self) -> str:
+        """Changes when the store may have gone back: after a power cut or a failover it may know nothing of what it
+        said in its last second. Right after any answer, it is the epoch in which that was given, or a later one. Who
+        remembers what the store said forgets it when this changes."""
+        ...
+
     async def open(self) -> None: ...
 
     async def close(self) -> None: ...
@@ -354,9 +365,16 @@ class Frontier(Protocol):
 
     # -- the path of a URL
     async def add(
-        self, job: str, tasks: Sequence[Task], *, fed: int | None = None, fed_all: bool = False
+        self,
+        job: str,
+        tasks: Sequence[Task],
+        *,
+        fed: int | None = None,
+        fed_all: bool = False,
+        epoch: str | None = None,
     ) -> Added:
-        """Admits tasks that are not duplicates. `fed`/`fed_all` move the start cursor in the same transaction."""
+        """Admits tasks that are not duplicates. `fed`/`fed_all` move the start cursor in the same transaction. Not if
+        `epoch` is over: what was read before that position may be lost, and the job's `fed` says where to go on."""
         ...
 
     async def claim(self, claim: Claim) -> Claimed:
@@ -370,9 +388,16 @@ class Frontier(Protocol):
 
     async def settle(self, batch: Sequence[Settlement], journal: Journal | None = None) -> Settled: ...
 
-    async def extend(self, worker: str, lease_seconds: float, status: bytes = b"") -> int:
-        """Heartbeat: moves the deadline of all the worker's leases; answers how many it still holds. `status` is the
-        worker's word about itself, kept for whoever asks."""
+    async def extend(
+        self,
+        worker: str,
+        lease_seconds: float,
+        status: bytes = b"",
+        tokens: Collection[int] | None = None,
+    ) -> int:
+        """Heartbeat: moves the deadline of those of the worker's leases that it names, or of all; answers how many of
+        them it still holds. One that it does not name runs out: nobody works on it. `status` is the worker's word
+        about itself, kept for whoever asks."""
         ...
 
     async def workers(self) -> Sequence[WorkerRecord]:

@@ -150,8 +150,32 @@ class HostBook:
 
     async def _read(self, host: str) -> HostView:
         record = await self._frontier.host(host)
-        assert record is not None, host
-        return self._remember(record)
+        # A store that went back may not know the host: then the lease is lost as well, and its page in vain.
+        return self._remember(record or HostRecord(host, self._first_valve))
+
+    async def forget(self) -> None:
+        """The store may have gone back: records are read again. But what a host has told us it has told us, so a host
+        that is to be left alone is so, and what is not written yet will be."""
+        now = self.now()
+        for host, view in list(self._views.items()):
+            record = None
+            if (
+                view.unwritten
+                or view.unmarked
+                or max(view.valve.blocked_until, view.limits.blocked_until or 0) > now
+            ):
+                record = await self._frontier.host(host)
+            if record is None:
+                self._forget(host)
+            else:
+                view.version, view.valve = record.version, record.valve
+                self._moved.add(host)
+
+    def _forget(self, host: str) -> None:
+        if (view := self._views.pop(host, None)) is not None:
+            self._cached_bytes -= view.weight
+        self._restless.pop(host, None)
+        self._moved.discard(host)
 
     def _remember(self, record: HostRecord) -> HostView:
         state = state_of(record)
@@ -184,7 +208,7 @@ class HostBook:
     def _forget_one(self, but: str) -> bool:
         for host in self._views:
             if host != but and host not in self._restless and host not in self._moved:
-                self._cached_bytes -= self._views.pop(host).weight
+                self._forget(host)
                 return True
         return False
 
@@ -286,7 +310,9 @@ class HostBook:
             await self._buried.probe(self.now())
 
     async def _write(self, host: str) -> None:
-        view = self._views[host]
+        view = self._views.get(host)
+        if view is None:  # it was forgotten meanwhile
+            return
         silent = await self._others.silent(host, view.state, self.now())
         view = self._views.get(host, view)
         self._restless.pop(host, None)
@@ -302,7 +328,10 @@ class HostBook:
             return
         # Somebody else was quicker: fold the same into what they left.
         view.unwritten = [*batch, *view.unwritten]
-        await self._read(host)
+        if (record := await self._frontier.host(host)) is None:
+            self._forget(host)  # the store went back to a time when nobody had heard of it
+            return
+        self._remember(record)
         await self._write(host)
 
     # -- changing
@@ -321,7 +350,8 @@ class HostBook:
             return changed
 
         changed = await change_host(self._frontier, host, folded)
-        assert changed is not None, host
+        if changed is None:  # the same
+            changed = folded(HostRecord(host, self._first_valve))
         if view is not None:
             written = state_of(changed)
             view.unmarked = _marks(view.state) != _marks(written)

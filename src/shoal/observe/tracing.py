@@ -204,6 +204,9 @@ class _TracedPages:
         settle.end()
         task.end()
 
+    async def forget(self) -> None:
+        await self._inner.forget()
+
     def sync(self, frontier_time: float) -> None:
         self._inner.sync(frontier_time)
 

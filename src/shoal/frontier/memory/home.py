@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from typing import Self
 
 import msgspec
@@ -63,6 +63,7 @@ class MemoryFrontier:
         self._last_token = 0
         self._turn = 0
         self._changed = asyncio.Event()
+        self.epoch = ""
 
     async def open(self) -> None:
         pass
@@ -149,8 +150,16 @@ class MemoryFrontier:
     # -- the path of a URL
 
     async def add(
-        self, job: str, tasks: Sequence[Task], *, fed: int | None = None, fed_all: bool = False
+        self,
+        job: str,
+        tasks: Sequence[Task],
+        *,
+        fed: int | None = None,
+        fed_all: bool = False,
+        epoch: str | None = None,
     ) -> Added:
+        if epoch not in (None, self.epoch):
+            return Added(outdated=True)
         owner = self._job(job)
         added = self._admit(owner, tasks)
         owner.fed = owner.fed if fed is None else fed
@@ -367,10 +376,20 @@ class MemoryFrontier:
         self._store(record, replace(record, valve=record.valve.give_back(1, held)))
         self._domains.give_back(task.host)
 
-    async def extend(self, worker: str, lease_seconds: float, status: bytes = b"") -> int:
+    async def extend(
+        self,
+        worker: str,
+        lease_seconds: float,
+        status: bytes = b"",
+        tokens: Collection[int] | None = None,
+    ) -> int:
         deadline = self._time.now() + lease_seconds
         self._workers[worker] = WorkerRecord(worker, self._time.now(), deadline, status)
-        own = [held for held in self._leases.values() if held.worker == worker]
+        own = [
+            held
+            for token, held in self._leases.items()
+            if held.worker == worker and (tokens is None or token in tokens)
+        ]
         for held in own:
             renewed = replace(held.lease, deadline=deadline)
             self._leases[renewed.token] = held._replace(lease=renewed)

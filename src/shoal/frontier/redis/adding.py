@@ -59,7 +59,8 @@ def by_shard(shards: Shards, tasks: Iterable[Task]) -> dict[int, list[Task]]:
 
 
 def added_of(text: bytes) -> Added:
-    return Added(*(int(number) for number in text.split()))
+    new, duplicates, over_budget = (int(number) for number in text.split())
+    return Added(new, duplicates, over_budget)
 
 
 async def add(shards: Shards, job: str, tasks: Sequence[Task], fed: int | None, fed_all: bool) -> Added:

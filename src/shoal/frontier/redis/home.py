@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Self
 
 from shoal.clock import Clock
@@ -56,6 +56,10 @@ class RedisFrontier:
 
     def __repr__(self) -> str:
         return f"<RedisFrontier {self.address}>"
+
+    @property
+    def epoch(self) -> str:
+        return ""
 
     async def open(self) -> None:
         await self._link.open()
@@ -114,7 +118,13 @@ class RedisFrontier:
     # -- the path of a URL
 
     async def add(
-        self, job: str, tasks: Sequence[Task], *, fed: int | None = None, fed_all: bool = False
+        self,
+        job: str,
+        tasks: Sequence[Task],
+        *,
+        fed: int | None = None,
+        fed_all: bool = False,
+        epoch: str | None = None,
     ) -> Added:
         added = await adding.add(self._shards, job, tasks, fed, fed_all)
         self.wake()
@@ -126,9 +136,15 @@ class RedisFrontier:
     async def settle(self, batch: Sequence[Settlement], journal: Journal | None = None) -> Settled:
         return await self._settler.settle(batch, journal)
 
-    async def extend(self, worker: str, lease_seconds: float, status: bytes = b"") -> int:
+    async def extend(
+        self,
+        worker: str,
+        lease_seconds: float,
+        status: bytes = b"",
+        tokens: Collection[int] | None = None,
+    ) -> int:
         self._alive.add(worker)
-        return await leases.extend(self._shards, worker, lease_seconds, status)
+        return await leases.extend(self._shards, worker, lease_seconds, status, tokens)
 
     async def workers(self) -> Sequence[WorkerRecord]:
         return await leases.workers(self._shards)

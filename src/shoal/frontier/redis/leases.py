@@ -16,7 +16,9 @@ from shoal.model import Lease
 _PAGE = 500
 
 
-async def extend(shards: Shards, worker: str, seconds: float, status: bytes) -> int:
+async def extend(
+    shards: Shards, worker: str, seconds: float, status: bytes, tokens: Collection[int] | None
+) -> int:
     asks = {shard: [worker, seconds, as_text(status) if shard == HOME else False] for shard in shards.all}
     return sum(await shards.run_many("extend", asks))
 

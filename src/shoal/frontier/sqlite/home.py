@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Self
 
@@ -54,6 +54,7 @@ class SqliteFrontier:
         self._changed = asyncio.Event()
         self._version = 0
         self._reaped_at = float("-inf")
+        self.epoch = ""  # what was committed is on the disk: it never goes back under those who have it open
 
     def __repr__(self) -> str:
         return f"<SqliteFrontier {self.path}>"
@@ -115,7 +116,13 @@ class SqliteFrontier:
     # -- the path of a URL
 
     async def add(
-        self, job: str, tasks: Sequence[Task], *, fed: int | None = None, fed_all: bool = False
+        self,
+        job: str,
+        tasks: Sequence[Task],
+        *,
+        fed: int | None = None,
+        fed_all: bool = False,
+        epoch: str | None = None,
     ) -> Added:
         added = await self._writer.do(lambda s: adding.add(s, job, tasks, fed, fed_all))
         self.wake()
@@ -147,8 +154,14 @@ class SqliteFrontier:
     async def settle(self, batch: Sequence[Settlement], journal: Journal | None = None) -> Settled:
         return await self._writer.do(lambda s: settling.settle(s, batch, journal))
 
-    async def extend(self, worker: str, lease_seconds: float, status: bytes = b"") -> int:
-        return await self._writer.do(lambda s: settling.extend(s, worker, lease_seconds, status))
+    async def extend(
+        self,
+        worker: str,
+        lease_seconds: float,
+        status: bytes = b"",
+        tokens: Collection[int] | None = None,
+    ) -> int:
+        return await self._writer.do(lambda s: settling.extend(s, worker, lease_seconds, status, tokens))
 
     async def workers(self) -> Sequence[WorkerRecord]:
         known = await self._writer.do(settling.workers)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from array import array
+from collections.abc import Callable, Collection, Iterable, Sequence
 
+import apsw
 from msgspec.structs import replace
 
 from shoal.flight import Loss
@@ -143,7 +145,9 @@ def _append(session: Session, job_id: int, journal: Journal, data: list[bytes]) 
     )
 
 
-def extend(session: Session, worker: str, lease_seconds: float, status: bytes) -> int:
+def extend(
+    session: Session, worker: str, lease_seconds: float, status: bytes, tokens: Collection[int] | None = None
+) -> int:
     now = session.now()
     session.db.execute("DELETE FROM worker WHERE until <= ?", (now,))
     session.db.execute(
@@ -151,7 +155,13 @@ def extend(session: Session, worker: str, lease_seconds: float, status: bytes) -
         (worker, now, now + lease_seconds, status),
     )
     session.db.execute("UPDATE meta SET value = ? WHERE key = 'last'", (now,))  # time never falls behind this
-    session.db.execute("UPDATE lease SET deadline = ? WHERE worker = ?", (now + lease_seconds, worker))
+    if tokens is None:
+        session.db.execute("UPDATE lease SET deadline = ? WHERE worker = ?", (now + lease_seconds, worker))
+    else:
+        session.db.execute(
+            "UPDATE lease SET deadline = ? WHERE worker = ? AND token IN carray(?)",
+            (now + lease_seconds, worker, apsw.carray(array("q", tokens))),
+        )
     return session.db.changes()
 
 

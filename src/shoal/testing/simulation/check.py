@@ -26,7 +26,7 @@ The model knows only what goes in and out of the verbs; it shares no code with t
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -181,8 +181,14 @@ class Checker:
     def _live_on(self, *hosts: str) -> int:
         return sum(held.lease.task.host in hosts for held in self._held.values())
 
-    def extended(self, worker: str, count: int, deadline: float) -> None:
-        own = [held for held in self._held.values() if held.worker == worker]
+    def extended(
+        self, worker: str, count: int, deadline: float, tokens: Collection[int] | None = None
+    ) -> None:
+        own = [
+            held
+            for token, held in self._held.items()
+            if held.worker == worker and (tokens is None or token in tokens)
+        ]
         self.expect(len(own) == count, "one lease", f"{worker} renewed {count} leases, and held {len(own)}")
         for held in own:
             held.deadline = deadline

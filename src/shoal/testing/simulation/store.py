@@ -8,7 +8,7 @@ Process ──▶ FaultyFrontier ──▶ CheckedFrontier ──▶ the home
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from typing import TypeVar
 
 from shoal.errors import SinkError, StoreError
@@ -73,8 +73,10 @@ class CheckedFrontier:
         self._job = job
         self.processes: list[Process] = []  # those alive, who want to know of work
 
-    async def add(self, job: str, tasks: Sequence[Task], *, fed: int | None, fed_all: bool) -> Added:
-        added = await self.home.add(job, tasks, fed=fed, fed_all=fed_all)
+    async def add(
+        self, job: str, tasks: Sequence[Task], *, fed: int | None, fed_all: bool, epoch: str | None
+    ) -> Added:
+        added = await self.home.add(job, tasks, fed=fed, fed_all=fed_all, epoch=epoch)
         self._checker.added(tasks, added)
         await self._after([])
         return added
@@ -96,9 +98,11 @@ class CheckedFrontier:
         await self._after([settlement.lease.task.host for settlement in batch])
         return settled
 
-    async def extend(self, worker: str, lease_seconds: float, status: bytes) -> int:
-        held = await self.home.extend(worker, lease_seconds, status)
-        self._checker.extended(worker, held, await self.home.now() + lease_seconds)
+    async def extend(
+        self, worker: str, lease_seconds: float, status: bytes, tokens: Collection[int] | None
+    ) -> int:
+        held = await self.home.extend(worker, lease_seconds, status, tokens)
+        self._checker.extended(worker, held, await self.home.now() + lease_seconds, tokens)
         return held
 
     async def release(self, leases: Sequence[Lease]) -> int:
@@ -178,12 +182,24 @@ class FaultyFrontier:
     def _tell(self, what: str) -> None:
         self._story.tell(self._process.name, what)
 
+    @property
+    def epoch(self) -> str:
+        return self._store.home.epoch
+
     # -- the path of a URL
 
     async def add(
-        self, job: str, tasks: Sequence[Task], *, fed: int | None = None, fed_all: bool = False
+        self,
+        job: str,
+        tasks: Sequence[Task],
+        *,
+        fed: int | None = None,
+        fed_all: bool = False,
+        epoch: str | None = None,
     ) -> Added:
-        added = await self._do("add", lambda: self._store.add(job, tasks, fed=fed, fed_all=fed_all))
+        added = await self._do(
+            "add", lambda: self._store.add(job, tasks, fed=fed, fed_all=fed_all, epoch=epoch)
+        )
         self._tell(f"adds {added.new} of {len(tasks)}{', the last' if fed_all else ''}")
         return added
 
@@ -202,8 +218,17 @@ class FaultyFrontier:
             self._tell(f"settles {settlement.lease.task.url} as {verdict}{found}{late}")
         return settled
 
-    async def extend(self, worker: str, lease_seconds: float, status: bytes = b"") -> int:
-        return await self._do("extend", lambda: self._store.extend(worker, lease_seconds, status))
+    async def extend(
+        self,
+        worker: str,
+        lease_seconds: float,
+        status: bytes = b"",
+        tokens: Collection[int] | None = None,
+    ) -> int:
+        return await self._do("extend", lambda: self._store.extend(worker, lease_seconds, status, tokens))
+
+    async def held(self, worker: str) -> Sequence[Lease]:
+        return await self._do("held", lambda: self._store.home.held(worker))
 
     async def release(self, leases: Sequence[Lease]) -> int:
         count = await self._do("release", lambda: self._store.release(leases))
