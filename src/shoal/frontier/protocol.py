@@ -285,6 +285,8 @@ class Whereabouts(Struct, frozen=True):
     into: str = ""  # merged: the URL of the page that it redirected to
 
 
+HUSH = 3.0  # seconds after a set-back in which nothing is claimed, so that all workers hear of it first
+
 SCAN = 200_000  # tasks of one queue that `find` looks through
 
 
@@ -383,7 +385,10 @@ class Frontier(Protocol):
         The hosts that are due wait in a line, each at its place. Who becomes due joins it at the place it had, but
         neither far before nor far behind the first (`Valve.seat`); who is served goes back by what it was given
         (`Valve.charge`). Hosts whose domain has reached its limit wait in a line of that domain, and come forward as
-        it allows."""
+        it allows.
+
+        After the store has gone back, no host is due for HUSH seconds, nor for its interval: it may have been asked a
+        moment before, by a claim that is forgotten, and requests of that kind may still be under way."""
         ...
 
     async def settle(self, batch: Sequence[Settlement], journal: Journal | None = None) -> Settled: ...
@@ -482,6 +487,7 @@ class Frontier(Protocol):
 
 __all__ = [
     "FOREVER",
+    "HUSH",
     "SCAN",
     "Added",
     "Claim",

@@ -55,6 +55,11 @@ class Domains:
         due = family.domain.due(family.limit(jobs))
         return due if record.valve.interval or due == FOREVER else 0.0
 
+    def interval(self, record: HostRecord, jobs: Jobs) -> float:
+        """Seconds between requests to any of its domain's hosts."""
+        family = self._families.get(registrable_domain(record.name))
+        return family.limit(jobs).interval if family is not None and record.valve.interval else 0.0
+
     def allowance(self, record: HostRecord, jobs: Jobs, now: float) -> int:
         family = self._families.get(registrable_domain(record.name))
         if family is None:

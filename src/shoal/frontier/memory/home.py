@@ -10,7 +10,7 @@ import asyncio
 import heapq
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
-from typing import Self
+from typing import Any, Self
 
 import msgspec
 
@@ -18,9 +18,10 @@ from shoal.clock import Clock, SystemClock
 from shoal.errors import UsageError
 from shoal.frontier.memory import finding
 from shoal.frontier.memory.domains import Domains
-from shoal.frontier.memory.state import Held, JobRecord, Queue
+from shoal.frontier.memory.state import Held, JobRecord, Queue, copied
 from shoal.frontier.protocol import (
     FOREVER,
+    HUSH,
     SCAN,
     Added,
     Claim,
@@ -47,6 +48,9 @@ from shoal.model import Dead, DeadLetter, Done, Failure, Lease, Moved, Retry, Ro
 
 replace = msgspec.structs.replace
 
+# What does not go back with the store. A token is not given twice, though its first lease is forgotten.
+_LASTING = ("_time", "_changed", "_last_token", "_back_at", "epoch")
+
 
 class MemoryFrontier:
     def __init__(self, clock: Clock | None = None) -> None:
@@ -64,6 +68,7 @@ class MemoryFrontier:
         self._turn = 0
         self._changed = asyncio.Event()
         self.epoch = ""
+        self._back_at = -FOREVER  # when it last went back
 
     async def open(self) -> None:
         pass
@@ -77,6 +82,18 @@ class MemoryFrontier:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    # -- going back, as a server does that lost its last second
+
+    def saved(self) -> dict[str, Any]:
+        """What is stored now."""
+        return {name: copied(value) for name, value in vars(self).items() if name not in _LASTING}
+
+    def go_back(self, saved: dict[str, Any]) -> None:
+        """To what was stored then: whatever was answered since has not happened. Time goes on."""
+        vars(self).update(copied(saved))
+        self.epoch = str(int(self.epoch or 0) + 1)
+        self._back_at = self._time.now()
 
     # -- jobs
 
@@ -254,7 +271,9 @@ class MemoryFrontier:
 
     def _due(self, host: str) -> float:
         record = self._hosts[host]
-        return max(record.valve.due(), self._domains.due(record, self._jobs))
+        due = max(record.valve.due(), self._domains.due(record, self._jobs))
+        interval = max(record.valve.interval, self._domains.interval(record, self._jobs))
+        return max(due, self._back_at + max(HUSH, interval))
 
     def _line(self, job: str, lane: str, now: float) -> list[Queue]:
         """The queues whose hosts are due, in their order."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import heapq
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from shoal.frontier.protocol import JobSpec, JobState
 from shoal.model import DeadLetter, Lease, Task
@@ -62,3 +63,21 @@ class JobRecord:
 
     def max_attempts(self, task: Task) -> int:
         return task.max_attempts or self.spec.max_attempts
+
+
+def copied(state: Any) -> Any:
+    """The state as it is now, whatever becomes of it. Values that cannot change are shared."""
+    if isinstance(state, dict):
+        twin = copy.copy(state)  # a Counter stays one
+        for key, value in state.items():
+            twin[key] = copied(value)
+        return twin
+    if isinstance(state, list):
+        return [copied(value) for value in state]
+    if isinstance(state, set):
+        return set(state)
+    if hasattr(state, "__dict__"):
+        twin = copy.copy(state)
+        vars(twin).update(copied(vars(state)))
+        return twin
+    return state
