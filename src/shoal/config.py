@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import json
 import math
+import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -18,6 +19,7 @@ from msgspec import inspect
 
 from shoal.errors import SettingsError
 from shoal.settings import Settings
+from shoal.telling import event
 
 DEFAULT_FILE = Path("shoal.toml")
 PREFIX = "SHOAL_"
@@ -38,11 +40,20 @@ NOT_SETTINGS = frozenset(
     }
 )
 
+# What Kubernetes tells every container about a service named shoal, or shoal-…: nobody wrote these.
+_SERVICE = re.compile(
+    r"SHOAL_(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT_\d+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)"
+)
+_SERVICE_ADDRESS = re.compile(r"(?:tcp|udp|sctp)://.+")  # the value of SHOAL_PORT
+_ALL = "docs/settings.md lists them all"
+_told: set[str] = set()  # unknown variables that were told of
+
 TRUE = frozenset({"true", "1", "yes", "on"})
 FALSE = frozenset({"false", "0", "no", "off"})
 
 _TYPES: Mapping[str, Any] = {field.name: field.type for field in msgspec.structs.fields(Settings)}
 _INFO: Mapping[str, inspect.Type] = {name: inspect.type_info(type_) for name, type_ in _TYPES.items()}
+_VARIABLES: Mapping[str, str] = {PREFIX + name.upper(): name for name in _TYPES}
 
 
 def load(
@@ -76,9 +87,12 @@ def _layers(
     for key, value in spider.items():
         yield _known(key, "spider"), value, f"spider: {key}"
     for variable, text in environ.items():
-        if variable.startswith(PREFIX) and variable not in NOT_SETTINGS:
-            key = _known_variable(variable)
-            yield key, _parsed(key, text, variable), variable
+        if not variable.startswith(PREFIX) or variable in NOT_SETTINGS:
+            continue
+        if (known := _VARIABLES.get(variable)) is not None:
+            yield known, _parsed(known, text, variable), variable
+        else:
+            _tell_unknown(variable, text)
     for key, value in flags.items():
         if value is not None:
             source = f"flag {key}"
@@ -105,17 +119,26 @@ def _known(key: str, source: str) -> str:
     raise SettingsError(f"{source}: {key!r} is not a setting; {_suggestion(key, list(_TYPES))}")
 
 
-def _known_variable(variable: str) -> str:
-    names = {PREFIX + key.upper(): key for key in _TYPES}
-    if variable in names:
-        return names[variable]
-    suggestion = _suggestion(variable, [*names, *NOT_SETTINGS])
-    raise SettingsError(f"environment: {variable} is not a setting; {suggestion}")
+def _tell_unknown(variable: str, text: str) -> None:
+    """Once. It is no error: an environment is put together by many, and the next version may know the name."""
+    by_cluster = _SERVICE.fullmatch(variable) or (
+        variable.endswith("_PORT") and _SERVICE_ADDRESS.fullmatch(text)
+    )
+    if variable not in _told and not by_cluster:
+        _told.add(variable)
+        event("variable_unknown", variable=variable, hint=_meant(variable))
+
+
+def _meant(variable: str) -> str:
+    # Compared without what all of them begin with: by that alone, they are all alike.
+    names = {name.removeprefix(PREFIX): name for name in (*_VARIABLES, *NOT_SETTINGS)}
+    close = difflib.get_close_matches(variable.removeprefix(PREFIX).upper(), names, n=1)
+    return f"did you mean {names[close[0]]!r}?" if close else _ALL
 
 
 def _suggestion(word: str, words: list[str]) -> str:
     close = difflib.get_close_matches(word, words, n=1)
-    return f"did you mean {close[0]!r}?" if close else "docs/settings.md lists them all"
+    return f"did you mean {close[0]!r}?" if close else _ALL
 
 
 # -- checking

@@ -339,6 +339,12 @@ VOCABULARY: dict[str, Kind] = {
         "job state done admitted rate in_flight pending delayed dead eta",
         "job {job}: {done} of {admitted} pages",
     ),
+    "variable_unknown": _kind(
+        "warning",
+        "the environment has a variable SHOAL_… that means nothing: it was passed over",
+        "variable hint",
+        "environment: {variable} is not a setting and was passed over; {hint}",
+    ),
     "bug": _kind(
         "error", "an error in Shoal itself", "job url error traceback", "a bug in Shoal, met on {url}"
     ),

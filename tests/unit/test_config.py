@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from shoal import config
 from shoal.config import load
 from shoal.errors import SettingsError
 from shoal.settings import Settings
@@ -143,9 +144,42 @@ def test_case_36_environment() -> None:
     )
     assert message(from_environ, SHOAL_RATE="-1").startswith("SHOAL_RATE: -1.0 is not allowed; rate must be")
     assert message(from_environ, SHOAL_ROBOTS="maybe").endswith("robots must be true or false")
-    assert "did you mean 'SHOAL_PER_HOST'?" in message(from_environ, SHOAL_PERHOST="1")
-    assert "did you mean 'SHOAL_STORE'?" in message(from_environ, SHOAL_STOR="x")
-    assert "SHOAL_rate is not a setting" in message(from_environ, SHOAL_rate="1")
+
+
+def told(caplog: pytest.LogCaptureFixture, **environ: str) -> list[str]:
+    caplog.clear()
+    config._told.clear()
+    assert from_environ(**environ) == from_environ(**environ) == Settings()
+    return [record.getMessage() for record in caplog.records]
+
+
+def test_an_unknown_variable_is_told_once_and_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+    def line(name: str, hint: str) -> list[str]:
+        return [f"environment: {name} is not a setting and was passed over; {hint}"]
+
+    assert told(caplog, SHOAL_PERHOST="1") == line("SHOAL_PERHOST", "did you mean 'SHOAL_PER_HOST'?")
+    assert told(caplog, SHOAL_STOR="secret") == line("SHOAL_STOR", "did you mean 'SHOAL_STORE'?")
+    assert told(caplog, SHOAL_rate="1") == line("SHOAL_rate", "did you mean 'SHOAL_RATE'?")
+    for name in ("SHOAL_", "SHOAL_PORT"):
+        assert told(caplog, **{name: "8080"}) == line(name, "docs/settings.md lists them all")
+
+
+def test_what_kubernetes_says_of_services_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
+    """A pod gets these for every service of its namespace that was there before it."""
+    for service, port in (("SHOAL", 6379), ("SHOAL_VALKEY", 6379), ("SHOAL_STORE", 80), ("SHOAL_RATE", 1)):
+        address = f"tcp://10.0.0.11:{port}"
+        one = {
+            "SERVICE_HOST": "10.0.0.11",
+            "SERVICE_PORT": str(port),
+            "SERVICE_PORT_HTTP_ALT": str(port),
+            "PORT": address,
+            f"PORT_{port}_TCP": address,
+            f"PORT_{port}_TCP_PROTO": "tcp",
+            f"PORT_{port}_TCP_PORT": str(port),
+            f"PORT_{port}_TCP_ADDR": "10.0.0.11",
+            "PORT_53_UDP": "udp://10.0.0.11:53",
+        }
+        assert told(caplog, **{f"{service}_{name}": value for name, value in one.items()}) == []
 
 
 def test_variables_that_are_no_settings_are_left_alone() -> None:
