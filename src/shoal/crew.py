@@ -274,6 +274,7 @@ class Crew:
             plan.settings,
             job.tally,
             job=plan.job,
+            source=plan.feeds,
             paused=lambda: self.feeding_paused,
         )
 

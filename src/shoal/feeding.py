@@ -12,7 +12,7 @@ from shoal.admit import Admission
 from shoal.admit.sizes import OversizeError, stored_size
 from shoal.admit.typed import meant_by
 from shoal.errors import ShoalError, SpiderError
-from shoal.frontier.protocol import Frontier
+from shoal.frontier.protocol import OWN_START, Frontier, Source
 from shoal.limits import URL_SHOWN
 from shoal.model import Refused, Request, Task
 from shoal.observe.tally import Tally
@@ -30,8 +30,9 @@ _REFUSALS_TOLD = 20
 
 
 class Feeder:
-    """Reads a spider's start and adds it to the job. How far it got is committed with what it added, so a feeder
-    that is killed goes on at the same place; a source that is a function is read again, and deduplicated."""
+    """Reads a spider's start and adds it to the job, as one of the job's sources. How far it got is committed with what
+    it added, so a feeder that is killed goes on at the same place; a source that is a function is read again, and
+    deduplicated."""
 
     def __init__(
         self,
@@ -42,6 +43,7 @@ class Feeder:
         tally: Tally,
         *,
         job: str,
+        source: str = OWN_START,
         paused: Callable[[], bool] = lambda: False,
     ) -> None:
         self._spider = spider
@@ -50,6 +52,7 @@ class Feeder:
         self._settings = settings
         self._tally = tally
         self._job = job
+        self._source = source
         self._paused = paused
         self._lanes = known(settings)
         self._batch: list[Task] = []
@@ -64,9 +67,10 @@ class Feeder:
 
     async def _feed(self) -> None:
         job = await self._frontier.job(self._job)
-        if job is None or job.fed_all:
+        source = Source() if job is None else job.sources.get(self._source, Source())
+        if job is None or source.fed_all:
             return
-        skip = 0 if self._spider.starts_anew() else job.fed
+        skip = 0 if self._spider.starts_anew() else source.fed
         self._position = skip
         # Counted here and not by the batch, which a slow source's regular flushes would keep short for ever.
         stride, taken = min(_BATCH, self._settings.high_water), 0
@@ -128,7 +132,9 @@ class Feeder:
             self._raise_failure()
             batch, self._batch = self._batch, []
             try:
-                await self._frontier.add(self._job, batch, fed=self._position, fed_all=last)
+                await self._frontier.add(
+                    self._job, batch, source=self._source, fed=self._position, fed_all=last
+                )
             except ShoalError as error:
                 self._failure = error
                 raise

@@ -12,7 +12,7 @@ from shoal.errors import OutputTaken, SinkError, SpiderError, UsageError
 from shoal.fetch.browser.finding import available, why_not
 from shoal.fetch.proxies import find_pools
 from shoal.fleet.trouble import forget_trouble
-from shoal.frontier.protocol import Frontier, Job, JobSpec
+from shoal.frontier.protocol import OWN_START, Frontier, Job, JobSpec
 from shoal.jobnote import FedBy, note_of, write_note
 from shoal.observe import words
 from shoal.policy.compose import HostPolicies
@@ -39,6 +39,7 @@ class Plan(Struct, frozen=True):
     fresh: bool = False
     source: SpiderSource | None = None  # how another process gets the same spider
     fed_by: FedBy = "crawl"
+    feeds: str = OWN_START  # the source of the job that its start is
     priority: int = 0  # among the jobs of a store
     metrics: str = ""  # where to answer how it is: [HOST:]PORT
     trace: bool = False
@@ -56,7 +57,7 @@ async def prepare(plan: Plan, frontier: Frontier) -> Job:
     if plan.output is not None:
         await check_output(plan, frontier, known)
     await forget_trouble(frontier, plan.job)
-    job = await frontier.open_job(spec_of(plan))
+    job = await frontier.open_job(spec_of(plan), plan.feeds, again=plan.spider.reads_stdin())
     claim_output(plan, job)
     if job.state == "finished":
         await _trim_output(plan, frontier, job)

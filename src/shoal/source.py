@@ -18,6 +18,9 @@ class SpiderSource(Struct, frozen=True):
     spec: str | None = None
     urls: tuple[str, ...] = ()
     input: str | None = None  # a file of URLs, one a line, read after `urls`; "-": standard input
+    feeds: str = (
+        ""  # what its URLs are called among the sources of a job; "": they are the spider's own start
+    )
 
     def load(self) -> Spider:
         if self.spec is not None:

@@ -173,7 +173,10 @@ class Spider:
     def starts_anew(self) -> bool:
         """Whether its start cannot be gone on with, but is read from its beginning: a function, or standard input, of
         which nobody knows whether it is the same as before."""
-        return callable(self.start) or (not isinstance(self.start, str | Path) and STDIN in self.start)
+        return callable(self.start) or self.reads_stdin()
+
+    def reads_stdin(self) -> bool:
+        return not callable(self.start) and not isinstance(self.start, str | Path) and STDIN in self.start
 
     async def starts(
         self, skip: int = 0, at: StartPlace | None = None

@@ -88,6 +88,7 @@ async def supervise(plan: Plan, watch: Watch | None) -> View:
             plan.settings,
             tally,
             job=plan.job,
+            source=plan.feeds,
             paused=lambda: team.feeding_paused,
         )
         async with feeding(feeder, team, frontier, plan.job):

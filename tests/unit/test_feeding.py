@@ -14,7 +14,7 @@ from shoal.admit import Admission
 from shoal.errors import SpiderError, StoreError
 from shoal.feeding import Feeder
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.protocol import Added, Claim, Job, JobSpec, Valve
+from shoal.frontier.protocol import OWN_START, Added, Claim, Job, JobSpec, Source, Valve
 from shoal.model import Done, Settlement, Task
 from shoal.observe.tally import Tally
 from shoal.settings import Settings
@@ -35,10 +35,16 @@ class Watched(MemoryFrontier):
         return await super().job(name)
 
     async def add(
-        self, job: str, tasks: Sequence[Task], *, fed: int | None = None, fed_all: bool = False
+        self,
+        job: str,
+        tasks: Sequence[Task],
+        *,
+        source: str = OWN_START,
+        fed: int | None = None,
+        fed_all: bool = False,
     ) -> Added:
         self.batches.append((len(tasks), fed, fed_all))
-        return await super().add(job, tasks, fed=fed, fed_all=fed_all)
+        return await super().add(job, tasks, source=source, fed=fed, fed_all=fed_all)
 
     async def drain(self, count: int) -> None:
         claimed = await self.claim(Claim("w", ["job"], {"normal": count}, count))
@@ -162,7 +168,7 @@ async def test_a_list_goes_on_behind_the_cursor(frontier: Watched) -> None:
 
 async def test_a_function_is_read_again_and_deduplicated(frontier: Watched) -> None:
     await feed(feeder_of(frontier, lambda: urls(2)))
-    frontier._jobs["job"].fed_all = False  # as if it had been killed before the end
+    frontier._jobs["job"].sources[OWN_START] = Source(2)  # as if it had been killed before the end
     await feed(feeder_of(frontier, lambda: urls(5)))
     job = await job_of(frontier)
     assert (job.counters.admitted, job.counters.duplicates) == (5, 2)
@@ -332,11 +338,11 @@ async def test_what_follows_a_batch_that_was_lost_is_not_committed(frontier: Wat
     """A cursor beyond the lost batch would leave it out for good."""
     add, failed = frontier.add, asyncio.Event()
 
-    async def fails_once(job: str, tasks: Sequence[Task], *, fed: int | None, fed_all: bool) -> Added:
+    async def fails_once(job: str, tasks: Sequence[Task], **cursor: Any) -> Added:
         if not failed.is_set():
             failed.set()
             raise StoreError("the store cannot be used")
-        return await add(job, tasks, fed=fed, fed_all=fed_all)
+        return await add(job, tasks, **cursor)
 
     async def slow() -> AsyncIterator[str]:
         yield "http://a.test/first"

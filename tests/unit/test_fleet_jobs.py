@@ -27,7 +27,18 @@ from shoal.fleet.submitting import (
 from shoal.fleet.trouble import trouble_of
 from shoal.fleet.versions import tell_other_versions
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.protocol import FOREVER, Counters, Frontier, HostRecord, Job, JobSpec, JobState, Valve
+from shoal.frontier.protocol import (
+    FOREVER,
+    OWN_START,
+    Counters,
+    Frontier,
+    HostRecord,
+    Job,
+    JobSpec,
+    JobState,
+    Source,
+    Valve,
+)
 from shoal.jobnote import note_of, settings_of
 from shoal.observe.view import View
 from shoal.plan import Plan, finish
@@ -221,7 +232,7 @@ async def test_a_start_that_fails_pauses_the_job_and_says_why() -> None:
 
     frontier = MemoryFrontier()
     plan = replace(plan_of("/rows/x.jsonl"), fed_by="coordinator")
-    await frontier.open_job(submitted_spec(plan))
+    await frontier.open_job(submitted_spec(plan), OWN_START)
     feeders = Feeders(frontier, WorkerPlan((), "memory"), {"books": spider_of(start)}, name="me", lease=5)
     feeders.tend(await frontier.jobs())
     async with asyncio.timeout(DEADLINE):
@@ -247,7 +258,7 @@ async def test_several_jobs_are_fed_at_once_and_a_paused_one_is_not() -> None:
     feeders = Feeders(frontier, WorkerPlan((), "memory"), {"books": spider_of(start)}, name="me", lease=5)
     base = submitted_spec(replace(plan_of("/rows/x.jsonl"), fed_by="coordinator"))
     for name in ("one", "two"):
-        await frontier.open_job(replace(base, name=name))
+        await frontier.open_job(replace(base, name=name), OWN_START)
     feeders.tend(await frontier.jobs())
     async with asyncio.timeout(DEADLINE):
         while not all([(await job_of(frontier, name)).counters.pending for name in ("one", "two")]):  # noqa: ASYNC110
@@ -256,6 +267,53 @@ async def test_several_jobs_are_fed_at_once_and_a_paused_one_is_not() -> None:
     feeders.tend(await frontier.jobs())
     assert list(feeders._feeding) == ["one"]
     await feeders.stop()
+
+
+def listed(name: str, urls: list[str]) -> Submission:
+    return Submission(replace(plan_of("x.jsonl"), feeds=name, store="redis://fleet"), spider_of(urls))
+
+
+async def test_every_list_is_fed_whatever_was_fed_before() -> None:
+    """The position of one list was once applied to the next, and the first to end its list ended all."""
+    frontier = MemoryFrontier()
+    long = listed("long", [f"http://a.test/{n}" for n in range(400)])
+    await submit(long, frontier)
+    await frontier.add("books", [make_task("http://a.test/0")], source="long", fed=150)  # and was killed
+    for name in ("one", "two"):
+        await submit(listed(name, [f"http://{name}.test/"]), frontier)
+        await feed(listed(name, [f"http://{name}.test/"]), frontier)
+    job = await job_of(frontier)
+    assert (job.counters.admitted, job.fed_all, job.unfed) == (3, False, ["long"])
+    await submit(long, frontier)
+    await feed(long, frontier)
+    job = await job_of(frontier)
+    assert (job.counters.admitted, job.fed, job.fed_all) == (3 + 250, 402, True)
+
+
+async def test_a_list_that_has_grown_is_read_again() -> None:
+    frontier = MemoryFrontier()
+    for urls in (["http://a.test/1"], ["http://a.test/1", "http://a.test/2"]):
+        await submit(listed("urls.txt", urls), frontier)
+        await feed(listed("urls.txt", urls), frontier)
+        await frontier.set_state("books", "finished")
+    assert (await job_of(frontier)).counters.admitted == 2
+
+
+async def test_urls_beside_a_spiders_start_leave_that_to_the_coordinator() -> None:
+    frontier = MemoryFrontier()
+    plan = replace(plan_of("x.jsonl"), fed_by="coordinator", spider=spider_of("http://own.test/"))
+    plan = replace(plan, store="redis://fleet")
+    await submit(Submission(plan), frontier)
+    await submit(listed("list", ["http://a.test/"]), frontier)
+    await feed(listed("list", ["http://a.test/"]), frontier)
+    assert (await job_of(frontier)).sources == {OWN_START: Source(), "list": Source(1, fed_all=True)}
+    feeders = Feeders(frontier, WorkerPlan((), "memory"), {"books": plan.spider}, name="me", lease=5)
+    feeders.tend(await frontier.jobs())
+    async with asyncio.timeout(DEADLINE):
+        while not (await job_of(frontier)).fed_all:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+    await feeders.stop()
+    assert (await job_of(frontier)).counters.admitted == 2
 
 
 async def test_a_job_is_fed_by_one_that_has_its_spider_and_by_the_next_when_it_is_gone() -> None:
@@ -275,7 +333,9 @@ async def test_a_job_is_fed_by_one_that_has_its_spider_and_by_the_next_when_it_i
         name: Feeders(frontier, plan, {spider: spider_of(start_of(name))}, name=name, lease=5)
         for name, spider in (("without", "other"), ("first", "books"), ("second", "books"))
     }
-    await frontier.open_job(submitted_spec(replace(plan_of("/rows/x.jsonl"), fed_by="coordinator")))
+    await frontier.open_job(
+        submitted_spec(replace(plan_of("/rows/x.jsonl"), fed_by="coordinator")), OWN_START
+    )
     async with asyncio.timeout(DEADLINE):
         for one in feeders.values():
             one.tend(await frontier.jobs())

@@ -7,15 +7,19 @@ import itertools
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from shoal.errors import StoreError, StoreVersionError
 from shoal.frontier import open_frontier
+from shoal.frontier.protocol import OWN_START, Source
 from shoal.frontier.redis import upgrading
 from shoal.frontier.redis.home import RedisFrontier
 from shoal.frontier.redis.keys import LAYOUT
 from shoal.frontier.redis.link import Link, Script
 from shoal.frontier.redis.upgrading import STEPS, Upgrader
+from shoal.jobnote import write_note
 from shoal.model import Done, Settlement
+from shoal.settings import Settings
 from shoal.testing.conformance.tools import claim, counted, make_task, settle, spec
 from shoal.testing.servers import ValkeyServer
 from stores.old_stores import FOUND, HELD, SHARDS, URLS, fill, load_valkey
@@ -258,3 +262,25 @@ async def test_a_server_that_went_back_to_the_old_layout_is_not_written_to(
         with pytest.raises(StoreError, match="layout 4"):
             await frontier.reap()
         assert contents(valkey_server, prefix) == before
+
+
+async def test_the_one_cursor_of_layout_4_goes_to_whom_it_belonged(
+    valkey_server: ValkeyServer, prefix: str
+) -> None:
+    fed_by = {"coordinated": "coordinator", "listed": "submit", "crawled": "crawl", "through": "submit"}
+    store = f"{valkey_server.url}?prefix={prefix}&shards={SHARDS}"
+    home = f"{{{prefix}:0}}"
+    async with RedisFrontier(store) as frontier:
+        for number, (name, by) in enumerate(fed_by.items(), 1):
+            note = write_note(b"rows.jsonl", Settings(depth=3), by)  # type: ignore[arg-type]
+            await frontier.open_job(replace(spec(name), settings=note))
+            valkey_server.command("HSET", f"{home}:job:{number}", "fed", 150)
+    valkey_server.command("HSET", f"{home}:job:4", "fed", 400, "fed_all", 1)
+    for shard in range(SHARDS):
+        valkey_server.command("HSET", f"{{{prefix}:{shard}}}:facts", "layout", 4)
+    async with RedisFrontier(store) as frontier:
+        jobs = {job.spec.name: job for job in await frontier.jobs()}
+        assert jobs["coordinated"].sources == {OWN_START: Source(150)}
+        assert jobs["through"].sources == {OWN_START: Source(400, fed_all=True)}
+        assert jobs["listed"].sources == jobs["crawled"].sources == {}
+        assert (await frontier.open_job(spec("listed"), "urls.txt")).unfed == ["urls.txt"]

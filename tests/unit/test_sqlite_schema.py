@@ -9,10 +9,12 @@ import apsw
 import pytest
 
 from shoal.errors import StoreError, StoreVersionError
-from shoal.frontier.protocol import JobSpec
+from shoal.frontier.protocol import OWN_START, JobSpec, Source
 from shoal.frontier.sqlite import SqliteFrontier, schema
 from shoal.frontier.sqlite.presence import Presence, workers_folder
 from shoal.frontier.sqlite.schema import VERSION, connect
+from shoal.jobnote import write_note
+from shoal.settings import Settings
 from shoal.testing.conformance.tools import counted, make_task
 from stores.old_stores import FOUND, load_sqlite
 
@@ -29,6 +31,15 @@ def refusal(path: Path) -> StoreError:
     assert "\n" not in message
     assert str(path) in message
     return caught.value
+
+
+# How a file of schema 5 looked.
+TO_5 = """
+DROP TABLE source;
+ALTER TABLE job ADD COLUMN fed INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE job ADD COLUMN fed_all INTEGER NOT NULL DEFAULT 0;
+PRAGMA user_version = 5;
+"""
 
 
 def test_a_new_file_is_made_with_its_folder(tmp_path: Path) -> None:
@@ -118,6 +129,27 @@ async def test_nothing_is_written_to_a_file_that_was_upgraded_under_us(path: Pat
         db.pragma("user_version", VERSION)
         assert (await counted(frontier)).counters.admitted == 0
         db.close()
+
+
+async def test_the_one_cursor_of_earlier_versions_goes_to_whom_it_belonged(path: Path) -> None:
+    fed_by = {"coordinated": "coordinator", "listed": "submit", "crawled": "crawl", "through": "submit"}
+    async with SqliteFrontier(path) as frontier:
+        for name, by in fed_by.items():
+            note = write_note(b"rows.jsonl", Settings(depth=3), by)  # type: ignore[arg-type]
+            await frontier.open_job(JobSpec(name, settings=note))
+    db = apsw.Connection(str(path))
+    db.execute(TO_5)
+    db.execute("UPDATE job SET fed = 150; UPDATE job SET fed = 400, fed_all = 1 WHERE name = 'through'")
+    db.close()
+    async with SqliteFrontier(path) as frontier:
+        jobs = {job.spec.name: job for job in await frontier.jobs()}
+        assert jobs["coordinated"].sources == {OWN_START: Source(150)}
+        assert jobs["through"].sources == {OWN_START: Source(400, fed_all=True)}
+        # Whose lists they were is not known: the same commands read them again, from the beginning.
+        assert jobs["listed"].sources == jobs["crawled"].sources == {}
+        assert not jobs["listed"].fed_all
+        job = await frontier.open_job(JobSpec("listed"), "urls.txt")
+        assert (job.state, job.unfed) == ("running", ["urls.txt"])
 
 
 def test_a_refused_file_is_left_as_it_was(path: Path) -> None:

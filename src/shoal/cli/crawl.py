@@ -124,6 +124,7 @@ def _plan(
         output=place_of(output, name),
         fresh=fresh,
         source=source,
+        feeds=source.feeds,
     )
 
 

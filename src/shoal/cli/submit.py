@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from shoal.fleet.submitting import Submission, Watch
     from shoal.frontier.protocol import Job
     from shoal.observe.tally import TallyReport
+    from shoal.source import SpiderSource
     from shoal.spider import Spider
 
 Priority = Annotated[
@@ -121,8 +122,8 @@ def _submission(
     from shoal.fleet.submitting import Submission, place_on_fleet
     from shoal.plan import Plan
 
-    spider, start, name, address = _targets(words, input_file)
-    name = job or name
+    spider, start, source, address = _targets(words, input_file)
+    name = job or source.name or spider.name
     plan = Plan(
         spider=spider,
         settings=load(config, spider.settings, os.environ, given),
@@ -131,32 +132,36 @@ def _submission(
         output=place_on_fleet(output, name, store),
         fresh=fresh,
         fed_by="submit" if start is not None else "coordinator",
+        feeds=source.feeds,
         priority=priority,
     )
     return Submission(plan, start, address)
 
 
-def _targets(words: Sequence[str], input_file: Path | None) -> tuple[Spider, Spider | None, str, str]:
-    """The spider, the same one started at the URLs that were given (if any were), the job's usual name, and the
+def _targets(
+    words: Sequence[str], input_file: Path | None
+) -> tuple[Spider, Spider | None, SpiderSource, str]:
+    """The spider, the same one started at the URLs that were given (if any were), where they come from, and the
     spider's address."""
-    from shoal.cli.targets import as_url, listed_in, read_targets, split_spider
+    from shoal.cli.targets import as_url, listed_in, read_targets, source_name, split_spider
     from shoal.extract.summary import summary_spider
     from shoal.fleet.plan import SUMMARY
     from shoal.loading import load_spider
+    from shoal.source import SpiderSource
     from shoal.spider import Spider
 
     spec, urls = split_spider(words)
     if spec is None:
         source = read_targets(urls, input_file)
-        return summary_spider(SUMMARY, ()), source.load(), source.name, "FILE.py"
+        return summary_spider(SUMMARY, ()), source.load(), source, "FILE.py"
     spider = load_spider(spec)
     if not urls and input_file is None:
-        return spider, None, spider.name, spec
+        return spider, None, SpiderSource(name="", spec=spec), spec
     listed = listed_in(input_file)
-    begin: list[str | Path] = [as_url(word) for word in urls]
+    begin = [as_url(word) for word in urls]
     started = Spider(spider.name, [*begin, *([listed] if listed else [])], **spider.settings)
     started.handlers = spider.handlers
-    return spider, started, spider.name, spec
+    return spider, started, SpiderSource(name="", feeds=source_name(begin, listed)), spec
 
 
 def _schedule(made: Submission, every: str | None, cron: str | None, keep: int) -> None:

@@ -7,7 +7,7 @@ import logging
 import os
 import re
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from shoal.admit.canonical import Canonicaliser
@@ -41,7 +41,12 @@ def read_targets(words: Sequence[str], input_file: Path | None) -> SpiderSource:
         )
     urls = tuple(as_url(word) for word in words)
     listed = listed_in(input_file)
-    return SpiderSource(name=_name(urls, listed), urls=urls, input=None if listed is None else str(listed))
+    return SpiderSource(
+        name=_name(urls, listed, _stdin_name),
+        urls=urls,
+        input=None if listed is None else str(listed),
+        feeds=source_name(urls, listed),
+    )
 
 
 def listed_in(input_file: Path | None) -> Path | None:
@@ -104,12 +109,16 @@ def as_url(word: str) -> str:
     return typed_url(word)
 
 
-def _name(urls: Sequence[str], listed: Path | None) -> str:
+def source_name(urls: Sequence[str], listed: Path | None) -> str:
+    """What a list is called among the sources of a job. Standard input has one name, whatever it is: it is always read
+    from its beginning, so no position can be taken for another list's."""
+    return _name(urls, listed, lambda: STDIN)
+
+
+def _name(urls: Sequence[str], listed: Path | None, stdin: Callable[[], str]) -> str:
     from_stdin = str(listed) == STDIN
     stem = host_key(urls[0]) if urls else "stdin" if from_stdin else Path(listed or "").stem
-    words = "\n".join(
-        [*sorted(map(Canonicaliser(), urls)), _stdin_name() if from_stdin else str(listed or "")]
-    )
+    words = "\n".join([*sorted(map(Canonicaliser(), urls)), stdin() if from_stdin else str(listed or "")])
     return f"{stem}-{hashlib.sha256(words.encode('utf-8', 'replace')).hexdigest()[:6]}"
 
 

@@ -16,8 +16,8 @@ from shoal.feeding import Feeder
 from shoal.fleet.leader import Leadership
 from shoal.fleet.plan import WorkerPlan
 from shoal.fleet.trouble import report_trouble
-from shoal.frontier.protocol import Frontier, Job
-from shoal.jobnote import note_of
+from shoal.frontier.protocol import OWN_START, Frontier, Job
+from shoal.jobnote import is_for_fleet
 from shoal.observe.tally import Tally
 from shoal.spider import Spider
 from shoal.telling import event
@@ -52,8 +52,8 @@ class Feeders:
     def _is_to_feed(self, job: Job) -> bool:
         return (
             job.state == "running"
-            and not job.fed_all
-            and note_of(job.spec).fed_by == "coordinator"
+            and OWN_START in job.unfed
+            and is_for_fleet(job.spec)
             and job.spec.spider in self._spiders
         )
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from shoal.fleet.cron import parse_cron
 from shoal.frontier.damage import stored
-from shoal.frontier.protocol import Frontier, Job, JobSpec, Note
+from shoal.frontier.protocol import OWN_START, Frontier, Job, JobSpec, Note
 from shoal.jobnote import encode_note, note_of
 from shoal.sink import is_database
 
@@ -116,7 +116,7 @@ async def start_due_runs(frontier: Frontier, open_jobs: frozenset[str]) -> list[
         if schedule.due(now, open_jobs):
             run = schedule.run()
             if await frontier.job(run.name) is None:
-                await frontier.open_job(run)
+                await frontier.open_job(run, OWN_START)
             await change_schedules(frontier, lambda known: _with_run(known, schedule, run.name, now))  # noqa: B023
             begun.append(run.name)
     return begun

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from shoal.frontier.protocol import Job
+from shoal.frontier.protocol import OWN_START, Job
 from shoal.observe.words import plural, span
 from shoal.workerstatus import WorkerStatus
 
@@ -51,6 +51,13 @@ def _progress(job: Job) -> tuple[int, ...]:
     return c.admitted, c.done, c.dead, c.merged, c.retried, job.fed
 
 
+def _unfed(job: Job) -> str:
+    lists = ", ".join(name for name in job.unfed if name != OWN_START)
+    if lists:
+        return f"those of {lists} are not fed to the end, run the same shoal submit again"
+    return "the coordinator needs its spider, and whoever submitted URLs must feed them"
+
+
 def reason(job: Job, workers: Sequence[WorkerStatus]) -> str:
     """What holds it up, as far as can be told from outside."""
     spider, counters = job.spec.spider, job.counters
@@ -59,7 +66,7 @@ def reason(job: Job, workers: Sequence[WorkerStatus]) -> str:
     if counters.leased:
         return f"{plural(counters.leased, 'page')} in flight, which take long"
     if not counters.open:
-        return "it waits for start URLs; the coordinator needs its spider, and whoever submitted URLs must feed them"
+        return f"it waits for start URLs: {_unfed(job)}"
     held = sorted({pressed.rule for worker in workers for pressed in worker.pressure})
     if held:
         return f"the workers hold back ({', '.join(held)}); see shoal why URL"

@@ -38,7 +38,9 @@ Watch = Callable[[View], None]
 
 class Submission(Struct, frozen=True):
     plan: Plan  # fed_by says who feeds it
-    start: Spider | None = None  # the same spider with the URLs that were given, if any were
+    start: Spider | None = (
+        None  # the same spider with the URLs that were given, if any were: plan.feeds names them
+    )
     address: str = "FILE.py"  # of the spider, for what to do next
 
 
@@ -58,7 +60,9 @@ async def submit(submission: Submission, frontier: Frontier) -> Job:
     else:
         await check_shared(plan, frontier)  # the file itself is where the workers are: they look at it
     await forget_trouble(frontier, plan.job)
-    job = await frontier.open_job(submitted_spec(plan))
+    # URLs that were given are a source of their own, beside those that the job has. Who submits a list again means what
+    # it holds now.
+    job = await frontier.open_job(submitted_spec(plan), plan.feeds, again=submission.start is not None)
     try:
         await check_shared(plan, frontier, job)
         if local:
@@ -110,13 +114,14 @@ async def _reconfigure(frontier: Frontier, plan: Plan) -> None:
 
 
 async def feed(submission: Submission, frontier: Frontier) -> TallyReport:
-    """Adds the URLs that were given, from where an earlier run of the same command stopped; answers what was refused.
-    Nobody else feeds this job (its note says so), so none of them is missed or doubled."""
+    """Adds the URLs that were given, from where an earlier run of the same command stopped. Tells what was refused."""
     plan, tally = submission.plan, Tally()
     assert submission.start is not None
     settings = replace(plan.settings, high_water=max(_HIGH_WATER, plan.settings.high_water))
     admission = make_admission(submission.start, settings)
-    await Feeder(submission.start, frontier, admission, settings, tally, job=plan.job).feed()
+    await Feeder(
+        submission.start, frontier, admission, settings, tally, job=plan.job, source=plan.feeds
+    ).feed()
     return tally.report()
 
 

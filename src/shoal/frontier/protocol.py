@@ -170,14 +170,27 @@ class Counters(Struct, frozen=True):
         return self.pending + self.delayed + self.leased
 
 
+class Source(Struct, frozen=True):
+    """Somewhere a job's start URLs come from, and how far it was read."""
+
+    fed: int = 0  # how many URLs have been read
+    fed_all: bool = False  # no more will come from it
+
+
+OWN_START = ""  # the source that is the spider's own start
+EARLIER = "earlier"  # the sum of sources that were fed long ago, and whose names are forgotten
+MOST_SOURCES = 100  # of a job, before those that are fed are summed up
+
+
 class Job(Struct, frozen=True):
     spec: JobSpec
     state: JobState
     counters: Counters
     created_at: float
     finished_at: float = 0.0
-    fed: int = 0  # how many start URLs have been read
-    fed_all: bool = False  # no more start URLs will come
+    fed: int = 0  # how many start URLs have been read, from all sources
+    fed_all: bool = False  # no more start URLs will come: every source that was opened was fed to its end
+    sources: Mapping[str, Source] = {}  # by name; OWN_START among them if the spider's start is fed
 
     @property
     def exhausted(self) -> bool:
@@ -186,6 +199,17 @@ class Job(Struct, frozen=True):
         if budget and c.done >= budget:
             return True
         return self.fed_all and c.open == 0
+
+    @property
+    def unfed(self) -> Sequence[str]:
+        """The sources that still have URLs, as far as the store knows."""
+        return [name for name, source in self.sources.items() if not source.fed_all]
+
+
+def fed_of(sources: Mapping[str, Source]) -> tuple[int, bool]:
+    """`fed` and `fed_all` of a job with these sources. One without any has yet to be told where to start."""
+    known = sources.values()
+    return sum(source.fed for source in known), bool(known) and all(source.fed_all for source in known)
 
 
 class Claim(Struct, frozen=True):
@@ -343,9 +367,11 @@ class Frontier(Protocol):
     async def __aexit__(self, *_: object) -> None: ...
 
     # -- jobs
-    async def open_job(self, spec: JobSpec) -> Job:
+    async def open_job(self, spec: JobSpec, source: str | None = None, *, again: bool = False) -> Job:
         """Creates the job, or updates the spec of an existing one; its state becomes running unless finished
-        with nothing left to do under the new spec."""
+        with nothing left to do under the new spec. `source` names where start URLs will come from: from now on the
+        job does not end before it is fed. One that is known stays where it is; `again`: one that was fed to its end is
+        to be read anew."""
         ...
 
     async def job(self, name: str) -> Job | None: ...
@@ -371,12 +397,13 @@ class Frontier(Protocol):
         job: str,
         tasks: Sequence[Task],
         *,
+        source: str = OWN_START,
         fed: int | None = None,
         fed_all: bool = False,
         epoch: str | None = None,
     ) -> Added:
-        """Admits tasks that are not duplicates. `fed`/`fed_all` move the start cursor in the same transaction. Not if
-        `epoch` is over: what was read before that position may be lost, and the job's `fed` says where to go on."""
+        """Admits tasks that are not duplicates. `fed`/`fed_all` move the cursor of that source in the same transaction.
+        Not if `epoch` is over: what was read before that position may be lost, and the source says where to go on."""
         ...
 
     async def claim(self, claim: Claim) -> Claimed:
@@ -486,8 +513,11 @@ class Frontier(Protocol):
 
 
 __all__ = [
+    "EARLIER",
     "FOREVER",
     "HUSH",
+    "MOST_SOURCES",
+    "OWN_START",
     "SCAN",
     "Added",
     "Claim",
@@ -509,10 +539,12 @@ __all__ = [
     "Place",
     "Settled",
     "Snapshot",
+    "Source",
     "Valve",
     "Whereabouts",
     "WorkerRecord",
     "concerns",
+    "fed_of",
     "matches",
     "total",
     "worker_lost",

@@ -22,6 +22,7 @@ from shoal.frontier.memory.state import Held, JobRecord, Queue, copied
 from shoal.frontier.protocol import (
     FOREVER,
     HUSH,
+    OWN_START,
     SCAN,
     Added,
     Claim,
@@ -38,6 +39,7 @@ from shoal.frontier.protocol import (
     Settled,
     Whereabouts,
     WorkerRecord,
+    fed_of,
     matches,
     total,
     worker_lost,
@@ -97,12 +99,14 @@ class MemoryFrontier:
 
     # -- jobs
 
-    async def open_job(self, spec: JobSpec) -> Job:
+    async def open_job(self, spec: JobSpec, source: str | None = None, *, again: bool = False) -> Job:
         job = self._jobs.get(spec.name)
         if job is None:
             job = self._jobs[spec.name] = JobRecord(spec, "running", self._time.now())
         job.spec = spec
         job.state = "running"
+        if source is not None:
+            job.open_source(source, again=again)
         if self._view(job).exhausted:
             job.state = "finished"
         return self._view(job)
@@ -159,7 +163,10 @@ class MemoryFrontier:
             items=count["items"],
             links_cut=count["links_cut"],
         )
-        return Job(job.spec, job.state, counters, job.created_at, job.finished_at, job.fed, job.fed_all)
+        sources = dict(job.sources)
+        return Job(
+            job.spec, job.state, counters, job.created_at, job.finished_at, *fed_of(sources), sources=sources
+        )
 
     def _leased(self, job: str) -> int:
         return sum(held.lease.task.job == job for held in self._leases.values())
@@ -171,6 +178,7 @@ class MemoryFrontier:
         job: str,
         tasks: Sequence[Task],
         *,
+        source: str = OWN_START,
         fed: int | None = None,
         fed_all: bool = False,
         epoch: str | None = None,
@@ -179,8 +187,8 @@ class MemoryFrontier:
             return Added(outdated=True)
         owner = self._job(job)
         added = self._admit(owner, tasks)
-        owner.fed = owner.fed if fed is None else fed
-        owner.fed_all = owner.fed_all or fed_all
+        if fed is not None or fed_all:
+            owner.move_source(source, fed, fed_all=fed_all)
         self.wake()
         return added
 

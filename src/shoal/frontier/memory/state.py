@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from shoal.frontier.protocol import JobSpec, JobState
+from shoal.frontier.protocol import EARLIER, MOST_SOURCES, OWN_START, JobSpec, JobState, Source
 from shoal.model import DeadLetter, Lease, Task
 
 
@@ -44,8 +44,7 @@ class JobRecord:
     state: JobState
     created_at: float
     finished_at: float = 0.0
-    fed: int = 0
-    fed_all: bool = False
+    sources: dict[str, Source] = field(default_factory=dict)
     seen: set[int] = field(default_factory=set)
     merged: dict[int, str] = field(default_factory=dict)  # page → the URL that it redirected to
     row_keys: set[int] = field(default_factory=set)
@@ -53,6 +52,23 @@ class JobRecord:
     letters: dict[int, DeadLetter] = field(default_factory=dict)
     journals: dict[str, int] = field(default_factory=dict)
     count: Counter[str] = field(default_factory=Counter)
+
+    def open_source(self, name: str, *, again: bool) -> None:
+        known = self.sources.get(name)
+        if known is None or (again and known.fed_all):
+            self.sources[name] = Source()
+        if len(self.sources) > MOST_SOURCES:
+            self._sum_up()
+
+    def _sum_up(self) -> None:
+        through = [name for name, source in self.sources.items() if source.fed_all and name != OWN_START]
+        fed = sum(self.sources.pop(name).fed for name in through)
+        self.sources[EARLIER] = Source(fed, fed_all=True)
+
+    def move_source(self, name: str, fed: int | None, *, fed_all: bool) -> None:
+        """The cursor of a source moves; what was fed to its end stays so, until it is opened again."""
+        known = self.sources.get(name, Source())
+        self.sources[name] = Source(known.fed if fed is None else fed, known.fed_all or fed_all)
 
     def see(self, task: Task) -> None:
         self.seen |= {one for one in (task.fingerprint, task.variant) if one is not None}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from shoal.admit.suffixes import registrable_domain
@@ -20,6 +20,17 @@ _FULL = 1.0  # seconds that an add waits for a store without memory; then whoeve
 _AT_ONCE = 500  # tasks in one script: a few milliseconds in which the server does nothing else
 
 Flat = list[str | int | Raw]  # for each list: host, domain, lane, priority, n, then n × (fingerprint, rest)
+
+
+class Cursor(Struct, frozen=True):
+    """Where a source of start URLs is to be set; it lives in the home shard."""
+
+    source: str
+    fed: int | None = None  # None: where it is
+    fed_all: bool = False
+
+    def words(self) -> list[str | int | bool]:
+        return [self.source, -1 if self.fed is None else self.fed, self.fed_all]
 
 
 def grouped(tasks: Iterable[Task], words: Mapping[str, int]) -> Flat:
@@ -63,20 +74,18 @@ def added_of(text: bytes) -> Added:
     return Added(new, duplicates, over_budget)
 
 
-async def add(shards: Shards, job: str, tasks: Sequence[Task], fed: int | None, fed_all: bool) -> Added:
+async def add(shards: Shards, job: str, tasks: Sequence[Task], cursor: Cursor | None) -> Added:
     tasks = [replace(task, attempt=0) if task.attempt else task for task in tasks]
     for _ in range(2):
         number = await shards.number(job)
-        added = await _add(shards, number, tasks, fed, fed_all)
+        added = await _add(shards, number, tasks, cursor)
         if added is not None:
             return added
         shards.forget(job)
     raise UsageError(f"no job named {job!r} in this store")
 
 
-async def _add(
-    shards: Shards, number: int, tasks: Sequence[Task], fed: int | None, fed_all: bool
-) -> Added | None:
+async def _add(shards: Shards, number: int, tasks: Sequence[Task], cursor: Cursor | None) -> Added | None:
     """None if there is no such job. The cursor moves last, with the tasks of the home shard: after a crash the same
     start URLs are read again, and most are known then."""
     words = await shards.learn_words(number, (task.handler for task in tasks))
@@ -86,7 +95,7 @@ async def _add(
     queues = {shard: _batches(part) for shard, part in parts.items()}
     while queues:
         asks = {
-            shard: [number, grouped(batch, words), -1, False]
+            shard: [number, grouped(batch, words), False]
             for shard, batches in queues.items()
             if (batch := next(batches, None))
         }
@@ -95,12 +104,11 @@ async def _add(
             if answer == b"gone":
                 return None
             added.append(added_of(answer))
-    if not home and (fed is not None or fed_all or not added):
+    if not home and (cursor is not None or not added):
         home = [[]]
     for place, batch in enumerate(home, 1):
         last = place == len(home)
-        cursor = fed if last and fed is not None else -1
-        ask = [number, grouped(batch, words), cursor, last and fed_all]
+        ask = [number, grouped(batch, words), cursor.words() if last and cursor is not None else False]
         answer = await shards.run("add", HOME, ask, full_patience=_FULL)
         if answer == b"gone":
             return None

@@ -10,6 +10,7 @@ from typing import Self
 from shoal.clock import Clock
 from shoal.errors import StoreError
 from shoal.frontier.protocol import (
+    OWN_START,
     SCAN,
     Added,
     Claim,
@@ -27,6 +28,7 @@ from shoal.frontier.protocol import (
     WorkerRecord,
 )
 from shoal.frontier.redis import adding, finding, hosts, jobs, leases, letters, notes
+from shoal.frontier.redis.adding import Cursor
 from shoal.frontier.redis.address import Address
 from shoal.frontier.redis.claiming import Claimer
 from shoal.frontier.redis.keys import wake_channel
@@ -96,9 +98,9 @@ class RedisFrontier:
 
     # -- jobs
 
-    async def open_job(self, spec: JobSpec) -> Job:
+    async def open_job(self, spec: JobSpec, source: str | None = None, *, again: bool = False) -> Job:
         self._claimer.forget_priorities()
-        return await jobs.open_job(self._shards, spec)
+        return await jobs.open_job(self._shards, spec, source, again)
 
     async def job(self, name: str) -> Job | None:
         return await jobs.find_job(self._shards, name)
@@ -122,11 +124,13 @@ class RedisFrontier:
         job: str,
         tasks: Sequence[Task],
         *,
+        source: str = OWN_START,
         fed: int | None = None,
         fed_all: bool = False,
         epoch: str | None = None,
     ) -> Added:
-        added = await adding.add(self._shards, job, tasks, fed, fed_all)
+        moved = None if fed is None and not fed_all else Cursor(source, fed, fed_all)
+        added = await adding.add(self._shards, job, tasks, moved)
         self.wake()
         return added
 

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from shoal.errors import UsageError
-from shoal.frontier.protocol import Counters, Job, JobSpec, JobState, Valve
+from shoal.frontier.protocol import Counters, Job, JobSpec, JobState, Source, Valve, fed_of
 from shoal.frontier.redis import budgets
 from shoal.frontier.redis.codec import as_text
 from shoal.frontier.redis.keys import HOME
@@ -21,6 +21,7 @@ from shoal.telling import event
 
 _COUNTED = Counters.__struct_fields__
 _PENDING = b"pending:"  # + lane's number: a field of a job
+_FED = b"fed:"  # + name of a source: how far it was read, and whether to its end
 _VALVE = struct.Struct("<ddddIIIII")
 _LIMIT = struct.Struct("<dI")
 MOST = 2**31  # of what a valve counts
@@ -39,7 +40,7 @@ def pack_valve(valve: Valve) -> bytes:
     return _VALVE.pack(*times, burst, cap, valve.in_flight, 0, 0)
 
 
-async def open_job(shards: Shards, spec: JobSpec) -> Job:
+async def open_job(shards: Shards, spec: JobSpec, source: str | None = None, again: bool = False) -> Job:
     words = [
         as_text(_encode_spec(spec)),
         spec.max_attempts,
@@ -49,11 +50,14 @@ async def open_job(shards: Shards, spec: JobSpec) -> Job:
         _blocks(spec, shards.count),
         as_text(_LIMIT.pack(spec.domain.interval, min(spec.domain.cap, MOST))),
     ]
-    number = int(await shards.run("open_job", HOME, [spec.name, 0, *words, 0]))
+    opened = [False if source is None else source, again]
+    number = int(await shards.run("open_job", HOME, [spec.name, 0, *words, 0, *opened]))
     shards.remember(spec.name, number)
     if shards.several:
         created = await _created(shards, number)
-        others = {shard: [spec.name, number, *words, created] for shard in shards.all if shard != HOME}
+        others = {
+            shard: [spec.name, number, *words, created, False, False] for shard in shards.all if shard != HOME
+        }
         await shards.run_many("open_job", others)
         await budgets.take_back(shards, number)  # it may have become smaller
     job = await _existing(shards, spec.name)
@@ -146,6 +150,7 @@ def _job(parts: Sequence[Fields]) -> Job:
     counters = Counters(*(total(field) for field in _COUNTED))
     pending = sum(int(n) for part in parts for field, n in part.items() if field.startswith(_PENDING))
     found, moved = total("out_found"), total("out_moved")  # on their way to another shard
+    sources = _sources(home)
     return Job(
         _decode_spec(home[b"spec"]),
         home[b"state"].decode(),  # type: ignore[arg-type]
@@ -156,9 +161,18 @@ def _job(parts: Sequence[Fields]) -> Job:
         ),
         float(home[b"created"]),
         float(home.get(b"finished", 0)),
-        int(home.get(b"fed", 0)),
-        bool(int(home.get(b"fed_all", 0))),
+        *fed_of(sources),
+        sources=sources,
     )
+
+
+def _sources(home: Fields) -> dict[str, Source]:
+    sources = {}
+    for field, value in home.items():
+        if field.startswith(_FED):
+            fed, through = value.split()
+            sources[field.removeprefix(_FED).decode(errors="replace")] = Source(int(fed), through == b"1")
+    return sources
 
 
 async def lanes(shards: Shards, name: str | None) -> Mapping[str, int]:

@@ -14,7 +14,7 @@ NAMES = {
     "METABEFORE": "meta",  # what META was up to layout 4; now a string, on which scripts of that time fail at once
     "UPGRADE": "upgrade",  # string: who is changing the layout of this shard; runs out with its last sign of life
     "JOBS": "jobs",  # hash: name → number
-    "JOB": "job:",  # + number, hash: spec, state, counters; pending tasks by lane
+    "JOB": "job:",  # + number, hash: spec, state, counters; pending tasks by lane; sources of start URLs (home shard)
     "JOBHOSTS": "jobhosts:",  # + number, hash: host → tasks admitted
     "WORDS": "words:",  # + number, hash: handler → small number (home shard)
     "SEEN": "seen:",  # + number:bucket, set of fingerprints

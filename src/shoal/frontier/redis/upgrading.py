@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from shoal.errors import StoreVersionError
 from shoal.frontier.redis.faults import Taken
-from shoal.frontier.redis.keys import LAYOUT
+from shoal.frontier.redis.keys import HOME, LAYOUT
 from shoal.telling import event
 
 if TYPE_CHECKING:
@@ -44,9 +44,15 @@ class Upgrader:
 
 Step = Callable[[Upgrader, int], Awaitable[None]]
 
+
+async def _give_cursors_to_sources(upgrader: Upgrader, shard: int) -> None:
+    if shard == HOME:
+        await upgrader.run("cursors", shard)
+
+
 # By the layout that they begin with, in this order. 3 had no counters for merged pages, which count as 0 where they are
 # missing. Since 5 the facts about a shard have another name, which `take` has given them already.
-STEPS: Mapping[int, Sequence[Step]] = {3: (), 4: ()}
+STEPS: Mapping[int, Sequence[Step]] = {3: (), 4: (_give_cursors_to_sources,)}
 OLDEST = min(STEPS)
 
 

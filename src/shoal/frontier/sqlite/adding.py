@@ -15,13 +15,16 @@ _SEE = "INSERT OR IGNORE INTO seen(job, host, hash) VALUES (?, ?, ?)"
 _PUT = "INSERT INTO task(queue, rank, id, attempt, body) VALUES (?, ?, ?, ?, ?)"
 
 
-def add(session: Session, job: str, tasks: Sequence[Task], fed: int | None, fed_all: bool) -> Added:
+def add(
+    session: Session, job: str, tasks: Sequence[Task], source: str, fed: int | None, fed_all: bool
+) -> Added:
     job_id, spec = session.job_row(job)
     added = admit(session, job_id, spec, tasks)
     if fed is not None or fed_all:
         session.db.execute(
-            "UPDATE job SET fed = coalesce(?, fed), fed_all = max(fed_all, ?) WHERE id = ?",
-            (fed, fed_all, job_id),
+            "INSERT INTO source(job, name, fed, fed_all) VALUES (?1, ?2, coalesce(?3, 0), ?4)"
+            " ON CONFLICT DO UPDATE SET fed = coalesce(?3, fed), fed_all = max(fed_all, ?4)",
+            (job_id, source, fed, fed_all),
         )
     return added
 

@@ -11,6 +11,7 @@ from typing import Self
 from shoal.clock import Clock
 from shoal.errors import StoreError
 from shoal.frontier.protocol import (
+    OWN_START,
     SCAN,
     Added,
     Claim,
@@ -95,8 +96,8 @@ class SqliteFrontier:
 
     # -- jobs
 
-    async def open_job(self, spec: JobSpec) -> Job:
-        return await self._writer.do(lambda s: jobs.open_job(s, spec))
+    async def open_job(self, spec: JobSpec, source: str | None = None, *, again: bool = False) -> Job:
+        return await self._writer.do(lambda s: jobs.open_job(s, spec, source, again))
 
     async def job(self, name: str) -> Job | None:
         return await self._writer.do(lambda s: jobs.find_job(s, name))
@@ -120,11 +121,12 @@ class SqliteFrontier:
         job: str,
         tasks: Sequence[Task],
         *,
+        source: str = OWN_START,
         fed: int | None = None,
         fed_all: bool = False,
         epoch: str | None = None,
     ) -> Added:
-        added = await self._writer.do(lambda s: adding.add(s, job, tasks, fed, fed_all))
+        added = await self._writer.do(lambda s: adding.add(s, job, tasks, source, fed, fed_all))
         self.wake()
         return added
 

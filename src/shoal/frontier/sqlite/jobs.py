@@ -8,6 +8,9 @@ from typing import Any
 import msgspec
 
 from shoal.frontier.protocol import (
+    EARLIER,
+    MOST_SOURCES,
+    OWN_START,
     Counters,
     DeadFilter,
     Domain,
@@ -15,7 +18,9 @@ from shoal.frontier.protocol import (
     Job,
     JobSpec,
     JobState,
+    Source,
     Valve,
+    fed_of,
 )
 from shoal.frontier.sqlite.adding import put_back
 from shoal.frontier.sqlite.codec import decode_letter, encode_task
@@ -25,19 +30,36 @@ from shoal.frontier.sqlite.session import COUNTED, Session, decode_spec
 from shoal.model import DeadLetter
 
 _encode_spec = msgspec.msgpack.Encoder().encode
-_JOB = f"SELECT spec, state, created_at, finished_at, fed, fed_all, {', '.join(COUNTED)} FROM job"
+_decode_sources = msgspec.json.Decoder(dict[str, tuple[int, int]]).decode
+_SOURCES = "(SELECT json_group_object(name, json_array(fed, fed_all)) FROM source WHERE job = job.id)"
+_JOB = f"SELECT spec, state, created_at, finished_at, {_SOURCES}, {', '.join(COUNTED)} FROM job"
 
 
-def open_job(session: Session, spec: JobSpec) -> Job:
+def open_job(session: Session, spec: JobSpec, source: str | None, again: bool) -> Job:
     session.db.execute(
         "INSERT INTO job(name, spec, state, created_at) VALUES (?, ?, 'running', ?)"
         " ON CONFLICT(name) DO UPDATE SET spec = excluded.spec, state = 'running'",
         (spec.name, _encode_spec(spec), session.now()),
     )
+    if source is not None:
+        _open_source(session, session.job_row(spec.name)[0], source, again)
     job = _existing(session, spec.name)
     if job.exhausted:
         session.db.execute("UPDATE job SET state = 'finished' WHERE name = ?", (spec.name,))
     return _existing(session, spec.name)
+
+
+def _open_source(session: Session, job_id: int, name: str, again: bool) -> None:
+    session.db.execute(
+        "INSERT INTO source(job, name) VALUES (?1, ?2)"
+        " ON CONFLICT DO UPDATE SET fed = 0, fed_all = 0 WHERE ?3 AND fed_all",
+        (job_id, name, again),
+    )
+    if session.value("SELECT count(*) FROM source WHERE job = ?", (job_id,)) > MOST_SOURCES:
+        through = f"FROM source WHERE job = ? AND fed_all AND name <> '{OWN_START}'"
+        fed = session.value(f"SELECT sum(fed) {through}", (job_id,)) or 0
+        session.db.execute(f"DELETE {through}", (job_id,))
+        session.db.execute("INSERT INTO source VALUES (?, ?, ?, 1)", (job_id, EARLIER, fed))
 
 
 def _existing(session: Session, name: str) -> Job:
@@ -56,15 +78,16 @@ def all_jobs(session: Session, state: JobState | None) -> Sequence[Job]:
 
 
 def _job(row: tuple[Any, ...]) -> Job:
-    spec, state, created_at, finished_at, fed, fed_all, *counts = row
+    spec, state, created_at, finished_at, cursors, *counts = row
+    sources = {name: Source(fed, bool(all_)) for name, (fed, all_) in _decode_sources(cursors).items()}
     return Job(
         decode_spec(spec),
         state,
         Counters(*counts),
         created_at,
         finished_at,
-        fed,
-        bool(fed_all),
+        *fed_of(sources),
+        sources=sources,
     )
 
 
@@ -85,7 +108,18 @@ def drop_job(session: Session, name: str) -> None:
     own_queues = "(SELECT id FROM queue WHERE job = ?)"
     for table in ("task", "delayed"):
         session.db.execute(f"DELETE FROM {table} WHERE queue IN {own_queues}", (job_id,))
-    for table in ("queue", "crowd", "visit", "lane", "seen", "merged", "row_key", "dead", "journal"):
+    for table in (
+        "queue",
+        "crowd",
+        "visit",
+        "lane",
+        "seen",
+        "merged",
+        "row_key",
+        "dead",
+        "journal",
+        "source",
+    ):
         session.db.execute(f"DELETE FROM {table} WHERE job = ?", (job_id,))
     session.db.execute("DELETE FROM job WHERE id = ?", (job_id,))
     session.forget_names()

@@ -20,7 +20,7 @@ from shoal.frontier.sqlite.faults import translated
 from shoal.frontier.sqlite.presence import living, workers_folder
 
 APPLICATION_ID = 0x53484F4C  # "SHOL"
-VERSION = 5
+VERSION = 6
 _TRIES = 60_000  # a millisecond each
 
 TABLES = """
@@ -30,12 +30,16 @@ INSERT INTO meta VALUES ('serial', 0);
 CREATE TABLE job(
   id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, spec BLOB NOT NULL, state TEXT NOT NULL,
   created_at REAL NOT NULL, finished_at REAL NOT NULL DEFAULT 0,
-  fed INTEGER NOT NULL DEFAULT 0, fed_all INTEGER NOT NULL DEFAULT 0,
   admitted INTEGER NOT NULL DEFAULT 0, pending INTEGER NOT NULL DEFAULT 0, delayed INTEGER NOT NULL DEFAULT 0,
   leased INTEGER NOT NULL DEFAULT 0, done INTEGER NOT NULL DEFAULT 0, dead INTEGER NOT NULL DEFAULT 0,
   retried INTEGER NOT NULL DEFAULT 0, duplicates INTEGER NOT NULL DEFAULT 0,
   over_budget INTEGER NOT NULL DEFAULT 0, stale INTEGER NOT NULL DEFAULT 0, items INTEGER NOT NULL DEFAULT 0,
   merged INTEGER NOT NULL DEFAULT 0, links_cut INTEGER NOT NULL DEFAULT 0);
+
+-- Where a job's start URLs come from, and how far each was read.
+CREATE TABLE source(
+  job INTEGER, name TEXT, fed INTEGER NOT NULL DEFAULT 0, fed_all INTEGER NOT NULL DEFAULT 0,
+  PRIMARY KEY(job, name)) WITHOUT ROWID;
 
 CREATE TABLE host(
   id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, interval REAL NOT NULL, burst INTEGER NOT NULL,
@@ -96,6 +100,18 @@ STEPS = {
 ALTER TABLE job ADD COLUMN merged INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE job ADD COLUMN links_cut INTEGER NOT NULL DEFAULT 0;
 CREATE TABLE merged(job INTEGER, hash INTEGER, url TEXT NOT NULL, PRIMARY KEY(job, hash)) WITHOUT ROWID;
+""",
+    # One cursor a job became one for each source. Whose the old one was is known if it had reached the end, or if a
+    # coordinator feeds the job (its note says so): the spider's own start. Else it was a list of somebody's command:
+    # when that is run again, the list is read from its beginning, and most of it is known.
+    5: """
+CREATE TABLE source(
+  job INTEGER, name TEXT, fed INTEGER NOT NULL DEFAULT 0, fed_all INTEGER NOT NULL DEFAULT 0,
+  PRIMARY KEY(job, name)) WITHOUT ROWID;
+INSERT INTO source SELECT id, '', fed, fed_all FROM job
+  WHERE fed_all OR instr(spec, CAST('fed_by' AS BLOB) || x'AB' || CAST('coordinator' AS BLOB));
+ALTER TABLE job DROP COLUMN fed;
+ALTER TABLE job DROP COLUMN fed_all;
 """,
 }
 

@@ -20,8 +20,11 @@ from shoal.testing.conformance.finding import Finding
 from shoal.testing.conformance.jobs import JobsAndLetters
 from shoal.testing.conformance.leases import Leases
 from shoal.testing.conformance.settling import Settling
+from shoal.testing.conformance.sources import Sources
 from shoal.testing.conformance.valves import Valves
 
 
-class FrontierConformance(AddingAndClaiming, Valves, Domains, Settling, Leases, JobsAndLetters, Finding):
+class FrontierConformance(
+    AddingAndClaiming, Valves, Domains, Settling, Leases, JobsAndLetters, Sources, Finding
+):
     """Everything above, for one home."""

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from shoal.errors import SinkError, StoreError
 from shoal.frontier.protocol import (
+    OWN_START,
     Added,
     Claim,
     Claimed,
@@ -74,9 +75,16 @@ class CheckedFrontier:
         self.processes: list[Process] = []  # those alive, who want to know of work
 
     async def add(
-        self, job: str, tasks: Sequence[Task], *, fed: int | None, fed_all: bool, epoch: str | None
+        self,
+        job: str,
+        tasks: Sequence[Task],
+        *,
+        source: str,
+        fed: int | None,
+        fed_all: bool,
+        epoch: str | None,
     ) -> Added:
-        added = await self.home.add(job, tasks, fed=fed, fed_all=fed_all, epoch=epoch)
+        added = await self.home.add(job, tasks, source=source, fed=fed, fed_all=fed_all, epoch=epoch)
         self._checker.added(tasks, added)
         await self._after([])
         return added
@@ -193,12 +201,14 @@ class FaultyFrontier:
         job: str,
         tasks: Sequence[Task],
         *,
+        source: str = OWN_START,
         fed: int | None = None,
         fed_all: bool = False,
         epoch: str | None = None,
     ) -> Added:
         added = await self._do(
-            "add", lambda: self._store.add(job, tasks, fed=fed, fed_all=fed_all, epoch=epoch)
+            "add",
+            lambda: self._store.add(job, tasks, source=source, fed=fed, fed_all=fed_all, epoch=epoch),
         )
         self._tell(f"adds {added.new} of {len(tasks)}{', the last' if fed_all else ''}")
         return added

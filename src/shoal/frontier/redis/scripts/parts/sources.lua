@@ -1,0 +1,41 @@
+-- sources: where a job's start URLs come from. In the home shard's record of the job, 'fed:' .. its name holds how many
+-- were read, a blank, and 1 if no more will come, else 0. '' is the spider's own start.
+local MOST_SOURCES = 100
+
+local function source_of(number, name)
+  local fed, through = string.match(call('HGET', JOB .. number, 'fed:' .. name) or '', '^(%d+) (%d)$')
+  return tonumber(fed), through == '1'
+end
+
+local function set_source(number, name, fed, through)
+  call('HSET', JOB .. number, 'fed:' .. name, string.format('%d %d', fed, through and 1 or 0))
+end
+
+-- What was fed to its end stays so, until it is opened again.
+local function move_source(number, name, fed, through)
+  local before, was_through = source_of(number, name)
+  set_source(number, name, fed >= 0 and fed or before or 0, through or was_through)
+end
+
+-- Those that were fed become one entry: whoever submits a list every minute does not make the job's record long.
+local function sum_up_sources(number)
+  local fields, fed, known = call('HGETALL', JOB .. number), 0, {}
+  for i = 1, #fields, 2 do
+    if sub(fields[i], 1, 4) == 'fed:' then known[#known + 1] = sub(fields[i], 5) end
+  end
+  if #known <= MOST_SOURCES then return end
+  for _, name in ipairs(known) do
+    local count, through = source_of(number, name)
+    if through and name ~= '' then
+      fed = fed + count
+      call('HDEL', JOB .. number, 'fed:' .. name)
+    end
+  end
+  set_source(number, 'earlier', fed, true)
+end
+
+local function open_source(number, name, again)
+  local fed, through = source_of(number, name)
+  if not fed or (again and through) then set_source(number, name, 0, false) end
+  sum_up_sources(number)
+end
