@@ -280,6 +280,12 @@ VOCABULARY: dict[str, Kind] = {
         "pages of {host} like {pattern} are fetched without a browser again",
     ),
     # -- store and results
+    "store_awaited": _kind(
+        "warning",
+        "a process that lasts was started while the store does not answer; it waits",
+        "store reason",
+        "the store at {store} does not answer yet ({reason}), waiting for it",
+    ),
     "store_lost": _kind(
         "warning",
         "the store does not answer, or is full; all wait for it",

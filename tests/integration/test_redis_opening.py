@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from integration.redis_tools import COUNT, TAG, in_thread, linked
+from integration.redis_tools import COUNT, TAG, in_thread, linked, until
 from integration.tls_front import CERTS, tls_front
 from shoal.errors import ShoalError, StoreError, UsageError
+from shoal.frontier.redis import checks
 from shoal.frontier.redis.address import Address
 from shoal.frontier.redis.checks import refuse
+from shoal.frontier.redis.home import RedisFrontier
 from shoal.frontier.redis.link import Link
 from shoal.testing.servers import ValkeySentinel, ValkeyServer
 from shoal.testing.servers.ports import free_port
@@ -117,6 +119,81 @@ async def test_a_store_that_is_starting_is_waited_for(tmp_path: Path) -> None:
     finally:
         await link.close()
         server.kill()
+
+
+async def test_who_is_patient_says_once_that_it_waits(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "shoal")
+    server = ValkeyServer(tmp_path, appendonly=True)
+    frontier = RedisFrontier(f"{server.url}?prefix=mine", patient=True)
+    opening = asyncio.create_task(frontier.open())
+    try:
+        await until(lambda: caplog.records)
+        await asyncio.sleep(1.0)  # several tries
+        await in_thread(server.start)
+        await opening
+        assert await frontier.jobs() == []
+    finally:
+        await frontier.close()
+        server.kill()
+    [waiting, back] = [record.getMessage() for record in caplog.records]
+    assert waiting == (
+        f"the store at {server.url}?prefix=mine does not answer yet (connection refused), waiting for it"
+    )
+    assert back.startswith(f"the store at {server.url}?prefix=mine is back after")
+
+
+async def test_patience_does_not_help_where_nothing_will_change(tmp_path: Path) -> None:
+    """Each of these would be waited for without end."""
+
+    async def hopeless(url: str) -> str:
+        async with asyncio.timeout(20):
+            with pytest.raises(UsageError) as caught:
+                await RedisFrontier(Address.parse(url, {}), patient=True).open()
+        return str(caught.value)
+
+    assert "no machine has the name in redis://nowhere.invalid:6379" in await hopeless(
+        "redis://nowhere.invalid"
+    )
+    with ValkeyServer(tmp_path, password="secret") as server:
+        at = f"127.0.0.1:{server.port}"
+        assert "wants a password" in await hopeless(f"redis://{at}")
+        assert "wrong name or password" in await hopeless(f"redis://:wrong@{at}")
+        assert "is not a cluster" in await hopeless(f"redis+cluster://:secret@{at}")
+
+    async def another_kind(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(another_kind, "127.0.0.1", 0) as web:
+        port = web.sockets[0].getsockname()[1]
+        assert f"what answers at redis://127.0.0.1:{port} is no Valkey or Redis" in await hopeless(
+            f"redis://127.0.0.1:{port}"
+        )
+
+
+async def test_a_server_that_is_silent_is_told_to_be_waited_for(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "ANSWER_SECONDS", 0.2)
+    held = []
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        held.append((reader, writer))
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
+        url = f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        opening = asyncio.create_task(RedisFrontier(url, patient=True).open())
+        await until(lambda: caplog.records)
+        opening.cancel()
+        await asyncio.gather(opening, return_exceptions=True)
+    assert (
+        caplog.records[0].getMessage()
+        == f"the store at {url} does not answer yet (no answer in time), waiting for it"
+    )
 
 
 # -- TLS

@@ -69,13 +69,20 @@ def when(at: float) -> str:
     return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S") if at else "-"
 
 
-def ask(store: str, question: Callable[[Frontier], Awaitable[T]], *, create: bool = False) -> T:
-    """Opens the store, which must exist unless it may be created, asks one question and closes it again."""
+def ask(
+    store: str,
+    question: Callable[[Frontier], Awaitable[T]],
+    *,
+    create: bool = False,
+    patient: bool = False,
+) -> T:
+    """Opens the store, which must exist unless it may be created, asks one question and closes it again. Who is
+    `patient` waits for a server that is not there yet."""
 
     async def answer() -> T:
         from shoal.frontier import open_frontier
 
-        async with open_frontier(store, create=create) as frontier:
+        async with open_frontier(store, create=create, patient=patient) as frontier:
             return await question(frontier)
 
     return run_loop(answer())

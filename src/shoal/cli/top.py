@@ -41,7 +41,11 @@ def top(
     else:
         from shoal.cli.screen import watch
 
-        ask(store, lambda frontier: watch(frontier, shown_store(store), every, console, sys.stdin))
+        ask(
+            store,
+            lambda frontier: watch(frontier, shown_store(store), every, console, sys.stdin),
+            patient=True,
+        )
 
 
 async def _look_once(frontier: Frontier, store: str) -> Frame:

@@ -65,7 +65,8 @@ async def dashboard(options: Options) -> AsyncIterator[Served]:
     check_installed()
     async with AsyncExitStack() as stack:
         listener = stack.enter_context(_listener(options))
-        frontier = await stack.enter_async_context(open_frontier(options.store, create=options.create))
+        opening = open_frontier(options.store, create=options.create, patient=True)
+        frontier = await stack.enter_async_context(opening)
         token = options.token or fresh_token()
         port = listener.getsockname()[1]
         await stack.enter_async_context(_serving(frontier, listener, options, token))

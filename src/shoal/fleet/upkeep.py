@@ -63,7 +63,7 @@ async def keep_up(plan: WorkerPlan, count: int, watch: Watch) -> FleetSight:
     """Runs `count` workers until a signal, or until all is done if they were told so; answers the last look."""
     async with (
         probes_at(plan.metrics) as probes,
-        open_frontier(plan.store) as frontier,
+        open_frontier(plan.store, patient=True) as frontier,
         EventBook(frontier),
     ):
         can_resume()

@@ -40,7 +40,7 @@ async def serve(
     async with AsyncExitStack() as stack:
         probes = await stack.enter_async_context(probes_at(plan.metrics))
         tracing = await stack.enter_async_context(tracing_if(plan.trace))
-        frontier = await stack.enter_async_context(open_frontier(plan.store))
+        frontier = await stack.enter_async_context(open_frontier(plan.store, patient=True))
         await stack.enter_async_context(present(frontier, "worker", spiders, plan.store))
         traffic = Traffic()
         roster = Roster(frontier, plan, spiders, settings, traffic, tracing)
@@ -69,7 +69,7 @@ async def serve(
 async def coordinate(plan: WorkerPlan) -> None:
     """Only coordinates, until it is told to stop."""
     spiders = plan.load_spiders()
-    async with probes_at(plan.metrics) as probes, open_frontier(plan.store) as frontier:
+    async with probes_at(plan.metrics) as probes, open_frontier(plan.store, patient=True) as frontier:
         coordinator = Coordinator(frontier, plan, spiders)
         stop = _Stop()
         with stopping_on_signals(stop, "stopping"), Pulse() as pulse:

@@ -11,9 +11,10 @@ if TYPE_CHECKING:
     from shoal.frontier.protocol import Frontier
 
 
-def open_frontier(store: str, *, create: bool = True) -> Frontier:
+def open_frontier(store: str, *, create: bool = True, patient: bool = False) -> Frontier:
     """The home that `store` names: a path or ':memory:' (SQLite), or the address of a server (Valkey, Redis), such as
-    redis://host:6379/0. It still has to be entered (`async with`). Whoever only looks creates and upgrades nothing."""
+    redis://host:6379/0. It still has to be entered (`async with`). Whoever only looks creates and upgrades nothing;
+    who is `patient` waits for a server that is not there yet."""
     if not is_local(store):
         from shoal.frontier.redis.address import Address
 
@@ -24,7 +25,7 @@ def open_frontier(store: str, *, create: bool = True) -> Frontier:
             raise UsageError(
                 f"{address} needs the package {error.name}: pip install 'shoal[redis]'"
             ) from error
-        return RedisFrontier(address, may_upgrade=create)
+        return RedisFrontier(address, may_upgrade=create, patient=patient)
     if not create and not Path(store).is_file():
         raise StoreError(f"there is no store at {store}: start a crawl here first, or name one with --store")
     from shoal.frontier.sqlite import SqliteFrontier

@@ -14,11 +14,12 @@ from redis.asyncio.cluster import RedisCluster
 from shoal.errors import StoreError, UsageError
 from shoal.frontier.redis.address import Address
 from shoal.frontier.redis.clients import CONNECT_SECONDS, Client
-from shoal.frontier.redis.faults import FAULTS, meaning, misunderstood, translate
+from shoal.frontier.redis.faults import FAULTS, meaning, misunderstood, never_helps, reason, translate
 from shoal.frontier.redis.waiting import delay
 from shoal.telling import event
 
 OLDEST = (6, 2)
+ANSWER_SECONDS = 5.0  # for one try; who is more patient waits for a server that is not there yet
 Info = Mapping[str, Any]
 
 
@@ -32,20 +33,28 @@ async def check(address: Address, client: Client, patience: float) -> None:
 
 
 async def _ask(address: Address, client: Client, patience: float) -> list[Info]:
-    """What every primary says about itself."""
-    deadline, attempt = monotonic() + patience, 0
+    """What every primary says about itself. Who waits longer than is usual says so; what cannot get better by waiting
+    is told at once."""
+    began, attempt, told = monotonic(), 0, False
     while True:
+        left = began + patience - monotonic()
         try:
-            async with asyncio.timeout(max(0.1, deadline - monotonic())):
-                return await _infos(client)
+            async with asyncio.timeout(max(0.1, min(left, ANSWER_SECONDS))):
+                infos = await _infos(client)
         except FAULTS as error:
-            if attempt == 0 and misunderstood(error):
+            if misunderstood(error):
                 await refuse_wrong_protocol(address)
-            attempt += 1
-            left = deadline - monotonic()
-            if meaning(error) != "passing" or left <= 0:
+            if left <= 0 or meaning(error) != "passing" or never_helps(error):
                 raise translate(error, address) from error
-            await asyncio.sleep(min(delay(attempt), left))
+            if not told and patience > ANSWER_SECONDS:
+                told = True
+                event("store_awaited", store=str(address), reason=reason(error))
+            attempt += 1
+            await asyncio.sleep(min(delay(attempt), max(left, 0)))
+        else:
+            if told:
+                event("store_back", store=str(address), seconds=monotonic() - began)
+            return infos
 
 
 async def _infos(client: Client) -> list[Info]:

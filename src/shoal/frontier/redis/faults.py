@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
+import socket
 import ssl
 from typing import Literal
 
@@ -82,6 +84,14 @@ def misunderstood(error: BaseException) -> bool:
     return not (isinstance(cause, OSError) and cause.errno in (errno.ECONNREFUSED, errno.ENOENT))
 
 
+def never_helps(error: BaseException) -> bool:
+    """Where waiting would not help somebody who begins: there is no such name, or another kind of server answers. Later
+    it may: a name can be away for a while."""
+    cause = root(error)
+    unknown = isinstance(cause, socket.gaierror) and cause.errno not in (socket.EAI_AGAIN, socket.EAI_SYSTEM)
+    return unknown or isinstance(_inner(error), said.InvalidResponse)
+
+
 def root(error: BaseException) -> BaseException:
     """What redis-py's exception was made from."""
     while (inner := error.__cause__ or error.__context__) is not None:
@@ -128,6 +138,12 @@ def translate(error: BaseException, address: Address, doing: str = "") -> ShoalE
         )
     if isinstance(cause, OSError) and cause.errno == errno.ECONNREFUSED:
         return StoreError(f"nothing listens at {address}: start the server, or correct the address (--store)")
+    if isinstance(cause, socket.gaierror):
+        return UsageError(
+            f"no machine has the name in {address} ({reason(error)}): correct the address (--store)"
+        )
+    if isinstance(error, said.InvalidResponse):
+        return UsageError(f"what answers at {address} is no Valkey or Redis: correct the address (--store)")
     if isinstance(error, said.ResponseError) and doing:
         return StoreError(f"{doing} failed in {at}: {_line(text)}")
     return StoreError(f"cannot use {at}: {reason(error)}")
@@ -146,6 +162,8 @@ def reason(error: BaseException) -> str:
         return f"TLS failed ({cause.reason or 'handshake'})"
     if isinstance(error, TimeoutError | said.TimeoutError):
         return "no answer in time"
+    if isinstance(cause, OSError) and (cause.errno or 0) > 0:
+        return os.strerror(cause.errno or 0).lower()  # asyncio's own words repeat the address
     if isinstance(cause, OSError) and cause.strerror:
         return cause.strerror.lower()
     return _line(str(error)) or type(error).__name__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Self
@@ -32,7 +33,7 @@ from shoal.frontier.redis.adding import Cursor
 from shoal.frontier.redis.address import Address
 from shoal.frontier.redis.claiming import Claimer
 from shoal.frontier.redis.keys import wake_channel
-from shoal.frontier.redis.link import Link
+from shoal.frontier.redis.link import OPEN_PATIENCE, Link
 from shoal.frontier.redis.settling import Settler
 from shoal.frontier.redis.shards import Shards
 from shoal.model import DeadLetter, Lease, Settlement, Task
@@ -45,9 +46,16 @@ _LOOK_AROUND = 30.0  # a subscription may be down without anybody knowing
 class RedisFrontier:
     """`store` is an address, such as redis://host:6379/0. One of an older layout is upgraded, if it may be."""
 
-    def __init__(self, store: str | Address, clock: Clock | None = None, *, may_upgrade: bool = True) -> None:
+    def __init__(
+        self,
+        store: str | Address,
+        clock: Clock | None = None,
+        *,
+        may_upgrade: bool = True,
+        patient: bool = False,
+    ) -> None:
         self.address = Address.parse(store) if isinstance(store, str) else store
-        self._link = Link(self.address)
+        self._link = Link(self.address, open_patience=math.inf if patient else OPEN_PATIENCE)
         self._shards = Shards(self._link, self.address.prefix, self.address.shards, clock)
         self._may_upgrade = may_upgrade
         self._claimer = Claimer(self._shards)
