@@ -176,6 +176,7 @@ class ProcessCrew:
             pending=self._pending,
             on_change=frontier.wake,
             clock=SystemClock(),
+            room=frontier.room,
         )
         self._governing: asyncio.Task[None] | None = None
 

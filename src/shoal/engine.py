@@ -39,6 +39,8 @@ from shoal.workerstatus import WorkerStatus
 T = TypeVar("T")
 
 _EAGER = 0.002  # seconds a finished page waits for company while many slots are idle
+_NO_ROOM = 1.0  # seconds before what a full store did not take is settled again
+_TELL_FULL = 60.0
 _NOTHING = Claimed((), FOREVER)
 
 
@@ -85,6 +87,7 @@ class Engine:
         self._settling_from: float | None = None  # … that is being settled
         self._last_end: float | None = None
         self._alarm: asyncio.TimerHandle | None = None
+        self._told_full = -_TELL_FULL  # when it was last said that the store is full (the loop's time)
         self._heartbeat = Heartbeat(frontier, name, settings, self._status, self._tokens)
         self._epoch = ""  # what is remembered of the store is from then
         self._asked = 0.0  # when the last claim was made (the loop's time)
@@ -255,7 +258,10 @@ class Engine:
             return
         finally:
             self._giving_back -= 1
-        for settlement, accepted in zip(batch, settled.accepted, strict=True):
+        self._wait_for_room(job, [batch[place] for place in sorted(settled.no_room)])
+        for place, (settlement, accepted) in enumerate(zip(batch, settled.accepted, strict=True)):
+            if place in settled.no_room:
+                continue
             job.pages.settled(settlement, accepted)
             if not accepted:
                 self.stale += 1
@@ -263,6 +269,23 @@ class Engine:
                 event("settlement_stale", job=task.job, url=task.url, host=task.host)
             elif isinstance(settlement.verdict, Done):
                 self._heartbeat.done(job.name)
+
+    def _wait_for_room(self, job: Served, batch: Sequence[Settlement]) -> None:
+        """The store is full, and these add to it. They are settled later, rows and links and all; or, if this process
+        ends first, their pages go back and will be fetched again."""
+        if not batch:
+            return
+        now = asyncio.get_running_loop().time()
+        if now - self._told_full >= _TELL_FULL:
+            self._told_full = now
+            event("settlements_wait", job=job.name, pages=len(batch))
+        if self._stopping:
+            self._untouched += [settlement.lease for settlement in batch]
+            return
+        self._settlements += [(job, settlement) for settlement in batch]
+        self._finished_at = self._settling_from or self._finished_at
+        if self._alarm is None:
+            self._alarm = asyncio.get_running_loop().call_later(_NO_ROOM, self._ring)
 
     async def _release(self, leases: Sequence[Lease]) -> None:
         if leases:
@@ -278,7 +301,7 @@ class Engine:
         slots = pressure.slots(self._settings.concurrency)
         free = self._slots.free(slots)
         # Beside a suspect nothing is claimed: it would be another suspect, to be handed back at once, again and again.
-        if free <= 0 or self._stopping or self._suspect is not None:
+        if free <= 0 or self._stopping or self._suspect is not None or pressure.claiming_paused:
             return _NOTHING
         # A job whose rows pile up on their way to its sink gets no more until they have arrived.
         jobs = [job.name for job in self._jobs.current() if self._delivery.held(job) < slots]
@@ -442,8 +465,11 @@ class Engine:
         if self._alarm is not None:
             self._alarm.cancel()
         self._untouched += await self._delivery.stop()
+        self._stopping = True
         if self._error is None:
-            await _together(self._settle(self._settlements), self._release(self._untouched))
+            untouched, self._untouched = self._untouched, []
+            await _together(self._settle(self._settlements), self._release(untouched))
+            await self._release(self._untouched)  # pages for which a full store has no room
             # After the settlements, which count: nobody writes down later what they came to.
             await self._keep(self._jobs.everyone(), everything=True)
 

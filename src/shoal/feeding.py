@@ -11,8 +11,8 @@ from shoal import guardian
 from shoal.admit import Admission
 from shoal.admit.sizes import OversizeError, stored_size
 from shoal.admit.typed import meant_by
-from shoal.errors import ShoalError, SpiderError
-from shoal.frontier.protocol import OWN_START, Frontier, Source
+from shoal.errors import ShoalError, SpiderError, StoreFull
+from shoal.frontier.protocol import OWN_START, Frontier, Room, Source
 from shoal.limits import URL_SHOWN
 from shoal.model import Refused, Request, Task
 from shoal.observe.tally import Tally
@@ -45,6 +45,7 @@ class Feeder:
         job: str,
         source: str = OWN_START,
         paused: Callable[[], bool] = lambda: False,
+        waits_for_room: bool = True,  # else a store that is nearly full is an error
     ) -> None:
         self._spider = spider
         self._frontier = frontier
@@ -54,6 +55,7 @@ class Feeder:
         self._job = job
         self._source = source
         self._paused = paused
+        self._waits_for_room = waits_for_room
         self._lanes = known(settings)
         self._batch: list[Task] = []
         self._position = 0
@@ -74,6 +76,7 @@ class Feeder:
         self._position = skip
         # Counted here and not by the batch, which a slow source's regular flushes would keep short for ever.
         stride, taken = min(_BATCH, self._settings.high_water), 0
+        await self._wait_for_room()
         flushing = asyncio.create_task(self._flush_regularly())
         try:
             async for position, request, typed in self._spider.starts(skip, self._at):
@@ -158,7 +161,25 @@ class Feeder:
         every page that leaves."""
         mark = self._settings.high_water
         while (job := await self._frontier.job(self._job)) is not None:
+            await self._wait_for_room()
             if job.counters.pending < mark and not self._paused():
                 return
             mark = self._settings.high_water // 2
             await asyncio.sleep(_LOOK_AGAIN)
+
+    async def _wait_for_room(self) -> None:
+        while full := too_full(await self._frontier.room(), self._settings):
+            if not self._waits_for_room:
+                raise full
+            await asyncio.sleep(_LOOK_AGAIN)
+
+
+def too_full(room: Room, settings: Settings) -> StoreFull | None:
+    """Why nothing new is brought to a store; what is in it must find room to be finished."""
+    if room.share <= settings.store_high_water:
+        return None
+    return StoreFull(
+        f"the store has {room.share:.0%} of the memory it may use, and takes nothing new above"
+        f" {settings.store_high_water:.0%} (store_high_water): raise its maxmemory, or make room with"
+        " shoal store --prune, then run the same command again"
+    )

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from shoal.clock import Clock
 from shoal.errors import ShoalError
+from shoal.frontier.protocol import Room
 from shoal.observe.machine import LoopLag, Machine, Reading
 from shoal.policy.backpressure import Backpressure, Pressure
 from shoal.policy.signals import Signals, Traffic
@@ -21,6 +22,7 @@ from shoal.settings import Settings
 from shoal.telling import event
 
 _EVERY = 0.5
+_LOOK_AT_STORE = 2.0  # seconds between looks at how full it is
 
 
 class Load(Struct, frozen=True):
@@ -42,6 +44,7 @@ class Governor:
         on_change: Callable[[], None],
         clock: Clock,
         machine: Callable[[], Reading] | None = None,
+        room: Callable[[], Awaitable[Room]] | None = None,
     ) -> None:
         self._rules = Backpressure(settings)
         self._traffic = traffic
@@ -50,6 +53,8 @@ class Governor:
         self._on_change = on_change
         self._clock = clock
         self._machine = machine or Machine(settings.memory_limit, processes=settings.processes).read
+        self._ask_room = room
+        self._room, self._room_at = Room(), float("-inf")
         self._lag = LoopLag()
         self.pressure = Pressure()
 
@@ -60,6 +65,7 @@ class Governor:
                 await asyncio.sleep(_EVERY)
                 try:
                     pending = await self._pending()
+                    await self._look_at_store()
                 except ShoalError:
                     # The engine tells of a store that is broken. If this one passes, somebody must still be here to
                     # take the pressure off again.
@@ -67,6 +73,12 @@ class Governor:
                 self.feel(pending)
         finally:
             self._lag.stop()
+
+    async def _look_at_store(self) -> None:
+        now = self._clock.monotonic()
+        if self._ask_room is not None and now - self._room_at >= _LOOK_AT_STORE:
+            self._room_at = now
+            self._room = await self._ask_room()
 
     def feel(self, pending: int) -> None:
         before = self.pressure
@@ -77,10 +89,7 @@ class Governor:
                 rule=change.rule,
                 reason=change.sentence,
             )
-        if (before.concurrency, before.paused_lanes) != (
-            self.pressure.concurrency,
-            self.pressure.paused_lanes,
-        ):
+        if _claimable(before) != _claimable(self.pressure):
             self._on_change()
 
     def signals(self, pending: int = 0) -> Signals:
@@ -95,4 +104,11 @@ class Governor:
             memory_limit=machine.memory_limit,
             open_files=machine.open_files,
             file_limit=machine.file_limit,
+            store_used=self._room.used,
+            store_limit=self._room.limit,
         )
+
+
+def _claimable(pressure: Pressure) -> tuple[object, ...]:
+    """What a claim goes by."""
+    return pressure.concurrency, pressure.paused_lanes, pressure.claiming_paused

@@ -20,7 +20,9 @@ PositiveSeconds = Annotated[float, Meta(gt=0)]
 # Honest: names the program and where to read about it, so that a site's owner can tell who calls.
 USER_AGENT = f"Shoal/{__version__} (+https://pypi.org/project/shoal/)"
 
-BackpressureRule = Literal["queue_full", "host_429", "latency", "retries", "sink", "machine", "proxies"]
+BackpressureRule = Literal[
+    "queue_full", "host_429", "latency", "retries", "sink", "machine", "proxies", "store"
+]
 PoolStrategy = Literal["scored", "round_robin"]
 ResourceType = Literal["image", "media", "font", "stylesheet", "script", "xhr", "fetch", "websocket", "other"]
 ChallengeKind = Literal["captcha", "bot_wall", "rate_wall", "login_wall", "empty_shell"]
@@ -109,6 +111,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     # -- backpressure
     backpressure: list[BackpressureRule] = field(default_factory=lambda: list(get_args(BackpressureRule)))
     high_water: PositiveInt = 20_000  # pending tasks above which discovery and feeding pause, until half
+    # Share of the store's memory limit above which discovery, feeding and new jobs wait. Halfway from there to the
+    # limit nothing is claimed any more: what is in flight finds room for its links.
+    store_high_water: Annotated[float, Meta(gt=0)] = 0.8
     memory_limit: Count = 0  # bytes per process; 0: a process's share of 80 % of the machine or container
 
     # -- challenges

@@ -307,6 +307,12 @@ VOCABULARY: dict[str, Kind] = {
         "the store was started anew or has failed over: of the pages in hand {kept} go on, {lost} are not known to it"
         " any more, and {again} that were done are fetched again",
     ),
+    "settlements_wait": _kind(
+        "warning",
+        "the store is full: finished pages that bring links or dead letters wait until there is room",
+        "job pages",
+        "the store is full: {pages} finished pages of job {job} wait until there is room",
+    ),
     "store_forgets": _kind(
         "warning",
         "the server keeps no append-only file",

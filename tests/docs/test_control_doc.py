@@ -29,6 +29,7 @@ MOMENTS = {
     "sink": Signals(sink_lag=1.6),
     "machine": Signals(memory=1_640 << 20, memory_limit=1_600 << 20),
     "proxies": Signals(fetches=120, proxy_error_share=0.41),
+    "store": Signals(store_used=1_740 << 20, store_limit=2_048 << 20),
 }
 
 

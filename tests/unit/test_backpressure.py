@@ -32,6 +32,7 @@ TROUBLE: dict[str, Signals] = {
     "sink": Signals(sink_lag=3.0),
     "machine": Signals(loop_lag=0.6),
     "proxies": Signals(**BUSY, proxy_error_share=0.6),
+    "store": Signals(store_used=850, store_limit=1000),
 }
 BETWEEN: dict[str, Signals] = {
     "queue_full": Signals(pending=15_000),
@@ -41,6 +42,7 @@ BETWEEN: dict[str, Signals] = {
     "sink": Signals(sink_lag=0.8),
     "machine": Signals(loop_lag=0.22),
     "proxies": Signals(**BUSY, proxy_error_share=0.2),
+    "store": Signals(store_used=780, store_limit=1000),
 }
 THROTTLES = ("latency", "sink", "machine", "proxies")
 
@@ -112,6 +114,32 @@ def test_changes_are_told_once(name: str) -> None:
         told += crawl.rules.changes()
     assert [(change.rule, change.on) for change in told] == [(name, True), (name, False)]
     assert told[0].sentence != told[1].sentence
+
+
+def test_a_store_that_fills_takes_nothing_new_and_one_that_is_nearly_full_stops_the_crawl() -> None:
+    def store(share: float) -> Signals:
+        return Signals(store_used=int(share * (1 << 30)), store_limit=1 << 30)
+
+    crawl = Crawl()
+    assert not crawl.sees(store(0.79)).feeding_paused
+    filling = crawl.sees(store(0.85))
+    assert (filling.feeding_paused, filling.paused_lanes, filling.claiming_paused) == (
+        True,
+        {"discovery"},
+        False,
+    )
+    assert crawl.rules.changes()[0].sentence == (
+        "the store has 85% of the memory it may use (870 of 1,024 MB): discovery, feeding and new jobs paused until"
+        " below 76%"
+    )
+    full = crawl.sees(store(0.91))
+    assert (full.feeding_paused, full.claiming_paused) == (True, True)
+    assert "no page is begun until below 86%; raise maxmemory" in crawl.rules.changes()[0].sentence
+    assert crawl.sees(store(0.87)).claiming_paused
+    assert not crawl.sees(store(0.85)).claiming_paused
+    assert crawl.sees(store(0.85)).feeding_paused
+    assert crawl.sees(store(0.75)) == Pressure()
+    assert crawl.sees(Signals(store_used=1 << 40)) == Pressure(), "no limit is known"
 
 
 def test_a_full_queue_pauses_discovery_and_feeding() -> None:

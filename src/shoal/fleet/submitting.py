@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from shoal.crew import make_admission
 from shoal.errors import OutputTaken, ShoalError, SinkError, UsageError
-from shoal.feeding import Feeder
+from shoal.feeding import Feeder, too_full
 from shoal.fleet.schedule import Schedule, change_schedules, encoded_output
 from shoal.fleet.sight import Horizon, look_at_job
 from shoal.fleet.trouble import forget_trouble, trouble_of
@@ -54,6 +54,8 @@ async def submit(submission: Submission, frontier: Frontier) -> Job:
     if plan.fresh and known is not None:
         await forget(frontier, plan.job)
         known = None
+    if known is None and (full := too_full(await frontier.room(), plan.settings)):
+        raise full
     local = is_local(plan.store)
     if plan.output is not None and (local or is_database(plan.output)):
         await check_output(plan, frontier, known)
@@ -119,9 +121,17 @@ async def feed(submission: Submission, frontier: Frontier) -> TallyReport:
     assert submission.start is not None
     settings = replace(plan.settings, high_water=max(_HIGH_WATER, plan.settings.high_water))
     admission = make_admission(submission.start, settings)
-    await Feeder(
-        submission.start, frontier, admission, settings, tally, job=plan.job, source=plan.feeds
-    ).feed()
+    feeder = Feeder(
+        submission.start,
+        frontier,
+        admission,
+        settings,
+        tally,
+        job=plan.job,
+        source=plan.feeds,
+        waits_for_room=False,
+    )
+    await feeder.feed()
     return tally.report()
 
 

@@ -255,6 +255,8 @@ class Settled(Struct, frozen=True):
     accepted: Sequence[bool]  # one for each settlement; False: the lease was lost, nothing was changed
     found: Added = Added()
     buried: int = 0  # retries that had no attempt left
+    # Places of those that add to a store which is full. Nothing of them was changed, their leases are still held.
+    no_room: frozenset[int] = frozenset()
 
 
 class Journal(Protocol):
@@ -275,6 +277,17 @@ class WorkerRecord(Struct, frozen=True):
     seen_at: float
     until: float  # without another sign of life, it counts as gone
     status: bytes = b""
+
+
+class Room(Struct, frozen=True):
+    """How full a store is, where it is fullest."""
+
+    used: int = 0  # bytes
+    limit: int = 0  # bytes; 0: it has none, or none is known
+
+    @property
+    def share(self) -> float:
+        return self.used / self.limit if self.limit else 0.0
 
 
 class Note(Struct, frozen=True):
@@ -488,6 +501,11 @@ class Frontier(Protocol):
         the host's queues are looked through."""
         ...
 
+    # -- room
+    async def room(self) -> Room:
+        """Cheap: asked every few seconds by every process."""
+        ...
+
     # -- notes
     async def note(self, key: str) -> Note | None: ...
 
@@ -537,6 +555,7 @@ __all__ = [
     "Lease",
     "Note",
     "Place",
+    "Room",
     "Settled",
     "Snapshot",
     "Source",

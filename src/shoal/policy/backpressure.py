@@ -5,16 +5,19 @@
 A rule takes hold above its threshold and lets go only below a lower mark, so a signal that wobbles around the
 threshold does not switch it on and off. A gate pauses lanes and feeding as long as it holds. A throttle lowers the
 number of slots step by step while its load is above the threshold, and gives them back step by step when it is over.
-There is a floor: whatever happens, the crawl moves, and so its signals can get better again.
+There is a floor: whatever happens, the crawl moves, and so its signals can get better again. Only a store that is
+nearly full stops it, for what is in flight must still find room there.
 
 `host_429` only tells: the hosts that answer 429 are slowed by their own policies, and nobody else is.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from shoal.policy.signals import Signals
 from shoal.settings import Settings
@@ -41,7 +44,7 @@ class Reason(Struct, frozen=True):
 
 
 class Change(Struct, frozen=True):
-    """A rule that took hold or let go."""
+    """A rule that took hold, tightened its grip, or let go."""
 
     rule: str
     on: bool
@@ -54,6 +57,7 @@ class Pressure(Struct, frozen=True):
     concurrency: float = 1.0  # share of the slots that may be used
     paused_lanes: frozenset[str] = frozenset()
     feeding_paused: bool = False
+    claiming_paused: bool = False
     reasons: tuple[Reason, ...] = ()
 
     def slots(self, concurrency: int) -> int:
@@ -66,6 +70,7 @@ class Grip(Struct, frozen=True):
     on: bool = False
     factor: float = 1.0
     next_step: float = 0.0
+    stopped: bool = False  # nothing is claimed
 
 
 class Rule(Struct, frozen=True):
@@ -77,6 +82,8 @@ class Rule(Struct, frozen=True):
     freed: str  # what follows when it lets go
     paused_lanes: frozenset[str] = frozenset()
     feeding_paused: bool = False
+    stop: float = math.inf  # the load above which nothing is claimed at all …
+    stopped: str = ""  # … and what is said then
     pace: float = 0.0  # seconds between two steps of a throttle; 0: a gate
 
     def step(self, grip: Grip, signals: Signals, now: float) -> Grip:
@@ -84,7 +91,8 @@ class Rule(Struct, frozen=True):
         if not grip.on and load <= 1:
             return grip
         if not self.pace:
-            return Grip(on=load >= self.release)
+            mark = self.stop * _NEARLY if grip.stopped else self.stop
+            return Grip(on=load >= self.release, stopped=load > mark)
         if now < grip.next_step:
             return grip
         factor = self._next_factor(grip.factor, load)
@@ -101,10 +109,11 @@ class Rule(Struct, frozen=True):
     def pressure(self, grip: Grip, signals: Signals) -> Pressure:
         """What the rule asks for while it holds."""
         reason = Reason(self.name, self.sentence(grip, signals))
-        return Pressure(grip.factor, self.paused_lanes, self.feeding_paused, (reason,))
+        return Pressure(grip.factor, self.paused_lanes, self.feeding_paused, grip.stopped, (reason,))
 
     def sentence(self, grip: Grip, signals: Signals) -> str:
-        then = self.held.format(factor=f"{grip.factor:.0%}") if grip.on else self.freed
+        held = self.stopped if grip.stopped else self.held.format(factor=f"{grip.factor:.0%}")
+        then = held if grip.on else self.freed
         return f"{self.fact(signals)}: {then}"
 
 
@@ -136,7 +145,7 @@ class Backpressure:
         self._changes = tuple(
             Change(rule.name, self._grips[rule.name].on, rule.sentence(self._grips[rule.name], signals))
             for rule in self._rules
-            if self._grips[rule.name].on != before[rule.name].on
+            if _told(self._grips[rule.name]) != _told(before[rule.name])
         )
         held = [rule for rule in self._rules if self._grips[rule.name].on]
         parts = [rule.pressure(self._grips[rule.name], signals) for rule in held]
@@ -148,8 +157,12 @@ class Backpressure:
         if pressure.paused_lanes and signals.idle >= _IDLE:
             self._open_until = now + _OPEN
         if now < self._open_until:
-            return Pressure(pressure.concurrency, frozenset(), pressure.feeding_paused, pressure.reasons)
+            return replace(pressure, paused_lanes=frozenset())
         return pressure
+
+
+def _told(grip: Grip) -> tuple[bool, bool]:
+    return grip.on, grip.stopped
 
 
 def strictest(parts: list[Pressure]) -> Pressure:
@@ -157,6 +170,7 @@ def strictest(parts: list[Pressure]) -> Pressure:
         concurrency=min((part.concurrency for part in parts), default=1.0),
         paused_lanes=frozenset().union(*(part.paused_lanes for part in parts)),
         feeding_paused=any(part.feeding_paused for part in parts),
+        claiming_paused=any(part.claiming_paused for part in parts),
         reasons=tuple(reason for part in parts for reason in part.reasons),
     )
 
@@ -171,12 +185,15 @@ _SLOWDOWN = 2.0
 _SINK_LAG = 1.0
 _LOOP_LAG = 0.25
 _FILES = 0.8
+_NEARLY = 0.95  # of its mark: there a rule about the store lets go
 
 
 def rules(settings: Settings) -> tuple[Rule, ...]:
     """Every rule there is; which of them are used is a setting."""
     high = settings.high_water
     low = high // 2
+    filling = settings.store_high_water
+    full = (1 + filling) / 2
     return (
         Rule(
             "queue_full",
@@ -242,6 +259,18 @@ def rules(settings: Settings) -> tuple[Rule, ...]:
             freed="all slots in use",
             pace=5.0,
         ),
+        Rule(
+            "store",
+            load=lambda s: _store_share(s) / filling,
+            release=_NEARLY,
+            fact=_store_fact,
+            held=f"discovery, feeding and new jobs paused until below {filling * _NEARLY:.0%}",
+            freed="discovery and feeding go on",
+            paused_lanes=DISCOVERY,
+            feeding_paused=True,
+            stop=full / filling,
+            stopped=f"no page is begun until below {full * _NEARLY:.0%}; raise maxmemory, or run shoal store --prune",
+        ),
     )
 
 
@@ -249,6 +278,15 @@ def _evident(signals: Signals, load: float) -> float:
     """A share of a few fetches proves nothing: it may keep a rule on for a while, but not switch it on."""
     evidence = signals.fetches / _ENOUGH
     return load if evidence >= 1 else min(load, 1.0) * evidence
+
+
+def _store_share(signals: Signals) -> float:
+    return signals.store_used / signals.store_limit if signals.store_limit else 0.0
+
+
+def _store_fact(signals: Signals) -> str:
+    share = f"the store has {_store_share(signals):.0%} of the memory it may use"
+    return f"{share} ({signals.store_used >> 20:,} of {signals.store_limit >> 20:,} MB)"
 
 
 def _slowdown(signals: Signals) -> float:

@@ -39,6 +39,8 @@ class Signals(Struct, frozen=True):
     memory_limit: int = 0  # bytes; 0: no limit is known
     open_files: int = 0
     file_limit: int = 0  # 0: no limit is known
+    store_used: int = 0  # bytes of the store, where it is fullest
+    store_limit: int = 0  # bytes; 0: no limit is known
 
 
 class _Usual(Struct):

@@ -36,6 +36,7 @@ from shoal.frontier.protocol import (
     JobState,
     Journal,
     Note,
+    Room,
     Settled,
     Whereabouts,
     WorkerRecord,
@@ -523,6 +524,9 @@ class MemoryFrontier:
         return finding.find(self._job(job), self._queues.values(), self._delayed, held, task, scan)
 
     # -- notes
+
+    async def room(self) -> Room:
+        return Room()
 
     async def note(self, key: str) -> Note | None:
         return self._notes.get(key)

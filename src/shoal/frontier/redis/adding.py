@@ -13,10 +13,9 @@ from shoal.errors import UsageError
 from shoal.frontier.protocol import Added, total
 from shoal.frontier.redis.codec import as_text, band, encode_rest
 from shoal.frontier.redis.keys import HOME
-from shoal.frontier.redis.shards import Shards
+from shoal.frontier.redis.shards import FULL, Shards
 from shoal.model import Task
 
-_FULL = 1.0  # seconds that an add waits for a store without memory; then whoever feeds must know
 _AT_ONCE = 500  # tasks in one script: a few milliseconds in which the server does nothing else
 
 Flat = list[str | int | Raw]  # for each list: host, domain, lane, priority, n, then n × (fingerprint, rest)
@@ -88,7 +87,7 @@ async def add(shards: Shards, job: str, tasks: Sequence[Task], cursor: Cursor | 
 async def _add(shards: Shards, number: int, tasks: Sequence[Task], cursor: Cursor | None) -> Added | None:
     """None if there is no such job. The cursor moves last, with the tasks of the home shard: after a crash the same
     start URLs are read again, and most are known then."""
-    words = await shards.learn_words(number, (task.handler for task in tasks))
+    words = await shards.learn_words(number, (task.handler for task in tasks), full_patience=FULL)
     parts = by_shard(shards, tasks)
     home = list(_batches(parts.pop(HOME, [])))
     added: list[Added] = []
@@ -100,7 +99,7 @@ async def _add(shards: Shards, number: int, tasks: Sequence[Task], cursor: Curso
             if (batch := next(batches, None))
         }
         queues = {shard: queues[shard] for shard in asks}
-        for answer in await shards.run_many("add", asks, full_patience=_FULL) if asks else []:
+        for answer in await shards.run_many("add", asks, full_patience=FULL) if asks else []:
             if answer == b"gone":
                 return None
             added.append(added_of(answer))
@@ -109,7 +108,7 @@ async def _add(shards: Shards, number: int, tasks: Sequence[Task], cursor: Curso
     for place, batch in enumerate(home, 1):
         last = place == len(home)
         ask = [number, grouped(batch, words), cursor.words() if last and cursor is not None else False]
-        answer = await shards.run("add", HOME, ask, full_patience=_FULL)
+        answer = await shards.run("add", HOME, ask, full_patience=FULL)
         if answer == b"gone":
             return None
         added.append(added_of(answer))

@@ -12,6 +12,7 @@ from redis import exceptions as said
 from redis.asyncio.cluster import RedisCluster
 
 from shoal.errors import StoreError, UsageError
+from shoal.frontier.protocol import Room
 from shoal.frontier.redis.address import Address
 from shoal.frontier.redis.clients import CONNECT_SECONDS, Client
 from shoal.frontier.redis.faults import FAULTS, meaning, misunderstood, never_helps, reason, translate
@@ -58,14 +59,25 @@ async def _ask(address: Address, client: Client, patience: float) -> list[Info]:
 
 
 async def _infos(client: Client) -> list[Info]:
-    if isinstance(client, RedisCluster):
-        await client.initialize()
-        answers = [await client.execute_command("INFO", target_nodes=node) for node in client.get_primaries()]
-    else:
-        answers = [await client.execute_command("INFO")]  # type: ignore[no-untyped-call]
+    answers = await infos(client)
     if any(info.get("loading") for info in answers):
         raise said.BusyLoadingError("the server is loading its data")
     return answers
+
+
+async def infos(client: Client, *sections: str) -> list[Info]:
+    """What every primary says about itself."""
+    if isinstance(client, RedisCluster):
+        await client.initialize()
+        nodes = client.get_primaries()
+        return [await client.execute_command("INFO", *sections, target_nodes=node) for node in nodes]
+    return [await client.execute_command("INFO", *sections)]  # type: ignore[no-untyped-call]
+
+
+def room_of(info: Info) -> Room:
+    """As the server itself reckons: what waits to be sent or written does not count."""
+    used = int(info.get("used_memory", 0)) - int(info.get("mem_not_counted_for_evict", 0))
+    return Room(max(0, used), int(info.get("maxmemory", 0)))
 
 
 def refuse(address: Address, info: Info) -> None:

@@ -128,8 +128,13 @@ def translate(error: BaseException, address: Address, doing: str = "") -> ShoalE
         case said.RedisClusterException() if "not enabled" in text:
             return UsageError(f"{at} is not a cluster: use {address.scheme.replace('+cluster', '')}://")
     if meaning(error) == "full":
+        if "MISCONF" in text:
+            return StoreFull(
+                f"{at} cannot write to its disk, and takes no changes ({_line(text)}): free some space there, or see"
+                " its log; nothing that was committed is lost"
+            )
         return StoreFull(
-            f"no room left in {at} ({_line(text)}): raise maxmemory or free some space;"
+            f"no room left in {at} ({_line(text)}): raise maxmemory, or make room with shoal store --prune;"
             " nothing that was committed is lost"
         )
     if isinstance(cause, ssl.SSLCertVerificationError):

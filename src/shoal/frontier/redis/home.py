@@ -24,6 +24,7 @@ from shoal.frontier.protocol import (
     JobState,
     Journal,
     Note,
+    Room,
     Settled,
     Whereabouts,
     WorkerRecord,
@@ -31,6 +32,7 @@ from shoal.frontier.protocol import (
 from shoal.frontier.redis import adding, finding, hosts, jobs, leases, letters, notes
 from shoal.frontier.redis.adding import Cursor
 from shoal.frontier.redis.address import Address
+from shoal.frontier.redis.checks import room_of
 from shoal.frontier.redis.claiming import Claimer
 from shoal.frontier.redis.keys import wake_channel
 from shoal.frontier.redis.link import OPEN_PATIENCE, Link
@@ -225,6 +227,11 @@ class RedisFrontier:
 
     async def find(self, job: str, task: Task, scan: int = SCAN) -> Whereabouts:
         return await finding.find(self._shards, job, task, scan)
+
+    # -- room
+
+    async def room(self) -> Room:
+        return max(map(room_of, await self._link.infos("memory")), key=lambda room: (room.share, room.used))
 
     # -- notes
 

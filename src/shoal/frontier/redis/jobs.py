@@ -16,7 +16,7 @@ from shoal.frontier.protocol import Counters, Job, JobSpec, JobState, Source, Va
 from shoal.frontier.redis import budgets
 from shoal.frontier.redis.codec import as_text
 from shoal.frontier.redis.keys import HOME
-from shoal.frontier.redis.shards import Shards
+from shoal.frontier.redis.shards import FULL, Shards
 from shoal.telling import event
 
 _COUNTED = Counters.__struct_fields__
@@ -51,14 +51,14 @@ async def open_job(shards: Shards, spec: JobSpec, source: str | None = None, aga
         as_text(_LIMIT.pack(spec.domain.interval, min(spec.domain.cap, MOST))),
     ]
     opened = [False if source is None else source, again]
-    number = int(await shards.run("open_job", HOME, [spec.name, 0, *words, 0, *opened]))
+    number = int(await shards.run("open_job", HOME, [spec.name, 0, *words, 0, *opened], full_patience=FULL))
     shards.remember(spec.name, number)
     if shards.several:
         created = await _created(shards, number)
         others = {
             shard: [spec.name, number, *words, created, False, False] for shard in shards.all if shard != HOME
         }
-        await shards.run_many("open_job", others)
+        await shards.run_many("open_job", others, full_patience=FULL)
         await budgets.take_back(shards, number)  # it may have become smaller
     job = await _existing(shards, spec.name)
     if job.exhausted:

@@ -21,7 +21,7 @@ from redis.asyncio import Redis
 
 from shoal.errors import StoreError
 from shoal.frontier.redis.address import Address
-from shoal.frontier.redis.checks import check
+from shoal.frontier.redis.checks import Info, check, infos
 from shoal.frontier.redis.clients import Client, close_client, make_client
 from shoal.frontier.redis.faults import FAULTS, meaning, translate
 from shoal.frontier.redis.listening import Listener
@@ -109,6 +109,11 @@ class Link:
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
         return [task.result() for task in tasks]
+
+    async def infos(self, *sections: str) -> list[Info]:
+        """What every primary says about itself."""
+        answers: list[Info] = await self._repeat(lambda client: infos(client, *sections), "INFO", math.inf)
+        return answers
 
     async def subscribe(self, channel: str, callback: Callable[[bytes], None]) -> None:
         """Calls back with every message of the channel, and with b"" after each (re)connection: something may have

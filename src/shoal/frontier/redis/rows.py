@@ -66,6 +66,13 @@ async def write(shards: Shards, parts: Sequence[Part], journal: Journal) -> list
     return conditions
 
 
+async def cut(shards: Shards, part: Part, journal: Journal) -> None:
+    """Takes back what was written and will not be committed now."""
+    prepared = await _prepare(shards, [Part(part.number, part.shard)], journal)
+    committed = max(0, *(int(length) for _, _, length in prepared.values()))
+    await asyncio.to_thread(journal.append, committed, [])
+
+
 async def _prepare(shards: Shards, parts: Sequence[Part], journal: Journal) -> dict[int, Any]:
     """For every shard: which leases are held (once), which keys are new, and the committed length there."""
     asks: dict[int, list[object]] = {shard: [[], [], parts[0].number, journal.key] for shard in shards.all}

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
+from math import inf
 
+from shoal.errors import StoreFull
 from shoal.frontier.protocol import Added, Journal, Settled, total
 from shoal.frontier.redis import outbox, rows
 from shoal.frontier.redis.encoding import Asked, Encoder, words_of
 from shoal.frontier.redis.filelock import FileLocks
 from shoal.frontier.redis.rows import Part
 from shoal.frontier.redis.shards import Shards
-from shoal.model import Moved, Settlement
+from shoal.model import Dead, Moved, Settlement
 
 _AGAIN = b"again"
 _AT_ONCE = 1000  # pages and the tasks they found
@@ -54,11 +56,26 @@ class Settler:
     async def _without_journal(self, encoder: Encoder, parts: Sequence[Part], outcome: _Outcome) -> None:
         for part in parts:
             await rows.count_only(self._shards, part)
-        asks = {part.shard: self._ask(encoder, part, False) for part in parts}
-        answers = await self._shards.run_many("settle", asks)
-        for part, answer in zip(parts, answers, strict=True):
-            outcome.take(part, answer)
+        ends = [self._end(encoder, part, outcome) for part in parts]
+        for said in await asyncio.gather(*ends, return_exceptions=True):
+            if isinstance(said, BaseException):
+                raise said
         await self._afterwards(parts, outcome)
+
+    async def _end(self, encoder: Encoder, part: Part, outcome: _Outcome) -> None:
+        try:
+            outcome.take(part, await self._run(encoder, part, False))
+        except StoreFull:
+            if rest := outcome.without_additions(part):
+                await rows.count_only(self._shards, rest)
+                outcome.take(rest, await self._run(encoder, rest, False))
+
+    async def _run(self, encoder: Encoder, part: Part, condition: Asked | bool) -> bytes:
+        """What adds to the store is not waited for: the rest can be settled though it is full, and makes room."""
+        patience = 0.0 if any(map(_adds, part.batch)) else inf
+        ask = self._ask(encoder, part, condition)
+        answer: bytes = await self._shards.run("settle", part.shard, ask, full_patience=patience)
+        return answer
 
     async def _write(
         self, encoder: Encoder, parts: Sequence[Part], journal: Journal, outcome: _Outcome
@@ -79,13 +96,18 @@ class Settler:
             while left:
                 conditions = await rows.write(self._shards, left, journal)
                 done = 0
-                for part, condition in zip(left, conditions, strict=True):
-                    ask = self._ask(encoder, part, condition)
-                    answer = await self._shards.run("settle", part.shard, ask)
-                    if answer == _AGAIN:
-                        break
-                    outcome.take(part, answer)
-                    done += 1
+                try:
+                    for part, condition in zip(left, conditions, strict=True):
+                        answer = await self._run(encoder, part, condition)
+                        if answer == _AGAIN:
+                            break
+                        outcome.take(part, answer)
+                        done += 1
+                except StoreFull:
+                    rest = [outcome.without_additions(part) for part in left[done:]]
+                    if not any(rest):
+                        await rows.cut(self._shards, left[0], journal)
+                    left, done = [part for part in rest if part is not None], 0
                 left = left[done:]
         await self._afterwards(parts, outcome)
 
@@ -132,6 +154,18 @@ class _Outcome:
         self.accepted = [False] * size
         self.found: list[Added] = []
         self.buried = 0
+        self.no_room: set[int] = set()
+
+    def without_additions(self, part: Part) -> Part | None:
+        """The part without what the store has no room for, which is noted; None: nothing else is in it."""
+        rest = Part(part.number, part.shard)
+        for place, settlement in zip(part.places, part.batch, strict=True):
+            if _adds(settlement):
+                self.no_room.add(place)
+            else:
+                rest.places.append(place)
+                rest.batch.append(settlement)
+        return rest if rest.batch else None
 
     def take(self, part: Part, answer: bytes) -> None:
         accepted, *numbers = answer.split()
@@ -142,4 +176,9 @@ class _Outcome:
         self.buried += buried
 
     def settled(self) -> Settled:
-        return Settled(self.accepted, total(self.found), self.buried)
+        return Settled(self.accepted, total(self.found), self.buried, frozenset(self.no_room))
+
+
+def _adds(settlement: Settlement) -> bool:
+    """Whether the store is larger after it. The script goes by the same rule."""
+    return bool(settlement.found) or isinstance(settlement.verdict, Dead)

@@ -27,6 +27,7 @@ from shoal.frontier.timebase import Timebase
 from shoal.model import Task
 
 LANES_PER_JOB = 1024
+FULL = 1.0  # seconds that what is new waits for a store without memory; then whoever brings it must know
 
 _encode = msgspec.msgpack.Encoder().encode
 Look = Sequence[object]  # a command, a key without its tag, arguments
@@ -170,11 +171,14 @@ class Shards:
 
     # -- words: handlers and lanes
 
-    async def learn_words(self, job: int, handlers: Iterable[str]) -> dict[str, int]:
+    async def learn_words(
+        self, job: int, handlers: Iterable[str], *, full_patience: float = inf
+    ) -> dict[str, int]:
         """The numbers of the handlers; those that have none get one."""
         known = self._words.setdefault(job, {})
         for handler in {name for name in handlers if name not in known}:
-            known[handler] = int(await self.run("word", HOME, [job, handler]))
+            answer = await self.run("word", HOME, [job, handler], full_patience=full_patience)
+            known[handler] = int(answer)
         return known
 
     async def _learn_names(self, job: int) -> None:

@@ -24,6 +24,7 @@ from shoal.frontier.protocol import (
     JobState,
     Journal,
     Note,
+    Room,
     Settled,
     Whereabouts,
     WorkerRecord,
@@ -234,6 +235,13 @@ class SqliteFrontier:
 
     async def find(self, job: str, task: Task, scan: int = SCAN) -> Whereabouts:
         return await self._writer.do(lambda s: finding.find(s, job, task, scan))
+
+    # -- room
+
+    async def room(self) -> Room:
+        return (
+            Room()
+        )  # a full disk ends the crawl in good order; how much of it is ours to take, nobody knows
 
     # -- notes
 

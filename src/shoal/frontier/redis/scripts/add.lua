@@ -7,6 +7,7 @@ local said = repeated()
 if said then return said end
 local number = ask[1]
 if not job_of(number) then return 'gone' end
+needs_room()
 local new, duplicates, over_budget = admit(number, ask[2])
 if ask[3] then move_source(number, unpack(ask[3], 1, 3)) end
 count(number, 'admitted', 0)

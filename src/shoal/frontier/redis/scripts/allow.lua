@@ -3,6 +3,7 @@
 -- answers how many it has given back in all its life
 -- keeps   all numbers only grow, so a late or repeated word changes nothing
 -- uses    base
+though_full()
 local job, key = job_of(ask[1]), JOB .. ask[1]
 if not job then return 0 end
 local granted = max(job.granted, ask[2])

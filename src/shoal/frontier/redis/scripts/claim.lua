@@ -6,6 +6,7 @@
 -- keeps   a task has one live lease, a token is never given twice; a host's leases never exceed its cap and are never
 --         closer than its valve allows, and so it is with its domain's; a job's leased and done never exceed its page budget
 -- uses    base domains hosts leases reap lines
+though_full()
 local EPOCH = 1735689600  -- the year 2025; so tokens have room in 53 bits, with 1024 shards, for decades
 local worker, seconds, limit, numbers, names, wanted = unpack(ask, 1, 6)
 

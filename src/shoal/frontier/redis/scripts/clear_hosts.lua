@@ -2,6 +2,7 @@
 -- asks    { job's number }
 -- answers how many hosts there were; 0: all are cleared, and the job's lines are gone
 -- uses    base domains hosts
+though_full()
 local number = ask[1]
 local names = call('HRANDFIELD', JOBHOSTS .. number, 200)
 

@@ -2,6 +2,7 @@
 -- asks    { job's number, cursor }
 -- answers the next cursor
 -- uses    base domains hosts leases
+though_full()
 local page = call('HSCAN', LEASES, ask[2], 'COUNT', 500)
 local tokens = {}
 for i = 1, #page[2], 2 do

@@ -2,6 +2,7 @@
 -- asks    { job's number }
 -- answers how many buckets are left; 0: nothing of the job is left in this shard
 -- uses    base
+though_full()
 local number = ask[1]
 local left = call('HGET', META, 'left:' .. number)
 if not left then

@@ -3,6 +3,7 @@
 -- answers 'new duplicates over_budget'
 -- keeps   what has arrived is not taken in again, whoever brings it and however late
 -- uses    base domains hosts seen admit arrive
+though_full()
 local said = repeated()
 if said then return said end
 local last = tonumber(call('HGET', META, 'in:' .. ask[1])) or 0

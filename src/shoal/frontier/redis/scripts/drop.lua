@@ -2,6 +2,7 @@
 -- asks    { job's number, { id … } }
 -- answers how many were there
 -- uses    base
+though_full()
 local said = repeated()
 if said then return said end
 local dropped = call('HDEL', DEAD .. ask[1], unpack(ask[2]))

@@ -2,6 +2,7 @@
 -- asks    { worker, seconds, status or false }
 -- answers how many leases it holds here
 -- uses    base
+though_full()
 local worker, seconds = ask[1], ask[2]
 local until_ = string.format('%.17g', now + seconds)
 if ask[3] then

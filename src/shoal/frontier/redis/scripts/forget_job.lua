@@ -3,6 +3,7 @@
 -- answers 1
 -- keeps   its number stays in `dropped` until everything is cleared
 -- uses    base seen
+though_full()
 call('SADD', DROPPED, ask[2])
 if call('HGET', JOBS, ask[1]) == tostring(ask[2]) then call('HDEL', JOBS, ask[1]) end
 local job = job_of(ask[2])

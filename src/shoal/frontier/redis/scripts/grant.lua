@@ -3,6 +3,7 @@
 -- answers how many pages the shard has been granted in all its life
 -- keeps   what all shards were granted, less what they gave back, never exceeds the budget
 -- uses    base
+though_full()
 local said = repeated()
 if said then return said end
 local job, key = job_of(ask[1]), JOB .. ask[1]

@@ -7,6 +7,7 @@
 local said = repeated()
 if said then return said end
 local name, number = ask[1], ask[2]
+if call('HEXISTS', JOBS, name) == 1 then though_full() end
 if number == 0 then
   number = tonumber(call('HGET', JOBS, name)) or call('HINCRBY', META, 'jobs', 1)
 end

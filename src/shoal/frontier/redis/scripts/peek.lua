@@ -5,6 +5,7 @@
 --           others joined; then the hosts' places }
 -- keeps   like claim, it takes expired leases back, makes delayed tasks pending and lets hosts join their lines
 -- uses    base domains hosts leases reap lines
+though_full()
 local numbers, names, most, floors = unpack(ask, 1, 4)
 reap()
 promote()

@@ -2,6 +2,7 @@
 -- asks    nothing
 -- answers { how many leases were taken back, shards to deliver to }
 -- uses    base domains hosts leases reap
+though_full()
 local taken = reap()
 promote()
 if next(touched) then

@@ -2,6 +2,7 @@
 -- asks    { job's number, shard, given back in all its life }
 -- answers 1
 -- uses    base
+though_full()
 local key, field = JOB .. ask[1], 'from:' .. ask[2]
 if not job_of(ask[1]) then return 1 end
 local known = tonumber(call('HGET', key, field)) or 0

@@ -2,6 +2,7 @@
 -- asks    { token … }
 -- answers how many were held
 -- uses    base domains hosts leases
+though_full()
 local said = repeated()
 if said then return said end
 local held, released = end_leases(ask), 0

@@ -2,6 +2,7 @@
 -- asks    { job's number, { id … } }
 -- answers how many were there
 -- uses    base domains hosts
+though_full()
 local said = repeated()
 if said then return said end
 local number, ids, replayed = ask[1], ask[2], 0

@@ -4,6 +4,7 @@
 -- keeps   a row with a key is written once per job. A task that crashed before its settlement may write its row when it
 --         runs again; once written, nobody may
 -- uses    base
+though_full()
 local key, may = RESERVED .. ask[1], {}
 for i = 1, #ask[2], 2 do
   local row, id = ask[2][i], string.format('%.0f', ask[2][i + 1])

@@ -2,6 +2,7 @@
 -- asks    { that shard, the last number in the sequence that arrived there }
 -- answers how much is still on its way
 -- uses    base
+though_full()
 local key = OUT .. ask[1]
 local head = call('LINDEX', key, 0)
 while head do

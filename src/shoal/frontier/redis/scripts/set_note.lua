@@ -2,6 +2,7 @@
 -- asks    { key, value, version (0: never written) }
 -- answers 1, or 0 if the version is another
 -- uses    base
+though_full()
 local said = repeated()
 if said then return said end
 local known = call('HGET', NOTES, ask[1])

@@ -2,6 +2,7 @@
 -- asks    { number, state, when it finished (0: it has not; -1: leave that as it is), only if in this state or '' }
 -- answers 1, or 0 if there is no such job or it is in another state
 -- uses    base
+though_full()
 local said = repeated()
 if said then return said end
 local job = job_of(ask[1])

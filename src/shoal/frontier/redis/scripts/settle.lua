@@ -5,6 +5,7 @@
 --         condition: { job's number, journal's key, its length or -1, its new length, which leases are held: '1' or '0' … }
 -- answers 'accepted new duplicates over_budget buried', accepted being '1' or '0' for each settlement; or 'again' if the
 --         condition does not hold, and nothing was changed
+-- full    waits, if it brings new tasks or dead letters; else it runs
 -- keeps   a settled page's found tasks are admitted in the same step that marks it done; a lease settles once; the
 --         journal's length grows with the settlements whose rows it holds
 -- uses    base domains hosts seen admit leases arrive
@@ -13,8 +14,13 @@ if said then return said end
 local batch, names, condition = ask[1], ask[2], ask[3]
 local TOKEN, NUMBER, VERDICT, ARGUMENTS, ROWS_, KEYS_, FOUND, OTHERS, CUT = 1, 2, 3, 4, 5, 6, 7, 8, 9
 
-local tokens = {}
-for i = 1, #batch do tokens[i] = batch[i][TOKEN] end
+local tokens, adds = {}, false
+for i = 1, #batch do
+  local s = batch[i]
+  tokens[i] = s[TOKEN]
+  adds = adds or s[FOUND] or s[OTHERS] or s[VERDICT] == 'dead'
+end
+if adds then needs_room() else though_full() end
 
 local function holds()
   local length = call('HGET', JOURNALS .. condition[1], condition[2]) or '-1'

@@ -6,6 +6,7 @@
 local key = WORDS .. ask[1]
 local number = tonumber(call('HGET', key, ask[2]))
 if not number then
+  though_full()
   number = call('HLEN', key) + 1
   call('HSET', key, ask[2], number)
 end

@@ -29,6 +29,12 @@ if not now then
 end
 now = max(now, tonumber(meta[1]) or 0)
 
+-- The server refuses a script only at its first change: if that may take memory, and there is none left. So a script that
+-- frees or moves begins with a change that takes none, and runs to its end; one that brings something new begins with one
+-- that might.
+local function though_full() call('HDEL', META, '') end
+local function needs_room() call('HSET', META, 'time', now) end
+
 -- A call whose answer got lost is made again: it must not take effect again. Scripts that ask this remember theirs.
 local remembers = false
 local function repeated()
