@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from typing import Any, TypeVar
 
+from shoal.crawling import work_through
 from shoal.crew import Crew
 from shoal.errors import ShoalError
 from shoal.flight import FlightRecorder, die_with
@@ -79,7 +80,7 @@ async def work(part: Part, line: Line) -> None:
         subject = crew.subject()
         reporting = asyncio.create_task(line.report_regularly(subject, lambda: crew.feeding_paused))
         try:
-            await crew.engine.run()
+            await work_through(crew, frontier, plan.job)
         finally:
             reporting.cancel()
             line.say(Word(report=subject.report(), vitals=subject.vitals()))

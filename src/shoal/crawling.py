@@ -19,9 +19,9 @@ from msgspec import Struct
 
 from shoal.config import load
 from shoal.crew import Crew
-from shoal.errors import SettingsError, SpiderError
+from shoal.errors import HandlerMissing, SettingsError, SpiderError
 from shoal.feeding import Feeder
-from shoal.fleet.trouble import pause_in_trouble
+from shoal.fleet.trouble import pause_in_trouble, with_pages_left
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import Frontier
 from shoal.guardian import can_resume
@@ -117,9 +117,18 @@ async def _run_here(plan: Plan, sink: Sink, watch: Watch | None, *, signals: boo
             stack.enter_context(stopping_on_signals(crew.engine, grace=plan.settings.grace))
         look = await stack.enter_async_context(watching(plan, frontier, crew.report, watch))
         async with feeding(crew.feeder(), crew.engine, frontier, plan.job):
-            await crew.engine.run()
+            await work_through(crew, frontier, plan.job)
         await conclude(plan, frontier)
         return await look()
+
+
+async def work_through(crew: Crew, frontier: Frontier, job: str) -> None:
+    """Runs the engine to its end. Pages that nobody can handle stay in the queue of a job that is paused."""
+    await crew.engine.run()
+    if (trouble := crew.trouble) is not None:
+        sentence = await with_pages_left(frontier, job, trouble)
+        await pause_in_trouble(frontier, job, sentence)
+        raise HandlerMissing(f"job {job} is paused: {sentence}; run the same command again to go on")
 
 
 class feeding:  # noqa: N801 (a context manager, used like a function)

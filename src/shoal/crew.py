@@ -14,6 +14,7 @@ from shoal.admit import Admission
 from shoal.asking import Asker
 from shoal.clock import Clock, SystemClock
 from shoal.engine import Engine
+from shoal.errors import HandlerMissing
 from shoal.feeding import Feeder
 from shoal.fetch.browser.finding import available
 from shoal.fetch.confined import Confined
@@ -249,8 +250,8 @@ class Crew:
         self._job = JobCrew(
             plan.job, plan.spider, plan.settings, frontier, sink, traffic=traffic, tracing=tracing
         )
-        jobs = OneJob(frontier, self._job, plan.settings)
-        self._process = ProcessCrew(frontier, jobs, plan.settings, traffic)
+        self._jobs = OneJob(frontier, self._job, plan.settings)
+        self._process = ProcessCrew(frontier, self._jobs, plan.settings, traffic)
         self.engine = self._process.engine
 
     async def __aenter__(self) -> Self:
@@ -265,6 +266,11 @@ class Crew:
     async def __aexit__(self, *_: object) -> None:
         await self._process.__aexit__()
         await self._job.close()
+
+    @property
+    def trouble(self) -> HandlerMissing | None:
+        """Why the engine ended before its work was done."""
+        return self._jobs.trouble
 
     def feeder(self) -> Feeder:
         plan, job = self._plan, self._job

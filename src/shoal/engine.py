@@ -21,7 +21,7 @@ from functools import partial
 from typing import TypeVar, cast
 
 from shoal.delivery import Delivery
-from shoal.errors import ShoalError, SinkError
+from shoal.errors import HandlerMissing, ShoalError, SinkError
 from shoal.flight import FlightRecorder
 from shoal.frontier.protocol import FOREVER, Claim, Claimed, Frontier
 from shoal.frontier.suspects import is_suspect
@@ -340,6 +340,10 @@ class Engine:
         except asyncio.CancelledError:
             self._untouched.append(lease)
             raise
+        except HandlerMissing as error:
+            self._untouched.append(lease)
+            if job in self._jobs.current():
+                self._jobs.set_aside(job, error)
         except ShoalError as error:  # the store or the sink: nothing more can be done here
             self._error = self._error or error
             self._untouched.append(lease)

@@ -4,6 +4,7 @@
     ├── UsageError            the user's input is wrong; the message says where and what is allowed (exit code 2)
     │   ├── SettingsError     a bad key or value in a file, the environment, a flag or a spider
     │   ├── SpiderError       a spider that cannot be loaded or is written wrongly
+    │   │   └── HandlerMissing pages wait for a handler that the spider no longer has
     │   └── UrlError          not a URL that can be crawled
     ├── StoreError            the frontier's home cannot be used (exit code 3)
     │   ├── StoreFull         no space left, read-only, or an I/O error: nothing is lost, free space and run again
@@ -46,6 +47,10 @@ class SettingsError(UsageError):
 
 
 class SpiderError(UsageError):
+    pass
+
+
+class HandlerMissing(SpiderError):
     pass
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from shoal.errors import SinkError
+from shoal.errors import HandlerMissing, SinkError
 from shoal.frontier.protocol import Frontier
 from shoal.model import Lease, Settlement
 from shoal.policy.lanes import Lane, served
@@ -71,8 +71,8 @@ class Jobs(Protocol):
         """Asked when nothing is in flight: whether no work will come any more."""
         ...
 
-    def set_aside(self, job: Served, error: SinkError) -> bool:
-        """The job's rows cannot be written. Whether the others can go on without it."""
+    def set_aside(self, job: Served, error: SinkError | HandlerMissing) -> bool:
+        """The job's rows cannot be written, or its pages not be handled. Whether this engine can go on without it."""
         ...
 
 
@@ -83,18 +83,24 @@ class OneJob:
         self._frontier = frontier
         self._all = (job,)
         self._lanes = served(settings)
+        self.trouble: HandlerMissing | None = None  # why nothing more is claimed
 
     def current(self) -> Sequence[Served]:
-        return self._all
+        return self._all if self.trouble is None else ()
 
-    everyone = current
+    def everyone(self) -> Sequence[Served]:
+        return self._all
 
     def lanes(self) -> Mapping[str, Lane]:
         return self._lanes
 
     async def over(self) -> bool:
         job = await self._frontier.job(self._all[0].name)
-        return job is None or job.exhausted or job.state != "running"
+        return job is None or job.exhausted or job.state != "running" or self.trouble is not None
 
-    def set_aside(self, job: Served, error: SinkError) -> bool:
+    def set_aside(self, job: Served, error: SinkError | HandlerMissing) -> bool:
+        """What is in flight can still be finished, if only a handler is missing."""
+        if isinstance(error, HandlerMissing):
+            self.trouble = self.trouble or error
+            return True
         return False

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from shoal.crawling import feeding
 from shoal.crew import make_admission
-from shoal.errors import SettingsError, ShoalError, StoreError
+from shoal.errors import SettingsError, ShoalError, StoreError, UsageError
 from shoal.feeding import Feeder
 from shoal.flight import FlightRecorder, Loss, Vigil, waits_for_reader
 from shoal.frontier import open_frontier
@@ -184,7 +184,7 @@ class Child:
             error, loss = await self._run_once()
             code = loss.exit
             if error and not self._lasting:
-                raise StoreError(error)
+                raise (UsageError if code == UsageError.exit_code else StoreError)(error)
             if code == 0 or self.stopping:
                 return
             worked = self._last is not None and self._last.pages > 0

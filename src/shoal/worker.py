@@ -17,7 +17,7 @@ from shoal.admit.sizes import OversizeError, stored_size
 from shoal.asking import Asker, Ending
 from shoal.classify import kind_of, snapshot_of
 from shoal.clock import Clock
-from shoal.errors import SpiderError
+from shoal.errors import HandlerMissing, SpiderError
 from shoal.handling import HandlerTimeout, JunkError, Yielded, collect
 from shoal.hosts.book import HostBook, HostView
 from shoal.limits import PAGE_REQUESTS, TRACEBACK
@@ -85,6 +85,7 @@ class Worker:
 
     async def work(self, lease: Lease) -> Settlement | None:
         """Fetches and handles one page. None: the task goes back untouched."""
+        self._find_handler(lease.task)
         host = await self._hosts.view(lease)
         if host.state.start:
             self._admission.welcome(lease.task.host)
@@ -105,6 +106,15 @@ class Worker:
         finally:
             if isinstance(answer, Rendered):
                 await answer.close()
+
+    def _find_handler(self, task: Task) -> None:
+        """Before anything is fetched: a page that no handler takes is not done, and not dead either."""
+        handlers = self._spider.handlers
+        if task.handler and task.handler not in handlers:
+            raise HandlerMissing(
+                f"pages wait for handler {task.handler!r}, which spider {self._spider.name!r} does not have"
+                f" (it has {', '.join(handlers)}): give it that name again, or cancel the job"
+            )
 
     def settled(self, settlement: Settlement, accepted: bool) -> None:
         """Told after the commit: only now does it count, so that what is told agrees with the job's counters; and only

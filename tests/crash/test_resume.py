@@ -70,20 +70,26 @@ def test_a_store_of_another_version(desk: Desk, web: WebProcess, version: int, a
     assert desk.rows_path.read_bytes() == before
 
 
-def test_a_handler_that_was_renamed(desk: Desk, web: WebProcess) -> None:
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_handler_that_was_renamed(desk: Desk, web: WebProcess, processes: str) -> None:
+    """Its pages are not fetched and not buried: they wait until it is there again."""
     name = desk.file("books.py", SPIDER.format(start=web.url("site"), name="book"))
     desk.finish("crawl", name, "-o", ROWS, "--max-pages", "1")
     waiting = desk.job().counters.pending
     assert waiting > 0
     desk.file("books.py", SPIDER.format(start=web.url("site"), name="volume"))
-    desk.finish("crawl", name, "-o", ROWS)
-    letters = desk.dead()
-    assert len(letters) == waiting
-    for letter in letters:
-        words = letter["attempts"][-1]["detail"]
-        assert words == "spider 'books' has no handler named 'book'; it has listing, volume"
+    for _ in range(2):  # trying again changes nothing
+        process = desk.run("crawl", name, "-o", ROWS, "-q", "--processes", processes)
+        assert process.code() == 2
+        (line,) = process.err.splitlines()
+        assert line == (
+            "shoal: job books is paused: pages wait for handler 'book', which spider 'books' does not have (it has"
+            f" listing, volume): give it that name again, or cancel the job; {waiting} pages of the job are left, and"
+            " none of them is lost; run the same command again to go on"
+        )
+    job = desk.job()
+    assert (job.state, job.counters.pending, job.counters.dead) == ("paused", waiting, 0)
 
     desk.file("books.py", SPIDER.format(start=web.url("site"), name="book"))
-    desk.finish("dead", "replay", "--all")
     desk.finish("crawl", name, "-o", ROWS)
     assert len(desk.rows()) == waiting

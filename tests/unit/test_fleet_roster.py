@@ -14,8 +14,10 @@ from shoal import Page, Spider
 from shoal.engine import Engine
 from shoal.errors import SinkError
 from shoal.fleet import roster as roster_module
+from shoal.fleet.decisions import resume
 from shoal.fleet.plan import OWN, WorkerPlan
 from shoal.fleet.roster import Roster
+from shoal.fleet.trouble import trouble_of
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import JobSpec, Valve
 from shoal.jobnote import write_note
@@ -63,10 +65,12 @@ def spec(name: str, output: Path, spider: str = "books", **given: object) -> Job
     return JobSpec(name, spider=spider, valve=OPEN, settings=note)
 
 
-def make(frontier: MemoryFrontier, **options: object) -> tuple[Roster, Engine]:
+def make(
+    frontier: MemoryFrontier, spiders: dict[str, Spider] = SPIDERS, **options: object
+) -> tuple[Roster, Engine]:
     plan = WorkerPlan((), "memory", **options)  # type: ignore[arg-type]
-    roster = Roster(frontier, plan, SPIDERS, plan.settings(), Traffic())
-    engine = Engine(frontier, roster, plan.settings(), name="worker", spiders=tuple(SPIDERS))
+    roster = Roster(frontier, plan, spiders, plan.settings(), Traffic())
+    engine = Engine(frontier, roster, plan.settings(), name="worker", spiders=tuple(spiders))
     roster.holds = engine.holds
     return roster, engine
 
@@ -196,6 +200,46 @@ async def test_a_job_whose_rows_cannot_be_written_is_set_aside_and_the_others_go
         missing.mkdir()
         await is_done(frontier, "bad", 4)
     assert rows(missing / "bad.jsonl") == 4
+
+
+async def test_pages_of_a_handler_that_is_gone_wait_for_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The job is paused with the reason; others go on. With a spider that has the handler again, nothing is missing."""
+    frontier = MemoryFrontier()
+    roster, engine = make(frontier)
+    await frontier.open_job(spec("b1", tmp_path))
+    await frontier.open_job(spec("n1", tmp_path, "news"))
+    gone = [make_task(f"http://g{n}.test/", handler="detail") for n in range(30)]
+    await frontier.add("b1", [*gone, make_task("http://h.test/")], fed_all=True)
+    await frontier.add("n1", [make_task(f"http://n{n}.test/") for n in range(4)])
+    async with serving(roster, engine):
+        await is_done(frontier, "n1", 4)
+        await until(lambda: "is paused: pages wait for handler 'detail'" in caplog.text)
+        await settled_down(frontier, "b1")
+    job = await frontier.job("b1")
+    assert job is not None
+    assert job.state == "paused"
+    assert (job.counters.dead, job.counters.retried, job.counters.pending + job.counters.done) == (0, 0, 31)
+    trouble = await trouble_of(frontier, job)
+    assert trouble.startswith(
+        "pages wait for handler 'detail', which spider 'books' does not have (it has page):"
+    )
+    assert " pages of the job are left" in trouble
+    assert caplog.text.count("is paused:") == 1
+
+    mended = spider_of("books")
+    mended.add_handler(lambda page: {"url": page.url}, name="detail")
+    roster, engine = make(frontier, spiders={"books": mended})
+    await resume(frontier, "b1")
+    async with serving(roster, engine):
+        await is_done(frontier, "b1", 31)
+    assert rows(tmp_path / "b1.jsonl") == 31
+
+
+async def settled_down(frontier: MemoryFrontier, name: str) -> None:
+    while (job := await frontier.job(name)) is None or job.state != "paused" or job.counters.leased:  # noqa: ASYNC110
+        await asyncio.sleep(0.005)
 
 
 async def test_lanes_of_jobs_are_served_as_they_come(tmp_path: Path) -> None:

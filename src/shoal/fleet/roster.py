@@ -14,10 +14,10 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from shoal.crew import JobCrew
-from shoal.errors import OutputTaken, ShoalError, SinkError, TrustError
+from shoal.errors import HandlerMissing, OutputTaken, ShoalError, SinkError, TrustError
 from shoal.fetch.browser.finding import available
 from shoal.fleet.plan import WorkerPlan
-from shoal.fleet.trouble import report_trouble
+from shoal.fleet.trouble import report_trouble, with_pages_left
 from shoal.frontier import is_local
 from shoal.frontier.protocol import Frontier, Job, JobSpec
 from shoal.jobnote import is_for_fleet
@@ -92,7 +92,11 @@ class Roster:
         running = await self._frontier.jobs("running")
         return all(job.exhausted for job in running if self._is_mine(job))
 
-    def set_aside(self, job: Served, error: SinkError) -> bool:
+    def set_aside(self, job: Served, error: SinkError | HandlerMissing) -> bool:
+        if isinstance(error, HandlerMissing):
+            self._retire(job.name)
+            self._opening[job.name] = asyncio.create_task(self._pause(job.name, error))
+            return True
         # Whose file was taken is opened again at once, which pauses it.
         seconds = 0.0 if isinstance(error, OutputTaken) else _ASIDE
         event("job_set_aside", job=job.name, seconds=seconds, reason=str(error))
@@ -160,6 +164,12 @@ class Roster:
             self._frontier.wake()
         finally:
             del self._opening[spec.name]
+
+    async def _pause(self, name: str, error: HandlerMissing) -> None:
+        try:
+            await report_trouble(self._frontier, name, await with_pages_left(self._frontier, name, error))
+        finally:
+            del self._opening[name]
 
     def _crew(self, spec: JobSpec) -> JobCrew:
         spider = self._spiders[spec.spider]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 
-from shoal.errors import ShoalError
+from shoal.errors import HandlerMissing, ShoalError
 from shoal.frontier.protocol import Frontier, Job
+from shoal.observe.words import plural
 from shoal.telling import event
 
 log = logging.getLogger("shoal")
@@ -29,6 +30,13 @@ async def pause_in_trouble(frontier: Frontier, job: str, sentence: str) -> None:
         await frontier.set_state(job, "paused")
     except ShoalError as error:
         log.warning("job %s could not be paused: %s", job, error)
+
+
+async def with_pages_left(frontier: Frontier, job: str, error: HandlerMissing) -> str:
+    """The sentence, with how many pages the job still has; which of them are for that handler, no counter tells."""
+    found = await frontier.job(job)
+    left = found.counters.open if found is not None else 0
+    return f"{error}; {plural(left, 'page')} of the job are left, and none of them is lost"
 
 
 async def forget_trouble(frontier: Frontier, job: str) -> None:
