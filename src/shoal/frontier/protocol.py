@@ -440,8 +440,8 @@ class Frontier(Protocol):
         status: bytes = b"",
         tokens: Collection[int] | None = None,
     ) -> int:
-        """Heartbeat: moves the deadline of those of the worker's leases that it names, or of all; answers how many of
-        them it still holds. One that it does not name runs out: nobody works on it. `status` is the worker's word
+        """Heartbeat: moves the deadline of those of the worker's leases that it names, or of all, never to an earlier
+        one; answers how many of them it still holds. One that it does not name runs out: nobody works on it. `status` is the worker's word
         about itself, kept for whoever asks."""
         ...
 

@@ -419,7 +419,7 @@ class MemoryFrontier:
             if held.worker == worker and (tokens is None or token in tokens)
         ]
         for held in own:
-            renewed = replace(held.lease, deadline=deadline)
+            renewed = replace(held.lease, deadline=max(held.lease.deadline, deadline))
             self._leases[renewed.token] = held._replace(lease=renewed)
         return len(own)
 

@@ -156,10 +156,12 @@ def extend(
     )
     session.db.execute("UPDATE meta SET value = ? WHERE key = 'last'", (now,))  # time never falls behind this
     if tokens is None:
-        session.db.execute("UPDATE lease SET deadline = ? WHERE worker = ?", (now + lease_seconds, worker))
+        session.db.execute(
+            "UPDATE lease SET deadline = max(deadline, ?) WHERE worker = ?", (now + lease_seconds, worker)
+        )
     else:
         session.db.execute(
-            "UPDATE lease SET deadline = ? WHERE worker = ? AND token IN carray(?)",
+            "UPDATE lease SET deadline = max(deadline, ?) WHERE worker = ? AND token IN carray(?)",
             (now + lease_seconds, worker, apsw.carray(array("q", tokens))),
         )
     return session.db.changes()

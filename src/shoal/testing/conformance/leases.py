@@ -46,6 +46,25 @@ class Leases:
         assert await settle(frontier, lease)
         assert await frontier.extend("w1", 60) == 0
 
+    async def test_a_heartbeat_never_makes_a_lease_end_sooner(
+        self, frontier: Frontier, clock: ManualClock
+    ) -> None:
+        """A lease may be longer than heartbeats ask for, so that it outlasts the request for its page."""
+        await frontier.open_job(spec())
+        await frontier.add("job", [make_task("http://a.test/"), make_task("http://b.test/")])
+        [long] = (await claim(frontier, limit=1, lease_seconds=60)).leases
+        assert len((await claim(frontier, limit=1, lease_seconds=5)).leases) == 1
+        assert await frontier.extend("w1", 10) == 2
+        clock.advance(11)
+        await frontier.reap()
+        assert [lease.token for lease in await frontier.held("w1")] == [long.token]
+        clock.advance(48)
+        await frontier.reap()
+        assert [lease.token for lease in await frontier.held("w1")] == [long.token]
+        clock.advance(2)
+        await frontier.reap()
+        assert not await frontier.held("w1")
+
     async def test_a_worker_is_known_until_it_falls_silent(
         self, frontier: Frontier, clock: ManualClock
     ) -> None:

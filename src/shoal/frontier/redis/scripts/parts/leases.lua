@@ -1,6 +1,6 @@
 -- leases: how they are written, how they end, and where their tasks go.
 -- A lease is: line, priority, since, deadline, host, worker, and the item as it was before the claim. Its worker's last
--- heartbeat moved the deadlines of all leases given until then. `holders` knows for each worker a time before which none
+-- heartbeat moved the deadlines of all leases given until then, unless they were later. `holders` knows for each worker a time before which none
 -- of its leases runs out.
 local LEASE = '<I6i4ddHc0Hc0'
 

@@ -38,7 +38,7 @@ local function find_expired(worker, expired)
   local first = FOREVER
   for i = 1, #tokens do
     local _, _, _, deadline = unpack_of('<I6i4dd', records[i])
-    if tonumber(tokens[i]) <= until_token then deadline = until_ end
+    if tonumber(tokens[i]) <= until_token then deadline = max(deadline, until_) end
     if deadline <= now and #expired < BATCH then
       expired[#expired + 1] = tokens[i]
     else
