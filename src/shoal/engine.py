@@ -34,6 +34,7 @@ from shoal.serving import Jobs, Served
 from shoal.settings import Settings
 from shoal.slots import Place, Slots
 from shoal.telling import event
+from shoal.tenure import Tenure, Tenures
 from shoal.workerstatus import WorkerStatus
 
 T = TypeVar("T")
@@ -41,6 +42,7 @@ T = TypeVar("T")
 _EAGER = 0.002  # seconds a finished page waits for company while many slots are idle
 _NO_ROOM = 1.0  # seconds before what a full store did not take is settled again
 _TELL_FULL = 60.0
+_LATEST_START = 5.0  # seconds after the claim; less with a short lease
 _NOTHING = Claimed((), FOREVER)
 
 
@@ -88,9 +90,14 @@ class Engine:
         self._last_end: float | None = None
         self._alarm: asyncio.TimerHandle | None = None
         self._told_full = -_TELL_FULL  # when it was last said that the store is full (the loop's time)
-        self._heartbeat = Heartbeat(frontier, name, settings, self._status, self._tokens)
+        self._tenures = Tenures(settings.lease, self._lapsed)
+        self._heartbeat = Heartbeat(
+            frontier, name, settings, self._status, self._tokens, self._tenures.renewed
+        )
         self._epoch = ""  # what is remembered of the store is from then
-        self._asked = 0.0  # when the last claim was made (the loop's time)
+        self._latest_start = min(_LATEST_START, settings.lease / 4)
+        self._asked = 0.0  # when the last claim was made (the loop's time) …
+        self._lease_seconds = settings.lease  # … and for how long its leases are
         self._round_since: float | None = None  # when the present round began; None: it waits for work
         self.stale = 0  # settlements that came too late
         self._stopping = False
@@ -207,11 +214,13 @@ class Engine:
                 self._untouched.append(lease)
                 continue
             place = self._slots.enter(lease.task.lane)
-            running = self._run_page(job, lease, place, self._asked)
+            tenure = self._tenures.begin(self._asked, self._lease_seconds)
+            running = self._run_page(job, lease, place, self._asked, tenure)
             if self._flight is not None:
                 running = self._flight.on_cpu(lease.token, running, job.settings.handler_timeout)
             page = asyncio.create_task(running)
             self._running[page] = job, lease
+            self._tenures.watch(page, tenure)
             self._suspect = page if is_suspect(lease.task) else self._suspect
             self._lanes.started(lease.task.lane)
             page.add_done_callback(partial(self._page_ended, place))
@@ -304,18 +313,23 @@ class Engine:
         if free <= 0 or self._stopping or self._suspect is not None or pressure.claiming_paused:
             return _NOTHING
         # A job whose rows pile up on their way to its sink gets no more until they have arrived.
-        jobs = [job.name for job in self._jobs.current() if self._delivery.held(job) < slots]
-        if not jobs:
+        served = [job for job in self._jobs.current() if self._delivery.held(job) < slots]
+        if not served:
             return _NOTHING
         self._update_lanes()
         lanes = self._lanes.split(slots, pressure.paused_lanes, free=free, waiting=self._slots.waiting_in)
-        asked = asyncio.get_running_loop().time()
-        claimed = await self._frontier.claim(
-            Claim(self.name, jobs, lanes.shares, free, self._settings.lease, lanes.caps)
-        )
-        self._asked = asked
+        asked, seconds = asyncio.get_running_loop().time(), self._outlasting(served)
+        names = [job.name for job in served]
+        claimed = await self._frontier.claim(Claim(self.name, names, lanes.shares, free, seconds, lanes.caps))
+        self._asked, self._lease_seconds = asked, seconds
         self._premature = self._giving_back > 0 and len(claimed.leases) < free
         return claimed
+
+    def _outlasting(self, jobs: Sequence[Served]) -> float:
+        """Seconds of a lease that ends no sooner than the request for its page. If this process vanishes, the server
+        may work on until then: the place must not be given to another."""
+        longest = max(job.settings.total_timeout for job in jobs)
+        return max(self._settings.lease, longest + self._latest_start)
 
     def _update_lanes(self) -> None:
         lanes = self._jobs.lanes()
@@ -329,12 +343,13 @@ class Engine:
 
     # -- one page
 
-    async def _run_page(self, job: Served, lease: Lease, place: Place, asked: float) -> None:
-        if asyncio.get_running_loop().time() - asked > self._settings.lease / 2:
-            # The store was away, or this process was frozen: what was leased then may be another's by now.
+    async def _run_page(self, job: Served, lease: Lease, place: Place, asked: float, tenure: Tenure) -> None:
+        if asyncio.get_running_loop().time() - asked > self._latest_start:
+            # The store was away, or this process was frozen: the permission was for then.
             self._untouched.append(lease)
             return
         place.occupy()
+        tenure.hold()
         try:
             settlement = await job.pages.work(lease)
         except asyncio.CancelledError:
@@ -443,6 +458,10 @@ class Engine:
         except ShoalError as error:
             self._error = self._error or error
             self._frontier.wake()
+
+    def _lapsed(self, page: asyncio.Task[None]) -> None:
+        task = self._running[page][1].task
+        event("lease_lapsed", job=task.job, url=task.url, host=task.host)
 
     def _status(self) -> WorkerStatus:
         pressure = self._pressure()

@@ -29,12 +29,15 @@ class Heartbeat:
         settings: Settings,
         status: Callable[[], WorkerStatus],
         tokens: Callable[[], Collection[int]],
+        on_renewed: Callable[[float], None],
     ) -> None:
+        """`on_renewed` is told when the store was asked to renew the leases, once it has."""
         self._frontier = frontier
         self._name = name
         self._lease = settings.lease
         self._status = status
         self._tokens = tokens  # of the leases that are worked on
+        self._on_renewed = on_renewed
         self._machine = Machine(settings.memory_limit)
         self._node = socket.gethostname()
         self._done: Counter[str] = Counter()
@@ -55,7 +58,9 @@ class Heartbeat:
             if now - renewed >= due or told is None or _news(status) != _news(told):
                 told, renewed = status, now
                 await self._frontier.extend(self._name, self._lease, encode_status(status), self._tokens())
-            await asyncio.sleep(min(1.0, self._lease / 3))
+                self._on_renewed(now)
+            left = renewed + due - asyncio.get_running_loop().time()
+            await asyncio.sleep(max(due / 10, min(1.0, left)))
 
     def _full_status(self) -> WorkerStatus:
         return replace(

@@ -236,6 +236,13 @@ VOCABULARY: dict[str, Kind] = {
         "job url host",
         "{url} was settled too late: its lease had been given away",
     ),
+    "lease_lapsed": _kind(
+        "warning",
+        "a page was dropped, to be fetched again: its lease may have run out, for this process was frozen or could not "
+        "reach the store",
+        "job url host",
+        "{url} is dropped: its lease could not be renewed in time",
+    ),
     "check_failed": _kind(
         "warning",
         "the function that challenge_check names failed",

@@ -199,7 +199,7 @@ def test_a_job_is_fed_though_the_leader_does_not_have_its_spider(fleet: Fleet, w
 
 def test_up_keeps_workers_running(fleet: Fleet, web: WebProcess) -> None:
     fleet.start_at(web.url("crawling"))
-    fleet.submit("--rate", "30")
+    fleet.submit("--rate", "30", "-s", "total_timeout=3")
     command = ("up", "site.py", "-n", "2", "--store", fleet.store, "-s", "lease=3")
     up = fleet.desk.start(*command)
     fleet.reaches(lambda job: job.counters.done >= 5, "some pages")

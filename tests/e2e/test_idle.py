@@ -57,6 +57,7 @@ class IdleJob:
     def __init__(self, pages: Pages) -> None:
         self.pages = pages
         self.sink = JournalSink()
+        self.settings = Settings()
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import gzip
 import random
+import socket
 import ssl
+import time
 import tracemalloc
 import zlib
 from collections.abc import AsyncIterator
@@ -27,6 +29,7 @@ from shoal.fetch.transport import FetchRequest
 from shoal.model import Failure, Response
 from shoal.settings import Settings
 from shoal.slots import Slots
+from shoal.tenure import Tenure
 from shoal.testing.servers.names import SILENT, NameServer
 
 LOOPBACK = ["127.0.0.0/8"]
@@ -105,6 +108,33 @@ async def test_a_redirect_is_an_answer() -> None:
         answer = await answer_of(http, server.url())
     assert (answer.status, answer.headers["Location"], answer.cookies) == (302, "/next", ("a=1",))
     assert len(server.hits) == 1
+
+
+# -- leases
+
+
+class FreezingGuard(Guard):
+    """The process stands still, as under SIGSTOP, when a connection is about to be opened."""
+
+    def socket_factory(self, addr_info: Any) -> socket.socket:
+        time.sleep(0.2)
+        return super().socket_factory(addr_info)
+
+
+async def test_who_was_frozen_past_its_lease_sends_nothing() -> None:
+    """Its place at the host may be another's by now."""
+    http = HttpTransport(Settings(), FreezingGuard(LOOPBACK), SystemClock())
+    async with serve(always(page())) as server:
+        Tenure(asyncio.get_running_loop().time() + 0.1).hold()
+        with pytest.raises(asyncio.CancelledError):
+            await http.fetch(FetchRequest(server.url("/late")))
+        Tenure(asyncio.get_running_loop().time() + 5).hold()
+        await answer_of(http, server.url("/in-time"))
+        Tenure(0.0).hold()
+        with pytest.raises(asyncio.CancelledError):
+            await http.fetch(FetchRequest(server.url("/on-a-kept-connection")))
+        await http.close()
+    assert server.paths == ["/in-time"]
 
 
 @pytest.mark.parametrize("status", ["204 No Content", "304 Not Modified"])

@@ -35,6 +35,7 @@ from shoal.fetch.transport import FetchRequest
 from shoal.fetch.transports import Transports
 from shoal.model import Failure, Outcome, Response
 from shoal.settings import USER_AGENT, Settings
+from shoal.tenure import Tenure
 from shoal.testing.proxies import ProxyServer
 from shoal.testing.servers.ports import free_port
 
@@ -208,6 +209,16 @@ async def test_exchanges_share_a_connection() -> None:
         ok(await http.fetch(FetchRequest(server.url("/"))))
         assert [ok(outcome).body for outcome in await asyncio.gather(*requests)] == [b"hello"] * 20
     assert server.connections == 1
+
+
+async def test_who_was_frozen_past_its_lease_sends_nothing() -> None:
+    """Its place at the host may be another's by now."""
+    async with serve_http2(hello) as server, transport() as http:
+        ok(await http.fetch(FetchRequest(server.url("/in-time"))))
+        Tenure(0.0).hold()
+        with pytest.raises(asyncio.CancelledError):
+            await http.fetch(FetchRequest(server.url("/late")))
+    assert server.paths == ["/in-time"]
 
 
 async def test_a_host_without_http2() -> None:

@@ -13,6 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from shoal.clock import Clock
+from shoal.engine import Engine
 from shoal.errors import ShoalError, StoreError
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.memory.domains import Domains
@@ -225,6 +226,13 @@ def test_a_breaker_that_lets_two_probes_through_is_caught(monkeypatch: pytest.Mo
 def test_a_worker_that_does_not_ask_for_robots_txt_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(HostBook, "wants_robots", lambda self, host, view: False)
     assert caught() == "robots"
+
+
+def test_a_place_that_is_given_away_while_the_server_still_works_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Engine, "_outlasting", lambda self, jobs: self._settings.lease)
+    assert caught() == "server"
 
 
 def test_retries_beyond_their_budget_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -74,8 +76,8 @@ class Pages:
 
 
 class Job:
-    def __init__(self, name: str, pages: Pages, sink: Sink) -> None:
-        self.name, self.pages, self.sink = name, pages, sink
+    def __init__(self, name: str, pages: Pages, sink: Sink, settings: Settings) -> None:
+        self.name, self.pages, self.sink, self.settings = name, pages, sink, settings
 
 
 class Gate:
@@ -461,7 +463,7 @@ async def test_long_pages_keep_their_leases_by_heartbeat() -> None:
 
     frontier.extend = noting  # type: ignore[method-assign]
     pages = Pages(long)
-    await finish(engine_of(frontier, pages, lease=0.15))
+    await finish(engine_of(frontier, pages, lease=0.15, total_timeout=0.01))
     assert pages.settlements == [("http://h0.test/", True)]
 
 
@@ -511,6 +513,78 @@ async def test_after_a_set_back_leases_are_compared_with_the_store(frontier: Mem
     assert (after.done, after.stale, after.retried) == (3, 0, 0)
 
 
+async def test_a_page_ends_before_its_lease_can_be_anothers() -> None:
+    """A worker that cannot reach the store: its requests must be over when their places are given away."""
+    loop = asyncio.get_running_loop()
+    ended: list[float] = []
+    started, in_reach = asyncio.Event(), asyncio.Event()
+
+    class OutOfReach(MemoryFrontier):
+        async def extend(self, *asked: Any, **named: Any) -> int:
+            await in_reach.wait()
+            return await super().extend(*asked, **named)
+
+    async def under_way(lease: Lease) -> Settlement:
+        if ended:
+            return Settlement(lease, Done())
+        started.set()
+        try:
+            await asyncio.sleep(DEADLINE)
+        finally:
+            ended.append(loop.time())
+        raise AssertionError("nobody ended it")
+
+    async with OutOfReach() as frontier:
+        await frontier.open_job(JobSpec("job", valve=OPEN))
+        await add(frontier, 1)
+        running = asyncio.create_task(
+            finish(engine_of(frontier, Pages(under_way), lease=0.5, total_timeout=0.01))
+        )
+        await started.wait()
+        [held] = await frontier.held("engine")
+        given_away = loop.time() + held.deadline - await frontier.now()
+        await running
+    assert len(ended) == 1
+    assert given_away - 0.2 < ended[0] < given_away
+
+
+async def test_a_page_that_lost_its_lease_is_not_saved_by_a_late_heartbeat(frontier: MemoryFrontier) -> None:
+    """The process was frozen, and its next heartbeat is answered before any timer runs: its leases are lost, however
+    well the store answers now."""
+    given: list[str] = []
+
+    async def freezes_once(lease: Lease) -> Settlement:
+        given.append(lease.task.url)
+        if len(given) == 1:
+            time.sleep(0.4)  # noqa: ASYNC251 (nothing runs meanwhile, as under SIGSTOP)
+            await frontier.reap()
+            await asyncio.sleep(DEADLINE)
+        return Settlement(lease, Done())
+
+    await add(frontier, 1)
+    pages = Pages(freezes_once)
+    await finish(engine_of(frontier, pages, lease=0.3, total_timeout=0.01, max_attempts=9))
+    assert pages.settlements == [("http://h0.test/", True)]
+    assert len(given) == 2
+
+
+async def test_a_lease_outlasts_the_request_for_its_page(frontier: MemoryFrontier) -> None:
+    """If this process vanishes, the server may work on until the request would have been given up."""
+    claims: list[Claim] = []
+    claim = frontier.claim
+
+    async def noting(wanted: Claim) -> Claimed:
+        claims.append(wanted)
+        return await claim(wanted)
+
+    await add(frontier, 1)
+    frontier.claim = noting  # type: ignore[method-assign]
+    await finish(engine_of(frontier, Pages(), lease=4, total_timeout=30))
+    assert claims[0].lease_seconds >= 30
+    await finish(engine_of(frontier, Pages(), lease=60, total_timeout=30))
+    assert claims[-1].lease_seconds == 60
+
+
 async def test_a_heartbeat_that_fails_stops_the_run(frontier: MemoryFrontier) -> None:
     async def fails(worker: str, seconds: float, status: bytes, tokens: set[int]) -> int:
         raise StoreFull("no space left")
@@ -537,7 +611,7 @@ async def add_lanes(frontier: Frontier, **counts: int) -> None:
 
 def pressed(frontier: Frontier, pages: Pages, pressure: Callable[[], Pressure], **settings: object) -> Engine:
     limits = Settings(**settings)  # type: ignore[arg-type]
-    jobs = OneJob(frontier, Job("job", pages, JournalSink()), limits)
+    jobs = OneJob(frontier, Job("job", pages, JournalSink(), limits), limits)
     return Engine(frontier, jobs, limits, name="engine", pressure=pressure)
 
 

@@ -7,6 +7,7 @@ sent again.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import lru_cache, partial
@@ -15,6 +16,7 @@ from typing import Any
 import aiohttp
 from aiohttp.abc import AbstractCookieJar, ResolveResult
 from aiohttp.client_proto import ResponseHandler
+from aiohttp.connector import Connection
 from multidict import CIMultiDict
 from yarl import URL
 
@@ -33,6 +35,7 @@ from shoal.filelimit import connections, file_limit
 from shoal.limits import ANSWER_HEADERS, HEADER_LINES
 from shoal.model import Failure, Outcome, Response
 from shoal.settings import Settings
+from shoal.tenure import check_lease
 
 _ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 _ACCEPT_ENCODING = "gzip, deflate, br, zstd"
@@ -211,7 +214,8 @@ class HttpTransport:
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Notes when a fetch opens a connection, and keeps idle ones from using up the file descriptors."""
+    """Gives connections to those who may still send, notes when a fetch opens one, and keeps idle ones from using up
+    the file descriptors."""
 
     def __init__(self, *, min_rate: float, **options: Any) -> None:
         super().__init__(**options)
@@ -219,6 +223,15 @@ class _Connector(aiohttp.TCPConnector):
         self._factory = partial(make, loop=self._loop, min_rate=min_rate)
         limit = file_limit()
         self._most_idle = min(_MAX_IDLE, connections(limit)[1]) if limit else _MAX_IDLE
+
+    async def connect(self, *args: Any, **kwargs: Any) -> Connection:
+        connection = await super().connect(*args, **kwargs)
+        try:
+            check_lease()
+        except asyncio.CancelledError:
+            connection.close()
+            raise
+        return connection
 
     async def _create_connection(self, *args: Any, **kwargs: Any) -> ResponseHandler:
         _dialled.set(True)

@@ -36,6 +36,7 @@ from shoal.fetch.proxies import Proxy
 from shoal.fetch.transport import FetchRequest
 from shoal.model import Failure, Outcome, Response
 from shoal.settings import Settings
+from shoal.tenure import check_lease
 
 try:
     from shoal.fetch.http2_connection import Exchange, Header, Http2Connection
@@ -211,6 +212,7 @@ class Http2Transport:
             if connection is None:
                 return None
             kept = not connection.fresh
+            check_lease()
             exchange = connection.begin(headers, ends=not request.body)
             try:
                 if request.body:

@@ -441,8 +441,8 @@ class Frontier(Protocol):
         tokens: Collection[int] | None = None,
     ) -> int:
         """Heartbeat: moves the deadline of those of the worker's leases that it names, or of all, never to an earlier
-        one; answers how many of them it still holds. One that it does not name runs out: nobody works on it. `status` is the worker's word
-        about itself, kept for whoever asks."""
+        one; answers how many of them it still holds. One that it does not name runs out: nobody works on it. `status`
+        is the worker's word about itself, kept for whoever asks."""
         ...
 
     async def workers(self) -> Sequence[WorkerRecord]:

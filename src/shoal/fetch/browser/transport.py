@@ -29,6 +29,7 @@ from shoal.fetch.transport import FetchRequest
 from shoal.model import Failure, Outcome
 from shoal.rendering import Rendered
 from shoal.settings import Settings
+from shoal.tenure import check_lease
 
 _OPENING = 30.0  # seconds for an empty tab, or the browser hangs
 _METHODS = ("GET", "POST")
@@ -82,6 +83,7 @@ class BrowserTransport:
         if isinstance(showing, Failure):
             return showing
         try:
+            check_lease()
             outcome = await showing.load()
         except BaseException:
             self._spawn(showing.end())

@@ -13,6 +13,7 @@
     links        what a settled page links to is admitted
     rows         the journal holds the rows of accepted settlements, each once and in order
     permission   a lease is good for one request
+    server       a host's server has no more requests under way than its cap, those of lost workers among them
     robots       nothing is fetched before robots.txt was answered, or that it forbids
     farewell     a worker that was asked to stop leaves no lease behind, and stops in time
     bug          nothing raises that nobody foresaw
@@ -191,7 +192,7 @@ class Checker:
         ]
         self.expect(len(own) == count, "one lease", f"{worker} renewed {count} leases, and held {len(own)}")
         for held in own:
-            held.deadline = deadline
+            held.deadline = max(held.deadline, deadline)
 
     def expire(self, now: float) -> None:
         for token in [token for token, held in self._held.items() if held.deadline <= now]:
@@ -288,6 +289,10 @@ class Checker:
             known = host.name in self._robots_answered
             self.expect(known, "robots", f"{host.name}{path} is fetched before robots.txt was")
             self.expect(not forbids(host, path), "robots", f"{host.name}{path} is forbidden by robots.txt")
+
+    def at_the_server(self, host: Host, count: int) -> None:
+        most = self._settings.per_host
+        self.expect(count <= most, "server", f"{host.name} has {count} requests under way, its cap is {most}")
 
     def robots_answered(self, host: Host) -> None:
         self._robots_answered.add(host.name)

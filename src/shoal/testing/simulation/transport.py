@@ -7,9 +7,11 @@ from multidict import CIMultiDict
 from shoal.fetch.transport import FetchRequest
 from shoal.model import Failure, Outcome, Response
 from shoal.settings import Settings
+from shoal.tenure import check_lease
 from shoal.testing.simulation.check import Checker
 from shoal.testing.simulation.faults import Faults
 from shoal.testing.simulation.process import Process
+from shoal.testing.simulation.servers import Servers
 from shoal.testing.simulation.story import Story
 from shoal.testing.simulation.web import Answer, Host, Web
 
@@ -18,17 +20,26 @@ _TROUBLED = ("dying", "hanging")  # hosts whose own failures, with chance on top
 
 class SimulatedTransport:
     def __init__(
-        self, web: Web, process: Process, settings: Settings, faults: Faults, checker: Checker, story: Story
+        self,
+        web: Web,
+        process: Process,
+        settings: Settings,
+        faults: Faults,
+        checker: Checker,
+        servers: Servers,
+        story: Story,
     ) -> None:
         self._web = web
         self._process = process
         self._settings = settings
         self._faults = faults
         self._checker = checker
+        self._servers = servers
         self._story = story
 
     async def fetch(self, request: FetchRequest) -> Outcome:
         self._process.check_alive()
+        check_lease()
         host, path = self._web.at(request.url)
         self._checker.hit(self._process.name, host, path)
         outcome = await self._exchange(request, host, path)
@@ -40,11 +51,11 @@ class SimulatedTransport:
         started = self._process.loop.time()
         limit = request.total_timeout or self._settings.total_timeout
         answer = self._disturbed(host, host.answer(path, started))
-        if answer.failure == "death":
+        with self._servers.working(host, self._process, answer.delay):
             await self._process.elapse(min(answer.delay, limit))
-            self._story.tell(self._process.name, f"dies while it fetches {request.url}")
-            raise self._process.die()
-        await self._process.elapse(min(answer.delay, limit))
+            if answer.failure == "death":
+                self._story.tell(self._process.name, f"dies while it fetches {request.url}")
+                raise self._process.die()
         elapsed = self._process.loop.time() - started
         if answer.delay >= limit:
             return Failure("timeout", "no answer in time", elapsed=elapsed)

@@ -29,6 +29,7 @@ from shoal.testing.simulation.faults import CALM, Faults, mood_of
 from shoal.testing.simulation.loop import SimulatedClock, VirtualLoop
 from shoal.testing.simulation.plans import JOB, plan_of
 from shoal.testing.simulation.process import Process
+from shoal.testing.simulation.servers import Servers
 from shoal.testing.simulation.store import CheckedFrontier, FaultyFrontier, FaultyJournal, SimulatedFault
 from shoal.testing.simulation.story import Story
 from shoal.testing.simulation.transport import SimulatedTransport
@@ -92,6 +93,7 @@ class World:
         self._web = Web(seed, failing=failing)
         self._plan = plan_of(seed, self._web, failing=failing)
         self._checker = Checker(self._web, self._plan.settings, self._fail)
+        self._servers = Servers(self._plan.settings, self._checker)
         self._journal = FaultyJournal(self._faults)
         self._clock = SimulatedClock(loop)
         self._home = home(self._clock)
@@ -199,7 +201,7 @@ class World:
 
     async def _work(self, process: Process, frontier: Frontier) -> None:
         transport = SimulatedTransport(
-            self._web, process, self._plan.settings, self._faults, self._checker, self._story
+            self._web, process, self._plan.settings, self._faults, self._checker, self._servers, self._story
         )
         crew = SimulatedCrew(self._plan, process, frontier, transport, self._journal)
         self._engines[process.name] = crew.engine

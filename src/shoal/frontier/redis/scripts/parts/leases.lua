@@ -1,7 +1,7 @@
 -- leases: how they are written, how they end, and where their tasks go.
 -- A lease is: line, priority, since, deadline, host, worker, and the item as it was before the claim. Its worker's last
--- heartbeat moved the deadlines of all leases given until then, unless they were later. `holders` knows for each worker a time before which none
--- of its leases runs out.
+-- heartbeat moved the deadlines of all leases given until then, unless they were later. `holders` knows for each worker a
+-- time before which none of its leases runs out.
 local LEASE = '<I6i4ddHc0Hc0'
 
 local ITS_LINE, PRIORITY, HOST, WORKER, RECORD, ITEM_AT, SINCE = 1, 2, 3, 4, 5, 6, 7

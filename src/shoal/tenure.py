@@ -1,0 +1,100 @@
+"""How long a page may count on its lease.
+
+The store takes a lease back when its worker is silent for too long, and gives the host's place to another. A request
+that goes on, or is sent, after that is one too many at its host. So a page ends before its lease can run out, as far as
+its own process can know:
+
+    the store is asked for the lease, or to renew it ──── the lease's seconds, less a margin ────▶ the page is cancelled
+
+Time counts from the question, so the store's own deadline comes later. A process that was frozen may have a page that
+is about to send, and no timer is sure to run before it does: so whoever sends asks `check_lease` with the connection at
+hand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextvars import ContextVar
+
+_MARGIN = 1.0  # seconds in which a connection is closed, and the server hears of it …
+_SHARE = 10  # … but no more than this part of the lease
+
+_current: ContextVar[Tenure | None] = ContextVar("shoal_tenure", default=None)
+
+
+class Tenure:
+    """One page's. `until` is in the loop's time."""
+
+    __slots__ = ("until",)
+
+    def __init__(self, until: float) -> None:
+        self.until = until
+
+    def __repr__(self) -> str:
+        return f"<Tenure until {self.until:.3f}>"
+
+    def hold(self) -> None:
+        """Makes this the tenure of the current task, and of those that it starts."""
+        _current.set(self)
+
+    def has_lapsed(self) -> bool:
+        return asyncio.get_running_loop().time() >= self.until
+
+
+class Tenures:
+    """Those of all pages that a process works on; `on_lapse` is told of a page that was cancelled."""
+
+    def __init__(self, lease: float, on_lapse: Callable[[asyncio.Task[None]], None]) -> None:
+        self._lease = lease
+        self._margin = min(_MARGIN, lease / _SHARE)
+        self._on_lapse = on_lapse
+        self._pages: dict[asyncio.Task[None], Tenure] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self, asked: float, seconds: float) -> Tenure:
+        """Of a page whose lease was asked for at `asked`, for so many seconds."""
+        return Tenure(asked + seconds - self._margin)
+
+    def watch(self, page: asyncio.Task[None], tenure: Tenure) -> None:
+        self._pages[page] = tenure
+        page.add_done_callback(self._forget)
+        if self._timer is None:
+            self._look_later()
+
+    def renewed(self, asked: float) -> None:
+        """The store has renewed the leases, as it was asked to at `asked`. What ran out before the answer came may have
+        been lost before the question arrived."""
+        self._end_lapsed()
+        until = asked + self._lease - self._margin
+        for tenure in self._pages.values():
+            tenure.until = max(tenure.until, until)
+
+    def _forget(self, page: asyncio.Task[None]) -> None:
+        del self._pages[page]
+        if not self._pages and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        self._timer = None
+        self._end_lapsed()
+        self._look_later()
+
+    def _look_later(self) -> None:
+        held = [tenure.until for page, tenure in self._pages.items() if not page.cancelling()]
+        if held:
+            self._timer = asyncio.get_running_loop().call_at(min(held), self._look)
+
+    def _end_lapsed(self) -> None:
+        for page, tenure in self._pages.items():
+            if tenure.has_lapsed() and not page.cancelling():
+                page.cancel("its lease has run out")
+                self._on_lapse(page)
+
+
+def check_lease() -> None:
+    """Right before a request is sent: ends the page if its lease may be another's by now."""
+    tenure = _current.get()
+    if tenure is not None and tenure.has_lapsed():
+        raise asyncio.CancelledError("its lease has run out")
