@@ -23,6 +23,7 @@ from benchmarks.fleet.verdict import Verdict, judge
 from shoal.testing import HostProfile, WebProcess
 from shoal.testing.servers import PostgresServer, ValkeyCluster, ValkeyServer
 
+_DROPPED = "is dropped: its lease could not be renewed in time"
 _BEGINNING = 2.0  # seconds until every host has been asked, about
 
 
@@ -107,12 +108,14 @@ def _crawl(terms: Terms, fleet: ShoalFleet, servers: Servers, web: WebProcess) -
     code = submitted.code(terms.patience)
     seconds = time.monotonic() - began
     urls = [str(row["url"]) for row in fleet.rows()] if terms.files else asyncio.run(_urls(output))
-    return judge(web, urls, code, seconds, fleet.job().counters, mischief.story, terms.rate)
+    counters, dropped = fleet.job().counters, fleet.said(_DROPPED)
+    return judge(web, urls, code, seconds, counters, dropped, mischief.story, terms.rate)
 
 
 def _flags(terms: Terms) -> list[str]:
     # The breaker is for hosts that fail, and stays out of it: the hosts are well, the fleet is not.
     settings = {"max_attempts": 25, "retry_base": 0.2, "high_water": 10 * terms.hosts, "breaker_rate": 2}
+    settings["total_timeout"] = terms.lease  # a place is not given to another before a request could be over
     pairs = [word for name, value in settings.items() for word in ("-s", f"{name}={value}")]
     return ["--rate", str(terms.rate), "--per-host", str(terms.per_host), *pairs]
 

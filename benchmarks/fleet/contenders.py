@@ -15,7 +15,7 @@ from shoal.testing.servers import ValkeyServer
 
 START, QUEUE, ITEMS = "fleet:start_urls", "fleet:requests", "fleet:items"  # where scrapy-redis keeps them
 
-LEASE = 10  # seconds after which Shoal gives the pages of a worker that was killed to others
+LEASE = 10  # seconds after which Shoal gives the pages of a worker that was killed to others, and a page takes at most
 
 
 class Limits(Struct, frozen=True):
@@ -62,7 +62,7 @@ class Shoal:
 
     def begin(self) -> None:
         limits = ["--rate", str(self._limits.rate), "--per-host", str(self._limits.per_host)]
-        self._submitted = self._fleet.submit("--no-robots", *limits)
+        self._submitted = self._fleet.submit("--no-robots", *limits, "-s", f"total_timeout={LEASE}")
 
     def through(self) -> bool:
         return self._submitted is not None and not self._submitted.running

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -68,11 +69,7 @@ class Member:
     @property
     def worker(self) -> int:
         """The process that works: the child of the guardian that was started, or that itself."""
-        children = Path(f"/proc/{self.pid}/task/{self.pid}/children")
-        try:
-            return int(children.read_text().split()[0])
-        except (OSError, IndexError):
-            return self.pid
+        return next(iter(_children(self.pid)), self.pid)
 
     def signal(self, number: signal.Signals) -> None:
         """The guardian passes on what it is told; a process that sleeps or wakes does so with all that belong to it."""
@@ -100,6 +97,17 @@ class Member:
         lines = Path(f"/proc/{self.worker}/smaps_rollup").read_text().splitlines()
         parts = (line.split() for line in lines if line.startswith(("Private_", "Pss:")))
         return next(int(words[1]) * 1024 for words in parts if words[0] == "Pss:")
+
+
+def _children(parent: int) -> list[int]:
+    """Told by the parents of all processes: not every kernel keeps a list of children."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended meanwhile
+            fields = stat.read_text().rpartition(")")[2].split()
+            if int(fields[1]) == parent and fields[0] != "Z":
+                found.append(int(stat.parent.name))
+    return sorted(found)
 
 
 class Members:

@@ -66,6 +66,11 @@ class ShoalFleet:
         assert job is not None
         return job
 
+    def said(self, words: str) -> int:
+        """How often workers said so, those that were killed among them."""
+        logs = self._members.folder.glob("*/worker-*.log")
+        return sum(log.read_text(errors="replace").count(words) for log in logs)
+
     def rows(self) -> list[dict[str, object]]:
         """Those of all workers' files, every line of which must be whole."""
         return [row for path in sorted(self._members.folder.glob(f"*/{ROWS}")) for row in _lines(path)]

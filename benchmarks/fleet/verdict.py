@@ -10,10 +10,8 @@ from benchmarks.fleet.manners import Manners, manners
 from shoal.frontier.protocol import Counters
 from shoal.testing import WebProcess
 
-# A worker that freezes between the permission for a request and its sending sends it when it wakes, and a request that
-# was allowed just before the store went away may arrive just before the next. So a host may get one request too many at
-# a time, and no more than that; the rest of the rate's share is for a machine that is busy.
-_LATE = 1
+# A request that was allowed just before the store went away, or its worker was frozen for a moment, may arrive just
+# before the next. So a host may get one request too soon; the rest is for a machine that is busy.
 _LATE_RATE = 1.3
 
 
@@ -27,6 +25,7 @@ class Verdict(Struct, frozen=True):
     seconds: float
     fetched_again: int
     counters: Counters
+    dropped: int  # pages that a worker gave up when it woke from a sleep longer than its lease
     manners: Manners
     story: list[str]
 
@@ -39,8 +38,9 @@ class Verdict(Struct, frozen=True):
             f"{len(self.doubled)} pages have more than one row: {self.doubled[:5]}": self.doubled,
             f"{len(self.strange)} rows are of no page: {self.strange[:5]}": self.strange,
             f"the counters do not add up for {self.pages} pages: {c}": not counted,
-            "no settlement came too late: nobody was frozen with pages in flight": c.stale == 0,
-            f"{m.peak} requests at once on a host that allows {per_host}": m.peak > per_host + _LATE,
+            "nobody was frozen with pages in flight: none was dropped, or settled too late": c.stale == 0
+            and self.dropped == 0,
+            f"{m.peak} requests at once on a host that allows {per_host}": m.peak > per_host,
             f"a host got {m.excess:.2f} requests above its rate of {rate:g}": m.excess > _LATE_RATE,
         }
         return [complaint for complaint, holds in checks.items() if holds]
@@ -52,6 +52,7 @@ def judge(
     code: int,
     seconds: float,
     counters: Counters,
+    dropped: int,
     story: list[str],
     rate: float,
 ) -> Verdict:
@@ -71,6 +72,7 @@ def judge(
         seconds=seconds,
         fetched_again=answered.total() - len(answered),
         counters=counters,
+        dropped=dropped,
         manners=manners(hits, rate),
         story=story,
     )
@@ -83,7 +85,7 @@ def show(verdict: Verdict, rate: float, per_host: int) -> bool:
     print(
         f"{verdict.rows:,} rows for {verdict.pages:,} pages after {verdict.seconds:.0f} s and "
         f"{len(verdict.story)} acts: {len(verdict.missing)} missing, {len(verdict.doubled)} doubled; "
-        f"{verdict.fetched_again} fetched again, {c.stale} settlements refused\n"
+        f"{verdict.fetched_again} fetched again, {c.stale} settlements refused, {verdict.dropped} pages dropped\n"
         f"at most {m.peak} at once on a host (allowed: {per_host}), "
         f"at worst {m.excess:.2f} requests above the rate, "
         f"shortest gap {m.shortest_gap * 1e3:.0f} ms (interval {1e3 / rate:.0f} ms)"
