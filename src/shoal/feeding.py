@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 from msgspec.structs import replace
 
@@ -11,13 +12,14 @@ from shoal import guardian
 from shoal.admit import Admission
 from shoal.admit.sizes import OversizeError, stored_size
 from shoal.admit.typed import meant_by
-from shoal.errors import ShoalError, SpiderError, StoreFull
-from shoal.frontier.protocol import OWN_START, Frontier, Room, Source
+from shoal.errors import ShoalError, SpiderError, StoreError, StoreFull
+from shoal.frontier.protocol import OWN_START, Frontier, Job, Room, Source
 from shoal.limits import URL_SHOWN
 from shoal.model import Refused, Request, Task
 from shoal.observe.tally import Tally
 from shoal.places import StartPlace
 from shoal.policy.lanes import known, no_such_lane
+from shoal.refeeding import Recent
 from shoal.settings import Settings
 from shoal.spider import Spider
 from shoal.telling import event
@@ -26,13 +28,20 @@ from shoal.text import without_userinfo
 _BATCH = 5_000
 _LINGER = 0.2  # seconds a slow source's URLs wait for company
 _LOOK_AGAIN = 0.5
+_CONFIRMED = (
+    2.0  # seconds after which a store does not forget what it was given, unless a replica lags far behind
+)
 _REFUSALS_TOLD = 20
+
+
+class _WentBack(ShoalError):
+    """The store has forgotten more than is remembered here."""
 
 
 class Feeder:
     """Reads a spider's start and adds it to the job, as one of the job's sources. How far it got is committed with what
     it added, so a feeder that is killed goes on at the same place; a source that is a function is read again, and
-    deduplicated."""
+    deduplicated. If the store goes back, it is given again what it has forgotten."""
 
     def __init__(
         self,
@@ -63,17 +72,34 @@ class Feeder:
         self._failure: ShoalError | None = None
         self._at = StartPlace()
         self._refusals = 0
+        self._judged = 0  # so many were looked at; what is read again is not counted again
+        self._epoch = ""  # of the store, when it was told the position
+        self._recent = Recent(0)
+        self._last = False  # everything was given
+        self._asked = 0.0  # when the store was asked whether it has gone back (the loop's time)
 
     async def feed(self) -> None:
         await guardian.feeding(self._feed())
 
     async def _feed(self) -> None:
-        job = await self._frontier.job(self._job)
-        source = Source() if job is None else job.sources.get(self._source, Source())
-        if job is None or source.fed_all:
+        while True:
+            try:
+                return await self._feed_once()
+            except _WentBack as error:
+                if self._spider.reads_stdin():
+                    raise StoreError(
+                        f"{error}; give it all of them once more: it drops those it knows"
+                    ) from None
+                event("feeding_failed", job=self._job, reason=str(error))
+            self._at, self._batch, self._failure = StartPlace(), [], None
+
+    async def _feed_once(self) -> None:
+        job = await self._look()
+        if job is None or (source := self._source_of(job)).fed_all:
             return
         skip = 0 if self._spider.starts_anew() else source.fed
         self._position = skip
+        self._recent, self._last = Recent(skip), False
         # Counted here and not by the batch, which a slow source's regular flushes would keep short for ever.
         stride, taken = min(_BATCH, self._settings.high_water), 0
         await self._wait_for_room()
@@ -85,7 +111,9 @@ class Feeder:
                 if taken % stride == 0:
                     await self._flush()
                     await self._below_high_water()
-            await self._flush(last=True)
+            self._last = True
+            await self._flush()
+            await self._confirm()
         except SpiderError:
             await self._flush()  # what it gave before is kept
             raise
@@ -103,10 +131,11 @@ class Feeder:
             raise self._error(position, request, str(error)) from None
         admitted = self._admission.admit(request)
         self._position = position
-        if isinstance(admitted, Refused):
-            self._refuse(admitted)
-        else:
+        if not isinstance(admitted, Refused):
             self._batch.append(replace(admitted, typed=True) if typed else admitted)
+        elif position > self._judged:
+            self._refuse(admitted)
+        self._judged = max(self._judged, position)
 
     def _error(self, position: int, request: Request, problem: str) -> SpiderError:
         url = without_userinfo(request.url)[:URL_SHOWN]
@@ -130,17 +159,52 @@ class Feeder:
                 reason=f"{refused.reason}{hint}",
             )
 
-    async def _flush(self, *, last: bool = False) -> None:
+    def _source_of(self, job: Job) -> Source:
+        return job.sources.get(self._source, Source())
+
+    async def _look(self) -> Job | None:
+        """The job, and the epoch that it is of."""
+        while True:
+            self._epoch = self._frontier.epoch
+            job = await self._frontier.job(self._job)
+            if self._frontier.epoch == self._epoch:
+                return job
+
+    async def _flush(self) -> None:
         async with self._adding:
             self._raise_failure()
             batch, self._batch = self._batch, []
             try:
-                await self._frontier.add(
-                    self._job, batch, source=self._source, fed=self._position, fed_all=last
-                )
+                await self._add(batch)
             except ShoalError as error:
                 self._failure = error
                 raise
+
+    async def _add(self, batch: list[Task]) -> None:
+        add, position, last = self._frontier.add, self._position, self._last  # they go on meanwhile
+        if self._epoch:  # else it never goes back
+            self._recent.keep(batch, position, asyncio.get_running_loop().time())
+        while True:
+            added = await add(
+                self._job, batch, source=self._source, fed=position, fed_all=last, epoch=self._epoch
+            )
+            if not added.outdated:
+                return
+            batch = await self._forgotten()
+
+    async def _forgotten(self) -> list[Task]:
+        """What the store has to be given again, now that it has gone back."""
+        job = await self._look()
+        if job is None:
+            raise StoreError(
+                f"the store has gone back to a time before job {self._job} was made; run the same command again"
+            )
+        fed = self._source_of(job).fed
+        if (again := self._recent.since(fed)) is None:
+            raise _WentBack(
+                f"the store has gone back, and knows {fed:,} of the {self._position:,} start URLs it was given"
+            )
+        return again
 
     def _raise_failure(self) -> None:
         """After a batch that may be lost, another would commit a position beyond it."""
@@ -150,11 +214,29 @@ class Feeder:
     async def _flush_regularly(self) -> None:
         while self._failure is None:
             await asyncio.sleep(_LINGER)
-            if self._batch:
+            if self._batch or await self._has_gone_back():
                 try:
                     await self._flush()
                 except ShoalError:
                     return  # raised by whoever feeds
+
+    async def _has_gone_back(self) -> bool:
+        """Whether the store has forgotten something, as far as anybody in this process has heard. While nobody else may
+        speak with it, it is asked."""
+        loop = asyncio.get_running_loop()
+        self._recent.forget(loop.time())
+        if self._recent and loop.time() >= self._asked + _LOOK_AGAIN:
+            self._asked = loop.time()
+            with suppress(ShoalError):
+                await self._frontier.job(self._job)
+        return self._frontier.epoch != self._epoch
+
+    async def _confirm(self) -> None:
+        """Stays for a moment: once this process is gone, nobody knows what the last of its URLs were."""
+        until = asyncio.get_running_loop().time() + _CONFIRMED
+        while self._epoch and asyncio.get_running_loop().time() < until:
+            await asyncio.sleep(_LINGER)
+            self._raise_failure()
 
     async def _below_high_water(self) -> None:
         """Waits while the queue is full, or the crawl has other worries; feeding goes on at half the mark, not at

@@ -42,9 +42,10 @@ class Watched(MemoryFrontier):
         source: str = OWN_START,
         fed: int | None = None,
         fed_all: bool = False,
+        epoch: str | None = None,
     ) -> Added:
         self.batches.append((len(tasks), fed, fed_all))
-        return await super().add(job, tasks, source=source, fed=fed, fed_all=fed_all)
+        return await super().add(job, tasks, source=source, fed=fed, fed_all=fed_all, epoch=epoch)
 
     async def drain(self, count: int) -> None:
         claimed = await self.claim(Claim("w", ["job"], {"normal": count}, count))

@@ -27,6 +27,10 @@ def feeder_key(job: str) -> str:
     return f"feeder/{job}"
 
 
+class _Fed(Exception):
+    """There is no more to feed."""
+
+
 class Feeders:
     """Feeds the start of every running job that has not been fed to the end and whose spider is here, when it is this
     process's turn."""
@@ -42,25 +46,24 @@ class Feeders:
         self._feeding: dict[str, asyncio.Task[None]] = {}
 
     def tend(self, jobs: Iterable[Job]) -> None:
-        """Begins what is to be fed, and ends what is not any more (paused, cancelled)."""
-        wanted = {job.spec.name: job for job in jobs if self._is_to_feed(job)}
-        for name in [name for name, task in self._feeding.items() if task.done() or name not in wanted]:
+        """Begins what is to be fed, and ends what is not any more (paused, cancelled). A feeder that is through ends by
+        itself: before, it makes sure that the store does not forget the last of it."""
+        mine = {job.spec.name: job for job in jobs if self._is_mine(job)}
+        for name in [name for name, task in self._feeding.items() if task.done() or name not in mine]:
             self._feeding.pop(name).cancel()
+        wanted = {name: job for name, job in mine.items() if OWN_START in job.unfed}
         for name in wanted.keys() - self._feeding.keys():
             self._feeding[name] = asyncio.create_task(self._feed(wanted[name]))
 
-    def _is_to_feed(self, job: Job) -> bool:
-        return (
-            job.state == "running"
-            and OWN_START in job.unfed
-            and is_for_fleet(job.spec)
-            and job.spec.spider in self._spiders
-        )
+    def _is_mine(self, job: Job) -> bool:
+        return job.state == "running" and is_for_fleet(job.spec) and job.spec.spider in self._spiders
 
     async def _feed(self, job: Job) -> None:
         key = feeder_key(job.spec.name)
         try:
             await Leadership(self._frontier, self._name, self._lease, key).lead(lambda: self._feed_all(job))
+        except _Fed:
+            pass
         except ShoalError as error:
             event("feeding_failed", job=job.spec.name, reason=str(error))
 
@@ -78,7 +81,7 @@ class Feeders:
         except Exception as error:
             said = " ".join(f"{type(error).__name__}: {error}".split())
             await report_trouble(self._frontier, name, f"its start cannot be fed: {said}")
-        await asyncio.Event().wait()  # until `tend` sees that there is no more to feed
+        raise _Fed
 
     async def stop(self) -> None:
         tasks = list(self._feeding.values())

@@ -1,0 +1,54 @@
+"""What was fed in the last seconds, in case the store goes back and has forgotten it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from shoal.model import Task
+
+LASTS = 10.0  # seconds; a power cut costs a store two at most, a failover as much as its replica lags behind
+_MOST = 20_000  # tasks
+
+
+class _Batch(Struct, frozen=True):
+    at: float  # monotonic
+    position: int  # of the source, after it
+    tasks: Sequence[Task]
+
+
+class Recent:
+    """The latest batches of one source, up to a position; of what came before nothing is remembered."""
+
+    def __init__(self, position: int) -> None:
+        self._reaches = position  # back to here
+        self._batches: deque[_Batch] = deque()
+        self._size = 0
+
+    def __repr__(self) -> str:
+        return f"<Recent: {self._size} tasks beyond {self._reaches}>"
+
+    def __bool__(self) -> bool:
+        return bool(self._batches)
+
+    def keep(self, tasks: Sequence[Task], position: int, now: float) -> None:
+        self._batches.append(_Batch(now, position, tasks))
+        self._size += len(tasks)
+        self.forget(now)
+
+    def forget(self, now: float) -> None:
+        """What is too old, or too much."""
+        batches = self._batches
+        while batches and (batches[0].at < now - LASTS or (self._size > _MOST and len(batches) > 1)):
+            oldest = batches.popleft()
+            self._size -= len(oldest.tasks)
+            self._reaches = oldest.position
+
+    def since(self, fed: int) -> list[Task] | None:
+        """What must be added again where `fed` is all that the store knows of; None: that is too long ago to be
+        remembered. Not only what came after that position: of a store's shards another one may have gone back."""
+        if fed < self._reaches:
+            return None
+        return [task for batch in self._batches for task in batch.tasks]
