@@ -221,12 +221,14 @@ async def _trim_output(plan: Plan, frontier: Frontier, job: Job) -> None:
 async def conclude(plan: Plan, frontier: Frontier) -> None:
     """Closes the job if there is nothing left to do."""
     job = await frontier.job(plan.job)
+    if job is not None and job.state == "running" and await frontier.finish(plan.job):
+        job = await frontier.job(plan.job)
     if job is None:
         return
-    if job.exhausted and job.state == "running":
+    if job.state == "finished":
         await _trim_output(plan, frontier, job)
-        if await finish(frontier, plan.job):
-            return
+        _tell_finished(job)
+        return
     c = job.counters
     event("job_stopped", job=plan.job, done=c.done, dead=c.dead, rows=c.items, left=c.open)
 
@@ -248,16 +250,9 @@ def _tell_finished(job: Job) -> None:
 
 
 async def finish(frontier: Frontier, name: str) -> bool:
-    """Marks a running job as finished if there is nothing left to do; whoever sees it first may. Of all that could
-    happen between the look and the mark, only people's commands bring new work to an exhausted job (a replay, another
-    submit). So it is looked at again, and the mark taken back: nobody else would."""
-    job = await frontier.job(name)
-    if job is None or job.state != "running" or not job.exhausted:
+    """Marks a running job as finished if there is nothing left to do, and tells; whoever sees it first may."""
+    if not await frontier.finish(name):
         return False
-    await frontier.set_state(name, "finished")
-    after = await frontier.job(name)
-    if after is not None and after.state == "finished" and not after.exhausted:
-        await frontier.set_state(name, "running")
-        return False
-    _tell_finished(after or job)
+    if (job := await frontier.job(name)) is not None:
+        _tell_finished(job)
     return True

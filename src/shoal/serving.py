@@ -95,8 +95,16 @@ class OneJob:
         return self._lanes
 
     async def over(self) -> bool:
-        job = await self._frontier.job(self._all[0].name)
-        return job is None or job.exhausted or job.state != "running" or self.trouble is not None
+        """When it is marked as finished: what somebody adds before that is crawled by this process."""
+        name = self._all[0].name
+        if self.trouble is not None:
+            return True
+        while (job := await self._frontier.job(name)) is not None and job.state == "running":
+            if not job.exhausted:
+                return False
+            if await self._frontier.finish(name):
+                return True  # else somebody was quicker: to finish it, or to add to it
+        return True
 
     def set_aside(self, job: Served, error: SinkError | HandlerMissing) -> bool:
         """What is in flight can still be finished, if only a handler is missing."""

@@ -183,20 +183,6 @@ async def test_what_a_person_stopped_stays_as_it_is(state: JobState) -> None:
     assert (await job_of(frontier)).state == state
 
 
-async def test_work_that_comes_between_the_look_and_the_mark_takes_the_mark_back() -> None:
-    class Racing(MemoryFrontier):
-        async def set_state(self, name: str, state: JobState) -> None:
-            if state == "finished":
-                await self.add(name, [make_task("http://late.test/")])
-            await super().set_state(name, state)
-
-    frontier = Racing()
-    await exhausted(frontier)
-    assert not await finish(frontier, "books")
-    job = await job_of(frontier)
-    assert (job.state, job.counters.pending) == ("running", 1)
-
-
 # -- waiting
 
 

@@ -70,8 +70,8 @@ class Coordinator:
             if job.state == "running" and job.exhausted:
                 await finish(frontier, job.spec.name)
             elif job.state == "finished" and not job.exhausted:
-                # Whoever marked it died before it could see that a person had brought new work meanwhile.
-                await frontier.set_state(job.spec.name, "running")
+                # Whoever brought new work died before it could say so in every shard of the store.
+                await frontier.add(job.spec.name, [])
         still_open = frozenset(job.spec.name for job in jobs if job.state in ("running", "paused"))
         for run in await start_due_runs(frontier, still_open):
             event("schedule_ran", job=run)

@@ -22,6 +22,7 @@ from shoal.frontier import is_local
 from shoal.frontier.protocol import Frontier, Job, JobSpec
 from shoal.jobnote import is_for_fleet
 from shoal.observe.tally import TallyReport, merge
+from shoal.plan import finish
 from shoal.policy.lanes import BROWSER, Lane, cap_of, known
 from shoal.policy.signals import Traffic
 from shoal.serving import Served
@@ -89,8 +90,10 @@ class Roster:
         """A worker waits for more, unless it was told not to."""
         if not self._plan.until_done or self._opening:
             return False
-        running = await self._frontier.jobs("running")
-        return all(job.exhausted for job in running if self._is_mine(job))
+        for job in await self._frontier.jobs("running"):
+            if self._is_mine(job) and not (job.exhausted and await finish(self._frontier, job.spec.name)):
+                return False  # there is work left, or somebody has just added some
+        return True
 
     def set_aside(self, job: Served, error: SinkError | HandlerMissing) -> bool:
         if isinstance(error, HandlerMissing):

@@ -16,13 +16,11 @@ from shoal.fleet.versions import tell_other_versions
 from shoal.frontier import open_frontier, shown
 from shoal.frontier.protocol import Frontier
 from shoal.guardian import can_resume
-from shoal.jobnote import is_for_fleet
 from shoal.observe.events import EventBook, tell
 from shoal.observe.probes import probes_at
 from shoal.observe.tally import TallyReport
 from shoal.observe.tracing import tracing_if
 from shoal.observe.vitals import Pulse, Subject
-from shoal.plan import finish
 from shoal.policy.signals import Traffic
 from shoal.signals import Stoppable, stopping_on_signals
 from shoal.telling import event
@@ -60,10 +58,6 @@ async def serve(
         coordinating = coordinator.run() if plan.coordinates else watch_leader(frontier)
         async with meanwhile(roster.run(), crew.engine), meanwhile(coordinating, crew.engine):
             await crew.engine.run()
-        if plan.until_done:
-            for job in await frontier.jobs("running"):
-                if job.spec.spider in spiders and is_for_fleet(job.spec):
-                    await finish(frontier, job.spec.name)
 
 
 async def coordinate(plan: WorkerPlan) -> None:

@@ -233,6 +233,9 @@ class Claimed(Struct, frozen=True):
     now: float = 0.0  # the frontier's time at the claim
 
 
+Fate = Literal["new", "duplicate", "over_budget"]
+
+
 class Added(Struct, frozen=True):
     new: int = 0
     duplicates: int = 0
@@ -240,6 +243,7 @@ class Added(Struct, frozen=True):
     outdated: bool = (
         False  # the store has gone back since the epoch that was named: the start is to be read again
     )
+    each: Sequence[Fate] = ()  # what became of each task, in the order given. `add` alone tells
 
 
 def total(parts: Sequence[Added]) -> Added:
@@ -395,6 +399,11 @@ class Frontier(Protocol):
 
     async def set_state(self, name: str, state: JobState) -> None: ...
 
+    async def finish(self, name: str) -> bool:
+        """Marks a running job as finished if nothing is left to do, and answers whether it did. It excludes `add` and
+        `replay`: what comes before keeps the job running, and what comes after brings it back."""
+        ...
+
     async def drop_job(self, name: str) -> None:
         """Forgets the job with its tasks, seen-set, dead letters and journal positions. Hosts stay."""
         ...
@@ -416,7 +425,8 @@ class Frontier(Protocol):
         epoch: str | None = None,
     ) -> Added:
         """Admits tasks that are not duplicates. `fed`/`fed_all` move the cursor of that source in the same transaction.
-        Not if `epoch` is over: what was read before that position may be lost, and the source says where to go on."""
+        Not if `epoch` is over: what was read before that position may be lost, and the source says where to go on. A
+        finished job that then has something left to do runs again; in any other state it stays."""
         ...
 
     async def claim(self, claim: Claim) -> Claimed:
@@ -545,6 +555,7 @@ __all__ = [
     "DeadLetter",
     "Domain",
     "DomainLimit",
+    "Fate",
     "Frontier",
     "HostQueue",
     "HostRecord",

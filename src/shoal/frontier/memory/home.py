@@ -29,6 +29,7 @@ from shoal.frontier.protocol import (
     Claimed,
     Counters,
     DeadFilter,
+    Fate,
     HostQueue,
     HostRecord,
     Job,
@@ -123,6 +124,17 @@ class MemoryFrontier:
         job.state = state
         job.finished_at = self._time.now() if state in ("finished", "cancelled") else 0.0
 
+    async def finish(self, name: str) -> bool:
+        job = await self.job(name)
+        if job is None or job.state != "running" or not job.exhausted:
+            return False
+        await self.set_state(name, "finished")
+        return True
+
+    def _bring_back(self, job: JobRecord) -> None:
+        if job.state == "finished" and not self._view(job).exhausted:
+            job.state, job.finished_at = "running", 0.0
+
     async def drop_job(self, name: str) -> None:
         if name not in self._jobs:
             return
@@ -187,22 +199,28 @@ class MemoryFrontier:
         if epoch not in (None, self.epoch):
             return Added(outdated=True)
         owner = self._job(job)
-        added = self._admit(owner, tasks)
+        each: list[Fate] = []
+        added = replace(self._admit(owner, tasks, each), each=each)
         if fed is not None or fed_all:
             owner.move_source(source, fed, fed_all=fed_all)
+        self._bring_back(owner)
         self.wake()
         return added
 
-    def _admit(self, job: JobRecord, tasks: Iterable[Task]) -> Added:
+    def _admit(self, job: JobRecord, tasks: Iterable[Task], each: list[Fate] | None = None) -> Added:
         new = duplicates = over_budget = 0
         budget = job.spec.max_pages_per_host
+        each = [] if each is None else each
         for task in tasks:
             if task.fingerprint is not None and task.fingerprint in job.seen:
                 duplicates += 1
+                each.append("duplicate")
                 continue
             if budget and job.per_host[task.host] >= budget:
                 over_budget += 1
+                each.append("over_budget")
                 continue
+            each.append("new")
             job.see(task)
             job.per_host[task.host] += 1
             self._last_id += 1

@@ -10,12 +10,14 @@ from msgspec.structs import replace
 
 from shoal.admit.suffixes import registrable_domain
 from shoal.errors import UsageError
-from shoal.frontier.protocol import Added, total
+from shoal.frontier.protocol import Added, Fate, total
 from shoal.frontier.redis.codec import as_text, band, encode_rest
+from shoal.frontier.redis.jobs import bring_back
 from shoal.frontier.redis.keys import HOME
 from shoal.frontier.redis.shards import FULL, Shards
 from shoal.model import Task
 
+_FATES: Mapping[str, Fate] = {"n": "new", "d": "duplicate", "o": "over_budget"}
 _AT_ONCE = 500  # tasks in one script: a few milliseconds in which the server does nothing else
 
 Flat = list[str | int | Raw]  # for each list: host, domain, lane, priority, n, then n × (fingerprint, rest)
@@ -33,11 +35,16 @@ class Cursor(Struct, frozen=True):
 
 
 def grouped(tasks: Iterable[Task], words: Mapping[str, int]) -> Flat:
-    """Tasks of one shard by list, in the order they came. A URL's second coming is judged after its first, wherever
-    that one went."""
+    return arranged(tasks, words)[0]
+
+
+def arranged(tasks: Iterable[Task], words: Mapping[str, int]) -> tuple[Flat, list[int]]:
+    """Tasks of one shard by list, in the order they came, and the places that they had. A URL's second coming is judged
+    after its first, wherever that one went."""
     groups: dict[tuple[str, str, int, bool], list[str | Raw]] = {}
+    places: dict[tuple[str, str, int, bool], list[int]] = {}
     met: set[int] = set()
-    for task in tasks:
+    for place, task in enumerate(tasks):
         again = task.fingerprint is not None and task.fingerprint in met
         key = (task.host, task.lane, band(task.priority), again)
         if task.fingerprint is not None:
@@ -45,13 +52,15 @@ def grouped(tasks: Iterable[Task], words: Mapping[str, int]) -> Flat:
         content = groups.get(key)
         if content is None:
             content = groups[key] = []
+            places[key] = []
+        places[key].append(place)
         content.append(_marks(task))
         content.append(as_text(encode_rest(task, words[task.handler])))
     ordered = sorted(groups.items(), key=lambda entry: entry[0][3])
     flat: Flat = []
     for (host, lane, priority, _), content in ordered:
         flat += (host, registrable_domain(host), lane, priority, len(content) // 2, *content)
-    return flat
+    return flat, [place for key, _ in ordered for place in places[key]]
 
 
 def _marks(task: Task) -> str:
@@ -77,45 +86,68 @@ async def add(shards: Shards, job: str, tasks: Sequence[Task], cursor: Cursor | 
     tasks = [replace(task, attempt=0) if task.attempt else task for task in tasks]
     for _ in range(2):
         number = await shards.number(job)
-        added = await _add(shards, number, tasks, cursor)
-        if added is not None:
-            return added
+        words = await shards.learn_words(number, (task.handler for task in tasks), full_patience=FULL)
+        adding = _Adding(shards, number, words)
+        if await adding.add(tasks, cursor):
+            if adding.found_finished:
+                await bring_back(shards, number)
+            return adding.added()
         shards.forget(job)
     raise UsageError(f"no job named {job!r} in this store")
 
 
-async def _add(shards: Shards, number: int, tasks: Sequence[Task], cursor: Cursor | None) -> Added | None:
-    """None if there is no such job. The cursor moves last, with the tasks of the home shard: after a crash the same
-    start URLs are read again, and most are known then."""
-    words = await shards.learn_words(number, (task.handler for task in tasks), full_patience=FULL)
-    parts = by_shard(shards, tasks)
-    home = list(_batches(parts.pop(HOME, [])))
-    added: list[Added] = []
-    queues = {shard: _batches(part) for shard, part in parts.items()}
-    while queues:
-        asks = {
-            shard: [number, grouped(batch, words), False]
-            for shard, batches in queues.items()
-            if (batch := next(batches, None))
-        }
-        queues = {shard: queues[shard] for shard in asks}
-        for answer in await shards.run_many("add", asks, full_patience=FULL) if asks else []:
+class _Adding:
+    """One call of `add`, in as many scripts as it takes."""
+
+    def __init__(self, shards: Shards, number: int, words: Mapping[str, int]) -> None:
+        self._shards = shards
+        self._number = number
+        self._words = words
+        self._parts: list[Added] = []
+        self._each: dict[int, Fate] = {}
+        self.found_finished = False
+
+    def added(self) -> Added:
+        return replace(total(self._parts), each=[self._each[place] for place in sorted(self._each)])
+
+    async def add(self, tasks: Sequence[Task], cursor: Cursor | None) -> bool:
+        """Whether there is such a job. The home shard is the last: the cursor moves with its tasks, so that after a
+        crash the same start URLs are read again, and most are known then; and it always hears of the others' tasks, so
+        that the job is not marked as finished meanwhile (`jobs._finish`)."""
+        parts: dict[int, list[int]] = {}  # shard → places of its tasks
+        for place, task in enumerate(tasks):
+            parts.setdefault(self._shards.of_host(task.host), []).append(place)
+        home = list(_batches(parts.pop(HOME, []))) or [[]]
+        queues = {shard: _batches(part) for shard, part in parts.items()}
+        while queues:
+            batches = {shard: batch for shard, part in queues.items() if (batch := next(part, None))}
+            queues = {shard: queues[shard] for shard in batches}
+            if batches and not await self._run(batches, tasks):
+                return False
+        for batch in home[:-1]:
+            if not await self._run({HOME: batch}, tasks):
+                return False
+        return await self._run({HOME: home[-1]}, tasks, cursor)
+
+    async def _run(
+        self, batches: Mapping[int, list[int]], tasks: Sequence[Task], cursor: Cursor | None = None
+    ) -> bool:
+        moved = False if cursor is None else cursor.words()
+        sent = {shard: arranged([tasks[p] for p in batch], self._words) for shard, batch in batches.items()}
+        asks = {shard: [self._number, flat, moved] for shard, (flat, _) in sent.items()}
+        answers = await self._shards.run_many("add", asks, full_patience=FULL)
+        for (shard, batch), answer in zip(batches.items(), answers, strict=True):
             if answer == b"gone":
-                return None
-            added.append(added_of(answer))
-    if not home and (cursor is not None or not added):
-        home = [[]]
-    for place, batch in enumerate(home, 1):
-        last = place == len(home)
-        ask = [number, grouped(batch, words), cursor.words() if last and cursor is not None else False]
-        answer = await shards.run("add", HOME, ask, full_patience=FULL)
-        if answer == b"gone":
-            return None
-        added.append(added_of(answer))
-    return total(added)
+                return False
+            *counts, state, fates = answer.split(b" ")
+            self._parts.append(added_of(b" ".join(counts)))
+            self.found_finished |= state == b"finished"
+            for place, fate in zip(sent[shard][1], fates.decode(), strict=True):
+                self._each[batch[place]] = _FATES[fate]
+        return True
 
 
-def _batches(tasks: Iterable[Task]) -> Iterator[list[Task]]:
-    source = iter(tasks)
+def _batches(places: Iterable[int]) -> Iterator[list[int]]:
+    source = iter(places)
     while batch := list(islice(source, _AT_ONCE)):
         yield batch

@@ -121,6 +121,9 @@ class RedisFrontier:
     async def set_state(self, name: str, state: JobState) -> None:
         await jobs.set_state(self._shards, name, state)
 
+    async def finish(self, name: str) -> bool:
+        return await jobs.finish(self._shards, name)
+
     async def drop_job(self, name: str) -> None:
         await jobs.drop_job(self._shards, name)
 

@@ -25,6 +25,7 @@ _FED = b"fed:"  # + name of a source: how far it was read, and whether to its en
 _VALVE = struct.Struct("<ddddIIIII")
 _LIMIT = struct.Struct("<dI")
 MOST = 2**31  # of what a valve counts
+_TRIES = 10
 _BITS_A_URL, _BITS_A_BLOCK = 16, 2**20
 
 _encode_spec = msgspec.msgpack.Encoder().encode
@@ -60,11 +61,8 @@ async def open_job(shards: Shards, spec: JobSpec, source: str | None = None, aga
         }
         await shards.run_many("open_job", others, full_patience=FULL)
         await budgets.take_back(shards, number)  # it may have become smaller
-    job = await _existing(shards, spec.name)
-    if job.exhausted:
-        await shards.run_all("set_state", [number, "finished", -1, ""])
-        job = replace(job, state="finished")
-    return job
+    await _finish(shards, number, -1.0)
+    return await _existing(shards, spec.name)
 
 
 def _blocks(spec: JobSpec, shards: int) -> int:
@@ -196,12 +194,43 @@ async def _lanes_of_shard(shards: Shards, shard: int, numbers: Sequence[int]) ->
 async def set_state(shards: Shards, name: str, state: JobState) -> None:
     number = await shards.current_number(name)
     finished = await shards.now() if state in ("finished", "cancelled") else 0.0
-    await shards.run_all("set_state", [number, state, finished, ""])
+    await shards.run_all("set_state", [number, state, finished, "", -1])
+
+
+async def finish(shards: Shards, name: str) -> bool:
+    number = await shards.find_number(name)
+    return number is not None and await _finish(shards, number, await shards.now())
+
+
+async def _finish(shards: Shards, number: int, at: float) -> bool:
+    """The mark is made in the home shard, if that has not moved since before all shards were looked at. Whoever adds
+    tasks to another shard calls at the home shard afterwards: either that call comes before the mark, which is then
+    not made, or it finds the mark, and takes it back."""
+    for _ in range(_TRIES):
+        [_, moves] = await shards.look(HOME, ("HGET", f"job:{number}", "moves"))
+        job = await _read(shards, number)
+        if job is None or job.state != "running" or not job.exhausted:
+            return False
+        unmoved = int(moves or 0) if _may_be_wrong(job) else -1
+        if int(await shards.run("set_state", HOME, [number, "finished", at, "running", unmoved])):
+            return True
+    return False  # others are at work on it, and one of them will be the last
 
 
 async def revive(shards: Shards, number: int) -> None:
-    """A finished job runs again."""
-    await shards.run_all("set_state", [number, "running", 0, "finished"])
+    """A finished job runs again. The home shard is the last to know, so that whoever is cut short leaves a finished job
+    that has something left to do, which the next one sees."""
+    others = {shard: [number] for shard in shards.all if shard != HOME}
+    if others:
+        await shards.run_many("revive", others)
+    await shards.run("revive", HOME, [number])
+
+
+async def bring_back(shards: Shards, number: int) -> None:
+    """A job that was found finished runs again, if something is left to do."""
+    job = await _read(shards, number)
+    if job is not None and not job.exhausted and job.state in ("running", "finished"):
+        await revive(shards, number)
 
 
 async def drop_job(shards: Shards, name: str) -> None:

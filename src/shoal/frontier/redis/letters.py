@@ -71,9 +71,13 @@ async def _pages(
 
 async def replay(shards: Shards, query: DeadFilter) -> int:
     found = await _find(shards, query)
-    for number in {number for _, number, _ in found}:
+    numbers = {number for _, number, _ in found}
+    for number in numbers:
         await revive(shards, number)
-    return await _do(shards, "replay", found)
+    replayed = await _do(shards, "replay", found)
+    for number in numbers:  # somebody may have marked it as finished meanwhile
+        await revive(shards, number)
+    return replayed
 
 
 async def drop(shards: Shards, query: DeadFilter) -> int:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from shoal.frontier.protocol import Added, JobSpec
+from msgspec.structs import replace
+
+from shoal.frontier.protocol import Added, Fate, JobSpec
 from shoal.frontier.sqlite.codec import encode_task
 from shoal.frontier.sqlite.session import Session
 from shoal.model import Task
@@ -19,7 +21,8 @@ def add(
     session: Session, job: str, tasks: Sequence[Task], source: str, fed: int | None, fed_all: bool
 ) -> Added:
     job_id, spec = session.job_row(job)
-    added = admit(session, job_id, spec, tasks)
+    each: list[Fate] = ["new"] * len(tasks)
+    added = replace(admit(session, job_id, spec, tasks, each), each=each)
     if fed is not None or fed_all:
         session.db.execute(
             "INSERT INTO source(job, name, fed, fed_all) VALUES (?1, ?2, coalesce(?3, 0), ?4)"
@@ -29,10 +32,14 @@ def add(
     return added
 
 
-def admit(session: Session, job_id: int, spec: JobSpec, tasks: Sequence[Task]) -> Added:
-    """Puts the tasks that are new into their queues; a handful of statements per task, counters once per queue."""
+def admit(
+    session: Session, job_id: int, spec: JobSpec, tasks: Sequence[Task], each: list[Fate] | None = None
+) -> Added:
+    """Puts the tasks that are new into their queues; a handful of statements per task, counters once per queue. Writes
+    into `each` what became of those that are not new."""
     if not tasks:
         return Added()
+    each = ["new"] * len(tasks) if each is None else each
     execute, changes = session.db.execute, session.db.changes
     created_at, first_id = session.now(), session.serials(len(tasks))
     budgets = _Budgets(session, job_id, spec.max_pages_per_host)
@@ -48,11 +55,13 @@ def admit(session: Session, job_id: int, spec: JobSpec, tasks: Sequence[Task]) -
             # A known URL is a duplicate even on a host whose budget is spent.
             known = task.fingerprint is not None and is_seen(session, job_id, host_id, task.fingerprint)
             duplicates, over_budget = duplicates + known, over_budget + (not known)
+            each[number] = "duplicate" if known else "over_budget"
             continue
         if task.fingerprint is not None:
             execute(_SEE, (job_id, host_id, task.fingerprint))
             if not changes():
                 duplicates += 1
+                each[number] = "duplicate"
                 continue
             if task.variant is not None:
                 execute(_SEE, (job_id, host_id, task.variant))

@@ -109,6 +109,9 @@ class SqliteFrontier:
     async def set_state(self, name: str, state: JobState) -> None:
         await self._writer.do(lambda s: jobs.set_state(s, name, state))
 
+    async def finish(self, name: str) -> bool:
+        return await self._writer.do(lambda s: jobs.finish(s, name))
+
     async def drop_job(self, name: str) -> None:
         await self._writer.do(lambda s: jobs.drop_job(s, name))
 
@@ -127,7 +130,12 @@ class SqliteFrontier:
         fed_all: bool = False,
         epoch: str | None = None,
     ) -> Added:
-        added = await self._writer.do(lambda s: adding.add(s, job, tasks, source, fed, fed_all))
+        def act(session: Session) -> Added:
+            added = adding.add(session, job, tasks, source, fed, fed_all)
+            jobs.bring_back(session, job)
+            return added
+
+        added = await self._writer.do(act)
         self.wake()
         return added
 

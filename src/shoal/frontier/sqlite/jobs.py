@@ -97,6 +97,22 @@ def set_state(session: Session, name: str, state: JobState) -> None:
     session.db.execute("UPDATE job SET state = ?, finished_at = ? WHERE id = ?", (state, finished_at, job_id))
 
 
+def finish(session: Session, name: str) -> bool:
+    job = find_job(session, name)
+    if job is None or job.state != "running" or not job.exhausted:
+        return False
+    set_state(session, name, "finished")
+    return True
+
+
+def bring_back(session: Session, name: str) -> None:
+    """A finished job that has something left to do runs again."""
+    if session.value("SELECT state FROM job WHERE name = ?", (name,)) == "finished":
+        session.flush_counts()
+        if not _existing(session, name).exhausted:
+            set_state(session, name, "running")
+
+
 def drop_job(session: Session, name: str) -> None:
     job_id = session.value("SELECT id FROM job WHERE name = ?", (name,))
     if job_id is None:

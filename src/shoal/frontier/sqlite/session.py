@@ -92,7 +92,7 @@ class Session:
         self.db.execute("SAVEPOINT job")
         try:
             result = job(self)
-            self._flush_counts()
+            self.flush_counts()
         except Exception:
             self._forget()
             if self.db.in_transaction:
@@ -243,7 +243,8 @@ class Session:
         self.count(job_id, pending=change)
         self._lanes[job_id, lane] += change
 
-    def _flush_counts(self) -> None:
+    def flush_counts(self) -> None:
+        """Before somebody reads them."""
         self.db.executemany(_COUNT_LANE, [(*lane, change) for lane, change in self._lanes.items()])
         self._lanes.clear()
         for job_id, counts in self._counts.items():

@@ -17,6 +17,7 @@ from __future__ import annotations
 from shoal.testing.conformance.adding import AddingAndClaiming
 from shoal.testing.conformance.domains import Domains
 from shoal.testing.conformance.finding import Finding
+from shoal.testing.conformance.finishing import Finishing
 from shoal.testing.conformance.jobs import JobsAndLetters
 from shoal.testing.conformance.leases import Leases
 from shoal.testing.conformance.settling import Settling
@@ -25,6 +26,6 @@ from shoal.testing.conformance.valves import Valves
 
 
 class FrontierConformance(
-    AddingAndClaiming, Valves, Domains, Settling, Leases, JobsAndLetters, Sources, Finding
+    AddingAndClaiming, Valves, Domains, Settling, Leases, JobsAndLetters, Sources, Finishing, Finding
 ):
     """Everything above, for one home."""

@@ -280,6 +280,9 @@ class FaultyFrontier:
     async def job(self, name: str) -> Job | None:
         return await self._do("job", lambda: self._store.home.job(name))
 
+    async def finish(self, name: str) -> bool:
+        return await self._do("finish", lambda: self._store.home.finish(name))
+
     async def host(self, name: str) -> HostRecord | None:
         return await self._do("host", lambda: self._store.home.host(name))
 

@@ -1,15 +1,20 @@
 -- add: admits tasks that are not duplicates, and moves the cursor of a source of start URLs.
 -- asks    { job's number, tasks by list, false or { source, fed or -1, fed_all } }
--- answers 'new duplicates over_budget', or 'gone' if there is no such job
--- keeps   admitted = pending + delayed + leased + done + dead + merged; the cursor moves with the tasks it counts
+-- answers 'new duplicates over_budget state fates', or 'gone' if there is no such job; the state is that before
+-- keeps   admitted = pending + delayed + leased + done + dead + merged; the cursor moves with the tasks it counts; the job
+--         has moved, so that whoever saw that nothing is left to do, and is about to say so, looks again
 -- uses    base sources domains hosts seen admit
 local said = repeated()
 if said then return said end
 local number = ask[1]
-if not job_of(number) then return 'gone' end
+local job = job_of(number)
+if not job then return 'gone' end
 needs_room()
-local new, duplicates, over_budget = admit(number, ask[2])
+local new, duplicates, over_budget, fates = admit(number, ask[2])
+if new > 0 and shards == 1 and job.state == 'finished' and not (job.pages > 0 and job.done >= job.pages) then
+  call('HSET', JOB .. number, 'state', 'running', 'finished', 0)
+end
 if ask[3] then move_source(number, unpack(ask[3], 1, 3)) end
 count(number, 'admitted', 0)
 store_hosts()
-return finish(new .. ' ' .. duplicates .. ' ' .. over_budget)
+return finish(table.concat({ new, duplicates, over_budget, job.state, fates }, ' '))

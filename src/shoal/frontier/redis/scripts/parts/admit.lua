@@ -1,24 +1,25 @@
 -- admit: dedupe, budgets, and into the queues.
 -- Tasks come flat, list by list: host, its domain or '', lane, priority, n, then n × (fingerprint, rest). A fingerprint is a decimal
 -- string, with the task's variant behind it and a blank between, or '' for a task that is never a duplicate; `rest` is the
--- item behind its id and time.
+-- item behind its id and time. Answers how many were new, duplicates and over their host's budget, and the fate of each as
+-- one of n, d, o.
 
 local function admit(number, flat)
   local job = job_of(number)
-  if not job or not flat then return 0, 0, 0 end
+  if not job or not flat then return 0, 0, 0, '' end
   local names, place = {}, 1
   while flat[place] do
     names[#names + 1] = flat[place]
     domain_names[flat[place]] = flat[place + 1]
     place = place + 5 + 2 * flat[place + 4]
   end
-  if #names == 0 then return 0, 0, 0 end
+  if #names == 0 then return 0, 0, 0, '' end
   load_hosts(names)
   local admitted = call_many('HMGET', JOBHOSTS .. number, names)
   local of_host, changed = {}, {}
   for i = 1, #names do of_host[names[i]] = tonumber(admitted[i]) or 0 end
 
-  local new, duplicates, over_budget = 0, 0, 0
+  local new, duplicates, over_budget, fates = 0, 0, 0, {}
   local budget = job.per_host > 0 and job.per_host or math.huge
   local created = floor(now * 1000)
   place = 1
@@ -38,9 +39,12 @@ local function admit(number, flat)
       end
       if not fresh then
         duplicates = duplicates + 1
+        fates[#fates + 1] = 'd'
       elseif used >= budget then
         over_budget = over_budget + 1
+        fates[#fates + 1] = 'o'
       else
+        fates[#fates + 1] = 'n'
         used = used + 1
         serial = serial + 1
         items[#items + 1] = pack('>I6I6', serial * shards + shard, created) .. flat[t + 1]
@@ -67,5 +71,5 @@ local function admit(number, flat)
   end
   count(number, 'duplicates', duplicates)
   count(number, 'over_budget', over_budget)
-  return new, duplicates, over_budget
+  return new, duplicates, over_budget, table.concat(fates)
 end
