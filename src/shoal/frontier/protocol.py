@@ -212,6 +212,17 @@ def fed_of(sources: Mapping[str, Source]) -> tuple[int, bool]:
     return sum(source.fed for source in known), bool(known) and all(source.fed_all for source in known)
 
 
+PAST_JOBS = 1_000  # that are remembered
+
+
+class PastJob(Struct, frozen=True):
+    """What is left of a job that was pruned: how it ended, and a short note about how it went."""
+
+    job: Job
+    pruned_at: float
+    summary: bytes = b""  # the engine's own; the frontier does not read it
+
+
 class Claim(Struct, frozen=True):
     """What a worker can start now."""
 
@@ -244,6 +255,16 @@ class Added(Struct, frozen=True):
         False  # the store has gone back since the epoch that was named: the start is to be read again
     )
     each: Sequence[Fate] = ()  # what became of each task, in the order given. `add` alone tells
+
+
+def is_same(before: Job, now: Job | None) -> bool:
+    """Whether nobody has gone on with a job since it ended, nor made another of its name."""
+    return (
+        now is not None
+        and now.state in ("finished", "cancelled")
+        and (now.state, now.created_at, now.finished_at)
+        == (before.state, before.created_at, before.finished_at)
+    )
 
 
 def total(parts: Sequence[Added]) -> Added:
@@ -405,7 +426,19 @@ class Frontier(Protocol):
         ...
 
     async def drop_job(self, name: str) -> None:
-        """Forgets the job with its tasks, seen-set, dead letters and journal positions. Hosts stay."""
+        """Forgets the job with its tasks, seen-set, dead letters and journal positions, and what is left of one of that
+        name that was pruned. Hosts stay."""
+        ...
+
+    async def prune_job(self, job: Job, summary: bytes = b"") -> bool:
+        """Forgets a job that has ended, except for its past; in steps, so that nobody is held up. False, and nothing
+        is changed, if it is not any more what it was: somebody goes on with it."""
+        ...
+
+    async def past_job(self, name: str) -> PastJob | None: ...
+
+    async def past_jobs(self) -> Sequence[PastJob]:
+        """The latest that were pruned, in the order of that."""
         ...
 
     async def lanes(self, job: str | None = None) -> Mapping[str, int]:
@@ -523,6 +556,8 @@ class Frontier(Protocol):
         """Compare-and-set: writes if the note's version is still `version` (0: it was never written)."""
         ...
 
+    async def drop_note(self, key: str) -> None: ...
+
     # -- journals
     async def journal_length(self, job: str, key: str) -> int | None:
         """The committed length of a result file; None if the job never wrote it."""
@@ -546,6 +581,7 @@ __all__ = [
     "HUSH",
     "MOST_SOURCES",
     "OWN_START",
+    "PAST_JOBS",
     "SCAN",
     "Added",
     "Claim",
@@ -565,6 +601,7 @@ __all__ = [
     "Journal",
     "Lease",
     "Note",
+    "PastJob",
     "Place",
     "Room",
     "Settled",

@@ -23,6 +23,7 @@ from shoal.frontier.protocol import (
     FOREVER,
     HUSH,
     OWN_START,
+    PAST_JOBS,
     SCAN,
     Added,
     Claim,
@@ -37,11 +38,13 @@ from shoal.frontier.protocol import (
     JobState,
     Journal,
     Note,
+    PastJob,
     Room,
     Settled,
     Whereabouts,
     WorkerRecord,
     fed_of,
+    is_same,
     matches,
     total,
     worker_lost,
@@ -67,6 +70,7 @@ class MemoryFrontier:
         self._leases: dict[int, Held] = {}  # by token
         self._workers: dict[str, WorkerRecord] = {}
         self._notes: dict[str, Note] = {}
+        self._past: dict[str, PastJob] = {}
         self._last_id = 0
         self._last_token = 0
         self._turn = 0
@@ -135,7 +139,24 @@ class MemoryFrontier:
         if job.state == "finished" and not self._view(job).exhausted:
             job.state, job.finished_at = "running", 0.0
 
+    async def prune_job(self, job: Job, summary: bytes = b"") -> bool:
+        name = job.spec.name
+        if not is_same(job, await self.job(name)):
+            return False
+        await self.drop_job(name)
+        self._past[name] = PastJob(job, self._time.now(), summary)
+        while len(self._past) > PAST_JOBS:
+            del self._past[next(iter(self._past))]
+        return True
+
+    async def past_job(self, name: str) -> PastJob | None:
+        return self._past.get(name)
+
+    async def past_jobs(self) -> Sequence[PastJob]:
+        return tuple(self._past.values())
+
     async def drop_job(self, name: str) -> None:
+        self._past.pop(name, None)
         if name not in self._jobs:
             return
         for token in [token for token, held in self._leases.items() if held.lease.task.job == name]:
@@ -545,6 +566,9 @@ class MemoryFrontier:
 
     async def room(self) -> Room:
         return Room()
+
+    async def drop_note(self, key: str) -> None:
+        self._notes.pop(key, None)
 
     async def note(self, key: str) -> Note | None:
         return self._notes.get(key)

@@ -24,6 +24,7 @@ from shoal.frontier.protocol import (
     JobState,
     Journal,
     Note,
+    PastJob,
     Room,
     Settled,
     Whereabouts,
@@ -126,6 +127,15 @@ class RedisFrontier:
 
     async def drop_job(self, name: str) -> None:
         await jobs.drop_job(self._shards, name)
+
+    async def prune_job(self, job: Job, summary: bytes = b"") -> bool:
+        return await jobs.prune_job(self._shards, job, summary)
+
+    async def past_job(self, name: str) -> PastJob | None:
+        return await jobs.past_job(self._shards, name)
+
+    async def past_jobs(self) -> Sequence[PastJob]:
+        return await jobs.past_jobs(self._shards)
 
     async def lanes(self, job: str | None = None) -> Mapping[str, int]:
         return await jobs.lanes(self._shards, job)
@@ -243,6 +253,9 @@ class RedisFrontier:
 
     async def set_note(self, key: str, value: bytes, version: int) -> bool:
         return await notes.set_note(self._shards, key, value, version)
+
+    async def drop_note(self, key: str) -> None:
+        await notes.drop_note(self._shards, key)
 
     # -- journals
 

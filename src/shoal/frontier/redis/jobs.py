@@ -12,7 +12,18 @@ import msgspec
 from msgspec.structs import replace
 
 from shoal.errors import UsageError
-from shoal.frontier.protocol import Counters, Job, JobSpec, JobState, Source, Valve, fed_of
+from shoal.frontier.damage import stored
+from shoal.frontier.protocol import (
+    PAST_JOBS,
+    Counters,
+    Job,
+    JobSpec,
+    JobState,
+    PastJob,
+    Source,
+    Valve,
+    fed_of,
+)
 from shoal.frontier.redis import budgets
 from shoal.frontier.redis.codec import as_text
 from shoal.frontier.redis.keys import HOME
@@ -28,8 +39,12 @@ MOST = 2**31  # of what a valve counts
 _TRIES = 10
 _BITS_A_URL, _BITS_A_BLOCK = 16, 2**20
 
-_encode_spec = msgspec.msgpack.Encoder().encode
+_encode_spec = _encode_past = msgspec.msgpack.Encoder().encode
 _decode_spec = msgspec.msgpack.Decoder(JobSpec).decode
+_decode_past = stored("past job")(msgspec.msgpack.Decoder(PastJob).decode)
+_PAGE = 100  # jobs read by one script
+_REMEMBERED = 5_000  # jobs; more than retention leaves
+_NEVER: tuple[tuple[int, ...], Job | None] = ((), None)
 
 Fields = Mapping[bytes, bytes]
 
@@ -90,14 +105,38 @@ async def find_job(shards: Shards, name: str) -> Job | None:
 
 
 async def all_jobs(shards: Shards, state: JobState | None) -> Sequence[Job]:
-    numbers = await _numbers(shards)
-    if (
-        state is not None
-    ):  # every worker asks for the running ones all the time: one look, however many have ended
-        _, *states = await shards.look(HOME, *(("HGET", f"job:{number}", "state") for number in numbers))
-        numbers = [number for number, said in zip(numbers, states, strict=True) if said == state.encode()]
-    found = await asyncio.gather(*(_read(shards, number) for number in numbers))
-    return [job for job in found if job is not None and state in (None, job.state)]
+    """Every process asks for them all the time, so one that has not moved since it was last read is not read again."""
+    listed = await shards.run_all("list_jobs", [state or ""])
+    moves = [dict(zip(map(int, flat[::2]), map(int, flat[1::2]), strict=True)) for flat in listed]
+    numbers = sorted(moves[HOME])
+    seen = {number: tuple(of_shard.get(number, 0) for of_shard in moves) for number in numbers}
+    known = {number: shards.jobs_read[number] for number in numbers if number in shards.jobs_read}
+    await _read_many(shards, [number for number in numbers if known.get(number, _NEVER)[0] != seen[number]])
+    found = [shards.jobs_read[number][1] for number in numbers if number in shards.jobs_read]
+    if len(shards.jobs_read) > _REMEMBERED:
+        shards.jobs_read.clear()
+    return [job for job in found if state in (None, job.state)]
+
+
+async def _read_many(shards: Shards, numbers: Sequence[int]) -> None:
+    for start in range(0, len(numbers), _PAGE):
+        page = numbers[start : start + _PAGE]
+        answers = await shards.look_all(*(("HGETALL", f"job:{number}") for number in page))
+        for place, number in enumerate(page):
+            parts = [_paired(answer[1 + place]) for answer in answers]
+            job = _job(parts) if parts[HOME] else None
+            if job is not None and not _is_certain(shards, job):
+                job = await _read(shards, number)
+            if job is None:
+                shards.jobs_read.pop(number, None)
+            else:
+                _tell_if_over(shards, number, job, sum(int(part.get(b"seen", 0)) for part in parts))
+                shards.jobs_read[number] = (_moves(parts), job)
+
+
+def _moves(parts: Sequence[Fields]) -> tuple[int, ...]:
+    """They grow in a shard with everything that happens to the job there."""
+    return tuple(int(part.get(b"moves", 0)) for part in parts)
 
 
 async def _numbers(shards: Shards) -> list[int]:
@@ -108,16 +147,16 @@ async def _numbers(shards: Shards) -> list[int]:
 async def _read(shards: Shards, number: int) -> Job | None:
     """A job is believed to have nothing left only if two reads in a row found all shards unchanged: between looking at
     one shard and the next, a task may have gone from the second to the first."""
-    moves: list[int] | None = None
+    moves: tuple[int, ...] | None = None
     while True:
         parts = await _fields(shards, number)
         if not parts[HOME]:
             return None
         job = _job(parts)
         _tell_if_over(shards, number, job, sum(int(part.get(b"seen", 0)) for part in parts))
-        if not shards.several or not job.exhausted or not _may_be_wrong(job):
+        if _is_certain(shards, job):
             return job
-        before, moves = moves, [int(part.get(b"moves", 0)) for part in parts]
+        before, moves = moves, _moves(parts)
         if before == moves:
             return job
 
@@ -130,14 +169,21 @@ def _tell_if_over(shards: Shards, number: int, job: Job, seen: int) -> None:
         event("dedupe_grows", job=name, seen=seen, capacity=capacity)
 
 
+def _is_certain(shards: Shards, job: Job) -> bool:
+    return not shards.several or not job.exhausted or not _may_be_wrong(job)
+
+
 def _may_be_wrong(job: Job) -> bool:
     """Done pages only become more, so a budget that is used up stays so."""
     return not job.spec.max_pages or job.counters.done < job.spec.max_pages
 
 
 async def _fields(shards: Shards, number: int) -> list[Fields]:
-    answers = await shards.look_all(("HGETALL", f"job:{number}"))
-    return [dict(zip(flat[::2], flat[1::2], strict=True)) for _, flat in answers]
+    return [_paired(flat) for _, flat in await shards.look_all(("HGETALL", f"job:{number}"))]
+
+
+def _paired(flat: Sequence[bytes]) -> Fields:
+    return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
 def _job(parts: Sequence[Fields]) -> Job:
@@ -234,12 +280,35 @@ async def bring_back(shards: Shards, number: int) -> None:
 
 
 async def drop_job(shards: Shards, name: str) -> None:
+    await shards.run("drop_past", HOME, [name])
     number = await shards.find_number(name)
-    if number is None:
-        return
+    if number is not None:
+        shards.forget(name)
+        await _clear(shards, number, name)
+
+
+async def prune_job(shards: Shards, job: Job, summary: bytes) -> bool:
+    name = job.spec.name
+    number = await shards.find_number(name)
+    if number is None or job.state not in ("finished", "cancelled"):
+        return False
+    past = _encode_past(PastJob(job, await shards.now(), summary))
+    ask = [name, number, [job.state, job.created_at, job.finished_at, as_text(past), PAST_JOBS]]
+    if not await shards.run("forget_job", HOME, ask):
+        return False
     shards.forget(name)
-    await shards.run_all("forget_job", [name, number])
-    await _clear(shards, number)
+    await _clear(shards, number, name)
+    return True
+
+
+async def past_job(shards: Shards, name: str) -> PastJob | None:
+    [_, past] = await shards.look(HOME, ("HGET", "past", name))
+    return None if past is None else _decode_past(past)
+
+
+async def past_jobs(shards: Shards) -> Sequence[PastJob]:
+    [_, flat] = await shards.look(HOME, ("HGETALL", "past"))
+    return sorted(map(_decode_past, flat[1::2]), key=lambda past: past.pruned_at)
 
 
 async def clear_dropped(shards: Shards) -> None:
@@ -249,7 +318,8 @@ async def clear_dropped(shards: Shards) -> None:
         await _clear(shards, number)
 
 
-async def _clear(shards: Shards, number: int) -> None:
+async def _clear(shards: Shards, number: int, name: str = "") -> None:
+    await shards.run_all("forget_job", [name, number, False])
     for shard in shards.all:
         cursor = "0"
         while (cursor := _text(await shards.run("clear_leases", shard, [number, cursor]))) != "0":

@@ -25,6 +25,8 @@ NAMES = {
     "JOURNALS": "journals:",  # + number, hash: result file → committed length
     "DEAD": "dead:",  # + number, hash: id → letter
     "DEADAT": "deadat:",  # + number, sorted set: id by time of death
+    "PAST": "past",  # hash: name of a job that was pruned → what is left of it (home shard)
+    "PASTAT": "pastat",  # sorted set: those names by when they were pruned (home shard)
     "DROPPED": "dropped",  # set: numbers of jobs that are being cleared away
     "LANES": "lanes",  # hash: lane → small number
     "HOSTS": "hosts",  # hash: host → valve, version, lengths of its lists

@@ -13,5 +13,9 @@ async def find_note(shards: Shards, key: str) -> Note | None:
     return None if data is None else Note(data[6:], int.from_bytes(data[:6], "little"))
 
 
+async def drop_note(shards: Shards, key: str) -> None:
+    await shards.run("drop_note", HOME, [key])
+
+
 async def set_note(shards: Shards, key: str, value: bytes, version: int) -> bool:
     return bool(int(await shards.run("set_note", HOME, [key, as_text(value), version])))

@@ -18,6 +18,7 @@ import msgspec
 from shoal.clock import Clock
 from shoal.errors import StoreError, StoreVersionError, UsageError
 from shoal.frontier.damage import damaged
+from shoal.frontier.protocol import Job
 from shoal.frontier.redis.codec import as_text, decode_item
 from shoal.frontier.redis.keys import HOME, LAYOUT, shard_of, tag
 from shoal.frontier.redis.library import script
@@ -47,6 +48,9 @@ class Shards:
         self._words: dict[int, dict[str, int]] = {}  # job → handler → number
         self._names: dict[int, dict[int, str]] = {}  # the same, the other way round
         self._lanes: list[dict[int, str]] = [{} for _ in range(count)]
+        self.jobs_read: dict[
+            int, tuple[tuple[int, ...], Job]
+        ] = {}  # number → moves in every shard, and the job
         self.over_capacity: set[int] = set()  # jobs whose Bloom filter is known to have grown
 
     @property

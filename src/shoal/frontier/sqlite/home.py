@@ -24,6 +24,7 @@ from shoal.frontier.protocol import (
     JobState,
     Journal,
     Note,
+    PastJob,
     Room,
     Settled,
     Whereabouts,
@@ -114,6 +115,18 @@ class SqliteFrontier:
 
     async def drop_job(self, name: str) -> None:
         await self._writer.do(lambda s: jobs.drop_job(s, name))
+
+    async def prune_job(self, job: Job, summary: bytes = b"") -> bool:
+        pruned = await self._writer.do(lambda s: jobs.prune_job(s, job, summary))
+        while await self._writer.do(jobs.clear_some):  # noqa: ASYNC110
+            await asyncio.sleep(_PROMPT)  # others want to write, too
+        return pruned
+
+    async def past_job(self, name: str) -> PastJob | None:
+        return await self._writer.do(lambda s: jobs.past_job(s, name))
+
+    async def past_jobs(self) -> Sequence[PastJob]:
+        return await self._writer.do(jobs.past_jobs)
 
     async def lanes(self, job: str | None = None) -> Mapping[str, int]:
         return await self._writer.do(lambda s: jobs.lanes(s, job))
@@ -258,6 +271,9 @@ class SqliteFrontier:
 
     async def set_note(self, key: str, value: bytes, version: int) -> bool:
         return await self._writer.do(lambda s: notes.set_note(s, key, value, version))
+
+    async def drop_note(self, key: str) -> None:
+        await self._writer.do(lambda s: notes.drop_note(s, key))
 
     # -- journals
 

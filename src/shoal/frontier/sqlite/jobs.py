@@ -7,10 +7,12 @@ from typing import Any
 
 import msgspec
 
+from shoal.frontier.damage import stored
 from shoal.frontier.protocol import (
     EARLIER,
     MOST_SOURCES,
     OWN_START,
+    PAST_JOBS,
     Counters,
     DeadFilter,
     Domain,
@@ -18,9 +20,11 @@ from shoal.frontier.protocol import (
     Job,
     JobSpec,
     JobState,
+    PastJob,
     Source,
     Valve,
     fed_of,
+    is_same,
 )
 from shoal.frontier.sqlite.adding import put_back
 from shoal.frontier.sqlite.codec import decode_letter, encode_task
@@ -29,7 +33,19 @@ from shoal.frontier.sqlite.leases import end_leases
 from shoal.frontier.sqlite.session import COUNTED, Session, decode_spec
 from shoal.model import DeadLetter
 
-_encode_spec = msgspec.msgpack.Encoder().encode
+_encode = _encode_spec = msgspec.msgpack.Encoder().encode
+_decode_past = stored("past job")(msgspec.msgpack.Decoder(PastJob).decode)
+_AT_ONCE = 5_000  # rows; a few hundredths of a second in which nobody else can write
+_LEFT = {
+    "seen": "host, hash",
+    "merged": "hash",
+    "row_key": "hash",
+}  # tables of what a job has met, and their keys
+_LEFT_IN_QUEUES = (
+    "DELETE FROM task WHERE (queue, rank, id) IN"
+    " (SELECT t.queue, t.rank, t.id FROM queue q JOIN task t ON t.queue = q.id WHERE q.job = ? LIMIT ?)",
+    "DELETE FROM queue WHERE id IN (SELECT id FROM queue WHERE job = ? LIMIT ?)",
+)
 _decode_sources = msgspec.json.Decoder(dict[str, tuple[int, int]]).decode
 _SOURCES = "(SELECT json_group_object(name, json_array(fed, fed_all)) FROM source WHERE job = job.id)"
 _JOB = f"SELECT spec, state, created_at, finished_at, {_SOURCES}, {', '.join(COUNTED)} FROM job"
@@ -114,30 +130,72 @@ def bring_back(session: Session, name: str) -> None:
 
 
 def drop_job(session: Session, name: str) -> None:
+    session.db.execute("DELETE FROM past WHERE name = ?", (name,))
     job_id = session.value("SELECT id FROM job WHERE name = ?", (name,))
     if job_id is None:
         return
+    _forget(session, job_id)
+    while clear_some(session):
+        pass
+
+
+def prune_job(session: Session, job: Job, summary: bytes) -> bool:
+    """The job is gone at once. What it leaves behind may be much, and is cleared later, a little at a time."""
+    name = job.spec.name
+    if not is_same(job, find_job(session, name)):
+        return False
+    _forget(session, session.job_row(name)[0])
+    now = session.now()
+    record = _encode(PastJob(job, now, summary))
+    session.db.execute("INSERT OR REPLACE INTO past(name, at, record) VALUES (?, ?, ?)", (name, now, record))
+    session.db.execute(
+        "DELETE FROM past WHERE name IN (SELECT name FROM past ORDER BY at DESC LIMIT -1 OFFSET ?)",
+        (PAST_JOBS,),
+    )
+    return True
+
+
+def past_job(session: Session, name: str) -> PastJob | None:
+    record = session.value("SELECT record FROM past WHERE name = ?", (name,))
+    return None if record is None else _decode_past(record)
+
+
+def past_jobs(session: Session) -> Sequence[PastJob]:
+    return [_decode_past(record) for (record,) in session.all("SELECT record FROM past ORDER BY at")]
+
+
+def clear_some(session: Session) -> bool:
+    """Deletes some of what dropped jobs have left; False: there is nothing any more."""
+    job_id = session.value("SELECT job FROM dropped LIMIT 1")
+    if job_id is None:
+        return False
+    for table, key in _LEFT.items():
+        session.db.execute(
+            f"DELETE FROM {table} WHERE job = ?1 AND ({key}) IN (SELECT {key} FROM {table} WHERE job = ?1 LIMIT ?2)",
+            (job_id, _AT_ONCE),
+        )
+        if session.db.changes():
+            return True
+    for statement in _LEFT_IN_QUEUES:
+        session.db.execute(statement, (job_id, _AT_ONCE))
+        if session.db.changes():
+            return True
+    session.db.execute("DELETE FROM dropped WHERE job = ?", (job_id,))
+    return True
+
+
+def _forget(session: Session, job_id: int) -> None:
     tokens = session.all(
         "SELECT token FROM lease WHERE queue IN (SELECT id FROM queue WHERE job = ?)", (job_id,)
     )
     end_leases(session, {token for (token,) in tokens})
     own_queues = "(SELECT id FROM queue WHERE job = ?)"
-    for table in ("task", "delayed"):
-        session.db.execute(f"DELETE FROM {table} WHERE queue IN {own_queues}", (job_id,))
-    for table in (
-        "queue",
-        "crowd",
-        "visit",
-        "lane",
-        "seen",
-        "merged",
-        "row_key",
-        "dead",
-        "journal",
-        "source",
-    ):
+    session.db.execute(f"DELETE FROM delayed WHERE queue IN {own_queues}", (job_id,))
+    session.db.execute("UPDATE queue SET pending = 0 WHERE job = ? AND pending > 0", (job_id,))
+    for table in ("crowd", "visit", "lane", "dead", "journal", "source"):
         session.db.execute(f"DELETE FROM {table} WHERE job = ?", (job_id,))
     session.db.execute("DELETE FROM job WHERE id = ?", (job_id,))
+    session.db.execute("INSERT INTO dropped(job) VALUES (?)", (job_id,))
     session.forget_names()
 
 

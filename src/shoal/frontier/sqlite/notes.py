@@ -25,5 +25,9 @@ def set_note(session: Session, key: str, value: bytes, version: int) -> bool:
     return True
 
 
+def drop_note(session: Session, key: str) -> None:
+    session.db.execute("DELETE FROM meta WHERE key = ?", (_place(key),))
+
+
 def _place(key: str) -> str:
     return f"note:{key}"

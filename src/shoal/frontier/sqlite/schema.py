@@ -92,6 +92,12 @@ CREATE TABLE dead(
   queue INTEGER NOT NULL, letter BLOB NOT NULL);
 CREATE INDEX dead_job ON dead(job, at);
 CREATE TABLE journal(job INTEGER, key TEXT, length INTEGER NOT NULL, PRIMARY KEY(job, key)) WITHOUT ROWID;
+
+-- Jobs that were pruned.
+CREATE TABLE past(name TEXT PRIMARY KEY, at REAL NOT NULL, record BLOB NOT NULL) WITHOUT ROWID;
+CREATE INDEX past_at ON past(at);
+-- Numbers of jobs that are gone, but not yet all of their rows.
+CREATE TABLE dropped(job INTEGER PRIMARY KEY);
 """
 
 # By the version that they begin with, one after the other in the transaction that opens the file: all or nothing.
@@ -112,6 +118,9 @@ INSERT INTO source SELECT id, '', fed, fed_all FROM job
   WHERE fed_all OR instr(spec, CAST('fed_by' AS BLOB) || x'AB' || CAST('coordinator' AS BLOB));
 ALTER TABLE job DROP COLUMN fed;
 ALTER TABLE job DROP COLUMN fed_all;
+CREATE TABLE past(name TEXT PRIMARY KEY, at REAL NOT NULL, record BLOB NOT NULL) WITHOUT ROWID;
+CREATE INDEX past_at ON past(at);
+CREATE TABLE dropped(job INTEGER PRIMARY KEY);
 """,
 }
 

@@ -195,6 +195,101 @@ class JobsAndLetters:
         assert [job.spec.name for job in await frontier.jobs("paused")] == ["two"]
         assert await frontier.jobs("finished") == []
 
+    async def test_a_pruned_job_leaves_its_past_and_nothing_else(self, frontier: Frontier) -> None:
+        await frontier.open_job(spec(max_pages=1))
+        tasks = [make_task(f"http://h{n % 3}.test/{n}") for n in range(9)]
+        await frontier.add("job", tasks, fed=9, fed_all=True)
+        journal = ListJournal("file")
+        [lease] = (await claim(frontier, 1)).leases
+        await frontier.settle([Settlement(lease, Dead(FAILED), rows=(Row(b"1\n", key=1),))], journal)
+        [lease] = (await claim(frontier, 1)).leases
+        await frontier.settle([Settlement(lease, Moved(make_task("http://h9.test/")))])
+        [lease] = (await claim(frontier, 1)).leases
+        await settle(frontier, lease)
+        await frontier.set_state("job", "finished")
+        job = await counted(frontier)
+        assert await frontier.prune_job(job, b"how it went")
+        assert await frontier.job("job") is None
+        assert await frontier.jobs() == []
+        assert await frontier.dead(DeadFilter()) == []
+        assert await frontier.queues() == []
+        assert await frontier.lanes() == {}
+        assert not await frontier.prune_job(job, b"again")
+        past = await frontier.past_job("job")
+        assert past is not None
+        assert (past.job, past.summary) == (job, b"how it went")
+        assert list(await frontier.past_jobs()) == [past]
+        assert [record.name async for record in frontier.hosts()] != []
+
+        # What it has seen is forgotten, too.
+        await frontier.open_job(spec())
+        assert (await frontier.add("job", tasks, fed_all=True)).new == 9
+        assert await frontier.journal_length("job", "file") is None
+        assert (await counted(frontier)).counters.open == 9
+        assert await frontier.past_job("job") == past, "until the job of that name is pruned or forgotten"
+        await frontier.drop_job("job")
+        assert await frontier.past_job("job") is None
+
+    async def test_a_job_that_somebody_went_on_with_is_not_pruned(
+        self, frontier: Frontier, clock: ManualClock
+    ) -> None:
+        await frontier.open_job(spec())
+        await frontier.add("job", [make_task("http://a.test/")])
+        assert not await frontier.prune_job(await counted(frontier)), "it runs"
+        await frontier.set_state("job", "cancelled")
+        ended = await counted(frontier)
+        await frontier.set_state("job", "running")
+        assert not await frontier.prune_job(ended)
+        clock.advance(1)
+        await frontier.set_state("job", "cancelled")
+        assert not await frontier.prune_job(ended), "it ended later"
+        assert (await claim(frontier)).leases == []
+        assert (await counted(frontier)).counters.pending == 1
+        assert await frontier.prune_job(await counted(frontier))
+        await frontier.drop_job("job")
+        assert list(await frontier.past_jobs()) == []
+
+    async def test_pasts_are_kept_in_order_and_not_without_end(
+        self, frontier: Frontier, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for home in ("memory.home", "sqlite.jobs", "redis.jobs"):
+            monkeypatch.setattr(f"shoal.frontier.{home}.PAST_JOBS", 3)
+        for name in "cabdc":
+            job = await frontier.open_job(spec(name))
+            await frontier.set_state(name, "finished")
+            clock.advance(1)
+            found = await frontier.job(name)
+            assert found is not None
+            assert found.created_at == job.created_at
+            assert await frontier.prune_job(found)
+        assert [past.job.spec.name for past in await frontier.past_jobs()] == ["b", "d", "c"]
+        assert await frontier.past_job("a") is None
+
+    async def test_a_note_that_is_dropped_was_never_written(self, frontier: Frontier) -> None:
+        assert await frontier.set_note("leader", b"one", 0)
+        await frontier.drop_note("leader")
+        await frontier.drop_note("never there")
+        assert await frontier.note("leader") is None
+        assert await frontier.set_note("leader", b"two", 0)
+
+    async def test_a_job_that_moves_is_seen_to(self, frontier: Frontier) -> None:
+        """Whoever looks again and again sees every change, whatever is remembered on the way."""
+        for name in ("one", "two"):
+            await frontier.open_job(spec(name))
+        assert [job.counters.admitted for job in await frontier.jobs()] == [0, 0]
+        await frontier.add("two", [make_task("http://a.test/")], fed=1)
+        assert [job.counters.admitted for job in await frontier.jobs()] == [0, 1]
+        [lease] = (await claim(frontier, jobs=["two"])).leases
+        assert [job.counters.leased for job in await frontier.jobs("running")] == [0, 1]
+        await frontier.add("two", [], fed=2, fed_all=True)
+        assert [job.fed for job in await frontier.jobs()] == [0, 2]
+        await settle(frontier, lease)
+        assert [job.exhausted for job in await frontier.jobs()] == [False, True]
+        await frontier.set_state("two", "finished")
+        assert [job.state for job in await frontier.jobs()] == ["running", "finished"]
+        await frontier.open_job(spec("one", priority=7))
+        assert [job.spec.priority for job in await frontier.jobs()] == [7, 0]
+
     async def test_a_note_is_written_by_whoever_saw_its_last_version(self, frontier: Frontier) -> None:
         assert await frontier.note("leader") is None
         assert not await frontier.set_note("leader", b"nobody", 7)

@@ -1,18 +1,39 @@
--- forget_job: the first step of dropping a job. From now on it is unknown; what it leaves behind is cleared in steps.
--- asks    { name, number }
--- answers 1
+-- forget_job: the first step of dropping or pruning a job. From now on it is unknown; what it leaves behind is cleared in
+--             steps.
+-- asks    { name, number, false }, or to prune it, in the home shard first,
+--         { name, number, { state, when it was created, when it ended, its past, how many pasts are kept } }
+-- answers 1, or 0 if the job is not any more what it was
 -- keeps   its number stays in `dropped` until everything is cleared
 -- uses    base seen
 though_full()
-call('SADD', DROPPED, ask[2])
-if call('HGET', JOBS, ask[1]) == tostring(ask[2]) then call('HDEL', JOBS, ask[1]) end
-local job = job_of(ask[2])
+local name, number, prune = unpack(ask, 1, 3)
+
+local function remember()
+  local state, created, ended, past, most = unpack(prune, 1, 5)
+  local known = call('HMGET', JOB .. number, 'state', 'created', 'finished')
+  if not known[1] then return call('HGET', PAST, name) == past end  -- it was done, and the answer got lost
+  if known[1] ~= state or tonumber(known[2]) ~= created or (tonumber(known[3]) or 0) ~= ended then return false end
+  call('HSET', PAST, name, past)
+  call('ZADD', PASTAT, now, name)
+  local oldest = call('ZRANGE', PASTAT, 0, -most - 1)
+  if #oldest > 0 then
+    call('HDEL', PAST, unpack(oldest))
+    call('ZREM', PASTAT, unpack(oldest))
+  end
+  return true
+end
+
+if prune and not remember() then return 0 end
+call('SADD', DROPPED, number)
+if name == '' then name = call('HGET', JOB .. number, 'name') or '' end
+if call('HGET', JOBS, name) == tostring(number) then call('HDEL', JOBS, name) end
+local job = job_of(number)
 if job then
   local filters = job.blocks > 0 and filters_of(job) or { { 0, 0 } }
   local last = filters[#filters]
   local left = { job.seen_buckets, job.rows_buckets, last[1] + last[2] }
-  call('HSET', META, 'left:' .. ask[2], table.concat(left, ' '))
+  call('HSET', META, 'left:' .. number, table.concat(left, ' '))
 end
-call('UNLINK', MERGED .. ask[2])
-call('DEL', JOB .. ask[2], DEAD .. ask[2], DEADAT .. ask[2], JOURNALS .. ask[2], WORDS .. ask[2], RESERVED .. ask[2])
+call('UNLINK', MERGED .. number)
+call('DEL', JOB .. number, DEAD .. number, DEADAT .. number, JOURNALS .. number, WORDS .. number, RESERVED .. number)
 return 1

@@ -23,6 +23,7 @@ local function arrive(number, job, a)
     if not fresh and not returns then return merge(number, into, pages) end
     grown[number] = true
   end
+  call('HSETNX', JOBHOSTS .. number, name, 0)  -- whoever clears the job away goes by this
   put_back(name, job, line_of(number, lane), priority, item)
 end
 
