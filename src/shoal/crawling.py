@@ -33,6 +33,7 @@ from shoal.observe.tracing import tracing_if
 from shoal.observe.view import View
 from shoal.observe.watching import Watch, watching
 from shoal.plan import Plan, conclude, prepare
+from shoal.retention import tidy
 from shoal.signals import Stoppable, stopping_on_signals
 from shoal.sink import is_database, open_sink
 from shoal.sink.files import FileSink
@@ -119,7 +120,9 @@ async def _run_here(plan: Plan, sink: Sink, watch: Watch | None, *, signals: boo
         async with feeding(crew.feeder(), crew.engine, frontier, plan.job):
             await work_through(crew, frontier, plan.job)
         await conclude(plan, frontier)
-        return await look()
+        view = await look()
+        await tidy(frontier, plan.settings, spared={plan.job})
+        return view
 
 
 async def work_through(crew: Crew, frontier: Frontier, job: str) -> None:

@@ -22,6 +22,7 @@ from shoal.jobnote import settings_of
 from shoal.model import Refused, Request, Task
 from shoal.policy.compose import BUILT_IN
 from shoal.policy.proxy import condition
+from shoal.retention import unknown_job
 from shoal.routes.poolbook import read_pools
 from shoal.settings import Settings
 
@@ -33,8 +34,7 @@ async def chosen_jobs(frontier: Frontier, name: str | None) -> Sequence[Job]:
     jobs = await frontier.jobs()
     chosen = [job for job in jobs if name in (None, job.spec.name)]
     if name is not None and not chosen:
-        known = ", ".join(job.spec.name for job in jobs) or "none"
-        raise UsageError(f"no job {name!r} in this store; there is: {known}")
+        raise await unknown_job(frontier, name)
     return sorted(chosen, key=lambda job: (job.state == "running", job.created_at), reverse=True)
 
 

@@ -10,6 +10,7 @@ import msgspec
 from shoal.explain import Answer
 from shoal.fleet.schedule import Schedule
 from shoal.fleet.sight import JobSight
+from shoal.frontier.protocol import PastJob
 from shoal.hosts.sight import CONDITIONS, Cause
 from shoal.model import Failure
 from shoal.observe.overview import Overview
@@ -42,6 +43,10 @@ def job_dict(one: JobSight) -> dict[str, Any]:
         "trouble": one.trouble or None,
         "left": left_over(job) or None,
     }
+
+
+def past_dict(past: PastJob) -> dict[str, Any]:
+    return {**job_dict(JobSight(past.job)), "pruned_at": past.pruned_at}
 
 
 def overview_dict(overview: Overview, conditions: Mapping[str, int] | None) -> dict[str, Any]:

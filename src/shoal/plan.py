@@ -58,12 +58,20 @@ async def prepare(plan: Plan, frontier: Frontier) -> Job:
         await check_output(plan, frontier, known)
     await forget_trouble(frontier, plan.job)
     job = await frontier.open_job(spec_of(plan), plan.feeds, again=plan.spider.reads_stdin())
+    if known is None:
+        await tell_anew(frontier, plan)
     claim_output(plan, job)
     if job.state == "finished":
         await _trim_output(plan, frontier, job)
     else:
         event("job_started", job=plan.job, spider=plan.spider.name, done=job.counters.done)
     return job
+
+
+async def tell_anew(frontier: Frontier, plan: Plan) -> None:
+    """Whoever runs a job again expects that it goes on where it was."""
+    if not plan.fresh and await frontier.past_job(plan.job) is not None:
+        event("job_anew", job=plan.job)
 
 
 def check_parts(plan: Plan) -> None:
@@ -152,6 +160,12 @@ async def check_output(plan: Plan, frontier: Frontier, known: Job | None) -> Non
         if known is not None:
             _check_elsewhere(known)
         if existing := describe_existing(journal.path):
+            past = await frontier.past_job(plan.job)
+            if past is not None and note_of(past.job.spec).output == output_key(plan.output):
+                raise OutputTaken(
+                    f"{existing}, all from this job before it was pruned: what it had seen is forgotten, so its pages"
+                    " would be fetched and written again; choose another file with -o, or replace it with --fresh"
+                )
             raise OutputTaken(
                 f"{existing}, and not from this job: choose another file with -o, or replace it with --fresh"
             )

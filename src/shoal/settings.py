@@ -116,6 +116,12 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     store_high_water: Annotated[float, Meta(gt=0)] = 0.8
     memory_limit: Count = 0  # bytes per process; 0: a process's share of 80 % of the machine or container
 
+    # -- what a store keeps of jobs that have ended; 0 lifts a limit
+    keep_jobs: Count = 100  # so many without dead letters, the latest
+    keep_days: Annotated[float, Meta(ge=0)] = 30.0  # … and for how long
+    keep_dead_jobs: Count = 300  # so many with dead letters
+    keep_dead_days: Annotated[float, Meta(ge=0)] = 90.0
+
     # -- challenges
     challenges: list[ChallengeKind] = field(default_factory=lambda: list(get_args(ChallengeKind)))
     challenge_check: str = ""  # "module:function", asked besides the built-in signs

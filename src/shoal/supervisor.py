@@ -34,6 +34,7 @@ from shoal.observe.view import View
 from shoal.observe.vitals import Pulse, Subject, Vitals, together
 from shoal.observe.watching import Watch, watching
 from shoal.plan import Plan, conclude, prepare
+from shoal.retention import tidy
 from shoal.settings import Settings
 from shoal.signals import stopping_on_signals
 from shoal.source import SpiderSource
@@ -94,7 +95,9 @@ async def supervise(plan: Plan, watch: Watch | None) -> View:
         async with feeding(feeder, team, frontier, plan.job):
             await team.run()
         await conclude(plan, frontier)
-        return await look()
+        view = await look()
+        await tidy(frontier, plan.settings, spared={plan.job})
+        return view
 
 
 class Team:

@@ -47,6 +47,18 @@ VOCABULARY: dict[str, Kind] = {
     "job_forgotten": _kind(
         "info", "the job was dropped with its queue, and its past", "job", "job {job} is forgotten"
     ),
+    "job_pruned": _kind(
+        "info",
+        "a job that ended long ago was forgotten, except for its counters and a short report",
+        "job done dead",
+        "job {job} is pruned: {done} pages, {dead} dead letters",
+    ),
+    "job_anew": _kind(
+        "warning",
+        "a job of that name was pruned, so what it had seen is fetched again",
+        "job",
+        "job {job} starts from the beginning: it was pruned, and with it the memory of what it had seen",
+    ),
     "job_in_trouble": _kind(
         "error",
         "the job cannot go on without a person, and was paused",

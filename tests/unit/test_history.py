@@ -23,8 +23,9 @@ from shoal.observe.history import (
     coarse,
     joined,
 )
-from shoal.observe.recording import Recorder, forget_history, key_of, read_history
+from shoal.observe.recording import Recorder, history_of_past, key_of, read_history
 from shoal.observe.tally import LATENCY_EDGES, Tally
+from shoal.retention import prune
 from shoal.testing import ManualClock
 
 counts = st.integers(0, 1000)
@@ -321,16 +322,24 @@ async def test_a_job_that_is_made_again_has_no_past() -> None:
         assert (await read_history(frontier, "j")).total().pages == 1
 
 
-async def test_a_forgotten_job_leaves_no_past_in_the_store(frontier: MemoryFrontier) -> None:
+async def test_a_pruned_job_leaves_a_short_past_in_the_store(frontier: MemoryFrontier) -> None:
     bench = await opened(frontier)
-    bench.page()
-    await bench.recorder.keep()
-    await frontier.drop_job("j")
-    await forget_history(frontier, "j")
-    await forget_history(frontier, "never there")
-    note = await frontier.note(key_of("j"))
-    assert note is not None
-    assert note.value == b""
+    for _ in range(200):
+        bench.page()
+        await bench.recorder.keep()
+        bench.time += 7
+    await bench.recorder.keep(everything=True)
+    await frontier.set_state("j", "finished")
+    [job] = await frontier.jobs()
+    long = await read_history(frontier, "j")
+    assert await prune(frontier, [job]) == [job]
+    assert await frontier.note(key_of("j")) is None
+    past = await frontier.past_job("j")
+    assert past is not None
+    short = history_of_past(past)
+    assert short.total() == long.total()
+    assert len(short.slices) <= 12 < len(long.slices)
+    assert len(past.summary) < 1_500
 
 
 async def test_words_of_another_version_are_written_over(frontier: MemoryFrontier) -> None:

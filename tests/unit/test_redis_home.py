@@ -344,3 +344,37 @@ def test_every_key_is_documented() -> None:
     document = (Path(__file__).parents[2] / "docs" / "valkey.md").read_text()
     told = set(re.findall(r"`(\w+:?)[\w:]*`", document.partition("## Every key")[2]))
     assert {name.removesuffix(":") for name in NAMES.values()} <= {name.removesuffix(":") for name in told}
+
+
+async def test_a_process_that_ends_leaves_no_trace_of_its_calls(valkey: ValkeyServer) -> None:
+    for shards in (1, 3):
+        valkey.command("FLUSHALL")
+        store = f"{valkey.url}?shards={shards}"
+        async with RedisFrontier(store) as frontier:
+            await frontier.open_job(spec())
+            await frontier.add("job", [make_task(f"http://h{n}.test/") for n in range(9)])
+            leases = (await claim(frontier)).leases
+            await frontier.settle([Settlement(lease, Done()) for lease in leases])
+            assert valkey.command("KEYS", "*call:*")
+        assert valkey.command("KEYS", "*call:*") == []
+
+
+async def test_a_look_at_jobs_costs_the_same_however_many_there_are(valkey: ValkeyServer) -> None:
+    valkey.command("FLUSHALL")
+    async with RedisFrontier(valkey.url) as frontier:
+
+        async def calls() -> int:
+            before = valkey.command("INFO", "commandstats")["cmdstat_evalsha"]["calls"]
+            await frontier.jobs()
+            await frontier.jobs("running")
+            return int(valkey.command("INFO", "commandstats")["cmdstat_evalsha"]["calls"] - before)
+
+        for name in ("a", "b"):
+            await frontier.open_job(spec(name))
+        await frontier.jobs()
+        few = await calls()
+        for n in range(30):
+            await frontier.open_job(spec(f"j{n}"))
+            await frontier.set_state(f"j{n}", "finished")
+        assert len(await frontier.jobs()) == 32
+        assert await calls() == few == 2

@@ -10,7 +10,7 @@ import typer
 from shoal.cli.options import DEFAULT_STORE, AsJson, Store, switch
 
 if TYPE_CHECKING:
-    from shoal.frontier.protocol import Frontier
+    from shoal.frontier.protocol import Frontier, PastJob
 
 Names = Annotated[list[str], typer.Argument(metavar="JOB", help="Names of jobs or of schedules.")]
 Forget = Annotated[
@@ -25,13 +25,18 @@ def jobs(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
     """Show all jobs: how far, how fast, until when; the schedules, and who works."""
     from shoal.cli.jobviews import as_dict, fleet_tables
     from shoal.cli.terminal import ask, print_json, stdout
-    from shoal.fleet.sight import look_at_fleet
+    from shoal.fleet.sight import FleetSight, look_at_fleet
 
-    sight = ask(store, look_at_fleet)
+    async def look(frontier: Frontier) -> tuple[FleetSight, list[PastJob]]:
+        sight, pasts = await look_at_fleet(frontier), await frontier.past_jobs()
+        names = {one.job.spec.name for one in sight.jobs}
+        return sight, [past for past in pasts if past.job.spec.name not in names]
+
+    sight, pasts = ask(store, look)
     if as_json:
-        print_json(as_dict(sight))
+        print_json(as_dict(sight, pasts))
         return
-    for part in fleet_tables(sight):
+    for part in fleet_tables(sight, pasts):
         stdout().print(part)
 
 

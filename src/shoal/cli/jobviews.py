@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from rich.console import RenderableType
@@ -12,18 +13,26 @@ from shoal.cli.terminal import safe, table, when
 from shoal.fleet.schedule import Schedule
 from shoal.fleet.sight import FleetSight, JobSight
 from shoal.fleet.versions import side_by_side, versions_of
+from shoal.frontier.protocol import PastJob
 from shoal.observe import words
 from shoal.observe.view import left_over
-from shoal.plain import job_dict, schedule_dict, sorted_jobs, worker_dict
+from shoal.plain import job_dict, past_dict, schedule_dict, sorted_jobs, worker_dict
 
+_PASTS = 10  # that were pruned, and are shown
 _STYLES = {"running": "green", "paused": "yellow", "finished": "dim", "cancelled": "red"}
 
 
-def fleet_tables(sight: FleetSight, *, most: int = 1000) -> list[RenderableType]:
+def fleet_tables(
+    sight: FleetSight, pasts: Sequence[PastJob] = (), *, most: int = 1000
+) -> list[RenderableType]:
     """The jobs, what troubles them, the schedules, and the workers."""
     parts: list[RenderableType] = []
-    if sight.jobs:
-        parts.append(_jobs_table(sorted_jobs(sight.jobs)[:most]))
+    if sight.jobs or pasts:
+        latest = pasts[: -_PASTS - 1 : -1]
+        shown = [*sorted_jobs(sight.jobs)[:most], *(JobSight(past.job) for past in latest)]
+        parts.append(_jobs_table(shown, {past.job.spec.name for past in latest}))
+        if pasts:
+            parts.append(safe(_pruned(len(pasts), len(latest)), "dim"))
     elif not sight.schedules:
         parts.append(safe("no jobs in this store yet; hand one in with: shoal submit FILE.py"))
     parts += [
@@ -45,7 +54,13 @@ def fleet_tables(sight: FleetSight, *, most: int = 1000) -> list[RenderableType]
     return parts
 
 
-def _jobs_table(jobs: list[JobSight]) -> Table:
+def _pruned(count: int, shown: int) -> str:
+    which = "" if count == shown else f" (the latest {shown} are shown; all: shoal jobs --json)"
+    jobs = words.plural(count, "job")
+    return f"{jobs} pruned{which}: only counters and a short report are left, see shoal report JOB"
+
+
+def _jobs_table(jobs: list[JobSight], pruned: Collection[str] = ()) -> Table:
     ranked = any(one.job.spec.priority for one in jobs)
     numbers = (
         "pages",
@@ -61,7 +76,7 @@ def _jobs_table(jobs: list[JobSight]) -> Table:
         job, c = one.job, one.job.counters
         shown.add_row(
             safe(job.spec.name, "bold"),
-            Text(job.state, _STYLES[job.state]),
+            Text("pruned" if job.spec.name in pruned else job.state, _STYLES[job.state]),
             Text.assemble(
                 words.count(c.done), (f" of {words.count(c.admitted)}{'' if job.fed_all else '+'}", "dim")
             ),
@@ -119,9 +134,10 @@ def _workers_table(sight: FleetSight, most: int) -> Table:
     return shown
 
 
-def as_dict(sight: FleetSight) -> dict[str, Any]:
+def as_dict(sight: FleetSight, pasts: Sequence[PastJob] = ()) -> dict[str, Any]:
     return {
         "jobs": [job_dict(one) for one in sorted_jobs(sight.jobs)],
+        "pruned": [past_dict(past) for past in pasts],
         "schedules": [schedule_dict(one) for one in sight.schedules],
         "workers": [worker_dict(worker) for worker in sight.workers],
         "leader": sight.leader.holder if sight.leader else None,

@@ -33,13 +33,16 @@ def report(
     path = output or Path(f"{file_name(job)}-report.html")
     if not force:
         _check(path)
-    page = render(ask(store, lambda frontier: gather(frontier, job)))
+    found = ask(store, lambda frontier: gather(frontier, job))
+    page = render(found)
     try:
         path.write_text(page, "utf-8")
     except OSError as error:
         raise SinkError(
             f"cannot write the report to {path}: {error.strerror}; choose another place with -o"
         ) from None
+    if found.gone:
+        say(found.gone)
     say(f"the report is in {path}")
 
 

@@ -9,7 +9,6 @@ import msgspec
 import typer
 
 from shoal.cli.options import DEFAULT_STORE, AsJson, Store, shown_store
-from shoal.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -42,12 +41,12 @@ def status(
 
 async def _look(frontier: Frontier, name: str | None) -> list[Sight]:
     from shoal.fleet.trouble import trouble_of
+    from shoal.retention import unknown_job
 
     jobs = await frontier.jobs()
     chosen = [job for job in jobs if name in (None, job.spec.name)]
     if name is not None and not chosen:
-        known = ", ".join(job.spec.name for job in jobs) or "none"
-        raise UsageError(f"no job {name!r} in this store; there is: {known}")
+        raise await unknown_job(frontier, name)
     return [
         Sight(job, await frontier.queues(job.spec.name, limit=QUEUES_SHOWN), await trouble_of(frontier, job))
         for job in chosen

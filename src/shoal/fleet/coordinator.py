@@ -16,18 +16,19 @@ from shoal.errors import ShoalError
 from shoal.fleet.feeders import Feeders
 from shoal.fleet.leader import Leadership
 from shoal.fleet.plan import WorkerPlan
-from shoal.fleet.schedule import old_runs, schedules, start_due_runs
+from shoal.fleet.schedule import start_due_runs
 from shoal.fleet.stuck import StuckWatch
 from shoal.frontier.protocol import Frontier
 from shoal.jobnote import is_for_fleet
-from shoal.observe.recording import forget_history
 from shoal.plan import finish
+from shoal.retention import SECONDS, find_outdated, prune, retention_of
 from shoal.spider import Spider
 from shoal.telling import event
 from shoal.workerstatus import status_of
 
 _EVERY = 0.7  # seconds between rounds
 _LONGEST_LEASE = 15.0
+_PRUNE_EVERY = 5.0
 _PAUSE = 2.0  # seconds before it tries again after the store failed
 
 
@@ -38,6 +39,8 @@ class Coordinator:
         self._frontier = frontier
         self._stuck = StuckWatch()
         self._name = name = name or f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        self._retention = retention_of(plan.settings())
+        self._prune_at = 0.0
         lease = min(_LONGEST_LEASE, plan.settings().lease)
         self._leadership = Leadership(frontier, name, lease)
         self._feeders = Feeders(frontier, plan, spiders, name=name, lease=lease)
@@ -76,20 +79,19 @@ class Coordinator:
         for run in await start_due_runs(frontier, still_open):
             event("schedule_ran", job=run)
         statuses = [status_of(worker) for worker in await frontier.workers()]
-        for schedule in (await schedules(frontier)).values():
-            for run in old_runs(schedule, jobs):
-                # Not while a worker still knows its links: it would skip those of a job of the same name.
-                if not any(status.serves(run) for status in statuses):
-                    await frontier.drop_job(run)
-                    await forget_history(frontier, run)
-                    event(
-                        "job_forgotten",
-                        f"job {run} is forgotten: {schedule.keep} later runs are kept",
-                        job=run,
-                    )
+        await self._prune()
         stuck = self._stuck.look(jobs, statuses, asyncio.get_running_loop().time())
         for name, sentence in stuck.items():
             event("job_stuck", job=name, reason=sentence)
+
+    async def _prune(self) -> None:
+        """Now and then, and a little at a time: what it does not come to is done in the next round."""
+        now = asyncio.get_running_loop().time()
+        if now < self._prune_at:
+            return
+        old = await find_outdated(self._frontier, self._retention)
+        gone = await prune(self._frontier, old, SECONDS)
+        self._prune_at = now + (_EVERY if len(gone) < len(old) else _PRUNE_EVERY)
 
 
 async def _persist(work: Callable[[], Coroutine[None, None, None]]) -> None:

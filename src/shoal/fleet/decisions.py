@@ -9,6 +9,7 @@ from shoal.fleet.schedule import change_schedules, schedules
 from shoal.fleet.trouble import forget_trouble
 from shoal.frontier.protocol import Frontier, Job, JobState
 from shoal.observe.events import tell
+from shoal.retention import unknown_job
 
 
 async def pause(frontier: Frontier, name: str) -> str:
@@ -48,6 +49,9 @@ async def cancel(frontier: Frontier, name: str) -> str:
 async def forget_job(frontier: Frontier, name: str) -> str:
     from shoal.fleet.submitting import forget
 
+    if await frontier.job(name) is None and await frontier.past_job(name) is not None:
+        await frontier.drop_job(name)
+        return f"what was left of job {name}, which was pruned, is forgotten; its rows stay"
     await _job(frontier, name, "running", "paused", "finished", "cancelled", done="")
     await forget(frontier, name)
     await tell(frontier, "job_forgotten", job=name)
@@ -67,8 +71,7 @@ async def _job(frontier: Frontier, name: str, *states: JobState, done: str) -> J
     """The job, which must be in one of these states."""
     job = await frontier.job(name)
     if job is None:
-        known = ", ".join(job.spec.name for job in await frontier.jobs()) or "none"
-        raise UsageError(f"no job or schedule {name!r} in this store; there is: {known}")
+        raise await unknown_job(frontier, name, "job or schedule")
     if job.state in states:
         return job
     if job.state == done:

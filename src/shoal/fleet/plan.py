@@ -34,6 +34,7 @@ OWN = frozenset(
         "serve",
         "lane_caps",
         "backpressure",
+        "store_high_water",
         "handler_warn",
         "dns_servers",
         "browser_path",

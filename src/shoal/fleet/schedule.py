@@ -58,15 +58,21 @@ class Schedule(Struct, frozen=True):
             self.spec, name=f"{self.name}-{stamp}", settings=encode_note(replace(note, output=output))
         )
 
+    def is_run(self, job: str) -> bool:
+        return _run_names(self).fullmatch(job) is not None
+
     def started(self, run: str, now: float) -> Schedule:
         return replace(self, last_run=run, next_at=self.following(now))
 
 
+def _run_names(schedule: Schedule) -> re.Pattern[str]:
+    return re.compile(re.escape(schedule.name) + r"-\d{8}-\d{4}(\d\d)?")
+
+
 def old_runs(schedule: Schedule, jobs: Sequence[Job]) -> list[str]:
     """The runs that are through and not among the latest: what they saw would fill the store for ever."""
-    named = re.compile(re.escape(schedule.name) + r"-\d{8}-\d{4}(\d\d)?")
     through = [
-        job for job in jobs if job.state in ("finished", "cancelled") and named.fullmatch(job.spec.name)
+        job for job in jobs if job.state in ("finished", "cancelled") and schedule.is_run(job.spec.name)
     ]
     through.sort(key=lambda job: job.created_at)
     return [job.spec.name for job in through[: max(0, len(through) - schedule.keep)]]

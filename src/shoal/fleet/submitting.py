@@ -21,10 +21,19 @@ from shoal.frontier.protocol import Frontier, Job, JobSpec
 from shoal.hosts.rules import HostRules, change_host
 from shoal.jobnote import encode_note, note_of
 from shoal.observe.events import tell
-from shoal.observe.recording import forget_history
 from shoal.observe.tally import Tally, TallyReport
 from shoal.observe.view import RateWindow, View
-from shoal.plan import Plan, check_output, check_parts, check_shared, check_start, claim_output, spec_of
+from shoal.plan import (
+    Plan,
+    check_output,
+    check_parts,
+    check_shared,
+    check_start,
+    claim_output,
+    spec_of,
+    tell_anew,
+)
+from shoal.retention import forget_notes
 from shoal.sink import is_database
 from shoal.spider import Spider
 from shoal.workerstatus import status_of
@@ -73,6 +82,8 @@ async def submit(submission: Submission, frontier: Frontier) -> Job:
         if known is None:
             await forget(frontier, plan.job)
         raise
+    if known is None:
+        await tell_anew(frontier, plan)
     await tell(frontier, "job_submitted", job=plan.job, spider=plan.spider.name)
     if known is not None and known.spec.settings != job.spec.settings:
         await _reconfigure(frontier, plan)
@@ -83,6 +94,7 @@ async def forget(frontier: Frontier, name: str) -> None:
     """Drops a job. Not before every worker has let go of it: they remember which links were admitted, and would skip
     them."""
     if await frontier.job(name) is None:
+        await frontier.drop_job(name)  # what is left of one that was pruned
         return
     await frontier.set_state(name, "cancelled")
     try:
@@ -94,7 +106,7 @@ async def forget(frontier: Frontier, name: str) -> None:
             f"job {name} is cancelled, but a worker still holds on to it; run the same command again"
         ) from None
     await frontier.drop_job(name)
-    await forget_history(frontier, name)
+    await forget_notes(frontier, name)
 
 
 def submitted_spec(plan: Plan) -> JobSpec:

@@ -14,7 +14,7 @@ log = logging.getLogger("shoal")
 _LONGEST = 500  # characters
 
 
-def _key(job: str) -> str:
+def trouble_key(job: str) -> str:
     return f"trouble/{job}"
 
 
@@ -40,17 +40,17 @@ async def with_pages_left(frontier: Frontier, job: str, error: HandlerMissing) -
 
 
 async def forget_trouble(frontier: Frontier, job: str) -> None:
-    if await frontier.note(_key(job)) is not None:
+    if await frontier.note(trouble_key(job)) is not None:
         await _write(frontier, job, "")
 
 
 async def _write(frontier: Frontier, job: str, sentence: str) -> None:
     value = sentence[:_LONGEST].encode(errors="replace")
-    note = await frontier.note(_key(job))
-    await frontier.set_note(_key(job), value, note.version if note is not None else 0)
+    note = await frontier.note(trouble_key(job))
+    await frontier.set_note(trouble_key(job), value, note.version if note is not None else 0)
 
 
 async def trouble_of(frontier: Frontier, job: Job) -> str:
     """Why a job is paused, if it was not by a person."""
-    note = await frontier.note(_key(job.spec.name)) if job.state == "paused" else None
+    note = await frontier.note(trouble_key(job.spec.name)) if job.state == "paused" else None
     return note.value.decode() if note is not None else ""

@@ -212,7 +212,7 @@ def fed_of(sources: Mapping[str, Source]) -> tuple[int, bool]:
     return sum(source.fed for source in known), bool(known) and all(source.fed_all for source in known)
 
 
-PAST_JOBS = 1_000  # that are remembered
+PAST_JOBS = 200  # that are remembered
 
 
 class PastJob(Struct, frozen=True):

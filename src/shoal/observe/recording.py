@@ -15,13 +15,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.classify import row_of
-from shoal.frontier.protocol import Frontier, Note
+from shoal.frontier.protocol import Frontier, Job, Note, PastJob
 from shoal.observe.history import FIRST_INTERVAL, History, HostPast, Slice, busiest, coarse
 from shoal.observe.tally import Tally, TallyReport
 from shoal.packing import UNREADABLE
 
 _WRITE_EVERY = 5.0  # seconds
 _MOST_TRIES = 20
+_SHORT_SLICES, _SHORT_HOSTS = 12, 10
 _NEVER = float("-inf")
 
 
@@ -141,11 +142,16 @@ async def read_history(frontier: Frontier, job: str) -> History:
     return _history_of(await frontier.note(key_of(job)), found.created_at) if found is not None else History()
 
 
-async def forget_history(frontier: Frontier, job: str) -> None:
-    """Leaves nothing but the note's name; for a job that is dropped."""
-    note = await frontier.note(key_of(job))
-    if note is not None and note.value:
-        await frontier.set_note(key_of(job), b"", note.version)  # if somebody is quicker, it is of a new job
+async def short_history(frontier: Frontier, job: Job) -> bytes:
+    """What is kept of it when the job is pruned."""
+    history = _history_of(await frontier.note(key_of(job.spec.name)), job.created_at)
+    most = sorted(history.hosts.items(), key=lambda item: (-item[1].requests, item[0]))[:_SHORT_HOSTS]
+    short = replace(history.coarsened(_SHORT_SLICES), hosts=dict(most))
+    return _encode(_Record(job.created_at, short)) if history != History() else b""
+
+
+def history_of_past(past: PastJob) -> History:
+    return _history_of(Note(past.summary, 1), past.job.created_at)
 
 
 def _gained(before: TallyReport, after: TallyReport) -> Slice:

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
-from shoal.errors import UsageError
 from shoal.frontier.protocol import DeadFilter, Frontier, Job
 from shoal.jobnote import note_of
 from shoal.model import DeadLetter
 from shoal.observe.events import read_events
 from shoal.observe.history import MOST_HOSTS, History
-from shoal.observe.recording import read_history
+from shoal.observe.recording import history_of_past, read_history
+from shoal.retention import said_of, unknown_job
 from shoal.settings import SECRET, Settings
 from shoal.sink import describe
 from shoal.telling import Event
@@ -44,6 +44,7 @@ class Findings(Struct, frozen=True):
     settings: Sequence[Changed] | None  # None: not known
     output: str  # where the rows are; empty: they were printed, or handed to the program that crawled
     now: float  # the frontier's time
+    gone: str = ""  # what is missing, if the job was pruned
 
     @property
     def ended_at(self) -> float:
@@ -58,10 +59,14 @@ class Findings(Struct, frozen=True):
 
 async def gather(frontier: Frontier, name: str) -> Findings:
     job = await frontier.job(name)
-    if job is None:
-        known = ", ".join(job.spec.name for job in await frontier.jobs()) or "none"
-        raise UsageError(f"no job {name!r} in this store; there is: {known}")
-    now, history = await frontier.now(), await read_history(frontier, name)
+    now = await frontier.now()
+    past = await frontier.past_job(name) if job is None else None
+    if past is not None:
+        job, history = past.job, history_of_past(past)
+    elif job is None:
+        raise await unknown_job(frontier, name)
+    else:
+        history = await read_history(frontier, name)
     return Findings(
         job,
         history,
@@ -72,6 +77,7 @@ async def gather(frontier: Frontier, name: str) -> Findings:
         _changed(job),
         _output(job),
         now,
+        said_of(past, now) if past is not None else "",
     )
 
 

@@ -93,12 +93,13 @@ class RedisFrontier:
 
     async def _leave(self) -> None:
         """Nobody need wait until this process's workers count as gone; but a store that is away does not keep us."""
-        if self._alive:
-            try:
-                async with asyncio.timeout(_LEAVE):
+        try:
+            async with asyncio.timeout(_LEAVE):
+                if self._alive:
                     await leases.leave(self._shards, self._alive)
-            except (TimeoutError, StoreError):
-                pass
+                await self._shards.hang_up()
+        except (TimeoutError, StoreError):
+            pass
 
     async def __aenter__(self) -> Self:
         await self.open()

@@ -48,7 +48,7 @@ NAMES = {
     "ALIVE": "alive",  # sorted set: workers by when they count as gone (home shard)
     "STATUS": "status",  # hash: worker → last sign of life (home shard)
     "NOTES": "notes",  # hash: key → version and value (home shard)
-    "CALL": "call:",  # + caller, string: number and answer of its last call; gone after a day
+    "CALL": "call:",  # + caller, string: number and answer of its last call; gone after an hour, or with its process
     "OUT": "out:",  # + shard, list of what is on its way to that shard
     "OUTS": "outs",  # sorted set: shards that something is on its way to, by since when
 }

@@ -40,6 +40,11 @@ class Script(Struct, frozen=True, dict=True):
     source: str
 
     @cached_property
+    def remembers(self) -> bool:
+        """Whether its last answer is kept for each caller."""
+        return "repeated()" in self.source.partition("local function repeated()")[2]
+
+    @cached_property
     def sha(self) -> str:
         return hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
 

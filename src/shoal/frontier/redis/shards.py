@@ -44,6 +44,9 @@ class Shards:
         self._numbers = itertools.count(1)
         self._callers = itertools.count(1)
         self._idle: list[str] = []  # callers
+        self._callers_at: list[set[str]] = [
+            set() for _ in range(count)
+        ]  # those that a shard remembers calls of
         self._jobs: dict[str, int] = {}  # name → number
         self._words: dict[int, dict[str, int]] = {}  # job → handler → number
         self._names: dict[int, dict[int, str]] = {}  # the same, the other way round
@@ -126,8 +129,19 @@ class Shards:
             ],
             full_patience=full_patience,
         )
+        if script(name).remembers:
+            for shard in asks:
+                self._callers_at[shard].add(caller)
         self._idle.append(caller)  # not if it was cut short: that call may still take effect
         return answers
+
+    async def hang_up(self) -> None:
+        """What the store remembers of our calls goes with us; what was cut short may still take effect, and stays."""
+        idle = set(self._idle)
+        for shard, callers in enumerate(self._callers_at):
+            if gone := callers & idle:
+                await self.run("hang_up", shard, sorted(gone))
+                callers -= gone
 
     async def look(self, shard: int, *looks: Look) -> list[Any]:
         """What several commands answer at the same moment; the first answer is the time."""

@@ -131,6 +131,6 @@ local function finish(answer, remembered)
     end
   end
   call('HSET', META, unpack(facts))
-  if remembers then call('SET', CALL .. ARGV[2], ARGV[3] .. ' ' .. (remembered or answer), 'EX', 86400) end
+  if remembers then call('SET', CALL .. ARGV[2], ARGV[3] .. ' ' .. (remembered or answer), 'EX', 3600) end
   return answer
 end

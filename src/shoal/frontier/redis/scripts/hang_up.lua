@@ -1,0 +1,7 @@
+-- hang_up: forgets the last calls of callers that will not call again.
+-- asks    { caller … }
+-- answers 1
+-- uses    base
+though_full()
+for _, caller in ipairs(ask) do call('UNLINK', CALL .. caller) end
+return 1

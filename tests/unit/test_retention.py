@@ -1,0 +1,207 @@
+"""Which jobs are pruned, by whom, and what is said of them afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+import shoal
+from shoal.cli import run
+from shoal.errors import OutputTaken
+from shoal.fleet.schedule import Schedule
+from shoal.frontier import open_frontier
+from shoal.frontier.memory import MemoryFrontier
+from shoal.frontier.protocol import Counters, Job, JobSpec
+from shoal.observe.events import read_events
+from shoal.retention import (
+    DAY,
+    Retention,
+    find_outdated,
+    forget_notes,
+    outdated,
+    prune,
+    retention_of,
+    unknown_job,
+)
+from shoal.settings import Settings
+from shoal.testing import ChaoticWeb, HostProfile
+from shoal.testing.clock import ManualClock
+from shoal.testing.conformance.tools import claim, make_task, settle, spec
+from shoal.workerstatus import WorkerStatus, encode_status
+
+NOW = 1_000 * DAY
+
+
+def ended(name: str, days: float, *, dead: int = 0, **fields: object) -> Job:
+    """A job that ended so many days ago."""
+    job = Job(
+        JobSpec(name), "finished", Counters(dead=dead), NOW - days * DAY - 60, NOW - days * DAY, fed_all=True
+    )
+    return replace(job, **fields)
+
+
+def names(jobs: list[Job]) -> list[str]:
+    return [job.spec.name for job in jobs]
+
+
+def test_too_many_or_too_old() -> None:
+    jobs = [ended(f"j{days}", days) for days in (1, 50, 2, 3, 31)]
+    assert names(outdated(jobs, Retention(), {}, NOW)) == []
+    assert names(outdated(jobs, Retention(jobs=3), {}, NOW)) == ["j50", "j31"]
+    assert names(outdated(jobs, Retention(jobs=0), {}, NOW)) == ["j50", "j31", "j3", "j2", "j1"]
+    assert names(outdated(jobs, Retention(age=30 * DAY), {}, NOW)) == ["j50", "j31"]
+    assert names(outdated(jobs, Retention(jobs=4, age=40 * DAY), {}, NOW)) == ["j50"]
+
+
+def test_jobs_with_dead_letters_are_kept_for_longer() -> None:
+    jobs = [ended(f"j{days}", days, dead=days % 2) for days in (1, 40, 41, 99)]
+    by_default = retention_of(Settings())
+    assert names(outdated(jobs, by_default, {}, NOW)) == ["j99", "j40"]
+    assert names(outdated(jobs, retention_of(Settings(keep_dead_days=0)), {}, NOW)) == ["j40"]
+    assert names(outdated(jobs, Retention(dead_jobs=1), {}, NOW)) == ["j99", "j41"]
+
+
+def test_only_jobs_that_have_ended_go() -> None:
+    jobs = [
+        ended("runs", 400, state="running"),
+        ended("paused", 400, state="paused"),
+        ended("cancelled", 400, state="cancelled", counters=Counters(pending=7)),
+        ended("about to run", 400, counters=Counters(pending=7)),
+    ]
+    assert names(outdated(jobs, Retention(jobs=0, dead_jobs=0), {}, NOW)) == ["cancelled"]
+
+
+def test_runs_of_a_schedule_go_by_its_own_number() -> None:
+    runs = [ended(f"hourly-202611{day}-1200", 60 - day) for day in (10, 11, 12, 13)]
+    hourly = Schedule(JobSpec("hourly"), next_at=NOW, every=3600, keep=3)
+    old = outdated([*runs, ended("other", 60)], Retention(jobs=0, age=1), {"hourly": hourly}, NOW)
+    assert names(old) == ["other", "hourly-20261110-1200"]
+    assert names(outdated(runs, Retention(jobs=2), {}, NOW)) == names(runs)[:2], "the schedule was taken back"
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def frontier(clock: ManualClock) -> AsyncIterator[MemoryFrontier]:
+    async with MemoryFrontier(clock) as frontier:
+        for name in ("one", "two"):
+            await frontier.open_job(spec(name))
+            await frontier.set_note(f"history:{name}", b"", 0)
+            await frontier.set_note(f"feeder/{name}", b"x", 0)
+            await frontier.set_state(name, "cancelled")
+        yield frontier
+
+
+async def test_not_while_a_worker_serves_it(frontier: MemoryFrontier) -> None:
+    everything = Retention(jobs=0, dead_jobs=0)
+    assert names(await find_outdated(frontier, everything, spared={"one"})) == ["two"]
+    await frontier.extend("w", 60, encode_status(WorkerStatus(jobs=("two",))))
+    assert names(await find_outdated(frontier, everything)) == ["one"]
+
+
+async def test_notes_go_with_the_job_and_a_person_is_told(frontier: MemoryFrontier) -> None:
+    gone = await prune(frontier, await frontier.jobs())
+    assert names(gone) == ["one", "two"]
+    for name in ("one", "two"):
+        assert await frontier.note(f"history:{name}") is None
+        assert await frontier.note(f"feeder/{name}") is None
+    said = str(await unknown_job(frontier, "one"))
+    assert said.startswith(
+        "job one was pruned 0.0 s ago, and only its counters and a short report are left: shoal"
+    )
+    assert str(await unknown_job(frontier, "three")) == "no job 'three' in this store; there is: none"
+    await forget_notes(frontier, "never there")
+
+
+async def test_there_is_an_end_to_the_time_it_takes(frontier: MemoryFrontier) -> None:
+    assert names(await prune(frontier, await frontier.jobs(), seconds=-1)) == []
+
+
+# -- with a real store
+
+
+def made(path: Path, count: int) -> None:
+    async def make() -> None:
+        async with open_frontier(str(path)) as frontier:
+            for n in range(count):
+                name = f"old-{n}"
+                await frontier.open_job(spec(name))
+                await frontier.add(
+                    name, [make_task(f"http://{name}.test/{k}") for k in range(20)], fed_all=True
+                )
+                for lease in (await claim(frontier, 20, jobs=[name])).leases:
+                    await settle(frontier, lease)
+                await frontier.set_state(name, "finished")
+
+    asyncio.run(make())
+
+
+async def test_a_crawl_prunes_when_it_has_ended(tmp_path: Path) -> None:
+    store, output = tmp_path / "store.db", tmp_path / "rows.jsonl"
+    await asyncio.to_thread(made, store, 4)
+    async with ChaoticWeb({"site": HostProfile(pages=3)}) as web:
+        spider = shoal.Spider("new", web.start_urls, rate=0, robots=False, keep_jobs=2)
+        spider.add_handler(lambda page: {"url": page.url}, name="page")
+        await shoal.crawl(spider, store=store, output=output)
+        async with open_frontier(str(store)) as frontier:
+            assert [job.spec.name for job in await frontier.jobs()] == ["old-3", "new"]
+            assert [past.job.spec.name for past in await frontier.past_jobs()] == ["old-0", "old-1", "old-2"]
+            pruned = [event for event in await read_events(frontier) if event.event == "job_pruned"]
+            assert {event.fields["job"] for event in pruned} == {"old-0", "old-1", "old-2"}
+            new = await frontier.job("new")
+            assert new is not None
+            await prune(frontier, [new])
+        with pytest.raises(
+            OutputTaken, match="all from this job before it was pruned: what it had seen is forgotten"
+        ):
+            await shoal.crawl(spider, store=store, output=output)
+        results = await shoal.crawl(spider, store=store, output=tmp_path / "other.jsonl")
+        assert results.view.job.counters.done == 1
+        async with open_frontier(str(store)) as frontier:
+            assert "job_anew" in {event.event for event in await read_events(frontier)}
+
+
+def test_what_commands_say_of_a_pruned_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    made(tmp_path / "s.db", 12)
+
+    async def prune_all() -> None:
+        async with open_frontier("s.db") as frontier:
+            await prune(frontier, (await frontier.jobs())[:11])
+
+    asyncio.run(prune_all())
+
+    def cli(*argv: str) -> tuple[int, str, str]:
+        code = run([*argv, "--store", "s.db"])
+        out, err = capfd.readouterr()
+        return code, out, err
+
+    code, out, _ = cli("jobs")
+    assert code == 0
+    assert out.count("pruned") == 11, "ten of them, and a line"
+    assert "11 jobs pruned (the latest 10 are shown; all: shoal jobs --json)" in out
+    for command in (
+        ("why", "http://old-1.test/1", "--job", "old-1"),
+        ("status", "--job", "old-1"),
+        ("pause", "old-1"),
+        ("hosts", "--job", "old-1"),
+    ):
+        code, _, err = cli(*command)
+        assert (code, len(err.splitlines())) == (2, 1), (command, err)
+        assert "job old-1 was pruned" in err
+        assert err.endswith("only its counters and a short report are left: shoal report old-1\n")
+    code, _, err = cli("report", "old-1")
+    assert code == 0
+    assert err.startswith("job old-1 was pruned")
+    assert ">20<" in (tmp_path / "old-1-report.html").read_text()
+    assert cli("cancel", "old-1", "--forget")[0] == 0
+    assert cli("report", "old-1")[0] == 2
