@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from shoal.config import load
 from shoal.crew import Crew
-from shoal.errors import HandlerMissing, SettingsError, SpiderError
+from shoal.errors import HandlerMissing, SettingsError, ShoalError, SpiderError
 from shoal.feeding import Feeder
 from shoal.fleet.trouble import pause_in_trouble, with_pages_left
 from shoal.frontier import open_frontier
@@ -128,6 +128,8 @@ async def _run_here(plan: Plan, sink: Sink, watch: Watch | None, *, signals: boo
 async def work_through(crew: Crew, frontier: Frontier, job: str) -> None:
     """Runs the engine to its end. Pages that nobody can handle stay in the queue of a job that is paused."""
     await crew.engine.run()
+    if crew.was_replaced(await frontier.job(job)):
+        raise ShoalError(f"job {job} was forgotten or started anew by another command, so this one ends")
     if (trouble := crew.trouble) is not None:
         sentence = await with_pages_left(frontier, job, trouble)
         await pause_in_trouble(frontier, job, sentence)

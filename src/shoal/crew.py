@@ -22,7 +22,7 @@ from shoal.fetch.guard import Guard
 from shoal.fetch.transport import Transport
 from shoal.fetch.transports import Transports
 from shoal.filelimit import within_file_limit
-from shoal.frontier.protocol import Frontier
+from shoal.frontier.protocol import Frontier, Job
 from shoal.governor import Governor
 from shoal.guardian import guarded
 from shoal.handling import collect
@@ -70,6 +70,7 @@ class JobCrew:
     ) -> None:
         clock, guard, rng = clock or SystemClock(), Guard(settings.allow_network), rng or random.Random()
         self.name = job
+        self.made_at = 0.0
         self.spider = spider
         self.settings = settings
         self.sink = sink
@@ -124,7 +125,8 @@ class JobCrew:
         await self.sink.open(await self._file_claim())
         await self._recorder.open()
         job = await self._frontier.job(self.name)
-        self._hosts.opened(job.created_at if job is not None else 0.0)
+        self.made_at = job.created_at if job is not None else 0.0
+        self._hosts.opened(self.made_at)
         async for record in self._frontier.hosts(self.name):
             if state_of(record).start:
                 self.admission.welcome(record.name)
@@ -271,6 +273,10 @@ class Crew:
     def trouble(self) -> HandlerMissing | None:
         """Why the engine ended before its work was done."""
         return self._jobs.trouble
+
+    def was_replaced(self, job: Job | None) -> bool:
+        """Whether the job is no longer the one that was opened here."""
+        return job is None or job.created_at != self._job.made_at
 
     def feeder(self) -> Feeder:
         plan, job = self._plan, self._job

@@ -316,11 +316,13 @@ class Engine:
         served = [job for job in self._jobs.current() if self._delivery.held(job) < slots]
         if not served:
             return _NOTHING
+        names, made = [job.name for job in served], {job.name: job.made_at for job in served if job.made_at}
         self._update_lanes()
         lanes = self._lanes.split(slots, pressure.paused_lanes, free=free, waiting=self._slots.waiting_in)
         asked, seconds = asyncio.get_running_loop().time(), self._outlasting(served)
-        names = [job.name for job in served]
-        claimed = await self._frontier.claim(Claim(self.name, names, lanes.shares, free, seconds, lanes.caps))
+        claimed = await self._frontier.claim(
+            Claim(self.name, names, lanes.shares, free, seconds, lanes.caps, made)
+        )
         self._asked, self._lease_seconds = asked, seconds
         self._premature = self._giving_back > 0 and len(claimed.leases) < free
         return claimed

@@ -68,6 +68,7 @@ class Feeder:
         self._lanes = known(settings)
         self._batch: list[Task] = []
         self._position = 0
+        self._made_at = 0.0  # when the job was made
         self._adding = asyncio.Lock()
         self._failure: ShoalError | None = None
         self._at = StartPlace()
@@ -97,6 +98,7 @@ class Feeder:
         job = await self._look()
         if job is None or (source := self._source_of(job)).fed_all:
             return
+        self._made_at = job.created_at
         skip = 0 if self._spider.starts_anew() else source.fed
         self._position = skip
         self._recent, self._last = Recent(skip), False
@@ -174,6 +176,7 @@ class Feeder:
         async with self._adding:
             self._raise_failure()
             batch, self._batch = self._batch, []
+            await self._check_job()
             try:
                 await self._add(batch)
             except ShoalError as error:
@@ -205,6 +208,13 @@ class Feeder:
                 f"the store has gone back, and knows {fed:,} of the {self._position:,} start URLs it was given"
             )
         return again
+
+    async def _check_job(self) -> None:
+        """A process that was stopped for a while may wake up to another job of that name, in which it has no place."""
+        job = await self._frontier.job(self._job)
+        if job is not None and job.created_at != self._made_at:
+            self._failure = StoreError(f"job {self._job} was dropped meanwhile; its start is not fed on")
+            raise self._failure
 
     def _raise_failure(self) -> None:
         """After a batch that may be lost, another would commit a position beyond it."""

@@ -25,7 +25,7 @@ from shoal.sink.jsonl import JsonLines, describe_existing
 from shoal.source import SpiderSource
 from shoal.spider import Spider
 from shoal.telling import event
-from shoal.workerstatus import WorkerStatus, status_of
+from shoal.workerstatus import WorkerStatus, is_silent, status_of
 
 
 class Plan(Struct, frozen=True):
@@ -104,13 +104,13 @@ async def check_idle(frontier: Frontier, job: str) -> None:
     now = await frontier.now()
     for record in await frontier.workers():
         status = status_of(record)
-        if not status.serves(job) or _is_gone(status):
+        if not status.serves(job) or _is_gone(status) or is_silent(record, now):
             continue
         where = "" if status.node == socket.gethostname() else f" on {status.node}"
         raise UsageError(
             f"job {job} is being crawled by process {status.pid}{where}, last heard of "
             f"{words.span(now - record.seen_at)} ago: stop it before you start again with --fresh; if it has died, "
-            f"it counts as gone in {words.span(record.until - now)}"
+            "try again in ten seconds"
         )
 
 

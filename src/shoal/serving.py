@@ -45,6 +45,11 @@ class Served(Protocol):
     def name(self) -> str: ...
 
     @property
+    def made_at(self) -> float:
+        """When the job was made: another one of the same name is another job. 0: not known."""
+        ...
+
+    @property
     def settings(self) -> Settings: ...
 
     @property
@@ -95,14 +100,17 @@ class OneJob:
         return self._lanes
 
     async def over(self) -> bool:
-        """When it is marked as finished: what somebody adds before that is crawled by this process."""
-        name = self._all[0].name
+        """When it is marked as finished: what somebody adds before that is crawled by this process. One that was made anew
+        by somebody else is another job."""
+        mine = self._all[0]
         if self.trouble is not None:
             return True
-        while (job := await self._frontier.job(name)) is not None and job.state == "running":
+        while (job := await self._frontier.job(mine.name)) is not None and job.state == "running":
+            if mine.made_at not in (0.0, job.created_at):
+                return True
             if not job.exhausted:
                 return False
-            if await self._frontier.finish(name):
+            if await self._frontier.finish(mine.name):
                 return True  # else somebody was quicker: to finish it, or to add to it
         return True
 

@@ -41,6 +41,15 @@ class WorkerStatus(Struct, frozen=True, omit_defaults=True):
         return job in self.jobs or job == self.job
 
 
+_SILENT = 10.0  # seconds; a worker says something every two, or more often
+
+
+def is_silent(record: WorkerRecord, now: float) -> bool:
+    """Whether it has died, hangs or is cut off: it may come back, but nobody waits for it. What it does then is refused
+    or harmless: leases have tokens, and a job that was made anew is another job."""
+    return now - record.seen_at > _SILENT
+
+
 encode_status = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(WorkerStatus).decode
 

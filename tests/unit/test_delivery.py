@@ -79,6 +79,8 @@ class Pages:
 
 
 class Job:
+    made_at = 0.0
+
     def __init__(self, name: str, sink: Sink, pages: Pages) -> None:
         self.name, self.sink, self.pages = name, sink, pages
 

@@ -76,6 +76,8 @@ class Pages:
 
 
 class Job:
+    made_at = 0.0
+
     def __init__(self, name: str, pages: Pages, sink: Sink, settings: Settings) -> None:
         self.name, self.pages, self.sink, self.settings = name, pages, sink, settings
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from shoal import Spider, __version__
-from shoal.errors import ShoalError, SinkError, UsageError
+from shoal.errors import ShoalError, SinkError, StoreError, UsageError
 from shoal.fleet.feeders import Feeders
 from shoal.fleet.plan import WorkerPlan
 from shoal.fleet.sight import eta, look_at_fleet, slow_hosts
@@ -113,6 +114,59 @@ async def test_a_job_is_started_afresh_when_all_workers_have_let_go_of_it(tmp_pa
         await frontier.extend("w", 60, encode_status(WorkerStatus()))
         job = await again
     assert (job.state, job.counters.admitted) == ("running", 0)
+
+
+async def test_a_worker_that_is_silent_is_not_waited_for(tmp_path: Path) -> None:
+    """It has died, and its lease runs for a minute."""
+    clock = ManualClock()
+    frontier = MemoryFrontier(clock)
+    submission = Submission(replace(plan_of(tmp_path / "rows.jsonl"), fresh=True))
+    first = await submit(submission, frontier)
+    await frontier.add("books", [make_task("http://h.test/")])
+    await frontier.extend("w", 60, encode_status(WorkerStatus(pid=7, node="far", jobs=("books",))))
+    clock.advance(11)
+    assert len(await frontier.workers()) == 1
+    async with asyncio.timeout(2):
+        job = await submit(submission, frontier)
+    assert (job.state, job.counters.admitted) == ("running", 0)
+    assert job.created_at > first.created_at
+
+
+async def test_a_worker_that_holds_on_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.fleet.submitting._LET_GO", 0.05)
+    frontier = MemoryFrontier()
+    submission = Submission(replace(plan_of(tmp_path / "rows.jsonl"), fresh=True))
+    await submit(submission, frontier)
+    await frontier.extend("w", 60, encode_status(WorkerStatus(pid=7, node="far", jobs=("books",))))
+    with pytest.raises(ShoalError, match="but process 7 on far still holds on to it"):
+        await submit(submission, frontier)
+
+
+async def test_a_feeder_that_wakes_up_to_another_job_adds_nothing(tmp_path: Path) -> None:
+    """Its position in the start URLs would hide those that come before."""
+    clock = ManualClock()
+    frontier = MemoryFrontier(clock)
+    gate, asked = asyncio.Event(), asyncio.Event()
+
+    async def start() -> AsyncIterator[str]:
+        for n in range(20):
+            if n == 10:
+                asked.set()
+                await gate.wait()
+            yield f"http://h{n}.test/"
+
+    plan = replace(plan_of(tmp_path / "rows.jsonl"), fresh=True)
+    submission = Submission(plan, spider_of(start))
+    await submit(submission, frontier)
+    feeding = asyncio.create_task(feed(submission, frontier))
+    await asked.wait()
+    clock.advance(1)
+    job = await submit(submission, frontier)
+    gate.set()
+    with pytest.raises(StoreError, match="job books was dropped meanwhile"):
+        await feeding
+    job = await job_of(frontier)
+    assert (job.counters.admitted, job.fed, job.fed_all) == (0, 0, False)
 
 
 async def test_hosts_get_the_valves_of_new_settings(tmp_path: Path) -> None:
@@ -251,7 +305,7 @@ async def test_several_jobs_are_fed_at_once_and_a_paused_one_is_not() -> None:
             await asyncio.sleep(0.005)
     await frontier.set_state("two", "paused")
     feeders.tend(await frontier.jobs())
-    assert list(feeders._feeding) == ["one"]
+    assert [name for name, _ in feeders._feeding] == ["one"]
     await feeders.stop()
 
 

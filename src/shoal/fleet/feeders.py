@@ -27,6 +27,9 @@ def feeder_key(job: str) -> str:
     return f"feeder/{job}"
 
 
+_Made = tuple[str, float]  # a job that is dropped and made anew has the same name, and is another one
+
+
 class _Fed(Exception):
     """There is no more to feed."""
 
@@ -43,17 +46,17 @@ class Feeders:
         self._spiders = spiders
         self._name = name
         self._lease = lease
-        self._feeding: dict[str, asyncio.Task[None]] = {}
+        self._feeding: dict[_Made, asyncio.Task[None]] = {}
 
     def tend(self, jobs: Iterable[Job]) -> None:
         """Begins what is to be fed, and ends what is not any more (paused, cancelled). A feeder that is through ends by
         itself: before, it makes sure that the store does not forget the last of it."""
-        mine = {job.spec.name: job for job in jobs if self._is_mine(job)}
-        for name in [name for name, task in self._feeding.items() if task.done() or name not in mine]:
-            self._feeding.pop(name).cancel()
-        wanted = {name: job for name, job in mine.items() if OWN_START in job.unfed}
-        for name in wanted.keys() - self._feeding.keys():
-            self._feeding[name] = asyncio.create_task(self._feed(wanted[name]))
+        mine = {(job.spec.name, job.created_at): job for job in jobs if self._is_mine(job)}
+        for made in [made for made, task in self._feeding.items() if task.done() or made not in mine]:
+            self._feeding.pop(made).cancel()
+        wanted = {made: job for made, job in mine.items() if OWN_START in job.unfed}
+        for made in wanted.keys() - self._feeding.keys():
+            self._feeding[made] = asyncio.create_task(self._feed(wanted[made]))
 
     def _is_mine(self, job: Job) -> bool:
         return job.state == "running" and is_for_fleet(job.spec) and job.spec.spider in self._spiders

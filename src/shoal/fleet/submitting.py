@@ -36,7 +36,7 @@ from shoal.plan import (
 from shoal.retention import forget_notes
 from shoal.sink import is_database
 from shoal.spider import Spider
-from shoal.workerstatus import status_of
+from shoal.workerstatus import is_silent, status_of
 
 _HIGH_WATER = 1_000_000  # URLs that were given are queued also while no worker is there yet
 _EVERY = 0.5
@@ -91,22 +91,31 @@ async def submit(submission: Submission, frontier: Frontier) -> Job:
 
 
 async def forget(frontier: Frontier, name: str) -> None:
-    """Drops a job. Not before every worker has let go of it: they remember which links were admitted, and would skip
-    them."""
+    """Drops a job, when every worker that can be heard has let go of it. One that is silent is not waited for: should
+    it come back, it gets no page of a job that was made anew, and what it still settles is refused."""
     if await frontier.job(name) is None:
         await frontier.drop_job(name)  # what is left of one that was pruned
         return
     await frontier.set_state(name, "cancelled")
     try:
         async with asyncio.timeout(_LET_GO):
-            while any(status_of(record).serves(name) for record in await frontier.workers()):  # noqa: ASYNC110
+            while holding := await _holding(frontier, name):  # noqa: ASYNC110
                 await asyncio.sleep(_EVERY / 2)
     except TimeoutError:
         raise ShoalError(
-            f"job {name} is cancelled, but a worker still holds on to it; run the same command again"
+            f"job {name} is cancelled, but {holding} still holds on to it; run the same command again"
         ) from None
     await frontier.drop_job(name)
     await forget_notes(frontier, name)
+
+
+async def _holding(frontier: Frontier, name: str) -> str:
+    """A worker that can be heard and serves the job, by its process and machine; "": there is none."""
+    now = await frontier.now()
+    for record in await frontier.workers():
+        if (status := status_of(record)).serves(name) and not is_silent(record, now):
+            return f"process {status.pid} on {status.node}"
+    return ""
 
 
 def submitted_spec(plan: Plan) -> JobSpec:

@@ -232,10 +232,16 @@ class Claim(Struct, frozen=True):
     limit: int  # and how many in all
     lease_seconds: float = 60.0
     spare: Mapping[str, int] = {}  # how many of each lane at most, of what the lanes leave of the limit
+    # When the jobs were made that the worker knows by these names. Of one that was made anew since, it gets nothing:
+    # what it remembers, such as links that were admitted, is not true of that one.
+    made: Mapping[str, float] = {}
 
     def rounds(self) -> Sequence[Mapping[str, int]]:
         """Most that may be taken of each lane: first by the shares, then of the rest."""
         return (self.lanes, self.spare) if self.spare else (self.lanes,)
+
+    def means(self, job: str, created_at: float) -> bool:
+        return self.made.get(job, created_at) == created_at
 
 
 class Claimed(Struct, frozen=True):

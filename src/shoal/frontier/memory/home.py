@@ -275,7 +275,8 @@ class MemoryFrontier:
         open_lanes: list[tuple[str, str]] = []  # (job, lane) that could have taken more
         self._turn += 1
         for name in self._in_turn([j for j in claim.jobs if j in self._jobs]):
-            if self._jobs[name].state != "running":
+            job = self._jobs[name]
+            if job.state != "running" or not claim.means(name, job.created_at):
                 continue
             for lane, most in [pair for lanes in claim.rounds() for pair in lanes.items()]:
                 taken = sum(lease.task.lane == lane for lease in leases)

@@ -52,12 +52,13 @@ class Claimer:
         self._floors: dict[
             tuple[int, str], float
         ] = {}  # job's number and lane → the time of the line, of all shards
+        self._created: dict[int, float] = {}  # job's number → when it was made
         self._priorities: dict[str, int] = {}
         self._priorities_at = float("-inf")
 
     async def claim(self, claim: Claim) -> Claimed:
         self._turn += 1
-        jobs = await self._numbers(claim.jobs)
+        jobs = await self._meant(claim, await self._numbers(claim.jobs))
         lanes = list(dict.fromkeys([*claim.lanes, *claim.spare]))
         if not jobs or not lanes:
             return Claimed([], FOREVER, await self._shards.now())
@@ -79,6 +80,14 @@ class Claimer:
         if len(names) > 1:
             await self._learn_priorities(names)
         return {name: number for name in names if (number := self._shards.known_number(name))}
+
+    async def _meant(self, claim: Claim, jobs: dict[str, int]) -> dict[str, int]:
+        """Without those that were made anew since the worker met them. A number belongs to one of them for ever."""
+        unknown = [jobs[name] for name in claim.made if name in jobs and jobs[name] not in self._created]
+        if unknown:
+            [_, *told] = await self._shards.look(HOME, *(("HGET", f"job:{n}", "created") for n in unknown))
+            self._created |= {n: float(at) for n, at in zip(unknown, told, strict=True) if at is not None}
+        return {name: n for name, n in jobs.items() if claim.means(name, self._created.get(n, 0.0))}
 
     async def _learn_priorities(self, names: Sequence[str]) -> None:
         known = all(name in self._priorities for name in names)

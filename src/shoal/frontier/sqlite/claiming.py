@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -40,6 +40,7 @@ SELECT q.id, q.pending, h.id, h.version, h.name, h.domain,
 """
 _CROWDS = "SELECT domain FROM crowd WHERE job = ? AND lane = ? AND due <= ? ORDER BY due LIMIT 100"
 _SERVE = "UPDATE queue SET pending = pending - ?1, place = place + ?2, in_line = pending > ?1 WHERE id = ?3"
+_RUNNING = "SELECT id, done, leased, created_at FROM job WHERE name = ? AND state = 'running'"
 _PEEK = "SELECT rank, id, attempt, body FROM task WHERE queue = ? ORDER BY rank, id LIMIT ?"
 _POP = "DELETE FROM task WHERE queue = ? AND (rank, id) <= (?, ?)"
 _LEASE = """
@@ -55,7 +56,7 @@ def claim(session: Session, claim: Claim) -> Claimed:
     leases: list[Lease] = []
     open_lanes: list[tuple[int, str]] = []  # (job, lane) that could have taken more
     taken: Counter[str] = Counter()
-    for job_id, job, permits in _running(session, claim.jobs):
+    for job_id, job, permits in _running(session, claim):
         for lane, most in [pair for lanes in claim.rounds() for pair in lanes.items()]:
             room = min(most - taken[lane], claim.limit - len(leases), permits)
             if room <= 0 or (job_id, lane) in open_lanes:
@@ -71,14 +72,14 @@ def claim(session: Session, claim: Claim) -> Claimed:
     return Claimed(leases, next_due(session, open_lanes, now), now)
 
 
-def _running(session: Session, names: Sequence[str]) -> list[tuple[int, str, int]]:
+def _running(session: Session, claim: Claim) -> list[tuple[int, str, int]]:
     """The jobs that may run, by priority, with how many tasks the page budget still permits. Of equals, each claim
     starts with another."""
-    jobs = []
+    jobs, names = [], claim.jobs
     start = next(session.rounds) % len(names) if names else 0
     for name in [*names[start:], *names[:start]]:
-        row = session.row("SELECT id, done, leased FROM job WHERE name = ? AND state = 'running'", (name,))
-        if row is not None:
+        row = session.row(_RUNNING, (name,))
+        if row is not None and claim.means(name, row[3]):
             spec = session.job_row(name)[1]
             permits = max(0, spec.max_pages - row[1] - row[2]) if spec.max_pages else 1 << 30
             jobs.append((-spec.priority, row[0], name, permits))

@@ -34,6 +34,28 @@ class JobsAndLetters:
         job = await counted(frontier)
         assert (job.exhausted, job.fed, job.fed_all) == (True, 2, True)
 
+    async def test_a_job_that_was_made_anew_is_another_one(
+        self, frontier: Frontier, clock: ManualClock
+    ) -> None:
+        """A worker that slept through it knows the first by that name: it gets nothing of the second, and changes
+        nothing in it."""
+        first = await frontier.open_job(spec())
+        await frontier.add("job", [make_task("http://a.test/1"), make_task("http://b.test/")])
+        known = {"job": first.created_at}
+        [late, _] = (await claim(frontier, made=known)).leases
+        clock.advance(1)
+        await frontier.drop_job("job")
+        second = await frontier.open_job(spec())
+        await frontier.add("job", [make_task("http://a.test/2")])
+        assert (await claim(frontier, made=known)).leases == []
+        assert not await settle(frontier, late, None, make_task("http://a.test/3"))
+        assert (await counted(frontier)).counters.admitted == 1
+        assert await frontier.release([late]) == 0
+        [lease] = (await claim(frontier, made={"job": second.created_at})).leases
+        assert lease.task.url == "http://a.test/2"
+        assert await settle(frontier, lease)
+        assert (await claim(frontier, made={**known, "never": 1.0})).leases == []
+
     async def test_the_page_budget_is_never_exceeded(self, frontier: Frontier) -> None:
         await frontier.open_job(spec(max_pages=3))
         await frontier.add("job", [make_task(f"http://h{i}.test/") for i in range(10)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -59,8 +59,10 @@ async def claim(
     jobs: Sequence[str] = ("job",),
     lanes: Sequence[str] = ("normal",),
     lease_seconds: float = 60.0,
+    made: Mapping[str, float] | None = None,
 ) -> Claimed:
-    return await frontier.claim(Claim(worker, jobs, dict.fromkeys(lanes, limit), limit, lease_seconds))
+    shares = dict.fromkeys(lanes, limit)
+    return await frontier.claim(Claim(worker, jobs, shares, limit, lease_seconds, made=made or {}))
 
 
 async def settle(frontier: Frontier, lease: Lease, verdict: Verdict | None = None, *found: Task) -> bool:
