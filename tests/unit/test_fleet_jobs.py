@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from shoal import Spider, __version__
-from shoal.errors import ShoalError, SinkError, StoreError, UsageError
+from shoal.errors import OutputTaken, ShoalError, SinkError, StoreError, UsageError
 from shoal.fleet.feeders import Feeders
 from shoal.fleet.plan import WorkerPlan
 from shoal.fleet.sight import eta, look_at_fleet, slow_hosts
@@ -41,11 +41,12 @@ from shoal.frontier.protocol import (
     Valve,
 )
 from shoal.jobnote import note_of, settings_of
+from shoal.model import Done, Row, Settlement
 from shoal.observe.view import View
 from shoal.plan import Plan, finish
 from shoal.settings import Settings
 from shoal.testing import ManualClock
-from shoal.testing.conformance.tools import make_task
+from shoal.testing.conformance.tools import claim, make_task
 from shoal.workerstatus import WorkerStatus, encode_status
 
 DEADLINE = 5.0
@@ -167,6 +168,37 @@ async def test_a_feeder_that_wakes_up_to_another_job_adds_nothing(tmp_path: Path
         await feeding
     job = await job_of(frontier)
     assert (job.counters.admitted, job.fed, job.fed_all) == (0, 0, False)
+
+
+@pytest.mark.parametrize("store", ["store.db", "redis://h"])
+@pytest.mark.parametrize(("first", "second"), [("a.jsonl", "b.jsonl"), ("a.jsonl", "postgresql://h/d")])
+async def test_rows_of_a_job_are_never_split_over_two_places(
+    tmp_path: Path, store: str, first: str, second: str
+) -> None:
+    def submission(output: str, **changes: object) -> Submission:
+        given = output if "://" in output else tmp_path / output
+        return Submission(replace(plan_of(given), store=store, **changes))
+
+    frontier = MemoryFrontier()
+    await submit(submission(first), frontier)
+    await submit(submission(first), frontier)
+    await frontier.add("books", [make_task("http://h.test/")], fed_all=True)
+    with pytest.raises(OutputTaken, match=r"writes its rows to .*a\.jsonl, not to .*, and is at it"):
+        await submit(submission(second), frontier)
+    await frontier.set_state("books", "paused")
+    await submit(submission(second), frontier)  # nobody has written anything, and nobody can
+    assert note_of((await job_of(frontier)).spec).output.decode().endswith(second.rpartition("/")[2])
+    [lease] = (await claim(frontier, jobs=("books",))).leases
+    await frontier.set_state("books", "paused")
+    with pytest.raises(OutputTaken, match="is at it"):
+        await submit(submission(first), frontier)
+    await frontier.settle([Settlement(lease, Done(), rows=(Row(b"{}\n"),))])
+    for state in ("paused", "running", "finished"):
+        await frontier.set_state("books", state)  # type: ignore[arg-type]
+        with pytest.raises(OutputTaken, match="and has 1 row there: submit it with -o"):
+            await submit(submission(first), frontier)
+    job = await submit(submission(first, fresh=True), frontier)
+    assert job.counters.items == 0
 
 
 async def test_hosts_get_the_valves_of_new_settings(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,7 @@ from shoal.jobnote import encode_note, note_of
 from shoal.observe.events import tell
 from shoal.observe.tally import Tally, TallyReport
 from shoal.observe.view import RateWindow, View
+from shoal.observe.words import plural
 from shoal.plan import (
     Plan,
     check_output,
@@ -34,7 +36,7 @@ from shoal.plan import (
     tell_anew,
 )
 from shoal.retention import forget_notes
-from shoal.sink import is_database
+from shoal.sink import describe, is_database
 from shoal.spider import Spider
 from shoal.workerstatus import is_silent, status_of
 
@@ -65,6 +67,8 @@ async def submit(submission: Submission, frontier: Frontier) -> Job:
         known = None
     if known is None and (full := too_full(await frontier.room(), plan.settings)):
         raise full
+    if known is not None:
+        _check_same_output(plan, known)
     local = is_local(plan.store)
     if plan.output is not None and (local or is_database(plan.output)):
         await check_output(plan, frontier, known)
@@ -88,6 +92,27 @@ async def submit(submission: Submission, frontier: Frontier) -> Job:
     if known is not None and known.spec.settings != job.spec.settings:
         await _reconfigure(frontier, plan)
     return job
+
+
+def _check_same_output(plan: Plan, known: Job) -> None:
+    """The rows of a job are in one place. It may be another one while nobody can have written a row: there is none,
+    and no worker holds a page, or may claim one."""
+    before, after = note_of(known.spec).output, note_of(submitted_spec(plan)).output
+    if before == after or not before:
+        return
+    name, c = known.spec.name, known.counters
+    place = describe(before.decode(errors="surrogateescape"))
+    said = f"job {name} writes its rows to {place}, not to {describe(plan.output)}"
+    if c.items:
+        raise OutputTaken(
+            f"{said}, and has {plural(c.items, 'row')} there: submit it with -o {shlex.quote(place)}, under another"
+            " name (--job), or start again with --fresh"
+        )
+    if known.state == "running" or c.leased:
+        raise OutputTaken(
+            f"{said}, and is at it: submit it with -o {shlex.quote(place)}; or pause it first"
+            f" (shoal pause {name}), and then submit it when nothing is in flight"
+        )
 
 
 async def forget(frontier: Frontier, name: str) -> None:
