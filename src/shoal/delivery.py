@@ -38,6 +38,10 @@ class Delivery:
         """When the oldest of the batches set out (the loop's time)."""
         return min(self._since.values(), default=None)
 
+    def waits(self, now: float, long: float) -> dict[Served, float]:
+        """The jobs whose rows have been on their way for longer than that, and for how long."""
+        return {job: now - since for job, since in self._since.items() if now - since > long}
+
     def held(self, job: Served) -> int:
         """How many of a job's pages are on their way."""
         return len(self._waiting.get(job, ())) + len(self._written.get(job, ()))

@@ -43,6 +43,7 @@ _EAGER = 0.002  # seconds a finished page waits for company while many slots are
 _NO_ROOM = 1.0  # seconds before what a full store did not take is settled again
 _TELL_FULL = 60.0
 _LATEST_START = 5.0  # seconds after the claim; less with a short lease
+_LONG_WAIT = 10.0  # seconds that rows are on their way and that are worth a word
 _NOTHING = Claimed((), FOREVER)
 
 
@@ -479,7 +480,23 @@ class Engine:
             spiders=self._spiders,
             slots=self._settings.concurrency,
             waiting=self._slots.waiting,
+            waits=self._waits(),
         )
+
+    def _waits(self) -> dict[str, str]:
+        """Jobs whose rows cannot be written for a while. That this can be told shows that the store is there."""
+        now = asyncio.get_running_loop().time()
+        waits = {
+            job.name: f"its database has not taken the rows of {self._delivery.held(job)} page(s) for {seconds:.0f} s"
+            for job, seconds in self._delivery.waits(now, _LONG_WAIT).items()
+        }
+        if self._settling_from is not None and (seconds := now - self._settling_from) > _LONG_WAIT:
+            waits |= {
+                job.name: f"its rows have waited {seconds:.0f} s to be written to its file: another process may hold"
+                " the file's lock, or the disk is slow"
+                for job in {id(job): job for job, one in self._settling if one.rows}.values()
+            }
+        return waits
 
     async def _abandon(self) -> None:
         """Leaves nothing behind: what still runs is cancelled and handed back, what is finished is settled."""

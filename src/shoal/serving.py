@@ -100,8 +100,8 @@ class OneJob:
         return self._lanes
 
     async def over(self) -> bool:
-        """When it is marked as finished: what somebody adds before that is crawled by this process. One that was made anew
-        by somebody else is another job."""
+        """When it is marked as finished: what somebody adds before that is crawled by this process. One that was made
+        anew by somebody else is another job."""
         mine = self._all[0]
         if self.trouble is not None:
             return True

@@ -25,6 +25,7 @@ class WorkerStatus(Struct, frozen=True, omit_defaults=True):
     slots: int = 0  # how many pages it may work on at once
     flights: dict[str, int] = {}  # how many it has in flight, by lane
     waiting: int = 0  # of these, how many only wait and hold no slot
+    waits: dict[str, str] = {}  # jobs whose rows cannot be written for a while: what they wait for
     version: str = ""  # of Shoal; "": one that did not say yet
     layout: int = 0  # of stores on a server, that this version knows
 

@@ -15,7 +15,7 @@ from shoal.errors import OutputTaken, ShoalError, SinkError, StoreError, UsageEr
 from shoal.fleet.feeders import Feeders
 from shoal.fleet.plan import WorkerPlan
 from shoal.fleet.sight import eta, look_at_fleet, slow_hosts
-from shoal.fleet.stuck import LONG, StuckWatch, reason
+from shoal.fleet.stuck import LONG, Facts, Silent, StuckWatch, reason, say_why
 from shoal.fleet.submitting import (
     Submission,
     feed,
@@ -40,10 +40,11 @@ from shoal.frontier.protocol import (
     Source,
     Valve,
 )
-from shoal.jobnote import note_of, settings_of
+from shoal.jobnote import note_of, settings_of, write_note
 from shoal.model import Done, Row, Settlement
 from shoal.observe.view import View
 from shoal.plan import Plan, finish
+from shoal.policy.backpressure import Reason
 from shoal.settings import Settings
 from shoal.testing import ManualClock
 from shoal.testing.conformance.tools import claim, make_task
@@ -477,27 +478,76 @@ def stuck_job(**counters: int) -> Job:
 
 def test_a_job_that_does_not_move_is_named_after_a_while_and_not_again_at_once() -> None:
     watch, job = StuckWatch(), stuck_job(admitted=1, pending=1)
-    assert watch.look([job], [], 0.0) == {}
-    assert watch.look([job], [], LONG - 1) == {}
-    said = watch.look([job], [], LONG)["books"]
-    assert said.startswith("job books has not moved for 60 s: no worker has its spider 'books'")
-    assert watch.look([job], [], LONG + 1) == {}
+    assert watch.look([job], 0.0) == []
+    assert watch.look([job], LONG - 1) == []
+    assert watch.look([job], LONG) == [(job, LONG)]
+    assert watch.look([job], LONG + 1) == []
     moved = stuck_job(admitted=1, done=1)
-    assert watch.look([moved], [], LONG + 2) == {}
-    assert watch.look([moved], [], LONG + 3) == {}
+    assert watch.look([moved], LONG + 2) == []
+    assert watch.look([moved], LONG + 3) == []
+
+
+SERVING = WorkerStatus(pid=7, node="far", spiders=("books",), jobs=("books",), lanes=("normal",), in_flight=2)
 
 
 @pytest.mark.parametrize(
-    ("job", "said"),
+    ("facts", "said"),
     [
-        (stuck_job(leased=2), "2 pages in flight"),
-        (stuck_job(), "waits for start URLs"),
-        (stuck_job(pending=3), "3 pages wait, and their hosts may not be asked now"),
-        (stuck_job(delayed=1), "1 page wait"),
+        (
+            Facts(stuck_job(pending=1)),
+            "no worker has its spider 'books'; start one with: shoal worker FILE.py",
+        ),
+        (
+            Facts(stuck_job(leased=2), silent=[Silent(SERVING, 40.0, 20.0)]),
+            "no worker can be heard; process 7 on far was heard 40 s ago; if it does not come back, others get its"
+            " pages in 20 s",
+        ),
+        (
+            Facts(stuck_job(leased=2), [SERVING], silent=[Silent(SERVING, 40.0, 20.0)]),
+            "2 pages in flight, some held by a worker that is silent: process 7 on far was heard 40 s ago",
+        ),
+        (
+            Facts(stuck_job(leased=2), [replace(SERVING, waits={"books": "its database is slow"})]),
+            "its database is slow",
+        ),
+        (
+            Facts(stuck_job(leased=2), [replace(SERVING, pressure=(Reason("sink", "rows pile up"),))]),
+            "its workers hold back (sink: rows pile up)",
+        ),
+        (Facts(stuck_job(leased=2), [SERVING]), "2 pages in flight, which take long"),
+        (Facts(stuck_job(), [SERVING]), "waits for start URLs"),
+        (
+            Facts(stuck_job(pending=3), [SERVING], lanes={"browser": 3}),
+            "no worker serves the lanes that it needs: 3 pages in lane browser",
+        ),
+        (Facts(stuck_job(pending=3), [SERVING], lanes={"normal": 3}), "their hosts may not be asked now"),
+        (Facts(stuck_job(delayed=1), [SERVING]), "1 page wait to be tried again"),
     ],
 )
-def test_it_says_why(job: Job, said: str) -> None:
-    assert said in reason(job, [WorkerStatus(spiders=("books",))])
+def test_it_says_why(facts: Facts, said: str) -> None:
+    assert said in reason(facts)
+
+
+async def test_it_names_the_hosts_that_all_wait_and_until_when() -> None:
+    clock = ManualClock()
+    frontier = MemoryFrontier(clock)
+    await frontier.open_job(
+        JobSpec("books", spider="books", settings=write_note(b"", Settings(robots=False)))
+    )
+    await frontier.add("books", [make_task(f"http://h{n % 2}.test/{n}") for n in range(6)])
+    await frontier.extend("w", 60, encode_status(SERVING))
+    for host, seconds in (("h0.test", 600.0), ("h1.test", 300.0)):
+        record = await frontier.host(host)
+        assert record is not None
+        valve = replace(record.valve, blocked_until=await frontier.now() + seconds)
+        assert await frontier.update_host(replace(record, valve=valve))
+    said = await say_why(frontier, await job_of(frontier), 61.0, await frontier.workers())
+    assert said.startswith(
+        "job books has not moved for 61 s: 6 pages wait for 2 hosts, and none may be asked for another 5 min"
+    )
+    clock.advance(11)
+    said = await say_why(frontier, await job_of(frontier), 72.0, await frontier.workers())
+    assert "no worker can be heard; process 7 on far was heard 11 s ago" in said
 
 
 async def test_who_joins_is_told_of_other_versions(caplog: pytest.LogCaptureFixture) -> None:

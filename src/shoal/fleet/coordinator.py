@@ -17,14 +17,13 @@ from shoal.fleet.feeders import Feeders
 from shoal.fleet.leader import Leadership
 from shoal.fleet.plan import WorkerPlan
 from shoal.fleet.schedule import start_due_runs
-from shoal.fleet.stuck import StuckWatch
+from shoal.fleet.stuck import StuckWatch, say_why
 from shoal.frontier.protocol import Frontier
 from shoal.jobnote import is_for_fleet
 from shoal.plan import finish
 from shoal.retention import SECONDS, find_outdated, prune, retention_of
 from shoal.spider import Spider
 from shoal.telling import event
-from shoal.workerstatus import status_of
 
 _EVERY = 0.7  # seconds between rounds
 _LONGEST_LEASE = 15.0
@@ -78,11 +77,10 @@ class Coordinator:
         still_open = frozenset(job.spec.name for job in jobs if job.state in ("running", "paused"))
         for run in await start_due_runs(frontier, still_open):
             event("schedule_ran", job=run)
-        statuses = [status_of(worker) for worker in await frontier.workers()]
+        workers = await frontier.workers()
         await self._prune()
-        stuck = self._stuck.look(jobs, statuses, asyncio.get_running_loop().time())
-        for name, sentence in stuck.items():
-            event("job_stuck", job=name, reason=sentence)
+        for job, waited in self._stuck.look(jobs, asyncio.get_running_loop().time()):
+            event("job_stuck", job=job.spec.name, reason=await say_why(frontier, job, waited, workers))
 
     async def _prune(self) -> None:
         """Now and then, and a little at a time: what it does not come to is done in the next round."""
