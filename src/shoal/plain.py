@@ -13,6 +13,7 @@ from shoal.fleet.sight import JobSight
 from shoal.frontier.protocol import PastJob
 from shoal.hosts.sight import CONDITIONS, Cause
 from shoal.model import Failure
+from shoal.observe.flights import PageInFlight
 from shoal.observe.overview import Overview
 from shoal.observe.view import left_over
 from shoal.workerstatus import WorkerStatus
@@ -105,6 +106,11 @@ def worker_dict(worker: WorkerStatus) -> dict[str, Any]:
         "lanes": worker.lanes,
         "pressure": [reason.sentence for reason in worker.pressure],
     }
+
+
+def flight_dict(one: PageInFlight) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.to_builtins(one)
+    return {**found, "pid": one.pid or None, "machine": one.machine or None}
 
 
 def attempt_dict(failure: Failure) -> dict[str, Any]:

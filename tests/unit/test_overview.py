@@ -21,6 +21,7 @@ from shoal.hosts.state import HostState, Manual
 from shoal.jobnote import write_note
 from shoal.model import Dead, Done, Failure, Response, Retry, Settlement
 from shoal.observe.events import Event
+from shoal.observe.flights import look_at_flights
 from shoal.observe.history import History, Slice
 from shoal.observe.holdups import Holdups, find_holdups
 from shoal.observe.overview import LaneLoad, Overview, look
@@ -361,6 +362,28 @@ def test_only_a_fleet_misses_its_coordinator() -> None:
     frame = replace(frame, overview=replace(frame.overview, workers=fleet))
     assert "coordinator: none" in "\n".join(drawn(frame, 140, 40))
     assert "no coordinator: start one with: shoal coordinator FILE.py" in "\n".join(drawn(frame, 80, 40))
+
+
+async def test_pages_in_flight_are_shown_without_secrets() -> None:
+    clock = ManualClock()
+    frontier = MemoryFrontier(clock)
+    await frontier.open_job(JobSpec("books", valve=Valve(cap=9)))
+    await frontier.add("books", [make_task(f"http://me:secret@h{n}.test/{n}") for n in range(3)])
+    leases = (await frontier.claim(Claim("w1", ["books"], {"normal": 9}, 9))).leases
+    await frontier.extend("w1", 60, encode_status(WorkerStatus(pid=7, node="far")))
+    clock.advance(42)
+    found = await look_at_flights(frontier, 2)
+    assert [(one.url, one.pid, one.machine, one.seconds, one.attempt, one.lane) for one in found] == [
+        (lease.task.url.replace("me:secret@", ""), 7, "far", 42.0, 1, "normal") for lease in leases[:2]
+    ]
+    frame = Frame("store", await look(frontier), flights=found)
+    for width in (60, 120):
+        lines = "\n".join(drawn(frame, width, 40))
+        assert re.search(r"books +42 s .*http://h0\.test/0", lines)
+        assert "secret" not in lines
+    clock.advance(60)
+    [gone, _] = await look_at_flights(frontier, 2)
+    assert (gone.pid, gone.worker) == (0, "w1")
 
 
 def test_several_versions_are_shown_side_by_side() -> None:

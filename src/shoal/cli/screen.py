@@ -21,9 +21,10 @@ from shoal.errors import ShoalError
 from shoal.frontier.protocol import Frontier
 from shoal.observe import words
 from shoal.observe.events import Event, read_events
+from shoal.observe.flights import PageInFlight, look_at_flights
 from shoal.observe.holdups import Holdups, find_holdups
 from shoal.observe.overview import Overview, look
-from shoal.observe.topview import Frame, render
+from shoal.observe.topview import FLIGHTS, Frame, render
 
 _LONG = 5.0  # seconds without an answer of the store that are worth a word
 _DRAWN_EVERY = 1.0  # seconds, also when there is no news: so that the clock goes on
@@ -65,6 +66,7 @@ class Screen:
         self._overview = overview
         self._events: Sequence[Event] = ()
         self._holdups = Holdups()
+        self._flights: Sequence[PageInFlight] = ()
         self._answered_at = time.monotonic()
         self._changed = asyncio.Event()
         self.left = False
@@ -72,7 +74,9 @@ class Screen:
     def frame(self) -> Frame:
         silent = time.monotonic() - self._answered_at
         trouble = f"the store has not answered for {words.span(silent)}" if silent > _LONG else ""
-        return Frame(self._store, self._overview, self._holdups, self._events, trouble, live=True)
+        return Frame(
+            self._store, self._overview, self._holdups, self._events, self._flights, trouble, live=True
+        )
 
     def leave(self) -> None:
         self.left = True
@@ -104,6 +108,7 @@ class Screen:
         while True:
             began = time.monotonic()
             try:
+                self._flights = await look_at_flights(self._frontier, FLIGHTS)
                 self._holdups = await find_holdups(self._frontier, self._overview, _WALK)
                 self.redraw()
             except ShoalError:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import msgspec
 import typer
 
-from shoal.cli.options import DEFAULT_STORE, AsJson, Store, shown_store
+from shoal.cli.options import DEFAULT_STORE, AsJson, Store, shown_store, switch
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from shoal.frontier.protocol import Frontier, Job
 
 QUEUES_SHOWN = 5
+MOST_FLIGHTS = 1000
 
 
 class Sight(NamedTuple):
@@ -27,16 +28,49 @@ class Sight(NamedTuple):
 def status(
     store: Store = DEFAULT_STORE,
     job: Annotated[str | None, typer.Option("--job", metavar="NAME", help="This job only.")] = None,
+    in_flight: Annotated[
+        bool, switch("--in-flight", text="The pages in flight instead, those first that take longest.")
+    ] = False,
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", help="So many pages in flight.", min=1, max=MOST_FLIGHTS)
+    ] = 50,
     as_json: AsJson = False,
 ) -> None:
     """Show the jobs in the store: how far they are and where the longest queues stand."""
     from shoal.cli.terminal import ask, print_json
 
+    if in_flight:
+        _show_flights(store, job, limit, as_json)
+        return
     found = ask(store, lambda frontier: _look(frontier, job))
     if as_json:
         print_json([_as_dict(one) for one in found])
     else:
         _print(found, store)
+
+
+def _show_flights(store: str, job: str | None, limit: int, as_json: bool) -> None:
+    from shoal.cli.terminal import ask, print_json, safe, stdout, table
+    from shoal.observe import words
+    from shoal.observe.flights import look_at_flights
+    from shoal.plain import flight_dict
+
+    found = ask(store, lambda frontier: look_at_flights(frontier, limit, job))
+    if as_json:
+        print_json([flight_dict(one) for one in found])
+        return
+    shown = table("for", "job", "lane", "attempt", "worker", "url", right=("for", "attempt"))
+    for one in found:
+        worker = f"{one.pid} on {one.machine}" if one.pid else f"{one.worker} (gone)"
+        shown.add_row(
+            words.span(one.seconds),
+            safe(one.job),
+            safe(one.lane),
+            str(one.attempt),
+            safe(worker),
+            safe(one.url),
+        )
+    stdout().print(shown if found else "no pages are in flight")
 
 
 async def _look(frontier: Frontier, name: str | None) -> list[Sight]:

@@ -50,17 +50,19 @@ def top(
 
 async def _look_once(frontier: Frontier, store: str) -> Frame:
     from shoal.observe.events import read_events
+    from shoal.observe.flights import look_at_flights
     from shoal.observe.holdups import find_holdups
     from shoal.observe.overview import look
-    from shoal.observe.topview import Frame
+    from shoal.observe.topview import FLIGHTS, Frame
 
     overview = await look(frontier)
     holdups = await find_holdups(frontier, overview, _PATIENCE)
-    return Frame(shown_store(store), overview, holdups, await read_events(frontier))
+    flights = await look_at_flights(frontier, FLIGHTS)
+    return Frame(shown_store(store), overview, holdups, await read_events(frontier), flights)
 
 
 def _as_dict(frame: Frame) -> dict[str, Any]:
-    from shoal.plain import overview_dict, worker_dict
+    from shoal.plain import flight_dict, overview_dict, worker_dict
 
     overview, holdups = frame.overview, frame.holdups
     return {
@@ -76,5 +78,6 @@ def _as_dict(frame: Frame) -> dict[str, Any]:
             }
             for one in holdups.hosts
         ],
+        "longest_in_flight": [flight_dict(one) for one in frame.flights],
         "events": frame.events,
     }

@@ -12,14 +12,16 @@ from shoal.dashboard.shapes import errors_dict, history_dict, pool_rows, worker_
 from shoal.dashboard.stream import StreamReply
 from shoal.inquiry import answers_about, chosen_jobs, look_at_proxies
 from shoal.observe.events import KEPT, read_events
+from shoal.observe.flights import PageInFlight, look_at_flights
 from shoal.observe.history import History
 from shoal.observe.recording import read_history
-from shoal.plain import answer_dict
+from shoal.plain import answer_dict, flight_dict
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
 _MOST_JOBS = 50  # whose errors are shown together
+_MOST_FLIGHTS = 500
 _MOST_URL = 8_000  # characters
 
 
@@ -70,6 +72,18 @@ async def workers(board: Board, request: Request) -> object:
         "now": await board.frontier.now(),
         "workers": worker_rows(await board.frontier.workers()),
     }
+
+
+async def flights(board: Board, request: Request) -> object:
+    """Of those that have taken longest so many, in the order that is asked for."""
+    limit = whole(request, "limit", 50, least=1, most=_MOST_FLIGHTS)
+    sort = word(request, "sort") or "seconds"
+    if sort not in PageInFlight.__struct_fields__:
+        raise Refusal(400, f"sort: one of {', '.join(PageInFlight.__struct_fields__)}")
+    found = await look_at_flights(board.frontier, limit, word(request, "job"))
+    downward = (word(request, "order") or ("desc" if sort == "seconds" else "asc")) == "desc"
+    ordered = sorted(found, key=lambda one: getattr(one, sort), reverse=downward)
+    return {"now": await board.frontier.now(), "flights": [flight_dict(one) for one in ordered]}
 
 
 async def proxies(board: Board, request: Request) -> object:

@@ -69,6 +69,7 @@ ROUTES = (
     Route("/api/history", api_seeing.history),
     Route("/api/errors", api_seeing.errors),
     Route("/api/workers", api_seeing.workers),
+    Route("/api/flights", api_seeing.flights),
     Route("/api/proxies", api_seeing.proxies),
     Route("/api/events", api_seeing.events),
     Route("/api/why", api_seeing.why, slow=True),

@@ -328,6 +328,14 @@ class Note(Struct, frozen=True):
     version: int  # grows by one with every write; 0 stands for a note that was never written
 
 
+class Flight(Struct, frozen=True):
+    """A page in hand."""
+
+    lease: Lease
+    worker: str
+    since: float  # when it was claimed
+
+
 class HostQueue(Struct, frozen=True):
     """One job's tasks for one host in one lane."""
 
@@ -355,6 +363,7 @@ class Whereabouts(Struct, frozen=True):
 
 HUSH = 3.0  # seconds after a set-back in which nothing is claimed, so that all workers hear of it first
 
+FLIGHTS_SEEN = 2_000  # leases of a shard that `flights` looks at
 SCAN = 200_000  # tasks of one queue that `find` looks through
 
 
@@ -500,6 +509,11 @@ class Frontier(Protocol):
 
     async def held(self, worker: str) -> Sequence[Lease]:
         """The leases that a worker holds, whoever asks: its own process, or one that has seen it die."""
+        ...
+
+    async def flights(self, limit: int, job: str | None = None) -> Sequence[Flight]:
+        """Pages in hand, those first that were claimed first. Where leases are in no order, so many of them are looked
+        at, and no more (`FLIGHTS_SEEN`): of a very large fleet it is a sample."""
         ...
 
     def obituary(self, worker: str) -> str:

@@ -16,11 +16,13 @@ from shoal.fleet.sight import JobSight
 from shoal.fleet.versions import side_by_side, versions_of
 from shoal.observe import words
 from shoal.observe.events import Event
+from shoal.observe.flights import PageInFlight
 from shoal.observe.history import History
 from shoal.observe.holdups import Holdup, Holdups
 from shoal.observe.overview import LATELY, Overview
 from shoal.plain import sorted_jobs
 
+FLIGHTS = 12  # pages in flight that are asked for
 NARROW = 100  # columns; below, tables have fewer
 MOST_ROWS = 12  # of a table, where there is no edge of a screen
 _COLUMNS = 60  # of the curve
@@ -38,6 +40,7 @@ class Frame(Struct, frozen=True):
     overview: Overview
     holdups: Holdups = Holdups()
     events: Sequence[Event] = ()  # oldest first
+    flights: Sequence[PageInFlight] = ()  # those that take longest first
     trouble: str = ""  # what is wrong with the looking itself
     live: bool = False
 
@@ -179,6 +182,7 @@ def _sections(frame: Frame, width: int) -> list[Section]:
         Section(len(lanes), 2, lambda n: _labelled("lanes", lanes[:n]), extra=1),
         Section(len(holdups), 3, lambda n: _hosts_table(frame, n, wide)),
         Section(len(workers), 2, lambda n: _workers_table(frame, n, wide)),
+        Section(len(frame.flights), 2, lambda n: _flights_table(frame, n, wide)),
         Section(len(frame.events), 3, lambda n: _events_table(frame.events, n)),
     ]
 
@@ -305,6 +309,24 @@ def _workers_table(frame: Frame, rows: int, wide: bool) -> Table:
             words.size(worker.memory) if worker.memory else "-",
             Text(words.printable(", ".join(worker.jobs) or "-")),
             *([""] if wide and fleet else []),
+        )
+    return shown
+
+
+def _flights_table(frame: Frame, rows: int, wide: bool) -> Table:
+    shown = _table("longest in flight")
+    shown.add_column("for", justify="right", no_wrap=True)
+    for name in ("lane", "try", "worker") if wide else ():
+        shown.add_column(name, no_wrap=True)
+    shown.add_column("url", ratio=1, no_wrap=True, overflow="ellipsis")
+    for one in frame.flights[:rows]:
+        worker = f"{one.pid} {one.machine}" if one.pid else "gone"
+        more = (_short(one.lane, 12), str(one.attempt), _short(worker, 24))
+        shown.add_row(
+            _short(one.job, 24),
+            words.span(one.seconds),
+            *(more if wide else ()),
+            Text(words.printable(one.url)),
         )
     return shown
 

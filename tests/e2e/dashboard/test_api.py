@@ -46,6 +46,12 @@ async def test_the_past(viewer: Viewer) -> None:
     assert (await viewer.ask("GET", "/api/history?job=none"))[0] == 400
 
 
+async def test_pages_in_flight(viewer: Viewer) -> None:
+    assert (await viewer.get("/api/flights"))["flights"] == []
+    assert (await viewer.ask("GET", "/api/flights?sort=password"))[0] == 400
+    assert (await viewer.ask("GET", "/api/flights?limit=100000"))[0] == 400
+
+
 async def test_the_rest_of_what_can_be_seen(viewer: Viewer) -> None:
     assert (await viewer.get("/api/workers"))["workers"] == []
     assert (await viewer.get("/api/proxies"))["pools"] == []

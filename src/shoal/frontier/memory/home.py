@@ -31,6 +31,7 @@ from shoal.frontier.protocol import (
     Counters,
     DeadFilter,
     Fate,
+    Flight,
     HostQueue,
     HostRecord,
     Job,
@@ -469,6 +470,11 @@ class MemoryFrontier:
 
     async def held(self, worker: str) -> Sequence[Lease]:
         return [held.lease for held in self._leases.values() if held.worker == worker]
+
+    async def flights(self, limit: int, job: str | None = None) -> Sequence[Flight]:
+        held = [one for one in self._leases.values() if job in (None, one.lease.task.job)]
+        held.sort(key=lambda one: (one.since, one.lease.token))
+        return [Flight(one.lease, one.worker, one.since) for one in held[:limit]]
 
     def obituary(self, worker: str) -> str:
         return ""

@@ -17,6 +17,7 @@ from shoal.frontier.protocol import (
     Claim,
     Claimed,
     DeadFilter,
+    Flight,
     HostQueue,
     HostRecord,
     Job,
@@ -179,6 +180,9 @@ class RedisFrontier:
 
     async def held(self, worker: str) -> Sequence[Lease]:
         return await leases.held(self._shards, worker)
+
+    async def flights(self, limit: int, job: str | None = None) -> Sequence[Flight]:
+        return await leases.flights(self._shards, limit, job)
 
     def obituary(self, worker: str) -> str:
         return ""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from collections.abc import Collection, Mapping, Sequence
 
-from shoal.frontier.protocol import WorkerRecord
+from shoal.frontier.protocol import FLIGHTS_SEEN, Flight, WorkerRecord
 from shoal.frontier.redis import outbox
 from shoal.frontier.redis.codec import as_text, decode_lease
 from shoal.frontier.redis.hosts import job_names
@@ -48,6 +49,34 @@ async def held(shards: Shards, worker: str) -> Sequence[Lease]:
                 if data is not None and (lease := await _lease(shards, shard, names, int(token), data)):
                     found.append(lease)
     return found
+
+
+async def flights(shards: Shards, limit: int, job: str | None) -> Sequence[Flight]:
+    """Leases lie in a hash: so many of each shard are looked at, and those that were claimed first are told."""
+    names = await job_names(shards)
+    seen = await asyncio.gather(*(_seen(shards, shard) for shard in shards.all))
+    raw = [
+        (one.since, token, shard, data, one.worker)
+        for shard, found in enumerate(seen)
+        for token, data in found
+        if (one := decode_lease(data)) and job in (None, names.get(one.line // LANES_PER_JOB))
+    ]
+    told: list[Flight] = []
+    for since, token, shard, data, worker in sorted(raw)[:limit]:
+        if (lease := await _lease(shards, shard, names, token, data)) is not None:
+            told.append(Flight(lease, worker, since))
+    return told
+
+
+async def _seen(shards: Shards, shard: int) -> list[tuple[int, bytes]]:
+    found: dict[int, bytes] = {}
+    cursor: bytes | int = 0
+    while len(found) < FLIGHTS_SEEN:
+        [_, (cursor, flat)] = await shards.look(shard, ("HSCAN", "leases", cursor, "COUNT", _PAGE))
+        found |= {int(flat[i]): flat[i + 1] for i in range(0, len(flat), 2)}
+        if int(cursor) == 0:
+            break
+    return sorted(found.items())[:FLIGHTS_SEEN]
 
 
 async def _lease(

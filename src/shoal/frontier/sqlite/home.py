@@ -17,6 +17,7 @@ from shoal.frontier.protocol import (
     Claim,
     Claimed,
     DeadFilter,
+    Flight,
     HostQueue,
     HostRecord,
     Job,
@@ -193,6 +194,9 @@ class SqliteFrontier:
 
     async def held(self, worker: str) -> Sequence[Lease]:
         return await self._writer.do(lambda s: settling.held(s, worker))
+
+    async def flights(self, limit: int, job: str | None = None) -> Sequence[Flight]:
+        return await self._writer.do(lambda s: settling.flights(s, limit, job))
 
     def obituary(self, worker: str) -> str:
         return self._presence.path(worker)

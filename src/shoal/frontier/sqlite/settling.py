@@ -9,13 +9,20 @@ import apsw
 from msgspec.structs import replace
 
 from shoal.flight import Loss
-from shoal.frontier.protocol import JobSpec, Journal, Settled, WorkerRecord, total
+from shoal.frontier.protocol import Flight, JobSpec, Journal, Settled, WorkerRecord, total
 from shoal.frontier.sqlite.adding import admit, is_seen, put_back, see
 from shoal.frontier.sqlite.codec import decode_task, encode_letter, encode_task
 from shoal.frontier.sqlite.leases import end_leases
 from shoal.frontier.sqlite.session import Session
 from shoal.frontier.suspects import verdict_on
 from shoal.model import Dead, DeadLetter, Done, Failure, Lease, Moved, Retry, Settlement, Snapshot, Task
+
+_FLIGHTS = """
+SELECT l.token, l.worker, l.since, l.deadline, l.queue, l.rank, l.id, l.attempt, l.body
+  FROM lease l WHERE ?1 IS NULL OR EXISTS (
+       SELECT 1 FROM queue q JOIN job j ON j.id = q.job WHERE q.id = l.queue AND j.name = ?1)
+ ORDER BY l.token LIMIT ?2
+"""
 
 
 def settle(session: Session, batch: Sequence[Settlement], journal: Journal | None) -> Settled:
@@ -215,6 +222,15 @@ def held(session: Session, worker: str) -> Sequence[Lease]:
     return [
         Lease(token, _task(session, queue_id, *rest), deadline, host_version=0)
         for token, deadline, queue_id, *rest in rows
+    ]
+
+
+def flights(session: Session, limit: int, job: str | None) -> Sequence[Flight]:
+    """Tokens are given in the order of claims."""
+    rows = session.all(_FLIGHTS, (job, limit))
+    return [
+        Flight(Lease(token, _task(session, queue_id, *rest), deadline, host_version=0), worker, since)
+        for token, worker, since, deadline, queue_id, *rest in rows
     ]
 
 

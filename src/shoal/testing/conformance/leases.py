@@ -134,6 +134,28 @@ class Leases:
 
     # -- a worker that was lost, as whoever saw it die reports it
 
+    async def test_pages_in_flight_are_told_from_the_oldest(
+        self, frontier: Frontier, clock: ManualClock
+    ) -> None:
+        for job in ("job", "other"):
+            await frontier.open_job(spec(job))
+        assert await frontier.flights(10) == []
+        began = await frontier.now()
+        for n, job in enumerate(("job", "other", "job", "job")):
+            await frontier.add(job, [make_task(f"http://h{n}.test/")])
+            await claim(frontier, worker=f"w{n % 2}", jobs=(job,))
+            clock.advance(1)
+        found = await frontier.flights(10)
+        assert [one.lease.task.url for one in found] == [f"http://h{n}.test/" for n in range(4)]
+        assert [one.worker for one in found] == ["w0", "w1", "w0", "w1"]
+        assert [round(one.since - began) for one in found] == [0, 1, 2, 3]
+        assert {(one.lease.task.attempt, one.lease.task.lane) for one in found} == {(1, "normal")}
+        assert await frontier.flights(2) == found[:2]
+        assert await frontier.flights(10, "job") == [found[0], *found[2:]]
+        assert await frontier.flights(10, "nobody") == []
+        assert await settle(frontier, found[0].lease)
+        assert await frontier.flights(10) == found[1:]
+
     async def test_what_a_worker_holds(self, frontier: Frontier) -> None:
         await frontier.open_job(spec())
         await frontier.add("job", [make_task(f"http://{host}.test/") for host in "abc"])

@@ -6,6 +6,7 @@ import { Table } from "../table.js";
 import * as words from "../words.js";
 
 const REFRESH = 2; // seconds
+const FLIGHTS = 50; // pages in flight that are shown
 
 export function show(view) {
   const sum = el("p", { class: "quiet" });
@@ -17,10 +18,11 @@ export function show(view) {
         name: "worker",
         title: "worker",
         head: true,
-        of: (worker) => [worker.pid || worker.worker, worker.machine],
-        draw: ([name, machine]) => [
+        of: (worker) => [worker.pid || worker.worker, worker.machine, worker.version],
+        draw: ([name, machine, version]) => [
           el("span", { class: "name" }, String(name)),
           machine ? el("span", { class: "quiet" }, ` on ${machine}`) : null,
+          version ? el("span", { class: "quiet" }, `, ${version}`) : null,
         ],
       },
       { name: "rate", title: "pages/s", number: true, of: (worker) => words.rate(worker.rate) },
@@ -56,7 +58,8 @@ export function show(view) {
         code("shoal crawl FILE.py"),
       ),
   });
-  put(view.root, sum, el("section", { class: "card", "aria-label": "Workers" }, table.node));
+  const flights = inFlight(view);
+  put(view.root, sum, el("section", { class: "card", "aria-label": "Workers" }, table.node), flights);
   const load = () => view.get("/api/workers");
   view.every(REFRESH, load, ({ workers }) => {
     const machines = new Set(workers.map((worker) => worker.machine)).size;
@@ -66,6 +69,39 @@ export function show(view) {
       : "";
     table.update([...workers].sort((a, b) => b.rate - a.rate));
   });
+}
+
+/** The pages that have taken longest, sorted by the server; never more than it was asked for. */
+function inFlight(view) {
+  const wish = { sort: "seconds", order: "desc", limit: FLIGHTS };
+  const load = () => view.get(`/api/flights?${new URLSearchParams(wish)}`);
+  const table = new Table({
+    caption: "Pages in flight",
+    key: (page) => `${page.worker} ${page.since} ${page.job} ${page.url}`,
+    sort: wish.sort,
+    order: wish.order,
+    onSort: (sort, order) => {
+      Object.assign(wish, { sort, order });
+      again();
+    },
+    columns: [
+      { name: "for", title: "for", sort: "seconds", number: true, of: (page) => words.span(page.seconds) },
+      { name: "url", title: "page", sort: "url", head: true, cut: true, of: (page) => page.url },
+      { name: "host", title: "host", sort: "host", of: (page) => page.host },
+      { name: "job", title: "job", sort: "job", of: (page) => page.job },
+      { name: "lane", title: "lane", sort: "lane", of: (page) => page.lane },
+      { name: "attempt", title: "attempt", sort: "attempt", number: true, of: (page) => page.attempt },
+      {
+        name: "worker",
+        title: "worker",
+        sort: "worker",
+        of: (page) => (page.pid ? `${page.pid} on ${page.machine}` : `${page.worker} (gone)`),
+      },
+    ],
+    empty: () => vacant("no pages are in flight", ""),
+  });
+  const again = view.every(REFRESH, load, ({ flights }) => table.update(flights));
+  return el("section", { class: "card", "aria-label": "Pages in flight" }, el("h2", null, "Pages in flight"), table.node);
 }
 
 function slots([now, all]) {
