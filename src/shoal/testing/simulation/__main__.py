@@ -14,16 +14,22 @@ def main() -> int:
     parser.add_argument(
         "--search", type=int, default=1, metavar="N", help="how many worlds, one seed after another"
     )
+    parser.add_argument(
+        "--set-backs",
+        action="store_true",
+        help="a fleet, and a store that forgets its last second now and then",
+    )
     parser.add_argument("-v", "--verbose", action="store_true", help="tell what happens, line by line")
     arguments = parser.parse_args()
     failed = 0
     for seed in range(arguments.seed, arguments.seed + arguments.search):
-        trace = run(seed, verbose=arguments.verbose)
+        trace = run(seed, verbose=arguments.verbose, set_backs=arguments.set_backs)
         if arguments.search == 1 or not trace.ok:
             _say(str(trace))
         if not trace.ok:
             failed += 1
-            _say(f"  again: python -m shoal.testing.simulation --seed {seed} -v")
+            also = " --set-backs" if arguments.set_backs else ""
+            _say(f"  again: python -m shoal.testing.simulation --seed {seed}{also} -v")
     if arguments.search > 1:
         _say(f"{arguments.search} worlds, {failed} failed")
     return 1 if failed else 0

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 StoreFault = Literal["error before", "error after", "death before", "death after", "pause"]
 FetchFault = Literal["reset", "truncated", "slow body", "death"]
@@ -29,6 +30,9 @@ class Mood(Struct, frozen=True):
     kills_every: float = 0.0  # 0: never
     stops_every: float = 0.0
     clock_steps_every: float = 0.0
+    set_backs_every: float = 0.0  # the store forgets its last second or two
+    deploys_every: float = 0.0  # all workers are asked to stop, and others follow
+    freezes_every: float = 0.0  # the store's clock stands still for a while
     calm_from: float = 60.0  # the time after which nothing of this happens any more
 
 
@@ -54,6 +58,17 @@ def mood_of(seed: int) -> Mood:
         stops_every=some(10.0, 30.0),
         clock_steps_every=some(10.0),
         calm_from=rng.uniform(20.0, 60.0),
+    )
+
+
+def mood_with_set_backs(seed: int) -> Mood:
+    """The same worries, and a store that goes back now and then."""
+    rng = random.Random(f"set-backs {seed}")
+    return replace(
+        mood_of(seed),
+        set_backs_every=rng.choice((1.0, 4.0, 10.0, 20.0)),
+        deploys_every=rng.choice((0.0, 0.0, 12.0)),
+        freezes_every=rng.choice((0.0, 0.0, 15.0)),
     )
 
 

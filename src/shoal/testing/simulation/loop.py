@@ -58,12 +58,22 @@ class SimulatedClock:
         self._loop = loop
         self._wall = EPOCH + wrong
         self._booted = booted  # seconds before the simulation began
+        self._passed = 0.0  # since then, …
+        self._moves_from = 0.0  # … up to this time of the loop
 
     def time(self) -> float:
-        return self._wall + self._loop.time()
+        return self._wall + self._elapsed()
 
     def monotonic(self) -> float:
-        return self._booted + self._loop.time()
+        return self._booted + self._elapsed()
+
+    def _elapsed(self) -> float:
+        return self._passed + max(0.0, self._loop.time() - self._moves_from)
+
+    def freeze(self, seconds: float) -> None:
+        """It stands still for so long, and goes on from there."""
+        self._passed = self._elapsed()
+        self._moves_from = max(self._moves_from, self._loop.time() + seconds)
 
     def step(self, seconds: float) -> None:
         """Somebody sets the date."""

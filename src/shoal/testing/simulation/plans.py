@@ -34,7 +34,7 @@ _SWIFT = Settings(
 )
 
 
-def plan_of(seed: int, web: Web, *, failing: bool) -> Plan:
+def plan_of(seed: int, web: Web, *, failing: bool, fleet: bool = False) -> Plan:
     rng = random.Random(f"plan {seed}")
     changes: dict[str, object] = {
         "concurrency": rng.choice((2, 8, 16)),
@@ -55,22 +55,24 @@ def plan_of(seed: int, web: Web, *, failing: bool) -> Plan:
     if failing:
         changes |= {"max_attempts": 5, "retry_budget": 0.3, "retry_budget_floor": 5}
     settings = Settings(**{name: getattr(_SWIFT, name) for name in Settings.__struct_fields__} | changes)
-    return Plan(_spider(web, slow_start=rng.random() < 0.5), settings, JOB)
+    spider = _spider(web, slow_start=rng.random() < 0.5, keyed=fleet and rng.random() < 0.5)
+    return Plan(spider, settings, JOB, fed_by="coordinator" if fleet else "crawl")
 
 
-def _spider(web: Web, *, slow_start: bool) -> Spider:
+def _spider(web: Web, *, slow_start: bool, keyed: bool) -> Spider:
     async def starts() -> AsyncIterator[str]:
         for url in web.starts:
             await asyncio.sleep(0.15)
             yield url
 
     spider = Spider("simulated", start=starts if slow_start else web.starts)
+    key = "url" if keyed else None
 
-    @spider.handler
+    @spider.handler(key=key, item="page")
     def plain(page: Page) -> Iterator[object]:
         yield from _yielded(page)
 
-    @spider.handler(lane="discovery")
+    @spider.handler(lane="discovery", key=key, item="page")
     async def waiting(page: Page) -> AsyncIterator[object]:
         await asyncio.sleep(0.02)
         for value in _yielded(page):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from random import Random
 from typing import TypeVar
 
 from shoal.errors import SinkError, StoreError
@@ -25,12 +26,16 @@ from shoal.frontier.protocol import (
     JobState,
     Journal,
     Note,
+    Room,
     Settled,
+    WorkerRecord,
 )
 from shoal.model import Lease, Settlement, Task
+from shoal.sink.identity import FileClaim
 from shoal.sink.jsonl import MemoryJournal
 from shoal.testing.simulation.check import Checker
 from shoal.testing.simulation.faults import Faults
+from shoal.testing.simulation.past import Past
 from shoal.testing.simulation.process import Process
 from shoal.testing.simulation.story import Story
 
@@ -64,15 +69,45 @@ class FaultyJournal:
         self._file.append(committed, ())
 
 
+class Table:
+    """A database that keeps the latest row of every key. It does not go back with the store."""
+
+    journal = None
+
+    def __init__(self, faults: Faults) -> None:
+        self._faults = faults
+        self._rows: dict[tuple[str, str], bytes] = {}
+
+    @property
+    def rows(self) -> Sequence[bytes]:
+        return list(self._rows.values())
+
+    async def open(self, asked: FileClaim | None = None) -> None:
+        pass
+
+    async def write(self, batch: Sequence[Settlement]) -> Sequence[Settlement]:
+        await asyncio.sleep(self._faults.latency())
+        for settlement in batch:
+            self._rows |= {(row.table, row.ident): row.data for row in settlement.rows}
+        return batch
+
+    async def close(self) -> None:
+        pass
+
+
 class CheckedFrontier:
     """Carries a verb out, tells the model, and checks what must hold after every verb."""
 
-    def __init__(self, home: Frontier, checker: Checker, journal: FaultyJournal, job: str) -> None:
+    def __init__(
+        self, home: Frontier, checker: Checker, journal: FaultyJournal, job: str, rng: Random
+    ) -> None:
         self.home = home
         self._checker = checker
         self._journal = journal
         self._job = job
         self.processes: list[Process] = []  # those alive, who want to know of work
+        self.past = Past(home, checker, rng)
+        self.away_until = 0.0  # the loop's time
 
     async def add(
         self,
@@ -85,7 +120,8 @@ class CheckedFrontier:
         epoch: str | None,
     ) -> Added:
         added = await self.home.add(job, tasks, source=source, fed=fed, fed_all=fed_all, epoch=epoch)
-        self._checker.added(tasks, added)
+        if not added.outdated:
+            self._checker.added(tasks, added)
         await self._after([])
         return added
 
@@ -119,10 +155,20 @@ class CheckedFrontier:
         await self._after([lease.task.host for lease in leases])
         return count
 
+    async def reap(self) -> int:
+        count = await self.home.reap()
+        self._checker.expire(await self.home.now())
+        await self._after([])
+        return count
+
     async def update_host(self, record: HostRecord) -> bool:
         updated = await self.home.update_host(record)
         await self._after([record.name], news=updated)
         return updated
+
+    async def set_state(self, name: str, state: JobState) -> None:
+        await self.home.set_state(name, state)
+        await self._after([])
 
     async def replay(self, query: DeadFilter) -> int:
         count = await self.home.replay(query)
@@ -140,10 +186,25 @@ class CheckedFrontier:
         assert job is not None
         self._checker.counted(job.counters)
         for host in dict.fromkeys(hosts):
-            self._checker.places(await self._record(host))
+            if (record := await self.home.host(host)) is not None:  # it may be forgotten
+                self._checker.places(record)
         if news:
-            for process in self.processes:
-                process.woken.set()
+            self._wake_all()
+        self.past.passed()
+
+    def _wake_all(self) -> None:
+        for process in self.processes:
+            process.woken.set()
+
+    def leave(self, seconds: float) -> None:
+        """It is away for so long."""
+        self.away_until = max(self.away_until, asyncio.get_running_loop().time() + seconds)
+
+    def go_back(self, seconds: float) -> float:
+        """Forgets the last seconds; answers how many. Connections are made anew, so everybody looks for work."""
+        gone = self.past.go_back(seconds)
+        self._wake_all()
+        return gone
 
 
 class SimulatedFault(StoreError):
@@ -164,12 +225,16 @@ class FaultyFrontier:
         self._faults = faults
         self._story = story
         self._turn = asyncio.Lock()
+        self._commit = 0  # the last one that an answer told of
+        self._epoch = store.home.epoch
 
     async def _do(self, verb: str, act: Callable[[], Awaitable[T]]) -> T:
         fault = self._faults.at_verb(verb)
         process = self._process
         async with self._turn:
             await process.elapse(self._faults.latency())
+            while (away := self._store.away_until - process.loop.time()) > 0:
+                await process.elapse(away)
             if fault is not None:
                 self._story.tell(process.name, f"{verb}: {fault}")
             if fault == "error before":
@@ -180,11 +245,17 @@ class FaultyFrontier:
                 process.pause(self._faults.pick(1.0, 25.0))
                 await process.elapse(0)
             result = await act()
+            commit, epoch = self._store.past.commit, self._store.home.epoch
             if fault == "error after":
                 raise SimulatedFault(f"simulated: {verb} was carried out, but its answer was lost", process)
             if fault == "death after":
                 raise process.die()
         await process.elapse(self._faults.latency())
+        if self._store.past.undone(commit) and self._faults.choose(2):
+            # The answer was lost on its way, so the call is repeated; and the store has forgotten the first one.
+            return await self._do(verb, act)
+        if commit >= self._commit:
+            self._commit, self._epoch = commit, epoch
         return result
 
     def _tell(self, what: str) -> None:
@@ -192,7 +263,7 @@ class FaultyFrontier:
 
     @property
     def epoch(self) -> str:
-        return self._store.home.epoch
+        return self._epoch
 
     # -- the path of a URL
 
@@ -210,7 +281,8 @@ class FaultyFrontier:
             "add",
             lambda: self._store.add(job, tasks, source=source, fed=fed, fed_all=fed_all, epoch=epoch),
         )
-        self._tell(f"adds {added.new} of {len(tasks)}{', the last' if fed_all else ''}")
+        outdated = ", but the store has gone back" if added.outdated else ""
+        self._tell(f"adds {added.new} of {len(tasks)}{', the last' if fed_all else ''}{outdated}")
         return added
 
     async def claim(self, claim: Claim) -> Claimed:
@@ -257,6 +329,18 @@ class FaultyFrontier:
     def wake(self) -> None:
         self._process.woken.set()
 
+    async def reap(self) -> int:
+        return await self._do("reap", self._store.reap)
+
+    async def workers(self) -> Sequence[WorkerRecord]:
+        return await self._do("workers", self._store.home.workers)
+
+    async def now(self) -> float:
+        return await self._do("now", self._store.home.now)
+
+    async def room(self) -> Room:
+        return await self._do("room", self._store.home.room)
+
     # -- notes
 
     async def note(self, key: str) -> Note | None:
@@ -276,6 +360,10 @@ class FaultyFrontier:
 
     async def jobs(self, state: JobState | None = None) -> Sequence[Job]:
         return await self._do("jobs", lambda: self._store.home.jobs(state))
+
+    async def set_state(self, name: str, state: JobState) -> None:
+        await self._do("set_state", lambda: self._store.set_state(name, state))
+        self._tell(f"job {name} is {state}")
 
     async def job(self, name: str) -> Job | None:
         return await self._do("job", lambda: self._store.home.job(name))

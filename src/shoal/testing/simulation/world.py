@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from random import Random
@@ -20,20 +20,29 @@ from msgspec import Struct
 from shoal.clock import Clock
 from shoal.engine import Engine
 from shoal.errors import ShoalError
+from shoal.fleet.trouble import trouble_of
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.protocol import Frontier
+from shoal.frontier.protocol import HUSH, Frontier
 from shoal.plan import prepare
 from shoal.testing.simulation.check import Checker, Violation
 from shoal.testing.simulation.crew import SimulatedCrew, make_feeder
-from shoal.testing.simulation.faults import CALM, Faults, mood_of
+from shoal.testing.simulation.faults import CALM, Faults, Mood, mood_of, mood_with_set_backs
+from shoal.testing.simulation.fleet import FleetCrew
 from shoal.testing.simulation.loop import SimulatedClock, VirtualLoop
 from shoal.testing.simulation.plans import JOB, plan_of
 from shoal.testing.simulation.process import Process
 from shoal.testing.simulation.servers import Servers
-from shoal.testing.simulation.store import CheckedFrontier, FaultyFrontier, FaultyJournal, SimulatedFault
+from shoal.testing.simulation.store import (
+    CheckedFrontier,
+    FaultyFrontier,
+    FaultyJournal,
+    SimulatedFault,
+    Table,
+)
 from shoal.testing.simulation.story import Story
 from shoal.testing.simulation.transport import SimulatedTransport
 from shoal.testing.simulation.web import Web
+from shoal.testing.sinks import JournalSink
 
 _LONGEST = 3600.0  # virtual seconds; a world that has not ended by then never will
 _FAILING = 10  # in every tenth world, all pages fail
@@ -66,16 +75,21 @@ class Trace(Struct, frozen=True):
         )
 
 
-def run(seed: int, verbose: bool = False, *, home: Home = MemoryFrontier) -> Trace:
+def run(seed: int, verbose: bool = False, *, home: Home = MemoryFrontier, set_backs: bool = False) -> Trace:
     """Plays the world of a seed to its end, or to the first thing that must not be. `verbose`: tells the story on
-    standard output meanwhile."""
+    standard output meanwhile. `set_backs`: with a fleet instead of a single crawl, and a store that goes back."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner, _quiet_log():
-        world = World(seed, home, runner.get_loop(), _say if verbose else None)
+        kind = FleetWorld if set_backs else World
+        world = kind(seed, home, runner.get_loop(), _say if verbose else None)
         runner.run(world.play())
         return world.trace()
 
 
 class World:
+    """One crawl: a feeder, and workers that end when it is through."""
+
+    _fleet = False
+
     def __init__(
         self,
         seed: int,
@@ -83,21 +97,22 @@ class World:
         loop: asyncio.AbstractEventLoop,
         aloud: Callable[[str], None] | None = None,
     ) -> None:
-        failing = seed % _FAILING == 0
+        failing = seed % _FAILING == 0 and not self._fleet
         self._seed = seed
         self._loop = loop
         self._failing = failing
-        self._mood = CALM if failing else mood_of(seed)
+        self._mood = CALM if failing else self._mood_of(seed)
         self._faults = Faults(seed, self._mood, loop.time)
         self._story = Story(loop.time, aloud)
         self._web = Web(seed, failing=failing)
-        self._plan = plan_of(seed, self._web, failing=failing)
+        self._plan = plan_of(seed, self._web, failing=failing, fleet=self._fleet)
         self._checker = Checker(self._web, self._plan.settings, self._fail)
         self._servers = Servers(self._plan.settings, self._checker)
         self._journal = FaultyJournal(self._faults)
         self._clock = SimulatedClock(loop)
         self._home = home(self._clock)
-        self._store = CheckedFrontier(self._home, self._checker, self._journal, JOB)
+        rng = Random(f"past {seed}")
+        self._store = CheckedFrontier(self._home, self._checker, self._journal, JOB, rng)
         self._workers = self._faults.choose(4) + 1
         self._engines: dict[str, Engine] = {}
         self._stopped_at: dict[str, float] = {}
@@ -105,12 +120,14 @@ class World:
         self._over = asyncio.Event()
         loop.set_exception_handler(self._unforeseen)
 
+    def _mood_of(self, seed: int) -> Mood:
+        return mood_of(seed)
+
     # -- from beginning to end
 
     async def play(self) -> None:
         await prepare(self._plan, self._home)
-        running = [asyncio.create_task(self._keep_running("feeder", 0))]
-        running += [asyncio.create_task(self._keep_running("w", n)) for n in range(self._workers)]
+        running = [asyncio.create_task(life) for life in self._lives()]
         befalling = asyncio.create_task(self._befall())
         all_ended = asyncio.gather(*running)
         over = asyncio.create_task(self._over.wait())
@@ -127,6 +144,9 @@ class World:
         for task in (all_ended, over, befalling):
             task.cancel()
 
+    def _lives(self) -> Iterable[Coroutine[None, None, None]]:
+        return [self._keep_running("feeder", 0), *(self._keep_running("w", n) for n in range(self._workers))]
+
     async def _look_back(self) -> None:
         job = await self._home.job(JOB)
         assert job is not None
@@ -134,7 +154,11 @@ class World:
         async for record in self._home.hosts():
             self._checker.places(record)
         self._journal.cut(await self._home.journal_length(JOB, self._journal.key) or 0)
-        self._checker.ended(self._journal.rows, everything_fails=self._failing, workers=self._workers)
+        self._checker.ended(self._rows, everything_fails=self._failing, workers=self._workers)
+
+    @property
+    def _rows(self) -> Sequence[bytes]:
+        return self._journal.rows
 
     def trace(self) -> Trace:
         return Trace(
@@ -144,7 +168,7 @@ class World:
             self._story.digest,
             self._loop.time(),
             self._checker.hits.total(),
-            len(self._journal.rows),
+            len(self._rows),
             self._checker.stale,
         )
 
@@ -214,7 +238,7 @@ class World:
             through = await self._is_through("w")
             self._checker.expect(through, "ends", f"{process.name} ended, though there is work left")
         else:
-            since = max(asked, process.paused_until)
+            since = max(asked, process.paused_until, self._store.away_until)
             late = self._loop.time() - since - self._plan.settings.grace - _SLACK
             self._checker.stopped(process.name, late)
 
@@ -226,10 +250,15 @@ class World:
     # -- what happens at any time
 
     async def _befall(self) -> None:
+        await asyncio.gather(*(self._now_and_then(every, happen) for every, happen in self._happenings()))
+
+    def _happenings(self) -> Sequence[tuple[float, Callable[[Process], None]]]:
         mood = self._mood
-        happenings = ((mood.kills_every, self._kill), (mood.stops_every, self._stop))
-        steps = (mood.clock_steps_every, self._set_a_clock)
-        await asyncio.gather(*(self._now_and_then(*one) for one in (*happenings, steps)))
+        return (
+            (mood.kills_every, self._kill),
+            (mood.stops_every, self._stop),
+            (mood.clock_steps_every, self._set_a_clock),
+        )
 
     async def _now_and_then(self, every: float, happen: Callable[[Process], None]) -> None:
         while every and not self._faults.calm:
@@ -253,6 +282,112 @@ class World:
         self._story.tell(process.name, f"its clock is set {seconds:+.0f} s")
         for clock in (process.clock, self._clock):
             clock.step(seconds)
+
+
+class FleetWorld(World):
+    """Workers of a fleet, which find the job in the store and feed it themselves; and a store that goes back by a
+    second or two while they live, more than once. They work on until they are told to stop."""
+
+    _fleet = True
+
+    def __init__(
+        self,
+        seed: int,
+        home: Home,
+        loop: asyncio.AbstractEventLoop,
+        aloud: Callable[[str], None] | None = None,
+    ) -> None:
+        super().__init__(seed, home, loop, aloud)
+        rng = Random(f"fleet {seed}")
+        keyed = any(handler.key for handler in self._plan.spider.handlers.values())
+        self._table = Table(self._faults) if keyed and rng.random() < 0.5 else None
+        self._ends_undone = rng.randrange(3)  # how often the end of the job is forgotten
+        self._closing = False
+        self._store.past.begin()
+        self._checker.has_file = self._table is None
+
+    def _mood_of(self, seed: int) -> Mood:
+        return mood_with_set_backs(seed)
+
+    def _lives(self) -> Iterable[Coroutine[None, None, None]]:
+        workers = [self._keep_running("w", n) for n in range(self._workers)]
+        return [*workers, self._close_when_finished()]
+
+    async def _close_when_finished(self) -> None:
+        while not await self._is_finished() or not self._faults.calm:
+            await asyncio.sleep(0.1)
+            if await self._is_finished() and self._ends_undone:
+                self._ends_undone -= 1
+                await asyncio.sleep(self._faults.pick(0.0, 1.5))
+                self._go_back()
+            if self._faults.calm and not self._ends_undone:
+                self._store.past.end()
+        self._store.past.end()
+        self._closing = True
+        for process in list(self._store.processes):
+            self._stop(process)
+
+    async def _is_finished(self) -> bool:
+        job = await self._home.job(JOB)
+        assert job is not None
+        trouble = await trouble_of(self._home, job)
+        self._checker.expect(job.state != "paused", "bug", f"the job was paused: {trouble}")
+        return job.state == "finished"
+
+    async def _is_through(self, role: str) -> bool:
+        return self._closing
+
+    async def _work(self, process: Process, frontier: Frontier) -> None:
+        transport = SimulatedTransport(
+            self._web, process, self._plan.settings, self._faults, self._checker, self._servers, self._story
+        )
+        crew = FleetCrew(self._plan, process, frontier, transport, self._table or JournalSink(self._journal))
+        self._engines[process.name] = crew.engine
+        if self._closing:
+            self._stop(process)
+        await crew.run()
+
+    @property
+    def _rows(self) -> Sequence[bytes]:
+        return self._journal.rows if self._table is None else self._table.rows
+
+    # -- what happens at any time
+
+    def _happenings(self) -> Sequence[tuple[float, Callable[[Process], None]]]:
+        mood = self._mood
+        return (
+            *super()._happenings(),
+            (mood.set_backs_every, lambda process: self._go_back()),
+            (mood.deploys_every, lambda process: self._deploy()),
+            (mood.freezes_every, lambda process: self._freeze()),
+        )
+
+    def _go_back(self) -> None:
+        """The store crashes. When it is there again, it knows what it knew a while before."""
+        lost, away = (
+            self._faults.pick(0.0, 2.5),
+            self._faults.pick(0.0, 3.0) if self._faults.choose(2) else 0.0,
+        )
+        self._store.leave(away)
+        self._loop.call_later(away, self._come_back, lost + away)
+        if self._faults.choose(4) == 0:
+            self._loop.call_later(self._faults.pick(0.0, 1.0), self._go_back)
+
+    def _come_back(self, seconds: float) -> None:
+        if not self._store.past.kept:
+            return
+        self._servers.store_goes_back(self._loop.time() + HUSH)
+        seconds = self._store.go_back(seconds)
+        self._story.tell("store", f"goes back by {seconds:.2f} s")
+
+    def _deploy(self) -> None:
+        for process in list(self._store.processes):
+            self._stop(process)
+
+    def _freeze(self) -> None:
+        seconds = self._faults.pick(0.5, 10.0)
+        self._story.tell("store", f"its clock stands still for {seconds:.1f} s")
+        self._clock.freeze(seconds)
 
 
 def _say(line: str) -> None:

@@ -1,0 +1,118 @@
+"""The parts of one simulated worker of a fleet, put together as in `shoal.fleet.worker`.
+
+It serves the jobs that it finds in the store, and coordinates when it is its turn."""
+
+from __future__ import annotations
+
+import asyncio
+
+from shoal.crew import JobCrew
+from shoal.engine import Engine
+from shoal.fetch.transport import Transport
+from shoal.fleet.coordinator import Coordinator
+from shoal.fleet.plan import WorkerPlan
+from shoal.fleet.roster import Roster
+from shoal.fleet.worker import meanwhile
+from shoal.frontier.protocol import Frontier, JobSpec
+from shoal.governor import Governor
+from shoal.observe.machine import Reading
+from shoal.plan import Plan
+from shoal.policy.signals import Traffic
+from shoal.settings import Settings
+from shoal.sink.protocol import Sink
+from shoal.spider import Spider
+from shoal.testing.simulation.process import Process
+
+
+class _OwnPlan(WorkerPlan, frozen=True, kw_only=True):
+    own: Settings
+
+    def settings(self, spider: Spider | None = None) -> Settings:
+        return self.own
+
+    def settings_for(self, spec: JobSpec, spider: Spider) -> Settings:
+        return self.own
+
+
+class _Roster(Roster):
+    """Serves its jobs from the generated web."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        process: Process,
+        frontier: Frontier,
+        transport: Transport,
+        sink: Sink,
+        traffic: Traffic,
+    ) -> None:
+        spiders = {plan.spider.name: plan.spider}
+        super().__init__(frontier, _own(plan), spiders, plan.settings, traffic)
+        self._process = process
+        self._web = transport
+        self._sink = sink
+
+    def _crew(self, spec: JobSpec) -> JobCrew:
+        return JobCrew(
+            spec.name,
+            self._spiders[spec.spider],
+            self._settings,
+            self._frontier,
+            self._sink,
+            traffic=self._traffic,
+            clock=self._process.clock,
+            rng=self._process.rng,
+            transport=self._web,
+        )
+
+
+class FleetCrew:
+    def __init__(
+        self, plan: Plan, process: Process, frontier: Frontier, transport: Transport, sink: Sink
+    ) -> None:
+        settings, traffic = plan.settings, Traffic()
+        self._settings = settings
+        self._frontier = frontier
+        self._roster = _Roster(plan, process, frontier, transport, sink, traffic)
+        self.engine = Engine(
+            frontier,
+            self._roster,
+            settings,
+            name=process.name,
+            pressure=lambda: self._governor.pressure,
+            spiders=(plan.spider.name,),
+        )
+        self._roster.holds = self.engine.holds
+        self._governor = Governor(
+            settings,
+            traffic,
+            load=self.engine.load,
+            pending=self._pending,
+            on_change=frontier.wake,
+            clock=process.clock,
+            machine=Reading,
+        )
+        spiders = {plan.spider.name: plan.spider}
+        self._coordinator = Coordinator(frontier, _own(plan), spiders, name=process.name)
+
+    async def run(self) -> None:
+        governing = [asyncio.create_task(self._governor.run())] if self._settings.backpressure else []
+        try:
+            async with (
+                meanwhile(self._roster.run(), self.engine),
+                meanwhile(self._coordinator.run(), self.engine),
+            ):
+                await self.engine.run()
+        finally:
+            for task in governing:
+                task.cancel()
+            await asyncio.gather(*governing, return_exceptions=True)
+            await self._roster.close()
+
+    async def _pending(self) -> int:
+        jobs = [await self._frontier.job(job.name) for job in self._roster.current()]
+        return max((job.counters.pending for job in jobs if job is not None), default=0)
+
+
+def _own(plan: Plan) -> WorkerPlan:
+    return _OwnPlan((), "", own=plan.settings)
