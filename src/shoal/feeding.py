@@ -75,7 +75,7 @@ class Feeder:
         self._refusals = 0
         self._judged = 0  # so many were looked at; what is read again is not counted again
         self._epoch = ""  # of the store, when it was told the position
-        self._recent = Recent(0)
+        self._recent = Recent(0, anew=True)
         self._last = False  # everything was given
         self._asked = 0.0  # when the store was asked whether it has gone back (the loop's time)
 
@@ -99,9 +99,10 @@ class Feeder:
         if job is None or (source := self._source_of(job)).fed_all:
             return
         self._made_at = job.created_at
-        skip = 0 if self._spider.starts_anew() else source.fed
+        anew = self._spider.starts_anew()
+        skip = 0 if anew else source.fed
         self._position = skip
-        self._recent, self._last = Recent(skip), False
+        self._recent, self._last = Recent(skip, anew=anew), False
         # Counted here and not by the batch, which a slow source's regular flushes would keep short for ever.
         stride, taken = min(_BATCH, self._settings.high_water), 0
         await self._wait_for_room()

@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from shoal.model import Task
 
-LASTS = 10.0  # seconds; a power cut costs a store two at most, a failover as much as its replica lags behind
-_MOST = 20_000  # tasks
+LASTS = 60.0  # seconds; a power cut costs a store two at most, a failover as much as its replica lags behind
+_MOST = 50_000  # tasks
 
 
 class _Batch(Struct, frozen=True):
@@ -20,12 +20,15 @@ class _Batch(Struct, frozen=True):
 
 
 class Recent:
-    """The latest batches of one source, up to a position; of what came before nothing is remembered."""
+    """The latest batches of one source, up to a position; of what came before nothing is remembered. `anew`: the source
+    was read from its beginning, whatever the store knew of it then."""
 
-    def __init__(self, position: int) -> None:
+    def __init__(self, position: int, *, anew: bool) -> None:
+        self._anew = anew
         self._reaches = position  # back to here
         self._batches: deque[_Batch] = deque()
         self._size = 0
+        self._has_all = True  # nothing was forgotten yet
 
     def __repr__(self) -> str:
         return f"<Recent: {self._size} tasks beyond {self._reaches}>"
@@ -44,11 +47,15 @@ class Recent:
         while batches and (batches[0].at < now - LASTS or (self._size > _MOST and len(batches) > 1)):
             oldest = batches.popleft()
             self._size -= len(oldest.tasks)
-            self._reaches = oldest.position
+            self._reaches, self._has_all = oldest.position, False
 
     def since(self, fed: int) -> list[Task] | None:
         """What must be added again where `fed` is all that the store knows of; None: that is too long ago to be
-        remembered. Not only what came after that position: of a store's shards another one may have gone back."""
-        if fed < self._reaches:
+        remembered. Of a source that is read anew `fed` may be from another time: then everything is."""
+        if fed < self._reaches or (self._anew and fed > self._position and not self._has_all):
             return None
-        return [task for batch in self._batches for task in batch.tasks]
+        return [task for batch in self._batches if self._anew or batch.position > fed for task in batch.tasks]
+
+    @property
+    def _position(self) -> int:
+        return self._batches[-1].position if self._batches else self._reaches
