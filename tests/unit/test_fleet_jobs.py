@@ -287,6 +287,40 @@ async def test_waiting_ends_with_the_job() -> None:
     assert views[0].note == "no worker serves it yet"
 
 
+async def test_waiting_goes_on_if_the_store_forgets_the_end() -> None:
+    clock, states = ManualClock(), list[JobState]()
+    frontier = MemoryFrontier(clock)
+    await exhausted(frontier)
+    saved, frontier.epoch = frontier.saved(), "0"
+    await frontier.set_state("books", "finished")
+    asked = frontier.now
+
+    async def now() -> float:  # time passes while it waits; the store goes back meanwhile, once
+        if frontier.epoch == "0":
+            frontier.go_back(saved)
+        clock.advance(5.0)
+        return await asked()
+
+    async def finish_again() -> None:
+        while (await job_of(frontier)).state == "finished":  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        await frontier.set_state("books", "finished")
+
+    frontier.now = now  # type: ignore[method-assign]
+    async with asyncio.timeout(DEADLINE):
+        finishing = asyncio.create_task(finish_again())
+        last = await wait_for(frontier, "books", lambda view: states.append(view.job.state))
+        await finishing
+    assert last.job.state == "finished"
+    assert len(states) > 1, "it looked again"
+
+
+async def test_waiting_for_a_job_that_was_forgotten_is_an_error() -> None:
+    frontier = MemoryFrontier()
+    with pytest.raises(ShoalError, match="or the store has gone back to a time before it was made"):
+        await wait_for(frontier, "books", lambda view: None)
+
+
 async def test_waiting_for_a_cancelled_job_is_an_error() -> None:
     frontier = MemoryFrontier()
     await exhausted(frontier)

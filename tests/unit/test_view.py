@@ -50,6 +50,12 @@ def test_a_late_update_still_counts_what_came_before() -> None:
     assert window.add(20.0, 100) == pytest.approx(5.0)
 
 
+def test_the_rate_of_a_store_that_went_back_is_never_below_zero() -> None:
+    window = RateWindow(span=5.0)
+    rates = [window.add(now, total) for now, total in ((0.0, 100), (1.0, 110), (2.0, 90), (3.0, 95))]
+    assert rates == [0.0, 10.0, 0.0, 5.0]
+
+
 def test_the_window_forgets_old_points() -> None:
     window = RateWindow(span=5.0)
     for tick in range(10_000):

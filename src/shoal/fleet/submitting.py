@@ -43,6 +43,7 @@ from shoal.workerstatus import is_silent, status_of
 _HIGH_WATER = 1_000_000  # URLs that were given are queued also while no worker is there yet
 _EVERY = 0.5
 _LET_GO = 15.0  # seconds
+_SURE = 2.0  # seconds after which a store does not forget what it said, unless a replica lags far behind
 
 Watch = Callable[[View], None]
 
@@ -208,12 +209,13 @@ def _keeping(old: Schedule | None, new: Schedule) -> Schedule:
 
 
 async def wait_for(frontier: Frontier, name: str, watch: Watch) -> View:
-    """Looks at the job twice a second until it has finished; answers the last look."""
+    """Looks at the job twice a second until it has finished, and the store will not forget that; answers the last
+    look."""
     began, window, horizon = time.monotonic(), RateWindow(), Horizon()
     while True:
         view = await _look(frontier, name, time.monotonic() - began, window, horizon)
         watch(view)
-        if view.job.state == "finished":
+        if view.job.state == "finished" and await _stays_so(frontier, view.job):
             return view
         if view.job.state == "cancelled":
             raise ShoalError(f"job {name} was cancelled")
@@ -222,10 +224,18 @@ async def wait_for(frontier: Frontier, name: str, watch: Watch) -> View:
         await asyncio.sleep(_EVERY)
 
 
+async def _stays_so(frontier: Frontier, job: Job) -> bool:
+    """A store that goes back may have forgotten the last pages of the job; then it is not finished after all."""
+    if frontier.epoch:
+        await asyncio.sleep(job.finished_at + _SURE - await frontier.now())
+    again = await frontier.job(job.spec.name)
+    return again is not None and (again.state, again.finished_at) == (job.state, job.finished_at)
+
+
 async def _look(frontier: Frontier, name: str, elapsed: float, window: RateWindow, horizon: Horizon) -> View:
     job = await frontier.job(name)
     if job is None:
-        raise ShoalError(f"job {name} was dropped")
+        raise ShoalError(f"job {name} was dropped, or the store has gone back to a time before it was made")
     workers = [status_of(record) for record in await frontier.workers()]
     seen = await look_at_job(frontier, job, workers, await frontier.now(), horizon)
     c = job.counters

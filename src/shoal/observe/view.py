@@ -25,7 +25,7 @@ class View(Struct, frozen=True):
 
 
 class RateWindow:
-    """Pages a second over the last few seconds, from a total that only grows."""
+    """Pages a second over the last few seconds, from a total that grows; a store that goes back begins a new one."""
 
     def __init__(self, span: float = 5.0) -> None:
         self._span = span
@@ -34,6 +34,8 @@ class RateWindow:
     def add(self, now: float, total: int) -> float:
         """Notes the total at `now` (monotonic) and answers the rate."""
         points = self._points
+        if points and total < points[-1][1]:
+            points.clear()
         points.append((now, total))
         # The newest point outside the window stays: without it the window would shrink to the last update.
         while len(points) > 2 and points[1][0] <= now - self._span:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from shoal.errors import ShoalError
+from shoal.errors import ShoalError, StoreError
 from shoal.frontier.protocol import Frontier
 from shoal.guardian import guarded
 from shoal.observe.ledger import Ledger, Page
@@ -40,7 +40,11 @@ async def watching(
 
     async def look() -> View:
         job = await frontier.job(plan.job)
-        assert job is not None, f"job {plan.job} was dropped while it ran"
+        if job is None:
+            raise StoreError(
+                f"job {plan.job} was dropped while it ran, or the store has gone back to a time before it was made; "
+                "run the same command again"
+            )
         queues = await asked.get(lambda: frontier.queues(plan.job, 5)) if job.counters.pending else ()
         now = time.monotonic()
         rate = window.add(now, job.counters.done)
