@@ -8,22 +8,36 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from shoal.adding import Additions, add
     from shoal.crawling import Results, crawl, run
     from shoal.errors import ShoalError
     from shoal.model import Request
     from shoal.page import Page
     from shoal.spider import Spider
 
-__all__ = ["Page", "Request", "Results", "ShoalError", "Spider", "__version__", "crawl", "run"]
+__all__ = [
+    "Additions",
+    "Page",
+    "Request",
+    "Results",
+    "ShoalError",
+    "Spider",
+    "__version__",
+    "add",
+    "crawl",
+    "run",
+]
 
 # Loaded when first asked for: `import shoal` and `shoal --help` stay quick. No module may share a public name: once
 # imported, it would stand in its place.
 _HOMES = {
+    "Additions": "shoal.adding",
     "Page": "shoal.page",
     "Request": "shoal.model",
     "Results": "shoal.crawling",
     "ShoalError": "shoal.errors",
     "Spider": "shoal.spider",
+    "add": "shoal.adding",
     "crawl": "shoal.crawling",
     "run": "shoal.crawling",
 }

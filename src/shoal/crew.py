@@ -7,7 +7,7 @@ import os
 import random
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Self
 
 from shoal.admit import Admission
@@ -28,6 +28,7 @@ from shoal.guardian import guarded
 from shoal.handling import collect
 from shoal.hosts.book import HostBook
 from shoal.hosts.state import state_of
+from shoal.jobnote import handlers_of
 from shoal.losses import report_loss, tell_loss
 from shoal.observe.recording import Recorder
 from shoal.observe.tally import Tally, TallyReport
@@ -303,10 +304,16 @@ class Crew:
 
 
 def make_admission(spider: Spider, settings: Settings) -> Admission:
-    defaults = {name: (handler.lane, handler.priority) for name, handler in spider.handlers.items()}
-    first = spider.handler_named("")
-    defaults[""] = (first.lane, first.priority)
-    return Admission(settings, spider.start_urls_known(), defaults, first.name)
+    spider.handler_named("")  # it has one
+    return admission_by(handlers_of(spider), settings, spider.start_urls_known())
+
+
+def admission_by(
+    handlers: Mapping[str, tuple[str, int]], settings: Settings, starts: Iterable[str] = ()
+) -> Admission:
+    """By the handlers' names, lanes and priorities, the first one first."""
+    first = next(iter(handlers))
+    return Admission(settings, starts, {**handlers, "": handlers[first]}, first)
 
 
 def pools_of(spider: Spider) -> dict[str, str]:

@@ -6,7 +6,8 @@ from. Values that may be secrets are not written down.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -15,6 +16,9 @@ from shoal.frontier.protocol import JobSpec
 from shoal.packing import UNREADABLE
 from shoal.settings import SECRET as SECRET
 from shoal.settings import Settings
+
+if TYPE_CHECKING:
+    from shoal.spider import Spider
 
 _DEFAULTS = msgspec.to_builtins(Settings())
 
@@ -29,19 +33,32 @@ class JobNote(Struct, frozen=True, omit_defaults=True):
     settings: dict[str, Any] | None = None  # those that differ from the defaults; None: not known
     fed_by: FedBy = "crawl"
     fresh: bool = False  # a worker may move a file aside that an earlier job of this name has written
+    # The spider's handlers with their lanes and priorities, the first one first: what is needed to add URLs where the
+    # spider's code is not. None: an earlier version did not note them.
+    handlers: dict[str, tuple[str, int]] | None = None
 
 
 encode_note = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(JobNote).decode
 
 
-def write_note(output: bytes, settings: Settings, fed_by: FedBy = "crawl") -> bytes:
+def handlers_of(spider: Spider) -> dict[str, tuple[str, int]]:
+    return {name: (handler.lane, handler.priority) for name, handler in spider.handlers.items()}
+
+
+def write_note(
+    output: bytes,
+    settings: Settings,
+    fed_by: FedBy = "crawl",
+    handlers: Mapping[str, tuple[str, int]] | None = None,
+) -> bytes:
     given = {
         key: value
         for key, value in msgspec.to_builtins(settings).items()
         if value != _DEFAULTS[key] and key not in SECRET
     }
-    return encode_note(JobNote(output, given, fed_by))
+    noted = None if handlers is None else dict(handlers)
+    return encode_note(JobNote(output, given, fed_by, handlers=noted))
 
 
 def note_of(spec: JobSpec) -> JobNote:

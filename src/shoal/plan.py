@@ -13,7 +13,7 @@ from shoal.fetch.browser.finding import available, why_not
 from shoal.fetch.proxies import find_pools
 from shoal.fleet.trouble import forget_trouble
 from shoal.frontier.protocol import OWN_START, Frontier, Job, JobSpec
-from shoal.jobnote import FedBy, note_of, write_note
+from shoal.jobnote import FedBy, handlers_of, note_of, write_note
 from shoal.observe import words
 from shoal.policy.compose import HostPolicies
 from shoal.policy.host import domain_limit, first_valve
@@ -138,7 +138,7 @@ def spec_of(plan: Plan) -> JobSpec:
         max_pages_per_host=settings.max_pages_per_host,
         # The output is noted before anything is written to it: a crash in the very first write leaves rows in a file
         # that no commit vouches for, and without the note they would look like somebody else's.
-        settings=write_note(output_key(plan.output), settings, plan.fed_by),
+        settings=write_note(output_key(plan.output), settings, plan.fed_by, handlers_of(plan.spider)),
         priority=plan.priority,
         dedupe=settings.dedupe,
         capacity=settings.dedupe_capacity if settings.dedupe == "bloom" else 0,

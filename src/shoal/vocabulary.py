@@ -26,6 +26,12 @@ def _kind(level: Level, meaning: str, fields: str, sentence: str) -> Kind:
 VOCABULARY: dict[str, Kind] = {
     # -- jobs
     "job_submitted": _kind("info", "a job was handed to a fleet", "job spider", "job {job} is submitted"),
+    "urls_added": _kind(
+        "info",
+        "somebody put URLs into a job",
+        "job new refused",
+        "{new} URLs were added to job {job}",
+    ),
     "job_started": _kind(
         "info", "a crawl begins, or goes on with what is done", "job spider done", "job {job} starts"
     ),

@@ -48,7 +48,7 @@ def section(path: tuple[str, ...]) -> str:
 def test_the_commands_are_the_known_ones() -> None:
     assert {" ".join(path) for path in LEAVES} == {
         "shoal crawl", "shoal status", "shoal report", "shoal why", "shoal dashboard", "shoal fetch", "shoal demo",
-        "shoal submit", "shoal worker", "shoal up", "shoal coordinator",
+        "shoal submit", "shoal add", "shoal worker", "shoal up", "shoal coordinator",
         "shoal top", "shoal jobs", "shoal pause", "shoal resume", "shoal cancel",
         "shoal hosts show", "shoal hosts block", "shoal hosts unblock", "shoal hosts set",
         "shoal proxies test",

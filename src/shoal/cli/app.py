@@ -12,6 +12,7 @@ import typer
 from shoal import __version__
 from shoal.cli import (
     EXIT_CODES,
+    add,
     coordinator,
     crawl,
     dashboard,
@@ -58,6 +59,7 @@ def shoal(
 
 app.command("crawl")(crawl.crawl)
 app.command("submit")(submit.submit)
+app.command("add")(add.add)
 app.command("worker")(worker.worker)
 app.command("up")(up.up)
 app.command("coordinator")(coordinator.coordinator)

@@ -461,6 +461,11 @@ class Frontier(Protocol):
         however many hosts there are."""
         ...
 
+    async def durable(self, seconds: float) -> bool | None:
+        """Whether what this process has written would survive a crash of the store; waits for that up to `seconds`.
+        None: the store cannot tell, or keeps nothing on a disk."""
+        ...
+
     # -- the path of a URL
     async def add(
         self,

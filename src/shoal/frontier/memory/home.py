@@ -206,6 +206,9 @@ class MemoryFrontier:
     def _leased(self, job: str) -> int:
         return sum(held.lease.task.job == job for held in self._leases.values())
 
+    async def durable(self, seconds: float) -> bool | None:
+        return None
+
     # -- the path of a URL
 
     async def add(

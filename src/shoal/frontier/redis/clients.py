@@ -8,6 +8,7 @@ another if not: nothing has been sent by then.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from redis.asyncio import Redis, Sentinel
@@ -53,6 +54,26 @@ def make_listener(address: Address, attempt: int) -> Redis:
     client = make_client(address)
     assert isinstance(client, Redis)
     return client
+
+
+def node_clients(address: Address, client: Client, tags: Sequence[str]) -> list[tuple[Redis, str]]:
+    """A client of its own for every server that has one of the tags, and that tag. To be closed by whoever asks."""
+    if isinstance(client, Redis):
+        return [(client.client(), tags[0])]
+    nodes = {}
+    for tag in tags:
+        node = client.get_node_from_key(tag)
+        assert node is not None, "a cluster whose slots are all served"
+        nodes[node.host, node.port] = tag
+    return [
+        (
+            Redis(
+                host=host, port=int(port), retry=_once(), single_connection_client=True, **_options(address)
+            ),
+            tag,
+        )
+        for (host, port), tag in nodes.items()
+    ]
 
 
 async def close_client(client: Client) -> None:

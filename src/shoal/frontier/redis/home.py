@@ -142,6 +142,9 @@ class RedisFrontier:
     async def lanes(self, job: str | None = None) -> Mapping[str, int]:
         return await jobs.lanes(self._shards, job)
 
+    async def durable(self, seconds: float) -> bool | None:
+        return await self._link.durable(self._shards.tags, seconds)
+
     # -- the path of a URL
 
     async def add(

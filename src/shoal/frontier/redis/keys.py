@@ -51,6 +51,7 @@ NAMES = {
     "CALL": "call:",  # + caller, string: number and answer of its last call; gone after an hour, or with its process
     "OUT": "out:",  # + shard, list of what is on its way to that shard
     "OUTS": "outs",  # sorted set: shards that something is on its way to, by since when
+    "SYNCED": "synced",  # string: written to learn when the disk has all that was written before
 }
 
 HOME = 0  # the shard that keeps what exists once: job numbers, start cursors, notes, workers

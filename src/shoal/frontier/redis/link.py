@@ -22,7 +22,8 @@ from redis.asyncio import Redis
 from shoal.errors import StoreError
 from shoal.frontier.redis.address import Address
 from shoal.frontier.redis.checks import Info, check, infos
-from shoal.frontier.redis.clients import Client, close_client, make_client
+from shoal.frontier.redis.clients import CONNECT_SECONDS, Client, close_client, make_client, node_clients
+from shoal.frontier.redis.durability import in_file
 from shoal.frontier.redis.faults import FAULTS, meaning, translate
 from shoal.frontier.redis.listening import Listener
 from shoal.frontier.redis.waiting import Outage, delay
@@ -119,6 +120,19 @@ class Link:
         """What every primary says about itself."""
         answers: list[Info] = await self._repeat(lambda client: infos(client, *sections), "INFO", math.inf)
         return answers
+
+    async def durable(self, tags: Sequence[str], seconds: float) -> bool | None:
+        """Whether what was written under these tags is in the append-only file on the disk; waits up to `seconds`.
+        None: there is no such file, or the server is too old to tell."""
+        client = self._opened()
+        try:
+            async with asyncio.timeout(seconds + CONNECT_SECONDS):
+                answers = await asyncio.gather(
+                    *(in_file(one, tag, seconds) for one, tag in node_clients(self.address, client, tags))
+                )
+        except (TimeoutError, *FAULTS):
+            return False
+        return None if None in answers else all(answers)
 
     async def subscribe(self, channel: str, callback: Callable[[bytes], None]) -> None:
         """Calls back with every message of the channel, and with b"" after each (re)connection: something may have

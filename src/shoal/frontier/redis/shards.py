@@ -38,7 +38,7 @@ class Shards:
     def __init__(self, link: Link, prefix: str, count: int, clock: Clock | None) -> None:
         self.link = link
         self.count = count
-        self._tags = [tag(prefix, shard) for shard in range(count)]
+        self.tags = [tag(prefix, shard) for shard in range(count)]
         self._time = Timebase(clock) if clock is not None else None
         self._name = os.urandom(6).hex()
         self._numbers = itertools.count(1)
@@ -124,7 +124,7 @@ class Shards:
         now = repr(self._time.now()) if self._time is not None else ""
         answers = await self.link.run_many(
             [
-                Call(script(name), self._tags[shard], [now, caller, number, _encode(ask)])
+                Call(script(name), self.tags[shard], [now, caller, number, _encode(ask)])
                 for shard, ask in asks.items()
             ],
             full_patience=full_patience,

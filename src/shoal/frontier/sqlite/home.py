@@ -132,6 +132,9 @@ class SqliteFrontier:
     async def lanes(self, job: str | None = None) -> Mapping[str, int]:
         return await self._writer.do(lambda s: jobs.lanes(s, job))
 
+    async def durable(self, seconds: float) -> bool | None:
+        return None if self.path == ":memory:" else True  # a verb answers after its commit
+
     # -- the path of a URL
 
     async def add(
