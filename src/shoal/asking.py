@@ -115,7 +115,7 @@ class Asker:
                 return await self._not_asked(task, held, held.wait)
             started = self._hosts.now()
             host = await self._hosts.ask_robots(
-                lease, since=self._clock.monotonic(), timeout=self._timeout(task, limits)
+                lease, since=self._clock.monotonic(), timeout=self._timeout(task, host, limits)
             )
             known = _origin_of(task, host)
             if not known.robots_missing:
@@ -131,9 +131,9 @@ class Asker:
             if known.robots is not None and not _is_not_the_hosts_fault(known):
                 self._saw_no_robots(lease, known.robots, started)
         known = _origin_of(task, host)
-        if self._settings.robots and known.robots_missing and _is_not_the_hosts_fault(known):
+        if host.terms.settings.robots and known.robots_missing and _is_not_the_hosts_fault(known):
             return await self._wait_for_others(task, known)
-        return self._refusal(task, host) or self._moves(task) or await self._fetch(lease, limits)
+        return self._refusal(task, host) or self._moves(task) or await self._fetch(lease, host, limits)
 
     async def _leaves_probe(self, task: Task, limits: Limits) -> bool:
         """Whether a page that failed before is set aside, so that another one finds out whether the host is back: the
@@ -178,7 +178,7 @@ class Asker:
 
     def _refusal(self, task: Task, host: HostView) -> Ending | None:
         robots, known = host.robots.get(scheme_of(task.url)), _origin_of(task, host)
-        if not self._settings.robots or robots is None:
+        if not host.terms.settings.robots or robots is None:
             return None
         if known.robots_missing:
             return Ending(self._wait_for_robots(task, known))
@@ -237,9 +237,9 @@ class Asker:
 
     # -- the fetch, and what it tells
 
-    async def _fetch(self, lease: Lease, limits: Limits) -> Response | Ending | None:
+    async def _fetch(self, lease: Lease, host: HostView, limits: Limits) -> Response | Ending | None:
         started = self._hosts.now()
-        request = self._request(lease.task, limits)
+        request = self._request(lease.task, host, limits)
         if self._routes is not None:
             request = self._routes.addressed(request, lease.task)
         outcome = await self._transport.fetch(request)
@@ -323,20 +323,21 @@ class Asker:
         if self._routes is not None:
             await self._routes.keep(everything=everything)
 
-    def _request(self, task: Task, limits: Limits) -> FetchRequest:
+    def _request(self, task: Task, host: HostView, limits: Limits) -> FetchRequest:
         if task.lane == BROWSER and not self._escalation.is_plain(task):
             wait = task.wait_for or self._waits.get(task.handler, "")
             # A page with its scripts has all the time there is: the host's own timeout is for its answers alone.
-            return replace(_fetch_request(task, self._settings.total_timeout), rendering=Rendering(wait))
-        return _fetch_request(task, self._timeout(task, limits))
+            longest = host.terms.settings.total_timeout
+            return replace(_fetch_request(task, longest), rendering=Rendering(wait))
+        return _fetch_request(task, self._timeout(task, host, limits))
 
-    def _timeout(self, task: Task, limits: Limits) -> float | None:
+    def _timeout(self, task: Task, host: HostView, limits: Limits) -> float | None:
         """The host's timeout; for a page that was cut off before, at least twice what was not enough for it. Some
         pages are slower than their host is, and would never be had in the time that the others need."""
         if limits.timeout is None:
             return None
         cut_off_after = max((past.elapsed for past in task.history if past.kind in TIMEOUTS), default=0.0)
-        longest = limits.longest_timeout or self._settings.total_timeout
+        longest = limits.longest_timeout or host.terms.settings.total_timeout
         return max(limits.timeout, min(longest, 2 * cut_off_after))
 
     def _no_retry(self, task: Task) -> str | None:

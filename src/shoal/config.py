@@ -1,5 +1,8 @@
 """Settings from all their layers: defaults < shoal.toml < the spider < environment SHOAL_* < flags.
 
+A later layer replaces a key's value; only tables for hosts are put together, key by key, so that a spider that knows
+one shop does not undo what an operator says of eight hundred.
+
 Every value is checked where it is read, so that an error can name the key, its source and what is allowed.
 """
 
@@ -12,17 +15,20 @@ import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
 
 import msgspec
 from msgspec import inspect
 
 from shoal.errors import SettingsError
-from shoal.settings import Settings
+from shoal.limits import HOST_TABLES
+from shoal.settings import HOST_KEYS, HostSettings, Settings
 from shoal.telling import event
 
 DEFAULT_FILE = Path("shoal.toml")
 PREFIX = "SHOAL_"
+HOST = "host"
 # Where things are and what they are called: read by the command line, not settings of a crawl.
 NOT_SETTINGS = frozenset(
     {
@@ -48,11 +54,30 @@ _SERVICE_ADDRESS = re.compile(r"(?:tcp|udp|sctp)://.+")  # the value of SHOAL_PO
 _ALL = "docs/settings.md lists them all"
 _told: set[str] = set()  # unknown variables that were told of
 
+# RFC 9110: a token, and no control characters.
+_HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_HEADER_VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
+
 TRUE = frozenset({"true", "1", "yes", "on"})
 FALSE = frozenset({"false", "0", "no", "off"})
 
+Infos = Mapping[str, inspect.Type]
+
+
+def _given(type_: Any) -> Any:
+    """A type without the None that stands for what is not given."""
+    rest = [one for one in get_args(type_) if one is not type(None)]
+    return rest[0] if get_origin(type_) in (Union, UnionType) and len(rest) == 1 else type_
+
+
 _TYPES: Mapping[str, Any] = {field.name: field.type for field in msgspec.structs.fields(Settings)}
-_INFO: Mapping[str, inspect.Type] = {name: inspect.type_info(type_) for name, type_ in _TYPES.items()}
+_INFO: Infos = {name: inspect.type_info(type_) for name, type_ in _TYPES.items()}
+_HOST_TYPES: Mapping[str, Any] = {
+    field.name: _given(field.type)
+    for field in msgspec.structs.fields(HostSettings)
+    if field.name in HOST_KEYS
+}
+_HOST_INFO: Infos = {name: inspect.type_info(type_) for name, type_ in _HOST_TYPES.items()}
 _VARIABLES: Mapping[str, str] = {PREFIX + name.upper(): name for name in _TYPES}
 
 
@@ -65,8 +90,20 @@ def load(
     """One Settings from all layers; a later layer replaces a key's value. A flag that is None was not given."""
     given: dict[str, Any] = {}
     for key, value, source in _layers(config_file, spider, environ, flags):
-        given[key] = _checked(key, value, source)
+        if key == HOST:
+            given[key] = _with_tables(given.get(key, {}), value, source.removesuffix(f": {HOST}"))
+        else:
+            given[key] = _checked(key, value, source)
     return Settings(**given)
+
+
+def read_host_settings(pairs: Mapping[str, str], source: str) -> HostSettings:
+    """A host's settings from key=value as typed."""
+    given: dict[str, Any] = {}
+    for key, text in pairs.items():
+        where = f"{source}: {_known_of_host(key, source)}"
+        given[key] = _checked(key, _parsed(key, text, where, _HOST_INFO), where, _HOST_INFO)
+    return _plain(given)
 
 
 def allowed(key: str) -> str:
@@ -141,24 +178,90 @@ def _suggestion(word: str, words: list[str]) -> str:
     return f"did you mean {close[0]!r}?" if close else _ALL
 
 
+# -- tables for hosts
+
+
+def _with_tables(known: Mapping[str, HostSettings], value: object, source: str) -> dict[str, HostSettings]:
+    if not isinstance(value, dict):
+        raise SettingsError(f'{source}: {HOST} must be {allowed(HOST)}: [host."shop.example"]')
+    tables = dict(known)
+    for name, given in value.items():
+        where = f'{source}: [host."{_short_name(name)}"]'
+        pattern = _pattern(str(name), where)
+        table = _table(given, where, source)
+        tables[pattern] = _one_table(table, tables[pattern]) if pattern in tables else table
+    if len(tables) > HOST_TABLES:
+        raise SettingsError(f"{source}: {len(tables):,} tables for hosts; at most {HOST_TABLES:,} are taken")
+    return tables
+
+
+def _pattern(name: str, where: str) -> str:
+    from shoal.policy.hosttable import host_pattern
+
+    try:
+        return host_pattern(name)
+    except ValueError as error:
+        raise SettingsError(f"{where} is not a host: {error}") from None
+
+
+def _table(given: object, where: str, source: str) -> HostSettings:
+    if not isinstance(given, dict):
+        raise SettingsError(f"{where} must be a table: {', '.join(HOST_KEYS)}")
+    table: dict[str, Any] = {}
+    for key, value in given.items():
+        table[key] = _checked(_known_of_host(key, where), value, f"{where} {key}", _HOST_INFO)
+    for name, text in table.get("headers", {}).items():
+        if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(text):
+            raise SettingsError(f"{where} headers: a name or a value has characters that no header may have")
+    return _plain(table, where=source)
+
+
+def _plain(given: dict[str, Any], where: str = "") -> HostSettings:
+    if given.get("pool") == "":  # none, as in the setting of that name
+        given["pool"] = "direct"
+    return HostSettings(**given, where=where)
+
+
+def _one_table(later: HostSettings, earlier: HostSettings) -> HostSettings:
+    from shoal.policy.hosttable import over
+
+    return msgspec.structs.replace(over(later, earlier), where=f"{earlier.where}, {later.where}")
+
+
+def _known_of_host(key: str, where: str) -> str:
+    if key in _HOST_INFO:
+        return key
+    close = difflib.get_close_matches(key, _HOST_INFO, n=1)
+    meant = f"did you mean {close[0]!r}? " if close else ""
+    raise SettingsError(
+        f"{where}: {_short(key)} is not a setting of a host; {meant}there are {', '.join(HOST_KEYS)}"
+    )
+
+
+def _short_name(name: object) -> str:
+    text = str(name)
+    text = text.rpartition("@")[2]  # of a URL that was put there, not its password
+    return text if len(text) <= 100 else f"{text[:100]}…"
+
+
 # -- checking
 
 
-def _checked(key: str, value: object, source: str) -> object:
+def _checked(key: str, value: object, source: str, info: Infos = _INFO) -> Any:
     try:
-        result: object = msgspec.convert(value, _TYPES[key])
+        result: object = msgspec.convert(value, _TYPES[key] if info is _INFO else _HOST_TYPES[key])
     except msgspec.ValidationError:
-        raise _refusal(key, value, source) from None
+        raise _refusal(key, value, source, info) from None
     if isinstance(result, float) and not math.isfinite(result):
-        raise _refusal(key, value, source)
+        raise _refusal(key, value, source, info)
     return result
 
 
-def _refusal(key: str, value: object, source: str) -> SettingsError:
+def _refusal(key: str, value: object, source: str, info: Infos = _INFO) -> SettingsError:
     # Only a number's or switch's wrong value is repeated: headers and the like may hold secrets.
-    plain = isinstance(_INFO[key], inspect.IntType | inspect.FloatType | inspect.BoolType | inspect.UnionType)
+    plain = isinstance(info[key], inspect.IntType | inspect.FloatType | inspect.BoolType | inspect.UnionType)
     what = f"{_short(value)} is not allowed" if plain else "this value is not allowed"
-    return SettingsError(f"{source}: {what}; {key} must be {allowed(key)}")
+    return SettingsError(f"{source}: {what}; {key} must be {_describe(info[key])}")
 
 
 def _short(value: object) -> str:
@@ -169,11 +272,11 @@ def _short(value: object) -> str:
 # -- text from the environment and from -s key=value
 
 
-def _parsed(key: str, text: str, source: str) -> object:
+def _parsed(key: str, text: str, source: str, info: Infos = _INFO) -> object:
     try:
-        return _parse(_INFO[key], text.strip())
+        return _parse(info[key], text.strip())
     except (ValueError, RecursionError):
-        raise _refusal(key, text, source) from None
+        raise _refusal(key, text, source, info) from None
 
 
 def _parse(info: inspect.Type, text: str) -> object:
@@ -239,6 +342,8 @@ def _describe(info: inspect.Type) -> str:
             return "a table of lists of strings"
         case inspect.DictType(value_type=inspect.DictType()):
             return "a table of tables of strings"
+        case inspect.DictType(value_type=inspect.StructType()):
+            return f"a table of tables with {', '.join(HOST_KEYS)}"
         case inspect.DictType():
             return "a table of strings"
         case inspect.LiteralType(values=words):

@@ -16,6 +16,7 @@ from shoal.clock import Clock, SystemClock
 from shoal.engine import Engine
 from shoal.errors import HandlerMissing
 from shoal.feeding import Feeder
+from shoal.fetch.athosts import AtHosts
 from shoal.fetch.browser.finding import available
 from shoal.fetch.confined import Confined
 from shoal.fetch.guard import Guard
@@ -34,6 +35,7 @@ from shoal.observe.recording import Recorder
 from shoal.observe.tally import Tally, TallyReport
 from shoal.observe.vitals import Subject, Vitals
 from shoal.plan import Plan, file_claim
+from shoal.policy.hosttable import HostTable
 from shoal.policy.signals import Traffic
 from shoal.routes.routing import Routes
 from shoal.serving import Jobs, OneJob, Pages
@@ -79,6 +81,7 @@ class JobCrew:
         self.admission = make_admission(spider, settings)
         self._frontier = frontier
         web = transport or Transports(settings, guard, clock)
+        web = AtHosts(web, lambda host: self._hosts.own(host))
         confined = Confined(web, may_reach) if may_reach is not None else None
         self._transport = routes = Routes(
             confined or web,
@@ -89,8 +92,10 @@ class JobCrew:
             rng=rng,
             now=lambda: self._hosts.now(),
             handlers=pools_of(spider),
+            pool_at=lambda host: self._hosts.own(host).pool,
         )
         self._hosts = HostBook(frontier, routes, settings, clock, job=job)
+        self.admission.lane_at = lambda host: self._hosts.own(host).lane
         self._recorder = Recorder(frontier, job, self.tally, self._hosts.now)
         asker = Asker(
             settings,
@@ -128,6 +133,7 @@ class JobCrew:
         job = await self._frontier.job(self.name)
         self.made_at = job.created_at if job is not None else 0.0
         self._hosts.opened(self.made_at)
+        await self._hosts.standing.refresh(0.0, older_than=0.0)
         async for record in self._frontier.hosts(self.name):
             if state_of(record).start:
                 self.admission.welcome(record.name)
@@ -313,7 +319,11 @@ def admission_by(
 ) -> Admission:
     """By the handlers' names, lanes and priorities, the first one first."""
     first = next(iter(handlers))
-    return Admission(settings, starts, {**handlers, "": handlers[first]}, first)
+    admission = Admission(settings, starts, {**handlers, "": handlers[first]}, first)
+    table = HostTable(settings.host)
+    if table:
+        admission.lane_at = lambda host: table.of(host).lane
+    return admission
 
 
 def pools_of(spider: Spider) -> dict[str, str]:

@@ -16,7 +16,8 @@ from shoal.explain import Answer, Facts, explain
 from shoal.frontier.protocol import Frontier, HostQueue, Job, Whereabouts
 from shoal.hosts.jobs import OtherJobs
 from shoal.hosts.rules import HostRules
-from shoal.hosts.sight import HostSight, sight_of, with_robots
+from shoal.hosts.sight import HostSight, sight_of, with_robots, with_sources
+from shoal.hosts.standing import read_standing
 from shoal.hosts.state import state_of
 from shoal.jobnote import settings_of
 from shoal.model import Refused, Request, Task
@@ -61,8 +62,9 @@ async def look_at_hosts(frontier: Frontier, job: str | None) -> AsyncIterator[Ho
     jobs = await chosen_jobs(frontier, job)
     rules, now = rules_for(jobs[0] if jobs else None), await frontier.now()
     pending = dict(await frontier.queues(job, limit=_EVERYTHING))
+    standing = (await read_standing(frontier)).table
     async for record in frontier.hosts(job):
-        yield sight_of(record, rules, now, pending.get(record.name, 0))
+        yield with_sources(sight_of(record, rules, now, pending.get(record.name, 0)), rules, standing)
 
 
 async def look_at_host(frontier: Frontier, host: str) -> tuple[HostSight, Sequence[HostQueue]]:
@@ -74,6 +76,7 @@ async def look_at_host(frontier: Frontier, host: str) -> tuple[HostSight, Sequen
     pending = sum(queue.pending for queue in queues)
     now = await frontier.now()
     sight = await _with_its_jobs(frontier, sight_of(record, rules, now, pending))
+    sight = with_sources(sight, rules, (await read_standing(frontier)).table)
     return with_robots(sight, rules), queues
 
 
@@ -86,10 +89,32 @@ async def _with_its_jobs(frontier: Frontier, host: HostSight) -> HostSight:
 
 async def rules_of_host(frontier: Frontier, queues: Sequence[HostQueue]) -> HostRules:
     """By the settings of a job that has work for the host, or else of the job to ask first."""
-    jobs = await chosen_jobs(frontier, None)
+    job = _job_of(queues, await chosen_jobs(frontier, None))
+    return rules_for(job)
+
+
+def _job_of(queues: Sequence[HostQueue], jobs: Sequence[Job]) -> Job | None:
     busy = {queue.job for queue in queues}
     jobs = [job for job in jobs if job.spec.name in busy] or jobs
-    return rules_for(jobs[0] if jobs else None)
+    return jobs[0] if jobs else None
+
+
+class RulesOfHosts:
+    """The same for many hosts, by jobs that are looked at once."""
+
+    def __init__(self, frontier: Frontier) -> None:
+        self._frontier = frontier
+        self._jobs: Sequence[Job] | None = None
+        self._rules: dict[str, HostRules] = {}
+
+    async def of(self, host: str) -> HostRules:
+        if self._jobs is None:
+            self._jobs = await chosen_jobs(self._frontier, None)
+        job = _job_of(await self._frontier.host_queues(host), self._jobs)
+        name = job.spec.name if job is not None else ""
+        if name not in self._rules:
+            self._rules[name] = rules_for(job)
+        return self._rules[name]
 
 
 def unknown_host(host: str) -> UsageError:
@@ -161,6 +186,7 @@ async def inquire(frontier: Frontier, job: Job, typed: str) -> Facts:
     host = None
     if record is not None:
         host = with_robots(await _with_its_jobs(frontier, sight_of(record, rules, now)), rules)
+        host = with_sources(host, rules, (await read_standing(frontier)).table)
         its_own = {name: known for name, known in host.origins.items() if name == scheme(now_at.url)}
         host = replace(host, origins=its_own)
     queues = await frontier.host_queues(now_at.host)

@@ -15,7 +15,7 @@ from msgspec import Struct
 from shoal.frontier.protocol import JobSpec
 from shoal.packing import UNREADABLE
 from shoal.settings import SECRET as SECRET
-from shoal.settings import Settings
+from shoal.settings import HostSettings, Settings, masked
 
 if TYPE_CHECKING:
     from shoal.spider import Spider
@@ -52,13 +52,19 @@ def write_note(
     fed_by: FedBy = "crawl",
     handlers: Mapping[str, tuple[str, int]] | None = None,
 ) -> bytes:
+    hosts = {name: _without_values(table) for name, table in settings.host.items()}
     given = {
         key: value
-        for key, value in msgspec.to_builtins(settings).items()
+        for key, value in msgspec.to_builtins(msgspec.structs.replace(settings, host=hosts)).items()
         if value != _DEFAULTS[key] and key not in SECRET
     }
     noted = None if handlers is None else dict(handlers)
     return encode_note(JobNote(output, given, fed_by, handlers=noted))
+
+
+def _without_values(table: HostSettings) -> HostSettings:
+    """The names of a host's headers stay, for whoever looks at it."""
+    return msgspec.structs.replace(table, headers=masked(table.headers)) if table.headers else table
 
 
 def note_of(spec: JobSpec) -> JobNote:

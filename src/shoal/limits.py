@@ -79,3 +79,6 @@ SNAPSHOT_HEADERS = (
 TRACEBACK = (
     16 * KB
 )  # characters of a handler's traceback, its end: a message may hold a whole page. Beyond: cut
+
+# -- what an operator sets
+HOST_TABLES = 10_000  # settings for hosts, of a job or of a store: all are read with the job. Beyond: refused

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from shoal.errors import OutputTaken, SinkError, SpiderError, UsageError
+from shoal.errors import OutputTaken, SettingsError, SinkError, SpiderError, UsageError
 from shoal.fetch.browser.finding import available, why_not
 from shoal.fetch.proxies import find_pools
 from shoal.fleet.trouble import forget_trouble
@@ -17,6 +17,7 @@ from shoal.jobnote import FedBy, handlers_of, note_of, write_note
 from shoal.observe import words
 from shoal.policy.compose import HostPolicies
 from shoal.policy.host import domain_limit, first_valve
+from shoal.policy.hosttable import table_name
 from shoal.policy.lanes import BROWSER, known, no_such_lane, served
 from shoal.settings import Settings
 from shoal.sink import describe, is_database, output_key
@@ -82,6 +83,11 @@ def check_parts(plan: Plan) -> None:
         pools = [handler.pool for handler in plan.spider.handlers.values() if handler.pool]
         find_pools(plan.settings, pools, os.environ)
     lanes = known(plan.settings)
+    for name, table in plan.settings.host.items():
+        if table.lane is not None and table.lane not in lanes:
+            raise SettingsError(f"{table_name(name, table)} lane: {no_such_lane(table.lane, lanes)}")
+        if table.lane == BROWSER and serves_browser and not available(plan.settings):
+            raise SettingsError(f"{table_name(name, table)} lane: {why_not(plan.settings)}")
     for handler in plan.spider.handlers.values():
         if handler.lane not in lanes:
             problem = no_such_lane(handler.lane, lanes)

@@ -6,6 +6,7 @@ A setting has the same name in `shoal.toml`, in the environment (`SHOAL_` + uppe
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal, get_args
 
 from msgspec import Meta, Struct, field
@@ -32,6 +33,34 @@ SECRET = frozenset({"headers", "outputs", "proxies", "session_headers", "worker_
 
 POLICIES = ("rate", "concurrency", "breaker", "timeout", "budget")
 
+MASK = "…"  # stands for a secret that is not shown or written down
+
+
+class HostSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """What holds at some hosts instead of the settings of the same names. None: nothing is said."""
+
+    rate: Annotated[float, Meta(ge=0)] | None = None
+    per_host: PositiveInt | None = None
+    timeout: PositiveSeconds | None = None  # for every request, whatever the host's latency
+    headers: dict[str, str] = {}  # besides those that every host gets
+    pool: str | None = None  # "direct" is none
+    robots: bool | None = None
+    lane: str | None = None  # for requests that name none
+    where: str = ""  # it was set: shoal.toml, a spider. No key of a table
+
+    def __repr__(self) -> str:
+        given = {name: getattr(self, name) for name in HOST_KEYS} | {"headers": masked(self.headers)}
+        shown = [f"{name}={value!r}" for name, value in given.items() if value not in (None, {})]
+        return f"HostSettings({', '.join(shown)})"
+
+
+HOST_KEYS = tuple(name for name in HostSettings.__struct_fields__ if name != "where")
+
+
+def masked(headers: Mapping[str, str]) -> dict[str, str]:
+    """The names, without the values."""
+    return dict.fromkeys(headers, MASK)
+
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     # -- how fast
@@ -44,6 +73,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     domain_rate: Annotated[float, Meta(ge=0)] | None = None  # requests per second; unset: five times `rate`
     per_domain: Count | None = None  # requests in flight, in the whole crawl; unset: four times `per_host`
     processes: PositiveInt = 1  # worker processes on this machine
+
+    # -- hosts that need something else
+    host: dict[str, HostSettings] = {}  # by host, or by "*.example.com" for all below it
 
     # -- lanes
     lanes: dict[str, Annotated[float, Meta(gt=0)]] = {}  # weights, besides or instead of the built-in ones

@@ -190,7 +190,10 @@ VOCABULARY: dict[str, Kind] = {
         "info", "a person took the block back", "host", "host {host} is no longer blocked"
     ),
     "host_limits_set": _kind(
-        "info", "a person set limits for the host", "host rate per_host", "host {host} has limits of its own"
+        "info",
+        "a person set what holds at the host, or at all that a pattern stands for",
+        "host rate per_host timeout pool robots lane",
+        "{host} is set by hand",
     ),
     # -- pages
     "page_dead": _kind(

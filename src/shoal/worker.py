@@ -240,7 +240,7 @@ class Worker:
 
     def _allows(self, task: Task, host: HostView) -> Callable[[str], bool]:
         """What is known of robots.txt for links from a page to its own origin."""
-        robots = host.robots.get(scheme(task.url)) if self._settings.robots else None
+        robots = host.robots.get(scheme(task.url)) if host.terms.settings.robots else None
         here = f"{origin(task.url)}/"
         return lambda url: robots is None or not url.startswith(here) or robots.allows(url)
 

@@ -51,6 +51,7 @@ def test_the_commands_are_the_known_ones() -> None:
         "shoal submit", "shoal add", "shoal worker", "shoal up", "shoal coordinator",
         "shoal top", "shoal jobs", "shoal pause", "shoal resume", "shoal cancel",
         "shoal hosts show", "shoal hosts block", "shoal hosts unblock", "shoal hosts set",
+        "shoal hosts unset", "shoal hosts settings",
         "shoal proxies test",
         "shoal dead list", "shoal dead show", "shoal dead replay", "shoal dead drop",
         "shoal store upgrade",

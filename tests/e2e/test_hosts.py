@@ -21,7 +21,7 @@ from shoal.admit.identity import fingerprint
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import Claim, JobSpec, Valve
 from shoal.hosts.rules import HostRules
-from shoal.hosts.state import HostState, encode_state, state_of
+from shoal.hosts.state import HostState, Manual, encode_state, state_of
 from shoal.jobnote import write_note
 from shoal.model import Dead, Failure, Settlement, Task
 from shoal.policy.breaker import BreakerState
@@ -225,13 +225,98 @@ def test_set_and_take_back(filled: Cli) -> None:
     assert (valve.interval, valve.cap) == (0.0, 3)
 
 
+def test_everything_that_can_be_set(filled: Cli) -> None:
+    pairs = ("rate=2", "per_host=2", "timeout=7.5", "pool=", "robots=on", "lane=urgent")
+    assert filled("hosts", "set", "busy.example", *pairs)[2] == "busy.example: 2 req/s, 1 at a time\n"
+    seen = as_json(filled, "hosts", "show", "busy.example")
+    assert seen["settings"] == {
+        "rate": 2.0,
+        "per_host": 2,
+        "timeout": 7.5,
+        "pool": "direct",
+        "robots": True,
+        "lane": "urgent",
+    }
+    assert (seen["cap"], seen["timeout"]) == (1, 7.5)  # its robots.txt comes first
+    assert seen["rate_by"] == seen["set_by"]["lane"] == "set for this host in this store, by hand"
+    said = "2 req/s, 2 at a time, timeout 7.5 s, pool direct, robots.txt asked for, lane urgent"
+    assert f"set by hand to {said}" in filled("why", "http://busy.example/3")[1]
+    assert said in filled("hosts", "settings")[1]
+    filled("hosts", "unset", "busy.example", "rate", "lane")
+    assert sorted(as_json(filled, "hosts", "settings")["busy.example"]) == [
+        "per_host",
+        "pool",
+        "robots",
+        "timeout",
+    ]
+    assert filled("hosts", "unset", "busy.example")[2] == "busy.example: 0.1 req/s, 3 at a time\n"
+    assert as_json(filled, "hosts", "settings") == {}
+    assert "nothing is set by hand" in filled("hosts", "settings")[1]
+
+
+def test_a_pattern_is_for_known_hosts_and_for_those_to_come(filled: Cli) -> None:
+    assert filled("hosts", "set", "*.example", "rate=0.5")[2] == (
+        "*.example: 0.5 req/s; for 4 known hosts and for those to come\n"
+    )
+    filled("hosts", "set", "busy.example", "per_host=1")
+    seen = as_json(filled, "hosts", "show", "busy.example")
+    assert (seen["rate"], seen["cap"]) == (0.5, 1)
+    assert seen["set_by"] == {
+        "rate": "set for *.example in this store, by hand",
+        "per_host": "set for this host in this store, by hand",
+    }
+    filled("hosts", "set", "busy.example", "rate=0.2")
+    assert as_json(filled, "hosts", "show", "busy.example")["rate"] == pytest.approx(0.2)
+    assert as_json(filled, "hosts", "show", "idle.example")["rate"] == 0.5
+    filled("hosts", "unset", "*.example")
+    filled("hosts", "unset", "busy.example", "rate")
+    assert valve_of("busy.example").interval == valve_of("idle.example").interval == 10.0
+
+
+def test_a_host_that_nobody_has_met_may_be_set(filled: Cli) -> None:
+    assert filled("hosts", "set", "HTTPS://New.example/", "rate=0.5", "per_host=1")[2] == (
+        "new.example: 0.5 req/s, 1 at a time; the host is not known here yet, and will begin with that\n"
+    )
+    assert list(as_json(filled, "hosts", "settings")) == ["new.example"]
+
+
+def test_what_an_earlier_version_wrote_is_kept(filled: Cli) -> None:
+    """It wrote limits into the host's record, and there alone."""
+    asyncio.run(_set_long_ago("busy.example"))
+    filled("hosts", "set", "idle.example", "rate=1")
+    filled("hosts", "set", "*.example", "timeout=9")
+    seen = as_json(filled, "hosts", "show", "busy.example")["settings"]
+    assert seen == {"rate": 0.25, "timeout": 9.0}
+
+
+async def _set_long_ago(host: str) -> None:
+    async with open_frontier(STORE) as frontier:
+        record = await frontier.host(host)
+        assert record is not None
+        state = replace(state_of(record), manual=Manual(rate=0.25))
+        assert await frontier.update_host(RULES.applied(record, state, await frontier.now()))
+
+
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
         (("set", "busy.example"), "say what to set"),
-        (("set", "busy.example", "--rate", "-1"), "--rate '-1': a number, at least 0"),
-        (("set", "busy.example", "--rate", "nan"), "--rate 'nan'"),
-        (("set", "busy.example", "--per-host", "1.5"), "--per-host '1.5': a whole number, at least 1"),
+        (
+            ("set", "busy.example", "--rate", "-1"),
+            "rate: -1.0 is not allowed; rate must be a number, at least 0",
+        ),
+        (("set", "busy.example", "--rate", "nan"), "rate: nan is not allowed"),
+        (("set", "busy.example", "--per-host", "1.5"), "per_host must be a whole number, at least 1"),
+        (("set", "busy.example", "timeout=0"), "timeout must be a number, greater than 0"),
+        (("set", "busy.example", "robots=maybe"), "robots must be true or false"),
+        (("set", "busy.example", "rat=1"), "did you mean 'rate'? there are rate, per_host, timeout"),
+        (("set", "busy.example", "rate"), "write it as KEY=VALUE"),
+        (("set", "busy.example", "headers={}"), 'a table [host."…"] of the shoal.toml'),
+        (("set", "busy.example", "lane=fast"), "there is no lane 'fast'; there are urgent, normal"),
+        (("set", "busy.example", "pool=gold"), "there are direct"),
+        (("set", "*.", "rate=1"), "is not a host"),
+        (("set", "a.*.example", "rate=1"), "'a.*.example' is not a host"),
+        (("unset", "busy.example", "speed"), "'speed' is not a setting of a host"),
         (("block", "busy.example", "--for", "soon"), "30s, 10m"),
         (("block", "no.example"), "no host no.example"),
         (("unblock", "no.example"), "no host no.example"),

@@ -8,7 +8,8 @@ import pytest
 from shoal import config
 from shoal.config import load
 from shoal.errors import SettingsError
-from shoal.settings import Settings
+from shoal.limits import HOST_TABLES
+from shoal.settings import HostSettings, Settings
 
 
 def from_flags(**flags: Any) -> Settings:
@@ -216,3 +217,87 @@ def test_arrays_beyond_all_depth_are_refused_in_words(tmp_path: Path) -> None:
         load(file, {}, {}, {})
     with pytest.raises(SettingsError, match="hosts must be a list of strings"):
         load(None, {}, {}, {"hosts": "[" * 5_000 + "]"})
+
+
+# -- tables for hosts
+
+
+def test_tables_for_hosts_are_put_together_key_by_key(tmp_path: Path) -> None:
+    """A list or a table is replaced by a later layer; what an operator says of other hosts must not be."""
+    (tmp_path / "shoal.toml").write_text(
+        '[host."Shop.Example:443"]\nrate = 0.5\nheaders = {A = "1", B = "2"}\n[host."*.shop.example"]\nper_host = 1\n'
+    )
+    settings = load(
+        None,
+        {"host": {"shop.example": {"rate": 1, "timeout": 9, "headers": {"b": "3"}}}},
+        {"SHOAL_HOST": '{"bücher.example:8080": {"robots": false, "pool": ""}}'},
+        {"host": '{"shop.example": {"lane": "urgent"}}'},
+    )
+    where = "shoal.toml, spider, flag host"
+    assert settings.host == {
+        "shop.example": HostSettings(
+            rate=1, timeout=9, lane="urgent", headers={"A": "1", "b": "3"}, where=where
+        ),
+        "*.shop.example": HostSettings(per_host=1, where="shoal.toml"),
+        "xn--bcher-kva.example:8080": HostSettings(robots=False, pool="direct", where="SHOAL_HOST"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ('[host."a.b"]\nrat = 1', "'rat' is not a setting of a host; did you mean 'rate'? there are rate,"),
+        ('[host."a.b"]\nspeed = 1', "there are rate, per_host, timeout, headers, pool, robots, lane"),
+        ('[host."a.b"]\nwhere = "x"', "'where' is not a setting of a host"),
+        (
+            '[host."a.b"]\nrate = -1',
+            '[host."a.b"] rate: -1 is not allowed; rate must be a number, at least 0',
+        ),
+        ('[host."a.b"]\ntimeout = inf', '[host."a.b"] timeout: inf is not allowed'),
+        ('[host."a.b"]\nper_host = 0', "per_host must be a whole number, at least 1"),
+        ('[host."a.b"]\nrobots = "off"', "robots must be true or false"),
+        ('[host."a.b"]\nlane = 1', "lane must be a string"),
+        ('[host."*"]\nrate = 1', '[host."*"] is not a host: write a host as in shop.example'),
+        ('[host."a.*"]\nrate = 1', "is not a host"),
+        ('[host."*.127.0.0.1"]\nrate = 1', "an address has nothing below it"),
+        ('[host."a.b/c"]\nrate = 1', "is not a host"),
+        ('[host.""]\nrate = 1', "is not a host"),
+        ("[host]\nrate = 1", '[host."rate"] must be a table'),
+        (
+            "host = 3",
+            "host must be a table of tables with rate, per_host, timeout, headers, pool, robots, lane",
+        ),
+    ],
+)
+def test_case_36_tables_for_hosts(tmp_path: Path, table: str, words: str) -> None:
+    said = message(from_toml, tmp_path, table)
+    assert said.startswith(f"{tmp_path / 'my.toml'}: ")
+    assert words in said
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        '[host."a.b".headers]\nX = "hunter2\\nY: 1"',
+        '[host."a.b".headers]\n"X Y" = "hunter2"',
+        '[host."a.b".headers]\nX = ["hunter2"]',
+        '[host."a.b"]\nheaders = "hunter2"',
+        '[host."http://me:hunter2@a.b"]\nrate = 1',
+    ],
+)
+def test_secrets_of_hosts_are_not_repeated(tmp_path: Path, table: str) -> None:
+    assert "hunter2" not in message(from_toml, tmp_path, table)
+
+
+def test_headers_of_hosts_are_not_shown() -> None:
+    settings = load(None, {}, {}, {"host": {"a.b": {"headers": {"Authorization": "secret"}}}})
+    assert repr(settings) == "Settings(host={'a.b': HostSettings(headers={'Authorization': '…'})})"
+
+
+def test_there_may_be_so_many_tables_and_no_more() -> None:
+    tables = {f"shop-{n}.example": {"rate": 1} for n in range(HOST_TABLES)}
+    assert len(load(None, {"host": tables}, {}, {}).host) == HOST_TABLES
+    assert "10,001 tables for hosts; at most 10,000" in message(
+        load, None, {"host": {**tables, "one.more": {"rate": 1}}}, {}, {}
+    )

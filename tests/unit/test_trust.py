@@ -13,7 +13,7 @@ from shoal.fleet.plan import OWN, WorkerPlan
 from shoal.fleet.trust import check_settings, own_output, own_reach, trusts_store
 from shoal.frontier.protocol import JobSpec
 from shoal.jobnote import SECRET, write_note
-from shoal.settings import Settings
+from shoal.settings import HostSettings, Settings
 
 KEY = {"Authorization": "Bearer x"}
 
@@ -52,6 +52,22 @@ def test_a_job_cannot_say_whom_the_worker_trusts() -> None:
     plan = WorkerPlan((), "redis://queue/")
     settings = plan.settings_for(JobSpec("j", spider="shop", settings=note), spider_at())
     assert (settings.trust, settings.outputs) == ("auto", ["*.jsonl"])
+
+
+def test_headers_of_hosts_are_the_workers_own() -> None:
+    """A job has the names of its headers, and no job can have a worker send its own elsewhere."""
+    table = {"rate": 1.0, "headers": {"Authorization": "theirs", "X": "theirs"}}
+    noted = {"a.example": HostSettings(**table), "*.evil.example": HostSettings(**table)}  # type: ignore[arg-type]
+    note = write_note(b"x.jsonl", Settings(host=noted), "submit")
+    assert b"theirs" not in note
+    mine = {"a.example": {"headers": {"Authorization": "mine"}}, "b.example": {"headers": {"Y": "mine"}}}
+    plan = WorkerPlan((), "redis://queue/", flags={"host": mine})
+    settings = plan.settings_for(JobSpec("j", spider="shop", settings=note), spider_at())
+    assert {name: (table.rate, table.headers) for name, table in settings.host.items()} == {
+        "a.example": (1.0, {"Authorization": "mine"}),
+        "*.evil.example": (1.0, {}),
+        "b.example": (None, {"Y": "mine"}),
+    }
 
 
 # -- imports and networks

@@ -30,7 +30,8 @@ class World:
         self.visitor = self.make_visitor(settings)
 
     def make_visitor(self, settings: Settings = SETTINGS) -> Visitor:
-        return Visitor(self.frontier, settings, self.clock.time, self.sleep)
+        interval = 1 / settings.rate if settings.rate else 0.0
+        return Visitor(self.frontier, settings, self.clock.time, self.sleep, lambda host: interval)
 
     async def sleep(self, seconds: float) -> None:
         self.clock.advance(seconds)

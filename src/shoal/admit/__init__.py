@@ -25,6 +25,7 @@ from shoal.admit.sending import redirect_url, resolve, sent_url
 from shoal.admit.traps import trap
 from shoal.limits import COOKIE_LINE, REDIRECT_COOKIE_BYTES, REDIRECT_COOKIES, URL_READ, URL_SHOWN
 from shoal.model import DEFAULT_LANE, Refused, Request, Task
+from shoal.policy.lanes import known
 from shoal.settings import Settings
 
 _ORDINARY = (DEFAULT_LANE, 0)
@@ -36,6 +37,10 @@ _BODY_HEADERS = frozenset({"content-type", "content-length", "content-encoding",
 
 def _anything(url: str) -> bool:
     return True
+
+
+def _no_lane(host: str) -> str | None:
+    return None
 
 
 class Admission:
@@ -55,6 +60,8 @@ class Admission:
         self._scope = Scope.of(settings, [host_key(url) for url in starts if url])
         self._defaults = defaults
         self._usual = ("", first)
+        self._lanes = known(settings)
+        self.lane_at: Callable[[str], str | None] = _no_lane  # a host's own
 
     def welcome(self, host: str) -> None:
         """Takes a host into the scope that the crawl was told to start at, in an earlier run or another process."""
@@ -89,7 +96,7 @@ class Admission:
             url=url,
             handler=request.handler,
             host=host,
-            lane=lane if request.lane is None else request.lane,
+            lane=self._lane(host, lane) if request.lane is None else request.lane,
             priority=priority if request.priority is None else request.priority,
             depth=depth,
             max_attempts=request.max_attempts,
@@ -102,6 +109,11 @@ class Admission:
             fingerprint=page,
             variant=self._variant(page, request.handler, request.meta),
         )
+
+    def _lane(self, host: str, usual: str) -> str:
+        """The host's own, if it has one that this job knows."""
+        own = self.lane_at(host)
+        return own if own is not None and own in self._lanes else usual
 
     def moved(
         self, task: Task, location: str, cookies: tuple[str, ...] = (), status: int = 302

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,6 +31,9 @@ class Sort(StrEnum):
 
 
 Host = Annotated[str, typer.Argument(metavar="HOST", help="With its port, unless that is the usual one.")]
+HostOrPattern = Annotated[
+    str, typer.Argument(metavar="HOST", help="With its port, unless that is the usual one; or *.example.com.")
+]
 
 
 @app.callback(invoke_without_command=True)
@@ -158,26 +160,131 @@ def unblock(host: Host, store: Store = DEFAULT_STORE) -> None:
 
 @app.command(name="set")
 def set_(
-    host: Host,
-    rate: Annotated[
-        str | None, option("--rate", value="R", text="Requests per second; 0 lifts the limit.")
+    host: HostOrPattern,
+    pairs: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="KEY=VALUE", help="rate, per_host, timeout, pool, robots or lane."),
     ] = None,
-    per_host: Annotated[str | None, option("--per-host", value="N", text="Requests at once.")] = None,
+    rate: Annotated[str | None, option("--rate", value="R", text="The same as rate=R.")] = None,
+    per_host: Annotated[str | None, option("--per-host", value="N", text="The same as per_host=N.")] = None,
     store: Store = DEFAULT_STORE,
 ) -> None:
-    """Set a host's limits by hand, instead of those of the settings. The word `default` takes one back."""
-    from shoal.cli.terminal import ask
-    from shoal.hosts.orders import order, set_limits
+    """Set what holds at a host, instead of the settings of all jobs. The word `default` takes one back."""
+    given = _pairs(pairs or ())
+    options = {"rate": rate, "per_host": per_host}
+    given |= {key: text for key, text in options.items() if text is not None}
+    if not given:
+        raise UsageError("say what to set, as in rate=0.5 per_host=1; `default` as a value takes it back")
+    _change(host, given, store)
 
-    limits: dict[str, float | None] = {}
-    if rate is not None:
-        limits["rate"] = _number("--rate", rate, float, 0)
-    if per_host is not None:
-        limits["per_host"] = _number("--per-host", per_host, int, 1)
-    if not limits:
-        raise UsageError("say what to set: --rate R or --per-host N; `default` for either takes it back")
-    name = _name(host)
-    _tell(ask(store, lambda frontier: order(frontier, name, set_limits(**limits))))
+
+@app.command()
+def unset(
+    host: HostOrPattern,
+    keys: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY", help="What to take back. Without: everything.")
+    ] = None,
+    store: Store = DEFAULT_STORE,
+) -> None:
+    """Take back what was set for a host by hand."""
+    from shoal.hosts.state import BY_HAND
+
+    _change(host, dict.fromkeys(keys or BY_HAND, DEFAULT), store)
+
+
+@app.command(name="settings")
+def settings_(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
+    """Show what was set by hand in this store, host by host and pattern by pattern."""
+    from shoal.cli import hostviews
+    from shoal.cli.terminal import ask, print_json
+    from shoal.hosts.standing import read_standing
+
+    standing = ask(store, read_standing)
+    if as_json:
+        print_json({name: hostviews.settings_dict(table) for name, table in sorted(standing.tables.items())})
+    else:
+        hostviews.print_settings(standing.tables)
+
+
+def _change(word: str, given: dict[str, str], store: str) -> None:
+    from shoal.cli import hostviews
+    from shoal.cli.terminal import ask, say
+    from shoal.hosts.orders import Set, set_for_hosts
+    from shoal.inquiry import look_at_host
+
+    name = _pattern(word)
+    wanted = _read(given)
+
+    async def carry_out(frontier: Frontier) -> tuple[Set, HostSight | None]:
+        await _check_names(frontier, wanted)
+        done = await set_for_hosts(frontier, name, wanted)
+        is_one = done.hosts == 1 and await frontier.host(name) is not None
+        return done, (await look_at_host(frontier, name))[0] if is_one else None
+
+    done, sight = ask(store, carry_out)
+    say(hostviews.in_one_line(sight) if sight is not None else hostviews.set_in_one_line(done))
+
+
+def _pairs(words: Sequence[str]) -> dict[str, str]:
+    given = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals:
+            raise UsageError(f"{word!r}: write it as KEY=VALUE, for example rate=0.5")
+        given[key.strip()] = value.strip()
+    return given
+
+
+def _read(given: dict[str, str]) -> dict[str, object]:
+    """None: `default`."""
+    from shoal.config import read_host_settings
+
+    if "headers" in given:
+        raise UsageError(
+            "headers may be secret and are not kept in a store: put them into a table "
+            '[host."…"] of the shoal.toml of each worker'
+        )
+    values = read_host_settings({key: text for key, text in given.items() if text != DEFAULT}, "hosts set")
+    read_host_settings({key: "1" for key, text in given.items() if text == DEFAULT}, "hosts set")
+    return {key: None if given[key] == DEFAULT else getattr(values, key) for key in given}
+
+
+async def _check_names(frontier: Frontier, wanted: dict[str, object]) -> None:
+    """A pool or a lane that nobody has would keep the host's pages waiting."""
+    import os
+
+    from shoal.config import load
+    from shoal.inquiry import chosen_jobs, settings_for
+    from shoal.policy.lanes import known, no_such_lane
+    from shoal.routes.poolbook import read_pools
+
+    lane, pool = wanted.get("lane"), wanted.get("pool")
+    mine = load(None, {}, os.environ, {}) if lane or pool else None
+    if lane and mine is not None:
+        lanes = known(mine)
+        for job in await chosen_jobs(frontier, None):
+            lanes |= known(settings_for(job))
+        if lane not in lanes:
+            raise UsageError(f"lane={lane}: {no_such_lane(str(lane), lanes)}")
+    if pool and mine is not None:
+        pools = sorted({*await read_pools(frontier), *mine.proxies, "direct"})
+        if pool not in pools:
+            raise UsageError(
+                f"pool={pool}: no crawl on this store has used such a pool; there are {', '.join(pools)}. "
+                "A new one must be in the setting proxies here, too"
+            )
+
+
+def _pattern(word: str) -> str:
+    """The host that is meant, or all hosts below a name."""
+    from shoal.policy.hosttable import host_pattern
+
+    if "*" not in word:
+        return _name(word)
+    try:
+        return host_pattern(word)
+    except ValueError as error:
+        raise UsageError(f"{word!r} is not a host: {error}") from None
 
 
 def _name(word: str) -> str:
@@ -186,20 +293,6 @@ def _name(word: str) -> str:
     from shoal.cli.targets import as_url
 
     return host_key(as_url(word))
-
-
-def _number(name: str, text: str, kind: Callable[[str], float], least: int) -> float | None:
-    """None: `default`."""
-    if text == DEFAULT:
-        return None
-    try:
-        number = kind(text)
-    except ValueError:
-        number = math.nan
-    if not least <= number < math.inf:
-        what = "a whole number" if kind is int else "a number"
-        raise UsageError(f"{name} {text!r}: {what}, at least {least}, or `default`")
-    return number
 
 
 def _tell(host: HostSight) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.padding import Padding
@@ -13,10 +13,13 @@ from rich.text import Text
 from shoal.cli.terminal import safe, stdout, when
 from shoal.fetch.robots import RobotsRecord
 from shoal.frontier.protocol import HostQueue
-from shoal.hosts.sight import HostSight, OriginSight, causes
+from shoal.hosts.orders import Set
+from shoal.hosts.sight import HostSight, OriginSight, causes, rate_source, settings_in_words
 from shoal.observe import words
 from shoal.observe.panel import latency_style
 from shoal.plain import cause_dicts
+from shoal.policy.hosttable import ANY
+from shoal.settings import HOST_KEYS, HostSettings
 
 _STYLES = {"closed": "green", "no robots": "yellow", "resting": "yellow", "half open": "yellow"}
 
@@ -86,6 +89,7 @@ def print_one(host: HostSight, queues: Sequence[HostQueue]) -> None:
         ("queue", _queue(queues)),
         ("errors", _errors(host) or "none"),
         ("browser", "\n".join(host.in_browser.values()) or "not needed"),
+        ("settings", _own(host)),
     ):
         facts.add_row(name, value if isinstance(value, Text) else safe(value))
     console.print(Padding(facts, (0, 0, 0, 2)))
@@ -95,8 +99,41 @@ def print_one(host: HostSight, queues: Sequence[HostQueue]) -> None:
 
 def _rate_in_words(host: HostSight) -> str:
     if host.rate is None:
-        return "no limit"
-    return f"{words.speed(host.rate)} req/s, one every {words.latency(host.valve.interval)}"
+        return f"no limit: {rate_source(host)}"
+    every = f"{words.speed(host.rate)} req/s, one every {words.latency(host.valve.interval)}"
+    return f"{every}: {rate_source(host)}"
+
+
+def _own(host: HostSight) -> str:
+    said = settings_in_words(host.own)
+    lines = [f"{said[key]}: {host.sources.get(key, 'set for this host')}" for key in said]
+    return "\n".join(lines) or "those of all hosts"
+
+
+def print_settings(tables: Mapping[str, HostSettings]) -> None:
+    console = stdout()
+    if not tables:
+        console.print("nothing is set by hand for any host; shoal hosts set HOST rate=0.5 does it")
+        return
+    listing = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
+    listing.add_column("host", overflow="fold")
+    listing.add_column("set by hand", overflow="fold")
+    for name in sorted(tables):
+        listing.add_row(safe(name), safe(", ".join(settings_in_words(tables[name]).values())))
+    console.print(listing)
+
+
+def set_in_one_line(done: Set) -> str:
+    """ "*.shop.example: 0.5 req/s; 12 known hosts follow it, and those to come"."""
+    said = ", ".join(settings_in_words(done.settings).values()) or "nothing is set by hand any more"
+    if not done.pattern.startswith(ANY):
+        return f"{done.pattern}: {said}; the host is not known here yet, and will begin with that"
+    return f"{done.pattern}: {said}; for {words.plural(done.hosts, 'known host')} and for those to come"
+
+
+def settings_dict(settings: HostSettings) -> dict[str, Any]:
+    given = {key: getattr(settings, key) for key in HOST_KEYS} | {"headers": list(settings.headers)}
+    return {key: value for key, value in given.items() if value not in (None, [])}
 
 
 def _domain(host: HostSight) -> str:
@@ -171,6 +208,9 @@ def as_dict(host: HostSight) -> dict[str, Any]:
             "per_host": state.manual.per_host,
             "reason": state.manual.reason,
         },
+        "settings": settings_dict(host.own),
+        "set_by": dict(host.sources),
+        "rate_by": rate_source(host),
         "causes": cause_dicts(causes(host)),
     }
 

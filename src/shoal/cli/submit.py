@@ -278,7 +278,7 @@ def _hints(made: Submission) -> None:
         say("the password is not noted with the job: give it to the workers as PGPASSWORD")
     if not is_local(plan.store) and urlsplit(str(plan.output)).netloc:
         say("workers write there if their PGHOST or their setting outputs names it, or they trust the store")
-    if plan.settings.headers:
+    if plan.settings.headers or any(table.headers for table in plan.settings.host.values()):
         say(
             "headers are not noted with the job, they may be secret: workers send those of the spider or their own"
         )

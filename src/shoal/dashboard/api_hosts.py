@@ -11,7 +11,7 @@ from shoal.dashboard.hostindex import SORTS, HostIndex, HostRow, Query
 from shoal.dashboard.replies import Refusal, read_json, whole, word
 from shoal.dashboard.shapes import host_dict
 from shoal.frontier.protocol import DeadFilter
-from shoal.hosts.orders import Order, block, order, set_limits, unblock
+from shoal.hosts.orders import Order, block, order, set_for_hosts, unblock
 from shoal.hosts.sight import CONDITIONS
 from shoal.inquiry import chosen_jobs, look_at_host
 
@@ -86,7 +86,10 @@ async def decide(board: Board, request: Request) -> object:
     wanted, name = await read_json(request, HostOrder), request.path_params["host"]
     if await board.frontier.host(name) is None:
         raise Refusal(404, f"no host {name} in this store")
-    await order(board.frontier, name, await _order_of(board, wanted))
+    if wanted.action == "set":
+        await set_for_hosts(board.frontier, name, _limits(wanted))
+    else:
+        await order(board.frontier, name, await _order_of(board, wanted))
     log.info("dashboard: %s host %s", wanted.action, name)
     shown = await host(board, request)
     if wanted.action == "unblock":
@@ -96,15 +99,17 @@ async def decide(board: Board, request: Request) -> object:
 
 
 async def _order_of(board: Board, wanted: HostOrder) -> Order:
-    match wanted.action:
-        case "block":
-            until = None if wanted.seconds is None else await board.frontier.now() + wanted.seconds
-            return block(until, wanted.reason)
-        case "unblock":
-            return unblock
-        case "set":
-            given = {"rate": wanted.rate, "per_host": wanted.per_host}
-            limits = {key: value for key, value in given.items() if not isinstance(value, UnsetType)}
-            if not limits:
-                raise Refusal(400, "say what to set: rate or per_host; null takes it back")
-            return set_limits(**limits)
+    if wanted.action == "unblock":
+        return unblock
+    until = None if wanted.seconds is None else await board.frontier.now() + wanted.seconds
+    return block(until, wanted.reason)
+
+
+def _limits(wanted: HostOrder) -> dict[str, object]:
+    given = {"rate": wanted.rate, "per_host": wanted.per_host}
+    limits: dict[str, object] = {
+        key: value for key, value in given.items() if not isinstance(value, UnsetType)
+    }
+    if not limits:
+        raise Refusal(400, "say what to set: rate or per_host; null takes it back")
+    return limits

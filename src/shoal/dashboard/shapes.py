@@ -7,7 +7,7 @@ from typing import Any
 
 from shoal.classify import rule_for
 from shoal.frontier.protocol import FOREVER, HostQueue, WorkerRecord
-from shoal.hosts.sight import HostSight, causes
+from shoal.hosts.sight import HostSight, causes, rate_source, settings_in_words
 from shoal.inquiry import ProxySight
 from shoal.observe.history import History
 from shoal.plain import cause_dicts, worker_dict
@@ -133,4 +133,9 @@ def host_dict(host: HostSight, queues: Sequence[HostQueue]) -> dict[str, Any]:
             "rate": manual.rate,
             "per_host": manual.per_host,
         },
+        "rate_by": rate_source(host),
+        "settings": [
+            {"key": key, "said": said, "by": host.sources.get(key, "")}
+            for key, said in settings_in_words(host.own).items()
+        ],
     }

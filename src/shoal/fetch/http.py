@@ -139,7 +139,7 @@ class HttpTransport:
             headers=request.headers,
             data=request.body,
             allow_redirects=False,
-            timeout=self._timeout(request.total_timeout),
+            timeout=self._timeout(request.total_timeout, request.read_timeout),
         )
 
     async def _ask_through(self, proxy: Proxy, request: FetchRequest, url: URL) -> aiohttp.ClientResponse:
@@ -158,7 +158,7 @@ class HttpTransport:
             headers=headers,
             data=request.body,
             allow_redirects=False,
-            timeout=self._timeout(request.total_timeout),
+            timeout=self._timeout(request.total_timeout, request.read_timeout),
             **way,
         )
 
@@ -204,12 +204,12 @@ class HttpTransport:
         kind, detail = explain(exc) if proxy is None else explain_proxy(exc, proxy.name, _stage.get())
         return Failure(kind=kind, detail=detail, status=status, elapsed=self._clock.monotonic() - started)
 
-    def _make_timeout(self, total: float | None) -> aiohttp.ClientTimeout:
+    def _make_timeout(self, total: float | None, read: float | None) -> aiohttp.ClientTimeout:
         settings = self._settings
         return aiohttp.ClientTimeout(
             total=settings.total_timeout if total is None else total,
             connect=settings.connect_timeout,
-            sock_read=settings.read_timeout,
+            sock_read=settings.read_timeout if read is None else read,
         )
 
 

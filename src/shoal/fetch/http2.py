@@ -173,13 +173,16 @@ class Http2Transport:
         meter = Meter(self._settings.min_rate, self._clock.monotonic)
 
         async def read() -> bytes:
-            piece = await exchange.read(self._settings.read_timeout)
+            piece = await exchange.read(self._silence(request))
             if piece and meter.is_too_slow(len(piece)):
                 raise meter.error()
             return piece
 
         cap = request.max_body or self._settings.max_body
         return await read_body(read, encoding, cap=cap, truncate=request.truncate)
+
+    def _silence(self, request: FetchRequest) -> float:
+        return self._settings.read_timeout if request.read_timeout is None else request.read_timeout
 
     def _headers_for(self, request: FetchRequest, jar: AbstractCookieJar, url: URL) -> list[Header]:
         headers = self._headers.copy()
@@ -206,7 +209,7 @@ class Http2Transport:
         It is sent again if the server says that it has not looked at it, or has closed a kept connection while it lay
         idle: then it never arrived.
         """
-        timeout = self._settings.read_timeout
+        timeout = self._silence(request)
         for is_last in (False, True):
             connection = await self._connection(key, request.proxy)
             if connection is None:

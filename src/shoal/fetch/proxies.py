@@ -14,6 +14,7 @@ from pathlib import Path
 from yarl import URL
 
 from shoal.errors import SettingsError
+from shoal.policy.hosttable import table_name
 from shoal.settings import Settings
 
 DIRECT = "direct"  # the pool without a proxy
@@ -95,6 +96,7 @@ def find_pools(settings: Settings, handlers: Sequence[str], environ: Mapping[str
         "fallback": settings.fallback,
         "a handler's pool": handlers,
         "challenge_routes": routes,
+        **{f"{table_name(name, table)} pool": [table.pool or ""] for name, table in settings.host.items()},
     }
     for where, names in named.items():
         for name in names:

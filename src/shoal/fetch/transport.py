@@ -25,6 +25,7 @@ class FetchRequest(Struct, frozen=True):
     cookies: tuple[str, ...] = ()  # Set-Cookie lines to put into the jar first …
     referrer_url: str | None = None  # … which this URL answered with
     total_timeout: float | None = None  # None: the setting
+    read_timeout: float | None = None  # None: the setting
     max_body: int | None = None  # None: the setting
     truncate: bool = False  # True: a longer body is cut at max_body instead of being a failure
     # -- the way; see `routes`

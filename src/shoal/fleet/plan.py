@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from shoal.fleet.trust import check_settings, own_output, own_reach, trusts_stor
 from shoal.frontier.protocol import JobSpec
 from shoal.jobnote import SECRET, note_of, settings_of
 from shoal.loading import load_spiders
-from shoal.settings import Settings
+from shoal.settings import HostSettings, Settings
 from shoal.spider import Spider
 
 SUMMARY = "shoal:summary"  # the spider of URLs that were submitted without one; every worker has it
@@ -74,7 +74,8 @@ class WorkerPlan(Struct, frozen=True):
             return mine
         if not trusts_store(mine, self.store):
             check_settings(noted, mine)
-        return replace(noted, **{key: getattr(mine, key) for key in OWN | SECRET})
+        own = {key: getattr(mine, key) for key in OWN | SECRET}
+        return replace(noted, **own, host=_with_headers(noted.host, mine.host))
 
     def output_for(self, spec: JobSpec, spider: Spider) -> str | None:
         """Where the job's rows go."""
@@ -85,3 +86,14 @@ class WorkerPlan(Struct, frozen=True):
         """Which URLs may be asked for with this process's headers; None: any."""
         mine = self.settings(spider)
         return None if trusts_store(mine, self.store) else own_reach(spider, mine)
+
+
+def _with_headers(
+    noted: Mapping[str, HostSettings], mine: Mapping[str, HostSettings]
+) -> dict[str, HostSettings]:
+    """The job's tables for hosts, with this process's own headers: a job notes the names of headers only."""
+    tables = {name: replace(table, headers={}) for name, table in noted.items()}
+    for name, table in mine.items():
+        if table.headers:
+            tables[name] = replace(tables.get(name, HostSettings()), headers=table.headers)
+    return tables

@@ -26,15 +26,17 @@ from shoal.frontier.protocol import Frontier, HostRecord, Valve
 from shoal.hosts.buried import BuriedPages
 from shoal.hosts.jobs import OtherJobs
 from shoal.hosts.news import changed_breakers, tell_changes, tell_escalation
-from shoal.hosts.rules import Fold, HostRules, change_host, marked
+from shoal.hosts.rules import Fold, HostRules, Terms, change_host, marked
+from shoal.hosts.standing import StandingCopy
 from shoal.hosts.state import HostState, OriginState, encode_state, state_of
 from shoal.hosts.visiting import Visitor
 from shoal.model import Lease, Task
 from shoal.policy.compose import States
 from shoal.policy.escalation import NO_PATTERNS, Look, Patterns
 from shoal.policy.host import first_valve
+from shoal.policy.hosttable import over
 from shoal.policy.protocol import Limits, Observation
-from shoal.settings import Settings
+from shoal.settings import HostSettings, Settings
 
 _CACHED = 20_000
 _CACHED_BYTES = 64 * 1024 * 1024  # of their records: a long robots.txt counts for many short ones
@@ -42,6 +44,8 @@ _UNREACHABLE_CAP = 60.0
 _WRITE_AFTER = 5.0  # seconds that what was seen may wait to be written, unless it moves the valve
 _CREEP = 0.05  # share of an interval
 _DRIFT = 1e-3  # seconds a second that two clocks may part
+# Seconds after which the store's settings for hosts are read again: by a worker that works, and for a host never met.
+_STANDING, _STANDING_AT_FIRST = 2.0, 0.5
 
 
 class HostView(Struct):
@@ -56,6 +60,9 @@ class HostView(Struct):
     calm: bool  # they hold for every request: no origin is worse off than the host
     unwritten: list[Observation]
     weight: int  # bytes of its record
+    terms: Terms  # the settings that hold here
+    own: HostSettings  # … of these, what is for this host alone
+    standing_version: int  # of the store's settings for hosts that it was compared with
     unmarked: bool = False  # that it is a start is not written yet
 
 
@@ -77,7 +84,7 @@ class HostBook:
         self._sleep = sleep
         self._job = self._pins_key = job
         self._rules = HostRules(settings, job)
-        self._policies = self._rules.policies
+        self.standing = StandingCopy(frontier)
         self._first_valve = first_valve(settings)
         self._views: dict[str, HostView] = {}
         self._restless: dict[str, float] = {}  # hosts with something unwritten, since when
@@ -85,7 +92,7 @@ class HostBook:
         self._asking: dict[str, asyncio.Event] = {}  # origins whose robots.txt is being asked for
         self._others = OtherJobs(frontier, job)
         self._buried = BuriedPages(frontier, job)
-        self._visitor = Visitor(frontier, settings, self.now, sleep)
+        self._visitor = Visitor(frontier, settings, self.now, sleep, self._interval_of)
         self._cached_bytes = 0
         self._offset = clock.time() - clock.monotonic()  # of the frontier's time from our monotonic clock
         self._synced_at: float | None = None
@@ -111,10 +118,17 @@ class HostBook:
         view = self._views.get(host)
         if view is None and lease.host_version == 0:
             # Nobody has written anything about it yet, so there is nothing to read.
+            await self.standing.refresh(self._clock.monotonic(), older_than=_STANDING_AT_FIRST)
             view = self._remember(HostRecord(host, self._first_valve))
-        elif view is None or view.version < lease.host_version:
+            if self._moves_valve(host, view):
+                self._moved.add(host)
+        elif (
+            view is None
+            or view.version < lease.host_version
+            or view.standing_version != self.standing.version
+        ):
             view = await self._read(host)
-            if not self._rules.has_asked(view.state):
+            if not self._rules.has_asked(host, view.state):
                 self._moved.add(host)  # another job's host, up to now
         if lease.task.parent == 0:
             self._mark_start(host, view)
@@ -178,22 +192,30 @@ class HostBook:
         self._moved.discard(host)
 
     def _remember(self, record: HostRecord) -> HostView:
-        state = state_of(record)
+        written = state_of(record)
+        state = self.standing.applied(record.name, written)
+        if state is not written:
+            self._moved.add(record.name)
         old = self._views.get(record.name)
         unwritten = old.unwritten if old is not None else []
         if old is not None and old.unmarked:
             state = _marked_like(old, state)
-        policies = self._policies.observe(self._policies.decode(state.policies), unwritten)
+        own = self._rules.own(record.name, state.manual)
+        terms = self._rules.terms(own)
+        policies = terms.policies.observe(terms.policies.decode(state.policies), unwritten)
         view = HostView(
             record.version,
             state.with_errors([seen.kind for seen in unwritten if seen.blames_host]).with_looks(unwritten),
             record.valve,
             self._rules.robots(state),
             policies,
-            self._policies.limits(policies, self.now(), state.origins),
-            self._policies.spares_origins(policies, self.now()),
+            terms.policies.limits(policies, self.now(), state.origins),
+            terms.policies.spares_origins(policies, self.now()),
             unwritten,
             len(record.state),
+            terms,
+            own,
+            self.standing.version,
             old is not None and old.unmarked,
         )
         self._cached_bytes += view.weight - (old.weight if old is not None else 0)
@@ -201,7 +223,7 @@ class HostBook:
         while len(self._views) > _CACHED or self._cached_bytes > _CACHED_BYTES:
             if not self._forget_one(but=record.name):
                 break
-        if unwritten and self._moves_valve(view):
+        if unwritten and self._moves_valve(record.name, view):
             self._moved.add(record.name)
         return view
 
@@ -218,14 +240,14 @@ class HostBook:
         probed again, but by one, or the task is for an origin that nobody has asked yet."""
         now, host, scheme = self.now(), lease.task.host, scheme_of(lease.task.url)
         calm = view.calm and not view.limits.refuse
-        own = view.limits if calm else self._policies.limits_at(view.policies, now, scheme)
+        own = view.limits if calm else view.terms.policies.limits_at(view.policies, now, scheme)
         if own.refuse:
             return own
         if view.limits.refuse or view.state.given_up:
             self._moved.add(host)
             if scheme not in view.state.origins:
                 self._mark(host, view, view.state.with_origin(scheme, view.state.origin(scheme)))
-            view.limits = self._policies.limits(view.policies, now, view.state.origins)
+            view.limits = view.terms.policies.limits(view.policies, now, view.state.origins)
             return None
         return None if lease.host_version < view.state.good_from else own
 
@@ -250,6 +272,16 @@ class HostBook:
         view = self._views.get(host)
         return view.state.patterns if view is not None else NO_PATTERNS
 
+    def own(self, host: str) -> HostSettings:
+        """What is set for this host alone, by the job or in the store."""
+        view = self._views.get(host)
+        if view is not None:
+            return view.own
+        return over(self.standing.table.of(host), self._rules.table.of(host))
+
+    def _interval_of(self, host: str) -> float:
+        return self._rules.terms(self.own(host)).interval
+
     # -- seeing
 
     def saw(self, host: str, seen: Observation) -> None:
@@ -257,9 +289,10 @@ class HostBook:
         if view is None:
             return
         before, known = view.limits, view.policies
-        view.policies = self._policies.observe(known, [seen])
-        view.limits = self._policies.limits(view.policies, self.now(), view.state.origins)
-        view.calm = self._policies.spares_origins(view.policies, self.now())
+        policies = view.terms.policies
+        view.policies = policies.observe(known, [seen])
+        view.limits = policies.limits(view.policies, self.now(), view.state.origins)
+        view.calm = policies.spares_origins(view.policies, self.now())
         tell_changes(host, known, view.policies, self.now())
         if any(old.phase == "given_up" for _, old, _ in changed_breakers(known, view.policies)):
             self._buried.answered(host)
@@ -269,7 +302,7 @@ class HostBook:
         if seen.look is not None:
             self._look(host, view, seen, seen.look)
         self._restless.setdefault(host, self._clock.monotonic())
-        if _for_valve(view.limits) != _for_valve(before) and self._moves_valve(view):
+        if _for_valve(view.limits) != _for_valve(before) and self._moves_valve(host, view):
             self._moved.add(host)
 
     def _look(self, host: str, view: HostView, seen: Observation, look: Look) -> None:
@@ -280,9 +313,9 @@ class HostBook:
             self._moved.add(host)  # others are to know it soon
             tell_escalation(host, look.pattern, pattern)
 
-    def _moves_valve(self, view: HostView) -> bool:
+    def _moves_valve(self, host: str, view: HostView) -> bool:
         now = self.now()
-        return _differ(view.valve, self._rules.valve(view.valve, view.state, view.limits), now)
+        return _differ(view.valve, self._rules.valve(host, view.valve, view.state, view.limits), now)
 
     def buries(self, task: Task, limits: Limits) -> None:
         """Told of a task that is refused because its host was given up."""
@@ -298,6 +331,7 @@ class HostBook:
 
     async def keep(self, *, everything: bool = False) -> None:
         """Writes back what has waited long enough, or all there is."""
+        await self.standing.refresh(self._clock.monotonic(), older_than=_STANDING)
         before = self._clock.monotonic() - _WRITE_AFTER
         due = []
         for host, since in self._restless.items():
@@ -317,9 +351,9 @@ class HostBook:
         view = self._views.get(host, view)
         self._restless.pop(host, None)
         batch, view.unwritten = view.unwritten, []
-        state = replace(view.state, policies=self._policies.encode(view.policies))
-        state = marked(self._rules.asked(state, self.now(), silent), view.limits, view.version)
-        valve = self._rules.valve(view.valve, state, view.limits)
+        state = replace(view.state, policies=view.terms.policies.encode(view.policies))
+        state = marked(self._rules.asked(host, state, self.now(), silent), view.limits, view.version)
+        valve = self._rules.valve(host, view.valve, state, view.limits)
         if await self._frontier.update_host(HostRecord(host, valve, encode_state(state), view.version)):
             view.version += 1
             view.unmarked = _marks(view.state) != _marks(state)
@@ -365,14 +399,14 @@ class HostBook:
                 await self.change(record.name, lambda state: state)
 
     def _with(self, record: HostRecord, state: HostState) -> HostRecord:
-        return self._rules.applied(record, state, self.now())
+        return self._rules.applied(record, self.standing.applied(record.name, state), self.now())
 
     # -- robots.txt
 
     def wants_robots(self, task: Task, view: HostView) -> bool:
         """Whether robots.txt is due to be asked for. While one task asks again, the others go by the old answer."""
         known = self._rules.robots_record(view.state, scheme_of(task.url))
-        if not self._settings.robots or (known is not None and self.now() < known.expires_at):
+        if not view.terms.settings.robots or (known is not None and self.now() < known.expires_at):
             return False
         return known is None or origin(task.url) not in self._asking
 

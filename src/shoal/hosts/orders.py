@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Mapping, Sequence
+
 from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.frontier.protocol import FOREVER, Frontier
 from shoal.hosts.rules import Fold, change_host
 from shoal.hosts.sight import HostSight
-from shoal.hosts.state import HostState, Manual, state_of
-from shoal.inquiry import look_at_host, rules_of_host, unknown_host
+from shoal.hosts.standing import Standing, Tables, change_standing
+from shoal.hosts.state import BY_HAND, HostState, Manual, state_of
+from shoal.inquiry import RulesOfHosts, look_at_host, rules_of_host, unknown_host
 from shoal.observe.events import tell
+from shoal.policy.hosttable import ANY, patterns_of
+from shoal.settings import HostSettings
 
 
 class Order(Struct, frozen=True):
@@ -29,9 +34,7 @@ async def order(frontier: Frontier, host: str, wanted: Order) -> HostSight:
 
 
 async def _tell(frontier: Frontier, event: str, host: str, manual: Manual) -> None:
-    if event == "host_limits_set":
-        await tell(frontier, "host_limits_set", host=host, rate=manual.rate, per_host=manual.per_host)
-    elif event == "host_blocked":
+    if event == "host_blocked":
         until = manual.blocked_until if manual.blocked_until < FOREVER else None
         await tell(frontier, "host_blocked", host=host, reason=manual.reason, until=until)
     else:
@@ -59,11 +62,50 @@ def _unblock(state: HostState) -> HostState:
 unblock = Order("host_unblocked", _unblock)
 
 
-def set_limits(**limits: float | None) -> Order:
-    """`rate` and `per_host`, those that are given; None takes one back."""
+# -- settings
 
-    def fold(state: HostState) -> HostState:
-        manual: Manual = replace(state.manual, **limits)
-        return replace(state, manual=manual)
 
-    return Order("host_limits_set", fold)
+class Set(Struct, frozen=True):
+    """What is set now for a host or a pattern, and how many known hosts follow it."""
+
+    pattern: str
+    settings: HostSettings
+    hosts: int
+
+
+async def set_for_hosts(frontier: Frontier, pattern: str, given: Mapping[str, object]) -> Set:
+    """Sets these keys for a host, or for all that "*.example.com" stands for, be they known or not; None takes one
+    back. Known hosts follow at once, for their records are written here."""
+
+    def fold(tables: dict[str, HostSettings]) -> Tables:
+        return {**tables, pattern: replace(tables.get(pattern, HostSettings()), **given)}
+
+    standing = await change_standing(frontier, fold)
+    hosts = [name async for name in _meant_by(pattern, frontier)]
+    await _follow(frontier, hosts, standing)
+    settings = standing.tables.get(pattern, HostSettings())
+    values = {key: getattr(settings, key) for key in BY_HAND}
+    await tell(frontier, "host_limits_set", host=pattern, **values)
+    return Set(pattern, settings, len(hosts))
+
+
+async def _meant_by(pattern: str, frontier: Frontier) -> AsyncIterator[str]:
+    if not pattern.startswith(ANY):
+        if await frontier.host(pattern) is not None:
+            yield pattern
+        return
+    async for record in frontier.hosts():
+        if pattern in patterns_of(record.name):
+            yield record.name
+
+
+async def _follow(frontier: Frontier, hosts: Sequence[str], standing: Standing) -> None:
+    table, rules = standing.table, RulesOfHosts(frontier)
+
+    def fold_for(host: str) -> Fold:
+        said = table.of(host)
+        return lambda state: replace(state, manual=state.manual.following(said, standing.version))
+
+    for host in hosts:
+        change = (await rules.of(host)).folded(fold_for(host), await frontier.now())
+        await change_host(frontier, host, change)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Literal
 
 from msgspec import Struct
@@ -10,15 +10,17 @@ from msgspec.structs import replace
 
 from shoal.fetch.robots import Robots, RobotsRecord
 from shoal.frontier.protocol import FOREVER, Domain, DomainLimit, HostRecord, Valve
-from shoal.hosts.rules import HostRules
+from shoal.hosts.rules import HostRules, Terms
 from shoal.hosts.state import HostState, OriginState, state_of
 from shoal.observe.words import span, speed
 from shoal.policy.breaker import BreakerState
 from shoal.policy.compose import States, origins_of, state_name
 from shoal.policy.escalation import needs_browser, sentence
 from shoal.policy.host import domain_limit
+from shoal.policy.hosttable import NOTHING, HostTable
 from shoal.policy.protocol import Limits, ease, strictest
 from shoal.policy.timeout import TimeoutState
+from shoal.settings import HOST_KEYS, MASK, HostSettings, Settings
 
 # From well to ill.
 Condition = Literal["closed", "no robots", "resting", "half open", "open", "blocked", "given up"]
@@ -66,6 +68,9 @@ class HostSight(Struct, frozen=True):
     robots: Mapping[str, Robots] = {}  # for this crawl, by scheme, on request
     domain: Domain | None = None  # what it shares with other hosts
     domain_limit: DomainLimit = DomainLimit()  # as the settings say
+    settings: Settings = Settings()  # that hold here
+    own: HostSettings = NOTHING  # … of these, what is for this host alone
+    sources: Mapping[str, str] = {}  # … and by what each of them is: "set for this host in shoal.toml"
 
     @property
     def limits(self) -> Limits:
@@ -137,7 +142,9 @@ class HostSight(Struct, frozen=True):
 
 def sight_of(record: HostRecord, rules: HostRules, now: float, pending: int = 0) -> HostSight:
     state = state_of(record)
-    states = rules.policies.decode(state.policies)
+    own = rules.own(record.name, state.manual)
+    terms = rules.terms(own)
+    states = terms.policies.decode(state.policies)
     timeout = states.get("timeout")
     schemes = sorted({*state.origins, *origins_of(states)})
     return HostSight(
@@ -145,30 +152,95 @@ def sight_of(record: HostRecord, rules: HostRules, now: float, pending: int = 0)
         now,
         record.valve,
         state,
-        rules.settings.robots,
-        rules.policies.opinions(states, now, state.origins),
-        {scheme: _origin(record.name, scheme, state, states, rules, now) for scheme in schemes},
+        terms.settings.robots,
+        terms.policies.opinions(states, now, state.origins),
+        {scheme: _origin(record.name, scheme, state, states, terms, now) for scheme in schemes},
         timeout.latency if isinstance(timeout, TimeoutState) else None,
         pending,
         domain=record.domain,
         domain_limit=domain_limit(rules.settings),
+        settings=terms.settings,
+        own=own,
     )
 
 
 def _origin(
-    host: str, scheme: str, state: HostState, states: States, rules: HostRules, now: float
+    host: str, scheme: str, state: HostState, states: States, terms: Terms, now: float
 ) -> OriginSight:
     breaker = states.get(state_name("breaker", scheme))
     return OriginSight(
         f"{scheme}://{host}",
         state.origin(scheme),
-        rules.policies.opinions_at(states, now, scheme),
+        terms.policies.opinions_at(states, now, scheme),
         breaker if isinstance(breaker, BreakerState) else None,
     )
 
 
 def with_robots(host: HostSight, rules: HostRules) -> HostSight:
     return replace(host, robots=rules.robots(host.state))
+
+
+def with_sources(host: HostSight, rules: HostRules, standing: HostTable) -> HostSight:
+    """`standing`: what is set in the store, for whatever host."""
+    by_hand = host.state.manual.settings
+    sources = {}
+    for key in HOST_KEYS:
+        if getattr(by_hand, key) not in (None, {}):
+            found = standing.says(host.name, key)
+            sources[key] = _source(host, found[0] if found is not None else host.name, BY_HAND_WHERE)
+        elif (found := rules.table.says(host.name, key)) is not None:
+            sources[key] = _source(host, found[0], found[1].where or "the settings of the job")
+    return replace(host, sources=sources)
+
+
+BY_HAND_WHERE = "this store, by hand"
+
+
+def _source(host: HostSight, pattern: str, where: str) -> str:
+    return f"set for {'this host' if pattern == host.name else pattern} in {where}"
+
+
+def rate_source(host: HostSight) -> str:
+    """What decides how often the host is asked: of all that limit it, the strictest."""
+    interval = host.valve.interval
+    by_setting = 1 / host.settings.rate if host.settings.rate else 0.0
+    said = host.sources.get("rate", "setting rate")
+    if _same(by_setting, interval):
+        return said
+    delay = min(host.crawl_delay or 0.0, host.settings.max_crawl_delay)
+    if host.asks_robots and delay and _same(delay, interval):
+        return "Crawl-delay of robots.txt"
+    for job, ask in host.state.asks.items():
+        if _same(ask.interval, interval):
+            return f"job {job} allows no more"
+    for policy, limits in host.opinions.items():
+        if limits.interval and abs(limits.interval - interval) <= interval / 10:  # it creeps
+            return f"slowed down by the policy {policy}"
+    return "as last written; the next request brings it up to date"
+
+
+def _same(one: float, other: float) -> bool:
+    return abs(one - other) <= 1e-6 * max(one, other)
+
+
+def settings_in_words(own: HostSettings) -> dict[str, str]:
+    """Each of a host's own settings, by its key. Of headers only the names: their values may be secret."""
+    said: dict[str, str] = {}
+    if own.rate is not None:
+        said["rate"] = f"{speed(own.rate)} req/s" if own.rate else "no limit on the rate"
+    if own.per_host is not None:
+        said["per_host"] = f"{own.per_host} at a time"
+    if own.timeout is not None:
+        said["timeout"] = f"timeout {own.timeout:g} s"
+    if own.headers:
+        said["headers"] = f"headers {', '.join(own.headers)} ({MASK})"
+    if own.pool is not None:
+        said["pool"] = f"pool {own.pool}"
+    if own.robots is not None:
+        said["robots"] = "robots.txt asked for" if own.robots else "robots.txt not asked for"
+    if own.lane is not None:
+        said["lane"] = f"lane {own.lane}"
+    return said
 
 
 def causes(host: HostSight) -> list[Cause]:
@@ -276,14 +348,23 @@ def _slower(host: HostSight) -> list[Cause]:
         if limits.why and not limits.refuse and (limits.blocked_until or 0.0) <= host.now:
             found.append(Cause(f"slowed_by_{policy}", f"host {host.name}: {limits.why}"))
     found += _jobs(host)
-    manual = host.state.manual
-    if manual.rate is not None or manual.per_host is not None:
-        set_to = []
-        if manual.rate is not None:
-            set_to.append(f"{speed(manual.rate)} req/s" if manual.rate else "no limit on the rate")
-        if manual.per_host is not None:
-            set_to.append(f"{manual.per_host} at a time")
-        found.append(Cause("set_by_hand", f"host {host.name} is set by hand to {', '.join(set_to)}"))
+    if by_hand := settings_in_words(host.state.manual.settings):
+        found.append(
+            Cause("set_by_hand", f"host {host.name} is set by hand to {', '.join(by_hand.values())}")
+        )
+    found += _set_for_host(host, but=by_hand)
     if host.asks_robots and (delay := host.crawl_delay):
         found.append(Cause("crawl_delay", f"robots.txt of {host.name} asks for {delay:g} s between requests"))
     return found
+
+
+def _set_for_host(host: HostSight, but: Collection[str]) -> list[Cause]:
+    """By the tables of the job: a sentence for each place where something is set."""
+    by_source: dict[str, list[str]] = {}
+    for key, said in settings_in_words(host.own).items():
+        if key not in but:
+            by_source.setdefault(host.sources.get(key, "set for this host"), []).append(said)
+    return [
+        Cause("set_for_host", f"host {host.name}: {', '.join(said)}: {source}")
+        for source, said in by_source.items()
+    ]

@@ -12,7 +12,9 @@ from shoal.fetch.robots import RobotsRecord
 from shoal.frontier.protocol import HostRecord
 from shoal.packing import UNREADABLE
 from shoal.policy.escalation import Patterns, observe
+from shoal.policy.hosttable import NOTHING
 from shoal.policy.protocol import Observation
+from shoal.settings import HostSettings
 
 _ERRORS = 5
 _PINS = 32
@@ -25,7 +27,29 @@ class Manual(Struct, frozen=True, omit_defaults=True):
     blocked_until: float = 0.0
     reason: str = ""
     rate: float | None = None  # requests a second, instead of the setting; 0 lifts the limit
-    per_host: int | None = None  # instead of the setting
+    per_host: int | None = None  # instead of the setting, as what follows
+    timeout: float | None = None
+    pool: str | None = None
+    robots: bool | None = None
+    lane: str | None = None
+    version: int = 0  # of the store's settings for hosts (hosts/standing.py), from which these are
+
+    @property
+    def settings(self) -> HostSettings:
+        if self == NO_ORDERS:
+            return NOTHING
+        return HostSettings(**{key: getattr(self, key) for key in BY_HAND})
+
+    def following(self, settings: HostSettings, version: int) -> Manual:
+        """With these settings, of that version, unless it has newer ones."""
+        if version < self.version:
+            return self
+        given = {key: getattr(settings, key) for key in BY_HAND}
+        return msgspec.structs.replace(self, **given, version=version)
+
+
+NO_ORDERS = Manual()
+BY_HAND = ("rate", "per_host", "timeout", "pool", "robots", "lane")  # headers may be secret: not in a store
 
 
 class Ask(Struct, frozen=True, array_like=True):
@@ -71,7 +95,7 @@ class HostState(Struct, frozen=True, omit_defaults=True):
     origins: dict[str, OriginState] = {}  # by scheme: the host's name and port are in its key
     policies: bytes = b""  # their states, as policy/compose.py writes them
     errors: tuple[str, ...] = ()  # the kinds of the latest failures, newest last
-    manual: Manual = Manual()
+    manual: Manual = NO_ORDERS
     given_up: bool = False  # its valve lets everything through, to be buried
     asks: dict[str, Ask] = {}  # by job
     good_from: int = 0  # leases of an older version of the record were for burial only

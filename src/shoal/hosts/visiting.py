@@ -45,10 +45,11 @@ class Visitor:
         settings: Settings,
         now: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
+        interval_of: Callable[[str], float],
     ) -> None:
         self._frontier = frontier
         self._agent = agent_of(settings.user_agent)
-        self._interval = 1 / settings.rate if settings.rate else 0.0
+        self._interval_of = interval_of
         self._longest = settings.total_timeout + _PATIENCE
         self._now = now
         self._sleep = sleep
@@ -132,11 +133,12 @@ class Visitor:
 
     async def _visit_unknown(self, host: str) -> bool:
         """No job has a page of it, so it has no valve: one request in an interval."""
-        if not self._interval:
+        interval = self._interval_of(host)
+        if not interval:
             return True
         key = f"robots-visits-{zlib.crc32(host.encode()) % _BUCKETS}"
         note, now = await self._frontier.note(key), self._now()
         if note is not None and msgspec.msgpack.decode(note.value, type=float) > now:
             return False
-        value = msgspec.msgpack.encode(now + self._interval)
+        value = msgspec.msgpack.encode(now + interval)
         return await self._frontier.set_note(key, value, note.version if note is not None else 0)

@@ -10,8 +10,10 @@ from shoal.settings import Settings
 
 
 def first_valve(settings: Settings) -> Valve:
-    """For a host never met. Until its robots.txt is known one request may run, so exactly one worker asks for it."""
-    return configured(Valve(), settings, crawl_delay=None, robots_known=False)
+    """For a host never met. Until its robots.txt is known one request may run, so exactly one worker asks for it; and
+    where hosts have settings of their own, until whoever makes it has written them down."""
+    valve = configured(Valve(), settings, crawl_delay=None, robots_known=False)
+    return replace(valve, cap=1) if settings.host else valve
 
 
 _RATE_OF_DOMAIN, _PLACES_OF_DOMAIN = 5.0, 4  # times those of a host
@@ -34,20 +36,17 @@ def configured(
     crawl_delay: float | None,
     robots_known: bool,
     limits: Limits = NO_LIMITS,
-    rate: float | None = None,
-    per_host: int | None = None,
     blocked_until: float = 0.0,
 ) -> Valve:
-    """The valve with the strictest of what everybody asks for. `rate`, `per_host` and `blocked_until` are a
-    person's; the first two stand in for the settings."""
+    """The valve with the strictest of what everybody asks for. The settings are those that hold at the host
+    (policy/hosttable.py); `blocked_until` is a person's."""
     if limits.refuse:
         # Its tasks are buried unfetched: nothing is gained by doing that slowly.
         return replace(current, interval=0.0, cap=settings.concurrency, blocked_until=blocked_until)
-    rate = settings.rate if rate is None else rate
-    interval = 1 / rate if rate else 0.0
+    interval = 1 / settings.rate if settings.rate else 0.0
     if settings.robots and crawl_delay is not None:
         interval = max(interval, min(crawl_delay, settings.max_crawl_delay))
-    cap = per_host or settings.per_host
+    cap = settings.per_host
     if limits.cap is not None:
         cap = max(1, min(cap, limits.cap))
     return replace(

@@ -73,8 +73,10 @@ class Routes:
         rng: random.Random,
         now: Callable[[], float],
         handlers: Mapping[str, str] | None = None,
+        pool_at: Callable[[str], str | None] = lambda host: None,
     ) -> None:
         self._transport = transport
+        self._pool_at = pool_at  # a host's own
         self._settings = settings
         self._traffic = traffic
         self._clock = clock
@@ -101,12 +103,20 @@ class Routes:
 
     def addressed(self, request: FetchRequest, task: Task) -> FetchRequest:
         """The request with the way that its task is to take."""
-        pool = task.pool or (self._handlers.get(task.handler) if self._handlers else None)
+        pool = self._pool(task)
         session, banned = task.session, banned_at(task) if task.history else ()
         doubted = self.doubted(task)
         if pool is None and session is None and not banned and not doubted:
             return request
         return replace(request, pool=pool, session=session, avoid=(*banned, *doubted), doubted=doubted)
+
+    def _pool(self, task: Task) -> str | None:
+        """That the request names, else the host's own, else that of the handler; None: the setting."""
+        return (
+            task.pool
+            or self._pool_at(task.host)
+            or (self._handlers.get(task.handler) if self._handlers else None)
+        )
 
     def doubted(self, task: Task) -> tuple[str, ...]:
         """The ways on which the page has failed by the fault of the proxy or of the host; each as often as it did."""
@@ -128,7 +138,7 @@ class Routes:
             return False
         refused = {*banned_at(task), via}
         host = task.host
-        for pool in self._chain(task.pool or self._handlers.get(task.handler)):
+        for pool in self._chain(self._pool(task)):
             book = self._books.get(pool)
             if book is None or sum(name in refused for name in book.names) >= _BANS_PER_POOL:
                 continue
@@ -161,7 +171,7 @@ class Routes:
     def fetch(
         self, request: FetchRequest
     ) -> Coroutine[Any, Any, Outcome]:  # not async: the plain case costs nothing
-        if not self._books and request.session is None:
+        if not self._books and request.session is None and self._pool_at(host_key(request.url)) is None:
             return self._transport.fetch(request)
         return self._fetch(request)
 
@@ -242,11 +252,16 @@ class Routes:
         return settings.fallback[settings.fallback.index(first) :]
 
     async def _choose(self, request: FetchRequest, host: str, failed: Sequence[str]) -> str | NoRoute:
-        chain = self._chain(request.pool)
+        own = self._pool_at(host)
+        chain = self._chain(request.pool or own)
         if chain[0] not in self._books:
-            if chain[0] != DIRECT:
-                return NoRoute("invalid_request", f"there is no pool {chain[0]!r} in the setting proxies")
-            return DIRECT
+            if chain[0] == DIRECT:
+                return DIRECT
+            missing = f"there is no pool {chain[0]!r} in the setting proxies"
+            if chain[0] != own:
+                return NoRoute("invalid_request", missing)
+            # Set for this host in the store, by somebody who meant another worker: nothing is lost by waiting.
+            return NoRoute("proxy_wait", f"{missing} of this worker", wait=self._settings.pool_cooldown)
         left = self._sessions.left(request.session) if request.session is not None else None
         avoid = {*request.avoid, *failed, *([left] if left else ())}
         probes = not avoid and request.session is None  # on a second try, and in a session, no experiments
@@ -265,7 +280,7 @@ class Routes:
     def held(self, task: Task) -> NoRoute | None:
         """Whether there is no way for the task now, as far as is known."""
         waits: list[tuple[str, Wait]] = []
-        chain = self._chain(task.pool or self._handlers.get(task.handler))
+        chain = self._chain(self._pool(task))
         for pool in chain:
             choice = self._books[pool].glance(task.host) if pool in self._books else None
             if not isinstance(choice, Wait):

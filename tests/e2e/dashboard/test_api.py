@@ -88,7 +88,7 @@ async def test_one_host(viewer: Viewer) -> None:
     assert seen.keys() == {
         "now", "host", "condition", "until", "rate", "interval", "in_flight", "cap", "latency", "timeout",
         "pending", "errors", "causes", "queues", "robots", "origins", "manual",
-        "sparkline",
+        "sparkline", "rate_by", "settings",
     }  # fmt: skip
     assert seen["manual"] == {
         "blocked": False, "blocked_until": None, "reason": "", "rate": None, "per_host": None,

@@ -67,7 +67,7 @@ function numbersOf(host) {
       ? "no limit"
       : `${words.speed(host.rate)} req/s, one every ${words.latency(1 / host.rate)}`;
   return facts([
-    ["rate", every],
+    ["rate", `${every}: ${host.rate_by}`],
     ["at a time", `${words.count(host.in_flight)} in flight, at most ${words.count(host.cap)}`],
     [
       "latency",
@@ -78,6 +78,7 @@ function numbersOf(host) {
     ["timeout", words.latency(host.timeout)],
     ["robots.txt", robots(host)],
     ...(host.origins.length > 1 ? [["origins", origins(host)]] : []),
+    ...host.settings.map(({ key, said, by }) => [key.replace("_", " "), by ? `${said}: ${by}` : said]),
     ["set by hand", byHand(host.manual)],
   ]);
 }

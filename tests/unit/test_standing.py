@@ -1,0 +1,263 @@
+"""Settings for hosts in a store and in a job: whose word counts, and that nobody undoes what is newer."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from shoal.errors import UsageError
+from shoal.fetch.robots import rules_record
+from shoal.fetch.transport import FetchRequest
+from shoal.frontier.memory import MemoryFrontier
+from shoal.frontier.protocol import Claim, HostRecord, JobSpec, Lease, Valve
+from shoal.hosts import standing as standing_module
+from shoal.hosts.book import HostBook
+from shoal.hosts.orders import set_for_hosts
+from shoal.hosts.rules import HostRules
+from shoal.hosts.sight import rate_source, sight_of, with_robots, with_sources
+from shoal.hosts.standing import StandingCopy, change_standing, read_standing
+from shoal.hosts.state import Ask, HostState, Manual, encode_state, state_of
+from shoal.jobnote import write_note
+from shoal.model import Failure, Outcome, Response, Task
+from shoal.policy.host import first_valve
+from shoal.policy.hosttable import HostTable
+from shoal.policy.protocol import Observation
+from shoal.policy.rate import RateState
+from shoal.policy.signals import Traffic
+from shoal.routes.routing import Routes
+from shoal.settings import HostSettings, Settings
+from shoal.testing import ManualClock
+
+SHOP = "shop.example"
+
+
+class Nothing:
+    async def fetch(self, request: FetchRequest) -> Outcome:
+        return Response(request.url, 404, {}, b"")
+
+    async def close(self) -> None: ...
+
+
+class World:
+    def __init__(self, **settings: Any) -> None:
+        self.clock = ManualClock()
+        self.frontier = MemoryFrontier(self.clock)
+        self.settings = Settings(**{"rate": 2, "per_host": 4, "robots": False, **settings})
+        self.book = self.make_book()
+
+    def make_book(self, job: str = "job") -> HostBook:
+        return HostBook(self.frontier, Nothing(), self.settings, self.clock, job=job)
+
+    async def add(self, *hosts: str) -> None:
+        note = write_note(b"", self.settings)
+        await self.frontier.open_job(JobSpec("job", valve=first_valve(self.settings), settings=note))
+        await self.frontier.add("job", [Task(f"http://{host}/{n}", host=host, fingerprint=hash((host, n)) >> 2)
+                                        for host in hosts for n in range(9)])  # fmt: skip
+
+    async def claim(self) -> list[Lease]:
+        return list((await self.frontier.claim(Claim("w", ["job"], {"normal": 9}, 9))).leases)
+
+    async def record(self, host: str = SHOP) -> HostRecord:
+        record = await self.frontier.host(host)
+        assert record is not None
+        return record
+
+    async def valve(self, host: str = SHOP) -> tuple[float, int]:
+        valve = (await self.record(host)).valve
+        return valve.interval, valve.cap
+
+
+# -- hosts never met
+
+
+async def test_a_host_with_a_table_is_never_asked_by_the_rate_of_all() -> None:
+    world = World(rate=0, host={SHOP: HostSettings(rate=0.5, per_host=2)})
+    await world.add(SHOP, "other.example")
+    first = await world.claim()
+    assert sorted(lease.task.host for lease in first) == ["other.example", SHOP], (
+        "one each, though four may run"
+    )
+    for lease in first:
+        await world.book.view(lease)
+    await world.book.fold()
+    assert await world.valve() == (2.0, 2)
+    assert await world.valve("other.example") == (0.0, 4)
+    world.clock.advance(1.9)
+    assert {lease.task.host for lease in await world.claim()} == {"other.example"}
+    world.clock.advance(0.2)
+    assert SHOP in {lease.task.host for lease in await world.claim()}
+
+
+async def test_what_is_set_in_the_store_is_known_before_the_first_request() -> None:
+    world = World()
+    await set_for_hosts(world.frontier, "*.example", {"rate": 0.5})
+    await world.add(SHOP)
+    for lease in await world.claim():
+        view = await world.book.view(lease)
+        assert view.terms.settings.rate == 0.5
+    await world.book.fold()
+    assert await world.valve() == (2.0, 4)
+
+
+# -- a store's word
+
+
+async def test_a_worker_that_has_not_heard_of_it_does_not_undo_it() -> None:
+    world = World()
+    await world.add(SHOP)
+    [lease] = await world.claim()
+    await world.book.view(lease)
+    await set_for_hosts(world.frontier, SHOP, {"rate": 0.5, "pool": "gold"})
+    assert (await world.valve())[0] == 2.0
+    world.book._moved.add(SHOP)  # whatever it saw
+    await world.book.fold()
+    assert (await world.valve())[0] == 2.0
+    assert world.book.own(SHOP).pool == "gold", "and it has heard of it now"
+
+
+async def test_a_host_that_came_while_it_was_being_set_follows_soon() -> None:
+    world = World()
+    await world.add(SHOP)
+    [lease] = await world.claim()
+    await world.book.view(lease)
+    # As if the walk over known hosts had missed it:
+    await change_standing(world.frontier, lambda tables: {**tables, SHOP: HostSettings(rate=0.5)})
+    world.clock.advance(3)
+    await world.book.keep()
+    view = await world.book.view(lease)
+    assert view.terms.settings.rate == 0.5
+    await world.book.fold()
+    assert (await world.valve())[0] == 2.0
+
+
+async def test_older_words_never_win() -> None:
+    world = World()
+    await set_for_hosts(world.frontier, SHOP, {"rate": 1})
+    copy = StandingCopy(world.frontier)
+    await copy.refresh(0.0, older_than=1)
+    newer = HostState(manual=Manual(rate=0.1, version=7))
+    assert copy.applied(SHOP, newer) is newer
+    older = copy.applied(SHOP, HostState(manual=Manual(rate=0.1, blocked_until=9.0)))
+    assert (older.manual.rate, older.manual.blocked_until, older.manual.version) == (1, 9.0, 1)
+    assert copy.applied("other.example", HostState()) == HostState(), "nothing is written for nothing"
+
+
+async def test_it_is_read_again_only_when_it_is_old() -> None:
+    world = World()
+    copy = StandingCopy(world.frontier)
+    await copy.refresh(0.0, older_than=2)
+    await set_for_hosts(world.frontier, SHOP, {"rate": 1})
+    await copy.refresh(1.0, older_than=2)
+    assert not copy.table
+    await copy.refresh(2.0, older_than=2)
+    assert copy.table.of(SHOP).rate == 1
+
+
+async def test_it_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(standing_module, "HOST_TABLES", 2)
+    frontier = MemoryFrontier(ManualClock())
+    for host in ("a.example", "b.example", "a.example"):
+        await set_for_hosts(frontier, host, {"rate": 1})
+    with pytest.raises(UsageError, match=r"3 hosts and patterns .* at most 2 may"):
+        await set_for_hosts(frontier, "c.example", {"rate": 1})
+    await set_for_hosts(frontier, "a.example", {"rate": None})
+    assert (await set_for_hosts(frontier, "c.example", {"rate": 1})).settings == HostSettings(rate=1)
+
+
+async def test_words_of_another_version() -> None:
+    frontier = MemoryFrontier(ManualClock())
+    await frontier.set_note(
+        "host-settings", standing_module._encode({"a.b": {"rate": 1.0, "mood": "good", "timeout": "?"}}), 0
+    )
+    assert (await read_standing(frontier)).tables == {"a.b": HostSettings(rate=1.0)}
+    await frontier.set_note("host-settings", b"\xff", 1)
+    assert (await read_standing(frontier)).tables == {}
+
+
+async def test_a_pool_that_this_worker_lacks_is_waited_for() -> None:
+    """Not buried, and not asked without a proxy."""
+    clock = ManualClock()
+    asked: list[str] = []
+
+    class Watched(Nothing):
+        async def fetch(self, request: FetchRequest) -> Outcome:
+            asked.append(request.url)
+            return await super().fetch(request)
+
+    routes = Routes(Watched(), Settings(), MemoryFrontier(clock), traffic=Traffic(), clock=clock,
+                    rng=random.Random(0), now=clock.time, pool_at=lambda host: "gold")  # fmt: skip
+    outcome = await routes.fetch(FetchRequest(f"http://{SHOP}/"))
+    assert isinstance(outcome, Failure)
+    assert (outcome.kind, asked) == ("proxy_wait", [])
+    assert "no pool 'gold'" in outcome.detail
+
+
+# -- who is the strictest, and is said to be
+
+
+NO_STANDING = HostTable({})
+
+
+def seen(rules: HostRules, state: HostState, standing: HostTable = NO_STANDING) -> tuple[float, int, str]:
+    record = rules.applied(HostRecord(SHOP, Valve()), state, 0.0)
+    sight = with_robots(sight_of(record, rules, 0.0), rules)
+    return record.valve.interval, record.valve.cap, rate_source(with_sources(sight, rules, standing))
+
+
+def test_the_strictest_holds_and_is_named() -> None:
+    table = {SHOP: HostSettings(rate=0.5, per_host=3, where="shoal.toml")}
+    rules = HostRules(Settings(rate=4, host=table), "mine")
+    by_table = "set for this host in shoal.toml"
+    assert seen(rules, HostState()) == (2.0, 1, by_table)
+    known = HostState().with_origin(
+        "http", HostState().origin("http").with_robots(rules_record("", "shoal", 0.0))
+    )
+    assert seen(rules, known) == (2.0, 3, by_table)
+
+    other = replace(known, asks={"other": Ask(5.0, 1, 0.0)})
+    assert seen(rules, other) == (5.0, 1, "job other allows no more")
+    milder = replace(known, asks={"other": Ask(0.1, 9, 0.0)})
+    assert seen(rules, milder) == (2.0, 3, by_table)
+
+    by_hand = replace(other, manual=Manual(rate=1.0, per_host=8, version=1))
+    standing = HostTable({"*.example": HostSettings(rate=1.0, per_host=8)})
+    assert seen(rules, by_hand, standing) == (1.0, 8, "set for *.example in this store, by hand")
+
+    delay = rules_record("User-agent: *\nCrawl-delay: 9", "shoal", 0.0)
+    robots = by_hand.with_origin("http", by_hand.origin("http").with_robots(delay))
+    assert seen(rules, robots) == (9.0, 8, "Crawl-delay of robots.txt")
+    not_asked = replace(robots, manual=Manual(rate=1.0, robots=False))
+    assert seen(rules, not_asked)[0] == 1.0
+
+    complaints = RateState(factor=4.0, slowdowns=2, status="429")
+    slowed = rules.policies.encode({**rules.policies.initial(), "rate": complaints})
+    assert seen(rules, replace(known, policies=slowed)) == (8.0, 3, "slowed down by the policy rate")
+    plain = HostRules(Settings(rate=4, robots=False))
+    assert seen(plain, HostState()) == (0.25, 2, "setting rate")
+
+
+def test_a_job_says_what_its_tables_allow() -> None:
+    rules = HostRules(Settings(rate=4, host={SHOP: HostSettings(rate=0.5)}), "mine")
+    asks = {host: rules.asked(host, HostState(), 0.0).asks["mine"] for host in (SHOP, "other.example")}
+    assert {host: (ask.interval, ask.cap) for host, ask in asks.items()} == {
+        SHOP: (2.0, 2),
+        "other.example": (0.25, 2),
+    }
+    changed = HostRules(Settings(rate=4, host={SHOP: HostSettings(rate=1)}), "mine")
+    assert not changed.has_asked(SHOP, HostState(asks={"mine": asks[SHOP]}))
+    assert changed.has_asked("other.example", HostState(asks={"mine": asks["other.example"]}))
+
+
+def test_more_at_once_than_at_other_hosts_is_a_matter_of_policies_too() -> None:
+    """They begin with the host's own numbers: else a cap of eight would fall to one of two after a complaint."""
+    rules = HostRules(Settings(per_host=2, robots=False, host={SHOP: HostSettings(per_host=8)}))
+    terms = rules.terms(rules.own(SHOP))
+    assert rules.terms(rules.own(SHOP)) is terms, "made once"
+    overloaded = Observation(0.0, 1.0, "http_503", blames_host=True)
+    cut = terms.policies.observe(terms.policies.initial(), [overloaded])
+    assert terms.policies.limits(cut, 0.0).cap == 4
+    record = HostRecord(SHOP, Valve(), encode_state(HostState(policies=terms.policies.encode(cut))))
+    assert rules.applied(record, state_of(record), 0.0).valve.cap == 4
