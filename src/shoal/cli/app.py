@@ -24,10 +24,10 @@ from shoal.cli import (
     proxies,
     report,
     status,
+    store,
     submit,
     top,
     up,
-    upgrade,
     why,
     worker,
 )
@@ -75,7 +75,7 @@ app.command("report")(report.report)
 app.add_typer(hosts.app, name="hosts")
 app.add_typer(proxies.app, name="proxies")
 app.add_typer(dead.app, name="dead")
-app.add_typer(upgrade.app, name="store")
+app.add_typer(store.app, name="store")
 app.command("fetch")(fetch.fetch)
 app.command("demo")(demo.demo)
 

@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-import typer
-
 from shoal.cli.options import DEFAULT_STORE, Store
 
-app = typer.Typer(help="Look after the store itself.", no_args_is_help=True)
 
-
-@app.callback()
-def store() -> None:
-    pass
-
-
-@app.command("upgrade")
 def upgrade(store: Store = DEFAULT_STORE) -> None:
     """Bring a store of an older version to this version's format. Nobody may be using it."""
     from shoal.cli.terminal import ask, stdout

@@ -20,6 +20,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from shoal.frontier.domains import Domain, DomainLimit
+from shoal.frontier.inventory import Inventory
 from shoal.frontier.timebase import FOREVER
 from shoal.model import DeadLetter, Failure, Settlement, Snapshot, Task
 from shoal.model import Lease as Lease  # re-exported: part of this protocol's vocabulary
@@ -572,6 +573,14 @@ class Frontier(Protocol):
     # -- room
     async def room(self) -> Room:
         """Cheap: asked every few seconds by every process."""
+        ...
+
+    async def take_stock(self) -> Inventory:
+        """What the store holds, by kind, in about a second however much it is."""
+        ...
+
+    async def compact(self) -> int:
+        """Gives room that is not used back to the system; answers how many bytes."""
         ...
 
     # -- notes

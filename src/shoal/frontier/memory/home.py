@@ -16,6 +16,7 @@ import msgspec
 
 from shoal.clock import Clock, SystemClock
 from shoal.errors import UsageError
+from shoal.frontier.inventory import Inventory
 from shoal.frontier.memory import finding
 from shoal.frontier.memory.domains import Domains
 from shoal.frontier.memory.state import Held, JobRecord, Queue, copied
@@ -573,6 +574,12 @@ class MemoryFrontier:
         return finding.find(self._job(job), self._queues.values(), self._delayed, held, task, scan)
 
     # -- notes
+
+    async def take_stock(self) -> Inventory:
+        return Inventory("memory", (), 0)
+
+    async def compact(self) -> int:
+        return 0
 
     async def room(self) -> Room:
         return Room()

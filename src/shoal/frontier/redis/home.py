@@ -10,6 +10,7 @@ from typing import Self
 
 from shoal.clock import Clock
 from shoal.errors import StoreError
+from shoal.frontier.inventory import Inventory
 from shoal.frontier.protocol import (
     OWN_START,
     SCAN,
@@ -40,6 +41,7 @@ from shoal.frontier.redis.keys import wake_channel
 from shoal.frontier.redis.link import OPEN_PATIENCE, Link
 from shoal.frontier.redis.settling import Settler
 from shoal.frontier.redis.shards import Shards
+from shoal.frontier.redis.stocktaking import take_stock
 from shoal.model import DeadLetter, Lease, Settlement, Task
 
 _ECHO = 0.15  # seconds: the store wakes sleepers ten times a second at most; what came in between is seen after this
@@ -253,6 +255,12 @@ class RedisFrontier:
 
     async def room(self) -> Room:
         return max(map(room_of, await self._link.infos("memory")), key=lambda room: (room.share, room.used))
+
+    async def take_stock(self) -> Inventory:
+        return await take_stock(self._shards)
+
+    async def compact(self) -> int:
+        return 0  # the server gives memory back by itself
 
     # -- notes
 

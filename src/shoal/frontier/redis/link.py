@@ -18,6 +18,7 @@ from typing import Any
 from msgspec import Struct
 from redis import exceptions as said
 from redis.asyncio import Redis
+from redis.asyncio.cluster import RedisCluster
 
 from shoal.errors import StoreError
 from shoal.frontier.redis.address import Address
@@ -133,6 +134,16 @@ class Link:
         except (TimeoutError, *FAULTS):
             return False
         return None if None in answers else all(answers)
+
+    async def config(self, name: str) -> str:
+        """A setting of the server; empty if it does not tell."""
+        try:
+            client = self._opened()
+            where = {"target_nodes": client.get_random_node()} if isinstance(client, RedisCluster) else {}
+            answer = await client.execute_command("CONFIG GET", name, **where)
+        except FAULTS:
+            return ""
+        return str(answer.get(name, "")) if isinstance(answer, dict) else ""
 
     async def subscribe(self, channel: str, callback: Callable[[bytes], None]) -> None:
         """Calls back with every message of the channel, and with b"" after each (re)connection: something may have

@@ -10,6 +10,7 @@ from typing import Self
 
 from shoal.clock import Clock
 from shoal.errors import StoreError
+from shoal.frontier.inventory import Inventory
 from shoal.frontier.protocol import (
     OWN_START,
     SCAN,
@@ -36,6 +37,7 @@ from shoal.frontier.sqlite.faults import translated
 from shoal.frontier.sqlite.presence import Presence, workers_folder
 from shoal.frontier.sqlite.schema import connect
 from shoal.frontier.sqlite.session import Session
+from shoal.frontier.sqlite.stocktaking import compact, take_stock
 from shoal.frontier.sqlite.timekeeping import shared_timebase
 from shoal.frontier.sqlite.writer import Writer
 from shoal.frontier.timebase import Timebase
@@ -270,6 +272,15 @@ class SqliteFrontier:
         return (
             Room()
         )  # a full disk ends the crawl in good order; how much of it is ours to take, nobody knows
+
+    async def take_stock(self) -> Inventory:
+        return await self._writer.do(lambda s: take_stock(s, self.path))
+
+    async def compact(self) -> int:
+        while await self._writer.do(jobs.clear_some):
+            await asyncio.sleep(_PROMPT)
+        others = bool(await self.workers())
+        return await asyncio.to_thread(compact, self.path, others=others)
 
     # -- notes
 
