@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from shoal.spider import Handler
 
 
+_STALLED = 0.25  # seconds after a handler's time; a timer that is so late shows that the event loop stood still
+
+
 class JunkError(Exception):
     """A handler gave something that is neither an item nor a request, or an item that cannot be written."""
 
@@ -47,27 +50,60 @@ async def collect(
     return _collect_plain(handler.name, produced, deadline, monotonic)
 
 
+class _Term:
+    """The time of an async handler. While another holds the event loop, nobody can use theirs: without this, one that
+    blocks would bury every page whose handler waits beside it. So who is far too late has the term once more."""
+
+    def __init__(self, deadline: float, monotonic: Callable[[], float]) -> None:
+        self.deadline = deadline
+        self._monotonic = monotonic
+        self._seconds = deadline - monotonic()
+        self._is_second = False
+
+    def is_over(self) -> bool:
+        late = self._monotonic() - self.deadline
+        if late > _STALLED and not self._is_second:
+            self._is_second = True
+            self.deadline += late + self._seconds
+            return False
+        return late > 0
+
+    def left(self) -> float:
+        return self.deadline - self._monotonic()
+
+
 async def _collect_async(
     name: str,
     produced: Awaitable[object] | AsyncIterable[object],
     deadline: float,
     monotonic: Callable[[], float],
 ) -> Yielded:
+    term = _Term(deadline, monotonic)
+    loop = asyncio.get_running_loop()
+
+    def look() -> None:
+        nonlocal timer
+        if term.is_over() or term.left() < 0.001:  # clocks differ by less
+            limit.reschedule(loop.time())
+        else:
+            timer = loop.call_later(term.left(), look)
+
+    timer = loop.call_later(term.left(), look)
     try:
-        async with asyncio.timeout(deadline - monotonic()) as limit:
+        async with asyncio.timeout(None) as limit:
             result = await produced if isawaitable(produced) else produced
             if isinstance(result, AsyncIterable):
-                return await _drain(name, result, deadline, monotonic)
+                return await _drain(name, result, term)
     except TimeoutError:
         if limit.expired():
             raise _timeout(name) from None
         raise
-    return _collect_plain(name, result, deadline, monotonic)
+    finally:
+        timer.cancel()
+    return _collect_plain(name, result, term.deadline, monotonic)
 
 
-async def _drain(
-    name: str, produced: AsyncIterable[object], deadline: float, monotonic: Callable[[], float]
-) -> Yielded:
+async def _drain(name: str, produced: AsyncIterable[object], term: _Term) -> Yielded:
     into = Yielded()
     count = 0
     iterator = aiter(produced)
@@ -75,7 +111,7 @@ async def _drain(
         async for value in iterator:
             count += 1
             _sort(name, value, into)
-            if count > YIELDED or monotonic() > deadline:
+            if count > YIELDED or term.is_over():
                 raise _endless(name, count)
     finally:
         if isinstance(iterator, AsyncGenerator):

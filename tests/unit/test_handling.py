@@ -142,6 +142,41 @@ async def test_an_endless_generator_is_stopped_before_it_fills_the_memory(
         await run(lambda page: itertools.repeat(ITEM))
 
 
+async def test_a_handler_that_blocks_takes_no_time_from_those_beside_it() -> None:
+    """As one that prints to a terminal where nobody reads on."""
+
+    async def waits(page: Page) -> AsyncIterator[object]:
+        await asyncio.sleep(0.01)
+        yield ITEM
+        await asyncio.sleep(0.01)
+        yield ITEM
+
+    async def blocks(page: Page) -> AsyncIterator[object]:
+        await asyncio.sleep(0.005)
+        time.sleep(0.6)  # noqa: ASYNC251
+        yield ITEM
+
+    deadline = time.monotonic() + 0.2
+    beside = [run(one, deadline=deadline, now=time.monotonic) for one in (waits, blocks, waits)]
+    assert [len(one.items) for one in await asyncio.gather(*beside)] == [2, 1, 2]
+
+
+async def test_a_handler_that_blocks_again_and_again_is_interrupted() -> None:
+    times = 0
+
+    async def blocks(page: Page) -> AsyncIterator[object]:
+        nonlocal times
+        while True:
+            times += 1
+            time.sleep(0.3)  # noqa: ASYNC251
+            await asyncio.sleep(0)
+            yield ITEM
+
+    with pytest.raises(HandlerTimeout):
+        await run(blocks, deadline=time.monotonic() + 0.01, now=time.monotonic)
+    assert times == 2
+
+
 @pytest.mark.parametrize("is_generator", [False, True])
 async def test_an_async_handler_that_waits_forever_is_interrupted(is_generator: bool) -> None:
     cleaned = []
