@@ -14,6 +14,7 @@ import zlib
 from collections.abc import AsyncIterator, Callable
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import unquote
 
@@ -23,6 +24,7 @@ import pytest_asyncio
 from browser import FORBIDDEN, browser, failure, html, plain, shown, text_of, until
 from integration.raw_server import always, by_path, page, serve
 from shoal.fetch.browser.chromium import Chromium
+from shoal.fetch.browser.finding import find_chromium
 from shoal.fetch.browser.transport import BrowserTransport
 from shoal.fetch.proxies import load_pools
 from shoal.fetch.transport import FetchRequest
@@ -446,3 +448,19 @@ async def test_a_cancelled_start_leaves_nothing() -> None:
             assert "<p>a</p>" in await text_of(chromium, server.url("/"))
             processes = current(chromium).family.pids()
         await all_gone(processes)
+
+
+async def test_a_browser_that_is_stopped_while_it_starts_leaves_no_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its driver kills it, and knows of the profile alone."""
+    path = find_chromium(Settings())
+    assert path is not None
+    with TemporaryDirectory(prefix="shoal-") as folder:  # with a short name: there will be a socket
+        monkeypatch.setenv("TMPDIR", folder)
+        starting = asyncio.create_task(Chromium.start(path, "test"))
+        await until(lambda: any(map(os.path.lexists, Path(folder).glob("*/SingletonSocket"))))
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        await until(lambda: not os.listdir(folder))
