@@ -7,11 +7,11 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Self, TypeVar
 
 import shoal
+from shoal.family import children_of
 
 ROOT = Path(__file__).parents[2]
 SOURCE = Path(shoal.__file__).parents[1]
@@ -69,7 +69,7 @@ class Member:
     @property
     def worker(self) -> int:
         """The process that works: the child of the guardian that was started, or that itself."""
-        return next(iter(_children(self.pid)), self.pid)
+        return next(iter(children_of(self.pid)), self.pid)
 
     def signal(self, number: signal.Signals) -> None:
         """The guardian passes on what it is told; a process that sleeps or wakes does so with all that belong to it."""
@@ -97,17 +97,6 @@ class Member:
         lines = Path(f"/proc/{self.worker}/smaps_rollup").read_text().splitlines()
         parts = (line.split() for line in lines if line.startswith(("Private_", "Pss:")))
         return next(int(words[1]) * 1024 for words in parts if words[0] == "Pss:")
-
-
-def _children(parent: int) -> list[int]:
-    """Told by the parents of all processes: not every kernel keeps a list of children."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # it has ended meanwhile
-            fields = stat.read_text().rpartition(")")[2].split()
-            if int(fields[1]) == parent and fields[0] != "Z":
-                found.append(int(stat.parent.name))
-    return sorted(found)
 
 
 class Members:

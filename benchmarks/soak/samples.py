@@ -8,6 +8,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from shoal.family import descent
+
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TASKS = "SOAK_TASKS"  # the folder in which each process of the crawl writes how many tasks it has
 _HOOK = Path(__file__).with_name("hook")
@@ -41,7 +43,7 @@ class Sampler:
 
     def sample(self, at: float, rows: int, start: int) -> Sample | None:
         """None if the process ended meanwhile."""
-        pids = [self._pid, *_children(self._pid)]
+        pids = descent(self._pid)
         try:
             memory = sum(int(_proc(pid, "statm").split()[1]) * _PAGE for pid in pids)
             descriptors = sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in pids)
@@ -84,16 +86,6 @@ def second_half(samples: Sequence[Sample]) -> Sequence[Sample]:
 
 def _proc(pid: int, name: str) -> str:
     return Path(f"/proc/{pid}/{name}").read_text()
-
-
-def _children(pid: int) -> list[int]:
-    found: list[int] = []
-    try:
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            found += map(int, _proc(pid, f"task/{thread}/children").split())
-    except OSError:
-        return []
-    return [*found, *(grandchild for child in found for grandchild in _children(child))]
 
 
 def _size(folder: Path) -> int:

@@ -25,6 +25,7 @@ from msgspec.structs import replace
 
 from shoal import Page, Spider, crawl
 from shoal.errors import ShoalError, SinkError
+from shoal.family import children_of
 from shoal.model import Dead, Done, Lease, Settlement, Task
 from shoal.sink import open_sink
 from shoal.sink.jsonl import encode_row
@@ -591,8 +592,7 @@ async def test_rows_wait_for_a_server_that_is_killed_restarted_or_hangs(
 
 def hang(server: PostgresServer) -> list[int]:
     """Stops the server and its children, as a machine that hangs would."""
-    children = map(int, Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split())
-    for pid in (pids := [server.pid, *children]):
+    for pid in (pids := [server.pid, *children_of(server.pid)]):
         os.kill(pid, signal.SIGSTOP)
     return pids
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+
+from shoal.family import descent
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -29,11 +30,7 @@ class Family:
 
     def pids(self) -> list[int]:
         """Those that are running."""
-        found: dict[int, None] = {}
-        for pid in self._born:
-            if self._is_running(pid):
-                found.update(dict.fromkeys(_descent(pid)))
-        return list(found)
+        return descent(*filter(self._is_running, self._born))
 
     def profile(self) -> Path | None:
         """The folder that was made for this browser alone."""
@@ -79,14 +76,6 @@ class Family:
 def is_profile(folder: Path) -> bool:
     """Whether it was made by a driver, for one browser."""
     return folder.name.startswith("playwright_")
-
-
-def _descent(pid: int) -> Iterator[int]:
-    yield pid
-    with suppress(OSError):
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            for child in _read(f"/proc/{pid}/task/{thread}/children").split():
-                yield from _descent(int(child))
 
 
 def _memory(pid: int) -> int:

@@ -17,6 +17,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from shoal.family import children_of
 from shoal.testing.servers.ports import free_port
 from shoal.testing.servers.process import START_SECONDS, ServerProcess
 
@@ -150,9 +151,8 @@ def _run(command: Sequence[str], **options: object) -> None:
 
 
 def _children(parent: int) -> list[int]:
-    listed = Path(f"/proc/{parent}/task/{parent}/children")
-    if listed.exists():
-        return [int(word) for word in listed.read_text().split()]
+    if Path("/proc/self/stat").exists():
+        return children_of(parent)
     asked = subprocess.run(["pgrep", "-P", str(parent)], capture_output=True, text=True, check=False)
     return [int(word) for word in asked.stdout.split()]
 
