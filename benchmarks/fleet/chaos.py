@@ -109,13 +109,15 @@ def _crawl(terms: Terms, fleet: ShoalFleet, servers: Servers, web: WebProcess) -
     seconds = time.monotonic() - began
     urls = [str(row["url"]) for row in fleet.rows()] if terms.files else asyncio.run(_urls(output))
     counters, dropped = fleet.job().counters, fleet.said(_DROPPED)
-    return judge(web, urls, code, seconds, counters, dropped, mischief.story, terms.rate)
+    return judge(web, urls, code, seconds, counters, fleet.buried(), dropped, mischief.story, terms.rate)
 
 
 def _flags(terms: Terms) -> list[str]:
     # The breaker is for hosts that fail, and stays out of it: the hosts are well, the fleet is not.
     settings = {"max_attempts": 25, "retry_base": 0.2, "high_water": 10 * terms.hosts, "breaker_rate": 2}
-    settings["total_timeout"] = terms.lease  # a place is not given to another before a request could be over
+    settings["total_timeout"] = (
+        2 * terms.lease
+    )  # a place is not given to another before a request could be over
     pairs = [word for name, value in settings.items() for word in ("-s", f"{name}={value}")]
     return ["--rate", str(terms.rate), "--per-host", str(terms.per_host), *pairs]
 

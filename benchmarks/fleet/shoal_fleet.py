@@ -12,7 +12,7 @@ import msgspec
 
 from benchmarks.fleet.processes import Member, Members
 from shoal.frontier import open_frontier
-from shoal.frontier.protocol import Frontier, Job
+from shoal.frontier.protocol import DeadFilter, Frontier, Job
 
 SHOAL = (sys.executable, "-c", "from shoal.cli import main; main()")
 SPIDER = str(Path(__file__).with_name("spider.py"))
@@ -65,6 +65,11 @@ class ShoalFleet:
         job = self.ask(lambda frontier: frontier.job(JOB))
         assert job is not None
         return job
+
+    def buried(self) -> list[str]:
+        """Why pages were given up: of some of them."""
+        letters = self.ask(lambda frontier: frontier.dead(DeadFilter(limit=5)))
+        return [f"{letter.task.url}: {letter.task.history[-1].detail}" for letter in letters]
 
     def said(self, words: str) -> int:
         """How often workers said so, those that were killed among them."""

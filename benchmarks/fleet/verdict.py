@@ -25,6 +25,7 @@ class Verdict(Struct, frozen=True):
     seconds: float
     fetched_again: int
     counters: Counters
+    buried: list[str]  # pages that were given up, and why
     dropped: int  # pages that a worker gave up when it woke from a sleep longer than its lease
     manners: Manners
     story: list[str]
@@ -38,6 +39,7 @@ class Verdict(Struct, frozen=True):
             f"{len(self.doubled)} pages have more than one row: {self.doubled[:5]}": self.doubled,
             f"{len(self.strange)} rows are of no page: {self.strange[:5]}": self.strange,
             f"the counters do not add up for {self.pages} pages: {c}": not counted,
+            f"pages were given up: {self.buried}": self.buried,
             "nobody was frozen with pages in flight: none was dropped, or settled too late": c.stale == 0
             and self.dropped == 0,
             f"{m.peak} requests at once on a host that allows {per_host}": m.peak > per_host,
@@ -52,6 +54,7 @@ def judge(
     code: int,
     seconds: float,
     counters: Counters,
+    buried: list[str],
     dropped: int,
     story: list[str],
     rate: float,
@@ -72,6 +75,7 @@ def judge(
         seconds=seconds,
         fetched_again=answered.total() - len(answered),
         counters=counters,
+        buried=buried,
         dropped=dropped,
         manners=manners(hits, rate),
         story=story,

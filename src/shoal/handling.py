@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from shoal.spider import Handler
 
 
-_STALLED = 0.25  # seconds after a handler's time; a timer that is so late shows that the event loop stood still
+_STALLED = (
+    0.25  # seconds after a handler's time; a timer that is so late shows that the event loop stood still
+)
 
 
 class JunkError(Exception):
