@@ -94,7 +94,7 @@ def _chaos(arguments: argparse.Namespace) -> int:
         workers=arguments.workers,
         hosts=arguments.hosts,
         rounds=rounds,
-        patience=chaos.Terms.patience + seconds,
+        patience=chaos.Terms().patience + seconds,
     )
     verdict = chaos.run(terms)
     good = show(verdict, terms.rate, terms.per_host)
