@@ -26,6 +26,7 @@ from shoal.testing.proxies import Habit, ProxyServer
 CERTS = Path(__file__).parent.parent / "integration" / "certs"
 HOSTS, PAGES = 6, 300
 HANDFUL = 10
+CRAWLS = 5  # who takes a second to fail has failed too seldom when the others have done it all; then there is more to do
 BAD: list[list[Habit | str]] = [
     ["refusing", "silent", "gateway", "truncating", "resetting"],
     ["login", "closing", "unavailable", "dripping", "silent"],
@@ -34,11 +35,12 @@ QUICK: dict[str, Any] = {
     "rate": 0,
     "per_host": 4,
     "retry_base": 0.02,
-    "connect_timeout": 1,
-    "read_timeout": 1,
-    "total_timeout": 2,
-    "first_timeout": 1,
-    "min_timeout": 1,
+    # Longer than a busy machine takes for an honest answer: else hosts fail, and are blamed.
+    "connect_timeout": 2,
+    "read_timeout": 2,
+    "total_timeout": 4,
+    "first_timeout": 3,
+    "min_timeout": 3,
 }
 STRATEGIES: dict[str, dict[str, Any]] = {
     "scored": {"pool_strategy": "scored"},
@@ -146,16 +148,20 @@ async def test_five_of_eight_are_bad(
     for habit in (*bad[:3], "good", *bad[3:], "good", "good"):
         await trial.proxy(habit)
     sessions = 12 if strategy == "sessions" else 0
-    results = await trial.crawl(sessions=sessions, **STRATEGIES[strategy])
-    states = await trial.states()
-    asked = {name: state.requests for name, state in states.items()}
-    counters = results.view.job.counters
-    assert (counters.done, counters.dead) == (PAGES, 0), asked
-    assert Counter(row["url"] for row in results) == Counter(trial.urls(PAGES))
-    assert {name: n for name, n in asked.items() if not name.startswith("good") and n > HANDFUL} == {}
-    # Of the bad ones, whoever has not failed often enough to be held was not asked often either.
-    assert not any(state.hold.strikes for name, state in states.items() if name.startswith("good"))
-    assert not await trial.blamed()
+    held: set[str] = set()
+    for n in range(CRAWLS):
+        results = await trial.crawl(sessions=sessions, job=f"trial {n}", **STRATEGIES[strategy])
+        states = await trial.states()
+        asked = {name: state.requests for name, state in states.items()}
+        counters = results.view.job.counters
+        assert (counters.done, counters.dead) == (PAGES, 0), asked
+        assert Counter(row["url"] for row in results) == Counter(trial.urls(PAGES))
+        assert {name: n for name, n in asked.items() if not name.startswith("good") and n > HANDFUL} == {}
+        assert not await trial.blamed()
+        held = {name for name, state in states.items() if state.hold.strikes}
+        if len(held) >= len(bad):
+            break
+    assert held == {name for name in states if not name.startswith("good")}
 
 
 async def test_a_restart_knows_who_is_bad(trial: Trial) -> None:
@@ -164,7 +170,7 @@ async def test_a_restart_knows_who_is_bad(trial: Trial) -> None:
     for _ in range(2):
         await trial.proxy("good")
     held: list[bool] = []
-    for n in range(5):  # the silent one takes its time, in which the others have done it all
+    for n in range(CRAWLS):
         await trial.crawl(120, job=f"first {n}", pool_strategy="round_robin")
         held = [bool(state.hold.strikes) for state in (await trial.states()).values()]
         if all(held[:3]):

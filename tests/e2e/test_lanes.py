@@ -15,6 +15,7 @@ from shoal import Page, Request, ShoalError, Spider
 from shoal.errors import SettingsError, SpiderError
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import DeadFilter
+from shoal.places import place_of_code
 from shoal.policy.lanes import WEIGHTS
 from shoal.testing import ChaoticWeb, HostProfile
 
@@ -141,9 +142,11 @@ async def test_a_request_in_a_lane_that_does_not_exist_does_not_vanish(tmp_path:
     async with open_frontier(str(tmp_path / "store.db")) as frontier:
         [letter] = await frontier.dead(DeadFilter())
     assert letter.kind == "junk"
-    assert letter.task.history[-1].detail.startswith(
-        "handler 'listing' yielded a request: there is no lane 'images'; "
-        "there are urgent, normal, discovery, browser, calm; add more with the setting lanes ("
+    where = place_of_code(listing)
+    assert "test_lanes.py:" in where
+    assert letter.task.history[-1].detail == (
+        "handler 'listing' yielded a request: there is no lane 'images'; there are urgent, normal, discovery, "
+        f"browser, calm; add more with the setting lanes ({where}, for /p/1)"
     )
 
 
