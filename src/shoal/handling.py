@@ -82,6 +82,7 @@ async def _collect_async(
 ) -> Yielded:
     term = _Term(deadline, monotonic)
     loop = asyncio.get_running_loop()
+    timer: asyncio.TimerHandle
 
     def look() -> None:
         nonlocal timer

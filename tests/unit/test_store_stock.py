@@ -125,7 +125,7 @@ async def test_compacting_gives_room_back_beside_somebody_who_works(sqlite: Sqli
         assert await sqlite.compact() > 100_000
         working = False
         assert await at_work > 0
-    assert os.path.getsize(sqlite.path) < before
+    assert os.path.getsize(sqlite.path) < before  # noqa: ASYNC240
     assert "unused" not in {stock.kind for stock in (await sqlite.take_stock()).stocks}
 
 
@@ -144,7 +144,7 @@ async def test_a_job_whose_clearing_was_cut_short_is_cleared_by_the_next(tmp_pat
         await fill(frontier)
         [old, now] = await frontier.jobs()
         pruning = asyncio.create_task(frontier.prune_job(old))
-        while await frontier.job("old") is not None:
+        while await frontier.job("old") is not None:  # noqa: ASYNC110
             await asyncio.sleep(0)
         pruning.cancel()
         await asyncio.wait([pruning])

@@ -277,7 +277,7 @@ class SqliteFrontier:
         return await self._writer.do(lambda s: take_stock(s, self.path))
 
     async def compact(self) -> int:
-        while await self._writer.do(jobs.clear_some):
+        while await self._writer.do(jobs.clear_some):  # noqa: ASYNC110
             await asyncio.sleep(_PROMPT)
         others = bool(await self.workers())
         return await asyncio.to_thread(compact, self.path, others=others)

@@ -108,8 +108,8 @@ _BESIDE_OTHERS = 500 * 1024 * 1024  # bytes: a few seconds, in which workers wai
 
 
 def compact(path: str, *, others: bool) -> int:
-    """Writes the file anew without its unused pages; answers how many bytes it is smaller. `others`: somebody works with
-    it, and would wait for the lock; but no longer than a minute."""
+    """Writes the file anew without its unused pages; answers how many bytes it is smaller. `others`: somebody works
+    with it, and would wait for the lock; but no longer than a minute."""
     if path == ":memory:":
         return 0
     before = _length(path) + _length(f"{path}-wal")
@@ -139,6 +139,6 @@ def _check_room(path: str, needed: int, others: bool) -> None:
         )
     if others and needed > _BESIDE_OTHERS:
         raise StoreError(
-            f"{path} holds {needed >> 20:,} MB, and those who work with it would wait too long while it is written anew:"
-            " stop them, compact it, and start them again"
+            f"{path} holds {needed >> 20:,} MB, and those who work with it would wait too long while it is written"
+            " anew: stop them, compact it, and start them again"
         )
