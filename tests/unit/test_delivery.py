@@ -80,6 +80,7 @@ class Pages:
 
 class Job:
     made_at = 0.0
+    settings = Settings()
 
     def __init__(self, name: str, sink: Sink, pages: Pages) -> None:
         self.name, self.sink, self.pages = name, sink, pages
