@@ -55,6 +55,7 @@ class Feeder:
         source: str = OWN_START,
         paused: Callable[[], bool] = lambda: False,
         waits_for_room: bool = True,  # else a store that is nearly full is an error
+        on_wait: Callable[[int, int], None] = lambda fed, pending: None,  # the queue is full
     ) -> None:
         self._spider = spider
         self._frontier = frontier
@@ -65,6 +66,7 @@ class Feeder:
         self._source = source
         self._paused = paused
         self._waits_for_room = waits_for_room
+        self._on_wait = on_wait
         self._lanes = known(settings)
         self._batch: list[Task] = []
         self._position = 0
@@ -252,11 +254,15 @@ class Feeder:
     async def _below_high_water(self) -> None:
         """Waits while the queue is full, or the crawl has other worries; feeding goes on at half the mark, not at
         every page that leaves."""
-        mark = self._settings.high_water
+        mark, told = self._settings.high_water, False
         while (job := await self._frontier.job(self._job)) is not None:
             await self._wait_for_room()
             if job.counters.pending < mark and not self._paused():
                 return
+            if not told:
+                told = True
+                event("feeding_waits", job=self._job, fed=self._position, pending=job.counters.pending)
+                self._on_wait(self._position, job.counters.pending)
             mark = self._settings.high_water // 2
             await asyncio.sleep(_LOOK_AGAIN)
 

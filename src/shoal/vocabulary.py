@@ -88,6 +88,12 @@ VOCABULARY: dict[str, Kind] = {
         "job {job} is set aside for {seconds:.0f} s: {reason}",
     ),
     "feeding_started": _kind("info", "a process reads the start URLs of the job", "job", "feeding job {job}"),
+    "feeding_waits": _kind(
+        "info",
+        "the queue of the job is full (high_water), so no more start URLs are read until it is half empty",
+        "job fed pending",
+        "feeding job {job} waits after {fed} start URLs: {pending} pages are queued",
+    ),
     "feeding_failed": _kind(
         "warning",
         "reading start URLs broke off; tried again",

@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from shoal import Spider, __version__
+from shoal.cli.submit import _FullQueue
 from shoal.errors import OutputTaken, ShoalError, SinkError, StoreError, UsageError
 from shoal.fleet.feeders import Feeders
 from shoal.fleet.plan import WorkerPlan
@@ -47,7 +48,7 @@ from shoal.plan import Plan, finish
 from shoal.policy.backpressure import Reason
 from shoal.settings import Settings
 from shoal.testing import ManualClock
-from shoal.testing.conformance.tools import claim, make_task
+from shoal.testing.conformance.tools import claim, make_task, settle
 from shoal.workerstatus import WorkerStatus, encode_status
 
 DEADLINE = 5.0
@@ -98,6 +99,33 @@ async def test_given_urls_are_fed_once_however_often_the_command_is_run(tmp_path
     await submit(submission, frontier)
     await feed(submission, frontier)
     assert (await job_of(frontier)).counters.admitted == 10
+
+
+async def test_a_list_that_is_longer_than_the_queue_may_be_is_told_of(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    caplog.set_level("INFO", "shoal")
+    monkeypatch.setattr("shoal.fleet.submitting._HIGH_WATER", 10)
+    monkeypatch.setattr("shoal.feeding._LOOK_AGAIN", 0.01)
+    frontier = MemoryFrontier()
+    start = spider_of([f"http://h{n}.test/" for n in range(35)])
+    submission = Submission(plan_of(tmp_path / "rows.jsonl", high_water=5), start)
+    await submit(submission, frontier)
+    feeding = asyncio.create_task(feed(submission, frontier, _FullQueue("books").say))
+    async with asyncio.timeout(DEADLINE):
+        while not feeding.done():
+            await asyncio.sleep(0.01)
+            for lease in (await claim(frontier, 5, jobs=("books",))).leases if caplog.records else ():
+                await settle(frontier, lease)
+    assert (await job_of(frontier)).fed_all
+    waits = [record for record in caplog.records if record.__dict__.get("event") == "feeding_waits"]
+    assert len(waits) >= 2
+    said = capsys.readouterr().err
+    assert said.count("10 URLs are fed, and 10 pages of job books are queued") == 1
+    assert said.count("Leave it running") == 1
 
 
 async def test_a_job_is_started_afresh_when_all_workers_have_let_go_of_it(tmp_path: Path) -> None:

@@ -229,13 +229,32 @@ async def _hand_over(made: Submission, watch: Watch | None) -> tuple[Job, TallyR
         waiting = asyncio.create_task(wait_for(frontier, made.plan.job, watch)) if watch is not None else None
         try:
             if made.start is not None:
-                report = await feed(made, frontier)
+                report = await feed(made, frontier, _FullQueue(made.plan.job).say)
             if waiting is not None:
                 return (await waiting).job, report
         finally:
             if waiting is not None:
                 waiting.cancel()
         return await frontier.job(made.plan.job) or job, report
+
+
+class _FullQueue:
+    """Said once: a command that only seems to hang is stopped."""
+
+    def __init__(self, job: str) -> None:
+        self._job = job
+        self._said = False
+
+    def say(self, fed: int, pending: int) -> None:
+        from shoal.cli.terminal import say
+
+        if not self._said:
+            self._said = True
+            say(
+                f"{fed:,} URLs are fed, and {pending:,} pages of job {self._job} are queued, as many as may be:"
+                " this command feeds the rest as workers take them. Leave it running; or stop it, and the same command"
+                " again goes on from there"
+            )
 
 
 def _beginning(made: Submission, job: Job) -> str:

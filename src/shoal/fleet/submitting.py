@@ -162,8 +162,13 @@ async def _reconfigure(frontier: Frontier, plan: Plan) -> None:
             await change_host(frontier, record.name, change)
 
 
-async def feed(submission: Submission, frontier: Frontier) -> TallyReport:
-    """Adds the URLs that were given, from where an earlier run of the same command stopped. Tells what was refused."""
+async def feed(
+    submission: Submission,
+    frontier: Frontier,
+    on_wait: Callable[[int, int], None] = lambda fed, pending: None,
+) -> TallyReport:
+    """Adds the URLs that were given, from where an earlier run of the same command stopped. Tells what was refused, and
+    when the queue is full: how many were given so far, and how many wait."""
     plan, tally = submission.plan, Tally()
     assert submission.start is not None
     settings = replace(plan.settings, high_water=max(_HIGH_WATER, plan.settings.high_water))
@@ -177,6 +182,7 @@ async def feed(submission: Submission, frontier: Frontier) -> TallyReport:
         job=plan.job,
         source=plan.feeds,
         waits_for_room=False,
+        on_wait=on_wait,
     )
     await feeder.feed()
     return tally.report()
