@@ -171,6 +171,7 @@ class HostBook:
         """The store may have gone back: records are read again. But what a host has told us it has told us, so a host
         that is to be left alone is so, and what is not written yet will be."""
         now = self.now()
+        self._buried.forget()
         for host, view in list(self._views.items()):
             record = None
             if (

@@ -7,12 +7,17 @@ the host, to whatever page, brings all of them back.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from shoal.frontier.protocol import DeadFilter, Frontier
 from shoal.model import Task
 from shoal.telling import event
 
+T = TypeVar("T")
+
 KIND = "host_down"
 _REMEMBERED = 10_000  # hosts that are probed again
+_RECENT = 200  # hosts whose pages have just been brought back
 
 
 class BuriedPages:
@@ -22,25 +27,35 @@ class BuriedPages:
         self._probes: dict[
             str, tuple[float, int]
         ] = {}  # by host: when it may be asked again, and for which page
-        self._answered: set[str] = set()  # hosts that were given up, and have answered
+        self._answered: dict[str, None] = {}  # hosts that were given up, and have answered
+        # What was brought back, in case the store forgets it: a page of which nothing was heard since, and all pages of
+        # hosts that were not given up again.
+        self._probing: dict[str, tuple[float, int]] = {}
+        self._replayed: dict[str, None] = {}
 
     def bury(self, task: Task, until: float) -> None:
         """A task of a host that is given up until that time goes to the dead letters."""
+        self._probing.pop(task.host, None)
+        self._replayed.pop(task.host, None)
         known = self._probes.get(task.host)
-        if known is not None and known[0] == until:
-            return
-        if len(self._probes) >= _REMEMBERED:
-            del self._probes[next(iter(self._probes))]
-        self._probes[task.host] = until, task.id
+        if known is None or known[0] != until:
+            _remember(self._probes, task.host, (until, task.id))
 
     def answered(self, host: str) -> None:
         self._probes.pop(host, None)
-        self._answered.add(host)
+        self._probing.pop(host, None)
+        self._answered[host] = None
+
+    def forget(self) -> None:
+        """The store may have gone back: what was brought back may be dead again."""
+        self._answered |= self._replayed
+        self._probes |= self._probing
 
     async def replay(self) -> None:
         """Brings the pages of hosts back that have answered: those of all jobs that run."""
         while self._answered:
-            host = self._answered.pop()
+            host, _ = self._answered.popitem()
+            _remember(self._replayed, host, None, most=_RECENT)
             for job in await self._frontier.jobs("running"):
                 name = job.spec.name
                 if count := await self._frontier.replay(DeadFilter(name, host, KIND)):
@@ -54,4 +69,11 @@ class BuriedPages:
             del self._probes[host]
             job = await self._frontier.job(self._job)
             if job is not None and job.state == "running" and not job.exhausted:
+                _remember(self._probing, host, (at, id))
                 await self._frontier.replay(DeadFilter(ids=(id,)))
+
+
+def _remember(known: dict[str, T], host: str, value: T, most: int = _REMEMBERED) -> None:
+    if len(known) >= most:
+        del known[next(iter(known))]
+    known[host] = value

@@ -57,8 +57,8 @@ from shoal.model import Dead, DeadLetter, Done, Failure, Lease, Moved, Retry, Ro
 
 replace = msgspec.structs.replace
 
-# What does not go back with the store. A token is not given twice, though its first lease is forgotten.
-_LASTING = ("_time", "_changed", "_last_token", "_back_at", "epoch")
+# What does not go back with the store. A token and an id are not given twice, though the first are forgotten.
+_LASTING = ("_time", "_changed", "_last_token", "_last_id", "_back_at", "epoch")
 
 
 class MemoryFrontier:
