@@ -42,7 +42,6 @@ T = TypeVar("T")
 DEADLINE = 300.0
 SHELLS = 4
 STATES = ("running", "paused", "finished")
-JOB = "adding"
 HOSTS = 6
 SHOAL = (sys.executable, "-c", "from shoal.cli import main; main()")
 SPIDER = """
@@ -93,7 +92,7 @@ def store_of(kind: str, folder: str) -> Iterator[str]:
 def run(folder: Path, store: str, case: Case) -> bool:
     """Whether all held."""
     with serving() as web, Fleet(folder, store, web) as fleet:
-        held = [fleet.try_state(state, number, case) for number, state in enumerate(STATES)]
+        held = [fleet.try_state(state, case) for state in STATES]
         return all(held)
 
 
@@ -154,6 +153,7 @@ class Fleet:
         self._store = store
         self._address = store if "://" in store else str(folder / store)  # as seen from here
         self._web = web
+        self._name = ""  # of the job
         self._workers: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Fleet:
@@ -164,15 +164,13 @@ class Fleet:
         for worker in self._workers:
             end(worker)
 
-    def try_state(self, state: str, number: int, case: Case) -> bool:
-        began = time.monotonic()
-        for file in self._folder.glob("*rows*"):
-            file.unlink()
+    def try_state(self, state: str, case: Case) -> bool:
+        began, self._name = time.monotonic(), state
         starts = [self._web.url(f"{state}/start", n) for n in range(case.starts)]
         (self._folder / "start.txt").write_text("\n".join(starts) + "\n")
-        self._command("submit", "site.py", "-j", JOB, "-o", "rows.jsonl", *(["--fresh"] if number else []))
+        self._command("submit", "site.py", "-j", state, "-o", f"{state}.jsonl")
         while len(self._workers) < 2:
-            self._workers.append(self._start("worker", "site.py"))
+            self._workers.append(self._start("worker", "site.py", "-s", "lease=8"))
         self._bring_to(state)
         lists = [[self._web.url(f"{state}/{n}", m) for m in range(case.urls)] for n in range(case.adds)]
         said = self._add_from_shells(lists)
@@ -180,7 +178,7 @@ class Fleet:
         still = self._job().state
         if state == "paused":
             assert still == "paused", f"it was paused, and is {still}"
-            self._command("resume", JOB)
+            self._command("resume", self._name)
         job = self._until(lambda job: job.state == "finished", "the job to finish")
         return self._verdict(state, [*starts, *(url for one in lists for url in one)], job, said, began)
 
@@ -188,7 +186,7 @@ class Fleet:
         self._until(lambda job: job.counters.done > 0, "the first page")
         if state == "paused":
             self._ask(
-                lambda frontier: pause(frontier, JOB)
+                lambda frontier: pause(frontier, self._name)
             )  # at once, lest the job ends before the command has begun
         elif state == "finished":
             self._until(lambda job: job.state == "finished", "the job to finish")
@@ -200,7 +198,7 @@ class Fleet:
                 path.write_text("\n".join(lists[one]) + "\n")
                 if one == len(lists) // 2:
                     self._add_and_die(lists[one])
-                self._command("add", JOB, "-i", path.name)
+                self._command("add", self._name, "-i", path.name)
 
         with ThreadPoolExecutor(SHELLS) as shells:
             list(shells.map(shell, [range(n, len(lists), SHELLS) for n in range(SHELLS)]))
@@ -209,7 +207,7 @@ class Fleet:
     def _add_and_die(self, urls: Sequence[str]) -> None:
         """Half of its list is in the job, the other half has not been read, and it is killed."""
         before = self._job().counters.admitted
-        adder = self._start("add", JOB, "-i", "-", stdin=subprocess.PIPE)
+        adder = self._start("add", self._name, "-i", "-", stdin=subprocess.PIPE)
         assert adder.stdin is not None
         adder.stdin.write("".join(f"{url}\n" for url in urls[: len(urls) // 2]).encode())
         adder.stdin.flush()
@@ -218,12 +216,12 @@ class Fleet:
 
     def _kill_a_worker(self) -> None:
         end(self._workers.pop(0))
-        self._workers.append(self._start("worker", "site.py"))
+        self._workers.append(self._start("worker", "site.py", "-s", "lease=8"))
 
     def _verdict(self, state: str, wanted: list[str], job: Job, said: str, began: float) -> bool:
         counters = job.counters
         found: Counter[str] = Counter()
-        for path in self._folder.glob("rows*.jsonl"):
+        for path in self._folder.glob(f"{state}*.jsonl"):
             found.update(msgspec.json.decode(line)["url"] for line in path.read_bytes().splitlines())
         missing = [url for url in wanted if not found[url]]
         doubled = [url for url, times in found.items() if times > 1]
@@ -248,7 +246,7 @@ class Fleet:
         return job
 
     def _job(self) -> Job:
-        job = self._ask(lambda frontier: frontier.job(JOB))
+        job = self._ask(lambda frontier: frontier.job(self._name))
         assert job is not None
         return job
 

@@ -38,6 +38,7 @@ from shoal.spider import Spider
 from shoal.text import without_userinfo
 
 _BATCH = 1_000
+_FURTHEST = 2**31 - 1  # priority
 _LINGER = 0.2  # seconds that URLs of a slow source wait for company
 _HIGH_WATER = 1_000_000  # pending pages of the job above which adding waits
 _LOOK_AGAIN = 0.5
@@ -189,7 +190,7 @@ class _Adder:
         self.at = StartPlace()
         self.counts: Counter[Fate] = Counter()
         self.refused: Counter[str] = Counter()
-        if problem := self._problem(Request("", handler=common.handler, lane=common.lane)):
+        if problem := self._problem(common.given_to(Request(""))):
             raise UsageError(problem)
 
     async def add(self, starts: AsyncGenerator[tuple[int, Request, bool], None], *, typed: bool) -> None:
@@ -210,7 +211,7 @@ class _Adder:
         try:
             asked = self._common.given_to(_read(request))
             stored_size(asked)
-        except (OversizeError, SpiderError, msgspec.MsgspecError, UnicodeError) as error:
+        except (OversizeError, SpiderError, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             self._refuse(where, request.url, f"malformed: {error}")
             return
         if problem := self._problem(asked):
@@ -229,6 +230,8 @@ class _Adder:
             return f"unknown handler: {request.handler!r}; job {self._job} has {', '.join(self._handlers)}"
         if request.lane is not None and request.lane not in self._lanes:
             return f"unknown lane: {no_such_lane(request.lane, self._lanes)}"
+        if request.priority is not None and abs(request.priority) > _FURTHEST:
+            return f"malformed: its priority is beyond {_FURTHEST:,}"
         return ""
 
     def _refuse(self, where: str, url: str, reason: str) -> None:

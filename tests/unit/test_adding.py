@@ -121,11 +121,13 @@ async def test_each_line_of_a_file_is_told_by_its_number(frontier: MemoryFrontie
         '{"url": 7}',
         '{"url": "http://b.test/3", "meta": {"big": "' + "x" * 300_000 + '"}}',
         "htp://b.test/3",
+        '{"url": "http://b.test/3", "priority": 1' + "0" * 30 + "}",
+        '{"url": "http://b.test/3", "meta": ' + '{"a":' * 50_000,
     ]
     (tmp_path / "urls.txt").write_text("\n".join(lines))
     done, told = await adds(frontier, [tmp_path / "urls.txt"])
     assert (done.new, done.duplicates) == (2, 1)
-    assert done.refused == {"malformed": 7, "out of scope": 1, "unknown handler": 1, "unknown lane": 1}
+    assert done.refused == {"malformed": 9, "out of scope": 1, "unknown handler": 1, "unknown lane": 1}
     reasons = {int(one.where.rpartition(":")[2]): (one.fate, one.reason) for one in told}
     assert reasons[1] == reasons[8] == ("new", "")
     assert reasons[7] == ("duplicate", "")
@@ -142,8 +144,13 @@ async def test_each_line_of_a_file_is_told_by_its_number(frontier: MemoryFrontie
 
 
 async def test_a_password_in_a_refused_line_is_not_told(frontier: MemoryFrontier) -> None:
-    _, told = await adds(frontier, ["http://me:hunter2@b.test/secret", "htp://me:hunter2@b.test/"])
-    assert [one.fate for one in told] == ["refused", "refused"]
+    lines = ["http://me:hunter2@b.test/secret", "htp://me:hunter2@b.test/"]
+    lines += [
+        '{"url": "http://me:hunter2@b.test/", "x": 1}',
+        '{"url": "http://me:hunter2@b.test/", "lane": "x"}',
+    ]
+    _, told = await adds(frontier, lines)
+    assert [one.fate for one in told] == ["refused"] * 4
     assert "hunter2" not in repr(told)
 
 
@@ -165,6 +172,7 @@ async def test_the_same_again_adds_nothing(frontier: MemoryFrontier) -> None:
     [
         (Common("nobody"), "unknown handler: 'nobody'; job books has listing, book"),
         (Common(lane="nowhere"), "there is no lane 'nowhere'"),
+        (Common(priority=2**31), "its priority is beyond 2,147,483,647"),
     ],
 )
 async def test_what_is_wrong_for_all_is_told_at_once(

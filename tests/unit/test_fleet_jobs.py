@@ -579,6 +579,10 @@ SERVING = WorkerStatus(pid=7, node="far", spiders=("books",), jobs=("books",), l
         (Facts(stuck_job(leased=2), [SERVING]), "2 pages in flight, which take long"),
         (Facts(stuck_job(), [SERVING]), "waits for start URLs"),
         (
+            Facts(replace(stuck_job(), sources={OWN_START: Source(), "urls-3fa9c1": Source(150)}), [SERVING]),
+            "it waits for the rest of urls-3fa9c1: if its shoal submit has ended, run it again",
+        ),
+        (
             Facts(stuck_job(pending=3), [SERVING], lanes={"browser": 3}),
             "no worker serves the lanes that it needs: 3 pages in lane browser",
         ),

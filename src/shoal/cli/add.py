@@ -115,7 +115,7 @@ def read_meta(words: list[str]) -> dict[str, Any] | None:
         if word.lstrip().startswith("{"):
             try:
                 meta |= msgspec.json.decode(word, type=dict[str, Any])
-            except (msgspec.MsgspecError, UnicodeError) as error:
+            except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
                 raise UsageError(f"--meta {word}: not an object as JSON: {error}") from None
             continue
         key, equals, value = word.partition("=")

@@ -15,7 +15,7 @@ from shoal.fleet.sight import FleetSight, JobSight
 from shoal.fleet.versions import side_by_side, versions_of
 from shoal.frontier.protocol import PastJob
 from shoal.observe import words
-from shoal.observe.view import left_over
+from shoal.observe.view import left_over, waits_for
 from shoal.plain import job_dict, past_dict, schedule_dict, sorted_jobs, worker_dict
 
 _PASTS = 10  # that were pruned, and are shown
@@ -39,7 +39,9 @@ def fleet_tables(
         safe(f"{one.job.spec.name} is paused: {one.trouble}", "yellow") for one in sight.jobs if one.trouble
     ]
     parts += [
-        safe(f"{one.job.spec.name}: {said}", "yellow") for one in sight.jobs if (said := left_over(one.job))
+        safe(f"{one.job.spec.name}: {said}", "yellow")
+        for one in sight.jobs
+        if (said := left_over(one.job) or waits_for(one.job))
     ]
     if sight.schedules:
         parts.append(_schedules_table(sight))

@@ -121,7 +121,7 @@ def _card(sight: Sight) -> RenderableType:
     from shoal.cli.terminal import safe, when
     from shoal.observe import words
     from shoal.observe.panel import bar, frame, numbers
-    from shoal.observe.view import has_ended, left_over
+    from shoal.observe.view import has_ended, left_over, waits_for
 
     job, queues = sight.job, sight.queues
     c = job.counters
@@ -143,7 +143,7 @@ def _card(sight: Sight) -> RenderableType:
             ]
         ),
     ]
-    if said := sight.trouble or left_over(job):
+    if said := sight.trouble or left_over(job) or waits_for(job):
         lines.append(safe(said, "yellow"))
     if c.merged:
         merged = f"{words.count(c.merged)} redirected to pages that have a task of their own"

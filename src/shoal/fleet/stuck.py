@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from shoal.fleet.sight import slow_hosts
-from shoal.frontier.protocol import FOREVER, OWN_START, Frontier, Job, WorkerRecord
+from shoal.frontier.protocol import FOREVER, Frontier, Job, WorkerRecord
 from shoal.hosts.sight import HostSight, causes, sight_of, with_robots
 from shoal.inquiry import rules_for
+from shoal.observe.view import waits_for
 from shoal.observe.words import plural, span
 from shoal.workerstatus import WorkerStatus, is_silent, status_of
 
@@ -70,13 +71,6 @@ class StuckWatch:
 def _progress(job: Job) -> tuple[int, ...]:
     c = job.counters
     return c.admitted, c.done, c.dead, c.merged, c.retried, job.fed
-
-
-def _unfed(job: Job) -> str:
-    lists = ", ".join(name for name in job.unfed if name != OWN_START)
-    if lists:
-        return f"those of {lists} are not fed to the end, run the same shoal submit again"
-    return "the coordinator needs its spider, and whoever submitted URLs must feed them"
 
 
 async def say_why(frontier: Frontier, job: Job, waited: float, workers: Sequence[WorkerRecord]) -> str:
@@ -154,7 +148,10 @@ def _in_flight(facts: Facts) -> str:
 def _no_start(facts: Facts) -> str:
     if facts.job.counters.open:
         return ""
-    return f"it waits for start URLs: {_unfed(facts.job)}"
+    usual = (
+        "it waits for start URLs: the coordinator needs its spider, and whoever submitted URLs must feed them"
+    )
+    return waits_for(facts.job) or usual
 
 
 def _no_lane(facts: Facts) -> str:

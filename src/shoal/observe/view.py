@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from shoal.frontier.protocol import Job
+from shoal.frontier.protocol import OWN_START, Job
 from shoal.observe import words
 from shoal.observe.tally import TallyReport
 
@@ -65,6 +65,15 @@ def left_over(job: Job) -> str:
     if job.state == "finished":
         why = f"it has its {words.plural(job.spec.max_pages, 'page')}; with a larger max_pages it goes on"
     return f"{words.plural(job.counters.open, 'page')} not fetched: {why}"
+
+
+def waits_for(job: Job) -> str:
+    """The lists that a job with nothing else to do waits for; "": none. The command that fed them was cut short, or is
+    slow."""
+    lists = ", ".join(name for name in job.unfed if name != OWN_START)
+    if not lists or job.state != "running" or job.counters.open:
+        return ""
+    return f"it waits for the rest of {lists}: if its shoal submit has ended, run it again"
 
 
 def eta(remaining: int, rate: float, *, queue: int = 0, interval: float = 0.0) -> float | None:
