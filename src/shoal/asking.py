@@ -7,7 +7,6 @@ lease ──▶ limits, robots.txt ──▶ fetch ──▶ classify ──▶ 
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Mapping
 
@@ -35,7 +34,6 @@ from shoal.routes.escalating import Escalation
 from shoal.routes.routing import BAN, REFUSALS, NoRoute, Routes
 from shoal.settings import Settings
 
-_LAST_PAUSE = 5.0  # seconds
 _NEXT = 1.0  # seconds until a page comes back that has left a probe to another
 # Whoever asks for robots.txt and meets one of these would not get a page either.
 _NOT_REACHED = frozenset({"dns", "connect", "reset", "too_slow"}) | TIMEOUTS
@@ -106,13 +104,13 @@ class Asker:
             self._hosts.buries(task, limits)
             return Ending(Dead(self._failure(task, "host_down", limits.refuse)))
         if (wait := self._hosts.rest_of_origin(host, limits)) > 0:
-            return await self._not_asked(task, self._failure(task, "origin_wait", limits.why), wait)
+            return self._not_asked(task, self._failure(task, "origin_wait", limits.why), wait)
         if limits.probe and await self._leaves_probe(task, limits):
             detail = f"it failed before, so another page finds out: {limits.why}"
-            return await self._not_asked(task, self._failure(task, "origin_wait", detail), self._next(lease))
+            return self._not_asked(task, self._failure(task, "origin_wait", detail), self._next(lease))
         if self._hosts.wants_robots(task, host):
             if self._routes is not None and (held := self._routes.held(task)) is not None:
-                return await self._not_asked(task, held, held.wait)
+                return self._not_asked(task, held, held.wait)
             started = self._hosts.now()
             host = await self._hosts.ask_robots(
                 lease, since=self._clock.monotonic(), timeout=self._timeout(task, host, limits)
@@ -132,7 +130,7 @@ class Asker:
                 self._saw_no_robots(lease, known.robots, started)
         known = _origin_of(task, host)
         if host.terms.settings.robots and known.robots_missing and _is_not_the_hosts_fault(known):
-            return await self._wait_for_others(task, known)
+            return self._wait_for_others(task, known)
         return self._refusal(task, host) or self._moves(task) or await self._fetch(lease, host, limits)
 
     async def _leaves_probe(self, task: Task, limits: Limits) -> bool:
@@ -153,9 +151,9 @@ class Asker:
     def _saw_no_robots(self, lease: Lease, record: RobotsRecord, started: float) -> None:
         """robots.txt could not be had: what that tells about the host."""
         kind = _cause(record)
-        if record.asks is not None and record.reason in ("HTTP 429", "HTTP 503"):
-            kind = f"http_{record.reason[-3:]}"  # what it asks for is for the whole host
-        reached = record.reason.startswith("HTTP ")
+        if record.asks is not None and record.status in (429, 503):
+            kind = f"http_{record.status}"  # what it asks for is for the whole host
+        reached = record.status > 0
         retried = not self._is_last(lease.task)
         self._saw(lease, kind, started, retried=retried, reached=reached, asks=record.asks)
 
@@ -191,8 +189,6 @@ class Asker:
         return self._escalation.placed(task, self._clock.time())
 
     def _moves(self, task: Task) -> Ending | None:
-        if self._is_last(task):
-            return None  # a store may bury what has no attempt left
         moves = self._escalation.moves(task, self._clock.time())
         return Ending(moves) if moves is not None else None
 
@@ -204,7 +200,7 @@ class Asker:
         detail = f"robots.txt cannot be had: {record.detail or record.reason}"
         return Retry(wait + spread, self._failure(task, _cause(record), detail))
 
-    async def _wait_for_others(self, task: Task, origin: OriginState) -> Ending | None:
+    def _wait_for_others(self, task: Task, origin: OriginState) -> Ending:
         """robots.txt cannot be had, for proxies fail, a name server is busy, or it redirects to a host that is."""
         assert origin.robots is not None
         kind = origin.robots.reason
@@ -213,17 +209,11 @@ class Asker:
         if _is_elsewhere(kind):
             kind, reason = "robots_unreachable", kind
         failure = self._failure(task, kind, f"robots.txt cannot be had: {reason}")
-        return await self._not_asked(task, failure, wait)
+        return self._not_asked(task, failure, wait)
 
-    async def _not_asked(self, task: Task, failure: Failure, wait: float) -> Ending | None:
+    def _not_asked(self, task: Task, failure: Failure, wait: float) -> Ending:
         """Nothing could be asked for, or not of the host, as far as is known: the task waits, and loses no attempt."""
         self._traffic.saw(task.host, failure.kind, 0.0, self._clock.monotonic(), retry=False)
-        if self._is_last(task):
-            # A store may bury what has no attempt left; so this one goes back as it is, a little later.
-            if self._routes is not None and failure.kind in _UNSETTLED:
-                self._routes.doubts(task, failure.via)
-            await asyncio.sleep(min(wait, _LAST_PAUSE))
-            return None
         spread = self._rng.uniform(0.0, min(wait, self._settings.pool_cooldown))
         noted = Failure(
             failure.kind,
@@ -246,7 +236,7 @@ class Asker:
         if isinstance(outcome, Failure) and outcome.kind == "forbidden_address" and _is_listed(lease.task):
             outcome = replace(outcome, detail=f"{outcome.detail}, or -s trust_start=true for all start URLs")
         if isinstance(outcome, Failure) and (outcome.kind in NOT_ASKED or self._is_free(lease.task, outcome)):
-            return await self._not_asked(lease.task, outcome, self._wait_after(outcome))
+            return self._not_asked(lease.task, outcome, self._wait_after(outcome))
         challenge = self._challenge(lease.task, outcome)
         verdict = self._verdict(lease.task, outcome, challenge)
         kind = verdict.failure.kind if verdict is not None else kind_of(outcome)

@@ -279,8 +279,11 @@ async def test_what_a_browser_cannot_send_is_sent_without() -> None:
 async def test_a_last_attempt_is_not_buried_for_it() -> None:
     world = World()
     await world.knows()
-    assert isinstance(await world.page("/app/1", max_attempts=1), Response), "a shell, as without a browser"
-    assert world.site.asked == [("/app/1", False)]
+    moved = await world.page("/app/1", max_attempts=1)
+    assert isinstance(moved, Ending)
+    assert isinstance(moved.verdict, Retry)
+    assert (moved.verdict.lane, moved.verdict.counts) == ("browser", False)
+    assert world.site.asked == []
 
 
 def test_being_sent_there_does_not_hide_what_was_met_before() -> None:

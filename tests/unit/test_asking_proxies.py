@@ -172,19 +172,16 @@ async def test_pages_wait_for_a_proxy_without_losing_attempts(robots: bool) -> N
     assert world.traffic.signals(world.clock.monotonic()).retry_share == 0
 
 
-async def test_the_last_attempt_is_handed_back_instead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store buries what has no attempt left."""
-    slept: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        slept.append(seconds)
-
-    monkeypatch.setattr("shoal.asking.asyncio.sleep", sleep)
+async def test_the_last_attempt_is_not_spent_on_a_proxy() -> None:
     world = World(max_attempts=1)
     await world.add(max_attempts=1)
     world.transport.answer = lambda via: Failure("proxy_auth", "407")
-    assert await world.ask(await world.claim()) is None
-    assert slept == [1.0]
+    lease = await world.claim()
+    answer = await world.ask(lease)
+    assert verdict_of(answer).failure.kind == "proxy_auth"
+    await world.settle(lease, answer)
+    again = await world.claim()
+    assert (again.task.id, again.task.attempt) == (lease.task.id, 1)
 
 
 async def test_a_proxys_fault_is_not_the_hosts() -> None:
@@ -247,12 +244,7 @@ async def test_but_not_for_ever() -> None:
 
 
 @pytest.mark.parametrize("max_attempts", [1, 2])
-async def test_the_last_attempt_is_not_lost_by_a_bad_proxy(
-    monkeypatch: pytest.MonkeyPatch, max_attempts: int
-) -> None:
-    async def sleep(seconds: float) -> None: ...
-
-    monkeypatch.setattr("shoal.asking.asyncio.sleep", sleep)
+async def test_the_last_attempt_is_not_lost_by_a_bad_proxy(max_attempts: int) -> None:
     world = World(proxies={"dc": ["one:1", "two:1", "three:1"]}, max_attempts=max_attempts)
     good = Response(URL, 200, {}, b"x" * 600)
     world.transport.answer = lambda via: good if via == "dc/three:1" else Response(URL, 503, {}, b"mine")
@@ -262,10 +254,7 @@ async def test_the_last_attempt_is_not_lost_by_a_bad_proxy(
         answer = await world.ask(lease)
         if isinstance(answer, Response):
             break
-        if answer is None:
-            await world.frontier.release([lease])
-        else:
-            await world.settle(lease, answer)
+        await world.settle(lease, answer)
     assert isinstance(answer, Response)
     assert lease.task.attempt == 1
 

@@ -246,15 +246,6 @@ async def test_a_page_that_fails_through_two_good_proxies_is_no_longer_in_doubt(
     assert kinds == ["proxy_doubt", "reset", "reset"]
 
 
-async def test_the_ways_of_a_task_without_attempts_left_are_noted_here() -> None:
-    world = World()
-    task = Task(URL, id=7, host=HOST, attempt=1, max_attempts=1)
-    world.routes.doubts(task, ONE)
-    world.routes.doubts(task, TWO)
-    assert world.routes.addressed(FetchRequest(URL), task).avoid == (ONE, TWO)
-    assert world.routes.doubted(replace(task, id=8)) == ()
-
-
 async def test_a_session_leaves_a_proxy_that_fails() -> None:
     world = World()
     world.fails((ONE, "timeout"), (TWO, "timeout"))

@@ -47,6 +47,7 @@ class RobotsRecord(Struct, frozen=True, omit_defaults=True):
     sitemaps: tuple[str, ...] = ()
     detail: str = ""  # of a failure: one line for a person
     asks: float | None = None  # seconds that the server asks to be left alone for
+    status: int = 0  # of the answer, if that is why it is not "rules"
 
     def fits(self, agent: str) -> bool:
         """Whether it says something to that agent. (A record of rules for nobody is from an earlier version.)"""
@@ -171,8 +172,8 @@ def _judge(outcome: Outcome, agent: str, now: float) -> RobotsRecord:
     reason = f"HTTP {outcome.status}"
     if outcome.status == 429 or outcome.status >= 500:
         asks = retry_after(outcome.headers.get("Retry-After"), now, cap=RULES_TTL)
-        return replace(_record("disallow", now, reason=reason), asks=asks)
-    return _record("allow", now, reason=reason)
+        return replace(_record("disallow", now, reason=reason), asks=asks, status=outcome.status)
+    return replace(_record("allow", now, reason=reason), status=outcome.status)
 
 
 def rules_record(text: str, agent: str, now: float) -> RobotsRecord:

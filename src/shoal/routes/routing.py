@@ -48,7 +48,6 @@ _EITHERS_FAULT = frozenset(
 REFUSALS = frozenset({403, 451})  # by which a host may mean the proxy, and not the page
 _ROTATIONS = 2  # other proxies tried in one lease
 _BANS_PER_POOL = 2  # a page that two proxies of a pool are refused is not asked for through a third
-_DOUBTED = 10_000
 _TOLD = 100
 _LEAST_PRICE = 0.05  # of a request, besides its cost: each also takes the host's time
 
@@ -92,8 +91,6 @@ class Routes:
         if DIRECT in settings.fallback:
             self._books[DIRECT] = PoolBook(frontier, DIRECT, [DIRECT], policy, now, rng)
         self._sessions = Sessions(settings)
-        # Of tasks with no attempt left, which go back as they are: the ways on which they failed.
-        self._doubted: dict[int, tuple[str, ...]] = {}
         self._exhausted: set[tuple[str, str]] = set()  # pool, and host if the pool is of use elsewhere
 
     def __repr__(self) -> str:
@@ -120,17 +117,9 @@ class Routes:
 
     def doubted(self, task: Task) -> tuple[str, ...]:
         """The ways on which the page has failed by the fault of the proxy or of the host; each as often as it did."""
-        if not task.history and not self._doubted:
+        if not task.history:
             return ()
-        noted = tuple(failure.via for failure in this_life(task) if failure.kind == DOUBT)
-        return (*noted, *self._doubted.get(task.id, ()))
-
-    def doubts(self, task: Task, via: str) -> None:
-        """Notes a way on which the page has failed, where its history cannot."""
-        before = self._doubted.pop(task.id, ())
-        if len(self._doubted) >= _DOUBTED:
-            del self._doubted[next(iter(self._doubted))]
-        self._doubted[task.id] = (*before, via)
+        return tuple(failure.via for failure in this_life(task) if failure.kind == DOUBT)
 
     def detour(self, task: Task, via: str) -> bool:
         """Whether a page that was refused on the way `via` may be had on another."""
