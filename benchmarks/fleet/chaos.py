@@ -45,6 +45,15 @@ class Terms(Struct, frozen=True):
     rounds: int = 1  # how often each act is done
 
     @property
+    def total_timeout(self) -> float:
+        return 2 * self.lease
+
+    @property
+    def longest_lease(self) -> float:
+        """A place is not given to another before the request could be over, and a page may start a little late."""
+        return self.total_timeout + self.lease / 4
+
+    @property
     def pages(self) -> int:
         """On each host."""
         return int((self.seconds + _BEGINNING) * self.rate)
@@ -100,7 +109,7 @@ def _crawl(terms: Terms, fleet: ShoalFleet, servers: Servers, web: WebProcess) -
         )
 
     workers = {number: start(number) for number in range(terms.workers)}
-    mischief = Mischief(fleet, servers.valkeys, servers.database, workers, start, terms.lease, rng)
+    mischief = Mischief(fleet, servers.valkeys, servers.database, workers, start, terms.longest_lease, rng)
     began = time.monotonic()
     submitted = fleet.submit(*_flags(terms), output=output)
     until(lambda: len(web.hits()) >= 2 * terms.hosts, "the first pages", submitted, *workers.values())
@@ -115,9 +124,7 @@ def _crawl(terms: Terms, fleet: ShoalFleet, servers: Servers, web: WebProcess) -
 def _flags(terms: Terms) -> list[str]:
     # The breaker is for hosts that fail, and stays out of it: the hosts are well, the fleet is not.
     settings = {"max_attempts": 25, "retry_base": 0.2, "high_water": 10 * terms.hosts, "breaker_rate": 2}
-    settings["total_timeout"] = (
-        2 * terms.lease
-    )  # a place is not given to another before a request could be over
+    settings["total_timeout"] = terms.total_timeout
     pairs = [word for name, value in settings.items() for word in ("-s", f"{name}={value}")]
     return ["--rate", str(terms.rate), "--per-host", str(terms.per_host), *pairs]
 

@@ -13,7 +13,7 @@ from shoal.errors import ShoalError
 from shoal.fleet.leader import leader
 from shoal.testing.servers import PostgresServer, ValkeyServer
 
-_OVERSLEEP = 1.7  # leases that a frozen worker sleeps
+_OVERSLEEP = 1.2  # leases that a frozen worker sleeps
 _LONGEST_OUTAGE = 1.0  # seconds for which a server is down
 _SPARED = 2.0  # seconds for which a worker that woke up is not killed, to see what it does with what it had
 _TICK = 0.02

@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from shoal.spider import Handler
 
 
-_STALLED = (
-    0.25  # seconds after a handler's time; a timer that is so late shows that the event loop stood still
-)
+_STALLED = 0.25  # seconds that a timer is late when the event loop stood still
+_CLOSE = 0.001  # seconds by which two clocks differ
 
 
 class JunkError(Exception):
@@ -61,6 +60,7 @@ class _Term:
         self._monotonic = monotonic
         self._seconds = deadline - monotonic()
         self._is_second = False
+        self._timer: asyncio.TimerHandle | None = None
 
     def is_over(self) -> bool:
         late = self._monotonic() - self.deadline
@@ -70,8 +70,18 @@ class _Term:
             return False
         return late > 0
 
-    def left(self) -> float:
-        return self.deadline - self._monotonic()
+    def interrupt(self, limit: asyncio.Timeout) -> None:
+        """Lets `limit` end what runs in it, when the term is over."""
+        loop = asyncio.get_running_loop()
+        is_over, left = self.is_over(), self.deadline - self._monotonic()
+        if is_over or left < _CLOSE:
+            limit.reschedule(loop.time())
+        else:
+            self._timer = loop.call_later(left, self.interrupt, limit)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
 
 
 async def _collect_async(
@@ -81,19 +91,9 @@ async def _collect_async(
     monotonic: Callable[[], float],
 ) -> Yielded:
     term = _Term(deadline, monotonic)
-    loop = asyncio.get_running_loop()
-    timer: asyncio.TimerHandle
-
-    def look() -> None:
-        nonlocal timer
-        if term.is_over() or term.left() < 0.001:  # clocks differ by less
-            limit.reschedule(loop.time())
-        else:
-            timer = loop.call_later(term.left(), look)
-
-    timer = loop.call_later(term.left(), look)
     try:
         async with asyncio.timeout(None) as limit:
+            term.interrupt(limit)
             result = await produced if isawaitable(produced) else produced
             if isinstance(result, AsyncIterable):
                 return await _drain(name, result, term)
@@ -102,7 +102,7 @@ async def _collect_async(
             raise _timeout(name) from None
         raise
     finally:
-        timer.cancel()
+        term.stop()
     return _collect_plain(name, result, term.deadline, monotonic)
 
 

@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from shoal.model import Task
 
-# Seconds. A power cut costs a store two at most, a failover as much as its replica lags behind; if one of several shards
-# has gone back, the position is that of a minute ago. On top comes the time that the store is away.
+# Seconds. A power cut costs a store two at most, a failover as much as its replica lags behind; if one of several
+# shards has gone back, the position is that of a minute ago. On top comes the time that the store is away.
 LASTS = 120.0
 _MOST = 50_000  # tasks
 

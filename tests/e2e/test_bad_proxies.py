@@ -26,7 +26,7 @@ from shoal.testing.proxies import Habit, ProxyServer
 CERTS = Path(__file__).parent.parent / "integration" / "certs"
 HOSTS, PAGES = 6, 300
 HANDFUL = 10
-# Who takes a second to fail has failed too seldom when the others have done it all; then there is more to do.
+# Who takes seconds to fail has failed too seldom when the others have done it all: then there is more to do.
 CRAWLS = 5
 BAD: list[list[Habit | str]] = [
     ["refusing", "silent", "gateway", "truncating", "resetting"],
