@@ -357,5 +357,6 @@ def _describe(info: inspect.Type) -> str:
 
 def _bounds(info: inspect.IntType | inspect.FloatType) -> str:
     if info.gt is not None:
-        return f", greater than {info.gt:g}"
+        most = f" and at most {info.le:g}" if info.le is not None else ""
+        return f", greater than {info.gt:g}{most}"
     return f", at least {info.ge:g}" if info.ge is not None else ""

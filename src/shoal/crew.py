@@ -36,7 +36,7 @@ from shoal.observe.tally import Tally, TallyReport
 from shoal.observe.vitals import Subject, Vitals
 from shoal.plan import Plan, file_claim
 from shoal.policy.hosttable import HostTable
-from shoal.policy.signals import Traffic
+from shoal.policy.signals import Backlog, Traffic
 from shoal.routes.routing import Routes
 from shoal.serving import Jobs, OneJob, Pages
 from shoal.settings import Settings
@@ -195,10 +195,11 @@ class ProcessCrew:
         jobs = self._jobs.everyone()
         return max((job.settings.handler_timeout for job in jobs), default=self._settings.handler_timeout)
 
-    async def _pending(self) -> int:
+    async def _pending(self) -> Backlog:
         """What waits in the fullest of the jobs."""
         jobs = [await self._frontier.job(job.name) for job in self._jobs.current()]
-        return max((job.counters.pending for job in jobs if job is not None), default=0)
+        backlogs = [backlog_of(job) for job in jobs if job is not None]
+        return max(backlogs, key=lambda one: one.pending, default=Backlog())
 
     async def __aenter__(self) -> Self:
         if (mine := self._guarded) is not None:
@@ -307,6 +308,12 @@ class Crew:
 
     def subject(self) -> Subject:
         return self._process.subject(self.report)
+
+
+def backlog_of(job: Job) -> Backlog:
+    c = job.counters
+    ended = c.done + c.dead + c.merged
+    return Backlog(job.spec.name, c.pending, max(0, c.admitted - job.fed), ended, feeding=not job.fed_all)
 
 
 def make_admission(spider: Spider, settings: Settings) -> Admission:

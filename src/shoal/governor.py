@@ -17,7 +17,7 @@ from shoal.errors import ShoalError
 from shoal.frontier.protocol import Room
 from shoal.observe.machine import LoopLag, Machine, Reading
 from shoal.policy.backpressure import Backpressure, Pressure
-from shoal.policy.signals import Signals, Traffic
+from shoal.policy.signals import Backlog, Growth, Signals, Traffic
 from shoal.settings import Settings
 from shoal.telling import event
 
@@ -40,7 +40,7 @@ class Governor:
         traffic: Traffic,
         *,
         load: Callable[[], Load],
-        pending: Callable[[], Awaitable[int]],
+        pending: Callable[[], Awaitable[Backlog]],
         on_change: Callable[[], None],
         clock: Clock,
         machine: Callable[[], Reading] | None = None,
@@ -56,6 +56,7 @@ class Governor:
         self._ask_room = room
         self._room, self._room_at = Room(), float("-inf")
         self._lag = LoopLag()
+        self._growth = Growth()
         self.pressure = Pressure()
 
     async def run(self) -> None:
@@ -64,13 +65,13 @@ class Governor:
             while True:
                 await asyncio.sleep(_EVERY)
                 try:
-                    pending = await self._pending()
+                    backlog = await self._pending()
                     await self._look_at_store()
                 except ShoalError:
                     # The engine tells of a store that is broken. If this one passes, somebody must still be here to
                     # take the pressure off again.
                     continue
-                self.feel(pending)
+                self.feel(backlog)
         finally:
             self._lag.stop()
 
@@ -80,9 +81,16 @@ class Governor:
             self._room_at = now
             self._room = await self._ask_room()
 
-    def feel(self, pending: int) -> None:
-        before = self.pressure
-        self.pressure = self._rules.update(self.signals(pending), self._clock.monotonic())
+    def feel(self, backlog: Backlog) -> None:
+        before, now = self.pressure, self._clock.monotonic()
+        signals = replace(
+            self.signals(),
+            job=backlog.job,
+            pending=backlog.pending,
+            growth=self._growth.of(backlog, now),
+            feeding=backlog.feeding,
+        )
+        self.pressure = self._rules.update(signals, now)
         for change in self._rules.changes():
             event(
                 "backpressure_on" if change.on else "backpressure_off",
@@ -92,11 +100,11 @@ class Governor:
         if _claimable(before) != _claimable(self.pressure):
             self._on_change()
 
-    def signals(self, pending: int = 0) -> Signals:
+    def signals(self) -> Signals:
+        """All but those of the queue."""
         load, machine = self._load(), self._machine()
         return replace(
             self._traffic.signals(self._clock.monotonic()),
-            pending=pending,
             idle=load.idle_for,
             sink_lag=load.unsettled_for,
             loop_lag=self._lag.seconds,

@@ -17,12 +17,13 @@ PositiveInt = Annotated[int, Meta(ge=1)]
 Count = Annotated[int, Meta(ge=0)]  # 0 lifts the limit
 Seconds = Annotated[float, Meta(ge=0)]
 PositiveSeconds = Annotated[float, Meta(gt=0)]
+Share = Annotated[float, Meta(gt=0, le=1)]
 
 # Honest: names the program and where to read about it, so that a site's owner can tell who calls.
 USER_AGENT = f"Shoal/{__version__} (+https://pypi.org/project/shoal/)"
 
 BackpressureRule = Literal[
-    "queue_full", "host_429", "latency", "retries", "sink", "machine", "proxies", "store"
+    "queue_full", "queue_growth", "host_429", "latency", "retries", "sink", "machine", "proxies", "store"
 ]
 PoolStrategy = Literal["scored", "round_robin"]
 ResourceType = Literal["image", "media", "font", "stylesheet", "script", "xhr", "fetch", "websocket", "other"]
@@ -147,6 +148,14 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     # limit nothing is claimed any more: what is in flight finds room for its links.
     store_high_water: Annotated[float, Meta(gt=0)] = 0.8
     memory_limit: Count = 0  # bytes per process; 0: a process's share of 80 % of the machine or container
+    max_growth: Annotated[float, Meta(gt=0)] = 2.0  # URLs found for every page that is done
+    max_429_share: Share = 0.05  # of recent fetches
+    max_slowdown: Annotated[float, Meta(gt=1)] = 2.0  # times the usual latency of the same hosts
+    max_retry_share: Share = 0.5  # of recent fetches that must be repeated
+    max_sink_lag: PositiveSeconds = 1.0  # that finished pages wait to be stored
+    max_loop_lag: PositiveSeconds = 0.25  # that the event loop is late
+    max_file_share: Share = 0.8  # of the files that a process may have open
+    max_proxy_error_share: Share = 0.3  # of recent fetches that a proxy failed
 
     # -- what a store keeps of jobs that have ended; 0 lifts a limit
     keep_jobs: Count = 100  # so many without dead letters, the latest

@@ -23,6 +23,7 @@ DOC = (Path(__file__).parents[2] / "docs" / "control.md").read_text("utf-8")
 # What the sentences of the document were said about.
 MOMENTS = {
     "queue_full": Signals(pending=20_480),
+    "queue_growth": Signals(pending=6_150, growth=7.2, feeding=True),
     "host_429": Signals(fetches=340, too_many_share=0.12),
     "latency": Signals(latency=1.38, baseline_latency=0.6),
     "retries": Signals(fetches=210, retry_share=0.58),

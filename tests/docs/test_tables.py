@@ -192,7 +192,7 @@ def test_settings_that_documents_compare_or_explain_exist() -> None:
 
 def test_what_a_worker_decides_for_itself() -> None:
     text = section("fleet.md", "Whose settings").partition("A host's pace")[0]
-    named = set(re.findall(r"`([a-z_]+)`", text)) & set(Settings.__struct_fields__)
+    named = set(re.findall(r"`([a-z0-9_]+)`", text)) & set(Settings.__struct_fields__)
     crawl = {"handler_timeout"}  # told of, and the job's own
     assert named - crawl == OWN | SECRET
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from itertools import count
 from typing import Any
 
@@ -49,11 +49,11 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
         "shoal.policy.backpressure._IDLE",
         "shoal.policy.backpressure._OPEN",
         "shoal.policy.signals._MEMORY",
+        "shoal.policy.signals._FLOW",
     ):
         module, _, constant = name.rpartition(".")
         value = getattr(__import__(module, fromlist=[constant]), constant)
         monkeypatch.setattr(name, value / SCALE)
-    monkeypatch.setattr("shoal.policy.backpressure._SINK_LAG", SINK_LAG)
 
 
 class Log(logging.Handler):
@@ -171,6 +171,38 @@ async def test_a_queue_of_nothing_but_discovery_is_not_stuck(log: Log) -> None:
     assert results.view.job.counters.done == 60
 
 
+async def test_a_queue_that_grows_by_links_makes_the_start_wait(log: Log) -> None:
+    """Each of the first pages leads to six more. The rest of the start is asked for when these are done."""
+    starts, links, stride = 90, 6, 30
+
+    async def start() -> AsyncIterator[str]:
+        for number in range(starts):
+            if number == stride // 2:
+                await until(lambda: log.has("queue_growth on"))
+            yield web.url("host", f"/p/{number}")
+
+    async with ChaoticWeb({"host": slow(0.03)}) as web:
+        spider = Spider("growing", start, trust_start=True, high_water=stride, per_host=4, concurrency=4,
+                        backpressure=["queue_growth"], **NORMAL)  # fmt: skip
+
+        @spider.handler
+        def page(page: Page) -> Iterator[Request]:
+            if (number := int(page.url.rpartition("/")[2])) < stride // 2:
+                yield from (page.follow(f"/p/{1_000 + links * number + n}") for n in range(links))
+
+        results = await crawl(spider)
+        hits = web.hits()
+    assert results.view.job.counters.done == starts + links * (stride // 2)
+    on, off = log.held("queue_growth")
+    during = [int(hit.path.removeprefix("/p/")) for hit in hits if on < hit.started < off]
+    assert max(number for number in during if number < 1_000) < stride, "no more of the start than was taken"
+    assert len([number for number in during if number >= 1_000]) > 20, "while links are followed"
+    said = log.sentences("queue_growth")
+    assert "new URLs, and" in said[0]
+    assert said[0].endswith("(max_growth 2): feeding paused until it is below 1, or 3 wait")
+    assert said[1].endswith("feeding goes on")
+
+
 async def test_a_retry_storm_pauses_discovery(log: Log) -> None:
     async with ChaoticWeb({"well": slow(), "ill": slow(), "worse": slow()}) as web:
 
@@ -187,7 +219,7 @@ async def test_a_retry_storm_pauses_discovery(log: Log) -> None:
         await crawl(spider, storm())
         held, hits = log.held("retries"), web.hits_of("well")
     on, off = log.sentences("retries")[:2]
-    assert "recent fetches must be repeated: discovery and feeding paused until below 25%" in on
+    assert "must be repeated (max_retry_share 50%): discovery and feeding paused until below 25%" in on
     assert off.endswith("discovery and feeding go on")
     during = lanes_during(hits, held)
     assert during
@@ -210,7 +242,7 @@ async def test_a_slow_sink_takes_slots_away(log: Log, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr("shoal.crawling.MemoryJournal", SlowJournal)
     async with ChaoticWeb({"host": slow()}) as web:
-        spider = endless(web, lambda: log.has("sink off"))
+        spider = endless(web, lambda: log.has("sink off"), max_sink_lag=SINK_LAG)
         spider.add_handler(lambda page: {"url": page.url}, name="row")
         rows = [Request(web.url("host", f"/p/{n}"), "row") for n in range(900, 940)]
         spider.start = [*spider.start, *rows]  # type: ignore[misc]
@@ -240,8 +272,7 @@ async def test_a_latency_step_takes_slots_away(log: Log) -> None:
     assert log.sentences("latency")[1].endswith("all slots in use")
 
 
-async def test_memory_takes_slots_away(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.policy.backpressure._LOOP_LAG", 60.0)  # the allocation itself stops the loop
+async def test_memory_takes_slots_away(log: Log) -> None:
     ballast: list[bytearray] = []
     # As much again as whatever ran in this process before: the rule's hysteresis is a share of all.
     size = Machine().read().memory
@@ -255,7 +286,9 @@ async def test_memory_takes_slots_away(log: Log, monkeypatch: pytest.MonkeyPatch
             await asyncio.sleep(PROMPT)
             ballast.clear()
 
-        await crawl(endless(web, lambda: log.has("machine off"), memory_limit=limit), allocate_and_free())
+        # The allocation itself stops the loop.
+        spider = endless(web, lambda: log.has("machine off"), memory_limit=limit, max_loop_lag=60.0)
+        await crawl(spider, allocate_and_free())
         on, _ = log.held("machine")
         hits = web.hits()
     assert busiest(hits, on + PROMPT / 2, on + PROMPT) < busiest(hits, 0, on)
@@ -282,7 +315,7 @@ async def test_a_host_that_answers_429_is_named(log: Log) -> None:
         during = [hit for hit in web.hits_of("host") if on < hit.started < off]
         assert max(hit.concurrent for hit in during) == 8, "nobody else is slowed down"
     told, taken_back = log.sentences("host_429")[:2]
-    assert "were answered 429: the hosts concerned get fewer requests" in told
+    assert "were answered 429 (max_429_share 5%): the hosts concerned get fewer requests" in told
     assert taken_back.endswith("hosts get their usual requests")
 
 

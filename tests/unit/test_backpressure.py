@@ -8,6 +8,7 @@ import random
 from pathlib import Path
 from typing import Any, get_args
 
+import hypothesis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +17,7 @@ from shoal import config
 from shoal.errors import SettingsError
 from shoal.observe.machine import LoopLag, Machine, memory_available
 from shoal.policy.backpressure import FLOOR, Backpressure, Pressure, rules
-from shoal.policy.signals import Signals, Traffic
+from shoal.policy.signals import Backlog, Growth, Signals, Traffic
 from shoal.settings import BackpressureRule, Settings
 
 BEAT = 0.5
@@ -26,6 +27,7 @@ BUSY: dict[str, Any] = {"fetches": 100.0, "baseline_latency": 0.5}
 # One state of the world for each rule that makes it take hold, and one between its two marks.
 TROUBLE: dict[str, Signals] = {
     "queue_full": Signals(pending=20_400),
+    "queue_growth": Signals(pending=9_000, growth=6.0, feeding=True),
     "host_429": Signals(**BUSY, too_many_share=0.2),
     "latency": Signals(**BUSY, latency=1.3),
     "retries": Signals(**BUSY, retry_share=0.9),
@@ -36,6 +38,7 @@ TROUBLE: dict[str, Signals] = {
 }
 BETWEEN: dict[str, Signals] = {
     "queue_full": Signals(pending=15_000),
+    "queue_growth": Signals(pending=9_000, growth=1.5, feeding=True),
     "host_429": Signals(**BUSY, too_many_share=0.03),
     "latency": Signals(**BUSY, latency=0.8),
     "retries": Signals(**BUSY, retry_share=0.4),
@@ -129,7 +132,7 @@ def test_a_store_that_fills_takes_nothing_new_and_one_that_is_nearly_full_stops_
         False,
     )
     assert crawl.rules.changes()[0].sentence == (
-        "the store has 85% of the memory it may use (870 of 1,024 MB): discovery, feeding and new jobs paused until"
+        "the store has 85% of its 1,024 MB (store_high_water 80%): discovery, feeding and new jobs paused until"
         " below 76%"
     )
     full = crawl.sees(store(0.91))
@@ -220,20 +223,172 @@ def test_a_load_that_settles_between_the_marks_does_not_keep_the_crawl_down(name
 @pytest.mark.parametrize(
     ("signals", "words"),
     [
-        (Signals(loop_lag=0.6), "the event loop is 0.60 s late (limit 0.25 s)"),
+        (Signals(loop_lag=0.6), "the event loop is 0.60 s late (max_loop_lag 0.25 s)"),
         (Signals(memory=900 << 20, memory_limit=800 << 20), "memory is 900 MB (limit 800 MB)"),
-        (Signals(open_files=900, file_limit=1024), "900 files are open (limit 1,024)"),
-        (Signals(sink_lag=3.0), "finished pages wait 3.0 s to be stored"),
-        (Signals(**BUSY, latency=1.5), "a fetch takes 1.5 s, 3.0 times what the same hosts usually take"),
-        (Signals(**BUSY, retry_share=0.9), "90% of 100 recent fetches must be repeated"),
-        (Signals(**BUSY, proxy_error_share=0.9), "proxies failed 90% of 100 recent fetches"),
-        (Signals(**BUSY, too_many_share=0.2), "20% of 100 recent fetches were answered 429"),
+        (Signals(open_files=900, file_limit=1024), "900 files are open (max_file_share 80% of 1,024)"),
+        (Signals(sink_lag=3.0), "finished pages wait 3.0 s to be stored (max_sink_lag 1 s)"),
+        (
+            Signals(**BUSY, latency=1.5),
+            "a fetch takes 1.5 s, 3.0 times what the same hosts usually take (max_slowdown 2)",
+        ),
+        (
+            Signals(**BUSY, retry_share=0.9),
+            "90% of 100 recent fetches must be repeated (max_retry_share 50%)",
+        ),
+        (
+            Signals(**BUSY, proxy_error_share=0.9),
+            "proxies failed 90% of 100 recent fetches (max_proxy_error_share 30%)",
+        ),
+        (
+            Signals(**BUSY, too_many_share=0.2),
+            "20% of 100 recent fetches were answered 429 (max_429_share 5%)",
+        ),
+        (
+            Signals(pending=9_000, growth=6.0, feeding=True),
+            "each page leads to 6.0 new URLs, and 9,000 wait (max_growth 2)",
+        ),
     ],
 )
 def test_a_sentence_says_why_in_numbers(signals: Signals, words: str) -> None:
     (reason,) = Crawl().sees(signals).reasons
     assert reason.sentence.startswith(f"{words}: ")
     assert "{" not in reason.sentence
+
+
+# Where each threshold lies, and what moves it there.
+THRESHOLDS: dict[str, tuple[dict[str, Any], Signals]] = {
+    "queue_full": ({"high_water": 100_000}, Signals(pending=20_400)),
+    "queue_growth": ({"max_growth": 7.0}, TROUBLE["queue_growth"]),
+    "host_429": ({"max_429_share": 0.3}, TROUBLE["host_429"]),
+    "latency": ({"max_slowdown": 3.0}, TROUBLE["latency"]),
+    "retries": ({"max_retry_share": 0.95}, TROUBLE["retries"]),
+    "sink": ({"max_sink_lag": 4.0}, TROUBLE["sink"]),
+    "machine": ({"max_loop_lag": 0.7}, TROUBLE["machine"]),
+    "proxies": ({"max_proxy_error_share": 0.7}, TROUBLE["proxies"]),
+    "store": ({"store_high_water": 0.95}, TROUBLE["store"]),
+}
+
+
+@pytest.mark.parametrize("name", get_args(BackpressureRule))
+def test_every_threshold_is_a_setting_that_its_sentence_names(name: str) -> None:
+    higher, signals = THRESHOLDS[name]
+    assert Crawl(**higher).sees(signals, 60) == Pressure()
+    (reason,) = Crawl().sees(signals).reasons
+    (setting,) = higher
+    assert setting in reason.sentence.replace("high water", "high_water")
+
+
+def test_files_have_a_threshold_too() -> None:
+    signals = Signals(open_files=900, file_limit=1_000)
+    assert Crawl(max_file_share=0.95).sees(signals, 60) == Pressure()
+    assert Crawl().sees(signals).reasons
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("max_429_share", "0", "a number, greater than 0 and at most 1"),
+        ("max_retry_share", "1.5", "a number, greater than 0 and at most 1"),
+        ("max_slowdown", "1", "a number, greater than 1"),
+        ("max_sink_lag", "-1", "a number, greater than 0"),
+        ("max_growth", "none", "a number, greater than 0"),
+    ],
+)
+def test_thresholds_are_checked(key: str, value: str, words: str) -> None:
+    with pytest.raises(SettingsError, match=f"{key} must be {words}$"):
+        config.load(None, {}, {}, {key: value})
+
+
+# -- a queue that grows
+
+
+def test_growth_is_nothing_to_worry_about_while_little_waits_or_nothing_is_left_to_feed() -> None:
+    """At its start every crawl finds more than it does."""
+    assert Crawl().sees(Signals(pending=4_900, growth=50.0, feeding=True), 60) == Pressure()
+    assert Crawl().sees(Signals(pending=19_000, growth=50.0, feeding=False), 60) == Pressure()
+    assert Crawl().sees(Signals(pending=19_000, growth=1.9, feeding=True), 60) == Pressure()
+
+
+def test_a_queue_that_grows_pauses_feeding_and_nothing_else() -> None:
+    crawl = Crawl()
+    pressure = crawl.sees(TROUBLE["queue_growth"], 60)
+    assert (pressure.concurrency, pressure.paused_lanes, pressure.feeding_paused) == (1.0, frozenset(), True)
+    assert crawl.active == ["queue_growth"]
+    assert crawl.sees(Signals(pending=2_400, growth=9.0, feeding=True)) == Pressure(), "an eighth is left"
+    crawl.sees(TROUBLE["queue_growth"])
+    assert crawl.sees(Signals(pending=9_000, growth=0.9, feeding=True)) == Pressure(), "it shrinks"
+    crawl.sees(TROUBLE["queue_growth"])
+    assert crawl.sees(Signals(pending=9_000, growth=9.0, feeding=False)) == Pressure(), (
+        "nothing is left to feed"
+    )
+
+
+def test_growth_is_found_by_ended_lately() -> None:
+    growth, now = Growth(), 0.0
+    assert growth.of(Backlog("a", 9, found=500, ended=70), now) == 0.0, "what was before is not known"
+    for n in range(1, 61):
+        now += 0.5
+        ratio = growth.of(Backlog("a", 9, found=500 + 30 * n, ended=70 + 10 * n), now)
+    assert ratio == pytest.approx(3.0)
+    assert growth.of(Backlog("b", 9, found=10, ended=1), now) == 0.0, "each job has its own"
+    for n in range(1, 601):
+        now += 0.5
+        ratio = growth.of(Backlog("a", 9, found=500 + 1_800, ended=670 + 10 * n), now)
+    assert ratio < 0.01, "it finds no more"
+    assert growth.of(Backlog("a", 0, found=0, ended=0), now) < 0.01, "it was begun afresh"
+
+
+def test_growth_of_a_crawl_that_stands_still_is_forgotten() -> None:
+    """Else its feeding would be paused for as long as its hosts are blocked."""
+    growth, still = Growth(), Backlog("a", 9_000, found=9_000, ended=100)
+    growth.of(Backlog("a"), 0.0)
+    assert growth.of(still, 1.0) == pytest.approx(90)
+    for beat in range(1, 2_000):
+        ratio = growth.of(still, 1.0 + beat / 2)
+    assert ratio == 0.0
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abc"), st.integers(0, 10**6), st.integers(0, 10**6), st.floats(0, 1e6))
+    )
+)
+def test_growth_is_always_sane(story: list[tuple[str, int, int, float]]) -> None:
+    growth, now = Growth(), 0.0
+    for job, found, ended, passed in story:
+        now += passed
+        assert 0 <= growth.of(Backlog(job, 1, found, ended), now) < math.inf
+
+
+@given(
+    links=st.floats(0, 20),
+    batch=st.integers(10, 100),
+    rate=st.integers(10, 50),
+    starts=st.integers(0, 1_500),
+)
+@hypothesis.settings(deadline=None, max_examples=50)
+def test_whatever_pages_lead_to_all_of_a_start_is_fed_in_the_end(
+    links: float, batch: int, rate: int, starts: int
+) -> None:
+    """The story of a crawl: pages bring links until there are no more, and the source waits as it is told."""
+    crawl, growth = Crawl(high_water=400), Growth()
+    fed = ended = found = 0
+    for _ in range(10_000):
+        pending = fed + found - ended
+        feeding = fed < starts
+        if not feeding and not pending:
+            break
+        ratio = growth.of(Backlog("job", pending, found, ended, feeding), crawl.now)
+        pressure = crawl.sees(Signals(job="job", pending=pending, growth=ratio, feeding=feeding))
+        if feeding and not pressure.feeding_paused:
+            fed += min(batch, starts - fed)
+        done = min(pending, rate)
+        ended += done
+        found += int(done * links) if found < 1_000 else 0
+    assert (fed, ended) == (starts, starts + found)
+
+
+# -- the rest
 
 
 def test_a_host_that_answers_429_slows_nobody_else() -> None:
@@ -269,6 +424,8 @@ seconds = st.floats(0, 1e6)
 signals_of_any_kind = st.builds(
     Signals,
     pending=st.integers(0, 10**9),
+    growth=st.floats(0, 1e6),
+    feeding=st.booleans(),
     idle=seconds,
     fetches=st.floats(0, 1e6),
     retry_share=shares,

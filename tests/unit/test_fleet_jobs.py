@@ -32,6 +32,7 @@ from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import (
     FOREVER,
     OWN_START,
+    Claim,
     Counters,
     Frontier,
     HostRecord,
@@ -449,6 +450,55 @@ async def test_urls_beside_a_spiders_start_leave_that_to_the_coordinator() -> No
             await asyncio.sleep(0.005)
     await feeders.stop()
     assert (await job_of(frontier)).counters.admitted == 2
+
+
+async def test_a_job_waits_while_its_workers_say_that_it_grows_by_itself() -> None:
+    """And that one alone: another job that they serve is fed."""
+    frontier = MemoryFrontier()
+    read: dict[str, int] = {}
+
+    def spider(name: str) -> Spider:
+        def start() -> object:
+            for read[name] in range(1, 100):
+                yield f"http://{name}.test/{read[name]}"
+
+        return spider_of(start)
+
+    async def says(*reasons: Reason) -> None:
+        await frontier.extend("w", 60.0, encode_status(WorkerStatus(jobs=("one", "two"), pressure=reasons)))
+        await feeders.listen()
+
+    feeders = Feeders(
+        frontier,
+        WorkerPlan((), "memory"),
+        {name: spider(name) for name in ("one", "two")},
+        name="me",
+        lease=5,
+    )
+    base = submitted_spec(replace(plan_of("/rows/x.jsonl"), fed_by="coordinator"))
+    settings = write_note(b"/rows/x.jsonl", Settings(high_water=40), "coordinator")
+    for name in ("one", "two"):
+        await frontier.open_job(
+            replace(base, name=name, spider=name, settings=settings, valve=Valve(cap=500)), OWN_START
+        )
+    feeders.tend(await frontier.jobs())
+    await says(Reason("retries", "too many"), Reason("queue_growth", "each page leads to 9", "one"))
+    await _done(frontier)
+    async with asyncio.timeout(DEADLINE):
+        while not (await job_of(frontier, "two")).fed_all:
+            await _done(frontier)
+        assert read == {"one": 40, "two": 99}
+        await says()
+        while not (await job_of(frontier, "one")).fed_all:
+            await _done(frontier)
+    await feeders.stop()
+
+
+async def _done(frontier: MemoryFrontier) -> None:
+    """Ends whatever waits, so that no queue is full."""
+    claimed = await frontier.claim(Claim("w", ["one", "two"], {"normal": 500}, 500))
+    await frontier.settle([Settlement(lease, Done()) for lease in claimed.leases])
+    await asyncio.sleep(0.01)
 
 
 async def test_a_job_is_fed_by_one_that_has_its_spider_and_by_the_next_when_it_is_gone() -> None:

@@ -11,7 +11,7 @@ from shoal.errors import StoreError
 from shoal.governor import Governor, Load
 from shoal.observe.machine import Reading
 from shoal.policy.backpressure import Pressure
-from shoal.policy.signals import Traffic
+from shoal.policy.signals import Backlog, Traffic
 from shoal.settings import Settings
 from shoal.testing import ManualClock
 
@@ -36,17 +36,17 @@ class World:
             machine=lambda: self.machine,
         )
 
-    async def _pending(self) -> int:
+    async def _pending(self) -> Backlog:
         if isinstance(self.pending, Exception):
             raise self.pending
-        return self.pending
+        return Backlog(pending=self.pending)
 
     def _wake(self) -> None:
         self.woken += 1
 
     def feel(self, pending: int = 0) -> Pressure:
         self.clock.advance(1.0)
-        self.governor.feel(pending)
+        self.governor.feel(Backlog(pending=pending))
         return self.governor.pressure
 
 
@@ -92,13 +92,26 @@ def test_memory_and_files_are_felt(world: World) -> None:
     world.machine = Reading(memory=200 << 20, memory_limit=100 << 20)
     assert "memory is 200 MB (limit 100 MB)" in world.feel().reasons[0].sentence
     world.machine = Reading(open_files=950, file_limit=1000)
-    assert "950 files are open (limit 1,000)" in world.feel().reasons[0].sentence
+    assert "950 files are open (max_file_share 80% of 1,000)" in world.feel().reasons[0].sentence
 
 
 def test_traffic_is_felt(world: World) -> None:
     for _ in range(50):
         world.traffic.saw("a.test", "http_503", 0.1, world.clock.monotonic(), retry=True)
     assert [reason.rule for reason in world.feel().reasons] == ["retries"]
+
+
+def test_a_queue_that_grows_by_links_pauses_the_feeding_of_its_job(world: World) -> None:
+    def feel(pending: int, found: int, ended: int) -> Pressure:
+        world.clock.advance(1.0)
+        world.governor.feel(Backlog("shops", pending, found, ended, feeding=True))
+        return world.governor.pressure
+
+    assert feel(40, 40, 0) == Pressure()
+    pressure = feel(60, 90, 10)
+    assert (pressure.feeding_paused, pressure.paused_lanes) == (True, frozenset())
+    assert [(reason.rule, reason.job) for reason in pressure.reasons] == [("queue_growth", "shops")]
+    assert feel(12, 90, 70) == Pressure()
 
 
 def test_paused_lanes_are_opened_when_there_is_nothing_else_to_do(world: World) -> None:

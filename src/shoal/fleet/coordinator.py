@@ -51,6 +51,7 @@ class Coordinator:
         try:
             while True:
                 self._feeders.tend(await self._frontier.jobs("running"))
+                await self._feeders.listen()
                 await asyncio.sleep(_EVERY)
         finally:
             await self._feeders.stop()

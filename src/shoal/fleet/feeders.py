@@ -21,6 +21,7 @@ from shoal.jobnote import is_for_fleet
 from shoal.observe.tally import Tally
 from shoal.spider import Spider
 from shoal.telling import event
+from shoal.workerstatus import status_of
 
 
 def feeder_key(job: str) -> str:
@@ -47,6 +48,13 @@ class Feeders:
         self._name = name
         self._lease = lease
         self._feeding: dict[_Made, asyncio.Task[None]] = {}
+        self._held: set[str] = set()  # jobs that grow by themselves, as their workers say
+
+    async def listen(self) -> None:
+        """To the workers of what is fed: by backpressure they may ask for no more of a job."""
+        if self._feeding:
+            statuses = [status_of(record) for record in await self._frontier.workers()]
+            self._held = {reason.job for status in statuses for reason in status.pressure}
 
     def tend(self, jobs: Iterable[Job]) -> None:
         """Begins what is to be fed, and ends what is not any more (paused, cancelled). A feeder that is through ends by
@@ -76,7 +84,16 @@ class Feeders:
         try:
             settings = self._plan.settings_for(job.spec, spider)
             admission = make_admission(spider, settings)
-            await Feeder(spider, self._frontier, admission, settings, Tally(), job=name).feed()
+            feeder = Feeder(
+                spider,
+                self._frontier,
+                admission,
+                settings,
+                Tally(),
+                job=name,
+                paused=lambda: name in self._held,
+            )
+            await feeder.feed()
         except StoreError:
             raise
         except ShoalError as error:

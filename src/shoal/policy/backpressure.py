@@ -8,7 +8,8 @@ number of slots step by step while its load is above the threshold, and gives th
 There is a floor: whatever happens, the crawl moves, and so its signals can get better again. Only a store that is
 nearly full stops it, for what is in flight must still find room there.
 
-`host_429` only tells: the hosts that answer 429 are slowed by their own policies, and nobody else is.
+`host_429` only tells: the hosts that answer 429 are slowed by their own policies, and nobody else is. The thresholds
+are settings, and every sentence names its own.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class Reason(Struct, frozen=True):
 
     rule: str
     sentence: str
+    job: str = ""  # if it is about one: whoever feeds that one waits, wherever it is
 
 
 class Change(Struct, frozen=True):
@@ -84,6 +86,7 @@ class Rule(Struct, frozen=True):
     feeding_paused: bool = False
     stop: float = math.inf  # the load above which nothing is claimed at all …
     stopped: str = ""  # … and what is said then
+    of_job: bool = False  # it is about the job that the signals of the queue are of
     pace: float = 0.0  # seconds between two steps of a throttle; 0: a gate
 
     def step(self, grip: Grip, signals: Signals, now: float) -> Grip:
@@ -108,7 +111,7 @@ class Rule(Struct, frozen=True):
 
     def pressure(self, grip: Grip, signals: Signals) -> Pressure:
         """What the rule asks for while it holds."""
-        reason = Reason(self.name, self.sentence(grip, signals))
+        reason = Reason(self.name, self.sentence(grip, signals), signals.job if self.of_job else "")
         return Pressure(grip.factor, self.paused_lanes, self.feeding_paused, grip.stopped, (reason,))
 
     def sentence(self, grip: Grip, signals: Signals) -> str:
@@ -178,14 +181,8 @@ def strictest(parts: list[Pressure]) -> Pressure:
 # -- the rules
 
 _ENOUGH = 20.0  # recent fetches below which a share means little
-_RETRY_SHARE = 0.5
-_TOO_MANY_SHARE = 0.05
-_PROXY_SHARE = 0.3
-_SLOWDOWN = 2.0
-_SINK_LAG = 1.0
-_LOOP_LAG = 0.25
-_FILES = 0.8
 _NEARLY = 0.95  # of its mark: there a rule about the store lets go
+_WORTH_IT = 4  # a quarter of the high water waits, before it matters how fast the queue grows
 
 
 def rules(settings: Settings) -> tuple[Rule, ...]:
@@ -205,57 +202,84 @@ def rules(settings: Settings) -> tuple[Rule, ...]:
             paused_lanes=DISCOVERY,
             feeding_paused=True,
         ),
+        # Links must be taken as they are found, or they would be lost; start URLs lose nothing by waiting where they
+        # are. So these wait, long before the queue is full, while links alone keep everybody busy.
+        Rule(
+            "queue_growth",
+            load=lambda s: min(s.growth / settings.max_growth, _WORTH_IT * s.pending / high) * s.feeding,
+            release=0.5,
+            fact=lambda s: (
+                f"each page leads to {s.growth:.1f} new URLs, and {s.pending:,} wait "
+                f"(max_growth {settings.max_growth:g})"
+            ),
+            held=f"feeding paused until it is below {settings.max_growth * 0.5:g}, or {high // (2 * _WORTH_IT):,} wait",
+            freed="feeding goes on",
+            feeding_paused=True,
+            of_job=True,
+        ),
         Rule(
             "host_429",
-            load=lambda s: _evident(s, s.too_many_share / _TOO_MANY_SHARE),
+            load=lambda s: _evident(s, s.too_many_share / settings.max_429_share),
             release=0.4,
-            fact=lambda s: f"{s.too_many_share:.0%} of {s.fetches:,.0f} recent fetches were answered 429",
+            fact=lambda s: (
+                f"{s.too_many_share:.0%} of {s.fetches:,.0f} recent fetches were answered 429 "
+                f"(max_429_share {settings.max_429_share:.0%})"
+            ),
             held="the hosts concerned get fewer requests",
             freed="hosts get their usual requests",
         ),
         Rule(
             "latency",
-            load=_slowdown,
+            load=lambda s: _slowdown(s) / settings.max_slowdown,
             release=0.75,
-            fact=_slowdown_fact,
-            held="{factor} of the slots in use until it is below " + f"{_SLOWDOWN * 0.75:g} times",
+            fact=lambda s: _slowdown_fact(s, settings),
+            held="{factor} of the slots in use until it is below "
+            + f"{settings.max_slowdown * 0.75:g} times",
             freed="all slots in use",
             pace=5.0,
         ),
         Rule(
             "retries",
-            load=lambda s: _evident(s, s.retry_share / _RETRY_SHARE),
+            load=lambda s: _evident(s, s.retry_share / settings.max_retry_share),
             release=0.5,
-            fact=lambda s: f"{s.retry_share:.0%} of {s.fetches:,.0f} recent fetches must be repeated",
-            held=f"discovery and feeding paused until below {_RETRY_SHARE * 0.5:.0%}",
+            fact=lambda s: (
+                f"{s.retry_share:.0%} of {s.fetches:,.0f} recent fetches must be repeated "
+                f"(max_retry_share {settings.max_retry_share:.0%})"
+            ),
+            held=f"discovery and feeding paused until below {settings.max_retry_share * 0.5:.0%}",
             freed="discovery and feeding go on",
             paused_lanes=DISCOVERY,
             feeding_paused=True,
         ),
         Rule(
             "sink",
-            load=lambda s: s.sink_lag / _SINK_LAG,
+            load=lambda s: s.sink_lag / settings.max_sink_lag,
             release=0.5,
-            fact=lambda s: f"finished pages wait {s.sink_lag:.1f} s to be stored",
-            held="{factor} of the slots in use until it is below " + f"{_SINK_LAG * 0.5:g} s",
+            fact=lambda s: (
+                f"finished pages wait {s.sink_lag:.1f} s to be stored (max_sink_lag {settings.max_sink_lag:g} s)"
+            ),
+            held="{factor} of the slots in use until it is below " + f"{settings.max_sink_lag * 0.5:g} s",
             freed="all slots in use",
             pace=1.0,
         ),
         Rule(
             "machine",
-            load=lambda s: max(_machine_loads(s).values()),
+            load=lambda s: max(_machine_loads(s, settings).values()),
             release=0.8,
-            fact=_machine_fact,
+            fact=lambda s: _machine_fact(s, settings),
             held="{factor} of the slots in use until there is room",
             freed="all slots in use",
             pace=1.0,
         ),
         Rule(
             "proxies",
-            load=lambda s: _evident(s, s.proxy_error_share / _PROXY_SHARE),
+            load=lambda s: _evident(s, s.proxy_error_share / settings.max_proxy_error_share),
             release=0.5,
-            fact=lambda s: f"proxies failed {s.proxy_error_share:.0%} of {s.fetches:,.0f} recent fetches",
-            held="{factor} of the slots in use until below " + f"{_PROXY_SHARE * 0.5:.0%}",
+            fact=lambda s: (
+                f"proxies failed {s.proxy_error_share:.0%} of {s.fetches:,.0f} recent fetches "
+                f"(max_proxy_error_share {settings.max_proxy_error_share:.0%})"
+            ),
+            held="{factor} of the slots in use until below " + f"{settings.max_proxy_error_share * 0.5:.0%}",
             freed="all slots in use",
             pace=5.0,
         ),
@@ -263,7 +287,7 @@ def rules(settings: Settings) -> tuple[Rule, ...]:
             "store",
             load=lambda s: _store_share(s) / filling,
             release=_NEARLY,
-            fact=_store_fact,
+            fact=lambda s: _store_fact(s, settings),
             held=f"discovery, feeding and new jobs paused until below {filling * _NEARLY:.0%}",
             freed="discovery and feeding go on",
             paused_lanes=DISCOVERY,
@@ -284,37 +308,41 @@ def _store_share(signals: Signals) -> float:
     return signals.store_used / signals.store_limit if signals.store_limit else 0.0
 
 
-def _store_fact(signals: Signals) -> str:
-    share = f"the store has {_store_share(signals):.0%} of the memory it may use"
-    return f"{share} ({signals.store_used >> 20:,} of {signals.store_limit >> 20:,} MB)"
+def _store_fact(signals: Signals, settings: Settings) -> str:
+    share = f"the store has {_store_share(signals):.0%} of its {signals.store_limit >> 20:,} MB"
+    return f"{share} (store_high_water {settings.store_high_water:.0%})"
 
 
 def _slowdown(signals: Signals) -> float:
-    return signals.latency / signals.baseline_latency / _SLOWDOWN if signals.baseline_latency else 0.0
+    """How many times the usual latency a fetch takes."""
+    return signals.latency / signals.baseline_latency if signals.baseline_latency else 0.0
 
 
-def _slowdown_fact(signals: Signals) -> str:
-    usual = signals.baseline_latency
-    if not usual:
+def _slowdown_fact(signals: Signals, settings: Settings) -> str:
+    if not signals.baseline_latency:
         return "nothing is being fetched"
-    times = signals.latency / usual
-    return f"a fetch takes {signals.latency:.2g} s, {times:.1f} times what the same hosts usually take"
+    return (
+        f"a fetch takes {signals.latency:.2g} s, {_slowdown(signals):.1f} times what the same hosts usually take "
+        f"(max_slowdown {settings.max_slowdown:g})"
+    )
 
 
-def _machine_loads(signals: Signals) -> dict[str, float]:
+def _machine_loads(signals: Signals, settings: Settings) -> dict[str, float]:
+    files = settings.max_file_share * signals.file_limit
     return {
-        "loop": signals.loop_lag / _LOOP_LAG,
+        "loop": signals.loop_lag / settings.max_loop_lag,
         "memory": signals.memory / signals.memory_limit if signals.memory_limit else 0.0,
-        "files": signals.open_files / (_FILES * signals.file_limit) if signals.file_limit else 0.0,
+        "files": signals.open_files / files if files else 0.0,
     }
 
 
-def _machine_fact(signals: Signals) -> str:
+def _machine_fact(signals: Signals, settings: Settings) -> str:
     """What is scarcest."""
-    loads = _machine_loads(signals)
+    loads = _machine_loads(signals, settings)
     worst = max(loads, key=lambda name: loads[name])
     if worst == "memory":
         return f"memory is {signals.memory >> 20:,} MB (limit {signals.memory_limit >> 20:,} MB)"
     if worst == "files":
-        return f"{signals.open_files:,} files are open (limit {signals.file_limit:,})"
-    return f"the event loop is {signals.loop_lag:.2f} s late (limit {_LOOP_LAG:g} s)"
+        most = f"max_file_share {settings.max_file_share:.0%} of {signals.file_limit:,}"
+        return f"{signals.open_files:,} files are open ({most})"
+    return f"the event loop is {signals.loop_lag:.2f} s late (max_loop_lag {settings.max_loop_lag:g} s)"

@@ -20,12 +20,21 @@ _SHORTEST = 1e-4  # seconds; keeps the logarithm of a latency finite
 _HOSTS = 10_000
 _DOUBT = 10.0  # a slowdown is taken as if this many fetches more had been as quick as usual
 _NONE = 1e-9
+_FLOW = (
+    60.0  # seconds after which what was found and ended counts for a third: a list of links is not a trend
+)
+_JOBS = 1_000
 
 
 class Signals(Struct, frozen=True):
     """One moment of a crawl, as one process sees it. The defaults say that all is well."""
 
+    job: str = ""  # the one with the longest queue, which the next three are of
     pending: int = 0  # tasks of the job that wait for their turn
+    growth: float = (
+        0.0  # URLs that pages led to, for every page that ended, lately; start URLs are not counted
+    )
+    feeding: bool = False  # the job has start URLs that have not been read yet
     idle: float = 0.0  # seconds since a page was last in flight here
     fetches: float = 0.0  # recent fetches, older ones counted for less
     retry_share: float = 0.0  # … that have to be repeated
@@ -41,6 +50,38 @@ class Signals(Struct, frozen=True):
     file_limit: int = 0  # 0: no limit is known
     store_used: int = 0  # bytes of the store, where it is fullest
     store_limit: int = 0  # bytes; 0: no limit is known
+
+
+class Backlog(Struct, frozen=True):
+    """The queue of a job, and what has gone through it since the job began."""
+
+    job: str = ""
+    pending: int = 0
+    found: int = 0  # tasks that pages led to
+    ended: int = 0  # tasks that are through, one way or another
+    feeding: bool = False
+
+
+class Growth:
+    """How many tasks come for every one that ends, lately. Those that pages find: those of the start are ours to hold
+    back. What is older fades away."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, tuple[Backlog, float]] = {}
+        self._flows: dict[str, tuple[float, float]] = {}  # by job: found, ended
+
+    def of(self, backlog: Backlog, now: float) -> float:
+        """Told again and again."""
+        last, at = self._last.pop(backlog.job, (backlog, now))
+        found, ended = self._flows.pop(backlog.job, (0.0, 0.0))
+        kept = math.exp(min(0.0, at - now) / _FLOW)
+        # A job that was begun afresh counts from nothing again.
+        found = kept * found + max(0, backlog.found - last.found)
+        ended = kept * ended + max(0, backlog.ended - last.ended)
+        while len(self._last) >= _JOBS:
+            del self._flows[next(iter(self._flows))], self._last[next(iter(self._last))]
+        self._last[backlog.job], self._flows[backlog.job] = (backlog, now), (found, ended)
+        return found / max(ended, 1.0) if ended + found >= 1 else 0.0
 
 
 class _Usual(Struct):

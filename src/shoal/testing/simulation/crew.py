@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from shoal.crew import JobCrew, make_admission
+from shoal.crew import JobCrew, backlog_of, make_admission
 from shoal.engine import Engine
 from shoal.feeding import Feeder
 from shoal.fetch.transport import Transport
@@ -13,7 +13,7 @@ from shoal.governor import Governor
 from shoal.observe.machine import Reading
 from shoal.observe.tally import Tally
 from shoal.plan import Plan
-from shoal.policy.signals import Traffic
+from shoal.policy.signals import Backlog, Traffic
 from shoal.serving import OneJob
 from shoal.testing.simulation.process import Process
 from shoal.testing.sinks import JournalSink
@@ -66,9 +66,9 @@ class SimulatedCrew:
                 task.cancel()
             await asyncio.gather(*governing, return_exceptions=True)
 
-    async def _pending(self) -> int:
+    async def _pending(self) -> Backlog:
         job = await self._frontier.job(self._plan.job)
-        return job.counters.pending if job is not None else 0
+        return backlog_of(job) if job is not None else Backlog()
 
 
 def make_feeder(plan: Plan, frontier: Frontier) -> Feeder:

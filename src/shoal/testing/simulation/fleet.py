@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 
-from shoal.crew import JobCrew
+from shoal.crew import JobCrew, backlog_of
 from shoal.engine import Engine
 from shoal.fetch.transport import Transport
 from shoal.fleet.coordinator import Coordinator
@@ -17,7 +17,7 @@ from shoal.frontier.protocol import Frontier, JobSpec
 from shoal.governor import Governor
 from shoal.observe.machine import Reading
 from shoal.plan import Plan
-from shoal.policy.signals import Traffic
+from shoal.policy.signals import Backlog, Traffic
 from shoal.settings import Settings
 from shoal.sink.protocol import Sink
 from shoal.spider import Spider
@@ -109,9 +109,10 @@ class FleetCrew:
             await asyncio.gather(*governing, return_exceptions=True)
             await self._roster.close()
 
-    async def _pending(self) -> int:
+    async def _pending(self) -> Backlog:
         jobs = [await self._frontier.job(job.name) for job in self._roster.current()]
-        return max((job.counters.pending for job in jobs if job is not None), default=0)
+        backlogs = [backlog_of(job) for job in jobs if job is not None]
+        return max(backlogs, key=lambda one: one.pending, default=Backlog())
 
 
 def _own(plan: Plan) -> WorkerPlan:
