@@ -291,3 +291,22 @@ async def test_a_cluster_of_which_one_node_restarts(tmp_path: Path) -> None:
             assert await link.run_many(calls) == [b"2"] * 8
             cluster.nodes[1].command("PUBLISH", "news", "one")
             await until(lambda: b"one" in heard)
+
+
+async def test_an_outage_is_told_once_though_whoever_waits_is_cut_short(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As a dashboard does, whose requests give up after a while."""
+    caplog.set_level("INFO", "shoal")
+    with ValkeyServer(tmp_path, appendonly=True) as server:
+        async with linked(server.url) as link:
+            await in_thread(server.kill)
+            for _ in range(3):
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.3):
+                        await link.run(COUNT, TAG, [1])
+            await in_thread(server.start)
+            assert await link.run(COUNT, TAG, [1]) == 1
+            assert await link.run(COUNT, TAG, [1]) == 2
+    told = [record.__dict__["event"] for record in caplog.records]
+    assert told == ["store_lost", "store_back"]

@@ -27,6 +27,9 @@ class Taken(StoreError):
     """Another process has taken over what this one was doing, for it was silent for too long."""
 
 
+# How redis-py begins its own sentence, which repeats the address: "Error 111 connecting to 127.0.0.1:6379. …"
+_REFUSED = re.compile(r"^Error (\d{1,3}) connecting to ")
+
 # What a call may raise. Some of the cluster client's errors are no RedisError.
 FAULTS = (said.RedisError, said.RedisClusterException, OSError)
 
@@ -167,6 +170,8 @@ def reason(error: BaseException) -> str:
         return f"TLS failed ({cause.reason or 'handshake'})"
     if isinstance(error, TimeoutError | said.TimeoutError):
         return "no answer in time"
+    if (number := _REFUSED.search(str(error))) is not None:
+        return os.strerror(int(number[1])).lower()
     if isinstance(cause, OSError) and (cause.errno or 0) > 0:
         return os.strerror(cause.errno or 0).lower()  # asyncio's own words repeat the address
     if isinstance(cause, OSError) and cause.strerror:

@@ -182,6 +182,8 @@ class Link:
         finally:
             if attempt:
                 self._outage.end(answered)
+            elif answered:
+                self._outage.answered()
 
     def _opened(self) -> Client:
         if self._client is None:

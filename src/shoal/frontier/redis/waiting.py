@@ -23,6 +23,7 @@ class Outage:
     def __init__(self, address: Address) -> None:
         self._address = address
         self._told = False
+        self._full = False
         self._since = 0.0
         self.waiting = 0
 
@@ -32,11 +33,25 @@ class Outage:
             return
         self._told, self._since = True, monotonic()
         store, why = str(self._address), reason(error)
-        full = f"the store at {store} is full ({why}), waiting" if meaning(error) == "full" else ""
+        self._full = meaning(error) == "full"
+        full = f"the store at {store} is full ({why}), waiting" if self._full else ""
         event("store_lost", full, store=store, reason=why)
 
     def end(self, answered: bool) -> None:
+        """Of a call that waited. If all of them were cut short, as a viewer's are, a store that is away is still so; a
+        full one may not be."""
         self.waiting -= 1
-        if self._told and answered:
+        if answered:
+            self._over()
+        elif self._full and not self.waiting:
+            self._told = False
+
+    def answered(self) -> None:
+        """Of a call that did not wait."""
+        if not self.waiting:
+            self._over()
+
+    def _over(self) -> None:
+        if self._told:
+            self._told = False
             event("store_back", store=str(self._address), seconds=monotonic() - self._since)
-        self._told = self._told and not answered and self.waiting > 0
