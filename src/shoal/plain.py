@@ -97,6 +97,7 @@ def worker_dict(worker: WorkerStatus) -> dict[str, Any]:
         "version": worker.version or None,
         "layout": worker.layout or None,
         "rate": worker.rate,
+        "silent": worker.silent or None,
         "in_flight": worker.in_flight,
         "waiting": worker.waiting,
         "slots": worker.slots,

@@ -26,7 +26,7 @@ from shoal.sink.jsonl import JsonLines, describe_existing
 from shoal.source import SpiderSource
 from shoal.spider import Spider
 from shoal.telling import event
-from shoal.workerstatus import WorkerStatus, is_silent, status_of
+from shoal.workerstatus import is_silent, status_of
 
 
 class Plan(Struct, frozen=True):
@@ -110,27 +110,14 @@ async def check_idle(frontier: Frontier, job: str) -> None:
     now = await frontier.now()
     for record in await frontier.workers():
         status = status_of(record)
-        if not status.serves(job) or _is_gone(status) or is_silent(record, now):
+        if not status.serves(job) or is_silent(record, now):
             continue
         where = "" if status.node == socket.gethostname() else f" on {status.node}"
         raise UsageError(
             f"job {job} is being crawled by process {status.pid}{where}, last heard of "
             f"{words.span(now - record.seen_at)} ago: stop it before you start again with --fresh; if it has died, "
-            "try again in ten seconds"
+            "try again in a few seconds"
         )
-
-
-def _is_gone(status: WorkerStatus) -> bool:
-    """Whether it is certain: only a process of this machine can be looked for."""
-    if status.node != socket.gethostname() or not status.pid:
-        return False
-    try:
-        os.kill(status.pid, 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        pass  # another user's
-    return False
 
 
 def spec_of(plan: Plan) -> JobSpec:

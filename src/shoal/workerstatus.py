@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import socket
+
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from shoal.frontier.protocol import WorkerRecord
 from shoal.packing import UNREADABLE
@@ -25,6 +29,7 @@ class WorkerStatus(Struct, frozen=True, omit_defaults=True):
     slots: int = 0  # how many pages it may work on at once
     flights: dict[str, int] = {}  # how many it has in flight, by lane
     waiting: int = 0  # of these, how many only wait and hold no slot
+    silent: float = 0.0  # seconds since it was heard, if that is long; filled in by who looks
     waits: dict[str, str] = {}  # jobs whose rows cannot be written for a while: what they wait for
     version: str = ""  # of Shoal; "": one that did not say yet
     layout: int = 0  # of stores on a server, that this version knows
@@ -42,17 +47,38 @@ class WorkerStatus(Struct, frozen=True, omit_defaults=True):
         return job in self.jobs or job == self.job
 
 
-_SILENT = 10.0  # seconds; a worker says something every two, or more often
+_SILENT = 6.0  # seconds; a worker says something every two, or more often
 
 
 def is_silent(record: WorkerRecord, now: float) -> bool:
     """Whether it has died, hangs or is cut off: it may come back, but nobody waits for it. What it does then is refused
     or harmless: leases have tokens, and a job that was made anew is another job."""
-    return now - record.seen_at > _SILENT
+    return now - record.seen_at > _SILENT or _is_gone(status_of(record))
+
+
+def _is_gone(status: WorkerStatus) -> bool:
+    """Whether it is certain: only a process of this machine can be looked for."""
+    if status.node != socket.gethostname() or not status.pid:
+        return False
+    try:
+        os.kill(status.pid, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        pass  # another user's
+    return False
 
 
 encode_status = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(WorkerStatus).decode
+
+
+def heard(record: WorkerRecord, now: float) -> WorkerStatus:
+    """What it said of itself; of one that fell silent, what is still true."""
+    status = status_of(record)
+    if not is_silent(record, now):
+        return status
+    return replace(status, silent=max(0.1, now - record.seen_at), rates={})
 
 
 def status_of(record: WorkerRecord) -> WorkerStatus:

@@ -155,7 +155,7 @@ async def test_a_worker_that_is_silent_is_not_waited_for(tmp_path: Path) -> None
     first = await submit(submission, frontier)
     await frontier.add("books", [make_task("http://h.test/")])
     await frontier.extend("w", 60, encode_status(WorkerStatus(pid=7, node="far", jobs=("books",))))
-    clock.advance(11)
+    clock.advance(7)
     assert len(await frontier.workers()) == 1
     async with asyncio.timeout(2):
         job = await submit(submission, frontier)

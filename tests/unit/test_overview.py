@@ -413,3 +413,16 @@ def test_words_from_elsewhere_are_text() -> None:
     text = "\n".join(drawn(frame, 120, None))
     assert "\x1b" not in text
     assert text.count("\ufffd[2J[red]no[/red]") == 5
+
+
+async def test_a_worker_that_fell_silent_is_shown_as_such() -> None:
+    clock = ManualClock()
+    frontier = MemoryFrontier(clock)
+    await frontier.open_job(JobSpec("books"))
+    said = WorkerStatus(pid=7, node="far", jobs=("books",), rates={"books": 5.0}, slots=9)
+    await frontier.extend("w1", 60, encode_status(said))
+    assert (await look(frontier)).rate == 5.0
+    clock.advance(20)
+    overview = await look(frontier)
+    assert overview.rate == 0.0
+    assert "silent 20 s" in "\n".join(drawn(Frame("store", overview), 100, 30))

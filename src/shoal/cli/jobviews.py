@@ -17,6 +17,7 @@ from shoal.frontier.protocol import PastJob
 from shoal.observe import words
 from shoal.observe.view import left_over, waits_for
 from shoal.plain import job_dict, past_dict, schedule_dict, sorted_jobs, worker_dict
+from shoal.workerstatus import WorkerStatus
 
 _PASTS = 10  # that were pruned, and are shown
 _STYLES = {"running": "green", "paused": "yellow", "finished": "dim", "cancelled": "red"}
@@ -124,7 +125,7 @@ def _workers_table(sight: FleetSight, most: int) -> Table:
             f"{worker.used}/{worker.slots}",
             words.size(worker.memory) if worker.memory else "-",
             safe(", ".join(worker.jobs) or "-"),
-            Text(", ".join(reason.rule for reason in worker.pressure), "yellow"),
+            _held_back(worker),
         )
     machines = len({worker.node for worker in sight.workers})
     lead = f"coordinator {sight.leader.holder}" if sight.leader else "no coordinator"
@@ -134,6 +135,12 @@ def _workers_table(sight: FleetSight, most: int) -> Table:
     )
     shown.caption_justify = "left"
     return shown
+
+
+def _held_back(worker: WorkerStatus) -> Text:
+    if worker.silent:
+        return Text(f"silent for {words.span(worker.silent)}", "red")
+    return Text(", ".join(reason.rule for reason in worker.pressure), "yellow")
 
 
 def as_dict(sight: FleetSight, pasts: Sequence[PastJob] = ()) -> dict[str, Any]:

@@ -68,10 +68,8 @@ async def errors(board: Board, request: Request) -> object:
 
 
 async def workers(board: Board, request: Request) -> object:
-    return {
-        "now": await board.frontier.now(),
-        "workers": worker_rows(await board.frontier.workers()),
-    }
+    now = await board.frontier.now()
+    return {"now": now, "workers": worker_rows(await board.frontier.workers(), now)}
 
 
 async def flights(board: Board, request: Request) -> object:

@@ -11,13 +11,13 @@ from shoal.hosts.sight import HostSight, causes, rate_source, settings_in_words
 from shoal.inquiry import ProxySight
 from shoal.observe.history import History
 from shoal.plain import cause_dicts, worker_dict
-from shoal.workerstatus import status_of
+from shoal.workerstatus import heard
 
 
-def worker_rows(records: Sequence[WorkerRecord]) -> list[dict[str, Any]]:
+def worker_rows(records: Sequence[WorkerRecord], now: float) -> list[dict[str, Any]]:
     rows = []
     for record in records:
-        status = status_of(record)
+        status = heard(record, now)
         rows.append(
             {
                 **worker_dict(status),

@@ -13,7 +13,7 @@ from shoal.fleet.trouble import trouble_of
 from shoal.frontier.protocol import FOREVER, Frontier, HostRecord, Job
 from shoal.observe.sparing import PATIENCE, Sparing
 from shoal.observe.view import remaining
-from shoal.workerstatus import WorkerStatus, status_of
+from shoal.workerstatus import WorkerStatus, heard
 
 # How many of a job's longest queues its ETA looks at. The time of a host is its queue times its interval, so a shorter
 # queue decides only if its host is slower by more than the queue is shorter: rare beyond the first few, and each costs
@@ -77,8 +77,8 @@ class Horizon:
 
 async def look_at_fleet(frontier: Frontier, horizon: Horizon | None = None) -> FleetSight:
     """Whoever looks again and again does it with one horizon."""
-    workers = [status_of(record) for record in await frontier.workers()]
     now = await frontier.now()
+    workers = [heard(record, now) for record in await frontier.workers()]
     horizon = horizon or Horizon(patience=None)
     jobs = [await look_at_job(frontier, job, workers, now, horizon) for job in await frontier.jobs()]
     horizon.keep([one.job.spec.name for one in jobs if one.job.state == "running"])

@@ -304,7 +304,9 @@ def _workers_table(frame: Frame, rows: int, wide: bool) -> Table:
             str(worker.pid),
             _short(worker.node, 24),
             *([_short(worker.version or "-", 16)] if mixed else []),
-            Text(words.rate(worker.rate), "bold green" if worker.rate else "dim"),
+            Text(f"silent {words.span(worker.silent)}", "red")
+            if worker.silent
+            else Text(words.rate(worker.rate), "bold green" if worker.rate else "dim"),
             f"{worker.used}/{worker.slots}",
             words.size(worker.memory) if worker.memory else "-",
             Text(words.printable(", ".join(worker.jobs) or "-")),

@@ -45,7 +45,10 @@ export function show(view) {
         name: "pressure",
         title: "held back by",
         wide: true,
-        of: (worker) => worker.pressure.map((one) => one.sentence),
+        of: (worker) =>
+          worker.silent
+            ? [`silent for ${words.span(worker.silent)}: it has died, hangs, or is cut off`]
+            : worker.pressure.map((one) => one.sentence),
         draw: (all) => (all.length ? all.join("; ") : el("span", { class: "quiet" }, "nothing")),
       },
     ],
