@@ -458,7 +458,7 @@ class Engine:
     async def _keep_alive(self) -> None:
         try:
             await self._heartbeat.run()
-        except ShoalError as error:
+        except Exception as error:  # without a heartbeat others would take its pages, and nobody would see it
             self._error = self._error or error
             self._frontier.wake()
 

@@ -166,11 +166,13 @@ def extend(
         session.db.execute(
             "UPDATE lease SET deadline = max(deadline, ?) WHERE worker = ?", (now + lease_seconds, worker)
         )
-    else:
+    elif tokens:
         session.db.execute(
             "UPDATE lease SET deadline = max(deadline, ?) WHERE worker = ? AND token IN carray(?)",
             (now + lease_seconds, worker, apsw.carray(array("q", tokens))),
         )
+    else:
+        return 0  # an empty array has no place in memory that carray would take
     return session.db.changes()
 
 

@@ -65,6 +65,14 @@ class Leases:
         await frontier.reap()
         assert not await frontier.held("w1")
 
+    async def test_a_worker_without_pages_is_heard_too(self, frontier: Frontier) -> None:
+        await frontier.open_job(spec())
+        assert await frontier.extend("w1", 60, b"idle", []) == 0
+        assert [record.name for record in await frontier.workers()] == ["w1"]
+        await frontier.add("job", [make_task("http://a.test/")])
+        [lease] = (await claim(frontier, worker="w1")).leases
+        assert await frontier.extend("w1", 60, b"busy", [lease.token]) == 1
+
     async def test_a_worker_is_known_until_it_falls_silent(
         self, frontier: Frontier, clock: ManualClock
     ) -> None:
