@@ -99,7 +99,7 @@ def calls(server: ValkeyServer) -> int:
 
 
 async def valkey(jobs: int, every: int, folder: Path, settings: dict[str, Any]) -> None:
-    table("Valkey", "jobs so far", "jobs kept", "keys", "memory (KB)", "calls a second, idle")
+    table("Valkey", "jobs so far", "jobs kept", "keys", "in them (KB)", "memory (KB)", "calls a second, idle")
     async with ChaoticWeb({"site": HostProfile(pages=PAGES)}) as web:
         spider_file = folder / "short.py"
         spider_file.write_text(SPIDER.format(start=web.start_urls))
@@ -127,7 +127,9 @@ async def look_at_valkey(done: int, server: ValkeyServer, frontier: Frontier) ->
     await asyncio.sleep(IDLE)
     rate = (calls(server) - before) / IDLE
     memory = server.command("INFO", "memory")["used_memory_dataset"] // 1024
-    row(done, len(await frontier.jobs()), server.command("DBSIZE"), memory, f"{rate:.0f}")
+    keys = server.command("KEYS", "*")
+    in_keys = sum(server.command("MEMORY", "USAGE", key, "SAMPLES", "0") or 0 for key in keys) // 1024
+    row(done, len(await frontier.jobs()), len(keys), in_keys, memory, f"{rate:.0f}")
 
 
 async def sqlite(jobs: int, every: int, folder: Path, settings: dict[str, Any]) -> None:

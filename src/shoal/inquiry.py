@@ -16,11 +16,12 @@ from shoal.explain import Answer, Facts, explain
 from shoal.frontier.protocol import Frontier, HostQueue, Job, Whereabouts
 from shoal.hosts.jobs import OtherJobs
 from shoal.hosts.rules import HostRules
-from shoal.hosts.sight import HostSight, sight_of, with_robots, with_sources
+from shoal.hosts.sight import Cause, HostSight, sight_of, with_robots, with_sources
 from shoal.hosts.standing import read_standing
 from shoal.hosts.state import state_of
 from shoal.jobnote import settings_of
 from shoal.model import Refused, Request, Task
+from shoal.observe.words import plural
 from shoal.policy.compose import BUILT_IN
 from shoal.policy.proxy import condition
 from shoal.retention import unknown_job
@@ -166,10 +167,18 @@ async def look_at_proxies(frontier: Frontier) -> list[ProxySight]:
 async def answers_about(frontier: Frontier, typed: str, job: str | None) -> list[Answer]:
     """One answer for each job that knows the URL; if none does, one for the job that might."""
     jobs = await chosen_jobs(frontier, job)
+    pruned = len(await frontier.past_jobs()) if job is None else 0
+    gone = f"{plural(pruned, 'job')} pruned, and with {'it' if pruned == 1 else 'them'} what was seen"
+    if not jobs and pruned:
+        raise UsageError(f"no jobs in this store any more: {gone}; see shoal jobs")
     if not jobs:
         raise UsageError("no jobs in this store yet; start one with: shoal crawl URL")
     answers = [explain(await inquire(frontier, job, typed)) for job in jobs]
-    return [answer for answer in answers if answer.place != "unknown"] or answers[:1]
+    known = [answer for answer in answers if answer.place != "unknown"]
+    if known or not pruned:
+        return known or answers[:1]
+    cause = Cause("pruned", f"{gone}: whether one of those had it is not known any more")
+    return [replace(answers[0], causes=(*answers[0].causes, cause))]
 
 
 async def inquire(frontier: Frontier, job: Job, typed: str) -> Facts:

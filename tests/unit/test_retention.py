@@ -12,6 +12,8 @@ from msgspec.structs import replace
 import shoal
 from shoal.cli import run
 from shoal.errors import OutputTaken
+from shoal.fleet.coordinator import Coordinator
+from shoal.fleet.plan import WorkerPlan
 from shoal.fleet.schedule import Schedule
 from shoal.frontier import open_frontier
 from shoal.frontier.memory import MemoryFrontier
@@ -124,6 +126,23 @@ async def test_there_is_an_end_to_the_time_it_takes(frontier: MemoryFrontier) ->
     assert names(await prune(frontier, await frontier.jobs(), seconds=-1)) == []
 
 
+async def test_the_coordinator_prunes_and_keeps_the_number_of_jobs_level() -> None:
+    async with MemoryFrontier(ManualClock()) as frontier:
+        plan = WorkerPlan((), ":memory:", flags={"keep_jobs": 3})
+        coordinator = Coordinator(frontier, plan, {})
+        for n in range(5):
+            for k in range(4):
+                await frontier.open_job(spec(f"j{n}-{k}"))
+                await frontier.add(f"j{n}-{k}", [make_task("http://a.test/")], fed_all=True)
+                for lease in (await claim(frontier, jobs=[f"j{n}-{k}"])).leases:
+                    await settle(frontier, lease)
+                await frontier.set_state(f"j{n}-{k}", "finished")
+            coordinator._prune_at = 0.0
+            await coordinator._round()
+            assert len(await frontier.jobs()) == 3
+        assert len(await frontier.past_jobs()) == 17
+
+
 # -- with a real store
 
 
@@ -199,6 +218,12 @@ def test_what_commands_say_of_a_pruned_job(
         assert (code, len(err.splitlines())) == (2, 1), (command, err)
         assert "job old-1 was pruned" in err
         assert err.endswith("only its counters and a short report are left: shoal report old-1\n")
+    code, out, _ = cli("why", "http://elsewhere.test/")
+    assert code == 0
+    assert (
+        "11 jobs pruned, and with them what was seen: whether one of those had it is not known any more"
+        in out
+    )
     code, _, err = cli("report", "old-1")
     assert code == 0
     assert err.startswith("job old-1 was pruned")
