@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -124,3 +125,16 @@ def test_every_script_says_what_it_asks_for_and_what_it_uses() -> None:
         assert "\n-- asks " in text, path
         assert "\n-- answers " in text, path
         assert script(path.stem).source
+
+
+WRITES = re.compile(r"finish\(|call\('(H?SET|HSETNX|HINCRBY|HDEL|SADD|SREM|ZADD|ZREM|RPUSH|LPOP|DEL|UNLINK)'")
+
+
+def test_every_script_that_writes_says_whether_it_runs_in_a_full_store() -> None:
+    """One that is forgotten waits there for ever, and whoever calls it with it."""
+    folder = Path(__file__).parents[2] / "src" / "shoal" / "frontier" / "redis" / "scripts"
+    for path in folder.glob("*.lua"):
+        text = path.read_text()
+        upgrades = re.search(r"^-- uses .*\b(bare|upgrading)\b", text, re.MULTILINE)
+        if WRITES.search(text) and not upgrades:
+            assert "though_full()" in text or "needs_room()" in text, path.name

@@ -3,6 +3,7 @@
 -- answers 1
 -- keeps   the job has moved, also if it was not finished: whoever is about to say that it is looks again
 -- uses    base
+though_full()
 local said = repeated()
 if said then return said end
 local job = job_of(ask[1])
