@@ -9,6 +9,7 @@ watched besides: once a second it hands what is unsynced to a thread, unless a s
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from typing import Any
 
 from redis import exceptions as said
@@ -23,7 +24,7 @@ _LOOK_EVERY = 0.1
 async def in_file(client: Redis, tag: str, seconds: float) -> bool | None:
     """Waits until all that was written before is in the append-only file on the disk, for `seconds` at most. None:
     there is none, or nobody says when it is synced. `client` has one connection, and is closed."""
-    async with client:
+    async with aclosing(client):  # not `async with client`, which leaves it open if it cannot connect
         policy = await _policy(client)
         if policy == "always":
             return True

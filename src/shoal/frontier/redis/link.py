@@ -125,14 +125,17 @@ class Link:
     async def durable(self, tags: Sequence[str], seconds: float) -> bool | None:
         """Whether what was written under these tags is in the append-only file on the disk; waits up to `seconds`.
         None: there is no such file, or the server is too old to tell."""
-        client = self._opened()
+        clients = node_clients(self.address, self._opened(), tags)
         try:
-            async with asyncio.timeout(seconds + CONNECT_SECONDS):
-                answers = await asyncio.gather(
-                    *(in_file(one, tag, seconds) for one, tag in node_clients(self.address, client, tags))
-                )
-        except (TimeoutError, *FAULTS):
+            async with asyncio.timeout(seconds + CONNECT_SECONDS), asyncio.TaskGroup() as group:
+                asked = [group.create_task(in_file(client, tag, seconds)) for client, tag in clients]
+        except TimeoutError:
             return False
+        except BaseExceptionGroup as errors:
+            if errors.split((*FAULTS, TimeoutError))[1] is not None:
+                raise
+            return False
+        answers = [task.result() for task in asked]
         return None if None in answers else all(answers)
 
     async def config(self, name: str) -> str:
