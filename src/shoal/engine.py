@@ -18,7 +18,7 @@ import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from shoal.delivery import Delivery
 from shoal.errors import HandlerMissing, ShoalError, SinkError
@@ -216,15 +216,15 @@ class Engine:
                 continue
             place = self._slots.enter(lease.task.lane)
             tenure = self._tenures.begin(self._asked, self._lease_seconds)
-            running = self._run_page(job, lease, place, self._asked, tenure)
+            work = running = self._run_page(job, lease, place, self._asked, tenure)
             if self._flight is not None:
-                running = self._flight.on_cpu(lease.token, running, job.settings.handler_timeout)
+                running = self._flight.on_cpu(lease.token, work, job.settings.handler_timeout)
             page = asyncio.create_task(running)
             self._running[page] = job, lease
             self._tenures.watch(page, tenure)
             self._suspect = page if is_suspect(lease.task) else self._suspect
             self._lanes.started(lease.task.lane)
-            page.add_done_callback(partial(self._page_ended, place))
+            page.add_done_callback(partial(self._page_ended, place, work))
 
     async def _exchange(self) -> Claimed:
         """Settles, hands back and claims, handed to the store together so that it commits them together."""
@@ -355,9 +355,6 @@ class Engine:
         tenure.hold()
         try:
             settlement = await job.pages.work(lease)
-        except asyncio.CancelledError:
-            self._untouched.append(lease)
-            raise
         except HandlerMissing as error:
             self._untouched.append(lease)
             if job in self._jobs.current():
@@ -379,10 +376,16 @@ class Engine:
             else:
                 self._settlements.append((job, settlement))
 
-    def _page_ended(self, place: Place, page: asyncio.Task[None]) -> None:
+    def _page_ended(self, place: Place, work: Coroutine[Any, Any, None], page: asyncio.Task[None]) -> None:
         place.leave()
         self._last_end = asyncio.get_running_loop().time()
-        self._lanes.ended(self._running.pop(page)[1].task.lane)
+        lease = self._running.pop(page)[1]
+        if (
+            page.cancelled()
+        ):  # perhaps before its first step, when there was nobody in it to hand the lease back
+            self._untouched.append(lease)
+            work.close()
+        self._lanes.ended(lease.task.lane)
         self._suspect = None if page is self._suspect else self._suspect
         self._settle_soon()
 

@@ -570,6 +570,27 @@ async def test_a_page_that_lost_its_lease_is_not_saved_by_a_late_heartbeat(front
     assert len(given) == 2
 
 
+async def test_a_page_that_is_cancelled_before_its_first_step_is_handed_back(
+    frontier: MemoryFrontier,
+) -> None:
+    """Else its lease would be lost, and the worker's own heartbeats would keep it for ever."""
+    forced: list[str] = []
+
+    class Sinking(Pages):
+        def sync(self, frontier_time: float) -> None:
+            if not forced:  # between the claim and the pages that it starts
+                forced.append("now")
+                asyncio.get_running_loop().call_soon(engine.force)
+
+    await add(frontier, 3)
+    engine = engine_of(frontier, pages := Sinking())
+    await finish(engine)
+    assert (forced, pages.started) == (["now"], [])
+    after = await counters(frontier)
+    assert (after.leased, after.pending) == (0, 3)
+    assert not await frontier.held("engine")
+
+
 async def test_a_lease_outlasts_the_request_for_its_page(frontier: MemoryFrontier) -> None:
     """If this process vanishes, the server may work on until the request would have been given up."""
     claims: list[Claim] = []
