@@ -347,6 +347,13 @@ VOCABULARY: dict[str, Kind] = {
         "job pages",
         "the store is full: {pages} finished pages of job {job} wait until there is room",
     ),
+    "store_syncs_late": _kind(
+        "warning",
+        "the server's append-only file is not on disk when it answers, so a power cut takes it back",
+        "store policy",
+        "the store at {store} answers before its data is on disk (appendfsync {policy}): a power cut takes it back by a"
+        " second or more, and pages of that time are fetched again (set appendfsync always)",
+    ),
     "store_forgets": _kind(
         "warning",
         "the server keeps no append-only file",

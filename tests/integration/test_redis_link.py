@@ -11,7 +11,7 @@ import pytest
 
 from integration.redis_tools import COUNT, TAG, in_thread, linked, until
 from shoal.errors import StoreError, StoreFull
-from shoal.frontier.redis.link import Call, Link, Script
+from shoal.frontier.redis.link import Link, Script
 from shoal.testing.servers import ValkeyCluster, ValkeySentinel, ValkeyServer
 
 # Adds to the sum once, however often the same call number comes.
@@ -56,12 +56,10 @@ async def test_lost_scripts_are_loaded_again(valkey: ValkeyServer) -> None:
 
 async def test_several_shards_at_once(valkey: ValkeyServer) -> None:
     async with linked(valkey.url) as link:
-        calls = [Call(COUNT, f"{{shoal:{shard}}}", [shard]) for shard in range(8)]
-        assert await link.run_many(calls) == list(range(8))
-        assert await link.run_many(calls[:1]) == [0]
-        broken = Call(Script("broken", "return redis.call('NOSUCH')"), TAG)
+        calls = [link.run(COUNT, f"{{shoal:{shard}}}", [shard]) for shard in range(8)]
+        assert await asyncio.gather(*calls) == list(range(8))
         with pytest.raises(StoreError, match="broken"):
-            await link.run_many([*calls, broken])
+            await link.run(Script("broken", "return redis.call('NOSUCH')"), TAG)
 
 
 async def test_a_script_that_fails_is_not_repeated(valkey: ValkeyServer) -> None:
@@ -279,16 +277,15 @@ async def test_a_cluster_of_which_one_node_restarts(tmp_path: Path) -> None:
     with ValkeyCluster(tmp_path) as cluster:
         async with linked(cluster.url) as link:
             await link.subscribe("news", heard.append)
-            calls = [Call(ADD_ONCE, tag, [1, 1]) for tag in tags]
-            assert await link.run_many(calls) == [b"1"] * 8
+            assert await asyncio.gather(*(link.run(ADD_ONCE, tag, [1, 1]) for tag in tags)) == [b"1"] * 8
             await cancel_some(link)
             node = cluster.node_of(tags[0])
             node.stop()
-            waiting = asyncio.create_task(link.run_many([Call(ADD_ONCE, tag, [2, 1]) for tag in tags]))
+            waiting = asyncio.gather(*(link.run(ADD_ONCE, tag, [2, 1]) for tag in tags))
             await until(lambda: link.lost)
             await in_thread(node.start)
             assert await waiting == [b"2"] * 8
-            assert await link.run_many(calls) == [b"2"] * 8
+            assert await asyncio.gather(*(link.run(ADD_ONCE, tag, [1, 1]) for tag in tags)) == [b"2"] * 8
             cluster.nodes[1].command("PUBLISH", "news", "one")
             await until(lambda: b"one" in heard)
 

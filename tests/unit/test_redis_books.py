@@ -129,7 +129,7 @@ class Books:
         for number in {domain_number(record) for record in self.hosts.values()} - {0}:
             assert self._domain(number)[1] == shared[number]
         held = {
-            worker: {int(token) for token in self.ask("SMEMBERS", f"held:{worker}")}
+            worker: {int(token) for token in self.ask("ZRANGE", f"held:{worker}", 0, -1)}
             for worker in self.named("held:")
         }
         by_worker: dict[str, set[int]] = defaultdict(set)

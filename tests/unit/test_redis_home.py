@@ -155,7 +155,7 @@ async def test_a_dropped_job_leaves_no_keys(store: str, shards: int, valkey_serv
         await frontier.drop_job("job")
         assert not await settle(frontier, leases[2])
     left = {key.partition(":")[0] for key in keys(valkey_server, store.partition("prefix=")[2])}
-    assert left <= {"facts", "lanes", "hosts", "sites", "domains", "call", "holders"}
+    assert left <= {"facts", "lanes", "hosts", "sites", "domains", "call", "holders", "kept"}
 
 
 async def test_a_job_made_anew_elsewhere_is_not_mistaken_for_the_old_one(store: str) -> None:
@@ -309,6 +309,7 @@ async def test_a_bloom_filter_that_is_full_grows_and_says_so(
 
     batches = [some(capacity) for _ in range(5)]
     async with RedisFrontier(store) as frontier:
+        caplog.clear()
         await frontier.open_job(spec(dedupe="bloom", capacity=capacity))
         new = (await frontier.add("job", batches[0])).new
         assert await frontier.job("job")

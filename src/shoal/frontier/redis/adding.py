@@ -14,6 +14,8 @@ from shoal.frontier.protocol import Added, Fate, total
 from shoal.frontier.redis.codec import as_text, band, encode_rest
 from shoal.frontier.redis.jobs import bring_back
 from shoal.frontier.redis.keys import HOME
+from shoal.frontier.redis.link import SetBack
+from shoal.frontier.redis.outbox import added_of
 from shoal.frontier.redis.shards import FULL, Shards
 from shoal.model import Task
 
@@ -77,30 +79,31 @@ def by_shard(shards: Shards, tasks: Iterable[Task]) -> dict[int, list[Task]]:
     return parts
 
 
-def added_of(text: bytes) -> Added:
-    new, duplicates, over_budget = (int(number) for number in text.split())
-    return Added(new, duplicates, over_budget)
-
-
-async def add(shards: Shards, job: str, tasks: Sequence[Task], cursor: Cursor | None) -> Added:
+async def add(
+    shards: Shards, job: str, tasks: Sequence[Task], cursor: Cursor | None, epoch: str | None
+) -> Added:
     tasks = [replace(task, attempt=0) if task.attempt else task for task in tasks]
-    for _ in range(2):
-        number = await shards.number(job)
-        words = await shards.learn_words(number, (task.handler for task in tasks), full_patience=FULL)
-        adding = _Adding(shards, number, words)
-        if await adding.add(tasks, cursor):
-            if adding.found_finished:
-                await bring_back(shards, number)
-            return adding.added()
-        shards.forget(job)
+    try:
+        for _ in range(2):
+            number = await shards.number(job)
+            words = await shards.learn_words(number, (task.handler for task in tasks), full_patience=FULL)
+            adding = _Adding(shards, number, words, epoch)
+            if await adding.add(tasks, cursor):
+                if adding.found_finished:
+                    await bring_back(shards, number)
+                return adding.added()
+            shards.forget(job)
+    except SetBack:
+        return Added(outdated=True)
     raise UsageError(f"no job named {job!r} in this store")
 
 
 class _Adding:
     """One call of `add`, in as many scripts as it takes."""
 
-    def __init__(self, shards: Shards, number: int, words: Mapping[str, int]) -> None:
+    def __init__(self, shards: Shards, number: int, words: Mapping[str, int], epoch: str | None) -> None:
         self._shards = shards
+        self._epoch = epoch
         self._number = number
         self._words = words
         self._parts: list[Added] = []
@@ -135,7 +138,7 @@ class _Adding:
         moved = False if cursor is None else cursor.words()
         sent = {shard: arranged([tasks[p] for p in batch], self._words) for shard, batch in batches.items()}
         asks = {shard: [self._number, flat, moved] for shard, (flat, _) in sent.items()}
-        answers = await self._shards.run_many("add", asks, full_patience=FULL)
+        answers = await self._shards.run_many("add", asks, full_patience=FULL, epoch=self._epoch)
         for (shard, batch), answer in zip(batches.items(), answers, strict=True):
             if answer == b"gone":
                 return False

@@ -31,6 +31,8 @@ async def check(address: Address, client: Client, patience: float) -> None:
         refuse(address, info)
     if not all(info.get("aof_enabled") for info in infos):
         event("store_forgets", store=str(address))
+    elif late := sorted(set(await _fsync(client)) - {"always"}):
+        event("store_syncs_late", store=str(address), policy=", ".join(late))
 
 
 async def _ask(address: Address, client: Client, patience: float) -> list[Info]:
@@ -56,6 +58,20 @@ async def _ask(address: Address, client: Client, patience: float) -> list[Info]:
             if told:
                 event("store_back", store=str(address), seconds=monotonic() - began)
             return infos
+
+
+async def _fsync(client: Client) -> list[str]:
+    """When every primary syncs; nothing if we may not know."""
+    words = ("CONFIG", "GET", "appendfsync")
+    try:
+        if isinstance(client, RedisCluster):
+            nodes = client.get_primaries()
+            answers = [await client.execute_command(*words, target_nodes=node) for node in nodes]
+        else:
+            answers = [await client.execute_command(*words)]  # type: ignore[no-untyped-call]
+    except FAULTS:
+        return []
+    return [word.decode() for answer in answers for word in answer[1:2]]
 
 
 async def _infos(client: Client) -> list[Info]:

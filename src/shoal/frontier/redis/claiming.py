@@ -49,6 +49,7 @@ class Claimer:
     def __init__(self, shards: Shards) -> None:
         self._shards = shards
         self._turn = 0
+        self._epoch = ""  # what is remembered is from then
         self._floors: dict[
             tuple[int, str], float
         ] = {}  # job's number and lane → the time of the line, of all shards
@@ -58,6 +59,10 @@ class Claimer:
 
     async def claim(self, claim: Claim) -> Claimed:
         self._turn += 1
+        if self._epoch != self._shards.epoch:
+            self._epoch = self._shards.epoch
+            self._floors.clear()
+            self._priorities.clear()
         jobs = await self._meant(claim, await self._numbers(claim.jobs))
         lanes = list(dict.fromkeys([*claim.lanes, *claim.spare]))
         if not jobs or not lanes:

@@ -7,6 +7,8 @@ import os
 import re
 import socket
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Literal
 
 from redis import exceptions as said
@@ -37,6 +39,18 @@ _PASSING = {"LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "READONLY", "TRYAGAI
 _FULL = {"OOM", "MISCONF"}
 # Redis before 7 wraps what a command inside a script says: "ERR Error running script (…): … -OOM command not allowed"
 _WRAPPED = re.compile(r"-([A-Z]{3,})\b")
+
+
+@contextmanager
+def closed_connections() -> Iterator[None]:
+    """A server that goes away while something is being written to it: uvloop has its own word for that, and redis-py
+    lets it through. It is a lost connection like any other."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "handler is closed" not in str(error):
+            raise
+        raise said.ConnectionError("Connection closed by server.") from error
 
 
 def meaning(error: BaseException) -> Meaning:

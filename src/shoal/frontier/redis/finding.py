@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import AsyncIterator
 
 from shoal.frontier.protocol import DeadFilter, Whereabouts, concerns
@@ -53,9 +52,8 @@ class _Place:
         return None
 
     async def _deadline(self, shard: int, token: int, lease: RawLease) -> float:
-        [_, extended] = await self._shards.look(shard, ("HGET", "extended", lease.worker))
-        last, until = struct.unpack("<dd", extended) if extended else (0.0, 0.0)
-        return float(until) if token <= last else lease.deadline
+        [_, deadline] = await self._shards.look(shard, ("ZSCORE", f"held:{lease.worker}", token))
+        return float(deadline or lease.deadline)
 
     async def _leases(self, shard: int) -> AsyncIterator[tuple[bytes, bytes]]:
         cursor: object = "0"

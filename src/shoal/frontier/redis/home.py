@@ -6,6 +6,7 @@ import asyncio
 import math
 import time
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from functools import partial
 from typing import Self
 
 from shoal.clock import Clock
@@ -32,7 +33,7 @@ from shoal.frontier.protocol import (
     Whereabouts,
     WorkerRecord,
 )
-from shoal.frontier.redis import adding, finding, hosts, jobs, leases, letters, notes
+from shoal.frontier.redis import adding, epochs, finding, hosts, jobs, leases, letters, notes
 from shoal.frontier.redis.adding import Cursor
 from shoal.frontier.redis.address import Address
 from shoal.frontier.redis.checks import room_of
@@ -64,6 +65,7 @@ class RedisFrontier:
         self._link = Link(self.address, open_patience=math.inf if patient else OPEN_PATIENCE)
         self._shards = Shards(self._link, self.address.prefix, self.address.shards, clock)
         self._may_upgrade = may_upgrade
+        self._shards.mend = partial(epochs.mend, self._shards)
         self._claimer = Claimer(self._shards)
         self._settler = Settler(self._shards)
         self._changed = asyncio.Event()
@@ -75,7 +77,7 @@ class RedisFrontier:
 
     @property
     def epoch(self) -> str:
-        return ""
+        return self._shards.epoch
 
     async def open(self) -> None:
         await self._link.open()
@@ -160,7 +162,7 @@ class RedisFrontier:
         epoch: str | None = None,
     ) -> Added:
         moved = None if fed is None and not fed_all else Cursor(source, fed, fed_all)
-        added = await adding.add(self._shards, job, tasks, moved)
+        added = await adding.add(self._shards, job, tasks, moved, epoch)
         self.wake()
         return added
 

@@ -27,7 +27,7 @@ from shoal.frontier.protocol import (
 from shoal.frontier.redis import budgets
 from shoal.frontier.redis.codec import as_text
 from shoal.frontier.redis.keys import HOME
-from shoal.frontier.redis.shards import FULL, Shards
+from shoal.frontier.redis.shards import FULL, Shards, as_str
 from shoal.telling import event
 
 _COUNTED = Counters.__struct_fields__
@@ -37,6 +37,7 @@ _VALVE = struct.Struct("<ddddIIIII")
 _LIMIT = struct.Struct("<dI")
 MOST = 2**31  # of what a valve counts
 _TRIES = 10
+_RECENTLY = 60.0  # seconds: longer than a shard goes back
 _BITS_A_URL, _BITS_A_BLOCK = 16, 2**20
 
 _encode_spec = _encode_past = msgspec.msgpack.Encoder().encode
@@ -279,6 +280,17 @@ async def bring_back(shards: Shards, number: int) -> None:
         await revive(shards, number)
 
 
+async def revive_unfinished(shards: Shards) -> None:
+    """Jobs that were finished a moment ago, by what a shard said then, run on if there is something left to do."""
+    numbers = await _numbers(shards)
+    now, *found = await shards.look(HOME, *(("HMGET", f"job:{n}", "state", "finished") for n in numbers))
+    for number, (state, at) in zip(numbers, found, strict=True):
+        if state == b"finished" and float(now) - float(at or 0) < _RECENTLY:
+            job = await _read(shards, number)
+            if job is not None and not job.exhausted:
+                await revive(shards, number)
+
+
 async def drop_job(shards: Shards, name: str) -> None:
     await shards.run("drop_past", HOME, [name])
     number = await shards.find_number(name)
@@ -321,17 +333,23 @@ async def clear_dropped(shards: Shards) -> None:
 async def _clear(shards: Shards, number: int, name: str = "") -> None:
     await shards.run_all("forget_job", [name, number, False])
     for shard in shards.all:
-        cursor = "0"
-        while (cursor := _text(await shards.run("clear_leases", shard, [number, cursor]))) != "0":
-            pass
-        while await shards.run("clear_hosts", shard, [number]):
-            pass
-        while await shards.run("clear_sets", shard, [number]):
-            pass
+        await _clear_shard(shards, shard, number)
 
 
-def _text(value: bytes | str) -> str:
-    return value.decode() if isinstance(value, bytes) else value
+async def clear_orphan(shards: Shards, shard: int, number: int, name: str) -> None:
+    """Drops a job from a shard; the home shard knows nothing of it."""
+    await shards.run("forget_job", shard, [name, number, False])
+    await _clear_shard(shards, shard, number)
+
+
+async def _clear_shard(shards: Shards, shard: int, number: int) -> None:
+    cursor = "0"
+    while (cursor := as_str(await shards.run("clear_leases", shard, [number, cursor]))) != "0":
+        pass
+    while await shards.run("clear_hosts", shard, [number]):
+        pass
+    while await shards.run("clear_sets", shard, [number]):
+        pass
 
 
 async def journal_length(shards: Shards, job: str, key: str) -> int | None:

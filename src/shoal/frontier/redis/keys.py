@@ -42,14 +42,15 @@ NAMES = {
     "DELAYED": "delayed",  # sorted set: hosts by when their first delayed task is due
     "LATER": "later:",  # + host, sorted set: delayed tasks by when they are due
     "LEASES": "leases",  # hash: token → lease
-    "HELD": "held:",  # + worker, set of tokens
-    "EXTENDED": "extended",  # hash: worker → last token when its leases were last extended, and until when
+    "HELD": "held:",  # + worker, sorted set: tokens of its leases by their deadlines
+    "EXTENDED": "extended",  # up to layout 4
     "HOLDERS": "holders",  # sorted set: workers by a time before which no lease of theirs runs out
     "ALIVE": "alive",  # sorted set: workers by when they count as gone (home shard)
     "STATUS": "status",  # hash: worker → last sign of life (home shard)
     "NOTES": "notes",  # hash: key → version and value (home shard)
     "CALL": "call:",  # + caller, string: number and answer of its last call; gone after an hour, or with its process
     "OUT": "out:",  # + shard, list of what is on its way to that shard
+    "KEPT": "kept:",  # + shard, sorted set: what has arrived there, by its number in the sequence; gone after a while
     "OUTS": "outs",  # sorted set: shards that something is on its way to, by since when
     "SYNCED": "synced",  # string: written to learn when the disk has all that was written before
 }

@@ -20,7 +20,15 @@ _PAGE = 500
 async def extend(
     shards: Shards, worker: str, seconds: float, status: bytes, tokens: Collection[int] | None
 ) -> int:
-    asks = {shard: [worker, seconds, as_text(status) if shard == HOME else False] for shard in shards.all}
+    asks: dict[int, list[object]] = {
+        shard: [
+            worker,
+            seconds,
+            as_text(status) if shard == HOME else False,
+            [token for token in tokens if token % shards.count == shard] if tokens is not None else False,
+        ]
+        for shard in shards.all
+    }
     return sum(await shards.run_many("extend", asks))
 
 
@@ -41,7 +49,7 @@ async def held(shards: Shards, worker: str) -> Sequence[Lease]:
     names = await job_names(shards)
     found: list[Lease] = []
     for shard in shards.all:
-        [_, tokens] = await shards.look(shard, ("SMEMBERS", f"held:{worker}"))
+        [_, tokens] = await shards.look(shard, ("ZRANGE", f"held:{worker}", 0, -1))
         for start in range(0, len(tokens), _PAGE):
             page = tokens[start : start + _PAGE]
             [_, records] = await shards.look(shard, ("HMGET", "leases", *page))

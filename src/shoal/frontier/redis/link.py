@@ -25,7 +25,7 @@ from shoal.frontier.redis.address import Address
 from shoal.frontier.redis.checks import Info, check, infos
 from shoal.frontier.redis.clients import CONNECT_SECONDS, Client, close_client, make_client, node_clients
 from shoal.frontier.redis.durability import in_file
-from shoal.frontier.redis.faults import FAULTS, meaning, translate
+from shoal.frontier.redis.faults import FAULTS, closed_connections, meaning, translate
 from shoal.frontier.redis.listening import Listener
 from shoal.frontier.redis.waiting import Outage, delay
 
@@ -33,6 +33,10 @@ Argument = bytes | str | int | float
 
 CALL_SECONDS = 20.0  # a script takes milliseconds; a server that is silent for so long is not there
 OPEN_PATIENCE = 5.0
+
+
+class SetBack(StoreError):
+    """The server is not the one, or not in the run, that the caller knows: it may have lost what it said last."""
 
 
 class Script(Struct, frozen=True, dict=True):
@@ -49,12 +53,6 @@ class Script(Struct, frozen=True, dict=True):
     @cached_property
     def sha(self) -> str:
         return hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
-
-
-class Call(Struct, frozen=True):
-    script: Script
-    tag: str  # such as "{shoal:3}": the hash tag of the shard
-    args: Sequence[Argument] = ()
 
 
 class Link:
@@ -100,22 +98,6 @@ class Link:
         return await self._repeat(
             lambda client: self._evaluate(client, script, tag, args), f"script {script.name}", full_patience
         )
-
-    async def run_many(self, calls: Sequence[Call], *, full_patience: float = math.inf) -> list[Any]:
-        """Runs them all at once; they are on different shards, so one does not wait for the other. When one fails, the
-        others are cut short: some may have taken effect, and some not."""
-        if len(calls) == 1:
-            only = calls[0]
-            return [await self.run(only.script, only.tag, only.args, full_patience=full_patience)]
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = [
-                    group.create_task(self.run(call.script, call.tag, call.args, full_patience=full_patience))
-                    for call in calls
-                ]
-        except BaseExceptionGroup as errors:
-            raise errors.exceptions[0] from None
-        return [task.result() for task in tasks]
 
     async def infos(self, *sections: str) -> list[Info]:
         """What every primary says about itself."""
@@ -170,10 +152,16 @@ class Link:
             while True:
                 try:
                     async with asyncio.timeout(CALL_SECONDS):
-                        answer = await call(self._opened())
+                        with closed_connections():
+                            answer = await call(self._opened())
                     answered = True
                     return answer
                 except FAULTS as error:
+                    if isinstance(error, said.ResponseError) and str(error).startswith("SETBACK"):
+                        answered = True
+                        raise SetBack(
+                            f"the store at {self.address} was started anew, or another took its place"
+                        ) from error
                     left = started + patience[meaning(error)] - monotonic()
                     if left <= 0:
                         raise translate(error, self.address, doing) from error

@@ -9,7 +9,7 @@ from typing import Any
 
 from shoal.frontier.redis.address import Address
 from shoal.frontier.redis.clients import close_client, make_listener
-from shoal.frontier.redis.faults import FAULTS, meaning, translate
+from shoal.frontier.redis.faults import FAULTS, closed_connections, meaning, translate
 from shoal.frontier.redis.waiting import delay
 
 
@@ -44,7 +44,8 @@ class Listener:
     async def _listen(self) -> None:
         for attempt in itertools.count():
             try:
-                await self._listen_once(attempt)
+                with closed_connections():
+                    await self._listen_once(attempt)
             except FAULTS as error:
                 if meaning(error) == "fatal" and not self._subscribed.is_set():
                     raise translate(error, self._address, f"subscribing to {self._channel}") from error

@@ -1,7 +1,8 @@
 """What a settlement found for hosts of other shards: stored with the settlement, then brought to its shard.
 
 A shard's way to another one is a sequence. The receiver remembers the last number that arrived, so anybody may bring
-the same things again: the worker that settled, or whoever notices that it died before it could.
+the same things again: the worker that settled, or whoever notices that it died before it could. What has arrived is
+kept for a minute: should the receiver go back, that number goes back as well, and tells what it has lost.
 """
 
 from __future__ import annotations
@@ -13,14 +14,20 @@ from collections.abc import Iterable
 import msgspec
 
 from shoal.frontier.protocol import Added, total
-from shoal.frontier.redis.adding import added_of
 from shoal.frontier.redis.codec import as_text
 from shoal.frontier.redis.shards import Shards
 
 _HEAD = struct.Struct(">6s6sIB")
+_TIME = 8  # bytes before what is kept: when it had arrived
 _AT_ONCE = 100  # settlements' worth of tasks
+_GAP = b"gap"
 
 encode_payload = msgspec.msgpack.Encoder().encode
+
+
+def added_of(text: bytes) -> Added:
+    new, duplicates, over_budget = (int(number) for number in text.split())
+    return Added(new, duplicates, over_budget)
 
 
 async def deliver(shards: Shards, source: int, targets: Iterable[int]) -> Added:
@@ -32,12 +39,43 @@ async def _deliver_to(shards: Shards, source: int, target: int) -> Added:
     parts: list[Added] = []
     left = 1
     while left:
-        [_, entries] = await shards.look(source, ("LRANGE", f"out:{target}", 0, _AT_ONCE - 1))
+        [_, entries, sent] = await shards.look(
+            source, ("LRANGE", f"out:{target}", 0, _AT_ONCE - 1), ("HGET", "facts", f"sent:{target}")
+        )
         ask = [_entry(entry) for entry in entries]
         if ask:
-            parts.append(added_of(await shards.run("deliver", target, [source, ask])))
+            answer = await shards.run("deliver", target, [source, ask, int(sent or 0)])
+            if answer == _GAP:
+                parts.append(await _redeliver(shards, source, target))
+                answer = await shards.run("deliver", target, [source, ask, 0])
+            parts.append(added_of(answer))
         left = await shards.run("sent", source, [target, ask[-1][0] if ask else 0])
     return total(parts)
+
+
+async def bring_again(shards: Shards) -> None:
+    """What has arrived at a shard that has gone back since."""
+    answers = await shards.look_all(("HGETALL", "facts"))
+    facts = [dict(zip(flat[::2], flat[1::2], strict=True)) for _, flat in answers]
+    for source in shards.all:
+        for target in shards.all:
+            sent = int(facts[source].get(b"sent:%d" % target, 0))
+            if sent > int(facts[target].get(b"in:%d" % source, 0)):
+                await _redeliver(shards, source, target)
+
+
+async def _redeliver(shards: Shards, source: int, target: int) -> Added:
+    parts: list[Added] = []
+    [_, arrived] = await shards.look(target, ("HGET", "facts", f"in:{source}"))
+    after = int(arrived or 0)
+    while True:
+        look = ("ZRANGEBYSCORE", f"kept:{target}", f"({after}", "+inf", "LIMIT", 0, _AT_ONCE)
+        [_, kept] = await shards.look(source, look)
+        if not kept:
+            return total(parts)
+        ask = [_entry(entry[_TIME:]) for entry in kept]
+        parts.append(added_of(await shards.run("deliver", target, [source, ask, 0])))
+        after = ask[-1][0]
 
 
 def _entry(data: bytes) -> tuple[int, int, bool, msgspec.Raw]:

@@ -30,7 +30,6 @@ class Part(Struct):
     keys: list[list[str]] = field(
         default_factory=list
     )  # … keys of rows that the settlement adds to the set of keys
-    reserved: list[tuple[int, int]] = field(default_factory=list)  # keys and ids, with several shards
 
 
 async def count_only(shards: Shards, part: Part) -> None:
@@ -141,30 +140,13 @@ async def _reserve(shards: Shards, part: Part, places: Sequence[int]) -> set[int
                 wanted.setdefault(row.key, settlement.lease.task.id)
     if not shards.several or not wanted:
         return None
-    part.reserved = []
-    asks = _by_shard(shards, part.number, list(wanted.items()), written=False)
+    asks: dict[int, tuple[int, list[Any]]] = {}
+    for key, id in wanted.items():
+        asks.setdefault(key % shards.count, (part.number, []))[1].extend((str(key), id))
     answers = await shards.run_many("reserve", asks)
-    for (_, pairs, _), flags in zip(asks.values(), answers, strict=True):
-        keys = [int(key) for key in pairs[::2]]
-        ids = pairs[1::2]
-        part.reserved += [
-            (key, id) for key, id, flag in zip(keys, ids, flags.decode(), strict=True) if flag == "1"
-        ]
-    return {key for key, _ in part.reserved}
-
-
-def _by_shard(
-    shards: Shards, number: int, pairs: Sequence[tuple[int, int]], written: bool
-) -> dict[int, tuple[int, list[Any], bool]]:
-    asks: dict[int, tuple[int, list[Any], bool]] = {}
-    for key, id in pairs:
-        asks.setdefault(key % shards.count, (number, [], written))[1].extend((str(key), id))
-    return asks
-
-
-async def written(shards: Shards, part: Part, accepted: Sequence[bool]) -> None:
-    """From now on nobody may write these keys, not even the task they were reserved for."""
-    done = {s.lease.task.id for s, place in zip(part.batch, part.places, strict=True) if accepted[place]}
-    pairs = [(key, id) for key, id in part.reserved if id in done]
-    if pairs:
-        await shards.run_many("reserve", _by_shard(shards, part.number, pairs, written=True))
+    return {
+        int(key)
+        for (_, pairs), flags in zip(asks.values(), answers, strict=True)
+        for key, flag in zip(pairs[::2], flags.decode(), strict=True)
+        if flag == "1"
+    }

@@ -122,8 +122,6 @@ class Settler:
 
     async def _afterwards(self, parts: Sequence[Part], outcome: _Outcome) -> None:
         if self._shards.several:
-            for part in parts:
-                await rows.written(self._shards, part, outcome.accepted)
             outcome.found += await asyncio.gather(
                 *(outbox.deliver(self._shards, part.shard, self._targets(part)) for part in parts)
             )

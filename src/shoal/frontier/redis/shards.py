@@ -7,9 +7,11 @@ calls at once.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from contextvars import ContextVar
 from math import inf
 from typing import Any
 
@@ -22,7 +24,7 @@ from shoal.frontier.protocol import Job
 from shoal.frontier.redis.codec import as_text, decode_item
 from shoal.frontier.redis.keys import HOME, LAYOUT, shard_of, tag
 from shoal.frontier.redis.library import script
-from shoal.frontier.redis.link import Call, Link
+from shoal.frontier.redis.link import Argument, Link, SetBack
 from shoal.frontier.redis.upgrading import OLDEST, UPGRADING, upgrade
 from shoal.frontier.timebase import Timebase
 from shoal.model import Task
@@ -32,6 +34,9 @@ FULL = 1.0  # seconds that what is new waits for a store without memory; then wh
 
 _encode = msgspec.msgpack.Encoder().encode
 Look = Sequence[object]  # a command, a key without its tag, arguments
+# The home shard went back, and who gave a handler its number has not told it yet: they do with their heartbeats.
+_WORDS_COME = (0.0, 1.0, 2.0, 3.0)
+_in_mending: ContextVar[bool] = ContextVar("in_mending", default=False)
 
 
 class Shards:
@@ -55,6 +60,16 @@ class Shards:
             int, tuple[tuple[int, ...], Job]
         ] = {}  # number → moves in every shard, and the job
         self.over_capacity: set[int] = set()  # jobs whose Bloom filter is known to have grown
+        self._epochs = [""] * count
+        self._orphans: set[tuple[int, str, int]] = set()
+        self._beginning = asyncio.Lock()
+        self._mending: asyncio.Task[None] | None = None
+        self.mend: Callable[[], Awaitable[None]] = _nothing  # what is done after a shard may have gone back
+
+    @property
+    def epoch(self) -> str:
+        """That of all shards."""
+        return " ".join(self._epochs)
 
     @property
     def several(self) -> bool:
@@ -74,11 +89,13 @@ class Shards:
                 continue
             self._check_layout(layout, may_upgrade)
             await upgrade(self, layout)
-            return
+            break
+        await self._begin()
+        await self.mend()
 
     async def _open_shard(self, shard: int) -> str:
         """Its layout."""
-        shards, layout = await self.run("open", shard, [shard, self.count])
+        shards, layout = await self.run("open", shard, [shard, self.count])  # heeds no epoch
         if int(shards) != self.count:
             raise StoreError(
                 f"the store at {self.link.address} was made with shards={int(shards)}: open it with that number,"
@@ -109,26 +126,44 @@ class Shards:
 
     # -- scripts
 
-    async def run(self, name: str, shard: int, ask: object, *, full_patience: float = inf) -> Any:
+    async def run(
+        self,
+        name: str,
+        shard: int,
+        ask: object,
+        *,
+        full_patience: float = inf,
+        epoch: str | None = None,
+    ) -> Any:
         """The script's answer. Repeated for as long as the store is away."""
-        [answer] = await self.run_many(name, {shard: ask}, full_patience=full_patience)
+        [answer] = await self.run_many(name, {shard: ask}, full_patience=full_patience, epoch=epoch)
         return answer
 
     async def run_all(self, name: str, ask: object) -> list[Any]:
         return await self.run_many(name, dict.fromkeys(self.all, ask))
 
-    async def run_many(self, name: str, asks: dict[int, Any], *, full_patience: float = inf) -> list[Any]:
-        """The same script on several shards at once, in the order asked."""
+    async def run_many(
+        self, name: str, asks: dict[int, Any], *, full_patience: float = inf, epoch: str | None = None
+    ) -> list[Any]:
+        """The same script on several shards at once, in the order asked. When one fails, the others are cut short: some
+        may have taken effect, and some not. `epoch`: only in that one, else SetBack is raised."""
         caller = self._idle.pop() if self._idle else f"{self._name}-{next(self._callers)}"
         number = next(self._numbers)
-        now = repr(self._time.now()) if self._time is not None else ""
-        answers = await self.link.run_many(
-            [
-                Call(script(name), self.tags[shard], [now, caller, number, _encode(ask)])
-                for shard, ask in asks.items()
-            ],
-            full_patience=full_patience,
-        )
+
+        def call(shard: int, ask: object) -> Coroutine[None, None, Any]:
+            now = repr(self._time.now()) if self._time is not None else ""
+            words: list[Argument] = [now, caller, number, _encode(ask)]
+            return self._run(name, shard, words, full_patience=full_patience, epoch=epoch)
+
+        if len(asks) == 1:
+            answers = [await call(*only) for only in asks.items()]
+        else:
+            try:
+                async with asyncio.TaskGroup() as group:
+                    tasks = [group.create_task(call(*one)) for one in asks.items()]
+            except BaseExceptionGroup as errors:
+                raise errors.exceptions[0] from None
+            answers = [task.result() for task in tasks]
         if script(name).remembers:
             for shard in asks:
                 self._callers_at[shard].add(caller)
@@ -142,6 +177,94 @@ class Shards:
             if gone := callers & idle:
                 await self.run("hang_up", shard, sorted(gone))
                 callers -= gone
+
+    async def _run(
+        self, name: str, shard: int, words: Sequence[Argument], *, full_patience: float, epoch: str | None
+    ) -> Any:
+        """A call is made for the epoch that is known here. If that is over, nothing happens: the new one is learnt,
+        the store is mended, and the call is made again. One that has taken effect before is answered as it was."""
+        while True:
+            if self._mending is not None and not _in_mending.get():
+                await asyncio.shield(self._mending)
+            if epoch not in (None, self.epoch):
+                raise SetBack("the store has gone back")
+            known = self._epochs[shard]
+            try:
+                return await self.link.run(
+                    script(name), self.tags[shard], [*words, known], full_patience=full_patience
+                )
+            except SetBack:
+                await self._renew(shard, known)
+
+    # -- epochs
+
+    async def _renew(self, shard: int, over: str) -> None:
+        async with self._beginning:
+            if self._epochs[shard] == over:
+                await self._begin()
+                if not _in_mending.get():
+                    self._mending = asyncio.create_task(self._mend())
+
+    async def _mend(self) -> None:
+        """While this goes on, all other calls wait."""
+        _in_mending.set(True)
+        try:
+            epoch = ""
+            while epoch != self.epoch:  # another may go back meanwhile
+                epoch = self.epoch
+                await self.mend()
+        finally:
+            self._mending = None
+
+    async def _begin(self) -> None:
+        """Learns the epoch of every shard, or begins one where the server was started anew. All get the jobs of the
+        home shard; and that one hears of the others, so that it does not know less of them than they do."""
+        _, _, jobs = await self._begin_one(HOME, False, False)
+        if not self.several:
+            return
+        known = [
+            int(jobs[0]),
+            [[as_text(word) if word is not None else None for word in job] for job in jobs[1]],
+        ]
+        others = []
+        for shard in self.all[1:]:
+            epoch, _, (orphans, shares, since) = await self._begin_one(shard, known, False)
+            others.append([shard, as_str(epoch), float(since), [[int(n) for n in share] for share in shares]])
+            self._orphans |= {
+                (shard, as_str(orphans[i]), int(orphans[i + 1])) for i in range(0, len(orphans), 2)
+            }
+        await self._begin_one(HOME, False, others)
+
+    async def _begin_one(self, shard: int, jobs: object, others: object) -> Any:
+        now = repr(self._time.now()) if self._time is not None else ""
+        ask = [os.urandom(8).hex(), shard, self.count, jobs, others]
+        words: list[Argument] = [now, self._name, next(self._numbers), _encode(ask), ""]
+        answer = await self.link.run(script("begin"), self.tags[shard], words)
+        epoch = as_str(answer[0])
+        if epoch != self._epochs[shard]:
+            self._epochs[shard] = epoch
+            self._forget()
+        return answer
+
+    def _forget(self) -> None:
+        """What the store said need not be so any more. But a job's number is never another's, and a script says if it
+        does not know one; and the numbers of handlers are told to the store again."""
+        self._names.clear()
+        self.jobs_read.clear()
+        for lanes in self._lanes:
+            lanes.clear()
+
+    async def tell_words(self) -> None:
+        """Whoever reads our tasks must find the numbers of their handlers."""
+        for job, words in self._words.items():
+            for handler, number in words.items():
+                await self.run("word", HOME, [job, handler, number])
+
+    def take_orphans(self) -> set[tuple[int, str, int]]:
+        """Jobs of other shards (shard, name, number) that the home shard knows nothing of: they were made in the time
+        that it has lost."""
+        orphans, self._orphans = self._orphans, set()
+        return orphans
 
     async def look(self, shard: int, *looks: Look) -> list[Any]:
         """What several commands answer at the same moment; the first answer is the time."""
@@ -195,27 +318,30 @@ class Shards:
         """The numbers of the handlers; those that have none get one."""
         known = self._words.setdefault(job, {})
         for handler in {name for name in handlers if name not in known}:
-            answer = await self.run("word", HOME, [job, handler], full_patience=full_patience)
+            answer = await self.run("word", HOME, [job, handler, 0], full_patience=full_patience)
             known[handler] = int(answer)
         return known
 
     async def _learn_names(self, job: int) -> None:
         [_, flat] = await self.look(HOME, ("HGETALL", f"words:{job}"))
-        self._names[job].update({int(flat[i + 1]): flat[i].decode() for i in range(0, len(flat), 2)})
+        # A handler that got two numbers, because the shard went back in between, has one in its name.
+        self._names.setdefault(job, {}).update(
+            {int(flat[i + 1]): flat[i].decode().partition("\0")[0] for i in range(0, len(flat), 2)}
+        )
 
     async def task(
         self, number: int, item: bytes, job: str, host: str, lane: str, priority: int, claimed: int = 0
     ) -> Task:
         """The task that an item stands for."""
-        names = self._names.setdefault(number, {})
-        try:
-            return decode_item(item, job, host, lane, priority, names, claimed)
-        except KeyError:  # another process has met that handler first
+        for wait in (0.0, *_WORDS_COME):
+            try:
+                names = self._names.setdefault(number, {})
+                return decode_item(item, job, host, lane, priority, names, claimed)
+            except KeyError as error:  # another process has met that handler first
+                unknown = error
+            await asyncio.sleep(wait)
             await self._learn_names(number)
-        try:
-            return decode_item(item, job, host, lane, priority, names, claimed)
-        except KeyError as error:
-            raise damaged("task", f"no handler has the number {error}") from None
+        raise damaged("task", f"no handler has the number {unknown}") from None
 
     async def lane(self, shard: int, number: int) -> str:
         known = self._lanes[shard]
@@ -223,6 +349,14 @@ class Shards:
             [_, flat] = await self.look(shard, ("HGETALL", "lanes"))
             known.update({int(flat[i + 1]): flat[i].decode() for i in range(0, len(flat), 2)})
         return known[number]
+
+
+async def _nothing() -> None:
+    pass
+
+
+def as_str(word: bytes | str) -> str:
+    return word.decode() if isinstance(word, bytes) else word
 
 
 def _readable(looks: Iterable[Look]) -> list[list[object]]:

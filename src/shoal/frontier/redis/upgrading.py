@@ -50,9 +50,13 @@ async def _give_cursors_to_sources(upgrader: Upgrader, shard: int) -> None:
         await upgrader.run("cursors", shard)
 
 
+async def _give_leases_deadlines(upgrader: Upgrader, shard: int) -> None:
+    await upgrader.run("upgrade_deadlines", shard)
+
+
 # By the layout that they begin with, in this order. 3 had no counters for merged pages, which count as 0 where they are
 # missing. Since 5 the facts about a shard have another name, which `take` has given them already.
-STEPS: Mapping[int, Sequence[Step]] = {3: (), 4: (_give_cursors_to_sources,)}
+STEPS: Mapping[int, Sequence[Step]] = {3: (), 4: (_give_cursors_to_sources, _give_leases_deadlines)}
 OLDEST = min(STEPS)
 
 

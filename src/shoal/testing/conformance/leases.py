@@ -73,6 +73,23 @@ class Leases:
         [lease] = (await claim(frontier, worker="w1")).leases
         assert await frontier.extend("w1", 60, b"busy", [lease.token]) == 1
 
+    async def test_a_lease_that_its_worker_does_not_name_runs_out(
+        self, frontier: Frontier, clock: ManualClock
+    ) -> None:
+        await frontier.open_job(spec())
+        await frontier.add("job", [make_task(f"http://{host}.test/") for host in "abc"])
+        one, two, three = (await claim(frontier, 3, lease_seconds=60)).leases
+        clock.advance(40)
+        assert await frontier.extend("w1", 60, tokens={one.token, three.token, 7}) == 2
+        clock.advance(40)
+        await frontier.reap()
+        assert {lease.token for lease in await frontier.held("w1")} == {one.token, three.token}
+        assert not await settle(frontier, two)
+        assert await frontier.extend("w1", 60, tokens=()) == 0
+        clock.advance(21)
+        await frontier.reap()
+        assert await frontier.held("w1") == []
+
     async def test_a_worker_is_known_until_it_falls_silent(
         self, frontier: Frontier, clock: ManualClock
     ) -> None:

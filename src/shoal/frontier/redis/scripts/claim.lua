@@ -7,7 +7,7 @@
 --         closer than its valve allows, and so it is with its domain's; a job's leased and done never exceed its page budget
 -- uses    base domains hosts leases reap lines
 though_full()
-local EPOCH = 1735689600  -- the year 2025; so tokens have room in 53 bits, with 1024 shards, for decades
+local SINCE_2025 = 1735689600  -- so tokens have room in 53 bits, with 1024 shards, for decades
 local worker, seconds, limit, numbers, names, wanted = unpack(ask, 1, 6)
 
 local lane_numbers = call('HMGET', LANES, unpack(names))
@@ -51,9 +51,9 @@ promote()
 if next(touched) then store_dues() end  -- or what came back just now would not be in its line
 local deadline = now + seconds
 -- Tokens follow time: a server that lost its last second does not give the same ones again.
-token = max(token, floor((now - EPOCH) * 10000))
+token = max(token, floor((now - SINCE_2025) * 10000))
 local first_token, leased = (token + 1) * shards + shard, 0
-local leases, tokens = {}, {}
+local leases, deadlines = {}, {}
 
 local function lease(name, host, line, priority, items, job_place, lane_place)
   describe((token + 1) * shards + shard, host, job_place, lane_place, priority, #items, name)
@@ -64,7 +64,8 @@ local function lease(name, host, line, priority, items, job_place, lane_place)
     local number = token * shards + shard
     leases[#leases + 1] = number
     leases[#leases + 1] = head .. item
-    tokens[#tokens + 1] = number
+    deadlines[#deadlines + 1] = deadline
+    deadlines[#deadlines + 1] = number
     answer[#answer + 1] = item
   end
 end
@@ -166,7 +167,7 @@ local changed = next(touched) or next(touched_domains)
 if changed then store_hosts() end
 if leased > 0 then
   call_many('HSET', LEASES, leases, 2)
-  call_many('SADD', HELD .. worker, tokens)
+  call_many('ZADD', HELD .. worker, deadlines, 2)
   call('ZADD', HOLDERS, 'LT', deadline, worker)
 end
 

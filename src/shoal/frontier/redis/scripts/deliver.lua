@@ -1,12 +1,13 @@
 -- deliver: takes in what another shard's settlements found for this one.
--- asks    { shard it comes from, { { number in its sequence, job's number, moved, payload } … } }
--- answers 'new duplicates over_budget'
+-- asks    { shard it comes from, { { number in its sequence, job's number, moved, payload } … }, the number before these }
+-- answers 'new duplicates over_budget', or 'gap' if this shard has lost what came before these
 -- keeps   what has arrived is not taken in again, whoever brings it and however late
 -- uses    base domains hosts seen admit arrive
 though_full()
 local said = repeated()
 if said then return said end
 local last = tonumber(call('HGET', META, 'in:' .. ask[1])) or 0
+if ask[3] > last then return 'gap' end
 local new, duplicates, over_budget = 0, 0, 0
 for _, entry in ipairs(ask[2]) do
   local seq, number, moved, payload = unpack(entry, 1, 4)

@@ -1,16 +1,14 @@
 -- reserve: whoever asks first for the key of a row may write it; only with several shards.
--- asks    { job's number, { key, task's id, key, task's id … }, whether the rows were written }
+-- asks    { job's number, { key, task's id, key, task's id … } }
 -- answers '1' or '0' for each: whether that task may write the row
--- keeps   a row with a key is written once per job. A task that crashed before its settlement may write its row when it
---         runs again; once written, nobody may
+-- keeps   a row with a key is written by one task of the job. A task that crashed before its settlement, or whose shard
+--         went back to before it, may write its row when it runs again
 -- uses    base
 though_full()
 local key, may = RESERVED .. ask[1], {}
 for i = 1, #ask[2], 2 do
   local row, id = ask[2][i], string.format('%.0f', ask[2][i + 1])
-  if ask[3] then
-    call('HSET', key, row, '')
-  elseif call('HSETNX', key, row, id) == 1 then
+  if call('HSETNX', key, row, id) == 1 then
     may[#may + 1] = '1'
   else
     may[#may + 1] = call('HGET', key, row) == id and '1' or '0'

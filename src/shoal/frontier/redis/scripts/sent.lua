@@ -1,17 +1,32 @@
--- sent: forgets what has arrived at another shard.
+-- sent: what has arrived at another shard is kept for a while, should that one go back.
 -- asks    { that shard, the last number in the sequence that arrived there }
 -- answers how much is still on its way
+-- keeps   no more than is bearable: what is oldest goes first
 -- uses    base
 though_full()
-local key = OUT .. ask[1]
-local head = call('LINDEX', key, 0)
+local MOST_KEPT = 16 * 2 ^ 20  -- bytes
+local key, kept, size_of_kept = OUT .. ask[1], KEPT .. ask[1], KEPT .. ask[1] .. ':size'
+local head, size, last = call('LINDEX', key, 0), tonumber(call('GET', size_of_kept)) or 0
 while head do
   local seq, number, many, moved = unpack_of('>I6I6I4B', head)
   if seq > ask[2] then break end
   call('LPOP', key)
   count(number, moved == 1 and 'out_moved' or 'out_found', -many)
+  call('ZADD', kept, seq, pack('>d', now) .. head)
+  size, last = size + #head, seq
   head = call('LINDEX', key, 0)
 end
 if not head then call('ZREM', OUTS, ask[1]) end
+if last then
+  call('HSET', META, 'sent:' .. ask[1], last)
+  while true do
+    local oldest = call('ZRANGE', kept, 0, 0)[1]
+    if not oldest or (size <= MOST_KEPT and unpack_of('>d', oldest) >= now - RETAINED) then break end
+    call('ZREM', kept, oldest)
+    size = size - #oldest + 8
+  end
+  call('EXPIRE', kept, RETAINED)
+  call('SET', size_of_kept, size, 'EX', RETAINED)
+end
 finish('')
 return head and 1 or 0

@@ -2,19 +2,28 @@
 --   KEYS[1] the shard's tag; every key of the shard begins with it
 --   ARGV[1] now, or '' for the server's time    ARGV[2] who calls
 --   ARGV[3] the number of the call              ARGV[4] what is asked, as msgpack
+--   ARGV[5] the epoch that the caller knows, or '' if that does not matter
 local call, floor, min, max, sub, byte, char = redis.call, math.floor, math.min, math.max, string.sub, string.byte, string.char
 local pack, unpack_of = struct.pack, struct.unpack
 local FOREVER = 1e18
 local LANES_PER_JOB = 1024
 local LEFT_BEHIND = 5  -- seconds after which what is on its way to another shard is brought there by anybody
+local RETAINED = 60  -- seconds for which it is known what went to other shards, should one of them go back
 local MOST_ARGUMENTS = 4000  -- of one command; Lua's stack holds 8000
 
 local ask = cmsgpack.unpack(ARGV[4])
-local meta = call('HMGET', META, 'time', 'serial', 'token', 'told', 'shard', 'shards', 'domains', 'layout')
+local meta = call('HMGET', META, 'time', 'serial', 'token', 'told', 'shard', 'shards', 'domains', 'layout',
+  'epoch', 'run', 'back')
 
 -- Nobody touches a store of another layout. (None at all: the server has lost its data, perhaps back to an old layout.)
 local layout = meta[8] or call('TYPE', METABEFORE).ok == 'hash' and call('HGET', METABEFORE, 'layout')
 if layout and layout ~= LAYOUT then return redis.error_reply('LAYOUT ' .. layout) end
+
+-- Nothing happens on a server that was started anew, or took another's place, before the caller knows: what it was told
+-- before may be lost. `run` is the run that the epoch is of: each has a random name, so that it never comes again.
+local run = string.match(call('INFO', 'server'), 'run_id:(%x+)')
+if ARGV[5] ~= '' and (meta[9] ~= ARGV[5] or meta[10] ~= run) then return redis.error_reply('SETBACK of the store') end
+local back_at = tonumber(meta[11])  -- when it last went back, perhaps
 local serial, token = tonumber(meta[2]) or 0, tonumber(meta[3]) or 0
 local told = tonumber(meta[4]) or 0
 local before = { serial = serial, token = token, told = told }

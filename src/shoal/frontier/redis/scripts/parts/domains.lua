@@ -33,6 +33,7 @@ local function read_domain(record)
     list[#list + 1], at = unpack_of('<I6', record, at)
   end
   domain.interval, domain.cap = strictest(domain.jobs)
+  if back_at then domain.next_at = max(domain.next_at, back_at + domain.interval) end
   return domain
 end
 

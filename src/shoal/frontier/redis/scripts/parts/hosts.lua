@@ -4,6 +4,7 @@
 -- priority, its length. Best priority first.
 local VALVE, LIST_OF_HOST = '<ddddI4I4I4I4I4', 'I6i4I4'
 local INTERVAL, NEXT_AT, BLOCKED, HOLD, BURST, CAP, IN_FLIGHT, VERSION, DOMAIN, FIRST = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+local HUSH = 3  -- seconds
 local formats = { [0] = VALVE }
 
 local function format_of(lists)
@@ -18,6 +19,8 @@ end
 local function due_of(host)
   if host[IN_FLIGHT] >= host[CAP] then return FOREVER end
   local due, blocked = host[NEXT_AT] - (host[BURST] - 1) * host[INTERVAL], host[BLOCKED]
+  -- Requests in the time that was lost are not known: the last may have gone right before, or not have ended yet.
+  if back_at then due = max(due, back_at + max(HUSH, host[INTERVAL])) end
   if blocked > due then return blocked end
   return due
 end

@@ -1,7 +1,6 @@
 -- leases: how they are written, how they end, and where their tasks go.
--- A lease is: line, priority, since, deadline, host, worker, and the item as it was before the claim. Its worker's last
--- heartbeat moved the deadlines of all leases given until then, unless they were later. `holders` knows for each worker a
--- time before which none of its leases runs out.
+-- A lease is: line, priority, since, its first deadline, host, worker, and the item as it was before the claim. `held`
+-- knows the deadlines of a worker's leases, as its heartbeats have moved them, and `holders` the first of them.
 local LEASE = '<I6i4ddHc0Hc0'
 
 local ITS_LINE, PRIORITY, HOST, WORKER, RECORD, ITEM_AT, SINCE = 1, 2, 3, 4, 5, 6, 7
@@ -13,13 +12,6 @@ end
 
 local function item_of(lease)
   return sub(lease[RECORD], lease[ITEM_AT])
-end
-
--- Until which token the worker's leases were extended, and to when.
-local function extension_of(worker)
-  local extended = call('HGET', EXTENDED, worker)
-  if not extended then return 0, 0 end
-  return unpack_of('<dd', extended)
 end
 
 -- Ends those of the tokens that are held; answers token → lease. Their hosts get their places back. `timed`: how long they
@@ -45,7 +37,7 @@ local function end_leases(tokens, timed)
   end
   if #ended == 0 then return held end
   call_many('HDEL', LEASES, ended)
-  for worker, own in pairs(by_worker) do call_many('SREM', HELD .. worker, own) end
+  for worker, own in pairs(by_worker) do call_many('ZREM', HELD .. worker, own) end
   load_hosts(names)
   for i = 1, #ended do
     local lease = held[ended[i]]

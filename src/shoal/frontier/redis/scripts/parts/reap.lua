@@ -30,26 +30,18 @@ local function take_back(lease, place, company)
   put_back(lease[HOST], job, lease[ITS_LINE], lease[PRIORITY], item)
 end
 
--- The worker's leases that ran out, added to `expired`; what is known of the others goes into `holders`.
+-- The worker's leases that ran out, added to `expired`; when the next one does goes into `holders`.
 local function find_expired(worker, expired)
-  local tokens = call('SMEMBERS', HELD .. worker)
-  local records = #tokens > 0 and call_many('HMGET', LEASES, tokens) or {}
-  local until_token, until_ = extension_of(worker)
-  local first = FOREVER
-  for i = 1, #tokens do
-    local _, _, _, deadline = unpack_of('<I6i4dd', records[i])
-    if tonumber(tokens[i]) <= until_token then deadline = max(deadline, until_) end
-    if deadline <= now and #expired < BATCH then
-      expired[#expired + 1] = tokens[i]
-    else
-      first = min(first, deadline)
-    end
+  local left_ = BATCH - #expired
+  for _, token_ in ipairs(call('ZRANGEBYSCORE', HELD .. worker, '-inf', now, 'LIMIT', 0, left_)) do
+    expired[#expired + 1] = token_
   end
-  if first < FOREVER then
-    call('ZADD', HOLDERS, first, worker)
+  local next_ = call('ZRANGEBYSCORE', HELD .. worker, string.format('(%.17g', now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  if #expired == BATCH then return end  -- the rest with the next one
+  if next_[2] then
+    call('ZADD', HOLDERS, next_[2], worker)
   else
     call('ZREM', HOLDERS, worker)
-    call('HDEL', EXTENDED, worker)
   end
 end
 

@@ -11,9 +11,37 @@ local function set_source(number, name, fed, through)
   call('HSET', JOB .. number, 'fed:' .. name, string.format('%d %d', fed, through and 1 or 0))
 end
 
+-- With several shards: 'fedlog:' .. its name tells where the source was in the last minute, an entry a second.
+local function note_position(number, name, fed)
+  local field = 'fedlog:' .. name
+  local log = call('HGET', JOB .. number, field) or ''
+  while #log > 0 and unpack_of('<d', log) < now - RETAINED do log = sub(log, 17) end
+  if #log == 0 or unpack_of('<d', log, #log - 15) < now - 1 then log = log .. pack('<dd', now, fed) end
+  call('HSET', JOB .. number, field, log)
+end
+
+-- Another shard has lost what it was told since then: whoever feeds the source finds it where it was, and gives it again.
+local function rewind_sources(number, since)
+  local fields = call('HGETALL', JOB .. number)
+  for i = 1, #fields, 2 do
+    local name, log = string.match(fields[i], '^fedlog:(.*)$'), fields[i + 1]
+    local fed, through
+    if name then fed, through = source_of(number, name) end
+    for at = 1, fed and #log or 0, 16 do
+      local when, position = unpack_of('<dd', log, at)
+      if when >= since - 1 then
+        set_source(number, name, min(fed, position), through)
+        call('HINCRBY', JOB .. number, 'moves', 1)
+        break
+      end
+    end
+  end
+end
+
 -- What was fed to its end stays so, until it is opened again.
 local function move_source(number, name, fed, through)
   local before, was_through = source_of(number, name)
+  if shards > 1 then note_position(number, name, before or 0) end
   set_source(number, name, fed >= 0 and fed or before or 0, through or was_through)
 end
 
@@ -28,7 +56,7 @@ local function sum_up_sources(number)
     local count, through = source_of(number, name)
     if through and name ~= '' then
       fed = fed + count
-      call('HDEL', JOB .. number, 'fed:' .. name)
+      call('HDEL', JOB .. number, 'fed:' .. name, 'fedlog:' .. name)
     end
   end
   set_source(number, 'earlier', fed, true)
