@@ -23,10 +23,11 @@ from shoal.jobnote import settings_of
 from shoal.model import Refused, Request, Task
 from shoal.observe.words import plural
 from shoal.policy.compose import BUILT_IN
+from shoal.policy.hosttable import NOTHING, over
 from shoal.policy.proxy import condition
 from shoal.retention import unknown_job
 from shoal.routes.poolbook import read_pools
-from shoal.settings import Settings
+from shoal.settings import HostSettings, Settings
 
 _EVERYTHING = 1 << 40
 
@@ -79,6 +80,16 @@ async def look_at_host(frontier: Frontier, host: str) -> tuple[HostSight, Sequen
     sight = await _with_its_jobs(frontier, sight_of(record, rules, now, pending))
     sight = with_sources(sight, rules, (await read_standing(frontier)).table)
     return with_robots(sight, rules), queues
+
+
+async def settings_to_come(frontier: Frontier, host: str) -> HostSettings | None:
+    """What is set for a host that nobody has met yet; None: it is known, or nothing is."""
+    if await frontier.host(host) is not None:
+        return None
+    jobs = await chosen_jobs(frontier, None)
+    by_job = rules_for(jobs[0] if jobs else None).table.of(host)
+    found = over((await read_standing(frontier)).table.of(host), by_job)
+    return None if found == NOTHING else found
 
 
 async def _with_its_jobs(frontier: Frontier, host: HostSight) -> HostSight:

@@ -24,6 +24,7 @@ from crash.harness import Desk, until
 from integration.raw_server import RawServer, by_path, serve
 from integration.raw_server import page as answer_of
 from shoal import Page, Request, Spider
+from shoal.cli.sight import look
 from shoal.errors import SettingsError
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import DeadFilter, Frontier, HostRecord
@@ -31,6 +32,7 @@ from shoal.hosts.orders import set_for_hosts
 from shoal.hosts.standing import read_standing
 from shoal.hosts.state import state_of
 from shoal.jobnote import note_of, settings_of
+from shoal.settings import HostSettings, Settings
 from shoal.testing import ChaoticWeb, Hit, HostProfile, WebProcess
 from shoal.testing.proxies import ProxyServer
 from shoal.testing.servers import ValkeyServer
@@ -233,6 +235,15 @@ async def test_headers_go_to_their_host_and_nowhere_else(
         noted = settings_of(job.spec)
     assert noted is not None
     assert [table.headers for table in noted.host.values()] == [{"Authorization": "…", "X-Own": "…"}]
+
+
+async def test_a_look_at_one_page_goes_by_them_too() -> None:
+    """`shoal fetch`, which is how somebody tries a table out."""
+    forbidden = {"/robots.txt": answer_of(b"User-agent: *\nDisallow: /"), "/page": answer_of(b"x")}
+    async with serve(by_path(forbidden)) as shop:
+        table = HostSettings(headers={"Authorization": SECRET}, robots=False)
+        seen = await look(shop.url("/page"), Settings(host={f"{shop.host}:{shop.port}": table}))
+    assert (seen.kind, authorised(shop), shop.paths) == ("ok", ["/page"], ["/page"])
 
 
 async def test_a_pool_of_its_own(tmp_path: Path) -> None:

@@ -278,6 +278,14 @@ def test_a_host_that_nobody_has_met_may_be_set(filled: Cli) -> None:
         "new.example: 0.5 req/s, 1 at a time; the host is not known here yet, and will begin with that\n"
     )
     assert list(as_json(filled, "hosts", "settings")) == ["new.example"]
+    assert "0.5 req/s, 1 at a time; the host is not known" in filled("hosts", "show", "new.example")[1]
+    assert as_json(filled, "hosts", "show", "new.example") == {
+        "host": "new.example",
+        "known": False,
+        "settings": {"rate": 0.5, "per_host": 1},
+    }
+    assert filled("hosts", "unset", "new.example")[2] == "new.example: nothing is set by hand\n"
+    assert filled("hosts", "show", "new.example")[0] == 2
 
 
 def test_what_an_earlier_version_wrote_is_kept(filled: Cli) -> None:

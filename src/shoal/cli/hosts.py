@@ -12,8 +12,9 @@ from shoal.cli.options import DEFAULT_STORE, SHOWN, AsJson, Store, option, refus
 from shoal.errors import UsageError
 
 if TYPE_CHECKING:
-    from shoal.frontier.protocol import Frontier
+    from shoal.frontier.protocol import Frontier, HostQueue
     from shoal.hosts.sight import HostSight
+    from shoal.settings import HostSettings
 
 app = typer.Typer(help="Show the hosts: rate, latency, breaker, queue, errors. Block, unblock or set them.")
 
@@ -105,11 +106,23 @@ def _order(sort: Sort) -> Callable[[HostSight], tuple[float | str, ...]]:
 def show(host: Host, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
     """Show one host, and what holds it back."""
     from shoal.cli import hostviews
-    from shoal.cli.terminal import ask, print_json
-    from shoal.inquiry import look_at_host
+    from shoal.cli.terminal import ask, print_json, stdout
+    from shoal.inquiry import look_at_host, settings_to_come
 
     name = _name(host)
-    sight, queues = ask(store, lambda frontier: look_at_host(frontier, name))
+
+    async def look(frontier: Frontier) -> tuple[HostSight, Sequence[HostQueue]] | HostSettings:
+        to_come = await settings_to_come(frontier, name)
+        return to_come if to_come is not None else await look_at_host(frontier, name)
+
+    found = ask(store, look)
+    if not isinstance(found, tuple):
+        if as_json:
+            print_json({"host": name, "known": False, "settings": hostviews.settings_dict(found)})
+        else:
+            stdout().print(hostviews.not_met(name, found), markup=False)
+        return
+    sight, queues = found
     if as_json:
         print_json({**hostviews.as_dict(sight), "queues": queues})
     else:

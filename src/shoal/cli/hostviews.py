@@ -94,7 +94,8 @@ def print_one(host: HostSight, queues: Sequence[HostQueue]) -> None:
         facts.add_row(name, value if isinstance(value, Text) else safe(value))
     console.print(Padding(facts, (0, 0, 0, 2)))
     for cause in causes(host):
-        console.print(Padding(safe(cause.sentence, "yellow"), (0, 0, 0, 2)))
+        if cause.name != "set_for_host":  # the lines above say so
+            console.print(Padding(safe(cause.sentence, "yellow"), (0, 0, 0, 2)))
 
 
 def _rate_in_words(host: HostSight) -> str:
@@ -125,10 +126,17 @@ def print_settings(tables: Mapping[str, HostSettings]) -> None:
 
 def set_in_one_line(done: Set) -> str:
     """ "*.shop.example: 0.5 req/s; 12 known hosts follow it, and those to come"."""
-    said = ", ".join(settings_in_words(done.settings).values()) or "nothing is set by hand any more"
+    said = ", ".join(settings_in_words(done.settings).values())
+    if not said:
+        return f"{done.pattern}: nothing is set by hand"
     if not done.pattern.startswith(ANY):
-        return f"{done.pattern}: {said}; the host is not known here yet, and will begin with that"
+        return not_met(done.pattern, done.settings)
     return f"{done.pattern}: {said}; for {words.plural(done.hosts, 'known host')} and for those to come"
+
+
+def not_met(host: str, settings: HostSettings) -> str:
+    said = ", ".join(settings_in_words(settings).values())
+    return f"{host}: {said}; the host is not known here yet, and will begin with that"
 
 
 def settings_dict(settings: HostSettings) -> dict[str, Any]:

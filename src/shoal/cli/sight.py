@@ -15,6 +15,7 @@ from shoal.admit import Admission, origin
 from shoal.classify import kind_of
 from shoal.clock import SystemClock
 from shoal.errors import UrlError
+from shoal.fetch.athosts import AtHosts
 from shoal.fetch.guard import Guard
 from shoal.fetch.proxies import find_pools
 from shoal.fetch.robots import Anywhere, Robots, RobotsRecord, agent_of, fetch_robots
@@ -25,6 +26,7 @@ from shoal.frontier.protocol import Frontier
 from shoal.manners import Manners
 from shoal.model import Failure, Outcome, Refused, Request, Response, Task
 from shoal.page import Page
+from shoal.policy.hosttable import HostTable, settings_at
 from shoal.policy.signals import Traffic
 from shoal.routes.routing import Routes
 from shoal.settings import Settings
@@ -59,16 +61,17 @@ async def look(url: str, settings: Settings, *, rendering: Rendering | None = No
 
 
 def _routes(settings: Settings, guard: Guard, frontier: Frontier) -> Transport:
-    """As a crawl would go: through the proxies of its settings, if it has any."""
-    clock = SystemClock()
+    """As a crawl would go: through the proxies of its settings, if it has any, with what is set for the host."""
+    clock, table = SystemClock(), HostTable(settings.host)
     return Routes(
-        Transports(settings, guard, clock),
+        AtHosts(Transports(settings, guard, clock), table.of),
         settings,
         frontier,
         traffic=Traffic(),
         clock=clock,
         rng=random.Random(),
         now=clock.time,
+        pool_at=lambda host: table.of(host).pool,
     )
 
 
@@ -76,8 +79,10 @@ async def _follow(
     transport: Transport, admission: Admission, task: Task, settings: Settings, rendering: Rendering | None
 ) -> Sight:
     asked: dict[str, tuple[Robots, RobotsRecord]] = {}
+    table = HostTable(settings.host)
     while True:
-        robots = await _ask_robots(transport, task, settings, asked)
+        own = settings_at(settings, table.of(task.host))
+        robots = await _ask_robots(transport, task, own, asked)
         if robots.startswith("forbidden"):
             detail = "robots.txt forbids it, or cannot be read; --no-robots fetches all the same"
             return Sight(task, robots, Failure(kind="robots", detail=detail), "robots")

@@ -358,11 +358,14 @@ def _slower(host: HostSight) -> list[Cause]:
     return found
 
 
+_HOLDS_BACK = ("rate", "per_host", "pool", "lane")
+
+
 def _set_for_host(host: HostSight, but: Collection[str]) -> list[Cause]:
-    """By the tables of the job: a sentence for each place where something is set."""
+    """By the tables of the job, as far as it may keep pages waiting: a sentence for each place where it is set."""
     by_source: dict[str, list[str]] = {}
     for key, said in settings_in_words(host.own).items():
-        if key not in but:
+        if key in _HOLDS_BACK and key not in but:
             by_source.setdefault(host.sources.get(key, "set for this host"), []).append(said)
     return [
         Cause("set_for_host", f"host {host.name}: {', '.join(said)}: {source}")
