@@ -52,6 +52,7 @@ _SERVICE = re.compile(
 )
 _SERVICE_ADDRESS = re.compile(r"(?:tcp|udp|sctp)://.+")  # the value of SHOAL_PORT
 _ALL = "docs/settings.md lists them all"
+_MOST_TOLD = 100
 _told: set[str] = set()  # unknown variables that were told of
 
 # RFC 9110: a token, and no control characters.
@@ -161,9 +162,10 @@ def _tell_unknown(variable: str, text: str) -> None:
     by_cluster = _SERVICE.fullmatch(variable) or (
         variable.endswith("_PORT") and _SERVICE_ADDRESS.fullmatch(text)
     )
-    if variable not in _told and not by_cluster:
+    if variable not in _told and not by_cluster and len(_told) < _MOST_TOLD:
         _told.add(variable)
-        event("variable_unknown", variable=variable, hint=_meant(variable))
+        shown = variable.encode(errors="replace").decode()  # a name may be any bytes
+        event("variable_unknown", variable=shown, hint=_meant(variable))
 
 
 def _meant(variable: str) -> str:

@@ -14,6 +14,7 @@ from shoal.admit.sizes import OversizeError, stored_size
 from shoal.admit.typed import meant_by
 from shoal.errors import ShoalError, SpiderError, StoreError, StoreFull
 from shoal.frontier.protocol import OWN_START, Frontier, Job, Room, Source
+from shoal.hosts.standing import StandingCopy
 from shoal.limits import URL_SHOWN
 from shoal.model import Refused, Request, Task
 from shoal.observe.tally import Tally
@@ -31,6 +32,7 @@ _LOOK_AGAIN = 0.5
 _CONFIRMED = (
     2.0  # seconds after which a store does not forget what it was given, unless a replica lags far behind
 )
+_STANDING = 2.0  # seconds after which the store's settings for hosts are read again
 _REFUSALS_TOLD = 20
 
 
@@ -68,6 +70,7 @@ class Feeder:
         self._waits_for_room = waits_for_room
         self._on_wait = on_wait
         self._lanes = known(settings)
+        self._standing = StandingCopy(frontier)
         self._batch: list[Task] = []
         self._position = 0
         self._made_at = 0.0  # when the job was made
@@ -108,6 +111,7 @@ class Feeder:
         # Counted here and not by the batch, which a slow source's regular flushes would keep short for ever.
         stride, taken = min(_BATCH, self._settings.high_water), 0
         await self._wait_for_room()
+        await self._standing.refresh(asyncio.get_running_loop().time(), older_than=0.0)
         flushing = asyncio.create_task(self._flush_regularly())
         try:
             async for position, request, typed in self._spider.starts(skip, self._at):
@@ -137,6 +141,8 @@ class Feeder:
         admitted = self._admission.admit(request)
         self._position = position
         if not isinstance(admitted, Refused):
+            if request.lane is None and (own := self._standing.table.of(admitted.host).lane) in self._lanes:
+                admitted = replace(admitted, lane=own)
             self._batch.append(replace(admitted, typed=True) if typed else admitted)
         elif position > self._judged:
             self._refuse(admitted)
@@ -181,6 +187,7 @@ class Feeder:
             batch, self._batch = self._batch, []
             await self._check_job()
             try:
+                await self._standing.refresh(asyncio.get_running_loop().time(), older_than=_STANDING)
                 await self._add(batch)
             except ShoalError as error:
                 self._failure = error

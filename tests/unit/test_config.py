@@ -165,6 +165,13 @@ def test_an_unknown_variable_is_told_once_and_passed_over(caplog: pytest.LogCapt
         assert told(caplog, **{name: "8080"}) == line(name, "docs/settings.md lists them all")
 
 
+def test_a_variable_may_have_any_name(caplog: pytest.LogCaptureFixture) -> None:
+    (said,) = told(caplog, **{"SHOAL_\udcff\n": "x"})
+    assert said.startswith("environment: SHOAL_?")
+    assert "\n" not in said.encode().decode()
+    assert len(told(caplog, **{f"SHOAL_{n}X": "" for n in range(500)})) == 100
+
+
 def test_what_kubernetes_says_of_services_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
     """A pod gets these for every service of its namespace that was there before it."""
     for service, port in (("SHOAL", 6379), ("SHOAL_VALKEY", 6379), ("SHOAL_STORE", 80), ("SHOAL_RATE", 1)):

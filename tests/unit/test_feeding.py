@@ -15,6 +15,7 @@ from shoal.errors import SpiderError, StoreError
 from shoal.feeding import Feeder
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import OWN_START, Added, Claim, Job, JobSpec, Source, Valve
+from shoal.hosts.orders import set_for_hosts
 from shoal.model import Done, Settlement, Task
 from shoal.observe.tally import Tally
 from shoal.settings import Settings
@@ -377,3 +378,14 @@ async def test_tasks_say_whether_a_person_typed_them(
     await feed(feeder_of(frontier, start, trust_start=trust))
     [lease] = (await frontier.claim(Claim("w", ["job"], {"normal": 1}, 1))).leases
     assert lease.task.typed is typed
+
+
+async def test_a_host_may_have_a_lane_of_its_own() -> None:
+    """By hand in the store; in a lane that nobody knows, its pages would lie for ever."""
+    frontier = Watched()
+    await frontier.open_job(JobSpec("job"))
+    await set_for_hosts(frontier, "*.test", {"lane": "urgent"})
+    await set_for_hosts(frontier, "b.test", {"lane": "elsewhere"})
+    start = ["http://a.test/", "http://b.test/", Request("http://c.test/", lane="discovery")]
+    await feed(feeder_of(frontier, start))
+    assert await frontier.lanes() == {"urgent": 1, "normal": 1, "discovery": 1}
