@@ -184,10 +184,11 @@ class Feeder:
     async def _flush(self) -> None:
         async with self._adding:
             self._raise_failure()
-            batch, self._batch = self._batch, []
-            await self._check_job()
             try:
+                await self._check_job()
                 await self._standing.refresh(asyncio.get_running_loop().time(), older_than=_STANDING)
+                # Taken together with its position, which goes on with every await.
+                batch, self._batch = self._batch, []
                 await self._add(batch)
             except ShoalError as error:
                 self._failure = error
@@ -252,11 +253,15 @@ class Feeder:
         return self._frontier.epoch != self._epoch
 
     async def _confirm(self) -> None:
-        """Stays for a moment: once this process is gone, nobody knows what the last of its URLs were."""
-        until = asyncio.get_running_loop().time() + _CONFIRMED
-        while self._epoch and asyncio.get_running_loop().time() < until:
-            await asyncio.sleep(_LINGER)
+        """Stays until the store will not forget the last of it: once this process is gone, nobody knows what it was."""
+        while self._epoch:
+            if not await self._frontier.durable(_CONFIRMED):
+                await asyncio.sleep(_CONFIRMED)
             self._raise_failure()
+            self._asked = 0.0
+            if not await self._has_gone_back():
+                return
+            await self._flush()
 
     async def _below_high_water(self) -> None:
         """Waits while the queue is full, or the crawl has other worries; feeding goes on at half the mark, not at

@@ -141,6 +141,43 @@ def test_a_batch_on_its_way_when_the_store_goes_back_commits_no_later_position()
     play(story)
 
 
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_look_at_the_job_before_a_batch_loses_nothing(fails: bool) -> None:
+    """Whether it fails or takes long: what is read meanwhile is not committed with a batch that it is not in."""
+
+    async def story(frontier: MemoryFrontier) -> None:
+        real, looks, adds = frontier.job, 0, []
+
+        async def job(name: str) -> Job | None:
+            nonlocal looks
+            looks += 1
+            if looks == 3:
+                await asyncio.sleep(0.4)
+                if fails:
+                    raise StoreError("not now")
+            return await real(name)
+
+        add = frontier.add
+
+        async def noted(*given: Any, **named: Any) -> Any:
+            adds.append((len(given[1]), named["fed"]))
+            return await add(*given, **named)
+
+        frontier.job, frontier.add = job, noted  # type: ignore[method-assign]
+        feeding = feeder_of(frontier, lambda: slow(*([url] for url in urls(8)), pause=0.15)).feed()
+        if fails:
+            with pytest.raises(StoreError, match="not now"):
+                await feeding
+        else:
+            await feeding
+        given = 0
+        for count, fed in adds:
+            given += count
+            assert given == fed, adds
+
+    play(story)
+
+
 @pytest.mark.parametrize("kind", ["list", "file", "function"])
 def test_what_is_too_much_to_be_remembered_is_read_again(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
