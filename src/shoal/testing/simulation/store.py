@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from shoal.errors import SinkError, StoreError
 from shoal.frontier.protocol import (
@@ -20,15 +20,10 @@ from shoal.frontier.protocol import (
     Claimed,
     DeadFilter,
     Frontier,
-    HostQueue,
     HostRecord,
-    Job,
     JobState,
     Journal,
-    Note,
-    Room,
     Settled,
-    WorkerRecord,
 )
 from shoal.model import Lease, Settlement, Task
 from shoal.sink.identity import FileClaim
@@ -170,6 +165,11 @@ class CheckedFrontier:
         await self.home.set_state(name, state)
         await self._after([])
 
+    async def finish(self, name: str) -> bool:
+        finished = await self.home.finish(name)
+        await self._after([])
+        return finished
+
     async def replay(self, query: DeadFilter) -> int:
         count = await self.home.replay(query)
         self._checker.replayed(count)
@@ -309,9 +309,6 @@ class FaultyFrontier:
     ) -> int:
         return await self._do("extend", lambda: self._store.extend(worker, lease_seconds, status, tokens))
 
-    async def held(self, worker: str) -> Sequence[Lease]:
-        return await self._do("held", lambda: self._store.home.held(worker))
-
     async def release(self, leases: Sequence[Lease]) -> int:
         count = await self._do("release", lambda: self._store.release(leases))
         self._tell(f"hands back {count} of {len(leases)}")
@@ -332,23 +329,6 @@ class FaultyFrontier:
     async def reap(self) -> int:
         return await self._do("reap", self._store.reap)
 
-    async def workers(self) -> Sequence[WorkerRecord]:
-        return await self._do("workers", self._store.home.workers)
-
-    async def now(self) -> float:
-        return await self._do("now", self._store.home.now)
-
-    async def room(self) -> Room:
-        return await self._do("room", self._store.home.room)
-
-    # -- notes
-
-    async def note(self, key: str) -> Note | None:
-        return await self._do("note", lambda: self._store.home.note(key))
-
-    async def set_note(self, key: str, value: bytes, version: int) -> bool:
-        return await self._do("set_note", lambda: self._store.home.set_note(key, value, version))
-
     # -- dead letters
 
     async def replay(self, query: DeadFilter) -> int:
@@ -358,29 +338,20 @@ class FaultyFrontier:
 
     # -- jobs and hosts
 
-    async def jobs(self, state: JobState | None = None) -> Sequence[Job]:
-        return await self._do("jobs", lambda: self._store.home.jobs(state))
-
     async def set_state(self, name: str, state: JobState) -> None:
         await self._do("set_state", lambda: self._store.set_state(name, state))
         self._tell(f"job {name} is {state}")
 
-    async def job(self, name: str) -> Job | None:
-        return await self._do("job", lambda: self._store.home.job(name))
-
     async def finish(self, name: str) -> bool:
-        return await self._do("finish", lambda: self._store.home.finish(name))
-
-    async def host(self, name: str) -> HostRecord | None:
-        return await self._do("host", lambda: self._store.home.host(name))
+        finished = await self._do("finish", lambda: self._store.finish(name))
+        if finished:
+            self._tell(f"job {name} is finished")
+        return finished
 
     async def hosts(self, job: str | None = None) -> AsyncIterator[HostRecord]:
         await self._process.elapse(self._faults.latency())
         async for record in self._store.home.hosts(job):
             yield record
-
-    async def host_queues(self, host: str) -> Sequence[HostQueue]:
-        return await self._do("host_queues", lambda: self._store.home.host_queues(host))
 
     async def update_host(self, record: HostRecord) -> bool:
         updated = await self._do("update_host", lambda: self._store.update_host(record))
@@ -389,3 +360,15 @@ class FaultyFrontier:
             blocked = f", blocked until {valve.blocked_until:.3f}" if valve.blocked_until else ""
             self._tell(f"writes {record.name}: interval {valve.interval:.3f}, cap {valve.cap}{blocked}")
         return updated
+
+    # -- verbs of which the model need not know
+
+    def __getattr__(self, verb: str) -> Callable[..., Awaitable[Any]]:
+        carry_out = getattr(self._store.home, verb)
+
+        async def act(*given: Any, **named: Any) -> Any:
+            result = await carry_out(*given, **named)
+            self._store.past.passed()
+            return result
+
+        return lambda *given, **named: self._do(verb, lambda: act(*given, **named))

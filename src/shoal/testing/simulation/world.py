@@ -104,7 +104,7 @@ class World:
         self._mood = CALM if failing else self._mood_of(seed)
         self._faults = Faults(seed, self._mood, loop.time)
         self._story = Story(loop.time, aloud)
-        self._web = Web(seed, failing=failing)
+        self._web = Web(seed, failing=failing, hanging=not self._fleet or seed % 4 == 0)
         self._plan = plan_of(seed, self._web, failing=failing, fleet=self._fleet)
         self._checker = Checker(self._web, self._plan.settings, self._fail)
         self._servers = Servers(self._plan.settings, self._checker)
@@ -315,7 +315,7 @@ class FleetWorld(World):
 
     async def _close_when_finished(self) -> None:
         while not await self._is_finished() or not self._faults.calm:
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.1 if self._store.past.kept else 1.0)
             if await self._is_finished() and self._ends_undone:
                 self._ends_undone -= 1
                 await asyncio.sleep(self._faults.pick(0.0, 1.5))
