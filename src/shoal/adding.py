@@ -25,6 +25,7 @@ from shoal.admit.sizes import OversizeError, stored_size
 from shoal.admit.typed import meant_by
 from shoal.crew import admission_by
 from shoal.errors import ShoalError, SpiderError, UsageError
+from shoal.feeding import too_full
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import Fate, Frontier, Job, JobState
 from shoal.jobnote import note_of, settings_of
@@ -246,6 +247,8 @@ class _Adder:
             if not batch:
                 return
             try:
+                if full := too_full(await self._frontier.room(), self._settings):
+                    raise full
                 added = await self._frontier.add(self._job, [task for _, task in batch])
             except ShoalError as error:
                 self._failure = error

@@ -10,13 +10,16 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import shoal
 from shoal.cli import run
 from shoal.errors import StoreFull
 from shoal.frontier.protocol import DeadFilter
 from shoal.frontier.redis.home import RedisFrontier
+from shoal.jobnote import write_note
 from shoal.model import Dead, Done, Failure, Row, Settlement
+from shoal.settings import Settings
 from shoal.sink.jsonl import JsonLines
 from shoal.testing import ChaoticWeb, HostProfile
 from shoal.testing.conformance.tools import balanced, claim, make_task, settle, spec
@@ -27,7 +30,7 @@ GONE = Dead(Failure("http_404", "gone"))
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyServer]:
-    with ValkeyServer(tmp_path_factory.mktemp("full"), appendonly=True) as server:
+    with ValkeyServer(tmp_path_factory.mktemp("full"), appendonly=True, fsync="always") as server:
         yield server
 
 
@@ -122,8 +125,9 @@ def test_every_command_works_in_a_full_store(
 
     async def stock() -> None:
         async with RedisFrontier(server.url) as frontier:
-            for name in ("books", "films"):
-                await frontier.open_job(spec(name))
+            for name in ("books", "films", "plays"):
+                note = write_note(b"", Settings(), handlers={"page": ("normal", 0)})
+                await frontier.open_job(replace(spec(name), settings=note))
                 await frontier.add(name, [make_task(f"http://h{n}.test/") for n in range(5)])
             for lease in (await claim(frontier, 1, jobs=["books"])).leases:
                 await settle(frontier, lease, GONE)
@@ -149,7 +153,7 @@ def test_every_command_works_in_a_full_store(
         code = run([*command.split(), "--store", server.url])
         assert code == 0, (command, capfd.readouterr().err)
     capfd.readouterr()
-    for command in ("submit http://h.test/", "submit http://h.test/ --job films"):
+    for command in ("submit http://h.test/", "submit http://h.test/ --job films", "add plays http://h.test/"):
         assert run([*command.split(), "--store", server.url]) == 3
         err = capfd.readouterr().err
         assert err.startswith("shoal: the store has "), err

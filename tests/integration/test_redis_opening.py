@@ -97,14 +97,20 @@ async def test_a_replica_a_sentinel_and_a_part_of_a_cluster(tmp_path: Path, valk
         assert f"is part of a cluster: use redis+cluster://127.0.0.1:{node.port}" in line
 
 
-async def test_a_store_without_an_append_only_file_is_warned_about(
-    tmp_path: Path, valkey: ValkeyServer, caplog: pytest.LogCaptureFixture
+async def test_a_store_that_may_forget_is_warned_about(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with linked(valkey.url):
-        assert not caplog.records
-    with ValkeyServer(tmp_path) as server:
+    with ValkeyServer(tmp_path, appendonly=True, fsync="always") as server:
         async with linked(server.url):
-            assert "appendonly yes" in caplog.text
+            assert not caplog.records
+        server.command("CONFIG", "SET", "appendfsync", "everysec")
+        async with linked(server.url, warns=False):  # who only looks
+            assert not caplog.records
+        async with linked(server.url):
+            assert "set appendfsync always" in caplog.text
+        server.command("CONFIG", "SET", "appendonly", "no")
+        async with linked(server.url):
+            assert "set appendonly yes" in caplog.text
 
 
 async def test_a_store_that_is_starting_is_waited_for(tmp_path: Path) -> None:
@@ -125,7 +131,7 @@ async def test_who_is_patient_says_once_that_it_waits(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "shoal")
-    server = ValkeyServer(tmp_path, appendonly=True)
+    server = ValkeyServer(tmp_path, appendonly=True, fsync="always")
     frontier = RedisFrontier(f"{server.url}?prefix=mine", patient=True)
     opening = asyncio.create_task(frontier.open())
     try:

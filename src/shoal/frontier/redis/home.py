@@ -62,7 +62,9 @@ class RedisFrontier:
         patient: bool = False,
     ) -> None:
         self.address = Address.parse(store) if isinstance(store, str) else store
-        self._link = Link(self.address, open_patience=math.inf if patient else OPEN_PATIENCE)
+        self._link = Link(
+            self.address, open_patience=math.inf if patient else OPEN_PATIENCE, warns=may_upgrade
+        )
         self._shards = Shards(self._link, self.address.prefix, self.address.shards, clock)
         self._may_upgrade = may_upgrade
         self._shards.mend = partial(epochs.mend, self._shards)

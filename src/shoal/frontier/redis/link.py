@@ -57,9 +57,17 @@ class Script(Struct, frozen=True, dict=True):
 
 class Link:
     def __init__(
-        self, address: Address, *, patience: float = math.inf, open_patience: float = OPEN_PATIENCE
+        self,
+        address: Address,
+        *,
+        patience: float = math.inf,
+        open_patience: float = OPEN_PATIENCE,
+        warns: bool = True,
     ) -> None:
         self.address = address
+        self._warns = (
+            warns  # of what the server's settings may cost; who only looks need not hear it every time
+        )
         self._patience = patience  # how long a call waits for a store that is away
         self._open_patience = open_patience
         self._client: Client | None = None
@@ -78,7 +86,7 @@ class Link:
         """Connects, and refuses a store that cannot be trusted with a queue."""
         self._client = make_client(self.address)
         try:
-            await check(self.address, self._client, self._open_patience)
+            await check(self.address, self._client, self._open_patience, warns=self._warns)
         except BaseException:
             await self.close()
             raise

@@ -7,12 +7,13 @@
 --         } … }; or another shard's: { { jobs it has that the home shard has not: name, number … }, { job's number,
 --         granted, returned … }, since when it has lost things } }
 -- keeps   an id, a token, a job's number and a place in a sequence to another shard stand for one thing for ever
+-- full    runs; and changes nothing if there is nothing to change, so that a server that takes no changes can be read
 -- uses    base sources
-though_full()
 local JUMP = 2 ^ 24  -- more than a shard gives in the time that it may lose
 local FIELDS = { 'state', 'attempts', 'pages', 'per_host', 'valve', 'domain', 'spec', 'created', 'blocks' }
 
 local function begin()
+  though_full()
   if not meta[5] then call('HSET', META, 'shard', ask[2], 'shards', ask[3], 'layout', LAYOUT) end
   if meta[10] or serial > 0 then
     serial, token = serial + JUMP, token + JUMP
@@ -58,6 +59,7 @@ end
 local function take_job(name, number, job)
   local key = JOB .. number
   if call('HGET', key, 'spec') ~= job.spec or call('HGET', key, 'state') ~= job.state then
+    though_full()
     call('HSET', JOBS, name, number)
     call('HSET', key, 'name', name)
     for _, field in ipairs(FIELDS) do
@@ -72,7 +74,10 @@ local function take_job(name, number, job)
   end
   for field, way in pairs({ granted = 'to:', returned = 'from:' }) do
     local told = tonumber(job[way .. shard]) or 0
-    if told > (tonumber(call('HGET', key, field)) or 0) then call('HSET', key, field, told) end
+    if told > (tonumber(call('HGET', key, field)) or 0) then
+      though_full()
+      call('HSET', key, field, told)
+    end
   end
 end
 
@@ -103,6 +108,7 @@ local function hear_of_others(others)
     local its_shard, its_epoch, lost_from, shares = unpack(other, 1, 4)
     local known = call('HGET', META, 'epoch:' .. its_shard)
     if known ~= its_epoch then
+      though_full()
       call('HSET', META, 'epoch:' .. its_shard, its_epoch)
       for _, number in ipairs(known and call('HVALS', JOBS) or {}) do rewind_sources(number, lost_from) end
     end
@@ -112,6 +118,7 @@ local function hear_of_others(others)
         for way, total in pairs({ ['to:'] = share[2], ['from:'] = share[3] }) do
           local by = tonumber(total) - (tonumber(call('HGET', key, way .. its_shard)) or 0)
           if by > 0 then
+            though_full()
             call('HINCRBY', key, way .. its_shard, by)
             more = more + (way == 'to:' and by or -by)
           end
