@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import shoal
+from shoal.errors import HandlerMissing
 from shoal.frontier import open_frontier
-from shoal.frontier.protocol import DeadFilter
 from shoal.testing import ChaoticWeb, HostProfile
 
 
@@ -58,8 +58,8 @@ async def test_a_larger_page_budget_lets_a_finished_job_go_on(web: ChaoticWeb) -
         assert results.view.job.counters.items == rows
 
 
-async def test_a_renamed_handler_leaves_letters_that_can_be_replayed(web: ChaoticWeb) -> None:
-    """spiders.md: tasks that name a handler which no longer exists end in the dead letters."""
+async def test_pages_of_a_renamed_handler_wait_for_it(web: ChaoticWeb) -> None:
+    """spiders.md: a job whose tasks name a handler which no longer exists is paused."""
 
     def spider_with(name: str) -> shoal.Spider:
         spider = shoal.Spider("test", start=web.url("here"), rate=0)
@@ -68,10 +68,10 @@ async def test_a_renamed_handler_leaves_letters_that_can_be_replayed(web: Chaoti
         return spider
 
     await shoal.crawl(spider_with("old"), store="a.db", max_pages=1)
-    await shoal.crawl(spider_with("new"), store="a.db")
+    with pytest.raises(HandlerMissing, match="pages wait for handler 'old'.*it has first, new"):
+        await shoal.crawl(spider_with("new"), store="a.db")
     async with open_frontier("a.db") as frontier:
-        [letter] = await frontier.dead(DeadFilter())
-        assert (letter.kind, letter.task.handler) == ("junk", "old")
-        assert await frontier.replay(DeadFilter()) == 1
+        [job] = await frontier.jobs()
+        assert (job.counters.pending, job.counters.dead) == (1, 0)
     results = await shoal.crawl(spider_with("old"), store="a.db")
     assert [row["url"] for row in results] == [web.url("here", "/p/1")]
