@@ -68,7 +68,7 @@ async def test_pages_of_a_renamed_handler_wait_for_it(web: ChaoticWeb) -> None:
         return spider
 
     await shoal.crawl(spider_with("old"), store="a.db", max_pages=1)
-    with pytest.raises(HandlerMissing, match="pages wait for handler 'old'.*it has first, new"):
+    with pytest.raises(HandlerMissing, match=r"pages wait for handler 'old'.*it has first, new"):
         await shoal.crawl(spider_with("new"), store="a.db")
     async with open_frontier("a.db") as frontier:
         [job] = await frontier.jobs()
