@@ -52,7 +52,8 @@ def paths(results: Results) -> list[str]:
 
 
 def test_the_public_names() -> None:
-    names = ["Page", "Request", "Results", "ShoalError", "Spider", "__version__", "crawl", "run"]
+    names = ["Additions", "Page", "Request", "Results", "ShoalError", "Spider"]
+    names += ["__version__", "add", "crawl", "run"]
     assert shoal.__all__ == names
     assert all(getattr(shoal, name) for name in names)
     with pytest.raises(AttributeError, match="no attribute 'Crawler'"):

@@ -53,6 +53,7 @@ class Pages:
 
 class IdleJob:
     name = "idle"
+    made_at = 0.0
 
     def __init__(self, pages: Pages) -> None:
         self.pages = pages

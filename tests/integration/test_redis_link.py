@@ -295,7 +295,7 @@ async def test_an_outage_is_told_once_though_whoever_waits_is_cut_short(
 ) -> None:
     """As a dashboard does, whose requests give up after a while."""
     caplog.set_level("INFO", "shoal")
-    with ValkeyServer(tmp_path, appendonly=True) as server:
+    with ValkeyServer(tmp_path, appendonly=True, fsync="always") as server:
         async with linked(server.url) as link:
             await in_thread(server.kill)
             for _ in range(3):

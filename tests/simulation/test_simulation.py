@@ -26,7 +26,7 @@ from shoal.observe.machine import Reading
 from shoal.policy.breaker import BreakerPolicy, BreakerState
 from shoal.policy.budget import BudgetPolicy, RetryBudget
 from shoal.policy.protocol import NO_LIMITS, Limits
-from shoal.policy.signals import Traffic
+from shoal.policy.signals import Backlog, Traffic
 from shoal.serving import OneJob
 from shoal.settings import Settings
 from shoal.testing.simulation import Trace, run
@@ -255,11 +255,11 @@ def test_an_engine_that_loses_its_way_out_is_caught(monkeypatch: pytest.MonkeyPa
 def test_backpressure_is_taken_off_though_the_store_failed_for_a_moment() -> None:
     looks: list[int | ShoalError] = [10, StoreError("not now"), 0]
 
-    async def pending() -> int:
+    async def pending() -> Backlog:
         look = looks.pop(0) if looks else 0
         if isinstance(look, ShoalError):
             raise look
-        return look
+        return Backlog(pending=look)
 
     async def story() -> list[bool]:
         clock = SimulatedClock(asyncio.get_running_loop())

@@ -11,7 +11,7 @@ from shoal.frontier.protocol import FOREVER, Frontier
 from shoal.hosts.rules import Fold, change_host
 from shoal.hosts.sight import HostSight
 from shoal.hosts.standing import Standing, Tables, change_standing
-from shoal.hosts.state import BY_HAND, HostState, Manual, state_of
+from shoal.hosts.state import HostState, Manual, state_of
 from shoal.inquiry import RulesOfHosts, look_at_host, rules_of_host, unknown_host
 from shoal.observe.events import tell
 from shoal.policy.hosttable import ANY, patterns_of
@@ -84,8 +84,17 @@ async def set_for_hosts(frontier: Frontier, pattern: str, given: Mapping[str, ob
     hosts = [name async for name in _meant_by(pattern, frontier)]
     await _follow(frontier, hosts, standing)
     settings = standing.tables.get(pattern, HostSettings())
-    values = {key: getattr(settings, key) for key in BY_HAND}
-    await tell(frontier, "host_limits_set", host=pattern, **values)
+    await tell(
+        frontier,
+        "host_limits_set",
+        host=pattern,
+        rate=settings.rate,
+        per_host=settings.per_host,
+        timeout=settings.timeout,
+        pool=settings.pool,
+        robots=settings.robots,
+        lane=settings.lane,
+    )
     return Set(pattern, settings, len(hosts))
 
 
