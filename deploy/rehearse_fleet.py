@@ -164,7 +164,9 @@ class Places(NamedTuple):
             "REHEARSAL_START": str(self.folder / "start.txt"),
         }
         env["SHOAL_STORE"] = told["SHOAL_STORE"].replace("valkey:6379", f"127.0.0.1:{self.valkey}")
-        return {**env, "PGHOST": "127.0.0.1", "PGPORT": str(self.postgres), "SHOAL_LEASE": str(self.lease)}
+        # A lease lasts no less than a request may take.
+        env |= {"SHOAL_LEASE": str(self.lease), "SHOAL_TOTAL_TIMEOUT": str(self.lease)}
+        return {**env, "PGHOST": "127.0.0.1", "PGPORT": str(self.postgres)}
 
 
 class Fleet:
