@@ -60,13 +60,14 @@ class Temporary:
         self.folder = folder
 
     def processes(self) -> dict[int, str]:
-        """Those that have it: their names."""
-        mark = f"TMPDIR={self.folder}\0".encode()
+        """Those that have it, or a folder in it as browsers do: their names."""
+        marks = [f"\0TMPDIR={self.folder}{end}".encode() for end in "\0/"]
         found = {}
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and int(entry.name) != os.getpid():
                 try:
-                    if mark in (entry / "environ").read_bytes() and alive(int(entry.name)):
+                    words = b"\0" + (entry / "environ").read_bytes()
+                    if any(mark in words for mark in marks) and alive(int(entry.name)):
                         found[int(entry.name)] = (entry / "comm").read_text().strip()
                 except OSError:
                     continue  # it has just ended
