@@ -13,7 +13,7 @@ import pytest
 from attacks.stage import Villain, html
 from crash.fleet import SQLITE, Fleet
 from crash.harness import Desk
-from shoal.frontier.protocol import Frontier, JobSpec
+from shoal.frontier.protocol import OWN_START, Frontier, JobSpec
 from shoal.jobnote import JobNote, encode_note
 from shoal.model import Task
 from shoal.testing import HostProfile, WebProcess
@@ -97,9 +97,9 @@ def test_an_attacker_with_the_store_gets_nothing_of_a_worker(
 
         async def attack(frontier: Frontier) -> None:
             for spec, _ in attacks.values():
-                await frontier.open_job(spec)
-            await frontier.open_job(job("import", "e.jsonl", spider="marker:spider"))
-            await frontier.open_job(job("honest", "honest.jsonl"))
+                await frontier.open_job(spec, OWN_START)
+            await frontier.open_job(job("import", "e.jsonl", spider="marker:spider"), OWN_START)
+            await frontier.open_job(job("honest", "honest.jsonl"), OWN_START)
             # A page of the honest job, on a host that shall see the worker's headers; in a session, too.
             lure = [
                 Task(villain.url("/"), host=host, handler="listing", meta={"session": "s"}, fingerprint=7)

@@ -8,7 +8,7 @@ import pytest
 
 from crash.fleet import SQLITE, Fleet
 from crash.harness import Desk, Process, until
-from shoal.frontier.protocol import Frontier, JobSpec
+from shoal.frontier.protocol import OWN_START, Frontier, JobSpec
 from shoal.jobnote import write_note
 from shoal.settings import Settings
 from shoal.testing import HostProfile, WebProcess
@@ -88,7 +88,7 @@ def test_jobs_that_got_past_that_do_not_erase_each_others_rows(fleet: Fleet, web
 
     async def make(frontier: Frontier) -> None:
         for name in ("one", "two"):
-            await frontier.open_job(JobSpec(name, spider="site", settings=note))
+            await frontier.open_job(JobSpec(name, spider="site", settings=note), OWN_START)
 
     fleet.ask(make)
     workers = [fleet.worker(), fleet.worker()]
