@@ -297,8 +297,10 @@ def command_of(pid: int) -> bytes:
 
 
 def alive(pid: int) -> bool:
-    """Whether it runs; a process that has ended and waits for its parent to notice does not."""
-    return _state(pid) not in ("", "Z")
+    """Whether it runs; a process that has ended and waits for its parent to notice does not. As long as any of its
+    threads is left to end, it has its files and their locks."""
+    state, _, threads = _stat(pid)
+    return state not in ("", "Z") or threads > 1
 
 
 def kill_if_alive(pid: int) -> None:
@@ -316,22 +318,18 @@ def _peak_rss(pid: int) -> int:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), 0)
 
 
-def _state(pid: int) -> str:
-    return _stat(pid)[0]
-
-
 def _parent(pid: int) -> int:
-    return int(_stat(pid)[1])
+    return _stat(pid)[1]
 
 
-def _stat(pid: int) -> tuple[str, str]:
-    """State and parent. The name before them is in parentheses and may hold anything."""
+def _stat(pid: int) -> tuple[str, int, int]:
+    """State, parent and number of threads. The name before them is in parentheses and may hold anything."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
-        return "", "0"
-    state, parent, *_ = text.rpartition(")")[2].split()
-    return state, parent
+        return "", 0, 0
+    fields = text.rpartition(")")[2].split()
+    return fields[0], int(fields[1]), int(fields[17])
 
 
 def environment() -> dict[str, str]:
