@@ -338,29 +338,26 @@ def test_urls_are_read_from_standard_input_as_they_come(site: str, tmp_path: Pat
     assert len((tmp_path / "rows.jsonl").read_bytes().splitlines()) == 2
 
 
-def test_standard_input_that_is_a_file_is_gone_on_with(cli: Cli, site: str, tmp_path: Path) -> None:
+def test_standard_input_that_is_a_file_is_gone_on_with(site: str, tmp_path: Path) -> None:
+    """It is read from its beginning every time, so that lines which were added are found; no page is fetched twice."""
     urls = tmp_path / "urls.txt"
     urls.write_text("".join(f"{site}fine/{n}\n" for n in range(5)))
-    said = []
-    for _ in range(2):
+    options = ("-s", "trust_start=true", "--no-robots", "--rate", "0")
+    names = set()
+    for pages, added in ((5, ""), (5, f"{site}fine/5\n"), (6, "")):
         with (
             urls.open("rb") as file,
-            crawling(
-                "crawl",
-                "-i",
-                "-",
-                "-s",
-                "trust_start=true",
-                "--no-robots",
-                "--rate",
-                "0",
-                cwd=tmp_path,
-                stdin=file,
-            ) as process,
+            crawling("crawl", "-i", "-", *options, cwd=tmp_path, stdin=file) as process,
         ):
-            said.append(process.communicate(timeout=30)[1].decode())
-    assert "finished after" in said[0]
-    assert "is finished: 5 pages, 5 rows in" in said[1]
+            said = process.communicate(timeout=30)[1].decode()
+        assert process.returncode == 0
+        [name] = re.findall(r"(stdin-\w+) finished after", said)
+        names.add(name)
+        assert Site.seen == {f"/fine/{n}": 1 for n in range(pages)}
+        assert len((tmp_path / f"{name}.jsonl").read_bytes().splitlines()) == pages
+        with urls.open("a") as more:
+            more.write(added)
+    assert len(names) == 1
 
 
 # -- mistakes in a spider
