@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -334,9 +334,15 @@ async def test_from_code_a_url_is_nobodys_word(tmp_path: Path) -> None:
 # -- on the disk
 
 
-async def test_what_was_added_is_on_the_disk_of_the_server(valkey_server: ValkeyServer) -> None:
-    """With everysec the answer comes before the disk has it: up to a second before."""
-    async with RedisFrontier(f"{valkey_server.url}?prefix=durable") as frontier:
+@pytest.fixture(scope="module")
+def late_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyServer]:
+    """One that answers before the disk has it: up to a second before."""
+    with ValkeyServer(tmp_path_factory.mktemp("late"), appendonly=True, fsync="everysec") as server:
+        yield server
+
+
+async def test_what_was_added_is_on_the_disk_of_the_server(late_server: ValkeyServer) -> None:
+    async with RedisFrontier(f"{late_server.url}?prefix=durable") as frontier:
         await job_in(frontier)
         began = time.monotonic()
         done, _ = await adds(frontier, ["http://b.test/"])
@@ -349,10 +355,10 @@ async def test_what_was_added_is_on_the_disk_of_the_server(valkey_server: Valkey
 
 
 async def test_a_disk_that_does_not_answer_in_time_is_told(
-    valkey_server: ValkeyServer, monkeypatch: pytest.MonkeyPatch
+    late_server: ValkeyServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(adding, "_ON_DISK", 0.5)
-    async with RedisFrontier(f"{valkey_server.url}?prefix=undurable") as frontier:
+    async with RedisFrontier(f"{late_server.url}?prefix=undurable") as frontier:
         await job_in(frontier)
         assert (await adds(frontier, ["http://b.test/"]))[0].durable is False
 

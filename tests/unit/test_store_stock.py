@@ -91,7 +91,7 @@ async def test_a_server(valkey: ValkeyServer, shards: int, monkeypatch: pytest.M
         check(found)
         assert (found.format, found.estimated) == ("layout 5", False)
         assert found.durability["append-only file"] == "yes"
-        assert found.durability["appendfsync"] == "everysec"
+        assert found.durability["appendfsync"] == "always"
         assert {stock.kind: stock.count for stock in found.stocks}["call markers"] > 0
         # However many keys there are, only so many are looked at: here a quarter of them.
         monkeypatch.setattr(stocktaking, "_KEYS", valkey.command("DBSIZE") // 4)
