@@ -38,8 +38,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def valkey_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyServer]:
-    """One server for all tests of this process, as durable as is asked of one, so that no command warns of it. Tests that
-    stop it or change it start one of their own."""
+    """One server for all tests of this process, as durable as is asked of one, so that no command warns of it. Tests
+    that stop it or change it start one of their own."""
     with ValkeyServer(tmp_path_factory.mktemp("valkey"), appendonly=True, fsync="always") as server:
         yield server
 
