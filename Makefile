@@ -3,9 +3,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Four workers for the two cores of a small machine: in about half of their time tests wait for clocks and
+# Three workers for the two cores of a small machine: in about a third of their time tests wait for clocks and
 # processes. Who is done takes over from the others.
-PYTEST_ARGS ?= -n 4 --dist worksteal
+PYTEST_ARGS ?= -n 3 --dist worksteal
 
 .PHONY: test lint types check format bench clean
 

@@ -22,7 +22,7 @@ if os.environ.get("CI"):
 pytest.register_assert_rewrite("shoal.testing.conformance", "shoal.testing.stateful")
 
 
-_WITH_REAL_TIME = {"crash", "e2e", "integration"}
+_WITH_REAL_TIME = {"attacks", "crash", "e2e", "integration"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

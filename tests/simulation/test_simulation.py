@@ -33,7 +33,7 @@ from shoal.testing.simulation import Trace, run
 from shoal.testing.simulation.loop import SimulatedClock, VirtualLoop
 from shoal.testing.simulation.world import Home
 
-SEEDS, CHUNK = 260, 13
+SEEDS, CHUNK = 156, 13
 
 
 def again(trace: Trace) -> str:
