@@ -380,9 +380,8 @@ class Engine:
         place.leave()
         self._last_end = asyncio.get_running_loop().time()
         lease = self._running.pop(page)[1]
-        if (
-            page.cancelled()
-        ):  # perhaps before its first step, when there was nobody in it to hand the lease back
+        if page.cancelled():
+            # Perhaps before its first step: then nothing ran that could have handed the lease back.
             self._untouched.append(lease)
             work.close()
         self._lanes.ended(lease.task.lane)

@@ -29,9 +29,7 @@ from shoal.text import without_userinfo
 _BATCH = 5_000
 _LINGER = 0.2  # seconds a slow source's URLs wait for company
 _LOOK_AGAIN = 0.5
-_CONFIRMED = (
-    2.0  # seconds after which a store does not forget what it was given, unless a replica lags far behind
-)
+_CONFIRMED = 2.0  # seconds after which a store keeps what it was given, unless a replica lags far behind
 _STANDING = 2.0  # seconds after which the store's settings for hosts are read again
 _REFUSALS_TOLD = 20
 
