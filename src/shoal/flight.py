@@ -15,7 +15,9 @@ import signal
 import time
 from collections.abc import Callable, Coroutine, Generator
 from types import coroutine
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
+
+from shoal.frontier.loss import Loss
 
 T = TypeVar("T")
 
@@ -41,33 +43,6 @@ _STUCK = (
 )
 _WRITING_DOWN = 10.0
 _OWN_PAUSE = 1.0  # seconds between two looks after which the watcher itself was held up
-
-
-class Loss(NamedTuple):
-    """A worker that died, and what is known of its end."""
-
-    worker: str
-    token: int = 0  # the lease whose page was on the CPU; 0: none
-    seconds: float = 0.0  # for which it hung; 0: it did not, but died
-    stack: str = ""
-    exit: int = 0  # as subprocess.Popen has it: -9 is death by SIGKILL
-
-    @property
-    def hung(self) -> bool:
-        return self.seconds > 0
-
-    def words(self) -> bytes:
-        """What is left behind for whoever takes the worker's leases back."""
-        return f"{self.token} {self.seconds:.1f}\n{self.stack}".encode()
-
-    @classmethod
-    def read(cls, worker: str, words: bytes) -> Loss | None:
-        head, _, stack = words.decode(errors="replace").partition("\n")
-        try:
-            token, seconds = head.split()
-            return cls(worker, int(token), float(seconds), stack)
-        except ValueError:
-            return None
 
 
 def shared_file(name: str) -> int:

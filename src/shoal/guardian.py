@@ -20,13 +20,13 @@ from shoal.errors import ShoalError
 from shoal.flight import (
     STARTING,
     FlightRecorder,
-    Loss,
     Vigil,
     die_with,
     leave_stacks,
     shared_file,
     waits_for_reader,
 )
+from shoal.frontier.loss import Loss
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from shoal import __version__
 from shoal.frontier import known_layout
 from shoal.frontier.protocol import Frontier
 from shoal.observe.machine import Machine
-from shoal.observe.view import RateWindow
+from shoal.observe.tally import RateWindow
 from shoal.settings import Settings
 from shoal.workerstatus import WorkerStatus, encode_status
 

@@ -5,7 +5,7 @@ Without this they would wait for their leases to run out, a minute or so, and no
 
 from __future__ import annotations
 
-from shoal.flight import Loss
+from shoal.frontier.loss import Loss
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.suspects import verdict_on, where
 from shoal.model import Lease, Settlement

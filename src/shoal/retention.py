@@ -15,7 +15,7 @@ from time import monotonic
 from msgspec import Struct
 
 from shoal.errors import ShoalError, UsageError
-from shoal.fleet.feeders import feeder_key
+from shoal.fleet.leader import feeder_key
 from shoal.fleet.schedule import Schedules, old_runs, schedules
 from shoal.fleet.trouble import trouble_key
 from shoal.frontier.protocol import Frontier, Job, PastJob

@@ -21,8 +21,9 @@ from shoal.crawling import feeding
 from shoal.crew import make_admission
 from shoal.errors import SettingsError, ShoalError, StoreError, UsageError
 from shoal.feeding import Feeder
-from shoal.flight import FlightRecorder, Loss, Vigil, waits_for_reader
+from shoal.flight import FlightRecorder, Vigil, waits_for_reader
 from shoal.frontier import open_frontier
+from shoal.frontier.loss import Loss
 from shoal.guardian import DEATHS, FORCE, STOP, can_resume, restart_delay
 from shoal.losses import report_loss, tell_loss
 from shoal.observe.events import EventBook

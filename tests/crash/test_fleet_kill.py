@@ -11,8 +11,7 @@ import pytest
 
 from crash.fleet import SQLITE, Fleet
 from crash.harness import Desk, Process, until
-from shoal.fleet.feeders import feeder_key
-from shoal.fleet.leader import KEY, Term, leader
+from shoal.fleet.leader import KEY, Term, feeder_key, leader
 from shoal.testing import HostProfile, WebProcess
 from shoal.testing.servers import ValkeyServer
 

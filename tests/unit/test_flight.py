@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from shoal.flight import FlightRecorder, Loss, Vigil, waits_for_reader
+from shoal.flight import FlightRecorder, Vigil, waits_for_reader
+from shoal.frontier.loss import Loss
 from shoal.frontier.suspects import where
 
 

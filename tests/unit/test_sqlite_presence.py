@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import shoal
-from shoal.flight import Loss
+from shoal.frontier.loss import Loss
 from shoal.frontier.protocol import JobSpec, Valve
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.frontier.sqlite.presence import Presence

@@ -12,8 +12,8 @@ from shoal.frontier.protocol import Counters, Job, JobSpec, JobState
 from shoal.observe import logging as shoal_logging
 from shoal.observe import panel, words
 from shoal.observe.progress import LiveProgress, PlainProgress, SilentProgress, make_progress
-from shoal.observe.tally import HostTally, TallyReport
-from shoal.observe.view import RateWindow, View, eta, remaining
+from shoal.observe.tally import HostTally, RateWindow, TallyReport
+from shoal.observe.view import View, eta, remaining
 
 
 def a_job(state: JobState = "running", max_pages: int = 0, **counters: int) -> Job:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from shoal.crew import make_admission
 from shoal.errors import ShoalError, StoreError
 from shoal.feeding import Feeder
-from shoal.fleet.leader import Leadership
+from shoal.fleet.leader import Leadership, feeder_key
 from shoal.fleet.plan import WorkerPlan
 from shoal.fleet.trouble import report_trouble
 from shoal.frontier.protocol import OWN_START, Frontier, Job
@@ -22,11 +22,6 @@ from shoal.observe.tally import Tally
 from shoal.spider import Spider
 from shoal.telling import event
 from shoal.workerstatus import status_of
-
-
-def feeder_key(job: str) -> str:
-    return f"feeder/{job}"
-
 
 _Made = tuple[str, float]  # a job that is dropped and made anew has the same name, and is another one
 

@@ -42,6 +42,11 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Term).decode
 
 
+def feeder_key(job: str) -> str:
+    """The note of who feeds a job."""
+    return f"feeder/{job}"
+
+
 class Leadership:
     """The lead in one matter: coordinating, or feeding one job."""
 

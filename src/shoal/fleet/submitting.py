@@ -22,8 +22,8 @@ from shoal.frontier.protocol import Frontier, Job, JobSpec
 from shoal.hosts.rules import HostRules, change_host
 from shoal.jobnote import encode_note, note_of
 from shoal.observe.events import tell
-from shoal.observe.tally import Tally, TallyReport
-from shoal.observe.view import RateWindow, View
+from shoal.observe.tally import RateWindow, Tally, TallyReport
+from shoal.observe.view import View
 from shoal.observe.words import plural
 from shoal.plan import (
     Plan,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from shoal.flight import Loss
+from shoal.frontier.loss import Loss
 from shoal.frontier.protocol import worker_lost
 from shoal.model import Failure, Retry, Snapshot, Task
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -22,26 +21,6 @@ class View(Struct, frozen=True):
     processes: int = 1
     note: str = ""  # what is going on, when it is not plain crawling: "draining", "already finished" …
     restarts: int = 0  # of the process, in this run
-
-
-class RateWindow:
-    """Pages a second over the last few seconds, from a total that grows; a store that goes back begins a new one."""
-
-    def __init__(self, span: float = 5.0) -> None:
-        self._span = span
-        self._points: deque[tuple[float, int]] = deque()
-
-    def add(self, now: float, total: int) -> float:
-        """Notes the total at `now` (monotonic) and answers the rate."""
-        points = self._points
-        if points and total < points[-1][1]:
-            points.clear()
-        points.append((now, total))
-        # The newest point outside the window stays: without it the window would shrink to the last update.
-        while len(points) > 2 and points[1][0] <= now - self._span:
-            points.popleft()
-        (began, first), (ended, last) = points[0], points[-1]
-        return (last - first) / (ended - began) if ended > began else 0.0
 
 
 def has_ended(job: Job) -> bool:

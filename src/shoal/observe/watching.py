@@ -13,8 +13,8 @@ from shoal.frontier.protocol import Frontier
 from shoal.guardian import guarded
 from shoal.observe.ledger import Ledger, Page
 from shoal.observe.sparing import PATIENCE, Sparing
-from shoal.observe.tally import TallyReport, merge
-from shoal.observe.view import RateWindow, View, eta, remaining
+from shoal.observe.tally import RateWindow, TallyReport, merge
+from shoal.observe.view import View, eta, remaining
 
 if TYPE_CHECKING:
     from shoal.crawling import Plan

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 import apsw
 from msgspec.structs import replace
 
-from shoal.flight import Loss
+from shoal.frontier.loss import Loss
 from shoal.frontier.protocol import Flight, JobSpec, Journal, Settled, WorkerRecord, total
 from shoal.frontier.sqlite.adding import admit, is_seen, put_back, see
 from shoal.frontier.sqlite.codec import decode_task, encode_letter, encode_task

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shoal.flight import Loss
+from shoal.frontier.loss import Loss
 from shoal.frontier.protocol import (
     DeadFilter,
     Frontier,
