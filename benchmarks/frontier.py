@@ -20,10 +20,11 @@ from pathlib import Path
 import msgspec
 
 from shoal.admit.identity import fingerprint, host_key
-from shoal.frontier.protocol import Claim, JobSpec, Valve
+from shoal.frontier.protocol import Claim, JobSpec
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model import Done, Row, Settlement, Task
 from shoal.sink.jsonl import JsonLines
+from shoal.valve import Valve
 
 JOB = "bench"
 ROW = Row(b'{"url": "http://example.test/a/page", "status": 200, "title": "A page of some title"}\n')

@@ -20,10 +20,11 @@ from pathlib import Path
 import msgspec
 
 from shoal.admit.identity import fingerprint, host_key
-from shoal.frontier.protocol import Claim, JobSpec, Valve
+from shoal.frontier.protocol import Claim, JobSpec
 from shoal.frontier.redis.home import RedisFrontier
 from shoal.model import Done, Settlement, Task
 from shoal.testing.servers import ValkeyServer
+from shoal.valve import Valve
 
 JOB = "bench"
 

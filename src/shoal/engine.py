@@ -23,7 +23,7 @@ from typing import Any, TypeVar, cast
 from shoal.delivery import Delivery
 from shoal.errors import HandlerMissing, ShoalError, SinkError
 from shoal.flight import FlightRecorder
-from shoal.frontier.protocol import FOREVER, Claim, Claimed, Frontier
+from shoal.frontier.protocol import Claim, Claimed, Frontier
 from shoal.frontier.suspects import is_suspect
 from shoal.governor import Load
 from shoal.heartbeat import Heartbeat
@@ -35,6 +35,7 @@ from shoal.settings import Settings
 from shoal.slots import Place, Slots
 from shoal.telling import event
 from shoal.tenure import Tenure, Tenures
+from shoal.valve import FOREVER
 from shoal.workerstatus import WorkerStatus
 
 T = TypeVar("T")

@@ -12,8 +12,9 @@ import msgspec
 import pytest
 
 from shoal.frontier import open_frontier
-from shoal.frontier.protocol import Claim, JobSpec, Valve
+from shoal.frontier.protocol import Claim, JobSpec
 from shoal.model import Dead, Done, Failure, Settlement, Snapshot, Task
+from shoal.valve import Valve
 
 Cli = Callable[..., tuple[int, str, str]]
 

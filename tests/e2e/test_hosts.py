@@ -19,7 +19,7 @@ from msgspec.structs import replace
 import shoal
 from shoal.admit.identity import fingerprint
 from shoal.frontier import open_frontier
-from shoal.frontier.protocol import Claim, JobSpec, Valve
+from shoal.frontier.protocol import Claim, JobSpec
 from shoal.hosts.rules import HostRules
 from shoal.hosts.state import HostState, Manual, encode_state, state_of
 from shoal.jobnote import write_note
@@ -30,6 +30,7 @@ from shoal.policy.host import first_valve
 from shoal.policy.timeout import TimeoutState
 from shoal.settings import Settings
 from shoal.testing import HostProfile, WebProcess
+from shoal.valve import Valve
 
 Cli = Callable[..., tuple[int, str, str]]
 

@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 
 from shoal.engine import Engine
-from shoal.frontier.protocol import JobSpec, Valve
+from shoal.frontier.protocol import JobSpec
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model import Done, Lease, Settlement
 from shoal.serving import OneJob
 from shoal.settings import Settings
 from shoal.testing.conformance.tools import make_task
 from shoal.testing.sinks import JournalSink
+from shoal.valve import Valve
 
 HOSTS = 100_000
 FAR = time.time() + 1e6

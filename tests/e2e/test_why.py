@@ -16,11 +16,12 @@ from shoal import Page, Spider
 from shoal.admit.identity import fingerprint
 from shoal.fetch.robots import RobotsRecord
 from shoal.frontier import open_frontier
-from shoal.frontier.protocol import Claim, Frontier, JobSpec, Valve
+from shoal.frontier.protocol import Claim, Frontier, JobSpec
 from shoal.hosts.state import HostState, OriginState, encode_state
 from shoal.model import Dead, Done, Failure, Retry, Settlement, Task, Verdict
 from shoal.policy.backpressure import Reason
 from shoal.testing import HostProfile, WebProcess
+from shoal.valve import Valve
 from shoal.workerstatus import WorkerStatus, encode_status
 
 Cli = Callable[..., tuple[int, str, str]]

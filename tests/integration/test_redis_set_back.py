@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.frontier.protocol import Claim, Claimed, Frontier, Valve
+from shoal.frontier.protocol import Claim, Claimed, Frontier
 from shoal.frontier.redis.home import RedisFrontier
 from shoal.model import Done, Moved, Row, Settlement
 from shoal.sink.jsonl import JsonLines
@@ -17,6 +17,7 @@ from shoal.testing.clock import ManualClock
 from shoal.testing.conformance import tools
 from shoal.testing.conformance.tools import balanced, make_task, settle, spec
 from shoal.testing.servers import ValkeyServer
+from shoal.valve import Valve
 
 CLOCK = ManualClock()  # of every frontier here
 HUSH = 3.0  # seconds for which a store that went back lets nobody ask a host

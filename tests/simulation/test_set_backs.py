@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.protocol import FOREVER
 from shoal.testing.simulation import Trace, run
 from shoal.testing.simulation.world import Home
+from shoal.valve import FOREVER
 
 SEEDS, CHUNK = 20, 5
 

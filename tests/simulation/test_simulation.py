@@ -18,7 +18,7 @@ from shoal.errors import ShoalError, StoreError
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.memory.domains import Domains
 from shoal.frontier.memory.state import Held
-from shoal.frontier.protocol import Claim, Claimed, HostRecord, Journal, Settled, Valve
+from shoal.frontier.protocol import Claim, Claimed, HostRecord, Journal, Settled
 from shoal.governor import Governor, Load
 from shoal.hosts.book import HostBook
 from shoal.model import Lease, Settlement
@@ -32,6 +32,7 @@ from shoal.settings import Settings
 from shoal.testing.simulation import Trace, run
 from shoal.testing.simulation.loop import SimulatedClock, VirtualLoop
 from shoal.testing.simulation.world import Home
+from shoal.valve import Valve
 
 SEEDS, CHUNK = 156, 13
 

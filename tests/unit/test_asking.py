@@ -12,7 +12,7 @@ from shoal.asking import Asker, Ending
 from shoal.fetch.guard import Guard
 from shoal.fetch.transport import FetchRequest
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.protocol import Claim, JobSpec, Valve
+from shoal.frontier.protocol import Claim, JobSpec
 from shoal.hosts.book import HostBook
 from shoal.hosts.state import HostState, state_of
 from shoal.model import Dead, Failure, Lease, Outcome, Response, Retry, Task
@@ -21,6 +21,7 @@ from shoal.policy.signals import Traffic
 from shoal.settings import Settings
 from shoal.testing import ManualClock
 from shoal.testing.conformance.tools import make_task
+from shoal.valve import Valve
 
 HOST, URL = "a.test", "http://a.test/"
 ROBOTS = "http://a.test/robots.txt"

@@ -10,7 +10,7 @@ import pytest
 from shoal.admit.identity import fingerprint
 from shoal.dashboard.hostindex import SORTS, HostIndex, HostIndexes, Query, Trails
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.protocol import Claim, JobSpec, Valve
+from shoal.frontier.protocol import Claim, JobSpec
 from shoal.hosts.orders import block, order
 from shoal.hosts.rules import HostRules, change_host
 from shoal.hosts.state import HostState, state_of
@@ -19,6 +19,7 @@ from shoal.model import Task
 from shoal.policy.breaker import BreakerState
 from shoal.policy.timeout import TimeoutState
 from shoal.settings import Settings
+from shoal.valve import Valve
 
 SETTINGS = Settings(robots=False)
 RULES = HostRules(SETTINGS)

@@ -10,9 +10,10 @@ from shoal.admit.identity import fingerprint
 from shoal.dashboard import letters
 from shoal.dashboard.letters import MOST_TEXT, Shelf, letter_dict, newest
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.protocol import Claim, DeadFilter, JobSpec, Valve
+from shoal.frontier.protocol import Claim, DeadFilter, JobSpec
 from shoal.model import Dead, DeadLetter, Failure, Settlement, Snapshot, Task
 from shoal.testing import ManualClock
+from shoal.valve import Valve
 
 EVERYTHING = DeadFilter()
 

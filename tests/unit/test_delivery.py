@@ -10,7 +10,7 @@ import pytest
 from shoal.engine import Engine
 from shoal.errors import SinkError
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.protocol import Counters, JobSpec, Valve
+from shoal.frontier.protocol import Counters, JobSpec
 from shoal.model import Done, Lease, Row, Settlement
 from shoal.policy.lanes import Lane
 from shoal.serving import Served
@@ -18,6 +18,7 @@ from shoal.settings import Settings
 from shoal.sink.identity import FileClaim
 from shoal.sink.protocol import Sink
 from shoal.testing.conformance.tools import make_task
+from shoal.valve import Valve
 
 OPEN = Valve(interval=0.0, cap=100)
 DEADLINE = 5.0

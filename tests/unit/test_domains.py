@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.frontier.domains import Domain, strictest
-from shoal.frontier.protocol import FOREVER, DomainLimit, Frontier, Valve
+from shoal.frontier.protocol import Frontier
 from shoal.frontier.redis.home import RedisFrontier
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model import Done, Settlement
@@ -20,6 +19,7 @@ from shoal.testing.clock import ManualClock
 from shoal.testing.conformance.domains import wild
 from shoal.testing.conformance.tools import claim, make_task, spec
 from shoal.testing.servers import ValkeyServer
+from shoal.valve import FOREVER, Domain, DomainLimit, Valve, strictest
 
 _number = itertools.count()
 

@@ -23,7 +23,6 @@ from shoal.frontier.protocol import (
     JobSpec,
     Journal,
     Settled,
-    Valve,
     worker_lost,
 )
 from shoal.governor import Load
@@ -35,6 +34,7 @@ from shoal.sink.protocol import Sink
 from shoal.slots import take_slot, waiting
 from shoal.testing.conformance.tools import make_task
 from shoal.testing.sinks import JournalSink
+from shoal.valve import Valve
 from shoal.workerstatus import status_of
 
 OPEN = Valve(interval=0.0, cap=100)

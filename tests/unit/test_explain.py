@@ -9,17 +9,7 @@ from msgspec.structs import replace
 
 from shoal.explain import Answer, Facts, explain
 from shoal.fetch.robots import RobotsRecord
-from shoal.frontier.protocol import (
-    FOREVER,
-    Counters,
-    Domain,
-    HostRecord,
-    Job,
-    JobSpec,
-    Valve,
-    Whereabouts,
-    WorkerRecord,
-)
+from shoal.frontier.protocol import Counters, HostRecord, Job, JobSpec, Whereabouts, WorkerRecord
 from shoal.hosts.rules import HostRules
 from shoal.hosts.sight import HostSight, sight_of, with_robots
 from shoal.hosts.state import Ask, HostState, Manual, OriginState, encode_state
@@ -31,6 +21,7 @@ from shoal.policy.escalation import Pattern
 from shoal.policy.rate import RateState
 from shoal.policy.timeout import TimeoutState
 from shoal.settings import Settings
+from shoal.valve import FOREVER, Domain, Valve
 from shoal.workerstatus import WorkerStatus, encode_status
 
 NOW = 1_000_000.0

@@ -14,11 +14,12 @@ from shoal.admit import Admission
 from shoal.errors import SpiderError, StoreError
 from shoal.feeding import Feeder
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.protocol import OWN_START, Added, Claim, Job, JobSpec, Source, Valve
+from shoal.frontier.protocol import OWN_START, Added, Claim, Job, JobSpec, Source
 from shoal.hosts.orders import set_for_hosts
 from shoal.model import Done, Settlement, Task
 from shoal.observe.tally import Tally
 from shoal.settings import Settings
+from shoal.valve import Valve
 
 DEADLINE = 5.0
 

@@ -30,7 +30,6 @@ from shoal.fleet.trouble import trouble_of
 from shoal.fleet.versions import tell_other_versions
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import (
-    FOREVER,
     OWN_START,
     Claim,
     Counters,
@@ -40,7 +39,6 @@ from shoal.frontier.protocol import (
     JobSpec,
     JobState,
     Source,
-    Valve,
 )
 from shoal.jobnote import note_of, settings_of, write_note
 from shoal.model import Done, Row, Settlement
@@ -50,6 +48,7 @@ from shoal.policy.backpressure import Reason
 from shoal.settings import Settings
 from shoal.testing import ManualClock
 from shoal.testing.conformance.tools import claim, make_task, settle
+from shoal.valve import FOREVER, Valve
 from shoal.workerstatus import WorkerStatus, encode_status
 
 DEADLINE = 5.0

@@ -19,12 +19,13 @@ from shoal.fleet.plan import OWN, WorkerPlan
 from shoal.fleet.roster import Roster
 from shoal.fleet.trouble import trouble_of
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.protocol import JobSpec, Valve
+from shoal.frontier.protocol import JobSpec
 from shoal.jobnote import write_note
 from shoal.model import Response
 from shoal.policy.signals import Traffic
 from shoal.settings import Settings
 from shoal.testing.conformance.tools import make_task
+from shoal.valve import Valve
 from shoal.workerstatus import status_of
 
 DEADLINE = 5.0

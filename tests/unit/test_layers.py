@@ -27,6 +27,7 @@ VALUES = {
     "shoal.limits",
     "shoal.packing",
     "shoal.text",
+    "shoal.valve",
 }
 HOMES = ("shoal.frontier.memory", "shoal.frontier.sqlite", "shoal.frontier.redis")
 DRIVERS = (
@@ -96,7 +97,7 @@ def test_the_map_of_modules_is_not_empty() -> None:
 def test_what_decides_neither_waits_nor_reaches_out(module: str) -> None:
     awaiting = (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor, ast.AsyncWith)
     assert not [node for node in ast.walk(tree_of(module)) if isinstance(node, awaiting)]
-    own = ("shoal.admit", "shoal.policy", "shoal.frontier.protocol")
+    own = ("shoal.admit", "shoal.policy")
     foreign = {name for name in imports(module, at_run_time=False) if not is_part_of(name, *own)}
     assert foreign <= VALUES
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.protocol import HUSH, Valve
+from shoal.frontier.protocol import HUSH
 from shoal.model import Done, Row, Settlement
 from shoal.testing import ManualClock
 from shoal.testing.conformance.tools import ListJournal, claim, counted, make_task, settle, spec
+from shoal.valve import Valve
 
 A, B = make_task("http://a.test/1"), make_task("http://b.test/1")
 

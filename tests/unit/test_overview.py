@@ -15,7 +15,7 @@ from rich.console import Console
 
 from shoal.fleet.sight import JobSight
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.protocol import FOREVER, Claim, Counters, Job, JobSpec, Valve
+from shoal.frontier.protocol import Claim, Counters, Job, JobSpec
 from shoal.hosts.rules import HostRules
 from shoal.hosts.state import HostState, Manual
 from shoal.jobnote import write_note
@@ -34,6 +34,7 @@ from shoal.policy.breaker import BreakerState
 from shoal.settings import Settings
 from shoal.testing import ManualClock
 from shoal.testing.conformance.tools import make_task
+from shoal.valve import FOREVER, Valve
 from shoal.workerstatus import WorkerStatus, encode_status
 
 SETTINGS = Settings(robots=False)

@@ -10,10 +10,10 @@ from itertools import pairwise
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.frontier.protocol import FOREVER, Valve
 from shoal.policy.compose import HostPolicies
 from shoal.policy.protocol import Limits, Observation
 from shoal.settings import Settings
+from shoal.valve import FOREVER, Valve
 
 START = 1_750_000_000.0
 

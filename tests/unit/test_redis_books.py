@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from shoal.frontier.protocol import FOREVER, DomainLimit, Valve
 from shoal.frontier.redis.codec import decode_lease
 from shoal.frontier.redis.home import RedisFrontier
 from shoal.frontier.redis.hosts import domain_number, read_lists, read_valve
@@ -20,6 +19,7 @@ from shoal.frontier.redis.shards import LANES_PER_JOB
 from shoal.model import Dead, Done, Lease, Moved, Retry, Settlement, Verdict
 from shoal.testing.conformance.tools import FAILED, balanced, claim, make_task, spec
 from shoal.testing.servers import ValkeyServer
+from shoal.valve import FOREVER, DomainLimit, Valve
 
 HOSTS = [*(f"h{n}.test" for n in range(7)), *(f"h{n}.shared.test" for n in range(5))]
 _number = itertools.count()

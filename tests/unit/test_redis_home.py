@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from shoal.errors import StoreError, UsageError
 from shoal.frontier import open_frontier
-from shoal.frontier.protocol import DeadFilter, DomainLimit, Valve
+from shoal.frontier.protocol import DeadFilter
 from shoal.frontier.redis import library, rows
 from shoal.frontier.redis.home import RedisFrontier
 from shoal.frontier.redis.keys import NAMES
@@ -27,6 +27,7 @@ from shoal.sink.jsonl import JsonLines
 from shoal.testing.clock import ManualClock
 from shoal.testing.conformance.tools import FAILED, ListJournal, claim, counted, make_task, settle, spec
 from shoal.testing.servers import ValkeyServer
+from shoal.valve import DomainLimit, Valve
 
 _number = itertools.count()
 

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from shoal.frontier.protocol import JobSpec, Valve
+from shoal.frontier.protocol import JobSpec
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.frontier.sqlite.session import Session
 from shoal.testing import ManualClock
 from shoal.testing.conformance.tools import claim, make_task, settle
+from shoal.valve import Valve
 
 DEADLINE = 5.0
 

@@ -13,10 +13,11 @@ import pytest
 
 import shoal
 from shoal.frontier.loss import Loss
-from shoal.frontier.protocol import JobSpec, Valve
+from shoal.frontier.protocol import JobSpec
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.frontier.sqlite.presence import Presence
 from shoal.testing.conformance.tools import claim, counted, make_task, settle
+from shoal.valve import Valve
 
 OPEN = JobSpec("job", valve=Valve(interval=0.0, cap=100))
 

@@ -12,12 +12,12 @@ import apsw
 import pytest
 
 from shoal.errors import StoreError, StoreFull
-from shoal.frontier.protocol import Valve
 from shoal.frontier.sqlite.schema import connect
 from shoal.frontier.sqlite.session import Session
 from shoal.frontier.sqlite.writer import Writer
 from shoal.frontier.timebase import Timebase
 from shoal.testing import ManualClock
+from shoal.valve import Valve
 
 DEADLINE = 10.0
 

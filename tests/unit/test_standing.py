@@ -12,7 +12,7 @@ from shoal.errors import UsageError
 from shoal.fetch.robots import rules_record
 from shoal.fetch.transport import FetchRequest
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.protocol import Claim, HostRecord, JobSpec, Lease, Valve
+from shoal.frontier.protocol import Claim, HostRecord, JobSpec, Lease
 from shoal.hosts import standing as standing_module
 from shoal.hosts.book import HostBook
 from shoal.hosts.orders import set_for_hosts
@@ -30,6 +30,7 @@ from shoal.policy.signals import Traffic
 from shoal.routes.routing import Routes
 from shoal.settings import HostSettings, Settings
 from shoal.testing import ManualClock
+from shoal.valve import Valve
 
 SHOP = "shop.example"
 

@@ -7,7 +7,7 @@ import pytest
 from shoal.errors import StoreError
 from shoal.fleet.schedule import KEY, schedules
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.protocol import HostRecord, JobSpec, Note, Valve, WorkerRecord
+from shoal.frontier.protocol import HostRecord, JobSpec, Note, WorkerRecord
 from shoal.frontier.redis import codec as redis
 from shoal.frontier.sqlite import codec as sqlite
 from shoal.hosts.state import HostState, state_of
@@ -20,6 +20,7 @@ from shoal.policy.compose import HostPolicies
 from shoal.policy.proxy import PoolState
 from shoal.routes.poolbook import state_of as pool_of
 from shoal.settings import Settings
+from shoal.valve import Valve
 from shoal.workerstatus import WorkerStatus, status_of
 
 JUNK = [b"\xc1", b"junk", b"\xd9\x02\xff\xff", b"\x81\xa4\xff\xff\xff\xff\x01", b"\x91" * 5_000 + b"\xc0"]

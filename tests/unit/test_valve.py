@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from shoal.frontier.protocol import FOREVER, Valve
+from shoal.valve import FOREVER, Valve
 
 START = 1_000_000_000.0
 CLOSE = 1e-6  # relative to times around START, a float is good to about 1e-7

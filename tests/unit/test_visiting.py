@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from shoal.fetch.robots import RobotsRecord
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.protocol import Claim, HostRecord, JobSpec, Valve
+from shoal.frontier.protocol import Claim, HostRecord, JobSpec
 from shoal.hosts.rules import HostRules
 from shoal.hosts.state import HostState, OriginState, encode_state, state_of
 from shoal.hosts.visiting import Visitor
@@ -18,6 +18,7 @@ from shoal.model import Lease
 from shoal.settings import Settings
 from shoal.testing import ManualClock
 from shoal.testing.conformance.tools import make_task
+from shoal.valve import Valve
 
 HOST = "b.test"
 SETTINGS = Settings(rate=2, per_host=2)

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from shoal.classify import rule_for
-from shoal.frontier.protocol import FOREVER, HostQueue, WorkerRecord
+from shoal.frontier.protocol import HostQueue, WorkerRecord
 from shoal.hosts.sight import HostSight, causes, rate_source, settings_in_words
 from shoal.inquiry import ProxySight
 from shoal.observe.history import History
 from shoal.plain import cause_dicts, worker_dict
+from shoal.valve import FOREVER
 from shoal.workerstatus import heard
 
 

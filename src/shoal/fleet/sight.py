@@ -10,9 +10,10 @@ from msgspec import Struct
 from shoal.fleet.leader import Term, leader
 from shoal.fleet.schedule import Schedule, schedules
 from shoal.fleet.trouble import trouble_of
-from shoal.frontier.protocol import FOREVER, Frontier, HostRecord, Job
+from shoal.frontier.protocol import Frontier, HostRecord, Job
 from shoal.observe.sparing import PATIENCE, Sparing
 from shoal.observe.view import remaining
+from shoal.valve import FOREVER
 from shoal.workerstatus import WorkerStatus, heard
 
 # How many of a job's longest queues its ETA looks at. The time of a host is its queue times its interval, so a shorter

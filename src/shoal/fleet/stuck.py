@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from shoal.fleet.sight import slow_hosts
-from shoal.frontier.protocol import FOREVER, Frontier, Job, WorkerRecord
+from shoal.frontier.protocol import Frontier, Job, WorkerRecord
 from shoal.hosts.sight import HostSight, causes, sight_of, with_robots
 from shoal.inquiry import rules_for
 from shoal.observe.view import waits_for
 from shoal.observe.words import plural, span
+from shoal.valve import FOREVER
 from shoal.workerstatus import WorkerStatus, is_silent, status_of
 
 log = logging.getLogger("shoal")

@@ -17,104 +17,13 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Literal, Protocol, Self
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
-from shoal.frontier.domains import Domain, DomainLimit
 from shoal.frontier.inventory import Inventory
-from shoal.frontier.timebase import FOREVER
 from shoal.model import DeadLetter, Failure, Settlement, Snapshot, Task
 from shoal.model import Lease as Lease  # re-exported: part of this protocol's vocabulary
+from shoal.valve import Domain, DomainLimit, Valve
 
 JobState = Literal["running", "paused", "finished", "cancelled"]
-
-
-UNTIMED = 1.0  # seconds that a request to a host never heard of is taken to hold its slot
-_LEAST_HOLD = 0.02
-_HOLD_GAIN = 0.25
-# Where hosts join the line. One that is known to take less than _QUICK stands before those that nobody has heard of,
-# and other ones no more than so many requests behind the first. Our own processor may be busy, so that quick hosts
-# seem to take a second or two; who drips takes more than five.
-_QUICK = 3.6
-_BEFORE_UNKNOWN = _QUICK / 4
-_FURTHEST = 8
-
-
-class Valve(Struct, frozen=True):
-    """The numbers that decide when a host may be hit. Only claim and settle touch in_flight, next_at and hold."""
-
-    interval: float = 0.0  # seconds between requests; 0: no limit
-    burst: int = 1  # how many may go at once after a quiet spell
-    cap: int = 1  # how many may be in flight
-    blocked_until: float = 0.0
-    in_flight: int = 0
-    next_at: float = 0.0  # theoretical arrival time (GCRA)
-    hold: float = 0.0  # seconds that a request holds its slot, smoothed; 0: none has ended yet
-
-    def due(self) -> float:
-        """When the next request may go, given that nothing else changes."""
-        if self.in_flight >= self.cap:
-            return FOREVER
-        return max(self.blocked_until, self.next_at - (self.burst - 1) * self.interval)
-
-    def allowance(self, now: float) -> int:
-        """How many requests may go right now."""
-        if self.in_flight >= self.cap or now < self.due():
-            return 0
-        room = self.cap - self.in_flight
-        if self.interval <= 0:
-            return room
-        # The slots that have become free since the earliest permitted moment, counted from whole intervals.
-        earliest = self.next_at - (self.burst - 1) * self.interval
-        slots = int((now - earliest) / self.interval + 1e-9) + 1
-        return max(0, min(room, slots, self.burst))
-
-    def take(self, count: int, now: float) -> Valve:
-        """The valve after `count` requests went at `now`."""
-        next_at = max(self.next_at, now) + count * self.interval
-        return replace(self, in_flight=self.in_flight + count, next_at=next_at)
-
-    def reset(self, wanted: Valve) -> Valve:
-        """The valve with new numbers. The next request is due as if the last one had already gone by them."""
-        next_at = self.next_at + wanted.interval - self.interval if self.next_at else 0.0
-        return replace(wanted, in_flight=self.in_flight, next_at=next_at, hold=self.hold)
-
-    def give_back(self, count: int, held: float | None = None) -> Valve:
-        """The valve after `count` requests ended. `held`: seconds they held their slots, on average, if they tell."""
-        hold = self.hold
-        if held is not None:
-            hold = hold + (held - hold) * _HOLD_GAIN if hold else held
-        return replace(self, in_flight=max(0, self.in_flight - count), hold=hold)
-
-    def charge(self, count: int) -> float:
-        """How far `count` requests set the host back in the line of those that are due: by the time that they will
-        hold slots. So hosts get equal shares of the slots' time, not of the requests: while others wait, a host that
-        takes ten seconds is not asked as often as one that takes a tenth."""
-        return count * max(_LEAST_HOLD, self.hold or UNTIMED)
-
-    def _is_quick(self) -> bool:
-        return 0 < self.hold < _QUICK
-
-    def _headway(self) -> float:
-        """How far behind the time of the line it joins, at least. Less than UNTIMED, if it is known to be quick."""
-        return self.charge(1) / 4 if self._is_quick() else UNTIMED
-
-    def front(self, place: float) -> float:
-        """The time of the line, if the host stands first in it at `place`."""
-        return place - self._headway()
-
-    def seat(self, place: float, front: float | None) -> float:
-        """Where the host joins the line: at the place it had, but neither before the time of the line, so that being
-        away earns nothing, nor far behind. None: nobody is in line.
-
-        One that is known to be quick joins before those that nobody has heard of, whatever it was charged earlier:
-        else it would wait, with each of its pages, for a first page of all of them, and be starved by thousands of
-        names that somebody made up. (Only if it has an interval: without, it is always due, and they would never have
-        their turn.)"""
-        if front is None:
-            return place
-        goes_before = self._is_quick() and self.interval > 0
-        furthest = _BEFORE_UNKNOWN if goes_before else _FURTHEST * max(self.charge(1), UNTIMED)
-        return min(max(place, front + self._headway()), front + furthest)
 
 
 class HostRecord(Struct, frozen=True):
@@ -611,7 +520,6 @@ class Frontier(Protocol):
 
 __all__ = [
     "EARLIER",
-    "FOREVER",
     "HUSH",
     "MOST_SOURCES",
     "OWN_START",
@@ -623,8 +531,6 @@ __all__ = [
     "Counters",
     "DeadFilter",
     "DeadLetter",
-    "Domain",
-    "DomainLimit",
     "Fate",
     "Frontier",
     "HostQueue",
@@ -641,7 +547,6 @@ __all__ = [
     "Settled",
     "Snapshot",
     "Source",
-    "Valve",
     "Whereabouts",
     "WorkerRecord",
     "concerns",

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from shoal.clock import Clock
 
-FOREVER = 1e18  # "not before something else happens"; sorts after every real time
-
 
 class Timebase:
     def __init__(self, clock: Clock, offset: float | None = None) -> None:

@@ -22,7 +22,7 @@ from shoal.clock import Clock
 from shoal.fetch.guard import Pin
 from shoal.fetch.robots import Robots, RobotsRecord, agent_of, fetch_robots
 from shoal.fetch.transport import Transport
-from shoal.frontier.protocol import Frontier, HostRecord, Valve
+from shoal.frontier.protocol import Frontier, HostRecord
 from shoal.hosts.buried import BuriedPages
 from shoal.hosts.jobs import OtherJobs
 from shoal.hosts.news import changed_breakers, tell_changes, tell_escalation
@@ -37,6 +37,7 @@ from shoal.policy.host import first_valve
 from shoal.policy.hosttable import over
 from shoal.policy.protocol import Limits, Observation
 from shoal.settings import HostSettings, Settings
+from shoal.valve import Valve
 
 _CACHED = 20_000
 _CACHED_BYTES = 64 * 1024 * 1024  # of their records: a long robots.txt counts for many short ones

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.frontier.protocol import FOREVER, Frontier
+from shoal.frontier.protocol import Frontier
 from shoal.hosts.rules import Fold, change_host
 from shoal.hosts.sight import HostSight
 from shoal.hosts.standing import Standing, Tables, change_standing
@@ -16,6 +16,7 @@ from shoal.inquiry import RulesOfHosts, look_at_host, rules_of_host, unknown_hos
 from shoal.observe.events import tell
 from shoal.policy.hosttable import ANY, patterns_of
 from shoal.settings import HostSettings
+from shoal.valve import FOREVER
 
 
 class Order(Struct, frozen=True):

@@ -8,13 +8,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.fetch.robots import Robots, RobotsRecord, agent_of
-from shoal.frontier.protocol import Frontier, HostRecord, Valve
+from shoal.frontier.protocol import Frontier, HostRecord
 from shoal.hosts.state import NO_ORDERS, Ask, HostState, Manual, encode_state, state_of
 from shoal.policy.compose import HostPolicies
 from shoal.policy.host import configured
 from shoal.policy.hosttable import NOTHING, HostTable, over, settings_at
 from shoal.policy.protocol import Limits
 from shoal.settings import HostSettings, Settings
+from shoal.valve import Valve
 
 Fold = Callable[[HostState], HostState]
 

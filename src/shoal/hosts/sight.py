@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.fetch.robots import Robots, RobotsRecord
-from shoal.frontier.protocol import FOREVER, Domain, DomainLimit, HostRecord, Valve
+from shoal.frontier.protocol import HostRecord
 from shoal.hosts.rules import HostRules, Terms
 from shoal.hosts.state import HostState, OriginState, state_of
 from shoal.observe.words import span, speed
@@ -21,6 +21,7 @@ from shoal.policy.hosttable import NOTHING, HostTable
 from shoal.policy.protocol import Limits, ease, strictest
 from shoal.policy.timeout import TimeoutState
 from shoal.settings import HOST_KEYS, MASK, HostSettings, Settings
+from shoal.valve import FOREVER, Domain, DomainLimit, Valve
 
 # From well to ill.
 Condition = Literal["closed", "no robots", "resting", "half open", "open", "blocked", "given up"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from shoal.frontier.protocol import DomainLimit, Valve
 from shoal.policy.protocol import NO_LIMITS, Limits
 from shoal.settings import Settings
+from shoal.valve import DomainLimit, Valve
 
 
 def first_valve(settings: Settings) -> Valve:

@@ -20,10 +20,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from msgspec.structs import replace
 
 from shoal.admit.identity import host_key
-from shoal.frontier.protocol import Claim, DeadFilter, DomainLimit, Frontier, JobSpec, Valve
+from shoal.frontier.protocol import Claim, DeadFilter, Frontier, JobSpec
 from shoal.model import Dead, Done, Failure, Lease, Moved, Retry, Row, Settlement, Task, Verdict
 from shoal.testing.clock import ManualClock
 from shoal.testing.conformance.tools import ListJournal, make_task
+from shoal.valve import DomainLimit, Valve
 
 DOMAIN = "c.test"
 SHARING = tuple(f"{name}.{DOMAIN}" for name in ("x", "y", "z"))

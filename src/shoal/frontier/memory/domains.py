@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from shoal.admit.suffixes import registrable_domain
-from shoal.frontier.domains import Domain, DomainLimit, strictest
 from shoal.frontier.memory.state import JobRecord
-from shoal.frontier.protocol import FOREVER, HostRecord
+from shoal.frontier.protocol import HostRecord
+from shoal.valve import FOREVER, Domain, DomainLimit, strictest
 
 Jobs = Mapping[str, JobRecord]
 

@@ -21,7 +21,6 @@ from shoal.frontier.memory import finding
 from shoal.frontier.memory.domains import Domains
 from shoal.frontier.memory.state import Held, JobRecord, Queue, copied
 from shoal.frontier.protocol import (
-    FOREVER,
     HUSH,
     OWN_START,
     PAST_JOBS,
@@ -54,6 +53,7 @@ from shoal.frontier.protocol import (
 from shoal.frontier.suspects import wait_of_suspect
 from shoal.frontier.timebase import Timebase
 from shoal.model import Dead, DeadLetter, Done, Failure, Lease, Moved, Retry, Row, Settlement, Snapshot, Task
+from shoal.valve import FOREVER
 
 replace = msgspec.structs.replace
 

@@ -10,11 +10,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from shoal.frontier.protocol import FOREVER, UNTIMED, Claim, Claimed, JobSpec
+from shoal.frontier.protocol import Claim, Claimed, JobSpec
 from shoal.frontier.redis import budgets, outbox
 from shoal.frontier.redis.keys import HOME
 from shoal.frontier.redis.shards import Shards
 from shoal.model import Lease
+from shoal.valve import FOREVER, UNTIMED
 
 _SERVED = struct.Struct("<6sdIHHiH")
 _TIMES = struct.Struct("<dd")

@@ -9,13 +9,14 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from shoal.frontier.protocol import FOREVER, Claim, Claimed, Valve
+from shoal.frontier.protocol import Claim, Claimed
 from shoal.frontier.sqlite import domains
 from shoal.frontier.sqlite.adding import put_back
 from shoal.frontier.sqlite.codec import decode_task
 from shoal.frontier.sqlite.domains import CROWDED, SharedDomain
 from shoal.frontier.sqlite.session import Session
 from shoal.model import Lease
+from shoal.valve import FOREVER, Valve
 
 # Who becomes due joins the line where `Valve.seat` says; or the crowd of its domain, if others wait there already, at
 # the place it had, but not before the first of them.

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shoal.admit.suffixes import registrable_domain
-from shoal.frontier.protocol import FOREVER, Domain
+from shoal.valve import FOREVER, Domain
 
 if TYPE_CHECKING:
     from shoal.frontier.sqlite.session import Session

@@ -15,14 +15,12 @@ from shoal.frontier.protocol import (
     PAST_JOBS,
     Counters,
     DeadFilter,
-    Domain,
     HostRecord,
     Job,
     JobSpec,
     JobState,
     PastJob,
     Source,
-    Valve,
     fed_of,
     is_same,
 )
@@ -32,6 +30,7 @@ from shoal.frontier.sqlite.domains import look_again
 from shoal.frontier.sqlite.leases import end_leases
 from shoal.frontier.sqlite.session import COUNTED, Session, decode_spec
 from shoal.model import DeadLetter
+from shoal.valve import Domain, Valve
 
 _encode = _encode_spec = msgspec.msgpack.Encoder().encode
 _decode_past = stored("past job")(msgspec.msgpack.Decoder(PastJob).decode)

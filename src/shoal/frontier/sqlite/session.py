@@ -11,11 +11,11 @@ import apsw
 import msgspec
 
 from shoal.errors import UsageError
-from shoal.frontier.domains import strictest
-from shoal.frontier.protocol import Counters, DomainLimit, JobSpec, Valve
+from shoal.frontier.protocol import Counters, JobSpec
 from shoal.frontier.sqlite import domains
 from shoal.frontier.sqlite.schema import check_version
 from shoal.frontier.timebase import Timebase
+from shoal.valve import DomainLimit, Valve, strictest
 
 T = TypeVar("T")
 _CACHED = 200_000  # names kept in memory; beyond this they are looked up again

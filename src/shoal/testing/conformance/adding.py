@@ -8,12 +8,7 @@ from collections.abc import Mapping
 import pytest
 from msgspec.structs import replace
 
-from shoal.frontier.protocol import (
-    FOREVER,
-    Claim,
-    Frontier,
-    Valve,
-)
+from shoal.frontier.protocol import Claim, Frontier
 from shoal.testing.clock import ManualClock
 from shoal.testing.conformance.tools import (
     claim,
@@ -23,6 +18,7 @@ from shoal.testing.conformance.tools import (
     spec,
     urls_of,
 )
+from shoal.valve import FOREVER, Valve
 
 
 class AddingAndClaiming:

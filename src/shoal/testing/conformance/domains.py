@@ -7,10 +7,11 @@ from collections import Counter
 from msgspec.structs import replace
 
 from shoal.admit.suffixes import registrable_domain
-from shoal.frontier.protocol import DomainLimit, Frontier, Valve
+from shoal.frontier.protocol import Frontier
 from shoal.model import Moved, Task
 from shoal.testing.clock import ManualClock
 from shoal.testing.conformance.tools import claim, counted, make_task, settle, spec
+from shoal.valve import DomainLimit, Valve
 
 PACED = Valve(interval=0.05, cap=5)
 

@@ -5,11 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shoal.errors import UsageError
-from shoal.frontier.protocol import (
-    DeadFilter,
-    Frontier,
-    Valve,
-)
+from shoal.frontier.protocol import DeadFilter, Frontier
 from shoal.model import Dead, Failure, Moved, Retry, Row, Settlement
 from shoal.testing.clock import ManualClock
 from shoal.testing.conformance.tools import (
@@ -21,6 +17,7 @@ from shoal.testing.conformance.tools import (
     settle,
     spec,
 )
+from shoal.valve import Valve
 
 
 class JobsAndLetters:

@@ -7,15 +7,9 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from shoal.admit.identity import fingerprint, host_key
-from shoal.frontier.protocol import (
-    Claim,
-    Claimed,
-    Frontier,
-    Job,
-    JobSpec,
-    Valve,
-)
+from shoal.frontier.protocol import Claim, Claimed, Frontier, Job, JobSpec
 from shoal.model import Done, Failure, Lease, Settlement, Task, Verdict
+from shoal.valve import Valve
 
 OPEN = Valve(interval=0.0, cap=100)  # a valve that lets everything through
 FAILED = Failure("timeout", "no answer")

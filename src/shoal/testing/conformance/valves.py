@@ -6,10 +6,7 @@ import itertools
 
 from msgspec.structs import replace
 
-from shoal.frontier.protocol import (
-    Frontier,
-    Valve,
-)
+from shoal.frontier.protocol import Frontier
 from shoal.testing.clock import ManualClock
 from shoal.testing.conformance.tools import (
     claim,
@@ -18,6 +15,7 @@ from shoal.testing.conformance.tools import (
     spec,
     urls_of,
 )
+from shoal.valve import Valve
 
 
 class Valves:

@@ -15,7 +15,7 @@ from shoal.clock import SystemClock
 from shoal.fetch.guard import Guard
 from shoal.fetch.http import HttpTransport
 from shoal.fetch.transport import FetchRequest
-from shoal.frontier.protocol import Claim, DeadFilter, JobSpec, Valve
+from shoal.frontier.protocol import Claim, DeadFilter, JobSpec
 from shoal.frontier.redis.home import RedisFrontier
 from shoal.model import Dead, Done, Lease, Moved, Outcome, Response, Retry, Settlement, Snapshot, Task
 from shoal.settings import Settings
@@ -23,6 +23,7 @@ from shoal.testing.fuzz.reader import Reader
 from shoal.testing.fuzz.target import Run
 from shoal.testing.fuzz.targets.stores import as_stored, failure_of, task_of
 from shoal.testing.servers import ValkeyServer
+from shoal.valve import Valve
 
 _SETTINGS = Settings(
     connect_timeout=5.0,

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from shoal.admit.identity import fingerprint, host_key
 from shoal.errors import StoreError
-from shoal.frontier.protocol import HostRecord, JobSpec, Valve, WorkerRecord
+from shoal.frontier.protocol import HostRecord, JobSpec, WorkerRecord
 from shoal.frontier.redis import codec as redis
 from shoal.frontier.sqlite import codec as sqlite
 from shoal.hosts.state import state_of
@@ -20,6 +20,7 @@ from shoal.packing import pack, writable
 from shoal.policy.compose import HostPolicies
 from shoal.settings import Settings
 from shoal.testing.fuzz.reader import Reader
+from shoal.valve import Valve
 from shoal.workerstatus import status_of
 
 _policies = HostPolicies(Settings())
