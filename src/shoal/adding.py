@@ -33,7 +33,7 @@ from shoal.limits import URL_SHOWN
 from shoal.model import Refused, Request, Task
 from shoal.observe.events import tell as tell_all
 from shoal.places import StartPlace
-from shoal.policy.lanes import known, no_such_lane
+from shoal.policy.lanes import no_such_lane
 from shoal.settings import Settings
 from shoal.spider import Spider
 from shoal.text import without_userinfo
@@ -183,7 +183,7 @@ class _Adder:
         self._say = say
         self._handlers = handlers
         self._settings = settings
-        self._lanes = known(settings)
+        self._lanes = settings.lane_weights
         self._admission = admission_by(handlers, settings)
         self._batch: list[tuple[str, Task]] = []
         self._flushing = asyncio.Lock()

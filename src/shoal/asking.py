@@ -26,13 +26,12 @@ from shoal.hosts.state import OriginState
 from shoal.model import DOUBT, Dead, Failure, Lease, Outcome, Response, Retry, Snapshot, Task
 from shoal.policy.budget import RetryBudget
 from shoal.policy.escalation import Look
-from shoal.policy.lanes import BROWSER
 from shoal.policy.protocol import TIMEOUTS, Limits, Observation
 from shoal.policy.retry import backoff, retry_after
 from shoal.policy.signals import Traffic
 from shoal.routes.escalating import Escalation
 from shoal.routes.routing import BAN, REFUSALS, NoRoute, Routes
-from shoal.settings import Settings
+from shoal.settings import BROWSER, Settings
 
 _NEXT = 1.0  # seconds until a page comes back that has left a probe to another
 # Whoever asks for robots.txt and meets one of these would not get a page either.

@@ -19,7 +19,7 @@ from shoal.limits import URL_SHOWN
 from shoal.model import Refused, Request, Task
 from shoal.observe.tally import Tally
 from shoal.places import StartPlace
-from shoal.policy.lanes import known, no_such_lane
+from shoal.policy.lanes import no_such_lane
 from shoal.refeeding import Recent
 from shoal.settings import Settings
 from shoal.spider import Spider
@@ -67,7 +67,7 @@ class Feeder:
         self._paused = paused
         self._waits_for_room = waits_for_room
         self._on_wait = on_wait
-        self._lanes = known(settings)
+        self._lanes = settings.lane_weights
         self._standing = StandingCopy(frontier)
         self._batch: list[Task] = []
         self._position = 0

@@ -18,8 +18,8 @@ from shoal.observe import words
 from shoal.policy.compose import HostPolicies
 from shoal.policy.host import domain_limit, first_valve
 from shoal.policy.hosttable import table_name
-from shoal.policy.lanes import BROWSER, known, no_such_lane, served
-from shoal.settings import Settings
+from shoal.policy.lanes import no_such_lane, served
+from shoal.settings import BROWSER, Settings
 from shoal.sink import describe, is_database, output_key
 from shoal.sink.identity import FileClaim, Owner, claim
 from shoal.sink.jsonl import JsonLines, describe_existing
@@ -82,7 +82,7 @@ def check_parts(plan: Plan) -> None:
     if plan.fed_by == "crawl":  # the workers of a fleet have proxies of their own
         pools = [handler.pool for handler in plan.spider.handlers.values() if handler.pool]
         find_pools(plan.settings, pools, os.environ)
-    lanes = known(plan.settings)
+    lanes = plan.settings.lane_weights
     for name, table in plan.settings.host.items():
         if table.lane is not None and table.lane not in lanes:
             raise SettingsError(f"{table_name(name, table)} lane: {no_such_lane(table.lane, lanes)}")

@@ -22,6 +22,9 @@ Share = Annotated[float, Meta(gt=0, le=1)]
 # Honest: names the program and where to read about it, so that a site's owner can tell who calls.
 USER_AGENT = f"Shoal/{__version__} (+https://pypi.org/project/shoal/)"
 
+BROWSER = "browser"  # the lane whose pages are opened in a browser
+WEIGHTS: Mapping[str, float] = {"urgent": 8, "normal": 4, "discovery": 2, BROWSER: 1}  # of the lanes
+
 BackpressureRule = Literal[
     "queue_full", "queue_growth", "host_429", "latency", "retries", "sink", "machine", "proxies", "store"
 ]
@@ -216,6 +219,11 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     settle_delay: Seconds = 0.03  # results are committed together, at most this late
     handler_timeout: PositiveSeconds = 60.0
     handler_warn: PositiveSeconds = 1.0  # a handler that blocks the loop for this long is named in the log
+
+    @property
+    def lane_weights(self) -> dict[str, float]:
+        """Every lane there is, with its weight."""
+        return {**WEIGHTS, **self.lanes}
 
     def __repr__(self) -> str:
         """What differs from the defaults, without the secrets."""

@@ -41,9 +41,9 @@ from shoal.observe.recording import Recorder
 from shoal.observe.tally import Tally
 from shoal.page import Page
 from shoal.places import place_of_code, place_of_error
-from shoal.policy.lanes import BROWSER, known, no_such_lane
+from shoal.policy.lanes import no_such_lane
 from shoal.rendering import Rendered, TabLost
-from shoal.settings import Settings
+from shoal.settings import BROWSER, Settings
 from shoal.sink.rows import encode_rows
 from shoal.slots import in_the_network, take_slot
 from shoal.spider import Handler, Spider
@@ -78,7 +78,7 @@ class Worker:
         self._recorder = recorder
         self._clock = clock
         self._collect = collecting
-        self._lanes = known(settings)
+        self._lanes = settings.lane_weights
         self._manners = Manners(settings)
         self._known = KnownLinks()
         self._links: dict[int, list[Link]] = {}  # token -> links to remember once the settlement is durable

@@ -12,10 +12,9 @@ from msgspec.structs import fields
 import shoal
 from shoal.policy.backpressure import Grip, Rule, rules
 from shoal.policy.breaker import _TRANSITIONS
-from shoal.policy.lanes import WEIGHTS
 from shoal.policy.protocol import Limits, Observation
 from shoal.policy.signals import Signals
-from shoal.settings import POLICIES, BackpressureRule, Settings
+from shoal.settings import POLICIES, WEIGHTS, BackpressureRule, Settings
 from shoal.testing import ChaoticWeb, HostProfile
 
 DOC = (Path(__file__).parents[2] / "docs" / "control.md").read_text("utf-8")

@@ -18,8 +18,7 @@ from shoal.extract.summary import summary
 from shoal.fleet.plan import OWN
 from shoal.model import Response, Task
 from shoal.page import FollowOptions, Page
-from shoal.policy.lanes import WEIGHTS
-from shoal.settings import SECRET, Settings
+from shoal.settings import SECRET, WEIGHTS, Settings
 from shoal.testing.fuzz import TARGETS
 from shoal.testing.fuzz.findings import Kind as FindingKind
 from shoal.testing.web import Kind

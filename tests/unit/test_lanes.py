@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.errors import SettingsError
-from shoal.policy.lanes import WEIGHTS, Lane, Lanes, served
-from shoal.settings import Settings
+from shoal.policy.lanes import Lane, Lanes, served
+from shoal.settings import WEIGHTS, Settings
 
 
 def settings_of(**settings: object) -> Settings:

@@ -25,7 +25,6 @@ from shoal.admit.sending import redirect_url, resolve, sent_url
 from shoal.admit.traps import trap
 from shoal.limits import COOKIE_LINE, REDIRECT_COOKIE_BYTES, REDIRECT_COOKIES, URL_READ, URL_SHOWN
 from shoal.model import DEFAULT_LANE, Refused, Request, Task
-from shoal.policy.lanes import known
 from shoal.settings import Settings
 
 _ORDINARY = (DEFAULT_LANE, 0)
@@ -60,7 +59,7 @@ class Admission:
         self._scope = Scope.of(settings, [host_key(url) for url in starts if url])
         self._defaults = defaults
         self._usual = ("", first)
-        self._lanes = known(settings)
+        self._lanes = settings.lane_weights
         self.lane_at: Callable[[str], str | None] = _no_lane  # a host's own
 
     def welcome(self, host: str) -> None:

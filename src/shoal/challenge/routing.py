@@ -20,10 +20,9 @@ from shoal.challenge.detecting import Challenge
 from shoal.classify import snapshot_of, this_life
 from shoal.errors import SettingsError
 from shoal.model import Dead, Failure, Response, Retry, Task
-from shoal.policy.lanes import BROWSER, WEIGHTS
 from shoal.policy.retry import retry_after
 from shoal.rendering import Rendered
-from shoal.settings import Settings
+from shoal.settings import BROWSER, Settings
 
 _MAX_EXPONENT = 30
 _JITTER = 0.5  # share of the delay that is added at random
@@ -42,7 +41,7 @@ TO_BROWSER = Way("lane", BROWSER)
 
 def ways(settings: Settings, *, browser: bool = False) -> tuple[Way, ...]:
     """`browser`: there is one."""
-    lanes = WEIGHTS.keys() | settings.lanes.keys()
+    lanes = settings.lane_weights.keys()
     given = tuple(_way(entry, lanes) for entry in settings.challenge_routes)
     return given or ((TO_BROWSER,) if browser and settings.escalate else ())
 

@@ -268,15 +268,15 @@ async def _check_names(frontier: Frontier, wanted: dict[str, object]) -> None:
 
     from shoal.config import load
     from shoal.inquiry import chosen_jobs, settings_for
-    from shoal.policy.lanes import known, no_such_lane
+    from shoal.policy.lanes import no_such_lane
     from shoal.routes.poolbook import read_pools
 
     lane, pool = wanted.get("lane"), wanted.get("pool")
     mine = load(None, {}, os.environ, {}) if lane or pool else None
     if lane and mine is not None:
-        lanes = known(mine)
+        lanes = mine.lane_weights
         for job in await chosen_jobs(frontier, None):
-            lanes |= known(settings_for(job))
+            lanes |= settings_for(job).lane_weights
         if lane not in lanes:
             raise UsageError(f"lane={lane}: {no_such_lane(str(lane), lanes)}")
     if pool and mine is not None:

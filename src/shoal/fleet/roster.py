@@ -23,10 +23,10 @@ from shoal.frontier.protocol import Frontier, Job, JobSpec
 from shoal.jobnote import is_for_fleet
 from shoal.observe.tally import TallyReport, merge
 from shoal.plan import finish
-from shoal.policy.lanes import BROWSER, Lane, cap_of, known
+from shoal.policy.lanes import Lane, cap_of
 from shoal.policy.signals import Traffic
 from shoal.serving import Served
-from shoal.settings import Settings
+from shoal.settings import BROWSER, Settings
 from shoal.sink import open_sink
 from shoal.spider import Spider
 from shoal.telling import event
@@ -194,9 +194,9 @@ class Roster:
     def _choose_lanes(self) -> None:
         """Those of all jobs, or of these the ones that this worker was told to serve. They only ever grow, for pages
         of jobs that have ended may still be in flight."""
-        weights = known(self._settings)
+        weights = self._settings.lane_weights
         for crew in self.everyone():
-            weights |= known(crew.settings)
+            weights |= crew.settings.lane_weights
         wanted = self._settings.serve or [name for name in weights if name != BROWSER or self._has_browser]
         names = [name for name in wanted if name in weights]
         lanes = {name: Lane(weights[name], cap_of(name, self._settings)) for name in names}

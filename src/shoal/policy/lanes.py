@@ -13,11 +13,9 @@ from math import ceil
 from msgspec import Struct
 
 from shoal.errors import SettingsError
-from shoal.settings import Settings
+from shoal.settings import BROWSER, Settings
 
-BROWSER = "browser"  # the lane whose pages are opened in a browser
 NONE_WAIT: Mapping[str, int] = {}
-WEIGHTS: Mapping[str, float] = {"urgent": 8, "normal": 4, "discovery": 2, BROWSER: 1}
 
 
 class Lane(Struct, frozen=True):
@@ -25,14 +23,9 @@ class Lane(Struct, frozen=True):
     cap: int = 0  # pages of this lane in flight per process; 0: as many as there are slots
 
 
-def known(settings: Settings) -> dict[str, float]:
-    """Every lane there is, with its weight."""
-    return {**WEIGHTS, **settings.lanes}
-
-
 def served(settings: Settings) -> dict[str, Lane]:
     """The lanes a process takes tasks from."""
-    weights = known(settings)
+    weights = settings.lane_weights
     for key, given in (("serve", settings.serve), ("lane_caps", list(settings.lane_caps))):
         for name in given:
             if name not in weights:

@@ -19,8 +19,7 @@ from shoal.classify import kind_of
 from shoal.hosts.book import HostBook
 from shoal.model import Failure, Outcome, Retry, Task
 from shoal.policy.escalation import Gave, Look, is_sampled, needs_browser, pattern_of, sentence
-from shoal.policy.lanes import BROWSER
-from shoal.settings import ChallengeKind
+from shoal.settings import BROWSER, ChallengeKind
 
 NEEDS_BROWSER = "needs_browser"
 
