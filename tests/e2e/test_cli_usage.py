@@ -81,6 +81,8 @@ def test_help_does_not_load_the_machinery() -> None:
         (["crawl", "--depth", "deep", "example.com"], "--depth"),
         (["crawl"], "nothing to crawl: give URLs"),
         (["crawl", "ftp://example.com/"], "only http and https"),
+        (["crawl", "mailto:me@example.com"], "mailto: cannot be crawled, only http and https"),
+        (["add", "job", "mailto:me@example.com"], "mailto: cannot be crawled, only http and https"),
         (["crawl", "file:///etc/passwd"], "only http and https"),
         (["crawl", "http://"], "is not a URL"),
         (

@@ -68,6 +68,38 @@ def test_hosts_that_only_look_like_a_scheme_are_hosts(word: str) -> None:
     assert typed_url(word).startswith("http")
 
 
+@pytest.mark.parametrize(
+    "word",
+    [
+        "mailto:me@host.test", "MAILTO:me@host.test", " mailto:me:secret@host.test", "tel:112", "tel:+49-30-1",
+        "javascript:void(0)", "javascript:0", "data:text/html,x", "data:,x", "ftp:host.test/x", "sms:1", "about:x",
+        "blob:https://host.test/1", "view-source:https://host.test/", "magnet:?xt=x", "urn:isbn:1", "file:x", "ftp://host.test",
+    ],
+)  # fmt: skip
+def test_other_schemes_are_refused_in_one_line(word: str) -> None:
+    with pytest.raises(UrlError, match="only http and https") as told:
+        typed_url(word)
+    assert "secret" not in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("word", "url"),
+    [
+        ("localhost:8000/x", "http://localhost:8000/x"),
+        ("shop.example:8080", "https://shop.example:8080/"),
+        ("web:80/x", "https://web:80/x"),
+        ("mail:8025", "https://mail:8025/"),
+        ("ftp.example.com:8080/x", "https://ftp.example.com:8080/x"),
+        ("http://data:8080/", "http://data:8080/"),
+        ("me:pw@host.test/", "https://host.test/"),
+        ("tel.example/mailto:me@x", "https://tel.example/mailto:me@x"),
+    ],
+)
+def test_a_host_and_its_port_are_no_scheme(word: str, url: str) -> None:
+    assert typed_url(word) == url
+
+
 @pytest.mark.parametrize("fragment", [b"127.1", b"a.", b"1.", b"-", b"localhost."])
 def test_the_time_for_a_long_word_grows_with_its_length_only(fragment: bytes) -> None:
     target = TARGETS["typed"]

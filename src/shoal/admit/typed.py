@@ -17,6 +17,10 @@ _LIKE_HTTPS = frozenset(
 _LIKE_HTTP = frozenset(
     {"http", "htp", "htpp", "htttp", "hhttp", "hhtp", "thtp", "httpp", "ttp", "htt", "hxxp"}
 )
+# What a browser's address bar takes for a scheme even without slashes. curl sees a user or a host in these.
+_OTHER = re.compile(
+    r"(mailto|tel|sms|javascript|data|ftps?|sftp|file|about|blob|view-source|wss?|urn|magnet):", re.I
+)
 
 
 def has_scheme(word: str) -> bool:
@@ -54,6 +58,10 @@ def typed_url(word: str) -> str:
         raise UrlError(f"{shown} is not a URL; did you mean {meant}?")
     if scheme is not None and scheme[1].lower() not in ("http", "https"):
         raise UrlError(f"{shown}: only http and https can be crawled")
+    if scheme is None and (other := _OTHER.match(word.strip())):
+        raise UrlError(
+            f"{other[0]} cannot be crawled, only http and https; if it is a host's name, write http://{other[0]}…"
+        )
     usual = "http" if _is_local(word) else "https"
     url = sent_url(word.strip() if scheme else f"{usual}://{word.strip()}", routes=True)
     if url is None or " " in word.strip():
