@@ -39,7 +39,6 @@ from shoal.spider import Spider
 from shoal.text import without_userinfo
 
 _BATCH = 1_000
-_FURTHEST = 2**31 - 1  # priority
 _LINGER = 0.2  # seconds that URLs of a slow source wait for company
 _HIGH_WATER = 1_000_000  # pending pages of the job above which adding waits
 _LOOK_AGAIN = 0.5
@@ -231,8 +230,6 @@ class _Adder:
             return f"unknown handler: {request.handler!r}; job {self._job} has {', '.join(self._handlers)}"
         if request.lane is not None and request.lane not in self._lanes:
             return f"unknown lane: {no_such_lane(request.lane, self._lanes)}"
-        if request.priority is not None and abs(request.priority) > _FURTHEST:
-            return f"malformed: its priority is beyond {_FURTHEST:,}"
         return ""
 
     def _refuse(self, where: str, url: str, reason: str) -> None:

@@ -50,6 +50,7 @@ REQUEST_META_DEPTH = (
 REQUEST_HEADERS = 32 * KB  # bytes of a request's own headers: servers take 8 to 16. Beyond: `junk`
 REQUEST_BODY = 4 * MB  # bytes of a request's body: forms and queries are short. Beyond: `junk`
 PAGE_REQUESTS = 64 * MB  # bytes of all of these for one page, which are settled together. Beyond: `junk`
+REQUEST_NUMBER = 2**31 - 1  # of priority, depth and max_attempts: what all stores can keep. Beyond: `junk`
 REQUEST_WORD = 200  # characters of a method, pool or handler name. Beyond: `junk`
 
 # -- what is read of a body

@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr, replace
 
 from shoal.errors import SpiderError
-from shoal.limits import HISTORY
+from shoal.limits import HISTORY, REQUEST_NUMBER
 from shoal.text import without_userinfo
 
 DEFAULT_LANE = "normal"
@@ -100,6 +100,8 @@ class Request(Struct, frozen=True, omit_defaults=True):
             value = getattr(self, name)
             if not isinstance(value, kind):
                 raise SpiderError(f"Request: its {name} is {_shown(value)}; give {wanted}")
+            if kind in (int, _NUMBER) and not is_storable(value):
+                raise SpiderError(f"Request: its {name} is beyond {REQUEST_NUMBER:,}")
         for key, value in (self.headers or {}).items():
             if not isinstance(key, str) or not isinstance(value, str):
                 raise SpiderError(
@@ -107,13 +109,19 @@ class Request(Struct, frozen=True, omit_defaults=True):
                 )
 
 
+def is_storable(number: int | None) -> bool:
+    """Whether every store can keep it: a larger one would end the crawl when it is written."""
+    return number is None or abs(number) <= REQUEST_NUMBER
+
+
+_NUMBER = (int, NoneType)
 _REQUEST_TYPES: dict[str, tuple[Any, str]] = {
     "url": (str, "a text (str)"),
     "handler": (str, "the name of a handler, or a function with @spider.handler above it"),
     "base": ((str, NoneType), "a text (str)"),
     "lane": ((str, NoneType), "a text (str)"),
-    "priority": ((int, NoneType), "a whole number"),
-    "depth": ((int, NoneType), "a whole number"),
+    "priority": (_NUMBER, "a whole number"),
+    "depth": (_NUMBER, "a whole number"),
     "max_attempts": (int, "a whole number"),
     "method": (str, "a text (str)"),
     "headers": ((dict, NoneType), "a dict of texts"),

@@ -20,7 +20,8 @@ from typing import Any, TypeAlias, TypeVar, overload
 from msgspec import Struct
 
 from shoal.errors import SettingsError, ShoalError, SpiderError
-from shoal.model import DEFAULT_LANE, HANDLER_NAME, Request, name_of_handler
+from shoal.limits import REQUEST_NUMBER
+from shoal.model import DEFAULT_LANE, HANDLER_NAME, Request, is_storable, name_of_handler
 from shoal.places import StartPlace, place_of_error
 from shoal.settings import Settings
 from shoal.stdin import lines_of_stdin
@@ -138,6 +139,10 @@ class Spider:
             raise SpiderError(f"{where}: {function!r} has no name; give one with name=…")
         if name in self.handlers:
             raise SpiderError(f"{where} already has a handler named {name!r}; give this one another name=…")
+        if not isinstance(priority, int) or not is_storable(priority):
+            raise SpiderError(
+                f"{where}: handler {name!r}: its priority must be a whole number, {REQUEST_NUMBER:,} at most"
+            )
         keys = (key,) if isinstance(key, str) else tuple(key) if key else None
         handler = Handler(name, function, keys, lane, priority, item, pool, wait_for)
         self.handlers[name] = handler

@@ -437,8 +437,9 @@ def test_requests_that_cannot_be_stored_are_dead_letters_that_say_so(
         f"""
 from shoal import Request, Spider
 
-ODD = [{{"meta": {{"d": object()}}}}, {{"handler": len}}, {{"handler": "nobody"}}, {{"priority": "high"}}]
-spider = Spider("odd", start=[f"{site}fine/{{n}}" for n in range(5)], rate=0, robots=False)
+ODD = [{{"meta": {{"d": object()}}}}, {{"handler": len}}, {{"handler": "nobody"}}, {{"priority": "high"}},
+       {{"priority": 2**70}}]
+spider = Spider("odd", start=[f"{site}fine/{{n}}" for n in range(6)], rate=0, robots=False)
 
 @spider.handler
 def first(page):
@@ -459,11 +460,12 @@ def second(page):
     assert {letter["kind"] for letter in letters} == {"junk"}
     assert sorted(letter["attempts"][-1]["detail"] for letter in letters) == [
         "handler 'first' yielded a request: its meta cannot be stored: Encoding objects of type object is unsupported "
-        f"(odd.py:7, for {site}fine/9)",
+        f"(odd.py:8, for {site}fine/9)",
         "handler 'first' yielded a request: spider 'odd' has no handler named 'nobody'; it has first, second "
-        f"(odd.py:7, for {site}fine/9)",
-        "odd.py:11: Request: its priority is a str; give a whole number",
-        "odd.py:11: len is not a handler: put @spider.handler above it, or give the name of a handler",
+        f"(odd.py:8, for {site}fine/9)",
+        "odd.py:12: Request: its priority is a str; give a whole number",
+        "odd.py:12: Request: its priority is beyond 2,147,483,647",
+        "odd.py:12: len is not a handler: put @spider.handler above it, or give the name of a handler",
     ]
     assert [
         row["url"] for row in map(msgspec.json.decode, (tmp_path / "odd.jsonl").read_bytes().splitlines())

@@ -82,6 +82,14 @@ def test_help_does_not_load_the_machinery() -> None:
         (["crawl"], "nothing to crawl: give URLs"),
         (["crawl", "ftp://example.com/"], "only http and https"),
         (["crawl", "mailto:me@example.com"], "mailto: cannot be crawled, only http and https"),
+        (
+            ["add", "job", "a.test", "--priority", str(2**31)],
+            "--priority': Input should be less than or equal to 2147483647",
+        ),
+        (
+            ["submit", "a.test", "--priority", str(2**70)],
+            "--priority': Input should be less than or equal to 2147483647",
+        ),
         (["add", "job", "mailto:me@example.com"], "mailto: cannot be crawled, only http and https"),
         (["crawl", "file:///etc/passwd"], "only http and https"),
         (["crawl", "http://"], "is not a URL"),

@@ -185,3 +185,11 @@ async def test_wrong_starts_are_named() -> None:
         await urls_of(Spider("s", lambda: None))
     with pytest.raises(SpiderError, match="start gave a int"):
         await urls_of(Spider("s", lambda: [7]))
+
+
+@pytest.mark.parametrize("priority", [2**31, -(2**70), "high"])
+def test_a_handlers_priority_is_one_that_can_be_stored(priority: int) -> None:
+    with pytest.raises(
+        SpiderError, match="handler 'page': its priority must be a whole number, 2,147,483,647"
+    ):
+        Spider("s").add_handler(lambda page: None, name="page", priority=priority)

@@ -73,7 +73,7 @@ def test_hosts_that_only_look_like_a_scheme_are_hosts(word: str) -> None:
     [
         "mailto:me@host.test", "MAILTO:me@host.test", " mailto:me:secret@host.test", "tel:112", "tel:+49-30-1",
         "javascript:void(0)", "javascript:0", "data:text/html,x", "data:,x", "ftp:host.test/x", "sms:1", "about:x",
-        "blob:https://host.test/1", "view-source:https://host.test/", "magnet:?xt=x", "urn:isbn:1", "file:x", "ftp://host.test",
+        "blob:https://host.test/1", "view-source:https://host.test/", "magnet:?xt=x", "urn:isbn:1", "file:x",
     ],
 )  # fmt: skip
 def test_other_schemes_are_refused_in_one_line(word: str) -> None:

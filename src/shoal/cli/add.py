@@ -11,6 +11,7 @@ import typer
 
 from shoal.cli import options
 from shoal.errors import StoreError, UsageError
+from shoal.limits import REQUEST_NUMBER
 
 if TYPE_CHECKING:
     from shoal.adding import Addition, Additions, Common
@@ -38,6 +39,7 @@ Priority = Annotated[
         text="Those with a higher one come first, of a host and lane.",
         panel=HOW,
         default="the handler's",
+        most=REQUEST_NUMBER,
     ),
 ]
 Meta = Annotated[

@@ -28,10 +28,15 @@ def option(
     panel: str | None = None,
     default: object = None,
     env: str | None = None,
+    most: int | None = None,
 ) -> Any:
-    """An option with a value; `default` is shown where an unset option leaves the word to other layers."""
+    """An option with a value; `default` is shown where an unset option leaves the word to other layers. `most`: a
+    number may not be further from 0."""
     shown = "" if default is None else f" \\[default: {default}]"
-    return typer.Option(*names, metavar=value, help=text + shown, rich_help_panel=panel, envvar=env)
+    least = None if most is None else -most
+    return typer.Option(
+        *names, metavar=value, help=text + shown, rich_help_panel=panel, envvar=env, min=least, max=most
+    )
 
 
 def switch(*names: str, text: str, panel: str | None = None) -> Any:

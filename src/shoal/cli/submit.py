@@ -13,6 +13,7 @@ import typer
 
 from shoal.cli import endings, options
 from shoal.errors import UsageError
+from shoal.limits import REQUEST_NUMBER
 
 if TYPE_CHECKING:
     from shoal.fleet.submitting import Submission, Watch
@@ -23,7 +24,13 @@ if TYPE_CHECKING:
 
 Priority = Annotated[
     int,
-    options.option("--priority", value="N", text="Jobs with a higher one are served first.", panel="When"),
+    options.option(
+        "--priority",
+        value="N",
+        text="Jobs with a higher one are served first.",
+        panel="When",
+        most=REQUEST_NUMBER,
+    ),
 ]
 Wait = Annotated[bool, options.switch("--wait", text="Show progress until it is finished.", panel="When")]
 Every = Annotated[
