@@ -29,7 +29,7 @@ from shoal.feeding import too_full
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import Fate, Frontier, Job, JobState
 from shoal.jobnote import note_of, settings_of
-from shoal.limits import URL_SHOWN
+from shoal.limits import START_LINE, URL_SHOWN
 from shoal.model import Refused, Request, Task
 from shoal.observe.events import tell as tell_all
 from shoal.places import StartPlace
@@ -208,6 +208,9 @@ class _Adder:
             await self._flush()  # also what came before an error in the source
 
     def _take(self, where: str, request: Request, *, typed: bool) -> None:
+        if self.at.cut:
+            self._refuse(where, request.url, f"malformed: the line is longer than {START_LINE:,} characters")
+            return
         try:
             asked = self._common.given_to(_read(request))
             stored_size(asked)

@@ -15,7 +15,7 @@ from shoal.admit.typed import meant_by
 from shoal.errors import ShoalError, SpiderError, StoreError, StoreFull
 from shoal.frontier.protocol import OWN_START, Frontier, Job, Room, Source
 from shoal.hosts.standing import StandingCopy
-from shoal.limits import URL_SHOWN
+from shoal.limits import START_LINE, URL_SHOWN
 from shoal.model import Refused, Request, Task
 from shoal.observe.tally import Tally
 from shoal.places import StartPlace
@@ -136,7 +136,11 @@ class Feeder:
             stored_size(request)
         except (OversizeError, SpiderError) as error:
             raise self._error(position, request, str(error)) from None
-        admitted = self._admission.admit(request)
+        admitted = (
+            Refused(without_userinfo(request.url), f"line longer than {START_LINE:,} characters")
+            if self._at.cut
+            else self._admission.admit(request)
+        )
         self._position = position
         if not isinstance(admitted, Refused):
             if request.lane is None and (own := self._standing.table.of(admitted.host).lane) in self._lanes:

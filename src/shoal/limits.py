@@ -63,6 +63,9 @@ PAGE_ROWS = 256 * MB  # bytes of all items of a page, which are in memory togeth
 
 # -- URLs
 URL_READ = 4  # times max_url_length: what is longer is refused unread, since reading costs time too
+START_LINE = (
+    1 * MB
+)  # characters of a line in a list of URLs: a `meta` in JSON fits. Beyond: refused, and counted
 URL_SHOWN = 200  # characters of a refused URL that are shown. Beyond: cut
 
 # -- what is kept about failures

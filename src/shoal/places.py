@@ -51,6 +51,7 @@ class StartPlace:
         self.producing: object = None  # the function, or what it returned
         self.file: Path | None = None
         self.line = 0
+        self.cut = False  # that line is too long, and only its beginning was read
 
     def __str__(self) -> str:
         if self.file is not None:

@@ -20,11 +20,11 @@ from typing import Any, TypeAlias, TypeVar, overload
 from msgspec import Struct
 
 from shoal.errors import SettingsError, ShoalError, SpiderError
-from shoal.limits import REQUEST_NUMBER
+from shoal.limits import REQUEST_NUMBER, START_LINE, URL_SHOWN
 from shoal.model import DEFAULT_LANE, HANDLER_NAME, Request, is_storable, name_of_handler
 from shoal.places import StartPlace, place_of_error
 from shoal.settings import Settings
-from shoal.stdin import lines_of_stdin
+from shoal.stdin import bounded_lines, lines_of_stdin
 
 Function: TypeAlias = Callable[..., Any]
 F = TypeVar("F", bound=Function)
@@ -296,29 +296,30 @@ def _expand(entries: Iterable[object], at: StartPlace) -> Iterator[object]:
             yield entry
 
 
-def _url_in(line: str) -> str:
-    """ "": it is blank, or a comment."""
-    url = line.strip()
-    return "" if url.startswith("#") else url
+def _url_in(line: str, at: StartPlace) -> str:
+    """ "": it is blank, or a comment. A mark of the byte order begins every file that was put behind another."""
+    at.line += 1
+    at.cut = len(line) > START_LINE
+    url = line.removeprefix("\ufeff").strip()
+    return "" if url.startswith("#") else url[:URL_SHOWN] if at.cut else url
 
 
 async def _urls_in(lines: AsyncIterable[str], at: StartPlace) -> AsyncGenerator[str, None]:
     at.file, at.line = STDIN, 0
     async for line in lines:
-        at.line += 1
-        if url := _url_in(line):
+        if url := _url_in(line, at):
             yield url
-    at.file = None
+    at.file, at.cut = None, False
 
 
 def _lines(path: Path, at: StartPlace) -> Iterator[str]:
     try:
         with path.open(encoding="utf-8-sig", errors="replace") as file:
-            at.file = path
-            for at.line, line in enumerate(file, 1):
-                if url := _url_in(line):
+            at.file, at.line = path, 0
+            for line in bounded_lines(file):
+                if url := _url_in(line, at):
                     yield url
     except OSError as error:
         raise SpiderError(f"cannot read the start URLs from {path}: {error.strerror or error}") from error
     finally:
-        at.file = None
+        at.file, at.cut = None, False

@@ -331,10 +331,12 @@ def test_urls_are_read_from_standard_input_as_they_come(site: str, tmp_path: Pat
         process.stdin.write(f"# two\n{site}fine/1\n\nhttp//nonsense\n".encode())
         process.stdin.flush()
         wait_until(lambda: Site.seen["/fine/1"])  # before the input has ended
-        process.stdin.write(f"{site}fine/2".encode())
+        process.stdin.write(b"http://" + b"x" * 3_000_000 + f"\n{site}fine/2".encode())
         _, err = process.communicate(timeout=30)
         assert process.returncode == 0
     assert "stdin:4: http//nonsense is not crawled: not a URL; did you mean http://nonsense?" in err.decode()
+    assert "stdin:5: http://xxx" in err.decode()
+    assert "is not crawled: line longer than 1,048,576 characters" in err.decode()
     assert len((tmp_path / "rows.jsonl").read_bytes().splitlines()) == 2
 
 

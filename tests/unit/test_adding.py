@@ -123,11 +123,12 @@ async def test_each_line_of_a_file_is_told_by_its_number(frontier: MemoryFrontie
         "htp://b.test/3",
         '{"url": "http://b.test/3", "priority": 1' + "0" * 30 + "}",
         '{"url": "http://b.test/3", "meta": ' + '{"a":' * 50_000,
+        '{"url": "http://b.test/3", "meta": {"long": "' + "x" * 2_000_000 + '"}}',
     ]
     (tmp_path / "urls.txt").write_text("\n".join(lines))
     done, told = await adds(frontier, [tmp_path / "urls.txt"])
     assert (done.new, done.duplicates) == (2, 1)
-    assert done.refused == {"malformed": 9, "out of scope": 1, "unknown handler": 1, "unknown lane": 1}
+    assert done.refused == {"malformed": 10, "out of scope": 1, "unknown handler": 1, "unknown lane": 1}
     reasons = {int(one.where.rpartition(":")[2]): (one.fate, one.reason) for one in told}
     assert reasons[1] == reasons[8] == ("new", "")
     assert reasons[7] == ("duplicate", "")
@@ -138,6 +139,7 @@ async def test_each_line_of_a_file_is_told_by_its_number(frontier: MemoryFrontie
     assert "handlr" in reasons[11][1]
     assert "did you mean http://b.test/3?" in reasons[15][1]
     assert "meta" in reasons[14][1]
+    assert reasons[18][1] == "malformed: the line is longer than 1,048,576 characters"
     assert all(str(tmp_path / "urls.txt") in one.where for one in told)
     assert all(len(one.url) <= 200 for one in told)
     assert not any(task.typed for task in await tasks_of(frontier)), "a file is nobody's word"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -241,6 +242,33 @@ async def test_refused_lines_of_a_file_are_told_with_their_numbers(
         f"{file}:6: htp://a.test/4 is not crawled: scheme; did you mean http://a.test/4?",
     ]
     assert len(told) == 20
+
+
+async def test_a_line_without_end_is_refused_by_its_number_and_never_in_memory(
+    frontier: Watched, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "urls.txt"
+    with file.open("wb") as output:
+        output.write(b"http://a.test/1\nhttp://me:secret@a.test/")
+        output.truncate(2**26)  # zeros, up to here
+        output.seek(0, 2)
+        output.write(
+            b"\n\xef\xbb\xbfhttp://a.test/3\n" + b"x" * 2**21 + b"\n# " + b"y" * 2**21 + b"\nhttp://a.test/6"
+        )
+    tally = Tally()
+    tracemalloc.start()
+    try:
+        await feed(feeder_of(frontier, file, tally, max_url_length=2**40))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 2**24
+    claimed = await frontier.claim(Claim("w", ["job"], {"normal": 9}, 9))
+    assert sorted(lease.task.url for lease in claimed.leases) == [f"http://a.test/{n}" for n in (1, 3, 6)]
+    assert tally.report().refused == {"line longer than 1,048,576 characters": 2}
+    assert [record.message.partition(": ")[0] for record in caplog.records] == [f"{file}:2", f"{file}:4"]
+    assert "secret" not in caplog.text
+    assert max(len(record.message) for record in caplog.records) < 1_000
 
 
 # -- backpressure
