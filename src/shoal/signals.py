@@ -8,12 +8,14 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
-from shoal.guardian import FORCE, Guarded, guarded
+from shoal.guardian import FORCE, Guarded, can_resume, guarded
 from shoal.telling import event
+
+T = TypeVar("T")
 
 
 class Stoppable(Protocol):
@@ -42,6 +44,33 @@ def stopping_on_signals(target: Stoppable, message: str = DRAINING, *, grace: fl
     mine = guarded()
     with _on_signals(on_signal) if mine is None else on_leash(mine, on_signal, on_signal, grace):
         yield
+
+
+class _Cancelling:
+    def __init__(self, task: asyncio.Task[Any]) -> None:
+        self._task = task
+        self.told = False
+
+    def stop(self) -> None:
+        self.told = True
+        self._task.cancel()
+
+    force = stop
+
+
+async def stoppable(work: Coroutine[Any, Any, T]) -> T | None:
+    """Runs a service. Until it listens to signals itself, one ends it at once, and that is a stop like any other: it
+    may wait for its store for hours. None: it was stopped so."""
+    task = asyncio.ensure_future(work)
+    cancelling = _Cancelling(task)
+    can_resume()  # nothing is begun that another process could not begin
+    with stopping_on_signals(cancelling, "stopping"):
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if not cancelling.told:
+                raise
+            return None
 
 
 @contextmanager

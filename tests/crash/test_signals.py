@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -98,3 +99,48 @@ def check_handed_back(desk: Desk) -> None:
         return claimed.leases[0].task.attempt
 
     assert desk.ask(claim) == 1
+
+
+SPIDER = """
+from shoal import Spider
+
+spider = Spider("one", "http://127.0.0.1:9/")
+spider.add_handler(lambda page: None, name="page")
+"""
+SERVICES = [
+    ("worker", "spider.py"),
+    ("coordinator", "spider.py"),
+    ("up", "spider.py", "-n", "1"),
+    ("dashboard",),
+]
+
+
+@pytest.mark.parametrize("guardian", ["1", "0"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("command", SERVICES, ids=lambda words: words[0])
+def test_who_waits_for_its_store_stops_like_any_other(
+    desk: Desk,
+    command: tuple[str, ...],
+    number: signal.Signals,
+    guardian: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SHOAL_GUARDIAN", guardian)
+    desk.file("spider.py", SPIDER)
+    process = desk.start(*command, "--store", "redis://127.0.0.1:9")
+    until(lambda: "waiting for it" in process.err, "a worker that waits")
+    process.signal(number)
+    assert process.code() == 0, process.err
+    assert "Traceback" not in process.err
+
+
+def test_who_is_interrupted_before_its_job_is_in_the_store_is_not_told_that_it_goes_on(desk: Desk) -> None:
+    desk.file("spider.py", SPIDER)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(20)
+        store = f"redis://127.0.0.1:{silent.getsockname()[1]}"
+        process = desk.start("submit", "spider.py", "--store", store, "-o", ROWS)
+        with silent.accept()[0]:
+            process.signal(signal.SIGINT)
+            assert process.code() == 130, process.err
+    assert "stopped before job one was in the store: run the same command again" in process.err

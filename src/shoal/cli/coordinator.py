@@ -23,6 +23,7 @@ def coordinator(
     plan = replace(plan, metrics=metrics or "")
     from shoal.fleet.worker import coordinate
     from shoal.loop import run_loop
+    from shoal.signals import stoppable
 
     announce("coordinator", plan)
-    run_loop(coordinate(plan))
+    run_loop(stoppable(coordinate(plan)))

@@ -57,6 +57,7 @@ def dashboard(
     """Show the crawls of a store in the browser: how they go, why they are slow, and the levers for that."""
     from shoal.dashboard.serving import LOOPBACK, Options
     from shoal.loop import run_loop
+    from shoal.signals import stoppable
 
     options.set_up_logging(log_level, log_format)
     wanted = Options(
@@ -67,7 +68,7 @@ def dashboard(
         token=chosen_token(token_file),
         read_only=read_only,
     )
-    run_loop(_serve(wanted, open_browser))
+    run_loop(stoppable(_serve(wanted, open_browser)))
 
 
 def checked_port(port: int, option: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
@@ -203,11 +203,14 @@ def _submit(made: Submission, wait: bool, quiet: bool, fail_above: float | None)
     from shoal.observe.progress import make_progress
     from shoal.observe.words import by_count
 
+    handed: list[str] = []
     try:
         with make_progress(sys.stderr, quiet or not wait) as progress:
-            job, report = run_loop(_hand_over(made, progress.update if wait else None))
+            job, report = run_loop(_hand_over(made, progress.update if wait else None, handed.append))
     except KeyboardInterrupt:
-        if made.start is None:
+        if not handed:
+            say(f"stopped before job {made.plan.job} was in the store: run the same command again")
+        elif made.start is None:
             say(f"no longer waiting; job {made.plan.job} goes on")
         else:
             say("stopped; run the same command again, lest some of the URLs are not fed")
@@ -222,7 +225,9 @@ def _submit(made: Submission, wait: bool, quiet: bool, fail_above: float | None)
         _hints(made)
 
 
-async def _hand_over(made: Submission, watch: Watch | None) -> tuple[Job, TallyReport]:
+async def _hand_over(
+    made: Submission, watch: Watch | None, handed: Callable[[str], None]
+) -> tuple[Job, TallyReport]:
     import asyncio
 
     from shoal.fleet.submitting import feed, submit, wait_for
@@ -231,6 +236,7 @@ async def _hand_over(made: Submission, watch: Watch | None) -> tuple[Job, TallyR
 
     async with open_frontier(made.plan.store) as frontier:
         job, report = await submit(made, frontier), TallyReport()
+        handed(made.plan.job)
         if job.state == "finished":
             return job, report
         waiting = asyncio.create_task(wait_for(frontier, made.plan.job, watch)) if watch is not None else None

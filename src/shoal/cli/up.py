@@ -47,6 +47,7 @@ def up(
     from shoal.cli.dashboard import beside
     from shoal.fleet.upkeep import keep_up
     from shoal.loop import run_loop
+    from shoal.signals import stoppable
 
     options.set_up_logging(log_level, log_format)
     if count is not None and count < 1:
@@ -60,8 +61,8 @@ def up(
             return await keep_up(plan, count or os.cpu_count() or 1, board.update)
 
     with _Board(quiet) as board:
-        last = run_loop(keeping())
-    if not quiet:
+        last = run_loop(stoppable(keeping()))
+    if last is not None and not quiet:
         _say_ending(last, board.began)
 
 

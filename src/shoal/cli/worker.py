@@ -39,9 +39,10 @@ def worker(
     plan = replace(plan, metrics=metrics or "", trace=trace)
     from shoal.fleet.worker import serve
     from shoal.loop import run_loop
+    from shoal.signals import stoppable
 
     announce("worker", plan)
-    run_loop(serve(plan))
+    run_loop(stoppable(serve(plan)))
 
 
 def make_plan(
