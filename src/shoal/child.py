@@ -14,7 +14,7 @@ from shoal.crawling import work_through
 from shoal.crew import Crew
 from shoal.errors import ShoalError
 from shoal.flight import FlightRecorder, die_with
-from shoal.frontier import open_frontier
+from shoal.frontier import hint_at, open_frontier
 from shoal.guardian import Guarded, guarded, take_guard
 from shoal.loop import run_loop
 from shoal.observe.events import EventBook
@@ -68,6 +68,7 @@ class Line:
 
 
 async def work(part: Part, line: Line) -> None:
+    hint_at(part.store)
     spider = part.source.load()
     plan = Plan(spider, part.settings, part.job, part.store, part.output)
     sink = open_sink(part.output, job=part.job)

@@ -9,8 +9,9 @@ from msgspec import Struct
 
 from shoal.classify import NOT_ASKED
 from shoal.frontier.protocol import Job, Place, Whereabouts, WorkerRecord
+from shoal.hints import command
 from shoal.hosts.sight import Cause, HostSight, causes
-from shoal.jobnote import is_for_fleet
+from shoal.jobnote import nobody_works
 from shoal.model import DOUBT, Failure, Task
 from shoal.observe.words import count, plural, span, speed
 from shoal.policy.escalation import pattern_of
@@ -78,7 +79,7 @@ def _merged(facts: Facts) -> list[Cause]:
     said = f"merged into {into}: it redirected there, and that page has a task of its own"
     return [
         Cause("merged", said),
-        Cause("merged_into", f"shoal why {shlex.quote(into)} tells where that one is"),
+        Cause("merged_into", f"{command(f'why {shlex.quote(into)}')} tells where that one is"),
     ]
 
 
@@ -88,7 +89,9 @@ def _dead(facts: Facts) -> list[Cause]:
     tries = plural(sum(failure.kind not in NOT_ASKED for failure in task.history), "attempt")
     sentence = f"dead: {last.kind} after {tries}, {span(facts.now - facts.where.since)} ago"
     detail = f": {last.detail}" if last.detail else ""
-    hint = f"shoal dead show {task.id} tells all; shoal dead replay --id {task.id} tries again"
+    hint = (
+        f"{command(f'dead show {task.id}')} tells all; {command(f'dead replay --id {task.id}')} tries again"
+    )
     return [Cause("dead", sentence + detail), Cause("dead_letter", hint)]
 
 
@@ -184,12 +187,7 @@ def _job(facts: Facts) -> list[Cause]:
 def _nobody(facts: Facts) -> list[Cause]:
     if facts.job.state != "running" or _statuses(facts):
         return []
-    again = (
-        "start one with: shoal worker"
-        if is_for_fleet(facts.job.spec)
-        else "run the command again that began it"
-    )
-    sentence = f"no worker is running for job {facts.job.spec.name}: {again}"
+    [sentence] = nobody_works([facts.job.spec])
     return [Cause("no_worker", sentence)]
 
 

@@ -14,6 +14,7 @@ from shoal.admit.sizes import OversizeError, stored_size
 from shoal.admit.typed import meant_by
 from shoal.errors import ShoalError, SpiderError, StoreError, StoreFull
 from shoal.frontier.protocol import OWN_START, Frontier, Job, Room, Source
+from shoal.hints import command
 from shoal.hosts.standing import StandingCopy
 from shoal.limits import START_LINE, URL_SHOWN
 from shoal.model import Refused, Request, Task
@@ -294,5 +295,5 @@ def too_full(room: Room, settings: Settings) -> StoreFull | None:
     return StoreFull(
         f"the store has {room.share:.0%} of the memory it may use, and takes nothing new above"
         f" {settings.store_high_water:.0%} (store_high_water): raise its maxmemory, or make room with"
-        " shoal store --prune, then run the same command again"
+        f" {command('store --prune')}, then run the same command again"
     )

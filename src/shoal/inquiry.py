@@ -14,6 +14,7 @@ from shoal.config import load
 from shoal.errors import SettingsError, UsageError
 from shoal.explain import Answer, Facts, explain
 from shoal.frontier.protocol import Frontier, HostQueue, Job, Whereabouts
+from shoal.hints import command
 from shoal.hosts.jobs import OtherJobs
 from shoal.hosts.rules import HostRules
 from shoal.hosts.sight import Cause, HostSight, sight_of, with_robots, with_sources
@@ -130,7 +131,7 @@ class RulesOfHosts:
 
 
 def unknown_host(host: str) -> UsageError:
-    return UsageError(f"no host {host} in this store; shoal hosts --all shows which there are")
+    return UsageError(f"no host {host} in this store; {command('hosts --all')} shows which there are")
 
 
 # -- proxies
@@ -181,9 +182,9 @@ async def answers_about(frontier: Frontier, typed: str, job: str | None) -> list
     pruned = len(await frontier.past_jobs()) if job is None else 0
     gone = f"{plural(pruned, 'job')} pruned, and with {'it' if pruned == 1 else 'them'} what was seen"
     if not jobs and pruned:
-        raise UsageError(f"no jobs in this store any more: {gone}; see shoal jobs")
+        raise UsageError(f"no jobs in this store any more: {gone}; see {command('jobs')}")
     if not jobs:
-        raise UsageError("no jobs in this store yet; start one with: shoal crawl URL")
+        raise UsageError(f"no jobs in this store yet; start one with: {command('crawl URL')}")
     answers = [explain(await inquire(frontier, job, typed)) for job in jobs]
     known = [answer for answer in answers if answer.place != "unknown"]
     if known or not pruned:

@@ -6,13 +6,14 @@ from. Values that may be secrets are not written down.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import Struct
 
 from shoal.frontier.protocol import JobSpec
+from shoal.hints import command
 from shoal.packing import UNREADABLE
 from shoal.settings import SECRET as SECRET
 from shoal.settings import HostSettings, Settings, masked
@@ -20,6 +21,9 @@ from shoal.settings import HostSettings, Settings, masked
 if TYPE_CHECKING:
     from shoal.spider import Spider
 
+SUMMARY = "shoal:summary"  # the spider of URLs that were submitted without one; every worker has it
+
+_NAMED = 3  # jobs, in a sentence about several
 _DEFAULTS = msgspec.to_builtins(Settings())
 
 
@@ -76,6 +80,25 @@ def note_of(spec: JobSpec) -> JobNote:
 
 def is_for_fleet(spec: JobSpec) -> bool:
     return note_of(spec).fed_by != "crawl"
+
+
+def nobody_works(specs: Iterable[JobSpec]) -> list[str]:
+    """What a person does about jobs that no process works on: a sentence for each kind of them."""
+    said: dict[str, list[str]] = {}
+    for spec in specs:
+        said.setdefault(_goes_on(spec), []).append(spec.name)
+    return [f"no worker is running for {_named(names)}: {hint}" for hint, names in said.items()]
+
+
+def _goes_on(spec: JobSpec) -> str:
+    if not is_for_fleet(spec):
+        return "run the shoal crawl again that it was made with"
+    return f"start one with: {command('worker' if spec.spider == SUMMARY else 'worker FILE.py')}"
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"job{'s' if len(names) > 1 else ''} {', '.join(names[:_NAMED])}{more}"
 
 
 def settings_of(spec: JobSpec) -> Settings | None:

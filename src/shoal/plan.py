@@ -13,6 +13,7 @@ from shoal.fetch.browser.finding import available, why_not
 from shoal.fetch.proxies import find_pools
 from shoal.fleet.trouble import forget_trouble
 from shoal.frontier.protocol import OWN_START, Frontier, Job, JobSpec
+from shoal.hints import command
 from shoal.jobnote import FedBy, handlers_of, note_of, write_note
 from shoal.observe import words
 from shoal.policy.compose import HostPolicies
@@ -182,7 +183,7 @@ async def check_shared(plan: Plan, frontier: Frontier, mine: Job | None = None) 
         if mine is None or (job.created_at, other) < (mine.created_at, plan.job):
             raise OutputTaken(
                 f"job {other}, which is not finished, writes to {plan.output}: choose another file with -o, or end "
-                f"that job with shoal cancel {other}"
+                f"that job with {command(f'cancel {other}')}"
             )
 
 

@@ -19,6 +19,7 @@ from shoal.fleet.leader import feeder_key
 from shoal.fleet.schedule import Schedules, old_runs, schedules
 from shoal.fleet.trouble import trouble_key
 from shoal.frontier.protocol import Frontier, Job, PastJob
+from shoal.hints import command
 from shoal.observe import words
 from shoal.observe.recording import key_of, short_history
 from shoal.settings import Settings
@@ -132,7 +133,7 @@ async def unknown_job(frontier: Frontier, name: str, kind: str = "job") -> Usage
     """Why there is no such job: it was pruned, or it was never here."""
     past = await frontier.past_job(name)
     if past is not None:
-        return UsageError(f"{said_of(past, await frontier.now())}: shoal report {name}")
+        return UsageError(f"{said_of(past, await frontier.now())}: {command(f'report {name}')}")
     jobs = [job.spec.name for job in await frontier.jobs()]
     more = f", and {len(jobs) - _NAMED} more" if len(jobs) > _NAMED else ""
     known = ", ".join(jobs[-_NAMED:]) + more if jobs else "none"

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from shoal.hints import at_store
 from shoal.text import one_line
 from shoal.vocabulary import VOCABULARY, Level
 
@@ -63,4 +64,9 @@ def event(name: str, message: str = "", /, *, exc_info: bool = False, **fields: 
 def made(name: str, message: str, fields: dict[str, Field]) -> Event:
     kind = VOCABULARY[name]
     clean = {key: one_line(value) if isinstance(value, str) else value for key, value in fields.items()}
-    return Event(name, kind.level, one_line(message or kind.sentence.format_map(clean)), clean)
+    return Event(
+        name,
+        kind.level,
+        one_line(message or kind.sentence.format_map({**clean, "at": at_store.get()})),
+        clean,
+    )

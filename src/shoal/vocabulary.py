@@ -69,7 +69,7 @@ VOCABULARY: dict[str, Kind] = {
         "error",
         "the job cannot go on without a person, and was paused",
         "job reason",
-        "job {job} is paused: {reason}; put it right and run: shoal resume {job}",
+        "job {job} is paused: {reason}; put it right and run: shoal resume {job}{at}",
     ),
     "job_stuck": _kind("warning", "the job has not moved for a minute or more", "job reason", "{reason}"),
     "dedupe_grows": _kind(
@@ -158,7 +158,7 @@ VOCABULARY: dict[str, Kind] = {
         "no process coordinates the fleet, and this worker was told not to",
         "",
         "no coordinator: start URLs are not fed, recurring jobs not started and jobs not finished until there is one"
-        " (shoal coordinator FILE.py, or a worker without --no-coordinator)",
+        " (shoal coordinator FILE.py{at}, or a worker without --no-coordinator)",
     ),
     "leader_found": _kind(
         "info", "a process coordinates the fleet again", "worker", "there is a coordinator: {worker}"

@@ -59,7 +59,9 @@ def told() -> dict[str, list[tuple[str, ast.Call, list[ast.expr]]]]:
 
 
 def fields_in(sentence: str) -> set[str]:
-    return {name for _, name, _, _ in string.Formatter().parse(sentence) if name}
+    return ({name for _, name, _, _ in string.Formatter().parse(sentence) if name}) - {
+        "at"
+    }  # how a command to type names the store
 
 
 def test_every_event_that_is_told_is_in_the_vocabulary_with_its_fields() -> None:

@@ -207,7 +207,7 @@ def test_what_commands_say_of_a_pruned_job(
     code, out, _ = cli("jobs")
     assert code == 0
     assert out.count("pruned") == 11, "ten of them, and a line"
-    assert "11 jobs pruned (the latest 10 are shown; all: shoal jobs --json)" in out
+    assert "11 jobs pruned (the latest 10 are shown; all: shoal jobs --json --store s.db)" in out
     for command in (
         ("why", "http://old-1.test/1", "--job", "old-1"),
         ("status", "--job", "old-1"),
@@ -217,7 +217,9 @@ def test_what_commands_say_of_a_pruned_job(
         code, _, err = cli(*command)
         assert (code, len(err.splitlines())) == (2, 1), (command, err)
         assert "job old-1 was pruned" in err
-        assert err.endswith("only its counters and a short report are left: shoal report old-1\n")
+        assert err.endswith(
+            "only its counters and a short report are left: shoal report old-1 --store s.db\n"
+        )
     code, out, _ = cli("why", "http://elsewhere.test/")
     assert code == 0
     assert (

@@ -42,7 +42,9 @@ def run(argv: Sequence[str]) -> int:
     """Runs one command line; answers the exit code."""
     from shoal.cli.app import Abort, app, usage_mistake
     from shoal.filelimit import LEAST, file_limit, raise_file_limit
+    from shoal.hints import at_store
 
+    before = at_store.set("")
     raise_file_limit()
     if 0 < file_limit() < LEAST:
         return complain(
@@ -60,6 +62,8 @@ def run(argv: Sequence[str]) -> int:
             return complain(mistake, 2)
         what = "this is a bug in Shoal; please report it with the traceback and shoal --version"
         return complain(what, 1, trace=True)
+    finally:
+        at_store.reset(before)
     return code if isinstance(code, int) else 0
 
 

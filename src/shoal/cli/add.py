@@ -11,6 +11,7 @@ import typer
 
 from shoal.cli import options
 from shoal.errors import StoreError, UsageError
+from shoal.hints import command
 from shoal.limits import REQUEST_NUMBER
 
 if TYPE_CHECKING:
@@ -136,17 +137,17 @@ async def _add(
 
     async with open_frontier(store, create=False) as frontier:
         added = await add_to(frontier, job, source, common, tell=teller.tell, say=say)
-        return added, await _next_step(frontier, added, options.store_option(store))
+        return added, await _next_step(frontier, added)
 
 
-async def _next_step(frontier: Frontier, added: Additions, store: str) -> str:
+async def _next_step(frontier: Frontier, added: Additions) -> str:
     """What a person has to do so that the URLs are crawled; "": nothing."""
     from shoal.jobnote import is_for_fleet
     from shoal.workerstatus import status_of
 
     name, job = added.job, await frontier.job(added.job)
     if added.state == "paused":
-        return f"it is paused: shoal resume {name}{store} goes on with it"
+        return f"it is paused: {command(f'resume {name}')} goes on with it"
     if added.state == "cancelled":
         return "it was cancelled meanwhile: submit it again to go on"
     if job is None or added.state == "finished":
@@ -154,7 +155,7 @@ async def _next_step(frontier: Frontier, added: Additions, store: str) -> str:
     if any(status_of(record).serves(name) for record in await frontier.workers()):
         return ""
     if is_for_fleet(job.spec):
-        return f"no worker serves it yet: shoal jobs{store} shows how it goes"
+        return f"no worker serves it yet: {command('jobs')} shows how it goes"
     return "nobody works on it now: the shoal crawl that it was made with goes on with it"
 
 

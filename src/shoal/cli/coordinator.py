@@ -9,7 +9,7 @@ from shoal.cli.worker import announce, make_plan
 
 
 def coordinator(
-    spiders: options.Spiders,
+    spiders: options.Spiders = None,
     store: options.Store = options.DEFAULT_STORE,
     metrics: options.Metrics = None,
     pairs: options.Pairs = None,
@@ -19,7 +19,7 @@ def coordinator(
 ) -> None:
     """Feed start URLs, start recurring jobs and end finished ones. One of a fleet leads; others wait to take over."""
     options.set_up_logging(log_level, log_format, "info")
-    plan = make_plan(spiders, store, None, options.flags(pairs), config, fetches=False)
+    plan = make_plan(spiders or (), store, None, options.flags(pairs), config, fetches=False)
     plan = replace(plan, metrics=metrics or "")
     from shoal.fleet.worker import coordinate
     from shoal.loop import run_loop

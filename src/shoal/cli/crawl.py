@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from shoal.cli import endings, options
 from shoal.errors import SinkError, UsageError
 from shoal.guardian import guarded
+from shoal.hints import command
 from shoal.streams import is_closed
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ def finish(plan: Plan, view: View, summary_file: Path | None, quiet: bool) -> No
 
 def dead_command(plan: Plan) -> str:
     """What shows the job's dead letters."""
-    return f"shoal dead list --job {plan.job}{options.store_option(plan.store)}"
+    return command(f"dead list --job {plan.job}")
 
 
 def _write_summary(path: Path, view: View, output: str) -> None:

@@ -9,6 +9,7 @@ import typer
 
 from shoal.cli.options import DEFAULT_STORE, AsJson, Store, moment, option, shown_store, switch
 from shoal.errors import UsageError
+from shoal.hints import command
 
 if TYPE_CHECKING:
     from shoal.frontier.protocol import DeadFilter, DeadLetter
@@ -77,7 +78,7 @@ def show(
     found = _letters(store, DeadFilter(ids=(number,)))
     if not found:
         raise UsageError(
-            f"no dead letter {number} in {shown_store(store)}; shoal dead list shows which there are"
+            f"no dead letter {number} in {shown_store(store)}; {command('dead list')} shows which there are"
         )
     if as_json:
         print_json(letters.as_dict(found[0]))

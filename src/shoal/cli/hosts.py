@@ -10,6 +10,7 @@ import typer
 
 from shoal.cli.options import DEFAULT_STORE, SHOWN, AsJson, Store, option, refuse_options, seconds, switch
 from shoal.errors import UsageError
+from shoal.hints import command
 
 if TYPE_CHECKING:
     from shoal.frontier.protocol import Frontier, HostQueue
@@ -168,7 +169,9 @@ def unblock(host: Host, store: Store = DEFAULT_STORE) -> None:
     _tell(sight)
     if lost:
         many = f"{lost:,}{'+' if lost == BURIED_COUNTED else ''}"
-        say(f"{many} of its pages were buried unfetched; shoal dead replay --host {name} --kind host_down")
+        say(
+            f"{many} of its pages were buried unfetched; {command(f'dead replay --host {name} --kind host_down')}"
+        )
 
 
 @app.command(name="set")

@@ -13,6 +13,7 @@ from rich.text import Text
 from shoal.cli.terminal import safe, stdout, when
 from shoal.fetch.robots import RobotsRecord
 from shoal.frontier.protocol import HostQueue
+from shoal.hints import command
 from shoal.hosts.orders import Set
 from shoal.hosts.sight import HostSight, OriginSight, causes, rate_source, settings_in_words
 from shoal.observe import words
@@ -48,7 +49,7 @@ def print_table(hosts: Sequence[HostSight], total: int) -> None:
             _cut(safe(_errors(host), "dim")),
         )
     console.print(listing)
-    hint = "shoal hosts show HOST tells more"
+    hint = f"{command('hosts show HOST')} tells more"
     if total > len(hosts):
         hint = f"{words.count(len(hosts))} of {words.count(total)} hosts; --all shows every one · {hint}"
     console.print(Text(hint, "dim"))
@@ -114,7 +115,7 @@ def _own(host: HostSight) -> str:
 def print_settings(tables: Mapping[str, HostSettings]) -> None:
     console = stdout()
     if not tables:
-        console.print("nothing is set by hand for any host; shoal hosts set HOST rate=0.5 does it")
+        console.print(f"nothing is set by hand for any host; {command('hosts set HOST rate=0.5')} does it")
         return
     listing = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
     listing.add_column("host", overflow="fold")

@@ -14,6 +14,8 @@ from shoal.fleet.schedule import Schedule
 from shoal.fleet.sight import FleetSight, JobSight
 from shoal.fleet.versions import side_by_side, versions_of
 from shoal.frontier.protocol import PastJob
+from shoal.hints import command
+from shoal.jobnote import nobody_works
 from shoal.observe import words
 from shoal.observe.view import left_over, waits_for
 from shoal.plain import job_dict, past_dict, schedule_dict, sorted_jobs, worker_dict
@@ -35,7 +37,7 @@ def fleet_tables(
         if pasts:
             parts.append(safe(_pruned(len(pasts), len(latest)), "dim"))
     elif not sight.schedules:
-        parts.append(safe("no jobs in this store yet; hand one in with: shoal submit FILE.py"))
+        parts.append(safe(f"no jobs in this store yet; hand one in with: {command('submit FILE.py')}"))
     parts += [
         safe(f"{one.job.spec.name} is paused: {one.trouble}", "yellow") for one in sight.jobs if one.trouble
     ]
@@ -49,18 +51,19 @@ def fleet_tables(
     if sight.workers:
         parts.append(_workers_table(sight, most))
         if sight.leader is None and any(worker.spiders for worker in sight.workers):
-            parts.append(safe("no coordinator: start one with: shoal coordinator FILE.py", "yellow"))
+            parts.append(safe(f"no coordinator: start one with: {command('coordinator FILE.py')}", "yellow"))
         if said := side_by_side(sight.workers):
             parts.append(safe(said, "yellow"))
-    elif any(one.job.state == "running" for one in sight.jobs):
-        parts.append(safe("no worker is running; start one with: shoal worker FILE.py", "yellow"))
+    else:
+        running = [one.job.spec for one in sight.jobs if one.job.state == "running"]
+        parts += [safe(said, "yellow") for said in nobody_works(running)]
     return parts
 
 
 def _pruned(count: int, shown: int) -> str:
-    which = "" if count == shown else f" (the latest {shown} are shown; all: shoal jobs --json)"
+    which = "" if count == shown else f" (the latest {shown} are shown; all: {command('jobs --json')})"
     jobs = words.plural(count, "job")
-    return f"{jobs} pruned{which}: only counters and a short report are left, see shoal report JOB"
+    return f"{jobs} pruned{which}: only counters and a short report are left, see {command('report JOB')}"
 
 
 def _jobs_table(jobs: list[JobSight], pruned: Collection[str] = ()) -> Table:

@@ -12,6 +12,7 @@ from rich.text import Text
 from shoal.classify import rule_for
 from shoal.cli.terminal import safe, stdout, table, when
 from shoal.frontier.protocol import DeadLetter
+from shoal.hints import command
 from shoal.model import Failure, Snapshot
 from shoal.observe import words
 from shoal.plain import attempt_dict
@@ -34,7 +35,7 @@ def print_list(letters: Sequence[DeadLetter], limit: int | None) -> None:
             safe(letter.task.url),
         )
     console.print(listing)
-    hint = "shoal dead show ID for the whole story"
+    hint = f"{command('dead show ID')} for the whole story"
     if limit is not None and len(letters) >= limit:
         hint = f"the first {limit}; --limit N for more · {hint}"
     console.print(Text(hint, "dim"))

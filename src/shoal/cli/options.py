@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,9 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from shoal.errors import UsageError
+from shoal.frontier import DEFAULT_STORE as DEFAULT_STORE
+from shoal.frontier import hint_at
 from shoal.settings import Settings
-
-DEFAULT_STORE = ".shoal/shoal.db"
 
 SPEED, REACH, MANNERS, PLACES, SHOWN = "How fast", "How far", "Manners", "Where", "What is shown"
 
@@ -29,13 +28,21 @@ def option(
     default: object = None,
     env: str | None = None,
     most: int | None = None,
+    told: Callable[[Any], Any] | None = None,
 ) -> Any:
     """An option with a value; `default` is shown where an unset option leaves the word to other layers. `most`: a
-    number may not be further from 0."""
+    number may not be further from 0. `told` is called with the value, and answers it."""
     shown = "" if default is None else f" \\[default: {default}]"
     least = None if most is None else -most
     return typer.Option(
-        *names, metavar=value, help=text + shown, rich_help_panel=panel, envvar=env, min=least, max=most
+        *names,
+        metavar=value,
+        help=text + shown,
+        rich_help_panel=panel,
+        envvar=env,
+        min=least,
+        max=most,
+        callback=told,
     )
 
 
@@ -100,6 +107,7 @@ Store = Annotated[
         text="What holds the crawl's state: a file, or redis://…",
         panel=PLACES,
         env="SHOAL_STORE",
+        told=hint_at,
     ),
 ]
 Input = Annotated[
@@ -126,9 +134,11 @@ Fresh = Annotated[bool, switch("--fresh", text="Forget the job and start again."
 
 # -- a fleet
 Spiders = Annotated[
-    list[str],
+    list[str] | None,
     typer.Argument(
-        metavar="SPIDER", help="Spiders: FILE.py, FILE.py:name, module, or a folder with such files."
+        metavar="SPIDER",
+        help="Spiders: FILE.py, FILE.py:name, module, or a folder with such files. None: only URLs that were submitted"
+        " without one.",
     ),
 ]
 JobPatterns = Annotated[
@@ -267,8 +277,3 @@ def shown_store(store: str) -> str:
     from shoal.frontier import shown
 
     return shown(store)
-
-
-def store_option(store: str) -> str:
-    """What a command needs to name the store, in what a person is told to type."""
-    return "" if store == DEFAULT_STORE else f" --store {shlex.quote(shown_store(store))}"

@@ -9,6 +9,7 @@ import msgspec
 import typer
 
 from shoal.cli.options import DEFAULT_STORE, AsJson, Store, shown_store, switch
+from shoal.hints import command
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -109,7 +110,7 @@ def _print(found: list[Sight], store: str) -> None:
 
     console = stdout()
     if not found:
-        console.print(safe(f"no jobs in {shown_store(store)} yet; start one with: shoal crawl URL"))
+        console.print(safe(f"no jobs in {shown_store(store)} yet; start one with: {command('crawl URL')}"))
     for sight in found:
         console.print(_card(sight))
 

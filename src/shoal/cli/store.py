@@ -8,8 +8,9 @@ import msgspec
 import typer
 
 from shoal.cli import upgrade
-from shoal.cli.options import DEFAULT_STORE, AsJson, Store, option, shown_store, store_option, switch
+from shoal.cli.options import DEFAULT_STORE, AsJson, Store, option, shown_store, switch
 from shoal.errors import UsageError
+from shoal.hints import command
 
 if TYPE_CHECKING:
     from shoal.frontier.inventory import Inventory
@@ -117,4 +118,4 @@ def _print(found: Inventory, store: str, jobs: int) -> None:
         shown.add_row(stock.kind, number, f"{about}{size(stock.size)}", safe(KINDS[stock.kind], "dim"))
     console.print(shown)
     if jobs:
-        console.print(safe(f"make room: shoal store --prune --keep 10{store_option(store)}", "dim"))
+        console.print(safe(f"make room: {command('store --prune --keep 10')}", "dim"))

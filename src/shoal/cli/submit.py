@@ -13,6 +13,7 @@ import typer
 
 from shoal.cli import endings, options
 from shoal.errors import UsageError
+from shoal.hints import command
 from shoal.limits import REQUEST_NUMBER
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ def _targets(
     spider's address."""
     from shoal.cli.targets import as_url, listed_in, read_targets, source_name, split_spider
     from shoal.extract.summary import summary_spider
-    from shoal.fleet.plan import SUMMARY
+    from shoal.jobnote import SUMMARY
     from shoal.loading import load_spider
     from shoal.source import SpiderSource
     from shoal.spider import Spider
@@ -160,7 +161,7 @@ def _targets(
     spec, urls = split_spider(words)
     if spec is None:
         source = read_targets(urls, input_file)
-        return summary_spider(SUMMARY, ()), source.load(), source, "FILE.py"
+        return summary_spider(SUMMARY, ()), source.load(), source, ""
     spider = load_spider(spec)
     if not urls and input_file is None:
         return spider, None, SpiderSource(name="", spec=spec), spec
@@ -191,7 +192,8 @@ def _schedule(made: Submission, every: str | None, cron: str | None, keep: int) 
     )
     beat = f"every {every}" if every is not None else f"at {cron!r} (UTC)"
     say(
-        f"schedule {kept.name}: runs {beat}, next at {when(kept.next_at)}; shoal cancel {kept.name} takes it back"
+        f"schedule {kept.name}: runs {beat}, next at {when(kept.next_at)};"
+        f" {command(f'cancel {kept.name}')} takes it back"
     )
     _hints(made)
 
@@ -296,7 +298,7 @@ def _ending(made: Submission, job: Job) -> str:
         said += f", {left}"
     if c.dead:
         letters = plural(c.dead, "dead letter")
-        said += f", {letters}: shoal dead list --job {name}{options.store_option(made.plan.store)}"
+        said += f", {letters}: {command(f'dead list --job {name}')}"
     return said
 
 
@@ -314,6 +316,7 @@ def _hints(made: Submission) -> None:
         say(
             "headers are not noted with the job, they may be secret: workers send those of the spider or their own"
         )
-    store = options.store_option(plan.store)
-    command = "up" if is_local(plan.store) else "worker"
-    say(f"next: shoal {command} {made.address}{store} works on it, shoal jobs{store} shows how it goes")
+    work = "up" if is_local(plan.store) else "worker"
+    say(
+        f"next: {command(f'{work} {made.address}'.rstrip())} works on it, {command('jobs')} shows how it goes"
+    )

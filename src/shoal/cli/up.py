@@ -21,7 +21,7 @@ _SHOWN = 12  # jobs and workers in the live view
 
 
 def up(
-    spiders: options.Spiders,
+    spiders: options.Spiders = None,
     count: Annotated[
         int | None,
         options.option(
@@ -53,7 +53,7 @@ def up(
     if count is not None and count < 1:
         raise UsageError(f"-n {count}: at least 1")
     flags = options.flags(pairs, concurrency=concurrency, serve=lanes)
-    plan = make_plan(spiders, store, jobs, flags, config, until_done=until_done)
+    plan = make_plan(spiders or (), store, jobs, flags, config, until_done=until_done)
     plan = replace(plan, metrics=metrics or "", trace=trace)
 
     async def keeping() -> FleetSight:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def worker(
-    spiders: options.Spiders,
+    spiders: options.Spiders = None,
     store: options.Store = options.DEFAULT_STORE,
     jobs: options.JobPatterns = None,
     lanes: options.ServedLanes = None,
@@ -34,7 +34,7 @@ def worker(
     options.set_up_logging(log_level, log_format, "info")
     flags = options.flags(pairs, concurrency=concurrency, serve=lanes)
     plan = make_plan(
-        spiders, store, jobs, flags, config, coordinates=not no_coordinator, until_done=until_done
+        spiders or (), store, jobs, flags, config, coordinates=not no_coordinator, until_done=until_done
     )
     plan = replace(plan, metrics=metrics or "", trace=trace)
     from shoal.fleet.worker import serve
@@ -70,8 +70,10 @@ def make_plan(
 
 
 def announce(role: str, plan: WorkerPlan) -> None:
-    from shoal.fleet.plan import SUMMARY
+    from shoal.jobnote import SUMMARY
     from shoal.telling import event
 
     names = ", ".join(name for name in plan.load_spiders() if name != SUMMARY)
-    event("worker_started", role=role, spiders=names, store=options.shown_store(plan.store))
+    event(
+        "worker_started", role=role, spiders=names or "submitted URLs", store=options.shown_store(plan.store)
+    )

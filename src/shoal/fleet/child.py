@@ -7,9 +7,11 @@ import sys
 from shoal.child import Line, led_by_parent, line_from
 from shoal.fleet.plan import WorkerPlan
 from shoal.fleet.worker import serve
+from shoal.frontier import hint_at
 
 
 async def work(plan: WorkerPlan, line: Line) -> None:
+    hint_at(plan.store)
     await serve(plan, led_by_parent, line.report_regularly)
 
 

@@ -14,12 +14,10 @@ from shoal.config import load
 from shoal.extract.summary import summary_spider
 from shoal.fleet.trust import check_settings, own_output, own_reach, trusts_store
 from shoal.frontier.protocol import JobSpec
-from shoal.jobnote import SECRET, note_of, settings_of
+from shoal.jobnote import SECRET, SUMMARY, note_of, settings_of
 from shoal.loading import load_spiders
 from shoal.settings import HostSettings, Settings
 from shoal.spider import Spider
-
-SUMMARY = "shoal:summary"  # the spider of URLs that were submitted without one; every worker has it
 
 # What a worker decides for itself: its machine is its own. Everything else is the job's.
 OWN = frozenset(

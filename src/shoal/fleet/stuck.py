@@ -9,8 +9,10 @@ from msgspec import Struct
 
 from shoal.fleet.sight import slow_hosts
 from shoal.frontier.protocol import Frontier, Job, WorkerRecord
+from shoal.hints import command
 from shoal.hosts.sight import HostSight, causes, sight_of, with_robots
 from shoal.inquiry import rules_for
+from shoal.jobnote import SUMMARY, nobody_works
 from shoal.observe.view import waits_for
 from shoal.observe.words import plural, span
 from shoal.valve import FOREVER
@@ -105,7 +107,9 @@ def _no_worker(facts: Facts) -> str:
         return ""
     if facts.silent:
         return f"no worker can be heard; {_last_heard(facts.silent)}"
-    return f"no worker has its spider {job.spider!r}; start one with: shoal worker FILE.py"
+    if job.spider == SUMMARY:
+        return next(iter(nobody_works([job])))
+    return f"no worker has its spider {job.spider!r}; start one with: {command('worker FILE.py')}"
 
 
 def _rows_wait(facts: Facts) -> str:
@@ -142,7 +146,9 @@ def _held_back(facts: Facts) -> str:
 def _in_flight(facts: Facts) -> str:
     leased = facts.job.counters.leased
     return (
-        f"{plural(leased, 'page')} in flight, which take long; see shoal status --in-flight" if leased else ""
+        f"{plural(leased, 'page')} in flight, which take long; see {command('status --in-flight')}"
+        if leased
+        else ""
     )
 
 
@@ -169,7 +175,7 @@ def _hosts_wait(facts: Facts) -> str:
     if not pending:
         return ""
     if not facts.hosts:
-        return f"{plural(pending, 'page')} wait, and their hosts may not be asked now; see shoal hosts"
+        return f"{plural(pending, 'page')} wait, and their hosts may not be asked now; see {command('hosts')}"
     first = min(facts.hosts, key=_opens_at)
     many = f"{plural(pending, 'page')} wait for {plural(len(facts.hosts), 'host')}"
     at = _opens_at(first)
@@ -180,7 +186,7 @@ def _hosts_wait(facts: Facts) -> str:
     else:
         when = f"the limits of hosts set the pace ({first.valve.in_flight} of {first.valve.cap} requests in flight)"
     why = [cause.sentence for cause in causes(first)][:1]
-    return f"{many}, and {when}{': ' + why[0] if why else ''}; see shoal hosts"
+    return f"{many}, and {when}{': ' + why[0] if why else ''}; see {command('hosts')}"
 
 
 def _opens_at(host: HostSight) -> float:
@@ -189,7 +195,7 @@ def _opens_at(host: HostSight) -> float:
 
 
 def _delayed(facts: Facts) -> str:
-    return f"{plural(facts.job.counters.delayed, 'page')} wait to be tried again; see shoal hosts"
+    return f"{plural(facts.job.counters.delayed, 'page')} wait to be tried again; see {command('hosts')}"
 
 
 _REASONS: Sequence[Callable[[Facts], str]] = (

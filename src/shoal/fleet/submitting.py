@@ -19,6 +19,7 @@ from shoal.fleet.sight import Horizon, look_at_job
 from shoal.fleet.trouble import forget_trouble, trouble_of
 from shoal.frontier import is_local
 from shoal.frontier.protocol import Frontier, Job, JobSpec
+from shoal.hints import command
 from shoal.hosts.rules import HostRules, change_host
 from shoal.jobnote import encode_note, note_of
 from shoal.observe.events import tell
@@ -112,7 +113,7 @@ def _check_same_output(plan: Plan, known: Job) -> None:
     if known.state == "running" or c.leased:
         raise OutputTaken(
             f"{said}, and is at it: submit it with -o {shlex.quote(place)}; or pause it first"
-            f" (shoal pause {name}), and then submit it when nothing is in flight"
+            f" ({command(f'pause {name}')}), and then submit it when nothing is in flight"
         )
 
 
@@ -226,7 +227,9 @@ async def wait_for(frontier: Frontier, name: str, watch: Watch) -> View:
         if view.job.state == "cancelled":
             raise ShoalError(f"job {name} was cancelled")
         if trouble := await trouble_of(frontier, view.job):
-            raise ShoalError(f"job {name} is paused: {trouble}; put it right and run: shoal resume {name}")
+            raise ShoalError(
+                f"job {name} is paused: {trouble}; put it right and run: {command(f'resume {name}')}"
+            )
         await asyncio.sleep(_EVERY)
 
 

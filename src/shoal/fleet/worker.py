@@ -10,12 +10,13 @@ from functools import partial
 from shoal.crew import ProcessCrew
 from shoal.fleet.coordinator import Coordinator
 from shoal.fleet.leader import watch_leader
-from shoal.fleet.plan import SUMMARY, WorkerPlan
+from shoal.fleet.plan import WorkerPlan
 from shoal.fleet.roster import Roster
 from shoal.fleet.versions import tell_other_versions
 from shoal.frontier import open_frontier, shown
 from shoal.frontier.protocol import Frontier
 from shoal.guardian import can_resume
+from shoal.jobnote import SUMMARY
 from shoal.observe.events import EventBook, tell
 from shoal.observe.probes import probes_at
 from shoal.observe.tally import TallyReport
@@ -80,7 +81,9 @@ async def present(frontier: Frontier, role: str, spiders: Iterable[str], store: 
     """Tells, where all can read it, that this process is there, what happens in it, and that it has ended."""
     async with EventBook(frontier):
         names = ", ".join(name for name in spiders if name != SUMMARY)
-        await tell(frontier, "worker_started", role=role, spiders=names, store=shown(store))
+        await tell(
+            frontier, "worker_started", role=role, spiders=names or "submitted URLs", store=shown(store)
+        )
         await tell_other_versions(frontier)
         try:
             yield

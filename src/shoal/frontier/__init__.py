@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shoal.errors import StoreError, UsageError
+from shoal.hints import at_store
 
 if TYPE_CHECKING:
     from shoal.frontier.protocol import Frontier
+
+DEFAULT_STORE = ".shoal/shoal.db"
 
 
 def open_frontier(store: str, *, create: bool = True, patient: bool = False) -> Frontier:
@@ -52,3 +56,9 @@ def shown(store: str) -> str:
     from shoal.frontier.redis.address import Address
 
     return str(Address.parse(store))
+
+
+def hint_at(store: str) -> str:
+    """From now on, commands that a person is told to type name this store. Answers it."""
+    at_store.set("" if store == DEFAULT_STORE else f" --store {shlex.quote(shown(store))}")
+    return store

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from shoal.fetch.robots import Robots, RobotsRecord
 from shoal.frontier.protocol import HostRecord
+from shoal.hints import command
 from shoal.hosts.rules import HostRules, Terms
 from shoal.hosts.state import HostState, OriginState, state_of
 from shoal.observe.words import span, speed
@@ -281,7 +282,9 @@ def _origins(host: HostSight) -> list[Cause]:
 
 
 def _given_up(what: str, host: str, limits: Limits) -> Cause:
-    then = f"its pages are buried until it answers; shoal hosts unblock {host} gives it another chance"
+    then = (
+        f"its pages are buried until it answers; {command(f'hosts unblock {host}')} gives it another chance"
+    )
     return Cause("given_up", f"{what} is {limits.why or limits.refuse}: {then}")
 
 

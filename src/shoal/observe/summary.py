@@ -15,7 +15,7 @@ from shoal.observe.view import View, left_over
 PERCENTILES = (50, 90, 99)
 
 
-def render(view: View, *, output: str, dead_command: str = "shoal dead list") -> RenderableType:
+def render(view: View, *, output: str, dead_command: str = "") -> RenderableType:
     """`output` is where the rows are, `dead_command` what shows this job's dead letters."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)

@@ -14,6 +14,8 @@ from rich.text import Text
 
 from shoal.fleet.sight import JobSight
 from shoal.fleet.versions import side_by_side, versions_of
+from shoal.hints import command
+from shoal.jobnote import nobody_works
 from shoal.observe import words
 from shoal.observe.events import Event
 from shoal.observe.flights import PageInFlight
@@ -95,7 +97,7 @@ def _head(frame: Frame, width: int) -> list[RenderableType]:
     if curve := _curve(overview.past, overview.now, max(8, min(_COLUMNS, width - 30))):
         lines.append(curve)
     if not overview.jobs:
-        lines += [Text(), Text("no jobs in this store yet; start one with: shoal crawl URL")]
+        lines += [Text(), Text(f"no jobs in this store yet; start one with: {command('crawl URL')}")]
     return lines
 
 
@@ -165,10 +167,11 @@ def _sections(frame: Frame, width: int) -> list[Section]:
     overview, holdups = frame.overview, frame.holdups.hosts
     jobs = sorted_jobs(overview.jobs)
     troubles = [_warning(f"{one.job.spec.name} is paused: {one.trouble}") for one in jobs if one.trouble]
-    if not overview.workers and any(one.job.state == "running" for one in jobs):
-        troubles.append(_warning("no worker is running; start one with: shoal worker FILE.py"))
+    if not overview.workers:
+        running = [one.job.spec for one in jobs if one.job.state == "running"]
+        troubles += [_warning(said) for said in nobody_works(running)]
     if overview.leader is None and any(worker.spiders for worker in overview.workers):
-        troubles.append(_warning("no coordinator: start one with: shoal coordinator FILE.py"))
+        troubles.append(_warning(f"no coordinator: start one with: {command('coordinator FILE.py')}"))
     if said := side_by_side(overview.workers):
         troubles.append(_warning(said))
     held = _held(overview)

@@ -293,7 +293,7 @@ def rules(settings: Settings) -> tuple[Rule, ...]:
             paused_lanes=DISCOVERY,
             feeding_paused=True,
             stop=full / filling,
-            stopped=f"no page is begun until below {full * _NEARLY:.0%}; raise maxmemory, or run shoal store --prune",
+            stopped=f"no page is begun until below {full * _NEARLY:.0%}; raise maxmemory, or prune the store",
         ),
     )
 

@@ -17,6 +17,7 @@ from redis.asyncio.sentinel import MasterNotFoundError
 from shoal.errors import ShoalError, StoreError, StoreFull, StoreVersionError, UsageError
 from shoal.frontier.redis.address import Address
 from shoal.frontier.redis.keys import LAYOUT
+from shoal.hints import command
 
 Meaning = Literal[
     "passing",  # restart, failover, lost connection: the same call will go through later
@@ -151,7 +152,7 @@ def translate(error: BaseException, address: Address, doing: str = "") -> ShoalE
                 " its log; nothing that was committed is lost"
             )
         return StoreFull(
-            f"no room left in {at} ({_line(text)}): raise maxmemory, or make room with shoal store --prune;"
+            f"no room left in {at} ({_line(text)}): raise maxmemory, or make room with {command('store --prune')};"
             " nothing that was committed is lost"
         )
     if isinstance(cause, ssl.SSLCertVerificationError):

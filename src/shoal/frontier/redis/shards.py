@@ -121,7 +121,7 @@ class Shards:
         elif not may_upgrade:
             raise StoreVersionError(
                 f"{at} belongs to an older version of Shoal (layout {layout}, this one needs {LAYOUT}): look at it with"
-                " that version, or upgrade it: shoal store upgrade"
+                " that version, or upgrade it: {command('store upgrade')}"
             )
 
     # -- scripts
