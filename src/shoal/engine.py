@@ -262,16 +262,18 @@ class Engine:
 
     async def _settle_job(self, job: Served, batch: Sequence[Settlement]) -> None:
         self._giving_back += 1
+        batch = [job.pages.complete(settlement) for settlement in batch]
         try:
-            settled = await self._frontier.settle(batch, job.sink.journal)
+            settled = await self._frontier.settle(batch, job.sink.journal, epoch=self._epoch)
         except SinkError as error:
             self._undelivered(job, error, batch)
             return
         finally:
             self._giving_back -= 1
         self._wait_for_room(job, [batch[place] for place in sorted(settled.no_room)])
+        self._settle_later(job, [batch[place] for place in sorted(settled.outdated)])
         for place, (settlement, accepted) in enumerate(zip(batch, settled.accepted, strict=True)):
-            if place in settled.no_room:
+            if place in settled.no_room or place in settled.outdated:
                 continue
             job.pages.settled(settlement, accepted)
             if not accepted:
@@ -290,13 +292,17 @@ class Engine:
         if now - self._told_full >= _TELL_FULL:
             self._told_full = now
             event("settlements_wait", job=job.name, pages=len(batch))
+        self._settle_later(job, batch)
+        if self._alarm is None and not self._stopping:
+            self._alarm = asyncio.get_running_loop().call_later(_NO_ROOM, self._ring)
+
+    def _settle_later(self, job: Served, batch: Sequence[Settlement]) -> None:
+        """Those that the store has gone back from are settled after this process knows of it (`_reconcile`)."""
         if self._stopping:
             self._untouched += [settlement.lease for settlement in batch]
-            return
-        self._settlements += [(job, settlement) for settlement in batch]
-        self._finished_at = self._settling_from or self._finished_at
-        if self._alarm is None:
-            self._alarm = asyncio.get_running_loop().call_later(_NO_ROOM, self._ring)
+        elif batch:
+            self._settlements += [(job, settlement) for settlement in batch]
+            self._finished_at = self._settling_from or self._finished_at
 
     async def _release(self, leases: Sequence[Lease]) -> None:
         if leases:

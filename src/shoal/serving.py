@@ -18,6 +18,11 @@ class Pages(Protocol):
 
     async def work(self, lease: Lease) -> Settlement | None: ...
 
+    def complete(self, settlement: Settlement) -> Settlement:
+        """The settlement as it is to be settled now: if `forget` came since it was made, with the links too that were
+        left out as known."""
+        ...
+
     def settled(self, settlement: Settlement, accepted: bool) -> None:
         """Told after the commit. Not accepted: the lease was lost, and nothing of it counts."""
         ...

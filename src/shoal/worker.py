@@ -82,6 +82,10 @@ class Worker:
         self._manners = Manners(settings)
         self._known = KnownLinks()
         self._links: dict[int, list[Link]] = {}  # token -> links to remember once the settlement is durable
+        self._yielded: dict[int, tuple[Sequence[Request], HostView]] = {}  # token -> of a page to be settled
+        self._doubtful: dict[
+            int, tuple[Sequence[Request], HostView]
+        ] = {}  # … made before the store went back
 
     async def work(self, lease: Lease) -> Settlement | None:
         """Fetches and handles one page. None: the task goes back untouched."""
@@ -120,7 +124,10 @@ class Worker:
         """Told after the commit: only now does it count, so that what is told agrees with the job's counters; and only
         now may links be skipped unseen on other pages. Earlier, a settlement that is refused would take links with it
         that another page had counted on."""
-        links = self._links.pop(settlement.lease.token, ())
+        token = settlement.lease.token
+        links = self._links.pop(token, ())
+        self._yielded.pop(token, None)
+        self._doubtful.pop(token, None)
         if not accepted:
             return
         for base, href in links:
@@ -236,6 +243,7 @@ class Worker:
             if _is_link(request):
                 links.append((request.base or lease.task.url, request.url))
         self._links[lease.token] = links
+        self._yielded[lease.token] = requests, host
         return tuple(found)
 
     def _allows(self, task: Task, host: HostView) -> Callable[[str], bool]:
@@ -263,7 +271,17 @@ class Worker:
         """A link that the store said it had admitted may be lost with its last second. The page that it was found on
         is lost with it, so it comes again; then the link must not be passed over."""
         self._known = KnownLinks()
+        self._doubtful |= self._yielded
+        self._yielded = {}
         await self._hosts.forget()
+
+    def complete(self, settlement: Settlement) -> Settlement:
+        """Nothing says that the other page, too, will be had once more. So a page that passed over a link because of
+        it brings that link now."""
+        doubtful = self._doubtful.pop(settlement.lease.token, None)
+        if doubtful is None:
+            return settlement
+        return replace(settlement, found=self._admit(settlement.lease, *doubtful))
 
     def sync(self, frontier_time: float) -> None:
         self._hosts.sync(frontier_time)

@@ -39,6 +39,9 @@ class Pages:
         self.started.put_nowait((lease.task.url, time.monotonic()))
         return Settlement(lease, Done())
 
+    def complete(self, settlement: Settlement) -> Settlement:
+        return settlement
+
     def settled(self, settlement: Settlement, accepted: bool) -> None:
         pass
 

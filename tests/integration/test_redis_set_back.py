@@ -6,11 +6,14 @@ import asyncio
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from shoal.frontier.protocol import Claim, Claimed, Frontier
+from shoal.frontier.redis.clients import Client
 from shoal.frontier.redis.home import RedisFrontier
+from shoal.frontier.redis.link import Link, Script
 from shoal.model import Done, Moved, Row, Settlement
 from shoal.sink.jsonl import JsonLines
 from shoal.testing.clock import ManualClock
@@ -131,6 +134,64 @@ async def test_a_position_from_before_is_not_taken(server: Server) -> None:
         assert (job.fed, job.counters.admitted) == (1, 1)
         added = await frontier.add("job", [make_task("http://b.test/")], fed=2, epoch=frontier.epoch)
         assert added.new == 1
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("has_rows", [False, True])
+async def test_a_settlement_from_before_is_not_taken(
+    server: Server, others: Server, tmp_path: Path, several: bool, has_rows: bool
+) -> None:
+    journal = JsonLines(tmp_path / "rows.jsonl") if has_rows else None
+    async with Halves(server, others) if several else opened(server) as frontier:
+        await frontier.open_job(spec())
+        await frontier.add("job", [make_task(f"http://{name}.test/") for name in "abcd"])
+        leases = (await claim(frontier)).leases
+        batch = [Settlement(lease, Done(), rows=(Row(b"row\n"),)) for lease in leases]
+        server.remember()
+        before, epoch = await balanced(frontier), frontier.epoch
+        await server.go_back()
+        settled = await frontier.settle(batch, journal, epoch=epoch)
+        # What another shard had taken before anybody here knew stays taken: it has not gone back.
+        outdated = [place for place, taken in enumerate(settled.accepted) if not taken]
+        assert settled.outdated == frozenset(outdated)
+        assert len(outdated) >= 2 if several else len(outdated) == 4
+        assert (await balanced(frontier)).counters.leased == len(outdated)
+        assert before.counters.leased == 4
+        again = await frontier.settle([batch[place] for place in outdated], journal, epoch=frontier.epoch)
+        assert all(again.accepted)
+        assert not again.outdated
+        job = await balanced(frontier)
+        assert (job.counters.done, job.counters.stale, job.counters.items) == (4, 0, 4)
+    if has_rows:
+        assert (tmp_path / "rows.jsonl").read_bytes() == b"row\n" * 4
+
+
+async def test_a_settlement_that_was_taken_before_a_restart_is_told_so(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only its answer was lost. It was done, and counts here as in the store."""
+    evaluate, calls = Link._evaluate, []
+
+    async def lose_an_answer(self: Link, client: Client, script: Script, *given: Any) -> Any:
+        answer = await evaluate(self, client, script, *given)
+        calls.append(script.name)
+        if calls.count("settle") == 1 and script.name == "settle":
+            await asyncio.to_thread(server.restart)
+            raise ConnectionResetError
+        return answer
+
+    async with opened(server) as frontier:
+        await frontier.open_job(spec())
+        await frontier.add("job", [make_task("http://a.test/")])
+        [lease] = (await claim(frontier)).leases
+        monkeypatch.setattr(Link, "_evaluate", lose_an_answer)
+        epoch = frontier.epoch
+        settled = await frontier.settle([Settlement(lease, Done())], epoch=epoch)
+        assert frontier.epoch != epoch
+        assert (settled.accepted, settled.outdated) == ([True], frozenset())
+        job = await balanced(frontier)
+        assert (job.counters.done, job.counters.stale) == (1, 0)
+    assert calls.count("settle") == 1
 
 
 async def test_a_host_is_not_hit_sooner_for_what_was_forgotten(server: Server) -> None:

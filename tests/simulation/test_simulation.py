@@ -88,18 +88,22 @@ def test_the_trace_is_the_same_in_another_process() -> None:
 
 
 class DropsLinks(MemoryFrontier):
-    async def settle(self, batch: Sequence[Settlement], journal: Journal | None = None) -> Settled:
-        return await super().settle([replace(one, found=()) for one in batch], journal)
+    async def settle(
+        self, batch: Sequence[Settlement], journal: Journal | None = None, *, epoch: str | None = None
+    ) -> Settled:
+        return await super().settle([replace(one, found=()) for one in batch], journal, epoch=epoch)
 
 
 class IgnoresTokens(MemoryFrontier):
-    async def settle(self, batch: Sequence[Settlement], journal: Journal | None = None) -> Settled:
+    async def settle(
+        self, batch: Sequence[Settlement], journal: Journal | None = None, *, epoch: str | None = None
+    ) -> Settled:
         for settlement in batch:
             lease = settlement.lease
             if lease.token not in self._leases:
                 self._leases[lease.token] = Held("nobody", lease, self._time.now())
                 self._change(lease.task.host, lambda valve: replace(valve, in_flight=valve.in_flight + 1))
-        return await super().settle(batch, journal)
+        return await super().settle(batch, journal, epoch=epoch)
 
     def _change(self, host: str, change: Callable[[Valve], Valve]) -> None:
         self._hosts[host] = replace(self._hosts[host], valve=change(self._hosts[host].valve))
@@ -184,8 +188,10 @@ class LeasesTwice(MemoryFrontier):
 
 
 class DoublesRows(MemoryFrontier):
-    async def settle(self, batch: Sequence[Settlement], journal: Journal | None = None) -> Settled:
-        return await super().settle([replace(one, rows=one.rows * 2) for one in batch], journal)
+    async def settle(
+        self, batch: Sequence[Settlement], journal: Journal | None = None, *, epoch: str | None = None
+    ) -> Settled:
+        return await super().settle([replace(one, rows=one.rows * 2) for one in batch], journal, epoch=epoch)
 
 
 def caught(home: Home = MemoryFrontier) -> str:

@@ -63,6 +63,9 @@ class Pages:
         await asyncio.sleep(0)
         return Settlement(lease, Done(), rows=(Row(b"{}\n"),))
 
+    def complete(self, settlement: Settlement) -> Settlement:
+        return settlement
+
     def settled(self, settlement: Settlement, accepted: bool) -> None:
         assert accepted
         url = settlement.lease.task.url

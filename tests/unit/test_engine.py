@@ -59,6 +59,9 @@ class Pages:
         self.started.append(lease.task.url)
         return await self._work(lease)
 
+    def complete(self, settlement: Settlement) -> Settlement:
+        return settlement
+
     def settled(self, settlement: Settlement, accepted: bool) -> None:
         self.settlements.append((settlement.lease.task.url, accepted))
 
@@ -255,9 +258,11 @@ async def test_a_claim_that_is_answered_before_the_settlement_is_made_again() ->
     """Not every home carries out both at once. The place that the settlement gives back would be seen by nobody."""
 
     class SlowToSettle(MemoryFrontier):
-        async def settle(self, batch: Sequence[Settlement], journal: Journal | None = None) -> Settled:
+        async def settle(
+            self, batch: Sequence[Settlement], journal: Journal | None = None, *, epoch: str | None = None
+        ) -> Settled:
             await asyncio.sleep(0.01)
-            return await super().settle(batch, journal)
+            return await super().settle(batch, journal, epoch=epoch)
 
     slow = SlowToSettle()
     await slow.open_job(JobSpec("job", valve=Valve(interval=0.0, cap=1)))
@@ -399,7 +404,9 @@ async def test_an_error_of_store_or_sink_stops_the_run(frontier: MemoryFrontier,
 
 async def test_a_settlement_that_cannot_be_written_stops_the_run(frontier: MemoryFrontier) -> None:
     class Full(MemoryFrontier):
-        async def settle(self, batch: Sequence[Settlement], journal: object = None) -> object:  # type: ignore[override]
+        async def settle(
+            self, batch: Sequence[Settlement], journal: object = None, *, epoch: str | None = None
+        ) -> object:  # type: ignore[override]
             raise StoreFull("no space left")
 
     full = Full()
@@ -688,11 +695,13 @@ async def test_it_tells_how_long_finished_pages_wait_for_the_store() -> None:
     """The oldest of those that are not committed, and not longer: a busy engine always has some."""
 
     class Slow(MemoryFrontier):
-        async def settle(self, batch: Sequence[Settlement], journal: Journal | None = None) -> Settled:
+        async def settle(
+            self, batch: Sequence[Settlement], journal: Journal | None = None, *, epoch: str | None = None
+        ) -> Settled:
             now = asyncio.get_running_loop().time()
             await asyncio.sleep(0.05)
             waits.append((engine.load().unsettled_for, asyncio.get_running_loop().time() - now))
-            return await super().settle(batch, journal)
+            return await super().settle(batch, journal, epoch=epoch)
 
     async def takes_a_while(lease: Lease) -> Settlement:
         await asyncio.sleep(0.01)

@@ -60,9 +60,11 @@ class Watched(MemoryFrontier):
         super().__init__()
         self.settled: list[Settlement] = []
 
-    async def settle(self, batch: Sequence[Settlement], journal: Journal | None = None) -> Settled:
+    async def settle(
+        self, batch: Sequence[Settlement], journal: Journal | None = None, *, epoch: str | None = None
+    ) -> Settled:
         self.settled += batch
-        return await super().settle(batch, journal)
+        return await super().settle(batch, journal, epoch=epoch)
 
 
 class Rows:

@@ -96,3 +96,21 @@ async def test_a_feeder_of_another_epoch_is_told_to_read_again() -> None:
     assert (await frontier.add("job", [A], fed=1, epoch=epoch)).outdated
     assert (await counted(frontier)).fed == 0
     assert (await frontier.add("job", [A], fed=1, epoch=frontier.epoch)).new == 1
+
+
+async def test_a_settlement_of_another_epoch_changes_nothing() -> None:
+    """The page has left a link out that was known when it was made."""
+    frontier, journal = MemoryFrontier(ManualClock()), ListJournal()
+    await frontier.open_job(spec())
+    await frontier.add("job", [A])
+    [lease] = (await claim(frontier)).leases
+    before, epoch = await counted(frontier), frontier.epoch
+    frontier.go_back(frontier.saved())
+    batch = [Settlement(lease, Done(), rows=(Row(b"row\n"),))]
+
+    settled = await frontier.settle(batch, journal, epoch=epoch)
+    assert (settled.accepted, settled.outdated) == ([False], {0})
+    assert await counted(frontier) == before
+    assert journal.data == b""
+    settled = await frontier.settle(batch, journal, epoch=frontier.epoch)
+    assert (settled.accepted, settled.outdated) == ([True], frozenset())

@@ -198,6 +198,8 @@ class Settled(Struct, frozen=True):
     buried: int = 0  # retries that had no attempt left
     # Places of those that add to a store which is full. Nothing of them was changed, their leases are still held.
     no_room: frozenset[int] = frozenset()
+    # Places of those that were made in another epoch. Nothing of them was changed.
+    outdated: frozenset[int] = frozenset()
 
 
 class Journal(Protocol):
@@ -404,7 +406,12 @@ class Frontier(Protocol):
         moment before, by a claim that is forgotten, and requests of that kind may still be under way."""
         ...
 
-    async def settle(self, batch: Sequence[Settlement], journal: Journal | None = None) -> Settled: ...
+    async def settle(
+        self, batch: Sequence[Settlement], journal: Journal | None = None, *, epoch: str | None = None
+    ) -> Settled:
+        """Ends leases. Not if `epoch` is over, in which the settlements were made: links that were passed over then,
+        because the store had them, may be lost."""
+        ...
 
     async def extend(
         self,

@@ -192,6 +192,9 @@ class _TracedPages:
             self._end(next(iter(self._open)))  # what could not be written is handed back without a word
         self._open[settlement.lease.token] = span, self._tracer.start_span("settle")
 
+    def complete(self, settlement: Settlement) -> Settlement:
+        return self._inner.complete(settlement)
+
     def settled(self, settlement: Settlement, accepted: bool) -> None:
         token = settlement.lease.token
         if token in self._open:

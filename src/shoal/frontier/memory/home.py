@@ -374,7 +374,11 @@ class MemoryFrontier:
             task = heapq.heappop(self._delayed)[2]
             self._enqueue(self._jobs[task.job], task)
 
-    async def settle(self, batch: Sequence[Settlement], journal: Journal | None = None) -> Settled:
+    async def settle(
+        self, batch: Sequence[Settlement], journal: Journal | None = None, *, epoch: str | None = None
+    ) -> Settled:
+        if epoch not in (None, self.epoch):
+            return Settled([False] * len(batch), outdated=frozenset(range(len(batch))))
         held: dict[int, Settlement] = {}
         for settlement in batch:
             token = settlement.lease.token

@@ -171,8 +171,10 @@ class RedisFrontier:
     async def claim(self, claim: Claim) -> Claimed:
         return await self._claimer.claim(claim)
 
-    async def settle(self, batch: Sequence[Settlement], journal: Journal | None = None) -> Settled:
-        return await self._settler.settle(batch, journal)
+    async def settle(
+        self, batch: Sequence[Settlement], journal: Journal | None = None, *, epoch: str | None = None
+    ) -> Settled:
+        return await self._settler.settle(batch, journal, epoch)
 
     async def extend(
         self,

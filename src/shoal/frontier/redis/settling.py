@@ -11,6 +11,7 @@ from shoal.frontier.protocol import Added, Journal, Settled, total
 from shoal.frontier.redis import outbox, rows
 from shoal.frontier.redis.encoding import Asked, Encoder, words_of
 from shoal.frontier.redis.filelock import FileLocks
+from shoal.frontier.redis.link import SetBack
 from shoal.frontier.redis.rows import Part
 from shoal.frontier.redis.shards import Shards
 from shoal.model import Dead, Moved, Settlement
@@ -30,9 +31,11 @@ class Settler:
         await asyncio.gather(*self._writing, return_exceptions=True)
         self._locks.close()
 
-    async def settle(self, batch: Sequence[Settlement], journal: Journal | None) -> Settled:
+    async def settle(
+        self, batch: Sequence[Settlement], journal: Journal | None, epoch: str | None
+    ) -> Settled:
         encoder = Encoder(self._shards, await words_of(self._shards, batch))
-        outcome = _Outcome(len(batch))
+        outcome = _Outcome(len(batch), epoch)
         for portion in _portions(batch):
             for parts in self._parts(portion):
                 if journal is not None and any(s.rows for part in parts for s in part.batch):
@@ -64,17 +67,19 @@ class Settler:
 
     async def _end(self, encoder: Encoder, part: Part, outcome: _Outcome) -> None:
         try:
-            outcome.take(part, await self._run(encoder, part, False))
+            outcome.take(part, await self._run(encoder, part, False, outcome.epoch))
+        except SetBack:
+            outcome.outdated.update(part.places)
         except StoreFull:
             if rest := outcome.without_additions(part):
                 await rows.count_only(self._shards, rest)
-                outcome.take(rest, await self._run(encoder, rest, False))
+                await self._end(encoder, rest, outcome)
 
-    async def _run(self, encoder: Encoder, part: Part, condition: Asked | bool) -> bytes:
+    async def _run(self, encoder: Encoder, part: Part, condition: Asked | bool, epoch: str | None) -> bytes:
         """What adds to the store is not waited for: the rest can be settled though it is full, and makes room."""
         patience = 0.0 if any(map(_adds, part.batch)) else inf
         ask = self._ask(encoder, part, condition)
-        answer: bytes = await self._shards.run("settle", part.shard, ask, full_patience=patience)
+        answer: bytes = await self._shards.run("settle", part.shard, ask, full_patience=patience, epoch=epoch)
         return answer
 
     async def _write(
@@ -98,7 +103,7 @@ class Settler:
                 done = 0
                 try:
                     for part, condition in zip(left, conditions, strict=True):
-                        answer = await self._run(encoder, part, condition)
+                        answer = await self._run(encoder, part, condition, outcome.epoch)
                         if answer == _AGAIN:
                             break
                         outcome.take(part, answer)
@@ -108,6 +113,10 @@ class Settler:
                     if not any(rest):
                         await rows.cut(self._shards, left[0], journal)
                     left, done = [part for part in rest if part is not None], 0
+                except SetBack:
+                    outcome.outdated.update(place for part in left[done:] for place in part.places)
+                    await rows.cut(self._shards, left[0], journal)
+                    break
                 left = left[done:]
         await self._afterwards(parts, outcome)
 
@@ -148,11 +157,13 @@ def _portions(batch: Sequence[Settlement]) -> Iterator[list[tuple[int, Settlemen
 
 
 class _Outcome:
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, epoch: str | None) -> None:
+        self.epoch = epoch
         self.accepted = [False] * size
         self.found: list[Added] = []
         self.buried = 0
         self.no_room: set[int] = set()
+        self.outdated: set[int] = set()
 
     def without_additions(self, part: Part) -> Part | None:
         """The part without what the store has no room for, which is noted; None: nothing else is in it."""
@@ -174,7 +185,13 @@ class _Outcome:
         self.buried += buried
 
     def settled(self) -> Settled:
-        return Settled(self.accepted, total(self.found), self.buried, frozenset(self.no_room))
+        return Settled(
+            self.accepted,
+            total(self.found),
+            self.buried,
+            frozenset(self.no_room),
+            frozenset(self.outdated),
+        )
 
 
 def _adds(settlement: Settlement) -> bool:

@@ -183,18 +183,25 @@ class Shards:
     ) -> Any:
         """A call is made for the epoch that is known here. If that is over, nothing happens: the new one is learnt,
         the store is mended, and the call is made again. One that has taken effect before is answered as it was."""
+        tried = False
         while True:
             if self._mending is not None and not _in_mending.get():
                 await asyncio.shield(self._mending)
-            if epoch not in (None, self.epoch):
+            known, over = self._epochs[shard], epoch not in (None, self.epoch)
+            answer = None
+            if tried or not over:
+                tried = True
+                verb = script("said" if over else name)
+                try:
+                    answer = await self.link.run(
+                        verb, self.tags[shard], [*words, known], full_patience=full_patience
+                    )
+                except SetBack:
+                    await self._renew(shard, known)
+                    continue
+            if over and answer is None:
                 raise SetBack("the store has gone back")
-            known = self._epochs[shard]
-            try:
-                return await self.link.run(
-                    script(name), self.tags[shard], [*words, known], full_patience=full_patience
-                )
-            except SetBack:
-                await self._renew(shard, known)
+            return answer
 
     # -- epochs
 

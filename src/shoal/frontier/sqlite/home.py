@@ -181,7 +181,9 @@ class SqliteFrontier:
             self._reaped_at = now
             settling.reap(session, self._presence.take_words)
 
-    async def settle(self, batch: Sequence[Settlement], journal: Journal | None = None) -> Settled:
+    async def settle(
+        self, batch: Sequence[Settlement], journal: Journal | None = None, *, epoch: str | None = None
+    ) -> Settled:
         return await self._writer.do(lambda s: settling.settle(s, batch, journal))
 
     async def extend(

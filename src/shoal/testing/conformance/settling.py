@@ -46,6 +46,13 @@ class Settling:
         job = await counted(frontier)
         assert (job.counters.done, job.counters.admitted, job.counters.stale) == (1, 1, 2)
 
+    async def test_a_settlement_of_this_epoch_is_taken(self, frontier: Frontier) -> None:
+        await frontier.open_job(spec())
+        await frontier.add("job", [make_task("http://a.test/")])
+        [lease] = (await claim(frontier)).leases
+        settled = await frontier.settle([Settlement(lease, Done())], epoch=frontier.epoch)
+        assert (list(settled.accepted), settled.outdated) == ([True], frozenset())
+
     async def test_a_stale_settlement_is_refused_and_the_rest_goes_through(
         self, frontier: Frontier, clock: ManualClock
     ) -> None:

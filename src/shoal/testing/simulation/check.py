@@ -86,7 +86,6 @@ class Checker:
         self.has_file = True  # rows go to a result file; else to a database
         self._breakers: dict[tuple[str, int], BreakerState] = {}
         self._known: set[str] = set()
-        self._forgotten: set[str] = set()  # known once, before the store went back
         self._held: dict[int, Held] = {}
         self._tokens: set[int] = set()
         self._revived: set[int] = (
@@ -114,9 +113,7 @@ class Checker:
         return {name: copied(getattr(self, name)) for name in _STORED}
 
     def go_back(self, saved: dict[str, Any]) -> None:
-        known = self._known
         vars(self).update(copied(saved))
-        self._forgotten |= known - self._known
         self._breakers.clear()
         self._revived |= self._held.keys()
 
@@ -226,7 +223,9 @@ class Checker:
 
     def settled(self, batch: Sequence[Settlement], settled: Settled, rows: Sequence[bytes]) -> None:
         new = 0
-        for settlement, accepted in zip(batch, settled.accepted, strict=True):
+        for place, (settlement, accepted) in enumerate(zip(batch, settled.accepted, strict=True)):
+            if place in settled.outdated:
+                continue
             alive = self._held.pop(settlement.lease.token, None) is not None
             said = "accepted" if accepted else "refused"
             lease = "alive" if alive else "gone"
@@ -262,10 +261,8 @@ class Checker:
         return self._admit(settlement.found)
 
     def _links_admitted(self, task: Task) -> None:
-        # One that is left out because another page has it may be forgotten with that page, which then comes again.
         for link in self._web.links(task.url):
-            known = link in self._known or link in self._forgotten
-            self.expect(known, "links", f"{task.url} is done, but its link {link} is not known")
+            self.expect(link in self._known, "links", f"{task.url} is done, but its link {link} is not known")
 
     def rows_written(self, rows: Sequence[bytes]) -> None:
         ours = len(self.rows)

@@ -131,8 +131,10 @@ class CheckedFrontier:
         await self._after(by_host, news=False)
         return claimed
 
-    async def settle(self, batch: Sequence[Settlement], journal: Journal | None) -> Settled:
-        settled = await self.home.settle(batch, journal)
+    async def settle(
+        self, batch: Sequence[Settlement], journal: Journal | None, epoch: str | None
+    ) -> Settled:
+        settled = await self.home.settle(batch, journal, epoch=epoch)
         self._checker.settled(batch, settled, self._journal.rows)
         await self._after([settlement.lease.task.host for settlement in batch])
         return settled
@@ -291,11 +293,15 @@ class FaultyFrontier:
             self._tell(f"claims {lease.task.url} (attempt {lease.task.attempt}, token {lease.token})")
         return claimed
 
-    async def settle(self, batch: Sequence[Settlement], journal: Journal | None = None) -> Settled:
-        settled = await self._do("settle", lambda: self._store.settle(batch, journal))
-        for settlement, accepted in zip(batch, settled.accepted, strict=True):
+    async def settle(
+        self, batch: Sequence[Settlement], journal: Journal | None = None, *, epoch: str | None = None
+    ) -> Settled:
+        settled = await self._do("settle", lambda: self._store.settle(batch, journal, epoch))
+        for place, (settlement, accepted) in enumerate(zip(batch, settled.accepted, strict=True)):
             verdict = type(settlement.verdict).__name__.lower()
             late = "" if accepted else ": too late"
+            if place in settled.outdated:
+                late = ", but the store has gone back"
             found = f", {len(settlement.found)} links" if settlement.found else ""
             self._tell(f"settles {settlement.lease.task.url} as {verdict}{found}{late}")
         return settled
