@@ -131,7 +131,7 @@ class Worker:
         if not accepted:
             return
         for base, href in links:
-            self._known.learn(base, href)
+            self._known.learn(settlement.lease.task.host, base, href)
         self._count(settlement.lease.task, settlement.verdict)
 
     def _count(self, task: Task, verdict: Verdict) -> None:
@@ -262,7 +262,7 @@ class Worker:
             else:
                 special.append(request)
         for base, links in by_base.items():
-            special += [links[href] for href in self._known.unknown(base, links)]
+            special += [links[href] for href in self._known.unknown(task.host, base, links)]
         return special
 
     # -- hosts

@@ -24,7 +24,7 @@ from shoal.testing.simulation.crew import make_feeder
 from shoal.testing.simulation.loop import SimulatedClock, VirtualLoop
 from shoal.testing.sinks import JournalSink
 
-QUICK, SLOW, LINKED = "http://quick.test/", "http://slow.test/", "http://linked.test/"
+QUICK, SLOW, LINKED = "http://a.test/quick", "http://a.test/slow", "http://a.test/linked"
 SECONDS = {QUICK: 0.1, SLOW: 1.0, LINKED: 5.0}
 
 
@@ -78,7 +78,7 @@ def test_a_link_passed_over_before_a_set_back_is_brought_after_it(heeds: bool) -
 
     async def crawl() -> None:
         spider = Spider("twice", [QUICK, SLOW])
-        settings = Settings(rate=0, robots=False, any_host=True)
+        settings = Settings(rate=0, per_host=5, robots=False)
 
         @spider.handler
         def page(page: Page) -> Iterator[dict[str, str] | Request]:

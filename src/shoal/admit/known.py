@@ -8,6 +8,9 @@ An href is remembered under as much of its base as its meaning depends on:
     ?page=2, "", #top       the whole base
 
 What was learnt may be forgotten (memory is bounded); then a link is only looked at again.
+
+A link is known on pages of the host alone that it was found on: they are settled in one shard, in one order. If pages
+of another host left it out, their shard could keep them when this one goes back and loses the link.
 """
 
 from __future__ import annotations
@@ -37,27 +40,27 @@ class KnownLinks:
     def __len__(self) -> int:
         return sum(map(len, self._buckets.values()))
 
-    def seen(self, base: str, href: str) -> bool:
-        bucket = self._buckets.get(_key(base, href))
+    def seen(self, host: str, base: str, href: str) -> bool:
+        bucket = self._buckets.get(f"{host} {_key(base, href)}")
         return bucket is not None and href in bucket
 
-    def unknown(self, base: str, hrefs: Iterable[str]) -> list[str]:
-        """Those not seen yet, in order, each once."""
+    def unknown(self, host: str, base: str, hrefs: Iterable[str]) -> list[str]:
+        """Those not seen yet on pages of the host, in order, each once."""
         fresh = dict.fromkeys(hrefs)
         left = set(fresh)
         # An href can only be in a bucket of its own kind, so its kind need not be found out first.
         for key in (origin(base), "", _directory(base), _whole(base)):
-            bucket = self._buckets.get(key)
+            bucket = self._buckets.get(f"{host} {key}")
             if bucket is not None:
                 left = left - bucket  # not -=, which walks the bucket instead of the page's links
         if not left:
             return []
         return [href for href in fresh if href in left]
 
-    def learn(self, base: str, href: str) -> None:
+    def learn(self, host: str, base: str, href: str) -> None:
         if len(href) > _MAX_LENGTH:
             return
-        key = _key(base, href)
+        key = f"{host} {_key(base, href)}"
         bucket = self._buckets.get(key)
         if bucket is None:
             bucket = self._buckets[key] = set()

@@ -94,8 +94,8 @@ def _links(body: bytes) -> None:
     text = _text(body)
     absolute(URL, [text])
     known = KnownLinks()
-    known.learn(URL, text)
-    known.unknown(URL, [text])
+    known.learn("a.example", URL, text)
+    known.unknown("a.example", URL, [text])
 
 
 def _admit(body: bytes) -> None:
