@@ -152,7 +152,7 @@ class feeding:  # noqa: N801 (a context manager, used like a function)
 
     async def _feed(self) -> None:
         try:
-            await self._feeder.feed()
+            await self._feeder.feed(stays=True)
         except SpiderError as error:
             self._error = SpiderError(f"{error}; put it right and run the same command again to go on")
             self._error.__cause__ = error.__cause__  # what a start function raised

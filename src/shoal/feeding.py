@@ -83,13 +83,14 @@ class Feeder:
         self._last = False  # everything was given
         self._asked = 0.0  # when the store was asked whether it has gone back (the loop's time)
 
-    async def feed(self) -> None:
-        await guardian.feeding(self._feed())
+    async def feed(self, *, stays: bool = False) -> None:
+        """`stays`: until it is cancelled, should the store go back after all is fed."""
+        await guardian.feeding(self._feed(stays))
 
-    async def _feed(self) -> None:
+    async def _feed(self, stays: bool) -> None:
         while True:
             try:
-                return await self._feed_once()
+                return await self._feed_once(stays)
             except _WentBack as error:
                 if self._spider.reads_stdin():
                     raise StoreError(
@@ -98,7 +99,7 @@ class Feeder:
                 event("feeding_failed", job=self._job, reason=str(error))
             self._at, self._batch, self._failure = StartPlace(), [], None
 
-    async def _feed_once(self) -> None:
+    async def _feed_once(self, stays: bool) -> None:
         job = await self._look()
         if job is None or (source := self._source_of(job)).fed_all:
             return
@@ -122,6 +123,9 @@ class Feeder:
             self._last = True
             await self._flush()
             await self._confirm()
+            while stays and self._epoch:  # what is forgotten is given again by `_flush_regularly`
+                await asyncio.sleep(_LOOK_AGAIN)
+                self._raise_failure()
         except SpiderError:
             await self._flush()  # what it gave before is kept
             raise

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from shoal.frontier.protocol import Claim, Claimed, Frontier
+from shoal.frontier.protocol import OWN_START, Claim, Claimed, Frontier
 from shoal.frontier.redis.clients import Client
 from shoal.frontier.redis.home import RedisFrontier
 from shoal.frontier.redis.link import Link, Script
@@ -295,24 +295,29 @@ async def test_what_crosses_after_its_own_shard_went_back_arrives(server: Server
         assert (await balanced(frontier)).counters.pending == 3
 
 
-async def test_a_source_is_where_it_was_when_another_shard_forgot(server: Server, others: Server) -> None:
+@pytest.mark.parametrize("source", [OWN_START, "list"])
+async def test_a_source_is_where_it_was_when_another_shard_forgot(
+    server: Server, others: Server, source: str
+) -> None:
+    """Also if it had been fed to its end. The spider's own start is to be fed again, by whoever has the spider."""
     async with Halves(server, others) as frontier:
-        await frontier.open_job(spec())
+        await frontier.open_job(spec(), source)
         tasks = [make_task(f"http://h{n}.test/") for n in range(40)]
         epoch = frontier.epoch
-        await frontier.add("job", tasks[:20], fed=20, epoch=epoch)
+        await frontier.add("job", tasks[:20], source=source, fed=20, epoch=epoch)
         CLOCK.advance(5)
         await frontier.extend("w1", 600)  # every shard knows the time
         others.remember()
-        await frontier.add("job", tasks[20:], fed=40, fed_all=True, epoch=epoch)
+        await frontier.add("job", tasks[20:], source=source, fed=40, fed_all=True, epoch=epoch)
         await others.go_back()
         await frontier.reap()  # asks all shards
-        again = await frontier.add("job", [], fed=40, fed_all=True, epoch=epoch)
+        again = await frontier.add("job", [], source=source, fed=40, fed_all=True, epoch=epoch)
         assert again.outdated
         job = await balanced(frontier)
-        assert (job.fed, job.fed_all) == (20, True)
-        await frontier.add("job", tasks[20:], fed=40, fed_all=True, epoch=frontier.epoch)
-        assert (await balanced(frontier)).counters.pending == 40
+        assert (job.fed, job.fed_all) == (20, source != OWN_START)
+        await frontier.add("job", tasks[20:], source=source, fed=40, fed_all=True, epoch=frontier.epoch)
+        job = await balanced(frontier)
+        assert (job.fed, job.fed_all, job.counters.pending) == (40, True, 40)
 
 
 async def test_a_job_is_in_all_shards_or_in_none(server: Server, others: Server) -> None:

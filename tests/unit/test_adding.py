@@ -25,6 +25,7 @@ from shoal.plan import Plan, spec_of
 from shoal.settings import Settings
 from shoal.testing.conformance.tools import make_task
 from shoal.testing.servers import ValkeyCluster, ValkeyServer
+from shoal.testing.servers.process import wait_until
 
 DEADLINE = 10.0
 
@@ -375,6 +376,23 @@ async def test_what_the_servers_settings_promise(tmp_path: Path) -> None:
     with ValkeyServer(tmp_path / "none") as server:
         async with RedisFrontier(server.url) as frontier:
             assert await frontier.durable(5.0) is None
+
+
+async def test_a_replica_that_lags_is_waited_for(tmp_path: Path) -> None:
+    """It may take the server's place, and would know nothing of what has not reached it."""
+    servers = [ValkeyServer(tmp_path / str(n), appendonly=True, fsync="always") for n in range(2)]
+    with servers[0] as server, servers[1] as replica:
+        replica.command("REPLICAOF", "127.0.0.1", server.port)
+        wait_until(
+            lambda: server.command("INFO", "replication")["connected_slaves"], 20, "it does not follow"
+        )
+        async with RedisFrontier(server.url) as frontier:
+            assert await frontier.durable(5.0) is True
+            replica.pause()
+            await job_in(frontier)
+            assert await frontier.durable(0.3) is False
+            replica.resume()
+            assert await frontier.durable(5.0) is True
 
 
 async def test_every_node_of_a_cluster_is_asked(tmp_path: Path) -> None:

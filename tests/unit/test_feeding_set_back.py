@@ -112,10 +112,31 @@ def test_it_stays_until_the_store_will_not_forget_the_last_of_it() -> None:
     play(story)
 
 
+@pytest.mark.parametrize("after", [10.0, 10 * LASTS])
+def test_a_crawl_feeds_again_what_it_had_fed_to_the_end(after: float) -> None:
+    """From memory, or from the source if that is long ago."""
+
+    async def story(frontier: MemoryFrontier) -> None:
+        saved = frontier.saved()
+        feeding = asyncio.create_task(feeder_of(frontier, urls(4)).feed(stays=True))
+        for _ in range(2):
+            await asyncio.sleep(after)
+            assert (await job_of(frontier)).fed_all
+            frontier.go_back(saved)
+            await frontier.now()
+        await asyncio.sleep(2.0)
+        assert not feeding.done()
+        assert (await job_of(frontier)).fed_all
+        assert (await job_of(frontier)).counters.admitted == 4
+        feeding.cancel()
+
+    play(story)
+
+
 def test_a_store_that_never_goes_back_is_not_waited_for() -> None:
     async def story(frontier: MemoryFrontier) -> None:
         frontier.epoch = ""
-        await feeder_of(frontier, urls(4)).feed()
+        await feeder_of(frontier, urls(4)).feed(stays=True)
         assert asyncio.get_running_loop().time() == 0.0
 
     play(story)

@@ -1,4 +1,4 @@
-"""Whether what was written is on the server's disk.
+"""Whether what was written is on the server's disk, and with the replicas that may take its place.
 
 With `appendfsync everysec`, which is usual, an answer comes before the disk has it: for a second or two a power cut
 would make the server forget. WAITAOF is the command that waits for the disk. But some versions of servers (Valkey 9.1
@@ -22,17 +22,22 @@ _LOOK_EVERY = 0.1
 
 
 async def in_file(client: Redis, tag: str, seconds: float) -> bool | None:
-    """Waits until all that was written before is in the append-only file on the disk, for `seconds` at most. None:
-    there is none, or nobody says when it is synced. `client` has one connection, and is closed."""
+    """Waits until all that was written before is in the append-only file on the disk, and with every replica that is
+    connected, for `seconds` at most. None: there is no such file, or nobody says when it is synced. `client` has one
+    connection, and is closed."""
     async with aclosing(client):  # not `async with client`, which leaves it open if it cannot connect
         policy = await _policy(client)
-        if policy == "always":
-            return True
         if policy == "no":
             return None
         try:
             async with asyncio.timeout(seconds):
-                return await _wait(client, tag, seconds)
+                # The server waits for the last write of the connection that asks. Files and replicas grow in one order,
+                # so a write of our own stands for all that were made before it.
+                await client.execute_command("SET", f"{tag}:{NAMES['SYNCED']}", 1)  # type: ignore[no-untyped-call]
+                replicas = (await client.info("replication")).get("connected_slaves", 0)
+                if replicas and await client.wait(replicas, int(seconds * 1000)) < replicas:
+                    return False
+                return policy == "always" or await _wait(client, seconds)
         except TimeoutError:
             return False
 
@@ -48,11 +53,8 @@ async def _policy(client: Redis) -> str:
     return str(found.get("appendfsync", "everysec"))
 
 
-async def _wait(client: Redis, tag: str, seconds: float) -> bool:
+async def _wait(client: Redis, seconds: float) -> bool:
     try:
-        # The server waits for the last write of the connection that asks. The file grows in one order, so a write of
-        # our own stands for all that were made before it.
-        await client.execute_command("SET", f"{tag}:{NAMES['SYNCED']}", 1)  # type: ignore[no-untyped-call]
         here, _ = await client.execute_command("WAITAOF", 1, 0, int(seconds * 1000))  # type: ignore[no-untyped-call]
         if not here:
             return False

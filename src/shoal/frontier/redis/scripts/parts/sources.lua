@@ -21,6 +21,8 @@ local function note_position(number, name, fed)
 end
 
 -- Another shard has lost what it was told since then: whoever feeds the source finds it where it was, and gives it again.
+-- The spider's own start is to be fed again, though it was fed to its end: whoever has the spider can. A list that was
+-- given with a command nobody may have any more, so the job does not wait for it.
 local function rewind_sources(number, since)
   local fields = call('HGETALL', JOB .. number)
   for i = 1, #fields, 2 do
@@ -30,7 +32,7 @@ local function rewind_sources(number, since)
     for at = 1, fed and #log or 0, 16 do
       local when, position = unpack_of('<dd', log, at)
       if when >= since - 1 then
-        set_source(number, name, min(fed, position), through)
+        set_source(number, name, min(fed, position), through and name ~= '')
         call('HINCRBY', JOB .. number, 'moves', 1)
         break
       end
