@@ -354,6 +354,14 @@ VOCABULARY: dict[str, Kind] = {
         "the store at {store} answers before its data is on disk (appendfsync {policy}): a power cut takes it back by a"
         " second or more, and pages of that time are fetched again (set appendfsync always)",
     ),
+    "replicas_late": _kind(
+        "warning",
+        "what was settled or added did not reach the replicas that `?wait=` names within a second; work goes on, and a"
+        " failover would take the store back. Told once a minute, with how often it was so",
+        "store wanted times",
+        "the store at {store} had no answer of {wanted} replica(s) within a second, {times} time(s): a failover now"
+        " would lose what they lack, and pages would be fetched again (look at INFO replication)",
+    ),
     "store_forgets": _kind(
         "warning",
         "the server keeps no append-only file",

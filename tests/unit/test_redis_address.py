@@ -54,6 +54,10 @@ def test_a_cluster_has_more_shards() -> None:
     assert address.shards == 16
     assert parse("redis+cluster://a?shards=64&prefix=books").shards == 64
     assert parse("redis+cluster://a?prefix=books").prefix == "books"
+    assert parse("redis://a?wait=2").wait == 2
+    assert str(parse("redis://a?wait=2")) == "redis://a:6379?wait=2"
+    with pytest.raises(UsageError, match="wait in the store's address must be a number from 0 to 10"):
+        parse("redis://a?wait=all")
 
 
 def test_the_password_comes_from_the_address_or_from_the_environment() -> None:

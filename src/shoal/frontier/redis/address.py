@@ -25,8 +25,9 @@ Kind = Literal["server", "sentinel", "cluster"]
 
 _BASES = ("redis", "rediss", "valkey", "valkeys")
 SCHEMES = (*(base + kind for kind in ("", "+sentinel", "+cluster") for base in _BASES), "unix")
-OPTIONS = ("shards", "prefix", "db", "ca", "cert", "key")
+OPTIONS = ("shards", "prefix", "wait", "db", "ca", "cert", "key")
 MAX_SHARDS = 1024
+MAX_REPLICAS = 10
 
 _PORT = 6379
 _SENTINEL_PORT = 26379
@@ -48,6 +49,7 @@ class Address(Struct, frozen=True, repr_omit_defaults=True):
     key: str | None = None
     shards: int = 1
     prefix: str = _PREFIX
+    wait: int = 0  # replicas that must have what was settled or added before that counts
 
     @classmethod
     def parse(cls, store: str, environ: Mapping[str, str] = os.environ) -> Address:
@@ -95,6 +97,7 @@ class Address(Struct, frozen=True, repr_omit_defaults=True):
             "db": self.db if self.scheme == "unix" and self.db else None,
             "shards": self.shards if self.shards != _usual_shards(self.scheme) else None,
             "prefix": self.prefix if self.prefix != _PREFIX else None,
+            "wait": self.wait or None,
             **{name: getattr(self, name) for name in ("ca", "cert", "key")},
         }
         query = urlencode({name: value for name, value in options.items() if value is not None}, safe="/:")
@@ -209,6 +212,8 @@ def _with_option(address: Address, name: str, value: str) -> Address:
             if not value or not value.isprintable() or set(value) & set("{} "):
                 raise UsageError(f"not a prefix for keys: {value!r}; use letters, digits, ':' and '-'")
             return replace(address, prefix=value)
+        case "wait":
+            return replace(address, wait=_number("wait", value, 0, MAX_REPLICAS))
         case "db":
             if address.scheme != "unix":
                 raise UsageError(f"the database is the last part of the address: {address.place}/{value}")

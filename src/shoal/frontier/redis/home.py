@@ -40,6 +40,7 @@ from shoal.frontier.redis.checks import room_of
 from shoal.frontier.redis.claiming import Claimer
 from shoal.frontier.redis.keys import wake_channel
 from shoal.frontier.redis.link import OPEN_PATIENCE, Link
+from shoal.frontier.redis.replicas import Replicas
 from shoal.frontier.redis.settling import Settler
 from shoal.frontier.redis.shards import Shards
 from shoal.frontier.redis.stocktaking import take_stock
@@ -70,6 +71,7 @@ class RedisFrontier:
         self._shards.mend = partial(epochs.mend, self._shards)
         self._claimer = Claimer(self._shards)
         self._settler = Settler(self._shards)
+        self._replicas = Replicas(self._link, self._shards.tags, self.address.wait)
         self._changed = asyncio.Event()
         self._echo_at = 0.0
         self._alive: set[str] = set()  # workers that spoke through this frontier
@@ -96,6 +98,7 @@ class RedisFrontier:
             await self._settler.close()
             await self._leave()
         finally:
+            await self._replicas.close()
             await self._link.close()
 
     async def _leave(self) -> None:
@@ -165,6 +168,7 @@ class RedisFrontier:
     ) -> Added:
         moved = None if fed is None and not fed_all else Cursor(source, fed, fed_all)
         added = await adding.add(self._shards, job, tasks, moved, epoch)
+        await self._replicas.reached()
         self.wake()
         return added
 
@@ -174,7 +178,9 @@ class RedisFrontier:
     async def settle(
         self, batch: Sequence[Settlement], journal: Journal | None = None, *, epoch: str | None = None
     ) -> Settled:
-        return await self._settler.settle(batch, journal, epoch)
+        settled = await self._settler.settle(batch, journal, epoch)
+        await self._replicas.reached()
+        return settled
 
     async def extend(
         self,

@@ -115,7 +115,7 @@ class Link:
     async def durable(self, tags: Sequence[str], seconds: float) -> bool | None:
         """Whether what was written under these tags is in the append-only file on the disk; waits up to `seconds`.
         None: there is no such file, or the server is too old to tell."""
-        clients = node_clients(self.address, self._opened(), tags)
+        clients = self.own_clients(tags)
         try:
             async with asyncio.timeout(seconds + CONNECT_SECONDS), asyncio.TaskGroup() as group:
                 asked = [group.create_task(in_file(client, tag, seconds)) for client, tag in clients]
@@ -127,6 +127,10 @@ class Link:
             return False
         answers = [task.result() for task in asked]
         return None if None in answers else all(answers)
+
+    def own_clients(self, tags: Sequence[str]) -> Sequence[tuple[Redis, str]]:
+        """A client with a connection of its own for every server, and a tag that it has; closed by whoever asks."""
+        return node_clients(self.address, self._opened(), tags)
 
     async def config(self, name: str) -> str:
         """A setting of the server; empty if it does not tell."""
