@@ -3,11 +3,14 @@
     python -m benchmarks.setback                    one server that loses its last second in power cuts (everysec)
     python -m benchmarks.setback --kind cluster     three of them, of which one at a time loses its last second
     python -m benchmarks.setback --kind sentinel    a replica that lags by a second is promoted
+    python -m benchmarks.setback --kind cluster-failover    the same in a cluster of three primaries with replicas
 
 A power cut is real: the server is killed, and its append-only file is cut to the length that it had a second earlier.
 So is a failover: what the primary sends to its replica is held up on the way, a second later the primary is killed, and
-a sentinel promotes the replica. The site is a tree of pages on twelve hosts: each page is linked from one other, so
-that a link which is lost takes everything below it along. The verdict: every page is obtained, and the job ends.
+a sentinel promotes the replica; in a cluster the replica has lost its primary for a second, and takes over.
+
+The site is a tree of pages on twelve hosts: each page is linked from one other, so that a link which is lost takes
+everything below it along. The verdict: every page is obtained, and the job ends.
 """
 
 from __future__ import annotations
@@ -71,6 +74,7 @@ def main() -> int:
             workers=arguments.workers,
             seed=arguments.seed,
             deadline=arguments.deadline,
+            wait=arguments.wait,
         )
     print(outcome)
     return 0 if outcome.good else 1
@@ -80,12 +84,13 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.setback", description=(__doc__ or "").splitlines()[0]
     )
-    parser.add_argument("--kind", choices=("server", "cluster", "sentinel"), default="server")
+    parser.add_argument("--kind", choices=KINDS, default="server")
     parser.add_argument("--pages", type=int, default=2000)
     parser.add_argument("--moments", type=int, default=10, help="how often it is set back")
     parser.add_argument("--lose", type=float, default=1.0, help="seconds lost each time")
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
+    parser.add_argument("--wait", type=int, default=0, help="replicas that settlements wait for (?wait=)")
     parser.add_argument("--deadline", type=float, default=300.0, help="seconds after which it hangs")
     return parser.parse_args()
 
@@ -124,9 +129,12 @@ def run(
     seed: int,
     deadline: float,
     latency: float = 0.25,
+    wait: int = 0,
 ) -> Outcome:
     rng = random.Random(seed)
-    store: Store = {"server": OneServer, "cluster": Cluster, "sentinel": Failover}[kind](folder, lose)
+    store: Store = KINDS[kind](folder, lose)
+    if wait:
+        store.url += f"{'&' if '?' in store.url else '?'}wait={wait}"
     with store, Site(pages, latency) as site, _workers(folder, store.url, site, workers) as check:
         started, times = time.monotonic(), 0
         next_at = started + rng.uniform(1.0, 3.0)
@@ -434,6 +442,49 @@ class Failover(Store):
         self._servers.reverse()
         self._follow(primary, replica)
         wait_until(self._knows_replica, 60, "the sentinel does not find the replica")
+
+
+class ClusterFailover(Store):
+    """Three primaries with a replica each, which take turns. To lag, a replica is given a password that its primary
+    does not know, and its connection is cut: it cannot come back."""
+
+    def __init__(self, folder: Path, lose: float) -> None:
+        self._cluster = ValkeyCluster(folder / "store", replicas=True)
+        self._pairs = [
+            list(pair) for pair in zip(self._cluster.nodes[:3], self._cluster.nodes[3:], strict=True)
+        ]
+        self._lose = lose
+        self.url = self._cluster.url + "?shards=6"
+
+    def __enter__(self) -> ClusterFailover:
+        self._cluster.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._cluster.kill()
+
+    def go_back(self, rng: random.Random) -> None:
+        pair = rng.choice(self._pairs)
+        primary, replica = pair
+        replica.command("CONFIG", "SET", "masterauth", "wrong")
+        replica.command("CLIENT", "KILL", "TYPE", "master")
+        time.sleep(self._lose)
+        primary.kill()
+        replica.command("CLUSTER", "FAILOVER", "TAKEOVER")
+        wait_until(lambda: _role(replica) == "master", 30, "the replica does not take over")
+        replica.command("CONFIG", "SET", "masterauth", "")
+        primary.start()
+        pair.reverse()
+        wait_until(lambda: _linked(primary), 60, "the old primary does not follow")
+        self._cluster.wait()
+
+
+KINDS: dict[str, Callable[[Path, float], Store]] = {
+    "server": OneServer,
+    "cluster": Cluster,
+    "sentinel": Failover,
+    "cluster-failover": ClusterFailover,
+}
 
 
 def _role(server: ValkeyServer) -> str:

@@ -19,7 +19,7 @@ from shoal.sink.jsonl import JsonLines
 from shoal.testing.clock import ManualClock
 from shoal.testing.conformance import tools
 from shoal.testing.conformance.tools import balanced, make_task, settle, spec
-from shoal.testing.servers import ValkeyServer
+from shoal.testing.servers import ValkeyCluster, ValkeyServer
 from shoal.valve import Valve
 
 CLOCK = ManualClock()  # of every frontier here
@@ -391,3 +391,29 @@ async def test_the_page_budget_holds_whoever_goes_back(server: Server, others: S
                 assert await settle(frontier, lease)
             done = (await balanced(frontier)).counters.done
         assert done == 10
+
+
+async def test_a_replica_that_lags_takes_over_in_a_cluster(tmp_path: Path) -> None:
+    with ValkeyCluster(tmp_path, replicas=True) as cluster:
+        async with RedisFrontier(f"{cluster.url}?shards=6", CLOCK) as frontier:
+            await frontier.open_job(spec())
+            hosts = hosts_of(frontier, 1)[:3]
+            await frontier.add("job", [make_task(f"http://{hosts[0]}/")])
+            [lease] = (await claim(frontier)).leases
+            assert await frontier.durable(5.0) is True
+            primary = cluster.node_of(frontier._shards.tags[1])
+            replica = cluster.nodes[cluster.nodes.index(primary) + 3]
+            replica.command("CONFIG", "SET", "masterauth", "wrong")
+            replica.command("CLIENT", "KILL", "TYPE", "master")
+            lost, epoch = make_task(f"http://{hosts[1]}/"), frontier.epoch
+            assert all((await frontier.settle([Settlement(lease, Done(), (lost,))], epoch=epoch)).accepted)
+            assert (await balanced(frontier)).counters.admitted == 2
+
+            primary.kill()
+            replica.command("CLUSTER", "FAILOVER", "TAKEOVER")
+            again = await frontier.settle([Settlement(lease, Done())], epoch=epoch)
+            assert again.outdated == {0}
+            assert frontier.epoch != epoch
+            assert (await balanced(frontier)).counters.admitted == 1
+            settled = await frontier.settle([Settlement(lease, Done(), (lost,))], epoch=frontier.epoch)
+            assert (settled.accepted, settled.found.new) == ([True], 1)

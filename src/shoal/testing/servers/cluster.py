@@ -1,4 +1,4 @@
-"""A Valkey cluster on loopback: its nodes are primaries that share the slots evenly."""
+"""A Valkey cluster on loopback: primaries that share the slots evenly, each with a replica if that is wanted."""
 
 from __future__ import annotations
 
@@ -14,10 +14,20 @@ _SLOTS = 16384
 
 
 class ValkeyCluster:
-    """`nodes` are ValkeyServers: each can be stopped, killed, paused and started again."""
+    """`nodes` are ValkeyServers: each can be stopped, killed, paused and started again. With `replicas` there are as
+    many more behind the primaries, in the same order."""
 
-    def __init__(self, folder: str | os.PathLike[str], nodes: int = 3, *, appendonly: bool = True) -> None:
-        self._bus = [free_port() for _ in range(nodes)]  # where they talk to each other
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        nodes: int = 3,
+        *,
+        appendonly: bool = True,
+        replicas: bool = False,
+    ) -> None:
+        self._primaries = nodes
+        every = nodes * 2 if replicas else nodes
+        self._bus = [free_port() for _ in range(every)]  # where they talk to each other
         self.nodes = [
             ValkeyServer(
                 Path(folder) / str(number),
@@ -69,23 +79,34 @@ class ValkeyCluster:
     def node_of(self, key: str) -> ValkeyServer:
         """The node that has a key's slot."""
         slot = int(self.nodes[0].command("CLUSTER", "KEYSLOT", key))
-        share = _SLOTS // len(self.nodes)
-        return self.nodes[min(slot // share, len(self.nodes) - 1)]
+        share = _SLOTS // self._primaries
+        return self.nodes[min(slot // share, self._primaries - 1)]
 
     def _join(self) -> None:
-        first, share = self.nodes[0], _SLOTS // len(self.nodes)
+        first, share = self.nodes[0], _SLOTS // self._primaries
         for number, node in enumerate(self.nodes):
-            last = _SLOTS if node is self.nodes[-1] else (number + 1) * share
-            node.command("CLUSTER", "ADDSLOTSRANGE", number * share, last - 1)
+            if number < self._primaries:
+                last = _SLOTS if number == self._primaries - 1 else (number + 1) * share
+                node.command("CLUSTER", "ADDSLOTSRANGE", number * share, last - 1)
             node.command("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
             if node is not first:
                 node.command("CLUSTER", "MEET", "127.0.0.1", first.port, self._bus[0])
+        self.wait()
+        for number, replica in enumerate(self.nodes[self._primaries :]):
+            primary = self.nodes[number].command("CLUSTER", "MYID")
+            replica.command("CLUSTER", "REPLICATE", primary)
+            wait_until(lambda node=replica: _follows(node), 30, f"{replica!r} does not follow")  # type: ignore[misc]
 
     def _whole(self) -> bool:
         return all(
             info["cluster_state"] == "ok" and int(info["cluster_known_nodes"]) == len(self.nodes)
             for info in map(_cluster_info, self.nodes)
         )
+
+
+def _follows(replica: ValkeyServer) -> bool:
+    info = replica.command("INFO", "replication")
+    return bool(info["role"] == "slave" and info["master_link_status"] == "up")
 
 
 def _cluster_info(node: ValkeyServer) -> dict[str, str]:
