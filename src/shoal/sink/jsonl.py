@@ -39,6 +39,12 @@ class JsonLines:
 
         Without rows it only cuts.
         """
+        end = self.write(committed, rows)
+        self.sync()
+        return end
+
+    def write(self, committed: int, rows: Sequence[bytes]) -> int:
+        """`append`, but not durable yet."""
         data = b"".join(rows)
         # Until something is committed, another job that finds the file empty may take it.
         ours = held(self.path, self.owner) if self.owner is not None and not committed else nullcontext()
@@ -48,9 +54,16 @@ class JsonLines:
             if length > committed:
                 os.ftruncate(file, committed)
             _write(file, data, committed)
-            if data or length > committed:
-                _sync(file)
         return committed + len(data)
+
+    def sync(self) -> None:
+        with self._complaining():
+            _sync(self._open())
+
+    def fileno(self) -> int:
+        """The file is opened if it is not yet."""
+        with self._complaining():
+            return self._open()
 
     def check(self, committed: int) -> None:
         """Makes sure the file can be opened and lacks nothing. Changes no byte, so others may be writing."""

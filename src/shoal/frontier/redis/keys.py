@@ -22,7 +22,7 @@ NAMES = {
     "BLOOM": "bloom:",  # + number:block, bits: what the job has seen, if it need not be exact
     "ROWS": "rows:",  # + number:bucket, set of keys of rows
     "RESERVED": "reserved:",  # + number, hash: key of a row → task that writes it (several shards)
-    "JOURNALS": "journals:",  # + number, hash: result file → committed length
+    "JOURNALS": "journals:",  # + number, hash: result file → committed length; 'turn of ' it → the last to ask for that
     "DEAD": "dead:",  # + number, hash: id → letter
     "DEADAT": "deadat:",  # + number, sorted set: id by time of death
     "PAST": "past",  # hash: name of a job that was pruned → what is left of it (home shard)

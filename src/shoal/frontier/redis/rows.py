@@ -6,13 +6,12 @@ key is reserved for a task before its row is written, in the shard that the key 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct, field
 
-from shoal.frontier.protocol import Journal
+from shoal.frontier.redis.filelock import Turn
 from shoal.frontier.redis.shards import Shards
 from shoal.model import Row, Settlement
 
@@ -44,10 +43,11 @@ async def count_only(shards: Shards, part: Part) -> None:
         part.keys.append(keys)
 
 
-async def write(shards: Shards, parts: Sequence[Part], journal: Journal) -> list[list[object] | bool]:
-    """Appends the rows that may be written; answers for each part the condition under which it may be settled."""
+async def write(shards: Shards, parts: Sequence[Part], turn: Turn) -> list[list[object] | bool] | None:
+    """Appends the rows that may be written; answers for each part the condition under which it may be settled, or None
+    if the turn is over. What an earlier turn of ours has left there is cut off even if there are no rows any more."""
     number = parts[0].number
-    prepared = await _prepare(shards, parts, journal)
+    prepared = await _prepare(shards, parts, turn)
     lengths = [int(length) for _, _, length in prepared.values()]
     committed = max(0, *lengths)
     data: list[bytes] = []
@@ -58,23 +58,27 @@ async def write(shards: Shards, parts: Sequence[Part], journal: Journal) -> list
         rows = await _writable(shards, part, held, fresh)
         data += [row.data for row in rows]
         length += sum(len(row.data) for row in rows)
-        conditions.append([number, journal.key, int(known), length, held] if rows else False)
-    if data:
-        end = await asyncio.to_thread(journal.append, committed, data)
-        assert end == length, f"{journal!r} has {end} bytes after {length} were written"
+        condition = [number, turn.journal.key, int(known), length, held, turn.name]
+        conditions.append(condition if rows else False)
+    if data or not turn.clean:
+        turn.clean = False
+        end = await turn.append(committed, data)
+        if end is None:
+            return None
+        assert end == length, f"{turn.journal!r} has {end} bytes after {length} were written"
     return conditions
 
 
-async def cut(shards: Shards, part: Part, journal: Journal) -> None:
+async def cut(shards: Shards, part: Part, turn: Turn) -> None:
     """Takes back what was written and will not be committed now."""
-    prepared = await _prepare(shards, [Part(part.number, part.shard)], journal)
-    committed = max(0, *(int(length) for _, _, length in prepared.values()))
-    await asyncio.to_thread(journal.append, committed, [])
+    await write(shards, [Part(part.number, part.shard)], turn)
 
 
-async def _prepare(shards: Shards, parts: Sequence[Part], journal: Journal) -> dict[int, Any]:
+async def _prepare(shards: Shards, parts: Sequence[Part], turn: Turn) -> dict[int, Any]:
     """For every shard: which leases are held (once), which keys are new, and the committed length there."""
-    asks: dict[int, list[object]] = {shard: [[], [], parts[0].number, journal.key] for shard in shards.all}
+    asks: dict[int, list[object]] = {
+        shard: [[], [], parts[0].number, turn.journal.key, turn.name] for shard in shards.all
+    }
     for part in parts:
         keys = (
             []

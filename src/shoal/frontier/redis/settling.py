@@ -10,7 +10,7 @@ from shoal.errors import StoreFull
 from shoal.frontier.protocol import Added, Journal, Settled, total
 from shoal.frontier.redis import outbox, rows
 from shoal.frontier.redis.encoding import Asked, Encoder, words_of
-from shoal.frontier.redis.filelock import FileLocks
+from shoal.frontier.redis.filelock import FileTurns, Turn
 from shoal.frontier.redis.link import SetBack
 from shoal.frontier.redis.rows import Part
 from shoal.frontier.redis.shards import Shards
@@ -23,13 +23,12 @@ _AT_ONCE = 1000  # pages and the tasks they found
 class Settler:
     def __init__(self, shards: Shards) -> None:
         self._shards = shards
-        self._locks = FileLocks()
+        self._turns = FileTurns()
         self._writing: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
         """What is being written is finished first."""
         await asyncio.gather(*self._writing, return_exceptions=True)
-        self._locks.close()
 
     async def settle(
         self, batch: Sequence[Settlement], journal: Journal | None, epoch: str | None
@@ -97,28 +96,35 @@ class Settler:
         """Rows are written first, then committed with the settlements of one shard after the other. If a shard's leases
         or lengths have changed meanwhile, the file is cut back to what was committed and the rest done again."""
         left = parts
-        async with self._locks.held(journal):
-            while left:
-                conditions = await rows.write(self._shards, left, journal)
-                done = 0
-                try:
-                    for part, condition in zip(left, conditions, strict=True):
-                        answer = await self._run(encoder, part, condition, outcome.epoch)
-                        if answer == _AGAIN:
-                            break
-                        outcome.take(part, answer)
-                        done += 1
-                except StoreFull:
-                    rest = [outcome.without_additions(part) for part in left[done:]]
-                    if not any(rest):
-                        await rows.cut(self._shards, left[0], journal)
-                    left, done = [part for part in rest if part is not None], 0
-                except SetBack:
-                    outcome.outdated.update(place for part in left[done:] for place in part.places)
-                    await rows.cut(self._shards, left[0], journal)
-                    break
-                left = left[done:]
+        while left:
+            async with self._turns.turn(journal) as turn:
+                left = await self._take_turn(encoder, left, turn, outcome)
         await self._afterwards(parts, outcome)
+
+    async def _take_turn(
+        self, encoder: Encoder, parts: Sequence[Part], turn: Turn, outcome: _Outcome
+    ) -> Sequence[Part]:
+        """The parts that are left."""
+        conditions = await rows.write(self._shards, parts, turn)
+        if conditions is None:
+            return parts
+        for done, (part, condition) in enumerate(zip(parts, conditions, strict=True)):
+            try:
+                answer = await self._run(encoder, part, condition, outcome.epoch)
+            except SetBack:
+                outcome.outdated.update(place for one in parts[done:] for place in one.places)
+                await rows.cut(self._shards, part, turn)
+                return []
+            except StoreFull:
+                rest = [smaller for one in parts[done:] if (smaller := outcome.without_additions(one))]
+                if not rest:
+                    await rows.cut(self._shards, part, turn)
+                return rest
+            if answer == _AGAIN:
+                return parts[done:]
+            outcome.take(part, answer)
+        turn.clean = True
+        return []
 
     def _ask(self, encoder: Encoder, part: Part, condition: Asked | bool) -> Asked:
         asked = [

@@ -1,7 +1,9 @@
 -- prepare: what a settlement with rows would meet now.
--- asks    { tokens, { { job's number, key } … } of rows, job's number, journal's key }
+-- asks    { tokens, { { job's number, key } … } of rows, job's number, journal's key, name of the writer's turn }
 -- answers { '1' or '0' for each token, '1' or '0' for each row: whether it is new, the journal's length or -1 }
--- keeps   nothing changes
+-- full    runs
+-- keeps   from now on only this turn commits to the journal: what another has asked for before is refused, however late it
+--         arrives
 -- uses    base seen
 local held, fresh = {}, {}
 local records = call_many('HMGET', LEASES, ask[1])
@@ -11,5 +13,10 @@ for i, row in ipairs(ask[2]) do
   local known = not job or call('SISMEMBER', key_of('rows', ROWS, row[1], job, row[2]), row[2]) == 1
   fresh[i] = known and '0' or '1'
 end
-local length = call('HGET', JOURNALS .. ask[3], ask[4]) or '-1'
+local journals, turn = JOURNALS .. ask[3], 'turn of ' .. ask[4]
+local length = call('HGET', journals, ask[4]) or '-1'
+if job_of(ask[3]) and call('HGET', journals, turn) ~= ask[5] then
+  though_full()
+  call('HSET', journals, turn, ask[5])
+end
 return { table.concat(held), table.concat(fresh), length }

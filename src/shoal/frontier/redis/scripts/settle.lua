@@ -2,7 +2,8 @@
 -- asks    { { settlement … }, names of hosts, condition or false }
 --         settlement: { token, job's number, verdict, its arguments, rows, keys of rows, tasks found by list, tasks
 --         for other shards, links that were too many }; false stands for nothing
---         condition: { job's number, journal's key, its length or -1, its new length, which leases are held: '1' or '0' … }
+--         condition: { job's number, journal's key, its length or -1, its new length, which leases are held: '1' or '0' …,
+--         name of the writer's turn }
 -- answers 'accepted new duplicates over_budget buried', accepted being '1' or '0' for each settlement; or 'again' if the
 --         condition does not hold, and nothing was changed
 -- full    waits, if it brings new tasks or dead letters; else it runs
@@ -23,8 +24,8 @@ end
 if adds then needs_room() else though_full() end
 
 local function holds()
-  local length = call('HGET', JOURNALS .. condition[1], condition[2]) or '-1'
-  if tonumber(length) ~= condition[3] then return false end
+  local journal = call('HMGET', JOURNALS .. condition[1], condition[2], 'turn of ' .. condition[2])
+  if tonumber(journal[1] or '-1') ~= condition[3] or journal[2] ~= condition[6] then return false end
   local records, met = call_many('HMGET', LEASES, tokens), {}
   for i = 1, #batch do
     local held = records[i] and not met[tokens[i]]
