@@ -1,4 +1,7 @@
-"""The scripts, one a verb, read once. Each names the parts it is built from and gets the keys it speaks of."""
+"""The scripts, one a verb, read once. Each names the parts it is built from and gets the keys it speaks of.
+
+A part may name what it gives to those after it; the rest is its own. Lua allows 200 local names at once.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,14 @@ def script(name: str) -> Script:
     text = (_FOLDER / f"{name}.lua").read_text("utf-8")
     uses = re.search(r"^-- uses +(.+)$", text, re.MULTILINE)
     assert uses is not None, f"{name}.lua does not say what it uses"
-    parts = [(_FOLDER / "parts" / f"{part}.lua").read_text("utf-8") for part in uses[1].split()]
+    parts = [_part((_FOLDER / "parts" / f"{part}.lua").read_text("utf-8")) for part in uses[1].split()]
     code = _COMMENT.sub("", "\n".join([*parts, text]))
     return Script(name, _keys(code) + code)
+
+
+def _part(text: str) -> str:
+    gives = re.search(r"^-- gives +(.+)$", text, re.MULTILINE)
+    return f"local {', '.join(gives[1].split())}\ndo\n{text}\nend" if gives else text
 
 
 def _keys(code: str) -> str:

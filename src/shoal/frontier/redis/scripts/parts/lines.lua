@@ -1,17 +1,19 @@
 -- lines: of each job and lane, the hosts that may be hit now, in their order.
 -- A host that is served goes back by the time its requests will hold slots, so hosts get equal shares of that time. Its
 -- place is kept when it is not in line; who joins stands at it, but neither far before nor far behind the first.
-local UNTIMED, LEAST_HOLD = 1.0, 0.02  -- seconds
+-- gives   UNTIMED first_of cost_of front_of join first_in permits wait_for_domain
+UNTIMED = 1.0  -- seconds
+local LEAST_HOLD = 0.02
 local QUICK, BEFORE_UNKNOWN, FURTHEST = 3.6, 0.9, 8
 local JOINING = 500  -- hosts at once; more join with the next claim
 
-local function first_of(key)
+function first_of(key)
   local first = call('ZRANGE', key, 0, 0, 'WITHSCORES')
   return tonumber(first[2]) or FOREVER
 end
 
 -- What one request of the host is charged.
-local function cost_of(host)
+function cost_of(host)
   return max(LEAST_HOLD, host[HOLD] == 0 and UNTIMED or host[HOLD])
 end
 
@@ -24,7 +26,7 @@ local function headway_of(host)
 end
 
 -- The line's own time, and the place of the first in it. Nil: nobody is in line.
-local function front_of(line)
+function front_of(line)
   local first = call('ZRANGE', LINE .. line, 0, 0, 'WITHSCORES')
   if not first[1] then return nil end
   load_hosts({ first[1] })
@@ -41,7 +43,7 @@ local function seat(host, place, front)
 end
 
 -- The host waits for its domain: at its place, but not before the first of those that do.
-local function wait_for_domain(name, number, line, place)
+function wait_for_domain(name, number, line, place)
   local domain, key = domain_of(number), CROWD .. line .. ':' .. number
   local front = call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
   call('ZADD', key, max(place, tonumber(front) or 0), name)
@@ -98,7 +100,7 @@ local function call_crowds(line, most, front)
 end
 
 -- Those that are due join the line; with several shards, by the time of the first of all of them (`floor_`).
-local function join(line, most, floor_)
+function join(line, most, floor_)
   local names = call('ZRANGEBYSCORE', DUE .. line, '-inf', now, 'LIMIT', 0, min(JOINING, max(100, 2 * most)))
   if #names == 0 and shared == 0 then return end
   local front = front_of(line)
@@ -122,7 +124,7 @@ local function join(line, most, floor_)
 end
 
 -- The first in line, with their places. Those whose domain is not due leave it.
-local function first_in(line, most)
+function first_in(line, most)
   while true do
     local flat, all_may = call('ZRANGE', LINE .. line, 0, most - 1, 'WITHSCORES'), true
     if shared == 0 then return flat end
@@ -141,7 +143,7 @@ local function first_in(line, most)
 end
 
 -- How many more tasks may be leased so that the page budget is never exceeded; with several shards, this shard's part.
-local function permits(job)
+function permits(job)
   if job.pages == 0 then return 2 ^ 30 end
   local allowed = shards > 1 and job.granted - job.returned or job.pages
   return max(0, allowed - job.done - job.leased)

@@ -1,4 +1,5 @@
 -- reap: expired leases are taken back, delayed tasks whose time has come are made pending.
+-- gives   reap promote
 local BATCH = 1000  -- leases or delayed tasks in one script
 local LOST = 'worker_lost'
 local ROOM_OF_SUSPECT = 0.5
@@ -45,7 +46,7 @@ local function find_expired(worker, expired)
   end
 end
 
-local function reap()
+function reap()
   local expired = {}
   for _, worker in ipairs(call('ZRANGEBYSCORE', HOLDERS, '-inf', now, 'LIMIT', 0, 100)) do
     if #expired < BATCH then find_expired(worker, expired) end
@@ -62,7 +63,7 @@ local function reap()
   return taken
 end
 
-local function promote()
+function promote()
   local names = call('ZRANGEBYSCORE', DELAYED, '-inf', now, 'LIMIT', 0, 100)
   local left = BATCH
   load_hosts(names)

@@ -1,6 +1,7 @@
 -- seen: exact sets of 63-bit numbers, in buckets that stay small enough for Redis to keep them as sorted arrays of
 -- integers (8 bytes each; at most 512, by its default). Linear hashing: a full set splits one bucket at a time.
 -- Lua's numbers hold 53 bits, so the numbers travel as decimal strings, and their last 15 digits choose the bucket.
+-- gives   store_set key_of filters_of see has_seen
 local FULL = 190  -- numbers a bucket; those not yet split hold up to twice as many, and chance adds some
 
 local function bucket_of(number, buckets, half)
@@ -46,13 +47,13 @@ local function split_buckets(name, prefix, number, job)
   end
 end
 
-local function store_set(name, prefix, number, job)
+function store_set(name, prefix, number, job)
   split_buckets(name, prefix, number, job)
   call('HSET', JOB .. number, name, job[name], name .. '_buckets', job[name .. '_buckets'])
 end
 
 -- The bucket that a member of one of the job's sets is in, or would be.
-local function key_of(name, prefix, number, job, member)
+function key_of(name, prefix, number, job, member)
   local buckets = job[name .. '_buckets']
   return prefix .. number .. ':' .. bucket_of(member, buckets, half_of(buckets))
 end
@@ -64,7 +65,7 @@ end
 local BITS, PROBES = 2 ^ 20, 11
 
 -- The job's filters as { first block, blocks }, the one that takes new URLs last.
-local function filters_of(job)
+function filters_of(job)
   if not job.filters or job.seen >= job.room then
     local first, blocks, bits = 0, job.blocks, 16
     job.filters, job.room = {}, 0
@@ -105,7 +106,7 @@ local function fresh_in_all(number, job, fingerprint, remember)
 end
 
 -- Whether the job meets the fingerprint for the first time; from now on it does not.
-local function see(number, job, fingerprint)
+function see(number, job, fingerprint)
   local fresh
   if job.blocks > 0 then
     fresh = fresh_in_all(number, job, fingerprint, true)
@@ -116,7 +117,7 @@ local function see(number, job, fingerprint)
   return fresh
 end
 
-local function has_seen(number, job, fingerprint)
+function has_seen(number, job, fingerprint)
   if job.blocks > 0 then return not fresh_in_all(number, job, fingerprint, false) end
   return call('SISMEMBER', key_of('seen', SEEN, number, job, fingerprint), fingerprint) == 1
 end
