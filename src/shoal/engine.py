@@ -20,6 +20,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
 
+from msgspec import Struct
+
 from shoal.delivery import Delivery
 from shoal.errors import HandlerMissing, ShoalError, SinkError
 from shoal.flight import FlightRecorder
@@ -46,6 +48,21 @@ _TELL_FULL = 60.0
 _LATEST_START = 5.0  # seconds after the claim; less with a short lease
 _LONG_WAIT = 10.0  # seconds that rows are on their way and that are worth a word
 _NOTHING = Claimed((), FOREVER)
+
+
+class _Last(Struct, frozen=True):
+    """The last claim, and what follows from it for the next."""
+
+    wanted: object = None
+    at: float = 0.0
+    claimed: Claimed = _NOTHING
+
+    def still(self, wanted: object, now: float) -> Claimed | None:
+        """What a claim for the same is worth now, if that is known: the frontier tells whose turn it is to look."""
+        age, again = now - self.at, self.claimed.again
+        if again is None or wanted != self.wanted or age >= again:
+            return None
+        return Claimed((), max(0.0, self.claimed.next_due - age), again=again - age)
 
 
 class Engine:
@@ -98,6 +115,8 @@ class Engine:
         )
         self._epoch = ""  # what is remembered of the store is from then
         self._latest_start = min(_LATEST_START, settings.lease / 4)
+        self._last = _Last()
+        self._look = True  # whether the frontier may have more to give than it had then
         self._asked = 0.0  # when the last claim was made (the loop's time) …
         self._lease_seconds = settings.lease  # … and for how long its leases are
         self._round_since: float | None = None  # when the present round began; None: it waits for work
@@ -192,7 +211,8 @@ class Engine:
             return True
         if not self._due_to_settle() and not self._premature:
             self._round_since = None
-            await self._frontier.wait(claimed.next_due)
+            rest = claimed.next_due if claimed.again is None else claimed.again
+            self._look |= await self._frontier.wait(rest)
         return False
 
     async def _apart(self, leases: Sequence[Lease]) -> Sequence[Lease]:
@@ -314,6 +334,7 @@ class Engine:
 
     async def _claim(self) -> Claimed:
         self._premature = False
+        last, self._last = self._last, _Last()
         pressure = self._pressure()
         slots = pressure.slots(self._settings.concurrency)
         free = self._slots.free(slots)
@@ -328,10 +349,16 @@ class Engine:
         self._update_lanes()
         lanes = self._lanes.split(slots, pressure.paused_lanes, free=free, waiting=self._slots.waiting_in)
         asked, seconds = asyncio.get_running_loop().time(), self._outlasting(served)
+        wanted = names, made, {*lanes.caps}, self._frontier.epoch
+        if not self._look and (known := last.still(wanted, asked)):
+            self._last = last
+            return known
+        self._look = False
         claimed = await self._frontier.claim(
             Claim(self.name, names, lanes.shares, free, seconds, lanes.caps, made)
         )
         self._asked, self._lease_seconds = asked, seconds
+        self._last = _Last(wanted, asked, claimed)
         self._premature = self._giving_back > 0 and len(claimed.leases) < free
         return claimed
 

@@ -18,7 +18,7 @@ from shoal.errors import StoreFull
 from shoal.frontier.protocol import DeadFilter
 from shoal.frontier.redis.home import RedisFrontier
 from shoal.jobnote import write_note
-from shoal.model import Dead, Done, Failure, Row, Settlement
+from shoal.model import Dead, Done, Failure, Retry, Row, Settlement
 from shoal.settings import Settings
 from shoal.sink.jsonl import JsonLines
 from shoal.testing import ChaoticWeb, HostProfile
@@ -178,6 +178,20 @@ def links_spider(web: ChaoticWeb) -> shoal.Spider:
 
     spider.add_handler(page, name="page")
     return spider
+
+
+async def test_who_waits_is_woken_though_the_store_is_full(
+    server: ValkeyServer, frontier: RedisFrontier
+) -> None:
+    await frontier.open_job(spec())
+    await frontier.add("job", [make_task("http://a.test/")])
+    [lease] = (await claim(frontier, 1)).leases
+    async with RedisFrontier(frontier.address) as second, asyncio.timeout(10):
+        fill(server)
+        assert not (await claim(second, 5, worker="w2")).leases
+        await settle(frontier, lease, Retry(0.2, GONE.failure))
+        assert await second.wait(60)
+        assert await second.release((await claim(second, 5, worker="w2")).leases) == 1
 
 
 async def test_a_crawl_stops_before_the_store_is_full_and_goes_on_by_itself(

@@ -237,7 +237,7 @@ async def test_a_subscription_outlives_its_connections(tmp_path: Path) -> None:
     heard: list[bytes] = []
     with ValkeyServer(tmp_path) as server:
         async with linked(server.url) as link:
-            await link.subscribe("news", heard.append)
+            await link.subscribe(heard.append, "news")
             assert heard == [b""]
             server.command("PUBLISH", "news", "one")
             await until(lambda: heard == [b"", b"one"])
@@ -276,7 +276,7 @@ async def test_a_cluster_of_which_one_node_restarts(tmp_path: Path) -> None:
     heard: list[bytes] = []
     with ValkeyCluster(tmp_path) as cluster:
         async with linked(cluster.url) as link:
-            await link.subscribe("news", heard.append)
+            await link.subscribe(heard.append, "news")
             assert await asyncio.gather(*(link.run(ADD_ONCE, tag, [1, 1]) for tag in tags)) == [b"1"] * 8
             await cancel_some(link)
             node = cluster.node_of(tags[0])

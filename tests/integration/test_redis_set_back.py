@@ -74,6 +74,21 @@ async def test_the_epoch_changes_with_every_start_of_the_server(server: Server) 
     assert len(set(epochs)) == 3
 
 
+async def test_who_waited_looks_and_waits_anew(server: Server) -> None:
+    """Whom the store told to look, and when, may be what it has lost."""
+    async with opened(server) as one, opened(server) as two:
+        await one.open_job(spec())
+        for frontier in (one, two):
+            assert not (await claim(frontier)).leases
+        assert server.command("HLEN", "{shoal:0}:watch") == 1
+        server.restart()
+        async with asyncio.timeout(20):
+            await one.now()
+            assert server.command("KEYS", "{shoal:0}:watch") == []
+            assert await one.wait(60)
+            assert await two.wait(60)
+
+
 async def test_a_second_fall_to_the_same_moment_is_told_apart(server: Server) -> None:
     async with opened(server) as frontier:
         server.remember()

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from shoal.engine import Engine
 from shoal.errors import SinkError, StoreFull
@@ -137,6 +138,64 @@ def engine_of(frontier: Frontier, pages: Pages, **settings: object) -> Engine:
 async def finish(engine: Engine) -> None:
     async with asyncio.timeout(DEADLINE):
         await engine.run()
+
+
+class Telling(MemoryFrontier):
+    """A store that says whose turn it is to look, as one does that many share."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.claims = 0
+        self.told = False  # whether it is the turn of this one
+
+    async def claim(self, claim: Claim) -> Claimed:
+        self.claims += 1
+        return replace(await super().claim(claim), again=60.0)
+
+    async def wait(self, seconds: float) -> bool:
+        await super().wait(seconds)
+        told, self.told = self.told, False
+        return told
+
+
+async def test_it_asks_only_when_it_is_told_to() -> None:
+    frontier = Telling()
+    await frontier.open_job(JobSpec("job", valve=OPEN))
+    await add(frontier, 2)
+    gate = Gate()
+    pages = Pages(gate.work)
+    running = asyncio.create_task(finish(engine_of(frontier, pages, concurrency=5)))
+    await gate.holds(2)
+    gate.open.set()
+    async with asyncio.timeout(DEADLINE):
+        while len(pages.settlements) < 2:  # noqa: ASYNC110 (the engine does not know of us)
+            await asyncio.sleep(0.01)
+    assert frontier.claims == 1  # what has ended is settled without another claim
+    await running
+
+
+async def test_told_it_looks_and_after_a_rest_it_looks_by_itself() -> None:
+    frontier = Telling()
+    await frontier.open_job(JobSpec("job", valve=OPEN), "start")
+    pressure = [Pressure()]
+    running = asyncio.create_task(finish(pressed(frontier, Pages(), lambda: pressure[-1])))
+
+    async def claims(told: bool, than: Pressure = pressure[0]) -> int:
+        before = frontier.claims
+        frontier.told = told
+        pressure.append(than)
+        frontier.wake()
+        await asyncio.sleep(0.05)
+        return frontier.claims - before
+
+    await claims(told=True)
+    assert await claims(told=False) == 0
+    assert await claims(told=True) == 1
+    assert await claims(told=True, than=Pressure(claiming_paused=True)) == 0
+    # Meanwhile it was not there to be told.
+    assert await claims(told=False) == 1
+    await frontier.add("job", [], source="start", fed_all=True)
+    await running
 
 
 # -- to the end

@@ -19,6 +19,7 @@ from typing import Literal, Protocol, Self
 from msgspec import Struct, field
 
 from shoal.frontier.inventory import Inventory
+from shoal.frontier.news import News
 from shoal.model import DeadLetter, Failure, Settlement, Snapshot, Task
 from shoal.model import Lease as Lease  # re-exported: part of this protocol's vocabulary
 from shoal.valve import Domain, DomainLimit, Valve
@@ -158,6 +159,9 @@ class Claimed(Struct, frozen=True):
     leases: Sequence[Lease]
     next_due: float  # seconds until a claim may succeed if nothing changes; FOREVER: only a change helps
     now: float = 0.0  # the frontier's time at the claim
+    # Seconds after which to look again unasked: a home that says so tells `wait` when it is this worker's turn before
+    # that, and may have told another one to look at `next_due`. None: nobody is told, so ask whenever there is room.
+    again: float | None = None
 
 
 Fate = Literal["new", "duplicate", "over_budget"]
@@ -332,6 +336,11 @@ class Frontier(Protocol):
     async def __aexit__(self, *_: object) -> None: ...
 
     # -- jobs
+    @property
+    def news(self) -> News:
+        """Told when a job was opened, fed to its end, changed its state or was dropped, by whomever."""
+        ...
+
     async def open_job(self, spec: JobSpec, source: str | None = None, *, again: bool = False) -> Job:
         """Creates the job, or updates the spec of an existing one; its state becomes running unless finished
         with nothing left to do under the new spec. `source` names where start URLs will come from: from now on the
@@ -451,8 +460,9 @@ class Frontier(Protocol):
         """Takes expired leases back (and those of workers known to be dead); answers how many."""
         ...
 
-    async def wait(self, seconds: float) -> None:
-        """Returns when work may have arrived from elsewhere, at the latest after `seconds`."""
+    async def wait(self, seconds: float) -> bool:
+        """Returns when work may have arrived from elsewhere, at the latest after `seconds`. Whether to claim: not
+        if somebody here called `wake`."""
         ...
 
     def wake(self) -> None:

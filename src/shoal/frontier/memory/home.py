@@ -20,6 +20,7 @@ from shoal.frontier.inventory import Inventory
 from shoal.frontier.memory import finding
 from shoal.frontier.memory.domains import Domains
 from shoal.frontier.memory.state import Held, JobRecord, Queue, copied
+from shoal.frontier.news import UnheardNews
 from shoal.frontier.protocol import (
     HUSH,
     OWN_START,
@@ -58,7 +59,7 @@ from shoal.valve import FOREVER
 replace = msgspec.structs.replace
 
 # What does not go back with the store. A token and an id are not given twice, though the first are forgotten.
-_LASTING = ("_time", "_changed", "_last_token", "_last_id", "_back_at", "epoch")
+_LASTING = ("_time", "_changed", "news", "_last_token", "_last_id", "_back_at", "epoch")
 
 
 class MemoryFrontier:
@@ -77,6 +78,7 @@ class MemoryFrontier:
         self._last_token = 0
         self._turn = 0
         self._changed = asyncio.Event()
+        self.news = UnheardNews()
         self.epoch = ""
         self._back_at = -FOREVER  # when it last went back
 
@@ -519,13 +521,14 @@ class MemoryFrontier:
         self._promote(now)
         return len(expired)
 
-    async def wait(self, seconds: float) -> None:
+    async def wait(self, seconds: float) -> bool:
         try:
             async with asyncio.timeout(min(seconds, 3600.0)):
                 await self._changed.wait()
         except TimeoutError:
             pass
         self._changed.clear()
+        return True
 
     def wake(self) -> None:
         self._changed.set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import struct
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -18,9 +19,11 @@ from shoal.model import Lease
 from shoal.valve import FOREVER, UNTIMED
 
 _SERVED = struct.Struct("<6sdIHHiH")
-_TIMES = struct.Struct("<dd")
+_TIMES = struct.Struct("<ddd")
 _ROUNDS = 8  # looks at all shards in one claim
 _PRIORITIES_OLD = 1.0  # seconds
+_APART = 0.5  # seconds between the unasked looks of all that wait for the same
+_LEAST_REST, _MOST_REST = 1.0, 30.0  # … of one of them
 _BEGINNING = -UNTIMED  # the time of a line in which nobody has been served yet
 
 _decode_spec = msgspec.msgpack.Decoder(JobSpec).decode
@@ -39,6 +42,7 @@ class _Peek(msgspec.Struct, frozen=True):
 
     now: float
     next_due: float  # a moment, or FOREVER
+    look: float  # see `_Round._rest`
     short: list[int]  # numbers of jobs whose page budget has no permit left here, though tasks are due
     outs: list[int]  # shards that something has been on its way to for long
     lines: list[_Line]  # for each job and lane
@@ -137,6 +141,7 @@ class _Round:
         self._taken = [0] * len(lanes)
         self._leases: list[Lease] = []
         self._next_due = FOREVER
+        self._looks: dict[int, float] = {}  # by shard
         self._now = 0.0
 
     @property
@@ -144,10 +149,24 @@ class _Round:
         return self._claim.limit - len(self._leases)
 
     def claimed(self) -> Claimed:
-        soonest = self._next_due
-        return Claimed(
-            self._leases, FOREVER if soonest >= FOREVER else max(0.0, soonest - self._now), self._now
+        # Of a lane that is full it will want more as soon as a page has ended, whosever turn it is.
+        full = any(
+            self._taken[lane] >= max(most for _, one, most in self._wishes if one == lane)
+            for lane in range(len(self._lanes))
         )
+        waits = self._room > 0 and not full and all(self._looks.values())
+        again = min(map(self._rest, self._looks.values()), default=None) if waits else None
+        return Claimed(self._leases, self._until(self._next_due), self._now, again)
+
+    def _until(self, moment: float) -> float:
+        return FOREVER if moment >= FOREVER else max(0.0, moment - self._now)
+
+    def _rest(self, look: float) -> float:
+        """Seconds until the shard is looked at again by this process: at a certain moment, if it watches. Else so many
+        wait there, and now and then one of them looks."""
+        if look > 0:
+            return self._until(look)
+        return random.uniform(0.5, 1.5) * min(_MOST_REST, max(_LEAST_REST, -look * _APART))
 
     async def take(self) -> None:
         """From the only shard."""
@@ -166,15 +185,20 @@ class _Round:
             if await self._deliver(peeks) or await self._fill(peeks):
                 peeks = await self._peek()
             portions = self._portions(peeks)
-            if not portions or not await self._ask(portions):
+            if not portions:
                 return
+            if not await self._ask(portions):
+                break
+        if self._room > 0:
+            await self._peek()  # so that every shard knows that more is wanted
 
     async def _peek(self) -> list[_Peek]:
         lines = [(number, lane) for number in self._numbers for lane in self._lanes]
         floors = [self._floors.get(line, _BEGINNING) for line in lines]
         ask = [self._numbers, self._lanes, max(1, self._room), floors]
         peeks = [_read_peek(answer) for answer in await self._shards.run_all("peek", ask)]
-        for peek in peeks:
+        for shard, peek in enumerate(peeks):
+            self._looks[shard] = peek.look
             self._now = max(self._now, peek.now)
             self._next_due = min(self._next_due, peek.next_due)
         for place, line in enumerate(lines):
@@ -234,12 +258,13 @@ class _Round:
             for shard, (limit, wanted) in portions.items()
         }
         before = len(self._leases)
-        for answer in await self._shards.run_many("claim", asks):
-            await self._took(answer)
+        for shard, answer in zip(asks, await self._shards.run_many("claim", asks), strict=True):
+            await self._took(shard, answer)
         return len(self._leases) > before
 
-    async def _took(self, answer: Sequence[bytes]) -> None:
-        now, next_due = _TIMES.unpack(answer[0])
+    async def _took(self, shard: int, answer: Sequence[bytes]) -> None:
+        now, next_due, look = _TIMES.unpack(answer[0])
+        self._looks[shard] = look
         for number in _numbers(answer[1]):
             # Dropped, perhaps made anew: the next claim will know.
             self._shards.forget(self._names[self._numbers.index(number)])
@@ -276,10 +301,9 @@ def _wanted(portions: Mapping[tuple[int, int], int]) -> tuple[int, list[int]]:
 
 
 def _read_peek(answer: Sequence[bytes]) -> _Peek:
-    now, next_due = _TIMES.unpack(answer[0])
-    return _Peek(
-        now, next_due, _numbers(answer[1]), _numbers(answer[2]), [_read_line(blob) for blob in answer[3:]]
-    )
+    now, next_due, look = _TIMES.unpack(answer[0])
+    lines = [_read_line(blob) for blob in answer[3:]]
+    return _Peek(now, next_due, look, _numbers(answer[1]), _numbers(answer[2]), lines)
 
 
 def _read_line(blob: bytes) -> _Line:

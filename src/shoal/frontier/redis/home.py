@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from functools import partial
+from math import inf
 from typing import Self
 
 from shoal.clock import Clock
 from shoal.errors import StoreError
 from shoal.frontier.inventory import Inventory
+from shoal.frontier.news import News
 from shoal.frontier.protocol import (
     OWN_START,
     SCAN,
@@ -46,7 +47,7 @@ from shoal.frontier.redis.shards import Shards
 from shoal.frontier.redis.stocktaking import take_stock
 from shoal.model import DeadLetter, Lease, Settlement, Task
 
-_ECHO = 0.15  # seconds: the store wakes sleepers ten times a second at most; what came in between is seen after this
+_LOOK_IN = b"in "  # + seconds: what the store says to the one that is to look
 _LEAVE = 2.0
 _LOOK_AROUND = 30.0  # a subscription may be down without anybody knowing
 
@@ -63,9 +64,7 @@ class RedisFrontier:
         patient: bool = False,
     ) -> None:
         self.address = Address.parse(store) if isinstance(store, str) else store
-        self._link = Link(
-            self.address, open_patience=math.inf if patient else OPEN_PATIENCE, warns=may_upgrade
-        )
+        self._link = Link(self.address, open_patience=inf if patient else OPEN_PATIENCE, warns=may_upgrade)
         self._shards = Shards(self._link, self.address.prefix, self.address.shards, clock)
         self._may_upgrade = may_upgrade
         self._shards.mend = partial(epochs.mend, self._shards)
@@ -73,7 +72,12 @@ class RedisFrontier:
         self._settler = Settler(self._shards)
         self._replicas = Replicas(self._link, self._shards.tags, self.address.wait)
         self._changed = asyncio.Event()
-        self._echo_at = 0.0
+        self.news = News()
+        self._woken = False  # by somebody in this process
+        self._called = False  # something has changed, perhaps
+        self._look_at = inf  # when the store has told this process to look
+        self._unheeded = False  # … and it did not
+        self._has_claimed = False
         self._alive: set[str] = set()  # workers that spoke through this frontier
 
     def __repr__(self) -> str:
@@ -88,7 +92,9 @@ class RedisFrontier:
         try:
             await self._shards.open(may_upgrade=self._may_upgrade)
             await jobs.clear_dropped(self._shards)
-            await self._link.subscribe(wake_channel(self.address.prefix), self._hear)
+            prefix = self.address.prefix
+            channels = wake_channel(prefix), wake_channel(prefix, self._shards.name)
+            await self._link.subscribe(self._hear, *channels)
         except BaseException:
             await self._link.close()
             raise
@@ -105,6 +111,8 @@ class RedisFrontier:
         """Nobody need wait until this process's workers count as gone; but a store that is away does not keep us."""
         try:
             async with asyncio.timeout(_LEAVE):
+                if self._has_claimed:
+                    await leases.rest(self._shards)
                 if self._alive:
                     await leases.leave(self._shards, self._alive)
                 await self._shards.hang_up()
@@ -173,6 +181,8 @@ class RedisFrontier:
         return added
 
     async def claim(self, claim: Claim) -> Claimed:
+        self._has_claimed = True
+        self._forget_calls()  # before, for what is said meanwhile may come after it
         return await self._claimer.claim(claim)
 
     async def settle(
@@ -212,28 +222,43 @@ class RedisFrontier:
     async def reap(self) -> int:
         return await leases.reap(self._shards)
 
-    async def wait(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(self._patience(seconds)):
-                await self._changed.wait()
-        except TimeoutError:
-            pass
-        self._changed.clear()
-
-    def _patience(self, seconds: float) -> float:
-        """Whoever was woken a moment ago looks once more: until then the store wakes nobody again."""
+    async def wait(self, seconds: float) -> bool:
+        if self._unheeded:
+            # It was told to look and did not, for it has no room. Another one may.
+            self._forget_calls()
+            await leases.rest(self._shards)
+        until = time.monotonic() + min(seconds, _LOOK_AROUND)
+        while not (self._woken or self._called):
+            left = min(until, self._look_at) - time.monotonic()
+            if left <= 0:
+                break
+            self._changed.clear()
+            try:
+                async with asyncio.timeout(left):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass
         now = time.monotonic()
-        echo = self._echo_at - now
-        if echo <= 0:
-            return min(seconds, _LOOK_AROUND)
-        self._echo_at = 0.0
-        return min(seconds, echo)
+        self._unheeded = now >= self._look_at
+        look = self._called or now >= min(until, self._look_at)
+        self._woken = self._called = False
+        return look
 
-    def _hear(self, _: bytes) -> None:
-        self._echo_at = time.monotonic() + _ECHO
-        self.wake()
+    def _hear(self, message: bytes) -> None:
+        """In how many seconds this process is to look; or that there is news of jobs, or may have been."""
+        if message.startswith(_LOOK_IN):
+            self._look_at = min(self._look_at, time.monotonic() + float(message.removeprefix(_LOOK_IN)))
+        else:
+            self._called = True
+            self.news.tell()
+        self._changed.set()
+
+    def _forget_calls(self) -> None:
+        self._called = self._unheeded = False
+        self._look_at = inf
 
     def wake(self) -> None:
+        self._woken = True
         self._changed.set()
 
     # -- hosts

@@ -47,6 +47,9 @@ NAMES = {
     "HOLDERS": "holders",  # sorted set: workers by a time before which no lease of theirs runs out
     "ALIVE": "alive",  # sorted set: workers by when they count as gone (home shard)
     "STATUS": "status",  # hash: worker → last sign of life (home shard)
+    "SLEEPERS": "sleepers:",  # + group, sorted set: processes that want more, by when they last got something
+    "SLEEPS": "sleeps:",  # + process, string: its group, which is the lines that it wants tasks of
+    "WATCH": "watch",  # hash: group → when somebody looks there, and who
     "NOTES": "notes",  # hash: key → version and value (home shard)
     "CALL": "call:",  # + caller, string: number and answer of its last call; gone after an hour, or with its process
     "OUT": "out:",  # + shard, list of what is on its way to that shard
@@ -63,8 +66,9 @@ def tag(prefix: str, shard: int) -> str:
     return f"{{{prefix}:{shard}}}"
 
 
-def wake_channel(prefix: str) -> str:
-    return f"{prefix}:wake"
+def wake_channel(prefix: str, process: str = "") -> str:
+    """On which all hear of jobs, or one process when to look."""
+    return f"{prefix}:wake:{process}" if process else f"{prefix}:wake"
 
 
 # Public suffixes of two labels under which very many names are registered; without them all shops of one hoster would

@@ -101,6 +101,11 @@ async def _lease(
     return Lease(token, task, raw.deadline, host_version=0)
 
 
+async def rest(shards: Shards) -> None:
+    """This process wants nothing for now."""
+    await shards.run_all("rest", [])
+
+
 async def leave(shards: Shards, names: Collection[str]) -> None:
     await shards.run("leave", HOME, list(names))
 

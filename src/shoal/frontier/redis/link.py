@@ -142,10 +142,10 @@ class Link:
             return ""
         return str(answer.get(name, "")) if isinstance(answer, dict) else ""
 
-    async def subscribe(self, channel: str, callback: Callable[[bytes], None]) -> None:
-        """Calls back with every message of the channel, and with b"" after each (re)connection: something may have
+    async def subscribe(self, callback: Callable[[bytes], None], *channels: str) -> None:
+        """Calls back with every message of the channels, and with b"" after each (re)connection: something may have
         been missed."""
-        listener = Listener(self.address, channel, callback)
+        listener = Listener(self.address, channels, callback)
         self._listeners.append(listener)
         await listener.start()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from shoal.frontier.redis.address import Address
@@ -16,9 +16,9 @@ from shoal.frontier.redis.waiting import delay
 class Listener:
     """Says nothing in the log: whoever calls the store meanwhile tells that it is away."""
 
-    def __init__(self, address: Address, channel: str, callback: Callable[[bytes], None]) -> None:
+    def __init__(self, address: Address, channels: Sequence[str], callback: Callable[[bytes], None]) -> None:
         self._address = address
-        self._channel = channel
+        self._channels = channels
         self._callback = callback
         self._failures = 0  # in a row
         self._subscribed = asyncio.Event()  # once
@@ -48,7 +48,7 @@ class Listener:
                     await self._listen_once(attempt)
             except FAULTS as error:
                 if meaning(error) == "fatal" and not self._subscribed.is_set():
-                    raise translate(error, self._address, f"subscribing to {self._channel}") from error
+                    raise translate(error, self._address, f"subscribing to {self._channels[0]}") from error
             self._failures += 1
             await asyncio.sleep(delay(self._failures))
 
@@ -56,7 +56,7 @@ class Listener:
         client = make_listener(self._address, attempt)
         try:
             async with client.pubsub() as pubsub:
-                await pubsub.subscribe(self._channel)
+                await pubsub.subscribe(*self._channels)
                 async for message in pubsub.listen():
                     self._hear(message)
         finally:

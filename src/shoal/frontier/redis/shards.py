@@ -45,7 +45,8 @@ class Shards:
         self.count = count
         self.tags = [tag(prefix, shard) for shard in range(count)]
         self._time = Timebase(clock) if clock is not None else None
-        self._name = os.urandom(6).hex()
+        # Scripts read from it whether this is a cluster, where no server knows all that listen.
+        self.name = ("~" if link.address.kind == "cluster" else "") + os.urandom(6).hex()
         self._numbers = itertools.count(1)
         self._callers = itertools.count(1)
         self._idle: list[str] = []  # callers
@@ -147,7 +148,7 @@ class Shards:
     ) -> list[Any]:
         """The same script on several shards at once, in the order asked. When one fails, the others are cut short: some
         may have taken effect, and some not. `epoch`: only in that one, else SetBack is raised."""
-        caller = self._idle.pop() if self._idle else f"{self._name}-{next(self._callers)}"
+        caller = self._idle.pop() if self._idle else f"{self.name}-{next(self._callers)}"
         number = next(self._numbers)
 
         def call(shard: int, ask: object) -> Coroutine[None, None, Any]:
@@ -245,7 +246,7 @@ class Shards:
     async def _begin_one(self, shard: int, jobs: object, others: object) -> Any:
         now = repr(self._time.now()) if self._time is not None else ""
         ask = [os.urandom(8).hex(), shard, self.count, jobs, others]
-        words: list[Argument] = [now, self._name, next(self._numbers), _encode(ask), ""]
+        words: list[Argument] = [now, self.name, next(self._numbers), _encode(ask), ""]
         answer = await self.link.run(script("begin"), self.tags[shard], words)
         epoch = as_str(answer[0])
         if epoch != self._epochs[shard]:

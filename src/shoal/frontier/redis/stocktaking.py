@@ -26,7 +26,7 @@ _OF = {
     "hosts": "hosts states sites domains",
     "result positions": "journals",
     "notes": "notes",
-    "workers": "alive status",
+    "workers": "alive status sleepers sleeps watch",
     "call markers": "call",
     "on the way": "out outs",
 }

@@ -11,6 +11,7 @@ from typing import Self
 from shoal.clock import Clock
 from shoal.errors import StoreError
 from shoal.frontier.inventory import Inventory
+from shoal.frontier.news import UnheardNews
 from shoal.frontier.protocol import (
     OWN_START,
     SCAN,
@@ -58,6 +59,7 @@ class SqliteFrontier:
         self._presence = Presence(workers_folder(self.path) if shared else None)
         self._writer = Writer(self._open_session, self.path)
         self._changed = asyncio.Event()
+        self.news = UnheardNews()
         self._version = 0
         self._reaped_at = float("-inf")
         self.epoch = ""  # what was committed is on the disk: it never goes back under those who have it open
@@ -216,7 +218,7 @@ class SqliteFrontier:
     async def reap(self) -> int:
         return await self._writer.do(lambda s: settling.reap(s, self._presence.take_words))
 
-    async def wait(self, seconds: float) -> None:
+    async def wait(self, seconds: float) -> bool:
         until = time.monotonic() + seconds
         while not self._changed.is_set() and (left := until - time.monotonic()) > 0:
             try:
@@ -226,6 +228,7 @@ class SqliteFrontier:
                 if await self._others_committed():
                     break
         self._changed.clear()
+        return True
 
     async def _others_committed(self) -> bool:
         before, self._version = self._version, await self._writer.do(_data_version)

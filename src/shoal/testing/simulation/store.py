@@ -13,6 +13,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from shoal.errors import SinkError, StoreError
+from shoal.frontier.news import UnheardNews
 from shoal.frontier.protocol import (
     OWN_START,
     Added,
@@ -229,6 +230,7 @@ class FaultyFrontier:
         self._turn = asyncio.Lock()
         self._commit = 0  # the last one that an answer told of
         self._epoch = store.home.epoch
+        self.news = UnheardNews()
 
     async def _do(self, verb: str, act: Callable[[], Awaitable[T]]) -> T:
         fault = self._faults.at_verb(verb)
@@ -320,7 +322,7 @@ class FaultyFrontier:
         self._tell(f"hands back {count} of {len(leases)}")
         return count
 
-    async def wait(self, seconds: float) -> None:
+    async def wait(self, seconds: float) -> bool:
         try:
             async with asyncio.timeout(seconds):
                 await self._process.woken.wait()
@@ -328,6 +330,7 @@ class FaultyFrontier:
             pass
         self._process.woken.clear()
         await self._process.elapse(0)
+        return True
 
     def wake(self) -> None:
         self._process.woken.set()

@@ -3,7 +3,7 @@
 -- answers 'new duplicates over_budget state fates', or 'gone' if there is no such job; the state is that before
 -- keeps   admitted = pending + delayed + leased + done + dead + merged; the cursor moves with the tasks it counts; the job
 --         has moved, so that whoever saw that nothing is left to do, and is about to say so, looks again
--- uses    base sources domains hosts seen admit
+-- uses    base sources watch domains hosts seen admit
 local said = repeated()
 if said then return said end
 local number = ask[1]
@@ -14,7 +14,10 @@ local new, duplicates, over_budget, fates = admit(number, ask[2])
 if new > 0 and shards == 1 and job.state == 'finished' and not (job.pages > 0 and job.done >= job.pages) then
   call('HSET', JOB .. number, 'state', 'running', 'finished', 0)
 end
-if ask[3] then move_source(number, unpack(ask[3], 1, 3)) end
+if ask[3] then
+  move_source(number, unpack(ask[3], 1, 3))
+  if ask[3][3] then tell_of_job() end
+end
 count(number, 'admitted', 0)
 store_hosts()
 return finish(table.concat({ new, duplicates, over_budget, job.state, fates }, ' '))

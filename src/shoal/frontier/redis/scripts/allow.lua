@@ -2,7 +2,7 @@
 -- asks    { job's number, granted in all its life, whether to give back }
 -- answers how many it has given back in all its life
 -- keeps   all numbers only grow, so a late or repeated word changes nothing
--- uses    base
+-- uses    base watch
 though_full()
 local job, key = job_of(ask[1]), JOB .. ask[1]
 if not job then return 0 end
@@ -11,7 +11,7 @@ local returned = job.returned
 if ask[3] then returned = max(returned, granted - job.done - job.leased) end
 call('HSET', key, 'granted', granted, 'returned', returned)
 if granted > job.granted then
-  woken = true
+  due_in_job(ask[1])
   finish('')
 end
 return returned

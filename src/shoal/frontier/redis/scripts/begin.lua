@@ -14,19 +14,21 @@ local FIELDS = { 'state', 'attempts', 'pages', 'per_host', 'valve', 'domain', 's
 
 local function begin()
   though_full()
-  if not meta[5] then call('HSET', META, 'shard', ask[2], 'shards', ask[3], 'layout', LAYOUT) end
-  if meta[10] or serial > 0 then
+  if not meta[4] then call('HSET', META, 'shard', ask[2], 'shards', ask[3], 'layout', LAYOUT) end
+  if meta[9] or serial > 0 then
     serial, token = serial + JUMP, token + JUMP
     call('HINCRBY', META, 'jobs', 1000)
     call('HINCRBY', META, 'words', 1000)
     for other = 0, shards > 1 and shards - 1 or -1 do call('HINCRBY', META, 'out:' .. other, JUMP) end
-    if meta[10] then call('HSET', META, 'back', now, 'lost_from', meta[1] or now) end
+    if meta[9] then call('HSET', META, 'back', now, 'lost_from', meta[1] or now) end
   end
+  for _, group in ipairs(call('HKEYS', WATCH)) do call('DEL', SLEEPERS .. group) end
+  call('DEL', WATCH)  -- what was said to those that wait is forgotten: they look, and wait anew
   call('HSET', META, 'run', run, 'epoch', ask[1])
   finish('')
 end
 
-local begun = meta[10] ~= run or not meta[9]
+local begun = meta[9] ~= run or not meta[8]
 if begun then begin() end
 local epoch = call('HGET', META, 'epoch')
 
@@ -70,7 +72,7 @@ local function take_job(name, number, job)
       end
     end
     call('HINCRBY', key, 'moves', 1)
-    woken = true
+    tell_of_job()
   end
   for field, way in pairs({ granted = 'to:', returned = 'from:' }) do
     local told = tonumber(job[way .. shard]) or 0

@@ -1,16 +1,19 @@
 -- claim: leases what may run now.
 -- asks    { worker, lease's seconds, limit, jobs' numbers, lanes' names, { job's place, lane's place, most of that lane, … } }
--- answers { '<dd' now and when something becomes due, numbers of jobs that are gone, then for each host served:
+-- answers { '<ddd' now, when something becomes due, when to look again (below zero: another one looks then, and so many
+--           wait; 0: nothing more is wanted), numbers of jobs that are gone, then for each host served:
 --           '<I6dI4HHi4H' first token, interval, version, job's place, lane's place, priority, how many, and the host's
 --           name; then its items … }
 -- keeps   a task has one live lease, a token is never given twice; a host's leases never exceed its cap and are never
 --         closer than its valve allows, and so it is with its domain's; a job's leased and done never exceed its page budget
--- uses    base domains hosts leases reap lines
+-- uses    base watch domains hosts leases reap lines
 though_full()
+local SHARE = 8  -- tasks that a claim gets in any case, though others wait
 local SINCE_2025 = 1735689600  -- so tokens have room in 53 bits, with 1024 shards, for decades
 local worker, seconds, limit, numbers, names, wanted = unpack(ask, 1, 6)
 
-local lane_numbers = call('HMGET', LANES, unpack(names))
+local lane_numbers = {}
+for l = 1, #names do lane_numbers[l] = lane_number(names[l]) end
 local answer = { '', '' }
 
 local function describe(first, host, job_place, lane_place, priority, many, name)
@@ -27,7 +30,7 @@ local function tell_again(said)
   local places = {}
   for j, number in ipairs(numbers) do
     for l = 1, #names do
-      if lane_numbers[l] then places[number * LANES_PER_JOB + lane_numbers[l]] = { j, l } end
+      places[number * LANES_PER_JOB + lane_numbers[l]] = { j, l }
     end
   end
   for i = 1, many do
@@ -144,15 +147,22 @@ local function take(line, room, job_place, lane_place)
   return taken
 end
 
-local given, dry = {}, {}
-for l = 1, #names do given[l] = 0 end
+local company = company_of_mine()
+local given, most_of, shared_out, dry = {}, {}, {}, {}
+for l = 1, #names do given[l], most_of[l] = 0, 0 end
 for i = 1, #wanted, 3 do
   local j, l = wanted[i], wanted[i + 1]
   local number, lane = numbers[j], lane_numbers[l]
   local job = job_of(number)
-  if job and job.state == 'running' and lane then
+  most_of[l] = max(most_of[l], wanted[i + 2])
+  if job and job.state == 'running' then
     local line = number * LANES_PER_JOB + lane
     local room = min(wanted[i + 2] - given[l], limit - leased, permits(job))
+    if company > 1 and room > SHARE then  -- what is due at once is not for one alone
+      join(line, room)
+      local share = max(SHARE, math.ceil(call('ZCARD', LINE .. line) / company))
+      if share < room then room, shared_out[line] = share, share end
+    end
     if room > 0 and not dry[line] then
       local got = take(line, room, j, l)
       if got > 0 then
@@ -171,18 +181,29 @@ if leased > 0 then
   call('ZADD', HOLDERS, 'LT', deadline, worker)
 end
 
-local next_due, gone = min(first_of(DELAYED), first_of(HOLDERS)), {}
+-- What is left where it wants no more is for another one; where it does, it waits.
+local next_due, gone, lines, helpers = min(first_of(DELAYED), first_of(HOLDERS)), {}, {}, 0
 for _, number in ipairs(numbers) do
   local job = job_of(number)
   if not job then
     gone[#gone + 1] = number
-  elseif job.state == 'running' and permits(job) > 0 then
+  elseif job.state == 'running' then
     for l = 1, #names do
-      local line = lane_numbers[l] and number * LANES_PER_JOB + lane_numbers[l]
-      if line and dry[line] then next_due = min(next_due, first_of(DUE .. line), first_of(CROWDS .. line)) end
+      local line, may_more = number * LANES_PER_JOB + lane_numbers[l], permits(job) > 0
+      local due = may_more and min(first_of(DUE .. line), first_of(CROWDS .. line)) or FOREVER
+      local waiting = may_more and call('ZCARD', LINE .. line) or 0
+      if shared_out[line] and waiting > 0 then due, helpers = now, helpers + math.ceil(waiting / shared_out[line]) end
+      if leased < limit and given[l] < most_of[l] then
+        lines[#lines + 1] = line
+        next_due = min(next_due, due)
+      elseif may_more then
+        due_in(line, waiting > 0 and now or due)
+      end
     end
   end
 end
-answer[1], answer[2] = pack('<dd', now, next_due), table.concat(gone, ' ')
+local look = sleep(lines, leased, next_due, helpers)
+answer[1], answer[2] = pack('<ddd', now, next_due, look), table.concat(gone, ' ')
 if leased > 0 or changed then return finish(answer, pack('<I6I4', first_token, leased) .. answer[1]) end
+tell_sleepers()
 return answer  -- nothing changed, so nothing is written

@@ -1,7 +1,7 @@
 -- clear_hosts: takes one page of hosts out of a dropped job's lines, and deletes their lists.
 -- asks    { job's number }
 -- answers how many hosts there were; 0: all are cleared, and the job's lines are gone
--- uses    base domains hosts
+-- uses    base watch domains hosts
 though_full()
 local number = ask[1]
 local names = call('HRANDFIELD', JOBHOSTS .. number, 200)

@@ -1,7 +1,7 @@
 -- clear_leases: ends one page of a dropped job's leases.
 -- asks    { job's number, cursor }
 -- answers the next cursor
--- uses    base domains hosts leases
+-- uses    base watch domains hosts leases
 though_full()
 local page = call('HSCAN', LEASES, ask[2], 'COUNT', 500)
 local tokens = {}

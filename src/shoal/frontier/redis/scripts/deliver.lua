@@ -2,7 +2,7 @@
 -- asks    { shard it comes from, { { number in its sequence, job's number, moved, payload } … }, the number before these }
 -- answers 'new duplicates over_budget', or 'gap' if this shard has lost what came before these
 -- keeps   what has arrived is not taken in again, whoever brings it and however late
--- uses    base domains hosts seen admit arrive
+-- uses    base watch domains hosts seen admit arrive
 though_full()
 local said = repeated()
 if said then return said end

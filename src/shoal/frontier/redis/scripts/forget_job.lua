@@ -36,4 +36,5 @@ if job then
 end
 call('UNLINK', MERGED .. number)
 call('DEL', JOB .. number, DEAD .. number, DEADAT .. number, JOURNALS .. number, WORDS .. number, RESERVED .. number)
+tell_of_job()
 return 1

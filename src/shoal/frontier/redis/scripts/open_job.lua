@@ -19,5 +19,5 @@ call('HSETNX', key, 'created', ask[10] > 0 and ask[10] or now)
 call('HSETNX', key, 'blocks', ask[8])  -- what it remembers how cannot change later
 if ask[11] then open_source(number, ask[11], ask[12]) end
 call('HINCRBY', key, 'moves', 1)
-woken = true
+tell_of_job()
 return finish(tostring(number))

@@ -1,16 +1,17 @@
 -- peek: which hosts of this shard may be served now; with several shards, before a claim is shared out among them.
 -- asks    { jobs' numbers, lanes' names, how many hosts at most, for each job and lane the time of all shards' lines }
--- answers { '<dd' now and when something becomes due, numbers of jobs that lack a permit for what is due, shards to
+-- answers { '<ddd' now, when something becomes due, when to look again (as claim says it), numbers of jobs that lack a permit for what is due, shards to
 --           deliver to, then for each job and lane, as doubles: the time of its line and who stood first, before
 --           others joined; then the hosts' places }
 -- keeps   like claim, it takes expired leases back, makes delayed tasks pending and lets hosts join their lines
--- uses    base domains hosts leases reap lines
+-- uses    base watch domains hosts leases reap lines
 though_full()
 local numbers, names, most, floors = unpack(ask, 1, 4)
 reap()
 promote()
 if next(touched) then store_dues() end
-local lane_numbers = call('HMGET', LANES, unpack(names))
+local lane_numbers, lines = {}, {}
+for l = 1, #names do lane_numbers[l] = lane_number(names[l]) end
 local next_due, short, blobs = min(first_of(DELAYED), first_of(HOLDERS), first_of(OUTS) + LEFT_BEHIND), {}, {}
 
 -- The time of the line is remembered, or a process that has just begun would let hosts join too far in front.
@@ -40,14 +41,16 @@ end
 for j, number in ipairs(numbers) do
   local job = job_of(number)
   for l = 1, #names do
-    local serves = lane_numbers[l] and job and job.state == 'running'
-    local given = floors[(j - 1) * #names + l]
-    blobs[#blobs + 1] = serves and places_of(number * LANES_PER_JOB + lane_numbers[l], job, given) or ''
+    local serves = job and job.state == 'running'
+    local line, given = number * LANES_PER_JOB + lane_numbers[l], floors[(j - 1) * #names + l]
+    if serves then lines[#lines + 1] = line end
+    blobs[#blobs + 1] = serves and places_of(line, job, given) or ''
   end
 end
+local look = sleep(lines, 0, next_due)
 if next(touched) or next(touched_domains) then
   store_hosts()
   finish('')
 end
-return { pack('<dd', now, next_due), table.concat(short, ' '),
+return { pack('<ddd', now, next_due, look), table.concat(short, ' '),
   table.concat(call('ZRANGEBYSCORE', OUTS, '-inf', now - LEFT_BEHIND), ' '), unpack(blobs) }

@@ -1,7 +1,7 @@
 -- reap: takes expired leases back, and makes delayed tasks pending whose time has come.
 -- asks    nothing
 -- answers { how many leases were taken back, shards to deliver to }
--- uses    base domains hosts leases reap
+-- uses    base watch domains hosts leases reap
 though_full()
 local taken = reap()
 promote()

@@ -1,7 +1,7 @@
 -- release: hands tasks back unharmed. They are pending again, and the attempt does not count.
 -- asks    { token … }
 -- answers how many were held
--- uses    base domains hosts leases
+-- uses    base watch domains hosts leases
 though_full()
 local said = repeated()
 if said then return said end

@@ -1,7 +1,7 @@
 -- replay: makes dead tasks pending again, with a fresh set of attempts.
 -- asks    { job's number, { id … } }
 -- answers how many were there
--- uses    base domains hosts
+-- uses    base watch domains hosts
 though_full()
 local said = repeated()
 if said then return said end

@@ -10,6 +10,6 @@ local job = job_of(ask[1])
 if job then
   if job.state == 'finished' then call('HSET', JOB .. ask[1], 'state', 'running', 'finished', 0) end
   call('HINCRBY', JOB .. ask[1], 'moves', 1)
-  woken = true
+  tell_of_job()
 end
 return finish('1')

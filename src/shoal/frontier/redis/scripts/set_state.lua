@@ -12,5 +12,5 @@ if ask[5] >= 0 and tonumber(call('HGET', JOB .. ask[1], 'moves')) ~= ask[5] then
 call('HSET', JOB .. ask[1], 'state', ask[2])
 if ask[3] >= 0 then call('HSET', JOB .. ask[1], 'finished', ask[3]) end
 call('HINCRBY', JOB .. ask[1], 'moves', 1)
-woken = true
+tell_of_job()
 return finish('1')

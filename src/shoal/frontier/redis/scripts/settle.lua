@@ -9,7 +9,7 @@
 -- full    waits, if it brings new tasks or dead letters; else it runs
 -- keeps   a settled page's found tasks are admitted in the same step that marks it done; a lease settles once; the
 --         journal's length grows with the settlements whose rows it holds
--- uses    base domains hosts seen admit leases arrive
+-- uses    base watch domains hosts seen admit leases arrive
 local said = repeated()
 if said then return said end
 local batch, names, condition = ask[1], ask[2], ask[3]

@@ -21,7 +21,7 @@ if ask[1] then
   end
 else
   for _, key in ipairs({ META, JOBS, PAST, PASTAT, DROPPED, LANES, HOSTS, STATES, SITES, DOMAINS, DELAYED, LEASES,
-    EXTENDED, HOLDERS, ALIVE, STATUS, NOTES, OUTS }) do weigh(key) end
+    EXTENDED, HOLDERS, ALIVE, STATUS, WATCH, NOTES, OUTS }) do weigh(key) end
 end
 local answer = { next_cursor, looked, call('DBSIZE') }
 for kind, number in pairs(keys) do

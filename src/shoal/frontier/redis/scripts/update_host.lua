@@ -2,7 +2,7 @@
 -- asks    { name, version, interval, burst, cap, blocked_until, state }
 -- answers 1, or 0 if the version is another or there is no such host
 -- keeps   only claim and settle touch in_flight; next_at moves as if the last request had gone by the new interval
--- uses    base domains hosts
+-- uses    base watch domains hosts
 though_full()
 local said = repeated()
 if said then return said end

@@ -12,23 +12,21 @@ local RETAINED = 60  -- seconds for which it is known what went to other shards,
 local MOST_ARGUMENTS = 4000  -- of one command; Lua's stack holds 8000
 
 local ask = cmsgpack.unpack(ARGV[4])
-local meta = call('HMGET', META, 'time', 'serial', 'token', 'told', 'shard', 'shards', 'domains', 'layout',
-  'epoch', 'run', 'back')
+local meta = call('HMGET', META, 'time', 'serial', 'token', 'shard', 'shards', 'domains', 'layout', 'epoch', 'run', 'back')
 
 -- Nobody touches a store of another layout. (None at all: the server has lost its data, perhaps back to an old layout.)
-local layout = meta[8] or call('TYPE', METABEFORE).ok == 'hash' and call('HGET', METABEFORE, 'layout')
+local layout = meta[7] or call('TYPE', METABEFORE).ok == 'hash' and call('HGET', METABEFORE, 'layout')
 if layout and layout ~= LAYOUT then return redis.error_reply('LAYOUT ' .. layout) end
 
 -- Nothing happens on a server that was started anew, or took another's place, before the caller knows: what it was told
 -- before may be lost. `run` is the run that the epoch is of: each has a random name, so that it never comes again.
 local run = string.match(call('INFO', 'server'), 'run_id:(%x+)')
-if ARGV[5] ~= '' and (meta[9] ~= ARGV[5] or meta[10] ~= run) then return redis.error_reply('SETBACK of the store') end
-local back_at = tonumber(meta[11])  -- when it last went back, perhaps
+if ARGV[5] ~= '' and (meta[8] ~= ARGV[5] or meta[9] ~= run) then return redis.error_reply('SETBACK of the store') end
+local back_at = tonumber(meta[10])  -- when it last went back, perhaps
 local serial, token = tonumber(meta[2]) or 0, tonumber(meta[3]) or 0
-local told = tonumber(meta[4]) or 0
-local before = { serial = serial, token = token, told = told }
-local shard, shards = tonumber(meta[5]) or 0, tonumber(meta[6]) or 1
-local shared = tonumber(meta[7]) or 0  -- domains with more than one host
+local before = { serial = serial, token = token }
+local shard, shards = tonumber(meta[4]) or 0, tonumber(meta[5]) or 1
+local shared = tonumber(meta[6]) or 0  -- domains with more than one host
 
 -- Time never goes back, whatever the server's clock does.
 local now = tonumber(ARGV[1])
@@ -118,22 +116,18 @@ local function store_counts()
   end
 end
 
-local woken = false  -- whether something became due earlier than sleepers know
+local CHANNEL = string.match(KEYS[1], '^{(.*):%d+}$') .. ':wake'
+local tell_sleepers = function() end  -- of what has become due: see watch.lua
 
--- At most ten times a second: whoever is woken looks again after that time, so nothing is missed.
-local function tell_sleepers()
-  if woken and now - told >= 0.1 then
-    told = now
-    call('PUBLISH', string.match(KEYS[1], '^{(.*):%d+}$') .. ':wake', '1')
-  end
-end
+-- A job was opened, fed to its end, changed its state or was dropped: all should know.
+local function tell_of_job() call('PUBLISH', CHANNEL, 'jobs') end
 
 -- Ends a script that changed something.
 local function finish(answer, remembered)
   store_counts()
   tell_sleepers()
   local facts = { 'time', now }
-  for field, value in pairs({ serial = serial, token = token, told = told }) do
+  for field, value in pairs({ serial = serial, token = token }) do
     if value ~= before[field] then
       facts[#facts + 1] = field
       facts[#facts + 1] = value

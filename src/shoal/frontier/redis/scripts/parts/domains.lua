@@ -104,7 +104,7 @@ local function store_domain_dues()
         if job_of(floor(line / LANES_PER_JOB)) then
           living[#living + 1] = line
           call('ZADD', CROWDS .. line, due, number)
-          if due < domain.told_due then woken = true end
+          if due < domain.told_due then due_in(line, due) end
         end
       end
       domain.lines, domain.told_due, domain.look_again = living, due, false

@@ -190,7 +190,7 @@ local function store_dues()
     end
     local due, before_ = due_of(host), stored_due[name]
     if due ~= before_ or lined[name] then
-      if due < before_ or lined[name] then woken = true end
+      local sooner = due < before_ or lined[name]
       local domain = host[DOMAIN] > 0 and domain_of(host[DOMAIN])
       if domain and due > now and before_ <= now then look_again(host[DOMAIN]) end
       local at_earliest = due
@@ -200,6 +200,7 @@ local function store_dues()
         local line = host[at]
         if line ~= previous then
           previous = line
+          if sooner then due_in(line, at_earliest) end
           if at_earliest > now or staying[name] ~= line then
             append(waiting, line, at_earliest, name)
             leave_crowd(name, host, line)

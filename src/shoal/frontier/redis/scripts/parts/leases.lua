@@ -55,7 +55,7 @@ local function delay(name, line, priority, item, due)
   call('ZADD', LATER .. name, due, pack('<I6i4', line, priority) .. item)
   call('ZADD', DELAYED, 'LT', due, name)
   count(job_of_line(line), 'delayed', 1)
-  woken = true
+  due_in(line, due)
 end
 
 -- A letter is: when, line, priority, kind, host, item, and the snapshot as the worker wrote it.

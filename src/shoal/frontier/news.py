@@ -1,0 +1,41 @@
+"""News of jobs: one was opened, fed to its end, changed its state or was dropped. It is counted: who knows of so much
+waits for more."""
+
+from __future__ import annotations
+
+import asyncio
+
+_POLL = 0.7  # seconds
+
+
+class News:
+    def __init__(self) -> None:
+        self.count = 0
+        self._more = asyncio.Event()
+
+    def __repr__(self) -> str:
+        return f"<News: {self.count}>"
+
+    def tell(self) -> None:
+        self.count += 1
+        self._more.set()
+        self._more = asyncio.Event()
+
+    async def after(self, count: int, seconds: float) -> None:
+        """Returns when there is more than so much, at the latest after `seconds`."""
+        if self.count != count:
+            return
+        try:
+            async with asyncio.timeout(seconds):
+                await self._more.wait()
+        except TimeoutError:
+            pass
+
+
+class UnheardNews(News):
+    """Of a home where nobody hears what other processes do: there may be some at any time."""
+
+    async def after(self, count: int, seconds: float) -> None:
+        await super().after(count, min(seconds, _POLL))
+        if self.count == count:
+            self.tell()
