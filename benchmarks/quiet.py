@@ -32,13 +32,14 @@ from shoal.admit.identity import fingerprint, host_key
 from shoal.fleet.plan import WorkerPlan
 from shoal.fleet.worker import serve
 from shoal.frontier import open_frontier
-from shoal.frontier.protocol import Frontier, JobSpec, Valve
+from shoal.frontier.protocol import Frontier, JobSpec
 from shoal.frontier.redis import library
 from shoal.jobnote import write_note
 from shoal.model import Task
 from shoal.settings import Settings
 from shoal.testing import HostProfile, WebProcess
 from shoal.testing.servers import ValkeyServer
+from shoal.valve import Valve
 
 SCRIPTS = Path(library.__file__).parent / "scripts"
 

@@ -197,8 +197,7 @@ class ProcessCrew:
 
     async def _pending(self) -> Backlog:
         """What waits in the fullest of the jobs."""
-        jobs = [await self._frontier.job(job.name) for job in self._jobs.current()]
-        backlogs = [backlog_of(job) for job in jobs if job is not None]
+        backlogs = [backlog_of(job) for job in await self._jobs.records()]
         return max(backlogs, key=lambda one: one.pending, default=Backlog())
 
     async def __aenter__(self) -> Self:

@@ -18,7 +18,8 @@ from shoal.observe.tally import RateWindow
 from shoal.settings import Settings
 from shoal.workerstatus import WorkerStatus, encode_status
 
-_TELL_EVERY = 2.0  # seconds; more often than leases need it, for whoever watches
+# Seconds; more often than leases need it, for whoever watches. A worker without work has nothing new to tell.
+_TELL_EVERY, _TELL_SELDOM = 2.0, 5.0
 
 
 class Heartbeat:
@@ -54,7 +55,8 @@ class Heartbeat:
         while True:
             status = self._full_status()
             now = asyncio.get_running_loop().time()
-            due = min(_TELL_EVERY, self._lease / 3)
+            idle = told is not None and not told.at_work and not status.at_work
+            due = min(_TELL_SELDOM if idle else _TELL_EVERY, self._lease / 3)
             if now - renewed >= due or told is None or _news(status) != _news(told):
                 told, renewed = status, now
                 await self._frontier.extend(self._name, self._lease, encode_status(status), self._tokens())

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from shoal.errors import HandlerMissing, SinkError
-from shoal.frontier.protocol import Frontier
+from shoal.frontier.protocol import Frontier, Job
 from shoal.model import Lease, Settlement
 from shoal.policy.lanes import Lane, served
 from shoal.settings import Settings
@@ -81,6 +81,10 @@ class Jobs(Protocol):
         """Asked when nothing is in flight: whether no work will come any more."""
         ...
 
+    async def records(self) -> Sequence[Job]:
+        """What the store says of the current ones; it may be some seconds old."""
+        ...
+
     def set_aside(self, job: Served, error: SinkError | HandlerMissing) -> bool:
         """The job's rows cannot be written, or its pages not be handled. Whether this engine can go on without it."""
         ...
@@ -118,6 +122,10 @@ class OneJob:
             if await self._frontier.finish(mine.name):
                 return True  # else somebody was quicker: to finish it, or to add to it
         return True
+
+    async def records(self) -> Sequence[Job]:
+        job = await self._frontier.job(self._all[0].name)
+        return [job] if job is not None else []
 
     def set_aside(self, job: Served, error: SinkError | HandlerMissing) -> bool:
         """What is in flight can still be finished, if only a handler is missing."""

@@ -35,6 +35,10 @@ class WorkerStatus(Struct, frozen=True, omit_defaults=True):
     layout: int = 0  # of stores on a server, that this version knows
 
     @property
+    def at_work(self) -> bool:
+        return bool(self.in_flight or self.rates)
+
+    @property
     def rate(self) -> float:
         return sum(self.rates.values())
 
@@ -47,13 +51,14 @@ class WorkerStatus(Struct, frozen=True, omit_defaults=True):
         return job in self.jobs or job == self.job
 
 
-_SILENT = 6.0  # seconds; a worker says something every two, or more often
+_SILENT, _SILENT_IDLE = 6.0, 15.0  # seconds; one at work says something every two, one without every five
 
 
 def is_silent(record: WorkerRecord, now: float) -> bool:
     """Whether it has died, hangs or is cut off: it may come back, but nobody waits for it. What it does then is refused
     or harmless: leases have tokens, and a job that was made anew is another job."""
-    return now - record.seen_at > _SILENT or _is_gone(status_of(record))
+    status = status_of(record)
+    return now - record.seen_at > (_SILENT if status.at_work else _SILENT_IDLE) or _is_gone(status)
 
 
 def _is_gone(status: WorkerStatus) -> bool:

@@ -18,13 +18,14 @@ from pathlib import Path
 import pytest
 
 from crash.frozen_writer import row_of
-from shoal.frontier.protocol import Claim, Valve
+from shoal.frontier.protocol import Claim
 from shoal.frontier.redis import filelock
 from shoal.frontier.redis.home import RedisFrontier
 from shoal.model import Done, Row, Settlement
 from shoal.sink.jsonl import JsonLines
 from shoal.testing.conformance.tools import make_task, spec
 from shoal.testing.servers import ValkeyServer
+from shoal.valve import Valve
 
 POINTS = ["taken", "prepared", "unlocked", "synced", "settled"]  # without the file's lock
 LOCKED = ["locked", "written"]

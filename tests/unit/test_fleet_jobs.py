@@ -146,15 +146,19 @@ async def test_a_job_is_started_afresh_when_all_workers_have_let_go_of_it(tmp_pa
     assert (job.state, job.counters.admitted) == ("running", 0)
 
 
-async def test_a_worker_that_is_silent_is_not_waited_for(tmp_path: Path) -> None:
-    """It has died, and its lease runs for a minute."""
+@pytest.mark.parametrize(("in_flight", "seconds"), [(1, 7), (0, 16)])
+async def test_a_worker_that_is_silent_is_not_waited_for(
+    tmp_path: Path, in_flight: int, seconds: float
+) -> None:
+    """It has died, and its lease runs for a minute. One without pages speaks less often."""
     clock = ManualClock()
     frontier = MemoryFrontier(clock)
     submission = Submission(replace(plan_of(tmp_path / "rows.jsonl"), fresh=True))
     first = await submit(submission, frontier)
     await frontier.add("books", [make_task("http://h.test/")])
-    await frontier.extend("w", 60, encode_status(WorkerStatus(pid=7, node="far", jobs=("books",))))
-    clock.advance(7)
+    status = WorkerStatus(pid=7, node="far", jobs=("books",), in_flight=in_flight)
+    await frontier.extend("w", 60, encode_status(status))
+    clock.advance(seconds)
     assert len(await frontier.workers()) == 1
     async with asyncio.timeout(2):
         job = await submit(submission, frontier)

@@ -10,11 +10,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
-from shoal.frontier.protocol import FOREVER, Claim, Claimed, Valve
+from shoal.frontier.protocol import Claim, Claimed
 from shoal.frontier.redis.home import RedisFrontier
 from shoal.model import Done, Retry, Settlement
 from shoal.testing.conformance.tools import FAILED, claim, make_task, settle, spec
 from shoal.testing.servers import ValkeyServer
+from shoal.valve import FOREVER, Valve
 
 _number = itertools.count()
 

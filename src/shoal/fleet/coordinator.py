@@ -10,22 +10,24 @@ from __future__ import annotations
 import asyncio
 import os
 import uuid
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 
 from shoal.errors import ShoalError
 from shoal.fleet.feeders import Feeders
 from shoal.fleet.leader import Leadership
+from shoal.fleet.lookout import Lookout
 from shoal.fleet.plan import WorkerPlan
 from shoal.fleet.schedule import start_due_runs
 from shoal.fleet.stuck import StuckWatch, say_why
-from shoal.frontier.protocol import Frontier
+from shoal.frontier.protocol import Frontier, Job
 from shoal.jobnote import is_for_fleet
 from shoal.plan import finish
 from shoal.retention import SECONDS, find_outdated, prune, retention_of
 from shoal.spider import Spider
 from shoal.telling import event
 
-_EVERY = 0.7  # seconds between rounds
+_EVERY = 0.7  # seconds between rounds while jobs run
+_SELDOM = 2.0  # … while none does, unless there is news; and between looks at schedules and workers
 _LONGEST_LEASE = 15.0
 _PRUNE_EVERY = 5.0
 _PAUSE = 2.0  # seconds before it tries again after the store failed
@@ -33,9 +35,16 @@ _PAUSE = 2.0  # seconds before it tries again after the store failed
 
 class Coordinator:
     def __init__(
-        self, frontier: Frontier, plan: WorkerPlan, spiders: Mapping[str, Spider], *, name: str = ""
+        self,
+        frontier: Frontier,
+        plan: WorkerPlan,
+        spiders: Mapping[str, Spider],
+        *,
+        name: str = "",
+        lookout: Lookout | None = None,
     ) -> None:
         self._frontier = frontier
+        self._lookout = lookout or Lookout(frontier)
         self._stuck = StuckWatch()
         self._name = name = name or f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._retention = retention_of(plan.settings())
@@ -50,9 +59,9 @@ class Coordinator:
     async def _feed(self) -> None:
         try:
             while True:
-                self._feeders.tend(await self._frontier.jobs("running"))
+                self._feeders.tend(await self._lookout.running())
                 await self._feeders.listen()
-                await asyncio.sleep(_EVERY)
+                await self._lookout.change(_EVERY)
         finally:
             await self._feeders.stop()
 
@@ -61,11 +70,19 @@ class Coordinator:
 
     async def _duties(self) -> None:
         event("leader_changed", worker=self._name)
+        loop, seldom = asyncio.get_running_loop(), 0.0
         while True:
-            await self._round()
-            await asyncio.sleep(_EVERY)
+            news = self._frontier.news.count
+            jobs = await self._finish_jobs()
+            await self._prune()
+            if loop.time() >= seldom:
+                await self._look_around(jobs)
+                seldom = loop.time() + _SELDOM
+            running = any(job.state == "running" for job in jobs)
+            await self._frontier.news.after(news, _EVERY if running else _SELDOM)
 
-    async def _round(self) -> None:
+    async def _finish_jobs(self) -> Sequence[Job]:
+        """All jobs of the fleet, as they were before."""
         frontier = self._frontier
         await frontier.reap()
         jobs = [job for job in await frontier.jobs() if is_for_fleet(job.spec)]
@@ -75,11 +92,15 @@ class Coordinator:
             elif job.state == "finished" and not job.exhausted:
                 # Whoever brought new work died before it could say so in every shard of the store.
                 await frontier.add(job.spec.name, [])
+        return jobs
+
+    async def _look_around(self, jobs: Sequence[Job]) -> None:
+        """Starts what is due by its schedule, and warns about jobs that do not move."""
+        frontier = self._frontier
         still_open = frozenset(job.spec.name for job in jobs if job.state in ("running", "paused"))
         for run in await start_due_runs(frontier, still_open):
             event("schedule_ran", job=run)
         workers = await frontier.workers()
-        await self._prune()
         for job, waited in self._stuck.look(jobs, asyncio.get_running_loop().time()):
             event("job_stuck", job=job.spec.name, reason=await say_why(frontier, job, waited, workers))
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Callable, Coroutine
 
 import msgspec
@@ -27,7 +28,7 @@ log = logging.getLogger("shoal")
 KEY = "coordinator"
 _SAFE = 0.9  # share of a term after which a leader that could not renew it has stopped
 _WATCHED_EVERY = 5.0  # seconds between looks of those who never lead
-_PATIENCE = 1.0  # seconds between looks at somebody else's term, which may end early
+_PATIENCE = 8.0  # seconds at most between looks at somebody else's term, which may end early
 
 Duties = Callable[[], Coroutine[None, None, None]]
 
@@ -57,6 +58,7 @@ class Leadership:
         self._lease = lease
         self._term = Term()
         self._version = 0  # of the note, when we last wrote it
+        self._met = 0  # … when we last read it
         self._until = 0.0  # the loop's time
 
     def __repr__(self) -> str:
@@ -79,12 +81,16 @@ class Leadership:
         """Takes the lead if nobody has it; answers after how many seconds to look again."""
         asked = asyncio.get_running_loop().time()
         note = await self._frontier.note(self._key)
+        version, term = note.version if note is not None else 0, _read(note)
+        # The followers of a large fleet look at different times: so one of them notices soon, and none often.
+        patience = random.uniform(0.5, 1.0) * min(_PATIENCE, self._lease)
+        renewed, self._met = 0 < self._met < version and term.until > 0, version
+        if renewed:
+            return patience
         now = await self._frontier.now()
-        term = _read(note)
         if term.until > now:
-            return min(term.until - now, _PATIENCE)
+            return min(term.until - now, patience)
         mine = Term(term.number + 1, self._name, now + self._lease)
-        version = note.version if note is not None else 0
         if await self._frontier.set_note(self._key, _encode(mine), version):
             self._term, self._version, self._until = mine, version + 1, asked + _SAFE * self._lease
         return 0.0

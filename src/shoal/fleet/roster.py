@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from shoal.crew import JobCrew
 from shoal.errors import HandlerMissing, OutputTaken, ShoalError, SinkError, TrustError
 from shoal.fetch.browser.finding import available
+from shoal.fleet.lookout import Lookout
 from shoal.fleet.plan import WorkerPlan
 from shoal.fleet.trouble import report_trouble, with_pages_left
 from shoal.frontier import is_local
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("shoal")
 
-_EVERY = 0.7  # seconds between looks for jobs
+_EVERY = 0.7  # seconds between rounds; the store is asked when there is news
 _ASIDE = 15.0  # seconds before a job whose rows could not be written is tried again
 
 
@@ -54,8 +55,10 @@ class Roster:
         settings: Settings,
         traffic: Traffic,
         tracing: Tracing | None = None,
+        lookout: Lookout | None = None,
     ) -> None:
         self._frontier = frontier
+        self._lookout = lookout or Lookout(frontier)
         self._plan = plan
         self._spiders = spiders
         self._settings = settings
@@ -95,6 +98,9 @@ class Roster:
                 return False  # there is work left, or somebody has just added some
         return True
 
+    async def records(self) -> Sequence[Job]:
+        return [job for job in await self._lookout.running() if job.spec.name in self._current]
+
     def set_aside(self, job: Served, error: SinkError | HandlerMissing) -> bool:
         if isinstance(error, HandlerMissing):
             self._retire(job.name)
@@ -123,10 +129,10 @@ class Roster:
                 log.debug("cannot look for jobs: %s", error)  # the engine meets the same trouble and says so
             if self._plan.until_done:
                 self._frontier.wake()
-            await asyncio.sleep(_EVERY)
+            await self._lookout.change(_EVERY)
 
     async def refresh(self) -> None:
-        jobs = [job for job in await self._frontier.jobs("running") if self._is_mine(job)]
+        jobs = [job for job in await self._lookout.running() if self._is_mine(job)]
         mine: dict[str, Incarnation] = {job.spec.name: (job.spec, job.created_at) for job in jobs}
         now = asyncio.get_running_loop().time()
         for name in [name for name in self._current if mine.get(name) != self._known[name]]:

@@ -10,6 +10,7 @@ from functools import partial
 from shoal.crew import ProcessCrew
 from shoal.fleet.coordinator import Coordinator
 from shoal.fleet.leader import watch_leader
+from shoal.fleet.lookout import Lookout
 from shoal.fleet.plan import WorkerPlan
 from shoal.fleet.roster import Roster
 from shoal.fleet.versions import tell_other_versions
@@ -42,7 +43,8 @@ async def serve(
         frontier = await stack.enter_async_context(open_frontier(plan.store, patient=True))
         await stack.enter_async_context(present(frontier, "worker", spiders, plan.store))
         traffic = Traffic()
-        roster = Roster(frontier, plan, spiders, settings, traffic, tracing)
+        lookout = Lookout(frontier)
+        roster = Roster(frontier, plan, spiders, settings, traffic, tracing, lookout)
         stack.push_async_callback(roster.close)
         crew = ProcessCrew(frontier, roster, settings, traffic, spiders=tuple(spiders))
         await stack.enter_async_context(crew)
@@ -55,7 +57,7 @@ async def serve(
         if guidance is None:
             guidance = partial(stopping_on_signals, grace=settings.grace)
         stack.enter_context(guidance(crew.engine))
-        coordinator = Coordinator(frontier, plan, spiders, name=crew.engine.name)
+        coordinator = Coordinator(frontier, plan, spiders, name=crew.engine.name, lookout=lookout)
         coordinating = coordinator.run() if plan.coordinates else watch_leader(frontier)
         async with meanwhile(roster.run(), crew.engine), meanwhile(coordinating, crew.engine):
             await crew.engine.run()

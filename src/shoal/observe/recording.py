@@ -20,7 +20,8 @@ from shoal.observe.history import FIRST_INTERVAL, History, HostPast, Slice, busi
 from shoal.observe.tally import Tally, TallyReport
 from shoal.packing import UNREADABLE
 
-_WRITE_EVERY = 5.0  # seconds
+_WRITE_EVERY, _WRITE_SELDOM = 5.0, 30.0  # seconds
+_APART = 1.0  # seconds between the writes of a fleet, as far as the bounds above allow
 _MOST_TRIES = 20
 _SHORT_SLICES, _SHORT_HOSTS = 12, 10
 _NEVER = float("-inf")
@@ -51,6 +52,8 @@ class Recorder:
         self._unwritten = History()
         self._sampled = 0.0
         self._written_at = _NEVER
+        self._every = _WRITE_EVERY
+        self._version = 0  # of the note, when it was last written here
         self._writing = asyncio.Lock()  # two of our own writes would count the hosts twice
 
     def __repr__(self) -> str:
@@ -71,7 +74,7 @@ class Recorder:
         else:
             self._sample(now - FIRST_INTERVAL)  # it happened in the interval that is over
         self._sampled = now
-        if self._unwritten.slices and (everything or now - self._written_at >= _WRITE_EVERY):
+        if self._unwritten.slices and (everything or now - self._written_at >= self._every):
             self._written_at = now
             await self._write()
 
@@ -99,12 +102,21 @@ class Recorder:
             note = await self._frontier.note(key_of(self._job))
             history = _history_of(note, job.created_at).merged(addition)
             value = _encode(_Record(job.created_at, history))
-            if await self._frontier.set_note(key_of(self._job), value, note.version if note else 0):
+            version = note.version if note else 0
+            if await self._frontier.set_note(key_of(self._job), value, version):
+                self._take_turns(version + 1)
                 for name in addition.hosts.keys() & history.hosts.keys():
                     counted = self._counted_hosts.get(name, HostPast())
                     self._counted_hosts[name] = counted + addition.hosts[name]
                 return True
         return False
+
+    def _take_turns(self, version: int) -> None:
+        """Since our last write every other process has written once or so: all of them share the time."""
+        if self._version:
+            apart = (version - self._version) * _APART
+            self._every = min(_WRITE_SELDOM, max(_WRITE_EVERY, apart))
+        self._version = version
 
     def _host_gains(self) -> dict[str, HostPast]:
         """The hosts with most that the note does not have yet. Of those that are left out it grows, until it is their

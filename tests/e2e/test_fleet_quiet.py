@@ -1,0 +1,124 @@
+"""Real workers that wait on one Valkey: they ask seldom, take turns, and wait for none that is frozen or dead."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+from benchmarks.fleet.processes import Members, until
+from benchmarks.fleet.shoal_fleet import ShoalFleet
+
+from shoal.admit.identity import fingerprint, host_key
+from shoal.frontier.protocol import Frontier, JobSpec
+from shoal.frontier.redis.home import RedisFrontier
+from shoal.jobnote import write_note
+from shoal.model import Task
+from shoal.settings import Settings
+from shoal.testing import HostProfile, WebProcess
+from shoal.testing.servers import ValkeyServer
+from shoal.valve import Valve
+
+WORKERS = 3
+
+
+class Fleet:
+    """Three workers, and a job to which pages are added one by one."""
+
+    def __init__(self, server: ValkeyServer, store: str, page: str) -> None:
+        self.server, self._store, self._page = server, store, page
+        self._added = 0
+
+    def one_page(self) -> tuple[int, float]:
+        """Which process took it, and after how many seconds."""
+        return asyncio.run(self._one_page())
+
+    async def _one_page(self) -> tuple[int, float]:
+        self._added += 1
+        url = f"{self._page}?{self._added}"
+        task = Task(url, handler="page", host=host_key(url), fingerprint=fingerprint(url))
+        async with RedisFrontier(self._store) as frontier, asyncio.timeout(30):
+            began = time.monotonic()
+            await frontier.add("quiet", [task])
+            while not (flights := await frontier.flights(1)):  # noqa: ASYNC110 (another process)
+                await asyncio.sleep(0.005)
+            took = time.monotonic() - began
+            while await _in_flight(frontier):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        return int(flights[0].worker.partition("-")[0]), took
+
+    def calls(self, seconds: float) -> float:
+        """Of scripts, in a second."""
+        before = self._calls()
+        time.sleep(seconds)
+        return (self._calls() - before) / seconds
+
+    def _calls(self) -> int:
+        stats = self.server.command("INFO", "commandstats")
+        return sum(int(stats.get(f"cmdstat_{name}", {}).get("calls", 0)) for name in ("eval", "evalsha"))
+
+
+async def _in_flight(frontier: Frontier) -> int:
+    job = await frontier.job("quiet")
+    assert job is not None
+    return job.counters.leased
+
+
+@pytest.fixture
+def fleet(tmp_path_factory: pytest.TempPathFactory, valkey_server: ValkeyServer) -> Iterator[Fleet]:
+    store = f"{valkey_server.url}?prefix=quiet-{uuid4().hex}"
+    hosts = {"slow": HostProfile("slow", pages=1, latency=0.3)}  # so that it can be seen who has a page
+    with WebProcess(hosts) as web, Members(tmp_path_factory.mktemp("quiet")) as members:
+        processes = ShoalFleet(members, store, [])
+        workers = [processes.worker(number) for number in range(WORKERS)]
+        until(lambda: processes.ask(_count_workers) == WORKERS, "three workers", *workers)
+        processes.ask(_open_job)
+        fleet = Fleet(valkey_server, store, web.start_urls[0])
+        took = {fleet.one_page()[0] for _ in range(3 * WORKERS)}  # all of them have met the job by then
+        assert len(took) == WORKERS
+        yield fleet
+
+
+async def _count_workers(frontier: Frontier) -> int:
+    return len(await frontier.workers())
+
+
+async def _open_job(frontier: Frontier) -> None:
+    limits = Settings(rate=50, domain_rate=0, per_domain=0, robots=False, allow_network=["127.0.0.0/8"])
+    note = write_note(b"", limits, "submit")
+    await frontier.open_job(JobSpec("quiet", spider="fleet", settings=note, valve=Valve(0.02, cap=2)))
+
+
+def test_they_take_turns_and_nobody_waits_for_a_frozen_or_dead_one(fleet: Fleet) -> None:
+    turns = [fleet.one_page() for _ in range(WORKERS)]
+    pids = [pid for pid, _ in turns]
+    assert len(set(pids)) == WORKERS, turns
+    assert max(took for _, took in turns) < 1.0, turns
+
+    watcher = pids[0]  # has waited longest, so it is told of the next page
+    os.kill(watcher, signal.SIGSTOP)
+    try:
+        pid, took = fleet.one_page()
+        assert pid != watcher
+        assert took < 3.0
+        assert fleet.one_page()[1] < 0.5  # it is passed over from then on
+    finally:
+        os.kill(watcher, signal.SIGCONT)
+    turns = [fleet.one_page() for _ in range(2 * WORKERS)]
+    assert len({pid for pid, _ in turns}) == WORKERS, turns
+
+    pids = [fleet.one_page()[0] for _ in range(WORKERS)]
+    os.kill(pids[0], signal.SIGKILL)
+    pid, took = fleet.one_page()
+    assert pid != pids[0]
+    assert took < 1.0
+
+
+def test_who_waits_asks_seldom(fleet: Fleet) -> None:
+    """Every worker by itself made more than six calls a second before."""
+    time.sleep(6)  # what was at work says so for some seconds
+    assert fleet.calls(5) < 3 * WORKERS
