@@ -335,6 +335,25 @@ async def test_a_source_is_where_it_was_when_another_shard_forgot(
         assert (job.fed, job.fed_all, job.counters.pending) == (40, True, 40)
 
 
+@pytest.mark.parametrize("ago", [30.0, 90.0])
+async def test_a_job_that_finished_long_ago_is_not_fed_again(
+    server: Server, others: Server, ago: float
+) -> None:
+    """Nobody has written to the other shard since, so all that time counts as lost when it is started anew."""
+    async with Halves(server, others) as frontier:
+        await frontier.open_job(spec(), OWN_START)
+        host = hosts_of(frontier, 0)[0]
+        await frontier.add("job", [make_task(f"http://{host}/")], fed=1, fed_all=True)
+        [lease] = (await claim(frontier)).leases
+        await settle(frontier, lease)
+        assert await frontier.finish("job")
+        CLOCK.advance(ago)
+        others.restart()
+        await frontier.reap()  # asks all shards
+        job = await balanced(frontier)
+        assert (job.fed_all, job.state) == ((False, "running") if ago < 60 else (True, "finished"))
+
+
 async def test_a_job_is_in_all_shards_or_in_none(server: Server, others: Server) -> None:
     """Made, and paused, in the time that was lost: by the shards, or by the home shard."""
     async with Halves(server, others) as frontier:

@@ -22,8 +22,11 @@ end
 
 -- Another shard has lost what it was told since then: whoever feeds the source finds it where it was, and gives it again.
 -- The spider's own start is to be fed again, though it was fed to its end: whoever has the spider can. A list that was
--- given with a command nobody may have any more, so the job does not wait for it.
+-- given with a command nobody may have any more, so the job does not wait for it. A job that finished over a minute ago
+-- stays so: a shard that nobody wrote to for long only seems to have lost all that time.
 local function rewind_sources(number, since)
+  local state, finished = unpack(call('HMGET', JOB .. number, 'state', 'finished'))
+  if state == 'finished' and (tonumber(finished) or 0) < now - RETAINED then return end
   local fields = call('HGETALL', JOB .. number)
   for i = 1, #fields, 2 do
     local name, log = string.match(fields[i], '^fedlog:(.*)$'), fields[i + 1]
