@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from redis.asyncio.cluster import RedisCluster
 
 from shoal.frontier.redis.home import RedisFrontier
 from shoal.model import Done, Settlement
 from shoal.testing.conformance.tools import balanced, claim, make_task, spec
-from shoal.testing.servers import ValkeyServer
+from shoal.testing.servers import ValkeyCluster, ValkeyServer
 from shoal.testing.servers.process import wait_until
 
 
@@ -88,3 +89,20 @@ async def test_a_server_that_is_started_anew_is_asked_again(pair: tuple[ValkeySe
             await frontier.add("job", [make_task(f"http://{name}.test/")])
         assert primary.command("INFO", "commandstats")["cmdstat_wait"]["calls"] >= 1
         assert (await balanced(frontier)).counters.pending == 3
+
+
+async def test_a_cluster_of_which_a_part_is_away_stops_nobody(tmp_path: Path) -> None:
+    """Between a primary's end and its successor the client may know of no server for some slots."""
+    with ValkeyCluster(tmp_path, replicas=True) as cluster:
+        async with RedisFrontier(f"{cluster.url}?shards=3&wait=1") as frontier:
+            client = frontier._link._client
+            assert isinstance(client, RedisCluster)
+            slots = client.nodes_manager.slots_cache
+            client.nodes_manager.slots_cache = {}
+            await frontier._replicas.reached()
+            assert await frontier.durable(1.0) is False
+            client.nodes_manager.slots_cache = slots
+            await frontier.open_job(spec())
+            await frontier.add("job", [make_task(f"http://h{n}.test/") for n in range(9)])
+            for node in map(cluster.node_of, frontier._shards.tags):
+                assert node.command("INFO", "commandstats")["cmdstat_wait"]["calls"] == 1

@@ -115,11 +115,11 @@ class Link:
     async def durable(self, tags: Sequence[str], seconds: float) -> bool | None:
         """Whether what was written under these tags is in the append-only file on the disk; waits up to `seconds`.
         None: there is no such file, or the server is too old to tell."""
-        clients = self.own_clients(tags)
         try:
+            clients = self.own_clients(tags)
             async with asyncio.timeout(seconds + CONNECT_SECONDS), asyncio.TaskGroup() as group:
                 asked = [group.create_task(in_file(client, tag, seconds)) for client, tag in clients]
-        except TimeoutError:
+        except (*FAULTS, TimeoutError):  # also a cluster of which a part has no server at the moment
             return False
         except BaseExceptionGroup as errors:
             if errors.split((*FAULTS, TimeoutError))[1] is not None:

@@ -60,7 +60,7 @@ class Replicas:
             async with asyncio.timeout(2 * _PATIENCE):
                 self._servers = self._servers or list(self._link.own_clients(self._tags))
                 answers = await asyncio.gather(*(self._ask(*server) for server in self._servers))
-        except TimeoutError:
+        except (*FAULTS, TimeoutError):  # also a cluster of which a part has no server at the moment
             answers = [None]
         if None in answers:
             await self.close()  # another server may have taken the place of one of them
