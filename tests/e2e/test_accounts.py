@@ -425,8 +425,19 @@ def test_no_worker_of_a_fleet_dies_of_a_mistake_in_a_spider(
     (tmp_path / "breaks.py").write_text(BREAKS.format(url=site, mistake=mistake))
     assert cli("submit", "breaks.py", *where)[0] == 0
     code, _, err = cli("worker", "breaks.py", "--until-done", "--log-level", "error", *where)
-    assert code == 0, err
+    assert code == 1, err
     assert "Traceback" not in err
+    at = f" --store {where[1]}"
+    assert err.splitlines()[-1] == (
+        f"shoal: not all is done: job breaks is paused: {MISTAKES[mistake]}; put it right and run:"
+        f" shoal resume breaks{at}"
+    )
+    code, _, err = cli("up", "breaks.py", "-n", "1", "--until-done", "-q", "--log-level", "error", *where)
+    assert (code, "not all is done: job breaks is paused" in err) == (1, True), err
+    assert cli("cancel", "breaks", *where)[0] == 0
+    assert cli("worker", "breaks.py", "--until-done", *where)[0] == 0, "a person has decided"
+    assert cli("submit", "breaks.py", *where)[0] == 0
+    assert cli("worker", "breaks.py", "--until-done", "--log-level", "error", *where)[0] == 1
     [job] = msgspec.json.decode(cli("jobs", "--json", *where)[1])["jobs"]
     assert (job["state"], job["trouble"], job["admitted"]) == ("paused", MISTAKES[mistake], 1)
     assert MISTAKES[mistake] in " ".join(cli("jobs", *where)[1].split())

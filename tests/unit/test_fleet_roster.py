@@ -226,7 +226,7 @@ async def test_pages_of_a_handler_that_is_gone_wait_for_it(
     assert trouble.startswith(
         "pages wait for handler 'detail', which spider 'books' does not have (it has page):"
     )
-    assert " pages of the job are left" in trouble
+    assert "; of all handlers together " in trouble
     assert caplog.text.count("is paused:") == 1
 
     mended = spider_of("books")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from shoal.config import load
 from shoal.extract.summary import summary_spider
 from shoal.fleet.trust import check_settings, own_output, own_reach, trusts_store
 from shoal.frontier.protocol import JobSpec
-from shoal.jobnote import SECRET, SUMMARY, note_of, settings_of
+from shoal.jobnote import SECRET, SUMMARY, is_for_fleet, note_of, settings_of
 from shoal.loading import load_spiders
 from shoal.settings import HostSettings, Settings
 from shoal.spider import Spider
@@ -82,6 +83,14 @@ class WorkerPlan(Struct, frozen=True):
             check_settings(noted, mine)
         own = {key: getattr(mine, key) for key in OWN | SECRET}
         return replace(noted, **own, host=_with_headers(noted.host, mine.host))
+
+    def serves(self, spec: JobSpec, spiders: Container[str]) -> bool:
+        """Whether a job of that kind is for this process."""
+        return (
+            spec.spider in spiders
+            and is_for_fleet(spec)
+            and (not self.jobs or any(fnmatchcase(spec.name, pattern) for pattern in self.jobs))
+        )
 
     def output_for(self, spec: JobSpec, spider: Spider) -> str | None:
         """Where the job's rows go."""

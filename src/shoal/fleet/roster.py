@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from shoal.crew import JobCrew
@@ -21,7 +20,6 @@ from shoal.fleet.plan import WorkerPlan
 from shoal.fleet.trouble import report_trouble, with_pages_left
 from shoal.frontier import is_local
 from shoal.frontier.protocol import Frontier, Job, JobSpec
-from shoal.jobnote import is_for_fleet
 from shoal.observe.tally import TallyReport, merge
 from shoal.plan import finish
 from shoal.policy.lanes import Lane, cap_of
@@ -143,13 +141,7 @@ class Roster:
         await self._close_retired()
 
     def _is_mine(self, job: Job) -> bool:
-        chosen = self._plan.jobs
-        return (
-            job.state == "running"
-            and job.spec.spider in self._spiders
-            and is_for_fleet(job.spec)
-            and (not chosen or any(fnmatchcase(job.spec.name, pattern) for pattern in chosen))
-        )
+        return job.state == "running" and self._plan.serves(job.spec, self._spiders)
 
     async def _open(self, found: Incarnation) -> None:
         spec, crew = found[0], None

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from shoal.errors import HandlerMissing, ShoalError
-from shoal.frontier.protocol import Frontier, Job
+from shoal.frontier.protocol import Frontier, Job, JobSpec
+from shoal.hints import command
 from shoal.observe.words import plural
 from shoal.telling import event
 
@@ -33,10 +35,25 @@ async def pause_in_trouble(frontier: Frontier, job: str, sentence: str) -> None:
 
 
 async def with_pages_left(frontier: Frontier, job: str, error: HandlerMissing) -> str:
-    """The sentence, with how many pages the job still has; which of them are for that handler, no counter tells."""
+    """The sentence, with how many pages the job still has; how many of them are for that handler, no counter tells."""
     found = await frontier.job(job)
     left = found.counters.open if found is not None else 0
-    return f"{error}; {plural(left, 'page')} of the job are left, and none of them is lost"
+    return f"{error}; of all handlers together {plural(left, 'page')} are left, and none of them is lost"
+
+
+async def check_all_done(frontier: Frontier, mine: Callable[[JobSpec], bool]) -> None:
+    """Raises an error if nothing of these jobs can be done because some of them cannot go on. While one runs, others
+    are at it, or this process was told to stop before."""
+    jobs = [job for job in await frontier.jobs() if mine(job.spec)]
+    if any(job.state == "running" for job in jobs):
+        return
+    troubles = [(job.spec.name, said) for job in jobs if (said := await trouble_of(frontier, job))]
+    if troubles:
+        (name, said), more = troubles[0], len(troubles) - 1
+        others = f" (and {plural(more, 'other job')})" if more else ""
+        raise ShoalError(
+            f"not all is done: job {name} is paused{others}: {said}; put it right and run: {command(f'resume {name}')}"
+        )
 
 
 async def forget_trouble(frontier: Frontier, job: str) -> None:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from shoal.errors import ShoalError
 from shoal.fleet.plan import WorkerPlan
 from shoal.fleet.sight import FleetSight, Horizon, look_at_fleet
+from shoal.fleet.trouble import check_all_done
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import Frontier
 from shoal.guardian import can_resume
@@ -75,6 +76,9 @@ async def keep_up(plan: WorkerPlan, count: int, watch: Watch) -> FleetSight:
                 await workers.run()
             finally:
                 looking.cancel()
+        if plan.until_done:
+            spiders = plan.load_spiders()
+            await check_all_done(frontier, lambda spec: plan.serves(spec, spiders))
         return await look_at_fleet(frontier)
 
 

@@ -13,6 +13,7 @@ from shoal.fleet.leader import watch_leader
 from shoal.fleet.lookout import Lookout
 from shoal.fleet.plan import WorkerPlan
 from shoal.fleet.roster import Roster
+from shoal.fleet.trouble import check_all_done
 from shoal.fleet.versions import tell_other_versions
 from shoal.frontier import open_frontier, shown
 from shoal.frontier.protocol import Frontier
@@ -61,6 +62,8 @@ async def serve(
         coordinating = coordinator.run() if plan.coordinates else watch_leader(frontier)
         async with meanwhile(roster.run(), crew.engine), meanwhile(coordinating, crew.engine):
             await crew.engine.run()
+        if plan.until_done and tell is None:  # else whoever has started this process looks
+            await check_all_done(frontier, lambda spec: plan.serves(spec, spiders))
 
 
 async def coordinate(plan: WorkerPlan) -> None:
