@@ -13,7 +13,9 @@ import pytest
 from msgspec.structs import replace
 
 import shoal
+from e2e.dashboard.viewer import viewing
 from shoal.cli import run
+from shoal.dashboard.serving import Options, dashboard
 from shoal.errors import StoreFull
 from shoal.frontier.protocol import DeadFilter
 from shoal.frontier.redis.home import RedisFrontier
@@ -163,6 +165,54 @@ def test_every_command_works_in_a_full_store(
     assert run(["submit", "http://h.test/", "--store", server.url]) == 0
 
 
+PAGES = (
+    "/", "/readyz", "/api/overview", "/api/live", "/api/history?job=books", "/api/errors", "/api/workers",
+    "/api/flights", "/api/proxies", "/api/events", "/api/why?url=http://h1.test/&job=books", "/api/hosts",
+    "/api/hosts/h1.test", "/api/dead",
+)  # fmt: skip
+
+
+async def stock(server: ValkeyServer) -> None:
+    async with RedisFrontier(server.url) as frontier:
+        for name in ("books", "films"):
+            note = write_note(b"", Settings(), handlers={"page": ("normal", 0)})
+            await frontier.open_job(replace(spec(name), settings=note))
+            await frontier.add(name, [make_task(f"http://h{n}.test/") for n in range(5)])
+        for lease in (await claim(frontier, 1, jobs=["books"])).leases:
+            await settle(frontier, lease, GONE)
+
+
+async def test_the_dashboard_of_a_full_store(server: ValkeyServer, caplog: pytest.LogCaptureFixture) -> None:
+    """All its pages open, and whoever wants to make room can."""
+    fill(server, full=False)
+    server.command("FLUSHALL")
+    await stock(server)
+    fill(server)
+    try:
+        async with dashboard(Options(server.url, port=0)) as served, viewing(served) as viewer:
+            await viewer.log_in()
+            for path in PAGES:
+                async with viewer.http.get(path) as answer:
+                    assert answer.status == 200, (path, await answer.text())
+            for path, action, told in (
+                ("/api/jobs/books", {"action": "pause"}, 200),
+                ("/api/jobs/books", {"action": "resume"}, 200),
+                ("/api/jobs/films", {"action": "cancel"}, 200),
+                ("/api/hosts/h1.test", {"action": "block"}, 200),
+                ("/api/dead", {"action": "drop", "filter": {"job": "books"}}, 200),
+            ):
+                status, value = await viewer.post(path, **action)
+                assert status == told, (path, action, value)
+    finally:
+        fill(server, full=False)
+    assert "Traceback" not in caplog.text
+    async with RedisFrontier(server.url) as frontier:
+        assert {job.spec.name: job.state for job in await frontier.jobs()} == {
+            "books": "running",
+            "films": "cancelled",
+        }
+
+
 async def eventually(met: Callable[[], bool], seconds: float = 20.0) -> None:
     async with asyncio.timeout(seconds):
         while not met():  # noqa: ASYNC110 (the server knows nothing of our events)
@@ -269,6 +319,52 @@ async def test_a_server_that_cannot_write_its_disk_is_read_and_takes_no_changes(
                 server.command("CONFIG", "SET", "stop-writes-on-bgsave-error", "no")
                 async with asyncio.timeout(10):
                     assert len((await claiming).leases) == 1
+
+
+CANNOT_WRITE = "cannot write to its disk, and takes no changes"
+
+
+async def test_commands_and_dashboard_of_a_server_that_cannot_write_its_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """MISCONF: whatever looks works; whatever changes something says in one line why not."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "server"
+    with ValkeyServer(folder, settings={"save": "3600 1"}) as server:
+        await stock(server)
+        shutil.rmtree(folder)
+        server.command("BGSAVE")
+        await eventually(lambda: server.command("INFO")["rdb_last_bgsave_status"] == "err")
+        for commands, code in ((LOOKS, 0), (CHANGES, 3)):
+            for command in commands:
+                began = time.monotonic()
+                got = await asyncio.to_thread(run, [*command.split(), "--store", server.url])
+                err = capfd.readouterr().err
+                assert got == code, (command, err)
+                assert "Traceback" not in err
+                assert time.monotonic() - began < 10, command
+                if code:
+                    *warnings, line = err.splitlines()
+                    assert CANNOT_WRITE in line, (command, err)
+                    assert not warnings or command.startswith("submit"), (command, err)
+        async with dashboard(Options(server.url, port=0)) as served, viewing(served) as viewer:
+            await viewer.log_in()
+            for path in PAGES:
+                async with viewer.http.get(path) as answer:
+                    assert answer.status == 200, (path, await answer.text())
+            status, value = await viewer.post("/api/jobs/books", action="pause")
+            assert status == 503, value
+            assert CANNOT_WRITE in value["error"]
+
+
+LOOKS = (
+    "jobs", "status", "top --once", "why http://h1.test/ --job books", "hosts", "hosts show h1.test",
+    "hosts settings", "dead list", "report books", "store",
+)  # fmt: skip
+CHANGES = (
+    "pause books", "cancel films", "hosts block h1.test", "hosts set h1.test rate=1", "dead replay --job books",
+    "dead drop --job books", "add books http://h9.test/", "submit http://h.test/"
+)  # fmt: skip
 
 
 def quiet(web: ChaoticWeb) -> bool:

@@ -64,7 +64,13 @@ class RedisFrontier:
         patient: bool = False,
     ) -> None:
         self.address = Address.parse(store) if isinstance(store, str) else store
-        self._link = Link(self.address, open_patience=inf if patient else OPEN_PATIENCE, warns=may_upgrade)
+        self._link = Link(
+            self.address,
+            open_patience=inf if patient else OPEN_PATIENCE,
+            # A person who waits for an answer is told at once; a crawl waits for room.
+            full_patience=inf if may_upgrade else 0.0,
+            warns=may_upgrade,
+        )
         self._shards = Shards(self._link, self.address.prefix, self.address.shards, clock)
         self._may_upgrade = may_upgrade
         self._shards.mend = partial(epochs.mend, self._shards)

@@ -62,6 +62,7 @@ class Link:
         *,
         patience: float = math.inf,
         open_patience: float = OPEN_PATIENCE,
+        full_patience: float = math.inf,
         warns: bool = True,
     ) -> None:
         self.address = address
@@ -70,6 +71,7 @@ class Link:
         )
         self._patience = patience  # how long a call waits for a store that is away
         self._open_patience = open_patience
+        self._full_patience = full_patience  # … that is full, or cannot write to its disk
         self._client: Client | None = None
         self._listeners: list[Listener] = []
         self._outage = Outage(address)
@@ -159,7 +161,8 @@ class Link:
         self, call: Callable[[Client], Awaitable[Any]], doing: str, full_patience: float
     ) -> Any:
         started, attempt, answered = monotonic(), 0, False
-        patience = {"passing": self._patience, "full": full_patience, "fatal": 0.0}
+        full = min(full_patience, self._full_patience)
+        patience = {"passing": self._patience, "full": full, "fatal": 0.0}
         try:
             while True:
                 try:
