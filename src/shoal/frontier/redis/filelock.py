@@ -18,10 +18,10 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from shoal.errors import SinkError
 from shoal.frontier.protocol import Journal
@@ -31,8 +31,11 @@ try:
 except ImportError:  # no flock here: one process writes a file
     fcntl = None  # type: ignore[assignment]
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 _SILENCE = 2.0  # seconds without a sign of life, after which a turn is over
-_LOOK = 0.01  # seconds between looks at what another process has
+_LOOK = 0.002  # seconds between the first looks at what another process has; then they become rarer
 
 
 @runtime_checkable
@@ -76,60 +79,49 @@ class FileTurn(Turn):
         self._since = 0.0
 
     async def append(self, committed: int, rows: Sequence[bytes]) -> int | None:
-        while True:
-            with suppress(BlockingIOError):  # another one writes right now
-                return await asyncio.to_thread(self._append, committed, rows)
-            await asyncio.sleep(_LOOK)
+        return await _when_free(self._append, committed, rows)
 
     def _append(self, committed: int, rows: Sequence[bytes]) -> int | None:
-        with self._locked():
-            if not self._is_mine():
-                return None
-            end = self._file.write(committed, rows)
-        self._file.sync()
-        return end
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
         file = self._file.fileno()
         with self._complaining():
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        try:
-            yield
-        finally:
-            fcntl.flock(file, fcntl.LOCK_UN)
+            try:
+                if not self._is_mine():
+                    return None
+                end = self._file.write(committed, rows)
+            finally:
+                fcntl.flock(file, fcntl.LOCK_UN)
+        self._file.sync()
+        return end
 
     # -- the file that says whose turn it is
 
     async def take(self) -> None:
-        while not await asyncio.to_thread(self._try):  # noqa: ASYNC110
-            await asyncio.sleep(_LOOK)
+        await _when_free(self._take)
 
     async def show_life(self) -> None:
         while True:
             await asyncio.sleep(_SILENCE / 4)
-            with suppress(OSError):
-                await asyncio.to_thread(os.utime, self._path)
+            await asyncio.to_thread(self._if_mine, os.utime)
 
     async def give_up(self) -> None:
-        await asyncio.to_thread(self._give_up)
+        await asyncio.to_thread(self._if_mine, os.unlink)
 
-    def _try(self) -> bool:
+    def _take(self) -> None:
         with self._complaining():
             try:
                 file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
             except FileExistsError:
                 self._watch()
-                return False
+                raise BlockingIOError from None
             try:
                 os.write(file, self.name.encode())
             finally:
                 os.close(file)
-        return True
 
     def _watch(self) -> None:
         with suppress(FileNotFoundError):
-            state = os.stat(self._path)
+            state = os.lstat(self._path)
             sign, now = (state.st_ino, state.st_mtime_ns), time.monotonic()
             if sign != self._sign:
                 self._sign, self._since = sign, now
@@ -138,14 +130,14 @@ class FileTurn(Turn):
 
     def _is_mine(self) -> bool:
         try:
-            return self._path.read_text() == self.name
+            return self._path.read_bytes() == self.name.encode()
         except FileNotFoundError:
             return False
 
-    def _give_up(self) -> None:
-        with suppress(OSError):  # without it the others wait a little longer
+    def _if_mine(self, do: Callable[[Path], None]) -> None:
+        with suppress(OSError):  # at worst, somebody waits longer or the turn is over sooner
             if self._is_mine():
-                os.unlink(self._path)
+                do(self._path)
 
     @contextmanager
     def _complaining(self) -> Iterator[None]:
@@ -158,6 +150,16 @@ class FileTurn(Turn):
                 f"cannot write {self._file.path}: {error.strerror or error}; nothing is lost, but its folder must be"
                 f" writable ({self._path.name}), on a file system with locks"
             ) from error
+
+
+async def _when_free(do: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
+    """In a thread, again and again, for as long as it says that another process has the file."""
+    pause = _LOOK
+    while True:
+        with suppress(BlockingIOError):
+            return await asyncio.to_thread(do, *args, **named)
+        await asyncio.sleep(pause)
+        pause = min(pause * 1.2, 20 * _LOOK)
 
 
 class FileTurns:
