@@ -196,6 +196,7 @@ async def test_a_lease_lost_while_its_row_was_written_takes_the_row_back(
             Settlement(two, Done(), rows=(Row(b"two\n"),)),
         ]
         assert list((await frontier.settle(batch, journal)).accepted) == [False, False]
+        assert journal.data == b""
         again = (await claim(frontier)).leases
         await frontier.settle(
             [Settlement(lease, Done(), rows=(Row(b"again\n"),)) for lease in again], journal
