@@ -124,6 +124,27 @@ async def test_one_that_vanishes_is_followed_after_its_term() -> None:
     assert not vanished.leads, "by its own clock it stopped before the other began"
 
 
+@pytest.mark.parametrize("renewals", range(8))
+def test_who_follows_looks_seldom_and_still_in_time(renewals: int) -> None:
+    """Whenever it saw the last renewal, it looks again before that has run out."""
+
+    async def follow() -> None:
+        frontier = Store()
+        vanishing = Leadership(frontier, "a", LEASE)
+        await vanishing._take()
+        async with candidate(frontier, "b") as (b, _):
+            for _ in range(renewals):
+                await asyncio.sleep(LEASE / 3)
+                assert await vanishing._renew()
+            renewed = asyncio.get_running_loop().time()
+            await b.until(True)
+            assert asyncio.get_running_loop().time() - renewed == pytest.approx(LEASE, rel=0.05)
+
+    for _ in range(25):
+        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+            runner.run(follow())
+
+
 @in_virtual_time
 async def test_a_lost_term_ends_the_duties() -> None:
     frontier = Store()

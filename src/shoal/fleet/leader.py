@@ -83,7 +83,8 @@ class Leadership:
         note = await self._frontier.note(self._key)
         version, term = note.version if note is not None else 0, _read(note)
         # The followers of a large fleet look at different times: so one of them notices soon, and none often.
-        patience = random.uniform(0.5, 1.0) * min(_PATIENCE, self._lease)
+        # Half a term at most: who has seen a renewal must look again before that runs out.
+        patience = random.uniform(0.5, 1.0) * min(_PATIENCE, self._lease / 2)
         renewed, self._met = 0 < self._met < version and term.until > 0, version
         if renewed:
             return patience

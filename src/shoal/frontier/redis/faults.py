@@ -134,7 +134,9 @@ def translate(error: BaseException, address: Address, doing: str = "") -> ShoalE
         case said.AuthenticationError() | said.AuthorizationError():
             return UsageError(f"{at} refused user {address.username or 'default'!r}: wrong name or password")
         case said.NoPermissionError():
-            return UsageError(f"{at}: user {address.username or 'default'!r} may not do this: {_line(text)}")
+            return UsageError(
+                f"{at}: user {address.username or 'default'!r} may not do this ({doing}): {_line(text)}"
+            )
         case said.ResponseError() if text.startswith("LAYOUT "):
             return StoreVersionError(_other_layout(at, text.split()[1]))
         case said.ResponseError() if text.startswith("TAKEN "):

@@ -48,7 +48,9 @@ class Listener:
                     await self._listen_once(attempt)
             except FAULTS as error:
                 if meaning(error) == "fatal" and not self._subscribed.is_set():
-                    raise translate(error, self._address, f"subscribing to {self._channels[0]}") from error
+                    raise translate(
+                        error, self._address, f"subscribing to {' and '.join(self._channels)}"
+                    ) from error
             self._failures += 1
             await asyncio.sleep(delay(self._failures))
 
