@@ -27,6 +27,7 @@ from shoal.frontier.redis.library import script
 from shoal.frontier.redis.link import Argument, Link, SetBack
 from shoal.frontier.redis.upgrading import OLDEST, UPGRADING, upgrade
 from shoal.frontier.timebase import Timebase
+from shoal.hints import command
 from shoal.model import Task
 
 LANES_PER_JOB = 1024
@@ -122,7 +123,7 @@ class Shards:
         elif not may_upgrade:
             raise StoreVersionError(
                 f"{at} belongs to an older version of Shoal (layout {layout}, this one needs {LAYOUT}): look at it with"
-                " that version, or upgrade it: {command('store upgrade')}"
+                f" that version, or upgrade it: {command('store upgrade')}"
             )
 
     # -- scripts
