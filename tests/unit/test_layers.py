@@ -49,6 +49,7 @@ def tree_of(module: str) -> ast.Module:
     return ast.parse(MODULES[module].read_text())
 
 
+@cache
 def imports(module: str, *, at_run_time: bool = True) -> set[str]:
     """The modules of shoal that a module imports, also inside functions; those for type checkers only on request."""
     found: set[str] = set()
