@@ -7,7 +7,6 @@ from urllib.parse import quote
 
 import pytest
 
-from shoal.cli.options import DEFAULT_STORE, store_option
 from shoal.errors import UsageError
 from shoal.frontier.redis.address import Address
 
@@ -185,12 +184,3 @@ def test_what_is_shown_may_be_typed_again(store: str, tmp_path: Path) -> None:
     file.write_text("")
     address = Address.parse(store.format(file=quote(str(file))), {})
     assert Address.parse(str(address), {}) == address
-
-
-def test_a_command_to_type_next_names_the_whole_store() -> None:
-    assert store_option("redis://:secret@h:1/2?prefix=mine&shards=4") == (
-        " --store 'redis://h:1/2?shards=4&prefix=mine'"
-    )
-    assert store_option("my crawls/shoal.db") == " --store 'my crawls/shoal.db'"
-    assert store_option("redis://h:1") == " --store redis://h:1"
-    assert store_option(DEFAULT_STORE) == ""

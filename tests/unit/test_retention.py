@@ -138,7 +138,7 @@ async def test_the_coordinator_prunes_and_keeps_the_number_of_jobs_level() -> No
                     await settle(frontier, lease)
                 await frontier.set_state(f"j{n}-{k}", "finished")
             coordinator._prune_at = 0.0
-            await coordinator._round()
+            await coordinator._prune()
             assert len(await frontier.jobs()) == 3
         assert len(await frontier.past_jobs()) == 17
 
