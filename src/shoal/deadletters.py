@@ -7,7 +7,9 @@ from typing import Literal
 from shoal.frontier.protocol import DeadFilter, Frontier
 from shoal.observe.events import tell
 
-Decider = Literal["shoal dead", "dashboard"]  # where the person sat
+Decider = Literal[
+    "shoal dead", "dashboard", "retention"
+]  # where the person sat; retention: nobody, they are old
 
 
 async def replay(frontier: Frontier, query: DeadFilter, by: Decider) -> int:

@@ -14,11 +14,12 @@ from time import monotonic
 
 from msgspec import Struct
 
+from shoal import deadletters
 from shoal.errors import ShoalError, UsageError
 from shoal.fleet.leader import feeder_key
 from shoal.fleet.schedule import Schedules, old_runs, schedules
 from shoal.fleet.trouble import trouble_key
-from shoal.frontier.protocol import Frontier, Job, PastJob
+from shoal.frontier.protocol import DeadFilter, Frontier, Job, PastJob
 from shoal.hints import command
 from shoal.observe import words
 from shoal.observe.recording import key_of, short_history
@@ -30,6 +31,7 @@ log = logging.getLogger("shoal")
 
 DAY = 86_400.0
 SECONDS = 1.0  # that pruning may take at the end of a crawl, or in one round of a coordinator
+_LETTERS = 1_000  # that are dropped at once
 _NAMED = 20  # jobs, in a message
 
 
@@ -40,6 +42,7 @@ class Retention(Struct, frozen=True):
     age: float | None = None
     dead_jobs: int | None = None  # those with dead letters
     dead_age: float | None = None
+    letter_age: float | None = None  # of dead letters, after the page was given up
 
 
 def retention_of(settings: Settings) -> Retention:
@@ -48,6 +51,7 @@ def retention_of(settings: Settings) -> Retention:
         settings.keep_days * DAY or None,
         settings.keep_dead_jobs or None,
         settings.keep_dead_days * DAY or None,
+        settings.keep_letter_days * DAY or None,
     )
 
 
@@ -112,10 +116,20 @@ async def prune(frontier: Frontier, jobs: Iterable[Job], seconds: float = float(
     return gone
 
 
+async def prune_letters(frontier: Frontier, retention: Retention) -> None:
+    """Drops what is too old, a batch at a time. Their pages stay seen, and counted as dead."""
+    if retention.letter_age is None:
+        return
+    old = DeadFilter(until=await frontier.now() - retention.letter_age, limit=_LETTERS)
+    while await deadletters.drop(frontier, old, "retention") == _LETTERS:
+        pass
+
+
 async def tidy(frontier: Frontier, settings: Settings, *, spared: Collection[str] = ()) -> None:
     """Prunes what is due, in a little time; whatever the store says, it is no reason to fail."""
     try:
         await prune(frontier, await find_outdated(frontier, retention_of(settings), spared=spared), SECONDS)
+        await prune_letters(frontier, retention_of(settings))
     except ShoalError as error:
         log.debug("nothing is pruned: %s", error)
 

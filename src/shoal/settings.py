@@ -165,6 +165,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     keep_days: Annotated[float, Meta(ge=0)] = 30.0  # … and for how long
     keep_dead_jobs: Count = 300  # so many with dead letters
     keep_dead_days: Annotated[float, Meta(ge=0)] = 90.0
+    keep_letter_days: Annotated[float, Meta(ge=0)] = (
+        90.0  # dead letters of any job, also of one that never ends
+    )
 
     # -- challenges
     challenges: list[ChallengeKind] = field(default_factory=lambda: list(get_args(ChallengeKind)))

@@ -235,7 +235,7 @@ VOCABULARY: dict[str, Kind] = {
     ),
     "letters_dropped": _kind(
         "info",
-        "a person dropped dead letters: those of the job, the host, the kind, if named",
+        "dead letters were dropped: those of the job, the host, the kind, if named; by retention: the old ones",
         "count job host kind by",
         "dead letters dropped: {count}",
     ),

@@ -17,7 +17,10 @@ from shoal.fleet.plan import WorkerPlan
 from shoal.fleet.schedule import Schedule
 from shoal.frontier import open_frontier
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.protocol import Counters, Job, JobSpec
+from shoal.frontier.protocol import Counters, DeadFilter, Frontier, Job, JobSpec
+from shoal.frontier.redis.home import RedisFrontier
+from shoal.frontier.sqlite import SqliteFrontier
+from shoal.model import Dead, Failure
 from shoal.observe.events import read_events
 from shoal.retention import (
     DAY,
@@ -26,6 +29,7 @@ from shoal.retention import (
     forget_notes,
     outdated,
     prune,
+    prune_letters,
     retention_of,
     unknown_job,
 )
@@ -232,3 +236,35 @@ def test_what_commands_say_of_a_pruned_job(
     assert ">20<" in (tmp_path / "old-1-report.html").read_text()
     assert cli("cancel", "old-1", "--forget")[0] == 0
     assert cli("report", "old-1")[0] == 2
+
+
+@pytest.mark.parametrize("home", ["memory", "sqlite", "valkey"])
+async def test_old_dead_letters_of_a_job_that_goes_on_are_dropped_and_counted(
+    home: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shoal.retention._LETTERS", 2)  # at once
+    clock = ManualClock()
+    frontier: Frontier = MemoryFrontier(clock)
+    if home == "sqlite":
+        frontier = SqliteFrontier(tmp_path / "s.db", clock)
+    elif home == "valkey":
+        frontier = RedisFrontier(f"{request.getfixturevalue('valkey').url}?shards=2", clock)
+    async with frontier:
+        await frontier.open_job(spec())
+        for round in range(2):
+            await frontier.add("job", [make_task(f"http://h{n}.test/{round}") for n in range(5)])
+            for lease in (await claim(frontier, 5)).leases:
+                await settle(frontier, lease, Dead(Failure("http_404", "gone")))
+            if not round:
+                clock.advance(91 * DAY)
+        await prune_letters(frontier, retention_of(Settings(keep_letter_days=0)))
+        assert len(await frontier.dead(DeadFilter())) == 10
+        await prune_letters(frontier, retention_of(Settings()))
+        left = await frontier.dead(DeadFilter())
+        assert sorted(letter.task.url for letter in left) == [f"http://h{n}.test/1" for n in range(5)]
+        job = await frontier.job("job")
+        assert job is not None
+        assert (job.state, job.counters.dead) == ("running", 10), "they stay counted"
+        told = [one.fields for one in await read_events(frontier) if one.event == "letters_dropped"]
+        assert sum(int(fields["count"] or 0) for fields in told) == 5
+        assert {fields["by"] for fields in told} == {"retention"}

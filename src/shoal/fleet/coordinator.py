@@ -22,7 +22,7 @@ from shoal.fleet.stuck import StuckWatch, say_why
 from shoal.frontier.protocol import Frontier, Job
 from shoal.jobnote import is_for_fleet
 from shoal.plan import finish
-from shoal.retention import SECONDS, find_outdated, prune, retention_of
+from shoal.retention import SECONDS, find_outdated, prune, prune_letters, retention_of
 from shoal.spider import Spider
 from shoal.telling import event
 
@@ -30,6 +30,7 @@ _EVERY = 0.7  # seconds between rounds while jobs run
 _SELDOM = 2.0  # … while none does, unless there is news; and between looks at schedules and workers
 _LONGEST_LEASE = 15.0
 _PRUNE_EVERY = 5.0
+_LETTERS_EVERY = 3_600.0
 _PAUSE = 2.0  # seconds before it tries again after the store failed
 
 
@@ -48,7 +49,7 @@ class Coordinator:
         self._stuck = StuckWatch()
         self._name = name = name or f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._retention = retention_of(plan.settings())
-        self._prune_at = 0.0
+        self._prune_at = self._letters_at = 0.0
         lease = min(_LONGEST_LEASE, plan.settings().lease)
         self._leadership = Leadership(frontier, name, lease)
         self._feeders = Feeders(frontier, plan, spiders, name=name, lease=lease)
@@ -111,6 +112,9 @@ class Coordinator:
             return
         old = await find_outdated(self._frontier, self._retention)
         gone = await prune(self._frontier, old, SECONDS)
+        if now >= self._letters_at:
+            await prune_letters(self._frontier, self._retention)
+            self._letters_at = now + _LETTERS_EVERY
         self._prune_at = now + (_EVERY if len(gone) < len(old) else _PRUNE_EVERY)
 
 
