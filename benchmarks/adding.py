@@ -102,6 +102,7 @@ def run(folder: Path, store: str, case: Case) -> bool:
 class Web(Struct):
     port: int
     asked: Counter[str]
+    answers: threading.Event  # else the pages of the start wait for it
 
     def url(self, name: str, number: int) -> str:
         return f"http://127.0.0.{1 + number % HOSTS}:{self.port}/{name}/{number}"
@@ -110,7 +111,8 @@ class Web(Struct):
 @contextmanager
 def serving() -> Iterator[Web]:
     """A few hosts that answer whatever they are asked for."""
-    web = Web(free_port(), Counter())
+    web = Web(free_port(), Counter(), threading.Event())
+    web.answers.set()
 
     class Answer(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -119,6 +121,7 @@ def serving() -> Iterator[Web]:
             web.asked[self.path] += 1
             if "/start/" in self.path:
                 time.sleep(0.3)  # so that the job still runs when URLs are added
+                web.answers.wait(DEADLINE)
             body = f"<title>{self.path}</title>".encode()
             self.send_response(200)
             self.send_header("Content-Type", "text/html")
@@ -168,6 +171,8 @@ class Fleet:
         began, self._name = time.monotonic(), state
         starts = [self._web.url(f"{state}/start", n) for n in range(case.starts)]
         (self._folder / "start.txt").write_text("\n".join(starts) + "\n")
+        if state == "paused":
+            self._web.answers.clear()
         self._command("submit", "site.py", "-j", state, "-o", f"{state}.jsonl")
         while len(self._workers) < 2:
             self._workers.append(self._start("worker", "site.py", "-s", "lease=8"))
@@ -183,12 +188,13 @@ class Fleet:
         return self._verdict(state, [*starts, *(url for one in lists for url in one)], job, said, began)
 
     def _bring_to(self, state: str) -> None:
+        if state == "paused":  # no page ends before, and so no job
+            self._until(lambda job: job.counters.leased > 0, "the first page")
+            self._ask(lambda frontier: pause(frontier, self._name))
+            self._web.answers.set()
+            return
         self._until(lambda job: job.counters.done > 0, "the first page")
-        if state == "paused":
-            self._ask(
-                lambda frontier: pause(frontier, self._name)
-            )  # at once, lest the job ends before the command has begun
-        elif state == "finished":
+        if state == "finished":
             self._until(lambda job: job.state == "finished", "the job to finish")
 
     def _add_from_shells(self, lists: Sequence[Sequence[str]]) -> str:

@@ -11,4 +11,4 @@ from benchmarks.adding import Case, run, store_of
 @pytest.mark.parametrize("kind", ["sqlite", "cluster"])
 def test_every_url_that_was_added_is_crawled_once(tmp_path: Path, kind: str) -> None:
     with store_of(kind, str(tmp_path)) as store:
-        assert run(tmp_path, store, Case(adds=4, urls=10, starts=60))
+        assert run(tmp_path, store, Case(adds=2, urls=10, starts=60))

@@ -13,16 +13,18 @@ from shoal.testing import HostProfile, WebProcess
 
 SMALL, PAGES, INTERVAL = 8, 10, 0.2  # so few and slow that the processor is not what holds them up
 QUEUED = 5_000
-DEADLINE = 30.0
+DEADLINE = 90.0
 
 
 def spider_until(web: WebProcess, finished: asyncio.Event, **settings: object) -> Spider:
-    """Queues everything on the big host first. `finished`: every page of the small hosts was handled."""
+    """Queues everything on the big host first, if there is one. `finished`: every page of the small hosts was
+    handled."""
     small = [name for name in web.spec.hosts if name != "big"]
     missing = {url for name in small for url in web.pages_of(name)}
 
     def start() -> Iterator[str]:
-        yield from (web.url("big", f"/p/{n}") for n in range(QUEUED))
+        if "big" in web.spec.hosts:
+            yield from (web.url("big", f"/p/{n}") for n in range(QUEUED))
         yield from (web.url(name) for name in small)
 
     spider = Spider("fair", start, trust_start=True, high_water=10 * QUEUED, **settings)
@@ -32,7 +34,7 @@ def spider_until(web: WebProcess, finished: asyncio.Event, **settings: object) -
         missing.discard(page.url)
         if not missing:
             finished.set()
-        if not page.url.startswith(web.url("big", "/")):
+        if page.url.startswith(tuple(web.url(name, "/") for name in small)):
             yield from page.follow_all("a")
 
     return spider
@@ -64,12 +66,19 @@ def small_hosts() -> dict[str, HostProfile]:
     ids=lambda profile: profile.kind,
 )
 async def test_a_long_queue_is_nobody_elses_problem(big: HostProfile, tmp_path: Path) -> None:
-    with WebProcess({"big": big, **small_hosts()}) as web:
-        # So few slots that two for the big host would matter, were the others to wait for them.
-        await crawl_the_small(web, tmp_path / "store.db", rate=1 / INTERVAL, concurrency=6, per_host=2)
-        times = [hit.started for hit in web.hits() if hit.host != "big"]
+    took = await seconds_of_the_small({"big": big, **small_hosts()}, tmp_path / "store.db")
     alone = PAGES * INTERVAL  # robots.txt and the pages, an interval apart
-    assert max(times) - min(times) < alone * 1.4 + 0.5
+    if took >= alone * 1.4 + 0.5:  # perhaps the machine is busy: then it is so without the big one, too
+        alone = await seconds_of_the_small(small_hosts(), tmp_path / "alone.db")
+    assert took < alone * 1.4 + 0.5
+
+
+async def seconds_of_the_small(hosts: dict[str, HostProfile], store: Path) -> float:
+    with WebProcess(hosts) as web:
+        # So few slots that two for the big host would matter, were the others to wait for them.
+        await crawl_the_small(web, store, rate=1 / INTERVAL, concurrency=6, per_host=2)
+        times = [hit.started for hit in web.hits() if hit.host != "big"]
+    return max(times) - min(times)
 
 
 async def test_without_limits_the_slots_are_shared_out_evenly(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import logging
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -31,6 +32,7 @@ _NICED = Path(__file__).with_name("niced.sh")
 _NICE = 10
 _START = 30.0  # seconds
 _END = 3.0
+_REMOVALS = 20
 _HEAP = 768  # megabytes for the scripts of a tab; one that wants more dies alone
 _FLAGS = (
     "--disable-gpu",
@@ -142,7 +144,7 @@ class Chromium:
         await _quietly(self._playwright.stop())
         self.family.kill_driver()
         for folder in folders:  # what is left: of a browser that was killed, or a driver that hangs
-            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+            await asyncio.to_thread(_remove, folder)
 
     def _disconnected(self, _: object) -> None:
         if self._ending is None:
@@ -187,6 +189,15 @@ async def _gone(folders: Iterable[Path]) -> None:
     profiles = [folder for folder in folders if is_profile(folder)]
     while any(map(Path.exists, profiles)):  # noqa: ASYNC110
         await asyncio.sleep(0.05)
+
+
+def _remove(folder: Path) -> None:
+    """A process that was killed may write once more while it dies, which takes a busy machine a while."""
+    for _ in range(_REMOVALS):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return
+        time.sleep(0.1)
 
 
 def _reason(error: BaseException) -> str:
