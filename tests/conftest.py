@@ -23,12 +23,8 @@ if os.environ.get("CI"):
 pytest.register_assert_rewrite("shoal.testing.conformance", "shoal.testing.stateful")
 
 
-_WITH_REAL_TIME = {"attacks", "crash", "e2e", "integration"}
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items[:] = deal(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
-    _give_second_chances(items)
+    items[:] = deal(items)
 
 
 def pytest_collection_finish() -> None:
@@ -36,14 +32,6 @@ def pytest_collection_finish() -> None:
     full collection would take a fifth of a second."""
     gc.collect()
     gc.freeze()
-
-
-def _give_second_chances(items: list[pytest.Item]) -> None:
-    """Tests that watch real processes get a second chance: a busy machine may stop any of them for seconds. Who needed
-    it is listed in the summary."""
-    for item in items:
-        if _WITH_REAL_TIME & {*item.path.parts}:
-            item.add_marker(pytest.mark.flaky(reruns=1))
 
 
 @pytest.hookimpl(wrapper=True)

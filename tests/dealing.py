@@ -1,61 +1,54 @@
-"""In which order the tests run: long ones first, dealt out evenly to the processes, the short ones last.
+"""In which order the modules run: those that take longest first.
 
-pytest-xdist gives each process one stretch of the list, and who is done takes over from the end of another's stretch.
-In the order of the folders one process would get most of the long tests, and the last few of them would hold up the
-run. The tests of a module stay together: they share what is costly to make.
+Each module runs in one process, for its tests share what is costly to make: a browser, a server, a crawl. Whoever is
+done takes the next module. So no long one may be left for the end, when the others have nothing to do any more.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 import pytest
 
-# Seconds that a test of the folder takes, roughly; those that are not listed are short.
+# Seconds on a quiet machine, roughly, of modules that take long.
 _SECONDS = {
-    "attacks": 2,
-    "crash": 4,
-    "docs": 0.5,
-    "e2e": 1,
-    "integration": 0.5,
-    "simulation": 3,
-    "stateful": 15,
+    "simulation/test_simulation": 60,
+    "stateful/test_redis": 35,
+    "e2e/test_fleet": 60,
+    "attacks/test_hangs": 60,
+    "e2e/test_browser_routes": 60,
+    "crash/test_adding": 50,
+    "e2e/test_browser_fleet": 50,
+    "integration/test_browser": 45,
+    "integration/test_browser_bounds": 45,
+    "e2e/test_accounts": 45,
+    "e2e/test_escalation": 40,
+    "e2e/test_dashboard_browser": 40,
+    "crash/test_fleet_chaos": 40,
+    "e2e/test_browser_lane": 35,
+    "crash/test_disk": 35,
+    "conformance/test_redis": 30,
+    "attacks/test_slow": 30,
+    "crash/test_kill": 30,
+    "crash/test_signals": 30,
+    "crash/test_leases": 30,
+    "e2e/test_bad_proxies": 30,
+    "e2e/test_proxies": 30,
+    "e2e/test_hosts": 30,
+    "e2e/test_fleet_valkey": 28,
+    "stateful/test_frontier": 25,
+    "simulation/test_set_backs": 25,
+    "docs/test_deploy": 25,
+    "crash/test_fleet_kill": 25,
+    "integration/test_postgres": 25,
+    "e2e/test_soak_quick": 25,
 }
+_FOLDERS = {"attacks": 12, "crash": 12, "e2e": 10, "integration": 8, "conformance": 8}  # of any other module
+_SHORT = 2
 
 
-def deal(items: list[pytest.Item], processes: int) -> list[pytest.Item]:
-    """One stretch after the other, each as long as xdist cuts it."""
-    modules: dict[str, list[pytest.Item]] = defaultdict(list)
-    short = []
-    for item in items:
-        if _seconds(item):
-            modules[item.location[0]].append(item)
-        else:
-            short.append(item)
-    hands = _hands(list(modules.values()), processes)
-    short.reverse()  # so that they are taken from the end in their order
-    dealt: list[pytest.Item] = []
-    for left in range(processes, 0, -1):
-        size = (len(items) - len(dealt)) // left
-        hand = hands.pop(0)
-        fill = [short.pop() for _ in range(min(len(short), size - len(hand)))]
-        dealt += hand + fill
-    return dealt + short[::-1]
-
-
-def _hands(modules: list[list[pytest.Item]], processes: int) -> list[list[pytest.Item]]:
-    hands: list[list[pytest.Item]] = [[] for _ in range(processes)]
-    loads = [0.0] * processes
-    for module in sorted(modules, key=_cost, reverse=True):
-        least = loads.index(min(loads))
-        hands[least] += module
-        loads[least] += _cost(module)
-    return hands
-
-
-def _cost(module: list[pytest.Item]) -> float:
-    return sum(_seconds(item) for item in module)
+def deal(items: list[pytest.Item]) -> list[pytest.Item]:
+    return sorted(items, key=lambda item: -_seconds(item))
 
 
 def _seconds(item: pytest.Item) -> float:
-    return max((_SECONDS.get(part, 0) for part in item.path.parts[-4:]), default=0)
+    folder, module = item.path.parent.name, item.path.stem
+    return _SECONDS.get(f"{folder}/{module}") or _FOLDERS.get(folder, _SHORT)

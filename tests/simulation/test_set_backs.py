@@ -23,6 +23,7 @@ def play(seed: int, home: Home = MemoryFrontier) -> Trace:
     return run(seed, set_backs=True, home=home)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
 def test_every_fleet_holds(first: int) -> None:
     traces = [play(seed) for seed in range(first, first + CHUNK)]

@@ -22,5 +22,5 @@ TestMemory.settings = settings(
 
 TestSqlite = machine(lambda clock: SqliteFrontier(Path(_folder.name) / f"{next(_number)}.db", clock)).TestCase
 TestSqlite.settings = settings(
-    max_examples=80, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )

@@ -15,6 +15,8 @@ from shoal.testing.growth import families, growth, too_fast
 from shoal.testing.growth.families import Family
 from shoal.testing.growth.readers import PAGES, TEXTS, Reader
 
+pytestmark = pytest.mark.slow
+
 SIZE = 64 * 1024
 
 
