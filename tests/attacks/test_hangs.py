@@ -152,8 +152,8 @@ def test_a_command_that_hangs_ends_when_it_is_told_to(
     family = family_of(process.pid)
     asked = time.monotonic()
     process.signal(signal.SIGTERM)
-    process.code(15)
-    assert time.monotonic() - asked < 8
+    process.code()
+    assert time.monotonic() - asked < 30, "half of what a handler may take"
     assert not any(alive(pid) for pid in family)
     fleet = Fleet(desk, SQLITE)
     fleet.ask(lambda frontier: frontier.reap())

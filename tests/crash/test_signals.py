@@ -69,7 +69,7 @@ def test_what_does_not_end_within_the_grace_is_handed_back(
     process = desk.start(*command, "--processes", processes)
     wait_for_leases(desk, process, 1)
     process.signal(signal.SIGTERM)
-    assert process.code(10) == 0, process.err
+    assert process.code(18) == 0, process.err  # sooner than the host is given up
     check_handed_back(desk)
 
 
@@ -83,8 +83,8 @@ def test_the_second_signal_forces(desk: Desk, web: WebProcess, processes: str) -
     until(lambda: "once more to hand them back at once" in process.err, "the answer to the first signal")
     asked = time.monotonic()
     process.signal(signal.SIGINT)
-    assert process.code(10) == 0, process.err
-    assert time.monotonic() - asked < 5
+    assert process.code() == 0, process.err
+    assert time.monotonic() - asked < 60, "not the grace, which is five minutes"
     assert not any(alive(pid) for pid in children)
     check_handed_back(desk)
 

