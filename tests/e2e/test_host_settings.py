@@ -160,9 +160,8 @@ def test_timeouts(crawl: Crawl) -> None:
     web = crawl.web
     assert crawl.dead[web.url("impatient")] == "timeout"
     (hit,) = [hit for hit in crawl.hits if hit.host == "impatient"]
-    assert (
-        hit.ended - hit.started > 0.2
-    )  # and no longer than its page would have taken, or that would have come
+    # No longer than its page would have taken, or that would have come.
+    assert hit.ended - hit.started > 0.2
     assert web.url("patient") in crawl.rows
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -238,3 +241,27 @@ def test_what_cannot_be_looked_at_is_estimated(tmp_path: Path, monkeypatch: pyte
 
 def test_the_launcher_ships_ready_to_run() -> None:
     assert os.access(chromium._NICED, os.X_OK)
+
+
+def test_a_folder_is_removed_though_somebody_still_writes_to_it(tmp_path: Path) -> None:
+    """As a process does that was killed and has not ended yet."""
+    folder = tmp_path / "profile"
+    folder.mkdir()
+    for number in range(2_000):  # so that it takes a moment
+        (folder / str(number)).touch()
+    writing = threading.Event()
+
+    def write() -> None:
+        until = time.monotonic() + 0.5
+        number = 0
+        while time.monotonic() < until and folder.exists():
+            with suppress(FileNotFoundError):
+                (folder / f"more-{(number := number + 1)}").touch()
+            writing.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    assert writing.wait(20)
+    chromium._remove(folder)
+    writer.join()
+    assert not folder.exists()
