@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 PYTEST_ARGS ?= -n 5 --dist loadfile --no-loadscope-reorder
 # What needs neither a server nor a browser nor seconds.
 QUICK := tests/unit tests/conformance/test_frontier.py tests/simulation
-QUICK_ARGS ?= -n 2 --dist worksteal -m 'not slow' -k 'not valkey and not redis'
+QUICK_ARGS ?= -n 2 --dist worksteal -m 'not slow' -k 'not valkey and not redis and not cluster'
 
 .PHONY: test quick lint types check format bench clean
 
