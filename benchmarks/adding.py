@@ -31,9 +31,9 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from shoal.fleet.decisions import pause
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import Frontier, Job
+from shoal.runtime.job_actions import pause
 from shoal.testing.servers import ValkeyCluster, ValkeyServer
 from shoal.testing.servers.ports import free_port
 

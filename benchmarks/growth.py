@@ -22,14 +22,14 @@ from pathlib import Path
 from typing import Any
 
 import shoal
-from shoal.fleet.plan import WorkerPlan
-from shoal.fleet.submitting import Submission, submit
-from shoal.fleet.worker import serve
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import Frontier
-from shoal.plan import Plan
+from shoal.runtime.fleet_plan import WorkerPlan
+from shoal.runtime.plan import Plan
+from shoal.runtime.signals import Stoppable
+from shoal.runtime.submit import Submission, submit
+from shoal.runtime.worker import serve
 from shoal.settings import Settings
-from shoal.signals import Stoppable
 from shoal.testing import ChaoticWeb, HostProfile
 from shoal.testing.servers import ValkeyServer
 

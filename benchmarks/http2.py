@@ -25,11 +25,11 @@ from typing import Any
 import msgspec
 
 from shoal.clock import SystemClock
+from shoal.engine.loop import run_loop
 from shoal.fetch.guard import Guard
 from shoal.fetch.http import HttpTransport
 from shoal.fetch.http2 import Http2Transport
 from shoal.fetch.transport import FetchRequest, Transport
-from shoal.loop import run_loop
 from shoal.model import Response
 from shoal.settings import Settings
 from shoal.testing.servers.ports import free_port

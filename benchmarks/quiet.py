@@ -29,19 +29,19 @@ from msgspec import Struct
 from benchmarks.fleet.processes import Members, until
 from benchmarks.fleet.shoal_fleet import SPIDER
 from shoal.admit.identity import fingerprint, host_key
-from shoal.fleet.plan import WorkerPlan
-from shoal.fleet.worker import serve
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import Frontier, JobSpec
-from shoal.frontier.redis import library
-from shoal.jobnote import write_note
+from shoal.frontier.redis import script_loader
+from shoal.jobs.note import write_note
 from shoal.model import Task
+from shoal.runtime.fleet_plan import WorkerPlan
+from shoal.runtime.worker import serve
 from shoal.settings import Settings
 from shoal.testing import HostProfile, WebProcess
 from shoal.testing.servers import ValkeyServer
 from shoal.valve import Valve
 
-SCRIPTS = Path(library.__file__).parent / "scripts"
+SCRIPTS = Path(script_loader.__file__).parent / "scripts"
 
 T = TypeVar("T")
 
@@ -70,7 +70,7 @@ class Calls(Struct, frozen=True):
 class Meter:
     def __init__(self, server: ValkeyServer, web: WebProcess) -> None:
         self._server, self._web = server, web
-        self._names = {library.script(path.stem).sha: path.stem for path in SCRIPTS.glob("*.lua")}
+        self._names = {script_loader.script(path.stem).sha: path.stem for path in SCRIPTS.glob("*.lua")}
 
     def _read(self) -> tuple[float, int, float, int]:
         info = self._server.command("INFO", "everything")

@@ -22,8 +22,8 @@ from playwright.async_api import Browser, Page, async_playwright
 import shoal
 from shoal import Spider
 from shoal.cli.options import DEFAULT_STORE
-from shoal.dashboard.serving import Options, Served, dashboard
-from shoal.fetch.browser.finding import find_chromium
+from shoal.dashboard.server import Options, Served, dashboard
+from shoal.fetch.browser.executable import find_chromium
 from shoal.settings import Settings
 from shoal.testing import HostProfile, WebProcess
 

@@ -11,13 +11,13 @@ import pytest
 
 from integration.raw_server import page
 from shoal.clock import SystemClock
-from shoal.fetch.browser.finding import available, why_not
+from shoal.fetch.browser.executable import available, why_not
 from shoal.fetch.browser.transport import BrowserTransport
 from shoal.fetch.guard import Guard
 from shoal.fetch.transport import FetchRequest
 from shoal.model import Failure, Response
-from shoal.rendering import Rendered, Rendering
 from shoal.settings import Settings
+from shoal.spider.rendering import Rendered, Rendering
 
 ALLOWED = ["127.0.0.0/29"]  # 127.0.0.1 … 127.0.0.7
 FORBIDDEN = "127.0.0.20"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from benchmarks.fleet.processes import Member
 from benchmarks.fleet.shoal_fleet import ShoalFleet
 from shoal.errors import ShoalError
-from shoal.fleet.leader import leader
+from shoal.jobs.leader import leader
 from shoal.testing.servers import PostgresServer, ValkeyServer
 
 _OVERSLEEP = 1.2  # leases that a frozen worker sleeps

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from shoal.adding import Additions, add
-    from shoal.crawling import Results, crawl, run
     from shoal.errors import ShoalError
     from shoal.model import Request
-    from shoal.page import Page
-    from shoal.spider import Spider
+    from shoal.runtime.adding import Additions, add
+    from shoal.runtime.crawl import Results, crawl, run
+    from shoal.spider.page import Page
+    from shoal.spider.spider import Spider
 
 __all__ = [
     "Additions",
@@ -31,15 +31,15 @@ __all__ = [
 # Loaded when first asked for: `import shoal` and `shoal --help` stay quick. No module may share a public name: once
 # imported, it would stand in its place.
 _HOMES = {
-    "Additions": "shoal.adding",
-    "Page": "shoal.page",
+    "Additions": "shoal.runtime.adding",
+    "Page": "shoal.spider.page",
     "Request": "shoal.model",
-    "Results": "shoal.crawling",
+    "Results": "shoal.runtime.crawl",
     "ShoalError": "shoal.errors",
-    "Spider": "shoal.spider",
-    "add": "shoal.adding",
-    "crawl": "shoal.crawling",
-    "run": "shoal.crawling",
+    "Spider": "shoal.spider.spider",
+    "add": "shoal.runtime.adding",
+    "crawl": "shoal.runtime.crawl",
+    "run": "shoal.runtime.crawl",
 }
 
 

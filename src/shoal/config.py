@@ -22,9 +22,9 @@ import msgspec
 from msgspec import inspect
 
 from shoal.errors import SettingsError
+from shoal.events import event
 from shoal.limits import HOST_TABLES
 from shoal.settings import HOST_KEYS, HostSettings, Settings
-from shoal.telling import event
 
 DEFAULT_FILE = Path("shoal.toml")
 PREFIX = "SHOAL_"
@@ -198,7 +198,7 @@ def _with_tables(known: Mapping[str, HostSettings], value: object, source: str) 
 
 
 def _pattern(name: str, where: str) -> str:
-    from shoal.policy.hosttable import host_pattern
+    from shoal.policy.host_table import host_pattern
 
     try:
         return host_pattern(name)
@@ -225,7 +225,7 @@ def _plain(given: dict[str, Any], where: str = "") -> HostSettings:
 
 
 def _one_table(later: HostSettings, earlier: HostSettings) -> HostSettings:
-    from shoal.policy.hosttable import over
+    from shoal.policy.host_table import over
 
     return msgspec.structs.replace(over(later, earlier), where=f"{earlier.where}, {later.where}")
 

@@ -210,7 +210,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     # -- whom a worker trusts
     trust: Literal["auto", "store", "self"] = (
-        "auto"  # whether jobs decide everything ("store"); see fleet/trust.py
+        "auto"  # whether jobs decide everything ("store"); see runtime/trust.py
     )
     outputs: list[str] = field(
         default_factory=lambda: ["*.jsonl"]

@@ -13,8 +13,8 @@ from attacks.stage import Stage, Villain, html
 from integration.raw_server import always, by_path, page, serve
 from shoal import Results, Spider
 from shoal.fetch import resolver
+from shoal.fetch.dns_lookup import Found
 from shoal.fetch.guard import Guard
-from shoal.fetch.lookups import Found
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import DeadFilter
 from shoal.model import DeadLetter

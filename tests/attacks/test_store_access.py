@@ -14,7 +14,7 @@ from attacks.stage import Villain, html
 from crash.fleet import SQLITE, Fleet
 from crash.harness import Desk
 from shoal.frontier.protocol import OWN_START, Frontier, JobSpec
-from shoal.jobnote import JobNote, encode_note
+from shoal.jobs.note import JobNote, encode_note
 from shoal.model import Task
 from shoal.testing import HostProfile, WebProcess
 

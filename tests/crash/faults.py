@@ -20,7 +20,7 @@ import apsw
 
 from shoal.cli import run
 from shoal.frontier.sqlite import SqliteFrontier, home
-from shoal.frontier.sqlite.session import Session
+from shoal.frontier.sqlite.connection import Session
 from shoal.sink.jsonl import JsonLines
 
 append = JsonLines.append

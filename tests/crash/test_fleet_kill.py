@@ -12,7 +12,7 @@ import pytest
 from crash.fleet import SQLITE, Fleet
 from crash.harness import Desk, Process, until
 from lateness import Lateness
-from shoal.fleet.leader import KEY, Term, feeder_key, leader
+from shoal.jobs.leader import KEY, Term, feeder_key, leader
 from shoal.testing import HostProfile, WebProcess
 from shoal.testing.servers import ValkeyServer
 

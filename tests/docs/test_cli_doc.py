@@ -12,9 +12,9 @@ import typer
 
 from shoal.cli import EXIT_CODES
 from shoal.cli.app import app
-from shoal.observe import summary
-from shoal.observe.tally import TallyReport
-from shoal.observe.view import View
+from shoal.engine.tally import TallyReport
+from shoal.inspect.progress import View
+from shoal.terminal import summary
 
 DOC = (Path(__file__).parents[2] / "docs" / "cli.md").read_text("utf-8")
 

@@ -12,8 +12,8 @@ from msgspec.structs import fields
 import shoal
 from shoal.policy.backpressure import Grip, Rule, rules
 from shoal.policy.breaker import _TRANSITIONS
+from shoal.policy.load import Signals
 from shoal.policy.protocol import Limits, Observation
-from shoal.policy.signals import Signals
 from shoal.settings import POLICIES, WEIGHTS, BackpressureRule, Settings
 from shoal.testing import ChaoticWeb, HostProfile
 

@@ -21,9 +21,9 @@ from docs.deploy_schema import Compose, ComposeOverlay, ComposeService
 from shoal import __version__
 from shoal.config import NOT_SETTINGS, load
 from shoal.frontier.redis.address import Address
-from shoal.loading import load_spiders
 from shoal.settings import Settings
 from shoal.sink import is_database
+from shoal.spider.loading import load_spiders
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

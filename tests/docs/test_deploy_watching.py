@@ -15,9 +15,9 @@ import yaml
 
 from docs.deploy_kustomize import render
 from docs.deploy_schema import Deployment
-from shoal.hosts.sight import CONDITIONS
-from shoal.observe.endpoint import parse_address
-from shoal.observe.metrics import PROCESS, STORE
+from shoal.inspect.host import CONDITIONS
+from shoal.telemetry.endpoint import parse_address
+from shoal.telemetry.metrics import PROCESS, STORE
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from shoal.observe.events import KEPT
-from shoal.observe.logging import Line
+from shoal.inspect.event_log import KEPT
+from shoal.telemetry.logging import Line
 from shoal.vocabulary import VOCABULARY
 
 DOC = (Path(__file__).parents[2] / "docs" / "events.md").read_text("utf-8")

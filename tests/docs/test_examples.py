@@ -12,7 +12,7 @@ import pytest
 
 from shoal import config
 from shoal.cli import run
-from shoal.loading import load_spider
+from shoal.spider.loading import load_spider
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"

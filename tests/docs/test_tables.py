@@ -12,13 +12,13 @@ from shoal import cli, errors, limits
 from shoal.admit import tracking, traps
 from shoal.admit.canonical import Canonicaliser
 from shoal.admit.sending import sent_url
-from shoal.classify import TABLE
 from shoal.config import NOT_SETTINGS
-from shoal.extract.summary import summary
-from shoal.fleet.plan import OWN
 from shoal.model import Response, Task
-from shoal.page import FollowOptions, Page
+from shoal.policy.outcomes import TABLE
+from shoal.runtime.fleet_plan import OWN
 from shoal.settings import SECRET, WEIGHTS, Settings
+from shoal.spider.default import summary
+from shoal.spider.page import FollowOptions, Page
 from shoal.testing.fuzz import TARGETS
 from shoal.testing.fuzz.findings import Kind as FindingKind
 from shoal.testing.web import Kind

@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from shoal.dashboard.serving import Options, Served, dashboard
+from shoal.dashboard.server import Options, Served, dashboard
 
 PATIENCE = 20.0  # seconds
 SHOAL = (sys.executable, "-c", "from shoal.cli import main; main()")

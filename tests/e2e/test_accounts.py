@@ -21,7 +21,7 @@ import typer
 
 import shoal
 from shoal.cli.app import app
-from shoal.observe.logging import set_up
+from shoal.telemetry.logging import set_up
 from shoal.testing.servers import ValkeyServer
 
 Cli = Callable[..., tuple[int, str, str]]

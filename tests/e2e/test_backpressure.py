@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 import shoal
 from shoal import Page, Request, Spider
-from shoal.observe.machine import Machine
+from shoal.engine.machine import Machine
 from shoal.policy import backpressure
 from shoal.policy.backpressure import Rule
 from shoal.settings import Settings
@@ -42,13 +42,13 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(backpressure, "rules", rules)
     for name in (
-        "shoal.governor._EVERY",
-        "shoal.observe.machine._TICK",
-        "shoal.observe.machine._WINDOW",
+        "shoal.engine.pressure._EVERY",
+        "shoal.engine.machine._TICK",
+        "shoal.engine.machine._WINDOW",
         "shoal.policy.backpressure._IDLE",
         "shoal.policy.backpressure._OPEN",
-        "shoal.policy.signals._MEMORY",
-        "shoal.policy.signals._FLOW",
+        "shoal.policy.load._MEMORY",
+        "shoal.policy.load._FLOW",
     ):
         module, _, constant = name.rpartition(".")
         value = getattr(__import__(module, fromlist=[constant]), constant)
@@ -242,7 +242,7 @@ async def test_a_slow_sink_takes_slots_away(log: Log, monkeypatch: pytest.Monkey
                 time.sleep(3 * SINK_LAG)  # in the store's thread
             return super().append(committed, rows)
 
-    monkeypatch.setattr("shoal.crawling.MemoryJournal", SlowJournal)
+    monkeypatch.setattr("shoal.runtime.crawl.MemoryJournal", SlowJournal)
     async with ChaoticWeb({"host": slow()}) as web:
         spider = endless(web, lambda: log.has("sink off"), max_sink_lag=SINK_LAG)
         spider.add_handler(lambda page: {"url": page.url}, name="row")

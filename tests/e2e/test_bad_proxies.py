@@ -17,10 +17,10 @@ import pytest
 import shoal
 from integration.raw_server import RawServer, page, serve
 from shoal import Page, Request, Spider
+from shoal.fetch.proxy.pool_state import read_pools
 from shoal.frontier import open_frontier
 from shoal.hosts.state import state_of
 from shoal.policy.proxy import ProxyState
-from shoal.routes.poolbook import read_pools
 from shoal.testing.proxies import Habit, ProxyServer
 
 CERTS = Path(__file__).parent.parent / "integration" / "certs"

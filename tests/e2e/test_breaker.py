@@ -19,7 +19,7 @@ from lateness import Lateness
 from shoal import Page, Results, Spider
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import DeadFilter, Frontier
-from shoal.observe.view import View
+from shoal.inspect.progress import View
 from shoal.testing import ChaoticWeb, Hit, HostProfile
 
 Figure = Callable[[str, object], None]

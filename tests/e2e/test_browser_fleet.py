@@ -19,7 +19,7 @@ import pytest
 
 from crash.fleet import Fleet
 from crash.harness import ROWS, Desk, Process, alive, children_of, kill_if_alive, parse_rows, until
-from shoal.fetch.browser.finding import available
+from shoal.fetch.browser.executable import available
 from shoal.settings import Settings
 from shoal.testing import HostProfile, WebProcess
 from shoal.testing.servers import ValkeyServer

@@ -18,17 +18,17 @@ import pytest
 import shoal
 from integration.raw_server import Answer, RawServer, page, serve
 from shoal import Page, Request, Spider
-from shoal.fetch.browser.finding import available
+from shoal.engine.history_recorder import read_history
+from shoal.engine.vitals import Vitals
+from shoal.fetch.browser.executable import available
+from shoal.fetch.proxy.pool_state import read_pools
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import DeadFilter
+from shoal.inspect.event_log import read_events
+from shoal.inspect.overview import look
 from shoal.model import DeadLetter
-from shoal.observe.events import read_events
-from shoal.observe.metrics import render_process, render_store
-from shoal.observe.overview import look
-from shoal.observe.recording import read_history
-from shoal.observe.vitals import Vitals
-from shoal.routes.poolbook import read_pools
 from shoal.settings import Settings
+from shoal.telemetry.metrics import render_process, render_store
 from shoal.testing import ChaoticWeb, HostProfile
 from shoal.testing.proxies import ProxyServer
 

@@ -26,9 +26,9 @@ from e2e.dashboard_world import (
     dashboard_over,
     mending_host,
 )
-from shoal.dashboard.serving import Served
-from shoal.fetch.browser.finding import find_chromium
-from shoal.observe import words
+from shoal import humanize
+from shoal.dashboard.server import Served
+from shoal.fetch.browser.executable import find_chromium
 from shoal.settings import Settings
 from shoal.testing import HostProfile, WebProcess
 
@@ -540,14 +540,14 @@ def test_numbers_read_as_on_the_command_line(page: Page, served: Served) -> None
             "([name, all]) => import('/static/js/words.js').then(words => all.map(words[name]))",
             [name, numbers],
         )
-        assert told == [getattr(words, name)(float(number)) for number in numbers], name
+        assert told == [getattr(humanize, name)(float(number)) for number in numbers], name
     for name in ("count", "size"):
         whole = [round(number) for number in numbers]
         told = page.evaluate(
             "([name, all]) => import('/static/js/words.js').then(words => all.map(words[name]))",
             [name, whole],
         )
-        assert told == [getattr(words, name)(number) for number in whole], name
+        assert told == [getattr(humanize, name)(number) for number in whole], name
     shares = [0, 0.5, 0.9996, 1]
     told = page.evaluate("all => import('/static/js/words.js').then(words => all.map(words.percent))", shares)
-    assert told == [words.percent(share) for share in shares]
+    assert told == [humanize.percent(share) for share in shares]

@@ -12,7 +12,7 @@ import pytest
 
 import shoal
 from shoal import Page, Spider
-from shoal.fetch.browser.finding import available
+from shoal.fetch.browser.executable import available
 from shoal.settings import Settings
 from shoal.testing import ChaoticWeb, Hit, HostProfile
 

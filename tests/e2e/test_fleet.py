@@ -16,8 +16,8 @@ import pytest
 from crash.fleet import SPIDER, SQLITE, Fleet
 from crash.harness import Desk, alive, until
 from lateness import Lateness
+from shoal.jobs.worker_status import status_of
 from shoal.testing import HostProfile, WebProcess
-from shoal.workerstatus import status_of
 
 PAGES = 40
 HOSTS = ("a", "b", "c")

@@ -16,7 +16,7 @@ from benchmarks.fleet.shoal_fleet import ShoalFleet
 from shoal.admit.identity import fingerprint, host_key
 from shoal.frontier.protocol import Frontier, JobSpec
 from shoal.frontier.redis.home import RedisFrontier
-from shoal.jobnote import write_note
+from shoal.jobs.note import write_note
 from shoal.model import Task
 from shoal.settings import Settings
 from shoal.testing import HostProfile, WebProcess

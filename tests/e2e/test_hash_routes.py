@@ -10,7 +10,7 @@ import pytest
 import shoal
 from integration.raw_server import page, serve
 from shoal import Page, Request, Spider
-from shoal.fetch.browser.finding import available, why_not
+from shoal.fetch.browser.executable import available, why_not
 from shoal.settings import Settings
 
 APP = b"""<!doctype html><title>app</title><p>empty</p><a href="#/cart">x</a><a href="#!help">x</a><a href="#top">x</a>

@@ -24,14 +24,14 @@ from crash.harness import Desk, until
 from integration.raw_server import RawServer, by_path, serve
 from integration.raw_server import page as answer_of
 from shoal import Page, Request, Spider
-from shoal.cli.sight import look
 from shoal.errors import SettingsError
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import DeadFilter, Frontier, HostRecord
-from shoal.hosts.orders import set_for_hosts
-from shoal.hosts.standing import read_standing
 from shoal.hosts.state import state_of
-from shoal.jobnote import note_of, settings_of
+from shoal.hosts.stored_settings import read_standing
+from shoal.inspect.host_actions import set_for_hosts
+from shoal.inspect.single_page import look
+from shoal.jobs.note import note_of, settings_of
 from shoal.settings import HostSettings, Settings
 from shoal.testing import ChaoticWeb, Hit, HostProfile, WebProcess
 from shoal.testing.proxies import ProxyServer

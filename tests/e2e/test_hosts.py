@@ -22,11 +22,11 @@ from shoal.frontier import open_frontier
 from shoal.frontier.protocol import Claim, JobSpec
 from shoal.hosts.rules import HostRules
 from shoal.hosts.state import HostState, Manual, encode_state, state_of
-from shoal.jobnote import write_note
+from shoal.jobs.note import write_note
 from shoal.model import Dead, Failure, Settlement, Task
 from shoal.policy.breaker import BreakerState
 from shoal.policy.escalation import Pattern
-from shoal.policy.host import first_valve
+from shoal.policy.host_valve import first_valve
 from shoal.policy.timeout import TimeoutState
 from shoal.settings import Settings
 from shoal.testing import HostProfile, WebProcess

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from shoal.engine import Engine
+from shoal.engine.dispatcher import Engine
+from shoal.engine.served import OneJob
 from shoal.frontier.protocol import JobSpec
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model import Done, Lease, Settlement
-from shoal.serving import OneJob
 from shoal.settings import Settings
 from shoal.testing.conformance.tools import make_task
 from shoal.testing.sinks import JournalSink

@@ -12,7 +12,7 @@ import pytest
 
 from crash.fleet import SQLITE, Fleet
 from crash.harness import Desk, until
-from shoal.observe.events import read_events
+from shoal.inspect.event_log import read_events
 from shoal.testing import HostProfile, WebProcess
 from shoal.vocabulary import VOCABULARY
 

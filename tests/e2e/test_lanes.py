@@ -15,8 +15,8 @@ from shoal import Page, Request, ShoalError, Spider
 from shoal.errors import SettingsError, SpiderError
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import DeadFilter
-from shoal.places import place_of_code
 from shoal.settings import WEIGHTS
+from shoal.spider.places import place_of_code
 from shoal.testing import ChaoticWeb, HostProfile
 
 # "calm" stands for the lightest of the built-in lanes, whose pages would be opened in a browser.

@@ -20,12 +20,12 @@ import shoal
 from integration.raw_server import page as answer_of
 from integration.raw_server import serve
 from shoal import Page, Request, Spider
-from shoal.cli.sight import look as look_at
+from shoal.fetch.proxy.pool_state import read_pools
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import DeadFilter
+from shoal.inspect.single_page import look as look_at
 from shoal.model import DeadLetter
 from shoal.policy.proxy import PoolState
-from shoal.routes.poolbook import read_pools
 from shoal.settings import Settings
 from shoal.testing import ChaoticWeb, HostProfile
 from shoal.testing.proxies import ProxyServer

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from shoal.engine.history import History, HostPast, Slice
+from shoal.engine.history_recorder import read_history
+from shoal.events import Event
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import Counters, Job, JobSpec
 from shoal.model import DeadLetter, Failure, Task
-from shoal.observe.history import History, HostPast, Slice
-from shoal.observe.recording import read_history
+from shoal.report.document import GENERATOR, render
 from shoal.report.gathering import Changed, Findings, concerns
-from shoal.report.page import GENERATOR, render
-from shoal.telling import Event
 from shoal.testing import HostProfile, WebProcess
 from shoal.vocabulary import Level
 

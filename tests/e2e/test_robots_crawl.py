@@ -13,7 +13,7 @@ import pytest
 import shoal
 from integration.raw_server import Answer, page, serve
 from shoal import Page, Request, Results, Spider
-from shoal.cli.sight import look
+from shoal.inspect.single_page import look
 from shoal.settings import Settings
 from shoal.testing import ChaoticWeb, HostProfile
 

@@ -15,7 +15,7 @@ from integration.raw_server import RawServer, page, serve
 from shoal import Results
 from shoal.admit.canonical import Canonicaliser
 from shoal.admit.sending import sent_url
-from shoal.extract.summary import summary_spider
+from shoal.spider.default import summary_spider
 
 # What a page links to, and the only spelling under which its server gives the page.
 INSISTING = {

@@ -18,11 +18,11 @@ from shoal.fetch.robots import RobotsRecord
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import Claim, Frontier, JobSpec
 from shoal.hosts.state import HostState, OriginState, encode_state
+from shoal.jobs.worker_status import WorkerStatus, encode_status
 from shoal.model import Dead, Done, Failure, Retry, Settlement, Task, Verdict
 from shoal.policy.backpressure import Reason
 from shoal.testing import HostProfile, WebProcess
 from shoal.valve import Valve
-from shoal.workerstatus import WorkerStatus, encode_status
 
 Cli = Callable[..., tuple[int, str, str]]
 

@@ -13,7 +13,7 @@ from integration.raw_server import RawServer, always, by_path, page, serve
 from shoal.fetch.browser.transport import BrowserTransport
 from shoal.fetch.sessions import SiteJar
 from shoal.fetch.transport import FetchRequest
-from shoal.rendering import Rendering, TabLost, TabTimeout
+from shoal.spider.rendering import Rendering, TabLost, TabTimeout
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -24,12 +24,12 @@ import pytest_asyncio
 from browser import FORBIDDEN, browser, failure, html, plain, shown, text_of, until
 from integration.raw_server import always, by_path, page, serve
 from shoal.fetch.browser.chromium import Chromium
-from shoal.fetch.browser.finding import find_chromium
+from shoal.fetch.browser.executable import find_chromium
 from shoal.fetch.browser.transport import BrowserTransport
-from shoal.fetch.proxies import load_pools
+from shoal.fetch.proxy.pools import load_pools
 from shoal.fetch.transport import FetchRequest
-from shoal.rendering import Rendering, TabLost
 from shoal.settings import Settings
+from shoal.spider.rendering import Rendering, TabLost
 from shoal.testing.proxies import ProxyServer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -326,8 +326,8 @@ async def test_a_browser_is_replaced_after_some_pages() -> None:
 
 
 async def test_a_browser_that_nobody_uses_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.fetch.browser.browsers._LOOK", 0.05)
-    monkeypatch.setattr("shoal.fetch.browser.browsers._IDLE", 0.3)
+    monkeypatch.setattr("shoal.fetch.browser.rotation._LOOK", 0.05)
+    monkeypatch.setattr("shoal.fetch.browser.rotation._IDLE", 0.3)
     async with serve(always(html("<h1>Here</h1>"))) as server, browser() as transport:
         answer = await shown(transport, server.url())
         await asyncio.sleep(0.6)

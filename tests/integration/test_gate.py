@@ -18,10 +18,10 @@ from integration.raw_server import always, by_path, page, serve
 from integration.test_guard import FakeDns
 from integration.tls_front import tls_front
 from shoal.fetch import resolver
-from shoal.fetch.browser import dialling, gate
+from shoal.fetch.browser import dialer, gate
 from shoal.fetch.browser.gate import Door, Gate
 from shoal.fetch.guard import Guard
-from shoal.fetch.proxies import Proxy, load_pools
+from shoal.fetch.proxy.pools import Proxy, load_pools
 from shoal.model import Failure
 from shoal.settings import Settings
 from shoal.testing.proxies import ProxyServer
@@ -325,14 +325,14 @@ async def test_who_does_not_read_holds_the_far_side_back() -> None:
 
 async def test_a_client_that_leaves_before_the_tunnel_stands(monkeypatch: pytest.MonkeyPatch) -> None:
     dialling_now, go_on = asyncio.Event(), asyncio.Event()
-    connect = dialling._streams
+    connect = dialer._streams
 
     async def slowly(*args: Any, **options: Any) -> Any:
         dialling_now.set()
         await go_on.wait()
         return await connect(*args, **options)
 
-    monkeypatch.setattr(dialling, "_streams", slowly)
+    monkeypatch.setattr(dialer, "_streams", slowly)
     async with serve(always(page())) as server, open_door() as door:
         async with visit(door) as client:
             await client.ask(f"CONNECT 127.0.0.1:{server.port} HTTP/1.1")
@@ -475,7 +475,7 @@ async def test_no_connection_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     async def never(*_: object, **__: object) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(dialling.aiohappyeyeballs, "start_connection", never)
+    monkeypatch.setattr(dialer.aiohappyeyeballs, "start_connection", never)
     async with open_door(connect_timeout=0.05) as door:
         assert await tunnel(door, "127.0.0.1:80") == 502
         assert kind(door.trouble("127.0.0.1", 80)) == "connect_timeout"
@@ -757,7 +757,7 @@ async def test_through_a_proxy_with_tls(monkeypatch: pytest.MonkeyPatch) -> None
             assert kind(door.trouble("127.0.0.1", server.port)) == "proxy_connect", (
                 "a certificate nobody vouches for"
             )
-        monkeypatch.setattr(dialling, "_tls", lambda: context)
+        monkeypatch.setattr(dialer, "_tls", lambda: context)
         async with open_door(proxy=url) as door, visit(door) as client:
             await client.ask(f"CONNECT 127.0.0.1:{server.port} HTTP/1.1")
             assert (await client.answer())[0] == 200

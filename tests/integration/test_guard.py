@@ -13,9 +13,9 @@ from integration.raw_server import always, by_path, page, serve
 from shoal.clock import SystemClock
 from shoal.errors import SettingsError
 from shoal.fetch import resolver
+from shoal.fetch.dns_lookup import Found
 from shoal.fetch.guard import METADATA, ForbiddenAddressError, Guard, Pin
 from shoal.fetch.http import HttpTransport
-from shoal.fetch.lookups import Found
 from shoal.fetch.transport import FetchRequest
 from shoal.model import Failure, Response
 from shoal.settings import Settings

@@ -23,13 +23,13 @@ from integration.raw_server import Answer, RawServer, always, by_path, page, ser
 from shoal import limits
 from shoal.clock import SystemClock
 from shoal.fetch import meter
+from shoal.fetch.deadline import Tenure
 from shoal.fetch.guard import Guard
 from shoal.fetch.http import HttpTransport
+from shoal.fetch.slots import Slots
 from shoal.fetch.transport import FetchRequest
 from shoal.model import Failure, Response
 from shoal.settings import Settings
-from shoal.slots import Slots
-from shoal.tenure import Tenure
 from shoal.testing.servers.names import SILENT, NameServer
 
 LOOPBACK = ["127.0.0.0/8"]
@@ -690,7 +690,7 @@ async def test_no_slot_is_held_while_a_name_is_looked_up() -> None:
 
 async def test_a_body_that_grows_needs_a_slot(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many may wait, but few may hold much memory."""
-    monkeypatch.setattr("shoal.slots.ROOM", 500_000)
+    monkeypatch.setattr("shoal.fetch.slots.ROOM", 500_000)
     slots = Slots(1, per_slot=8, most_waiting=99, on_free=lambda: None)
     place, other = slots.enter("normal"), slots.enter("normal")
     place.occupy()

@@ -24,18 +24,18 @@ from shoal.clock import SystemClock
 from shoal.errors import SettingsError
 from shoal.fetch import http2 as module
 from shoal.fetch import meter
-from shoal.fetch.browser import dialling
-from shoal.fetch.decoding import Decoder
+from shoal.fetch.browser import dialer
+from shoal.fetch.content_encoding import Decoder
+from shoal.fetch.deadline import Tenure
 from shoal.fetch.guard import Guard
 from shoal.fetch.http import HttpTransport
 from shoal.fetch.http2 import Http2Transport, wants_http2
-from shoal.fetch.proxies import Proxy, load_pools
+from shoal.fetch.proxy.pools import Proxy, load_pools
 from shoal.fetch.sessions import SiteJar
 from shoal.fetch.transport import FetchRequest
 from shoal.fetch.transports import Transports
 from shoal.model import Failure, Outcome, Response
 from shoal.settings import USER_AGENT, Settings
-from shoal.tenure import Tenure
 from shoal.testing.proxies import ProxyServer
 from shoal.testing.servers.ports import free_port
 
@@ -725,7 +725,7 @@ async def test_through_a_proxy(kind: Literal["http", "socks5"]) -> None:
 
 async def test_through_a_proxy_with_tls(monkeypatch: pytest.MonkeyPatch) -> None:
     context = ssl.create_default_context(cafile=str(CERTS / "loopback.pem"))
-    monkeypatch.setattr(dialling, "_tls", lambda: context)
+    monkeypatch.setattr(dialer, "_tls", lambda: context)
     async with serve_http2(hello) as server, ProxyServer() as proxy, tls_front(proxy.port) as port:
         request = {"proxy": proxy_of(f"https://127.0.0.1:{port}")}
         assert ok(await fetch(server.url("/"), request=request)).body == b"hello"

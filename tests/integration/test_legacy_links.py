@@ -9,9 +9,9 @@ import pytest
 from browser import browser, text_of
 from integration.raw_server import page, serve
 from shoal.admit.sending import sent_url
-from shoal.extract.querying import in_encoding
+from shoal.html.query_encoding import in_encoding
 from shoal.model import Response, Task
-from shoal.page import Page
+from shoal.spider.page import Page
 
 WORDS = {
     "windows-1251": "привет № — €",

@@ -12,9 +12,9 @@ from w3lib.html import get_meta_refresh
 
 import shoal
 from integration.raw_server import page, serve
-from shoal.extract.summary import summary_spider
 from shoal.model import Response, Task
-from shoal.page import Page
+from shoal.spider.default import summary_spider
+from shoal.spider.page import Page
 
 URL = "http://a.example/dir/"
 PAGE = """<!doctype html><meta http-equiv="Refresh" content="300; URL=/refresh?b=2&amp;a=1"><p>

@@ -25,14 +25,14 @@ from msgspec.structs import replace
 
 from shoal import Page, Spider, crawl
 from shoal.errors import ShoalError, SinkError
-from shoal.family import children_of
+from shoal.fetch.browser.children import children_of
 from shoal.model import Dead, Done, Lease, Settlement, Task
 from shoal.sink import open_sink
 from shoal.sink.jsonl import encode_row
 from shoal.sink.postgres.address import read_address
 from shoal.sink.postgres.link import Link
 from shoal.sink.postgres.sink import PostgresSink
-from shoal.spider import Handler
+from shoal.spider.spider import Handler
 from shoal.testing import ChaoticWeb, HostProfile
 from shoal.testing.conformance.tools import make_task
 from shoal.testing.servers import PostgresServer

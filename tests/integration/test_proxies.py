@@ -17,7 +17,7 @@ from integration.tls_front import tls_front
 from shoal.clock import SystemClock
 from shoal.fetch.guard import Guard
 from shoal.fetch.http import HttpTransport
-from shoal.fetch.proxies import Proxy, load_pools
+from shoal.fetch.proxy.pools import Proxy, load_pools
 from shoal.fetch.transport import FetchRequest
 from shoal.model import Failure, Outcome, Response
 from shoal.settings import Settings

@@ -13,12 +13,12 @@ import httpx
 import pytest
 
 from integration.raw_server import always, page, serve
-from shoal.classify import kind_of
 from shoal.clock import SystemClock
 from shoal.fetch.guard import Guard
 from shoal.fetch.http import HttpTransport
-from shoal.fetch.proxies import load_pools
+from shoal.fetch.proxy.pools import load_pools
 from shoal.fetch.transport import FetchRequest
+from shoal.policy.outcomes import kind_of
 from shoal.settings import Settings
 from shoal.testing.proxies import ProxyServer
 

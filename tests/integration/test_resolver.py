@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from shoal.errors import SettingsError
-from shoal.fetch import lookups
+from shoal.fetch import dns_lookup
 from shoal.fetch import resolver as module
+from shoal.fetch.dns_lookup import AresLookup, Found, Lookup, SystemLookup, UnresolvedError
 from shoal.fetch.guard import Guard
-from shoal.fetch.lookups import AresLookup, Found, Lookup, SystemLookup, UnresolvedError
 from shoal.fetch.resolver import Resolver, domain_of
+from shoal.fetch.slots import Slots
 from shoal.settings import Settings
-from shoal.slots import Slots
 from shoal.testing.servers.names import SILENT, Answer, NameServer, Records
 
 DEADLINE = 20.0
@@ -182,7 +182,7 @@ async def test_localhost_is_not_asked_of_other_servers() -> None:
 
 
 async def test_without_c_ares_the_system_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookups, "aiodns", None)
+    monkeypatch.setattr(dns_lookup, "aiodns", None)
     resolver = Resolver(Settings())
     assert "127.0.0.1" in await resolver.resolve("localhost")
     await resolver.close()
@@ -271,7 +271,7 @@ async def test_no_more_is_kept_than_there_is_room_for(monkeypatch: pytest.Monkey
         assert not resolver._asking
 
 
-def _unresolved(why: lookups.Why) -> Found:
+def _unresolved(why: dns_lookup.Why) -> Found:
     raise UnresolvedError(why, why)
 
 

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 
-from shoal.challenge import detect
+from shoal.fetch.challenge import detect
 from shoal.model import Response
 from shoal.settings import Settings
 from shoal.testing import ChaoticWeb, HostProfile, ManualClock, Site, WebProcess

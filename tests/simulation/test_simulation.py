@@ -13,21 +13,21 @@ import pytest
 from msgspec.structs import replace
 
 from shoal.clock import Clock
-from shoal.engine import Engine
+from shoal.engine.dispatcher import Engine
+from shoal.engine.machine import Reading
+from shoal.engine.pressure import Governor, Load
+from shoal.engine.served import OneJob
 from shoal.errors import ShoalError, StoreError
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.memory.domains import Domains
 from shoal.frontier.memory.state import Held
 from shoal.frontier.protocol import Claim, Claimed, HostRecord, Journal, Settled
-from shoal.governor import Governor, Load
-from shoal.hosts.book import HostBook
+from shoal.hosts.cache import HostBook
 from shoal.model import Lease, Settlement
-from shoal.observe.machine import Reading
 from shoal.policy.breaker import BreakerPolicy, BreakerState
 from shoal.policy.budget import BudgetPolicy, RetryBudget
+from shoal.policy.load import Backlog, Traffic
 from shoal.policy.protocol import NO_LIMITS, Limits
-from shoal.policy.signals import Backlog, Traffic
-from shoal.serving import OneJob
 from shoal.settings import Settings
 from shoal.testing.simulation import Trace, run
 from shoal.testing.simulation.loop import SimulatedClock, VirtualLoop

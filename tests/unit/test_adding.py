@@ -12,16 +12,17 @@ import pytest
 from msgspec.structs import replace
 
 import shoal
-from shoal import Request, Spider, adding
-from shoal.adding import Addition, Additions, Common, add_to
+from shoal import Request, Spider
 from shoal.errors import SpiderError, StoreError, UsageError
 from shoal.frontier import open_frontier
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import OWN_START, Added, Claim, Frontier, Job, JobState
 from shoal.frontier.redis.home import RedisFrontier
-from shoal.jobnote import note_of, write_note
+from shoal.jobs.note import note_of, write_note
 from shoal.model import Done, Settlement, Task
-from shoal.plan import Plan, spec_of
+from shoal.runtime import adding
+from shoal.runtime.adding import Addition, Additions, Common, add_to
+from shoal.runtime.plan import Plan, spec_of
 from shoal.settings import Settings
 from shoal.testing.conformance.tools import make_task
 from shoal.testing.servers import ValkeyCluster, ValkeyServer

@@ -8,16 +8,16 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from shoal.asking import Asker, Ending
+from shoal.engine.fetching import Asker, Ending
 from shoal.fetch.guard import Guard
 from shoal.fetch.transport import FetchRequest
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import Claim, JobSpec
-from shoal.hosts.book import HostBook
+from shoal.hosts.cache import HostBook
 from shoal.hosts.state import HostState, state_of
 from shoal.model import Dead, Failure, Lease, Outcome, Response, Retry, Task
-from shoal.policy.host import first_valve
-from shoal.policy.signals import Traffic
+from shoal.policy.host_valve import first_valve
+from shoal.policy.load import Traffic
 from shoal.settings import Settings
 from shoal.testing import ManualClock
 from shoal.testing.conformance.tools import make_task

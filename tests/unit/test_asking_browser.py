@@ -6,18 +6,18 @@ import random
 
 import pytest
 
-from shoal.asking import Asker, Ending
-from shoal.classify import this_life
+from shoal.engine.fetching import Asker, Ending
 from shoal.fetch.guard import Guard
 from shoal.fetch.transport import FetchRequest, Rendered
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import Claim, JobSpec
-from shoal.hosts.book import HostBook
+from shoal.hosts.cache import HostBook
 from shoal.model import Failure, Lease, Outcome, Response, Retry, Settlement, Task
 from shoal.policy.escalation import Look
-from shoal.policy.host import first_valve
+from shoal.policy.host_valve import first_valve
+from shoal.policy.load import Traffic
+from shoal.policy.outcomes import this_life
 from shoal.policy.protocol import Observation
-from shoal.policy.signals import Traffic
 from shoal.settings import Settings
 from shoal.testing import ManualClock
 from shoal.testing.conformance.tools import make_task

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal import config
+from shoal.engine.machine import LoopLag, Machine, memory_available
 from shoal.errors import SettingsError
-from shoal.observe.machine import LoopLag, Machine, memory_available
 from shoal.policy.backpressure import FLOOR, Backpressure, Pressure, rules
-from shoal.policy.signals import Backlog, Growth, Signals, Traffic
+from shoal.policy.load import Backlog, Growth, Signals, Traffic
 from shoal.settings import BackpressureRule, Settings
 
 BEAT = 0.5

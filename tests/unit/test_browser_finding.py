@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from shoal.fetch.browser import finding
-from shoal.fetch.browser.finding import available, find_chromium, why_not
+from shoal.fetch.browser import executable
+from shoal.fetch.browser.executable import available, find_chromium, why_not
 from shoal.settings import Settings
 from shoal.testing import chromium
 
@@ -19,10 +19,10 @@ def _nothing_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("PLAYWRIGHT_BROWSERS_PATH", raising=False)
     monkeypatch.delenv("SHOAL_BROWSER_PATH", raising=False)
-    monkeypatch.setattr(finding, "_APPS", ("/Applications/None.app",))
-    finding._usual.cache_clear()
+    monkeypatch.setattr(executable, "_APPS", ("/Applications/None.app",))
+    executable._usual.cache_clear()
     yield
-    finding._usual.cache_clear()
+    executable._usual.cache_clear()
 
 
 def program(path: Path) -> Path:
@@ -84,7 +84,7 @@ def test_one_that_is_named_but_not_there(tmp_path: Path) -> None:
 
 def test_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(tmp_path / "bin/chromium")
-    monkeypatch.setattr(finding, "_has_playwright", lambda: False)
+    monkeypatch.setattr(executable, "_has_playwright", lambda: False)
     assert not available(Settings())
     assert "pip install 'shoal[browser]'" in why_not(Settings())
 

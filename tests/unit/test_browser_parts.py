@@ -15,13 +15,13 @@ import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from shoal.classify import TABLE
 from shoal.fetch.browser import chromium, processes
 from shoal.fetch.browser.answers import _ERRORS, Nature, decoded, failure_for, headers_of, nature_of, rendered
 from shoal.fetch.browser.cookies import SharedCookies, cookies_from, cookies_of
 from shoal.fetch.browser.processes import Family
 from shoal.fetch.browser.tab import is_gone, plain
 from shoal.fetch.sessions import SiteJar
+from shoal.policy.outcomes import TABLE
 from shoal.testing.servers.process import wait_until
 
 # -- answers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import HUSH
-from shoal.hosts.buried import KIND, BuriedPages
+from shoal.hosts.given_up import KIND, BuriedPages
 from shoal.model import Dead, Failure, Task
 from shoal.testing import ManualClock
 from shoal.testing.conformance.tools import claim, counted, make_task, settle, spec

@@ -15,14 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
-from shoal.challenge import Challenge, Challenges, detect
-from shoal.challenge.detecting import readable
-from shoal.challenge.signs import HEADERS, PHRASES, VENDORS, WIDGETS
-from shoal.classify import TABLE
 from shoal.errors import SettingsError
+from shoal.fetch.challenge import Challenge, Challenges, detect
+from shoal.fetch.challenge.signatures import readable
+from shoal.fetch.challenge.signs import HEADERS, PHRASES, VENDORS, WIDGETS
 from shoal.model import Dead, Failure, Response, Retry, Task
-from shoal.rendering import Rendered
+from shoal.policy.outcomes import TABLE
 from shoal.settings import Settings
+from shoal.spider.rendering import Rendered
 
 URL = "https://shop.example/p/1"
 NOW = 1_750_000_000.0

@@ -11,9 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 import shoal.fetch.failures
-from shoal.classify import TABLE, failure_of, judge, kind_of, rule_for, snapshot_of
 from shoal.limits import SNAPSHOT_HEADER, SNAPSHOT_HEADERS
 from shoal.model import Dead, Failure, Outcome, Response, Retry, Task, Verdict
+from shoal.policy.outcomes import TABLE, failure_of, judge, kind_of, rule_for, snapshot_of
 from shoal.settings import Settings
 
 NOW = 1000.0

@@ -9,15 +9,15 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from shoal import Page, Spider
-from shoal.crew import JobCrew
-from shoal.engine import Engine
+from shoal.engine.dispatcher import Engine
+from shoal.engine.served import OneJob
 from shoal.fetch.transport import FetchRequest
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import Journal, Settled
 from shoal.model import Done, Outcome, Request, Response, Settlement
-from shoal.plan import Plan, prepare
-from shoal.policy.signals import Traffic
-from shoal.serving import OneJob
+from shoal.policy.load import Traffic
+from shoal.runtime.assembly import JobCrew
+from shoal.runtime.plan import Plan, prepare
 from shoal.settings import Settings
 from shoal.sink.jsonl import MemoryJournal
 from shoal.testing.simulation.crew import make_feeder

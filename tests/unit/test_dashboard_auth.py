@@ -16,10 +16,10 @@ from shoal.dashboard.auth import (
     fresh_token,
     is_csrf,
 )
-from shoal.dashboard.letters import visible
-from shoal.dashboard.replies import Refusal, encode
+from shoal.dashboard.dead_letters import visible
+from shoal.dashboard.responses import Refusal, encode
 from shoal.dashboard.security import check_same_origin, host_name
-from shoal.dashboard.serving import Options, Served, is_loopback
+from shoal.dashboard.server import Options, Served, is_loopback
 from shoal.errors import UsageError
 
 TOKEN = "a-token-of-good-length"

@@ -11,10 +11,10 @@ from shoal.admit.identity import fingerprint
 from shoal.dashboard.hostindex import SORTS, HostIndex, HostIndexes, Query, Trails
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import Claim, JobSpec
-from shoal.hosts.orders import block, order
 from shoal.hosts.rules import HostRules, change_host
 from shoal.hosts.state import HostState, state_of
-from shoal.jobnote import write_note
+from shoal.inspect.host_actions import block, order
+from shoal.jobs.note import write_note
 from shoal.model import Task
 from shoal.policy.breaker import BreakerState
 from shoal.policy.timeout import TimeoutState

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from shoal.admit.identity import fingerprint
-from shoal.dashboard import letters
-from shoal.dashboard.letters import MOST_TEXT, Shelf, letter_dict, newest
+from shoal.dashboard import dead_letters
+from shoal.dashboard.dead_letters import MOST_TEXT, Shelf, letter_dict, newest
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import Claim, DeadFilter, JobSpec
 from shoal.model import Dead, DeadLetter, Failure, Settlement, Snapshot, Task
@@ -107,8 +107,8 @@ async def test_what_was_decided_shows_at_once(frontier: Graveyard) -> None:
 async def test_what_others_decided_shows_a_little_later(
     frontier: Graveyard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(letters, "_EVERY", -1.0)
-    monkeypatch.setattr(letters, "_REST", 0.0)
+    monkeypatch.setattr(dead_letters, "_EVERY", -1.0)
+    monkeypatch.setattr(dead_letters, "_REST", 0.0)
     shelf = Shelf(frontier)
     await frontier.bury("first", 1, 2)
     assert len((await shelf.newest(EVERYTHING, await frontier.now()))[0]) == 2

@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from shoal.engine import Engine
+from shoal.engine.dispatcher import Engine
+from shoal.engine.served import Served
 from shoal.errors import SinkError
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import Counters, JobSpec
 from shoal.model import Done, Lease, Row, Settlement
 from shoal.policy.lanes import Lane
-from shoal.serving import Served
 from shoal.settings import Settings
-from shoal.sink.identity import FileClaim
+from shoal.sink.ownership import FileClaim
 from shoal.sink.protocol import Sink
 from shoal.testing.conformance.tools import make_task
 from shoal.valve import Valve

@@ -12,8 +12,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from shoal.engine import Engine
+from shoal.engine.dispatcher import Engine
+from shoal.engine.pressure import Load
+from shoal.engine.served import OneJob
 from shoal.errors import SinkError, StoreFull
+from shoal.fetch.slots import take_slot, waiting
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import (
     Claim,
@@ -26,17 +29,14 @@ from shoal.frontier.protocol import (
     Settled,
     worker_lost,
 )
-from shoal.governor import Load
+from shoal.jobs.worker_status import status_of
 from shoal.model import Done, Failure, Lease, Retry, Settlement
 from shoal.policy.backpressure import Pressure, Reason
-from shoal.serving import OneJob
 from shoal.settings import Settings
 from shoal.sink.protocol import Sink
-from shoal.slots import take_slot, waiting
 from shoal.testing.conformance.tools import make_task
 from shoal.testing.sinks import JournalSink
 from shoal.valve import Valve
-from shoal.workerstatus import status_of
 
 OPEN = Valve(interval=0.0, cap=100)
 DEADLINE = 5.0

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from shoal.fetch.transport import FetchRequest
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import Claim, HostRecord, JobSpec
-from shoal.hosts.book import HostBook
+from shoal.hosts.cache import HostBook
 from shoal.hosts.state import HostState, encode_state, state_of
 from shoal.model import Outcome, Response
 from shoal.policy.escalation import (
@@ -30,7 +30,7 @@ from shoal.policy.escalation import (
     pattern_of,
     sentence,
 )
-from shoal.policy.host import first_valve
+from shoal.policy.host_valve import first_valve
 from shoal.policy.protocol import Observation
 from shoal.settings import Settings
 from shoal.testing import ManualClock

@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from shoal import Page, Spider
-from shoal.crew import JobCrew
-from shoal.engine import Engine
+from shoal.engine.dispatcher import Engine
+from shoal.engine.served import OneJob
 from shoal.fetch.transport import FetchRequest, Rendered
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import Journal, Settled
 from shoal.model import Outcome, Response, Retry, Settlement
-from shoal.plan import Plan, prepare
-from shoal.policy.signals import Traffic
-from shoal.serving import OneJob
+from shoal.policy.load import Traffic
+from shoal.runtime.assembly import JobCrew
+from shoal.runtime.plan import Plan, prepare
 from shoal.settings import Settings
 from shoal.testing import HostProfile
 from shoal.testing.simulation.crew import make_feeder

@@ -14,10 +14,10 @@ import pytest
 
 import shoal
 from shoal.errors import StoreError, UsageError
+from shoal.events import event
 from shoal.frontier.memory import MemoryFrontier
-from shoal.observe import logging as shoal_logging
-from shoal.observe.events import KEPT, KEY, EventBook, read_events, tell
-from shoal.telling import event
+from shoal.inspect.event_log import KEPT, KEY, EventBook, read_events, tell
+from shoal.telemetry import logging as shoal_logging
 from shoal.vocabulary import VOCABULARY
 
 SOURCES = sorted(Path(shoal.__file__).parent.rglob("*.py"))
@@ -145,7 +145,7 @@ async def test_of_a_flood_a_few_are_kept_and_the_rest_is_counted(
     frontier: MemoryFrontier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0
-    monkeypatch.setattr("shoal.observe.events.time.monotonic", lambda: now)
+    monkeypatch.setattr("shoal.inspect.event_log.time.monotonic", lambda: now)
     async with EventBook(frontier):
         for number in range(50):
             event("page_dead", url=f"http://a/{number}", kind="http_404")
@@ -206,7 +206,7 @@ async def test_a_store_that_fails_or_hangs_does_not_hold_up_the_end(
         async def note(self, key: str) -> None:
             await asyncio.Event().wait()
 
-    monkeypatch.setattr("shoal.observe.events._LAST_WORDS", 0.05)
+    monkeypatch.setattr("shoal.inspect.event_log._LAST_WORDS", 0.05)
     for home in (Broken(), Hanging()):
         with caplog.at_level(logging.DEBUG, "shoal"):
             async with home, EventBook(home):

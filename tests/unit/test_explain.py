@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from shoal.explain import Answer, Facts, explain
 from shoal.fetch.robots import RobotsRecord
 from shoal.frontier.protocol import Counters, HostRecord, Job, JobSpec, Whereabouts, WorkerRecord
 from shoal.hosts.rules import HostRules
-from shoal.hosts.sight import HostSight, sight_of, with_robots
 from shoal.hosts.state import Ask, HostState, Manual, OriginState, encode_state
+from shoal.inspect.host import HostSight, sight_of, with_robots
+from shoal.inspect.why import Answer, Facts, explain
+from shoal.jobs.worker_status import WorkerStatus, encode_status
 from shoal.model import Failure, Task
 from shoal.policy.backpressure import Reason
 from shoal.policy.breaker import BreakerState
@@ -22,7 +23,6 @@ from shoal.policy.rate import RateState
 from shoal.policy.timeout import TimeoutState
 from shoal.settings import Settings
 from shoal.valve import FOREVER, Domain, Valve
-from shoal.workerstatus import WorkerStatus, encode_status
 
 NOW = 1_000_000.0
 URL = "http://shop.test/item"

@@ -12,13 +12,13 @@ import pytest
 
 from shoal import Request, Spider
 from shoal.admit import Admission
+from shoal.engine.feeder import Feeder
+from shoal.engine.tally import Tally
 from shoal.errors import SpiderError, StoreError
-from shoal.feeding import Feeder
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import OWN_START, Added, Claim, Job, JobSpec, Source
-from shoal.hosts.orders import set_for_hosts
+from shoal.inspect.host_actions import set_for_hosts
 from shoal.model import Done, Settlement, Task
-from shoal.observe.tally import Tally
 from shoal.settings import Settings
 from shoal.valve import Valve
 
@@ -65,8 +65,8 @@ async def frontier() -> Watched:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """The feeder's pauses, short enough for a test."""
-    monkeypatch.setattr("shoal.feeding._LOOK_AGAIN", 0.005)
-    monkeypatch.setattr("shoal.feeding._LINGER", 0.005)
+    monkeypatch.setattr("shoal.engine.feeder._LOOK_AGAIN", 0.005)
+    monkeypatch.setattr("shoal.engine.feeder._LINGER", 0.005)
 
 
 def feeder_of(

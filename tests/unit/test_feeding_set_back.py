@@ -11,15 +11,15 @@ import pytest
 
 from shoal import Spider
 from shoal.admit import Admission
+from shoal.engine.feeder import Feeder
+from shoal.engine.recently_fed import LASTS, Recent
+from shoal.engine.tally import Tally
 from shoal.errors import StoreError
-from shoal.feeding import Feeder
-from shoal.fleet.feeders import Feeders
-from shoal.fleet.plan import WorkerPlan
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import OWN_START, Job, JobSpec
-from shoal.jobnote import write_note
-from shoal.observe.tally import Tally
-from shoal.refeeding import LASTS, Recent
+from shoal.jobs.note import write_note
+from shoal.runtime.feeders import Feeders
+from shoal.runtime.fleet_plan import WorkerPlan
 from shoal.settings import Settings
 from shoal.testing.conformance.tools import make_task
 from shoal.testing.simulation.loop import SimulatedClock, VirtualLoop
@@ -203,7 +203,7 @@ def test_a_look_at_the_job_before_a_batch_loses_nothing(fails: bool) -> None:
 def test_what_is_too_much_to_be_remembered_is_read_again(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shoal.refeeding._MOST", FEW)
+    monkeypatch.setattr("shoal.engine.recently_fed._MOST", FEW)
     tally = Tally()
     given = [*urls(FEW * 3), "gopher://a.test/", *urls(FEW, FEW * 3)]
     path = tmp_path / "urls.txt"
@@ -219,7 +219,7 @@ def test_what_is_too_much_to_be_remembered_is_read_again(
         await feeding
         assert (await job_of(frontier)).counters.admitted == 4 * FEW
 
-    monkeypatch.setattr("shoal.feeding._BATCH", FEW)
+    monkeypatch.setattr("shoal.engine.feeder._BATCH", FEW)
     play(story)
     assert tally.report().refused == {"scheme": 1}, "what is read again is not counted again"
 
@@ -229,9 +229,9 @@ def test_standard_input_that_was_forgotten_is_asked_for_again(monkeypatch: pytes
         for url in urls(4 * FEW):
             yield url
 
-    monkeypatch.setattr("shoal.refeeding._MOST", FEW)
-    monkeypatch.setattr("shoal.feeding._BATCH", FEW)
-    monkeypatch.setattr("shoal.spider.lines_of_stdin", lines)
+    monkeypatch.setattr("shoal.engine.recently_fed._MOST", FEW)
+    monkeypatch.setattr("shoal.engine.feeder._BATCH", FEW)
+    monkeypatch.setattr("shoal.spider.spider.lines_of_stdin", lines)
 
     async def story(frontier: MemoryFrontier) -> None:
         saved = frontier.saved()

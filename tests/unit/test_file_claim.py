@@ -11,8 +11,8 @@ import pytest
 
 from shoal.errors import OutputTaken, SinkError
 from shoal.sink.files import FileSink
-from shoal.sink.identity import FileClaim, Owner, claim, identity_of
 from shoal.sink.jsonl import JsonLines
+from shoal.sink.ownership import FileClaim, Owner, claim, identity_of
 
 ONE, TWO = FileClaim(Owner("one", 1.5)), FileClaim(Owner("two", 2.0))
 AGAIN = FileClaim(Owner("one", 9.0))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.errors import UsageError
-from shoal.fleet.cron import parse_cron
+from shoal.jobs.cron import parse_cron
 
 
 def after(line: str, *at: int) -> str:

@@ -13,21 +13,6 @@ from msgspec.structs import replace
 from shoal import Spider, __version__
 from shoal.cli.submit import _FullQueue
 from shoal.errors import OutputTaken, ShoalError, SinkError, StoreError, UsageError
-from shoal.fleet.feeders import Feeders
-from shoal.fleet.plan import WorkerPlan
-from shoal.fleet.sight import eta, look_at_fleet, slow_hosts
-from shoal.fleet.stuck import LONG, Facts, Silent, StuckWatch, reason, say_why
-from shoal.fleet.submitting import (
-    Submission,
-    feed,
-    place_on_fleet,
-    schedule,
-    submit,
-    submitted_spec,
-    wait_for,
-)
-from shoal.fleet.trouble import trouble_of
-from shoal.fleet.versions import tell_other_versions
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import (
     OWN_START,
@@ -40,16 +25,31 @@ from shoal.frontier.protocol import (
     JobState,
     Source,
 )
-from shoal.jobnote import note_of, settings_of, write_note
+from shoal.inspect.fleet import eta, look_at_fleet, slow_hosts
+from shoal.inspect.progress import View
+from shoal.jobs.note import note_of, settings_of, write_note
+from shoal.jobs.trouble import trouble_of
+from shoal.jobs.worker_status import WorkerStatus, encode_status
 from shoal.model import Done, Row, Settlement
-from shoal.observe.view import View
-from shoal.plan import Plan, finish
 from shoal.policy.backpressure import Reason
+from shoal.runtime.feeders import Feeders
+from shoal.runtime.fleet_plan import WorkerPlan
+from shoal.runtime.plan import Plan, finish
+from shoal.runtime.stuck import LONG, Facts, Silent, StuckWatch, reason, say_why
+from shoal.runtime.submit import (
+    Submission,
+    feed,
+    place_on_fleet,
+    schedule,
+    submit,
+    submitted_spec,
+    wait_for,
+)
+from shoal.runtime.versions import tell_other_versions
 from shoal.settings import Settings
 from shoal.testing import ManualClock
 from shoal.testing.conformance.tools import claim, make_task, settle
 from shoal.valve import FOREVER, Valve
-from shoal.workerstatus import WorkerStatus, encode_status
 
 DEADLINE = 5.0
 
@@ -108,8 +108,8 @@ async def test_a_list_that_is_longer_than_the_queue_may_be_is_told_of(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     caplog.set_level("INFO", "shoal")
-    monkeypatch.setattr("shoal.fleet.submitting._HIGH_WATER", 10)
-    monkeypatch.setattr("shoal.feeding._LOOK_AGAIN", 0.01)
+    monkeypatch.setattr("shoal.runtime.submit._HIGH_WATER", 10)
+    monkeypatch.setattr("shoal.engine.feeder._LOOK_AGAIN", 0.01)
     frontier = MemoryFrontier()
     start = spider_of([f"http://h{n}.test/" for n in range(35)])
     submission = Submission(plan_of(tmp_path / "rows.jsonl", high_water=5), start)
@@ -167,7 +167,7 @@ async def test_a_worker_that_is_silent_is_not_waited_for(
 
 
 async def test_a_worker_that_holds_on_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.fleet.submitting._LET_GO", 0.05)
+    monkeypatch.setattr("shoal.runtime.submit._LET_GO", 0.05)
     frontier = MemoryFrontier()
     submission = Submission(replace(plan_of(tmp_path / "rows.jsonl"), fresh=True))
     await submit(submission, frontier)

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from shoal.errors import StoreError
-from shoal.fleet.leader import KEY, Leadership, leader, watch_leader
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import Note
+from shoal.jobs.leader import KEY, Leadership, leader, watch_leader
 from shoal.testing.simulation.loop import SimulatedClock, VirtualLoop
 
 LEASE = 0.3

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from shoal.fleet.lookout import Lookout
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.news import News, UnheardNews
 from shoal.frontier.protocol import Job, JobState
+from shoal.runtime.lookout import Lookout
 from shoal.testing.conformance.tools import spec
 from shoal.testing.simulation.loop import VirtualLoop
 

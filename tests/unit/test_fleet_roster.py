@@ -11,22 +11,22 @@ import pytest
 from msgspec.structs import replace
 
 from shoal import Page, Spider
-from shoal.engine import Engine
+from shoal.engine.dispatcher import Engine
 from shoal.errors import SinkError
-from shoal.fleet import roster as roster_module
-from shoal.fleet.decisions import resume
-from shoal.fleet.plan import OWN, WorkerPlan
-from shoal.fleet.roster import Roster
-from shoal.fleet.trouble import trouble_of
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import JobSpec
-from shoal.jobnote import write_note
+from shoal.jobs.note import write_note
+from shoal.jobs.trouble import trouble_of
+from shoal.jobs.worker_status import status_of
 from shoal.model import Response
-from shoal.policy.signals import Traffic
+from shoal.policy.load import Traffic
+from shoal.runtime import roster as roster_module
+from shoal.runtime.fleet_plan import OWN, WorkerPlan
+from shoal.runtime.job_actions import resume
+from shoal.runtime.roster import Roster
 from shoal.settings import Settings
 from shoal.testing.conformance.tools import make_task
 from shoal.valve import Valve
-from shoal.workerstatus import status_of
 
 DEADLINE = 5.0
 OPEN = Valve(interval=0.0, cap=100)
@@ -57,7 +57,7 @@ class Answers:
 
 @pytest.fixture(autouse=True)
 def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.crew.Transports", lambda *args: Answers())
+    monkeypatch.setattr("shoal.runtime.assembly.Transports", lambda *args: Answers())
 
 
 def spec(name: str, output: Path, spider: str = "books", **given: object) -> JobSpec:

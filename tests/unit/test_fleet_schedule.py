@@ -7,7 +7,10 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace
 
-from shoal.fleet.schedule import (
+from shoal.frontier.memory import MemoryFrontier
+from shoal.frontier.protocol import Counters, Job, JobSpec, JobState
+from shoal.jobs.note import note_of, settings_of, write_note
+from shoal.jobs.schedule import (
     KEY,
     Schedule,
     change_schedules,
@@ -16,9 +19,6 @@ from shoal.fleet.schedule import (
     schedules,
     start_due_runs,
 )
-from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.protocol import Counters, Job, JobSpec, JobState
-from shoal.jobnote import note_of, settings_of, write_note
 from shoal.settings import Settings
 from shoal.testing import ManualClock
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.flight import FlightRecorder, Vigil, waits_for_reader
+from shoal.engine.flight_recorder import FlightRecorder, Vigil, waits_for_reader
 from shoal.frontier.loss import Loss
 from shoal.frontier.suspects import where
 
@@ -173,7 +173,7 @@ def test_the_last_words_of_a_process_that_hangs(flight: FlightRecorder, tmp_path
     obituary.touch()
     code = """
 import re, sys
-from shoal.flight import FlightRecorder, leave_stacks
+from shoal.engine.flight_recorder import FlightRecorder, leave_stacks
 flight = FlightRecorder(int(sys.argv[1]))
 leave_stacks(flight.file)
 flight.name("w1", sys.argv[2])
@@ -213,7 +213,7 @@ Current thread 0x02 (most recent call first):
   File "/lib/re/__init__.py", line 166 in match
   File "/home/me/site.py", line 12 in price
   File "/home/me/site.py", line 20 in page
-  File "/x/shoal/handling.py", line 93 in _collect_plain
+  File "/x/shoal/spider/handlers.py", line 93 in _collect_plain
   File "/x/shoal/worker.py", line 130 in _handle
 """
 
@@ -221,7 +221,8 @@ Current thread 0x02 (most recent call first):
 def test_where_it_hung_is_the_line_of_the_handler() -> None:
     assert where(STACK) == " in page (/home/me/site.py:20)"
     assert (
-        where(STACK.replace("shoal/handling.py", "shoal/other.py")) == " in match (/lib/re/__init__.py:166)"
+        where(STACK.replace("shoal/spider/handlers.py", "shoal/other.py"))
+        == " in match (/lib/re/__init__.py:166)"
     )
     assert where(STACK.replace("Current thread", "Thread")) == " in page (/home/me/site.py:20)"
     assert where("") == ""

@@ -7,11 +7,11 @@ import logging
 
 import pytest
 
+from shoal.engine.machine import Reading
+from shoal.engine.pressure import Governor, Load
 from shoal.errors import StoreError
-from shoal.governor import Governor, Load
-from shoal.observe.machine import Reading
 from shoal.policy.backpressure import Pressure
-from shoal.policy.signals import Backlog, Traffic
+from shoal.policy.load import Backlog, Traffic
 from shoal.settings import Settings
 from shoal.testing import ManualClock
 
@@ -129,7 +129,7 @@ async def test_it_goes_on_after_a_store_that_failed_for_a_moment(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else nobody would be left to take the pressure off again."""
-    monkeypatch.setattr("shoal.governor._EVERY", 0.001)
+    monkeypatch.setattr("shoal.engine.pressure._EVERY", 0.001)
     world.pending = StoreError("the store is busy")
     running = asyncio.create_task(world.governor.run())
     await asyncio.sleep(0.01)

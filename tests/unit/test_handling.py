@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from shoal import handling
-from shoal.handling import HandlerTimeout, JunkError, Yielded, collect
 from shoal.model import Request, Response, Task
-from shoal.page import Page
-from shoal.spider import Handler
+from shoal.spider import handlers
+from shoal.spider.handlers import HandlerTimeout, JunkError, Yielded, collect
+from shoal.spider.page import Page
+from shoal.spider.spider import Handler
 
 PAGE = Page(Task(url="https://a.example/"), Response("https://a.example/", 200, {}, b""), "h")
 ITEM = {"a": 1}
@@ -137,7 +137,7 @@ async def test_an_endless_generator_ends_at_the_deadline() -> None:
 async def test_an_endless_generator_is_stopped_before_it_fills_the_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(handling, "YIELDED", 100)
+    monkeypatch.setattr(handlers, "YIELDED", 100)
     with pytest.raises(JunkError, match="more than 100 values"):
         await run(lambda page: itertools.repeat(ITEM))
 

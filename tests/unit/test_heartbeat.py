@@ -7,11 +7,11 @@ from itertools import pairwise
 
 import pytest
 
+from shoal.engine.heartbeat import Heartbeat
 from shoal.frontier.memory import MemoryFrontier
-from shoal.heartbeat import Heartbeat
+from shoal.jobs.worker_status import WorkerStatus
 from shoal.settings import Settings
 from shoal.testing.simulation.loop import SimulatedClock, VirtualLoop
-from shoal.workerstatus import WorkerStatus
 
 
 class Listening(MemoryFrontier):

@@ -13,7 +13,7 @@ import shoal
 from shoal.frontier import DEFAULT_STORE, hint_at
 from shoal.frontier.protocol import JobSpec
 from shoal.hints import at_store, command
-from shoal.jobnote import SUMMARY, nobody_works, write_note
+from shoal.jobs.note import SUMMARY, nobody_works, write_note
 from shoal.settings import Settings
 
 ROOT = Path(shoal.__file__).parent

@@ -9,11 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.errors import StoreError
-from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.protocol import JobSpec
-from shoal.model import Failure, Response
-from shoal.observe.history import (
+from shoal.engine.history import (
     EDGES,
     MOST_HOSTS,
     MOST_SLICES,
@@ -23,9 +19,13 @@ from shoal.observe.history import (
     coarse,
     joined,
 )
-from shoal.observe.recording import Recorder, history_of_past, key_of, read_history
-from shoal.observe.tally import LATENCY_EDGES, Tally
-from shoal.retention import prune
+from shoal.engine.history_recorder import Recorder, history_of_past, key_of, read_history
+from shoal.engine.tally import LATENCY_EDGES, Tally
+from shoal.errors import StoreError
+from shoal.frontier.memory import MemoryFrontier
+from shoal.frontier.protocol import JobSpec
+from shoal.inspect.retention import prune
+from shoal.model import Failure, Response
 from shoal.testing import ManualClock
 
 counts = st.integers(0, 1000)

@@ -13,15 +13,15 @@ from shoal.fetch.robots import RobotsRecord
 from shoal.fetch.transport import FetchRequest
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import Claim, HostRecord, JobSpec, JobState
-from shoal.hosts.book import HostBook, HostView
+from shoal.hosts.cache import HostBook, HostView
 from shoal.hosts.state import HostState, OriginState, encode_state, state_of
+from shoal.jobs.worker_status import WorkerStatus, encode_status
 from shoal.model import Done, Failure, Lease, Outcome, Response, Settlement, Task
-from shoal.policy.host import first_valve
+from shoal.policy.host_valve import first_valve
 from shoal.policy.protocol import Observation
 from shoal.settings import Settings
 from shoal.testing import ManualClock
 from shoal.testing.conformance.tools import make_task
-from shoal.workerstatus import WorkerStatus, encode_status
 
 HOST = "a.test"
 TASK = Task("http://a.test/", host=HOST)
@@ -433,7 +433,7 @@ async def test_a_record_of_an_earlier_version_is_asked_for_again(world: World) -
 
 
 async def test_long_records_take_the_room_of_many(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.hosts.book._CACHED_BYTES", 200_000)
+    monkeypatch.setattr("shoal.hosts.cache._CACHED_BYTES", 200_000)
     rules = "\n".join(f"-/{n}" for n in range(9_000))
     state = encode_state(
         HostState(origins={"http": OriginState(RobotsRecord("rules", 0.0, 1e12, agent="shoal", rules=rules))})
@@ -612,7 +612,7 @@ async def test_reconfiguring_survives_a_race(world: World) -> None:
 
 
 async def test_only_so_many_hosts_are_remembered(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.hosts.book._CACHED", 2)
+    monkeypatch.setattr("shoal.hosts.cache._CACHED", 2)
     await world.lease(*(make_task(f"http://{name}.test/", parent=1) for name in "abc"))
     for name in "abc":
         await world.book.change(f"{name}.test", lambda state: state)

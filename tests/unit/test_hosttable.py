@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.policy.compose import HostPolicies
-from shoal.policy.hosttable import HostTable, host_pattern, merged, over, patterns_of, settings_at
+from shoal.policy.host_table import HostTable, host_pattern, merged, over, patterns_of, settings_at
 from shoal.policy.protocol import Observation
 from shoal.settings import HOST_KEYS, HostSettings, Settings
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from shoal.frontier.protocol import JobSpec
-from shoal.jobnote import note_of, settings_of, write_note
+from shoal.jobs.note import note_of, settings_of, write_note
 from shoal.settings import Settings
 
 

@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.errors import SinkError
-from shoal.handling import JunkError
 from shoal.sink.jsonl import JsonLines, MemoryJournal, describe_existing, encode_row
-from shoal.spider import Handler
+from shoal.spider.handlers import JunkError
+from shoal.spider.spider import Handler
 
 
 @dataclass

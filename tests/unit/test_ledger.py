@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from shoal.flight import shared_file
-from shoal.observe.ledger import Ledger, Page
-from shoal.observe.tally import TallyReport
+from shoal.engine.flight_recorder import shared_file
+from shoal.engine.ledger import Ledger, Page
+from shoal.engine.tally import TallyReport
 
 
 @pytest.fixture

@@ -11,13 +11,13 @@ from shoal import limits
 from shoal.admit import Admission
 from shoal.admit.sizes import OversizeError, stored_size
 from shoal.fetch.sessions import SiteJar
-from shoal.handling import JunkError
 from shoal.model import Failure, Request, Retry, Task
 from shoal.packing import pack
 from shoal.settings import Settings
 from shoal.sink import rows as rows_module
 from shoal.sink.rows import encode_rows
-from shoal.spider import Handler, Spider
+from shoal.spider.handlers import JunkError
+from shoal.spider.spider import Handler, Spider
 from shoal.text import one_line
 
 URL_ = "https://shop.example/a"

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from shoal.errors import SettingsError, SpiderError
-from shoal.loading import load_spider
+from shoal.spider.loading import load_spider
 
 GOOD = """
 from dataclasses import dataclass
-from shoal.spider import Spider
+from shoal.spider.spider import Spider
 spider = Spider("books", start="https://a.example/")
 alias = spider
 
@@ -64,7 +64,7 @@ def test_a_file_named_like_a_module_and_its_neighbours(write: Callable[..., Path
     assert hasattr(sys.modules.get("json", __import__("json")), "loads")
 
 
-TWO = "from shoal.spider import Spider\na = Spider('a')\nb = Spider('b')\na.add_handler(print)\n"
+TWO = "from shoal.spider.spider import Spider\na = Spider('a')\nb = Spider('b')\na.add_handler(print)\n"
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_mistakes_are_one_line(write: Callable[..., Path], text: str, spec: str,
 
 
 def test_a_wrong_setting_keeps_its_kind_and_gains_a_place(write: Callable[..., Path]) -> None:
-    write("from shoal.spider import Spider\ns = Spider('a', rat=1)")
+    write("from shoal.spider.spider import Spider\ns = Spider('a', rat=1)")
     with pytest.raises(SettingsError, match=r"crawler_a.py:2: spider 'a': unknown setting 'rat'"):
         load_spider("crawler_a.py")
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from shoal.extract.media import is_html
+from shoal.html.media import is_html
 
 # Matched after leading white space, in any case; then comes a blank or ">".
 WHATWG = [

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from shoal.classify import TABLE
-from shoal.fleet.sight import JobSight
+from shoal.engine.tally import Tally, TallyReport
+from shoal.engine.vitals import Pulse, Vitals, together
 from shoal.frontier.protocol import Counters, Job, JobSpec, JobState
+from shoal.inspect.fleet import JobSight
+from shoal.jobs.worker_status import WorkerStatus
 from shoal.model import Failure, Response
-from shoal.observe import metrics
-from shoal.observe.metrics import MOST_JOBS, PROCESS, RULES, STORE, render_process, render_store
-from shoal.observe.tally import Tally, TallyReport
-from shoal.observe.vitals import Pulse, Vitals, together
 from shoal.policy.backpressure import Reason
-from shoal.workerstatus import WorkerStatus
+from shoal.policy.outcomes import TABLE
+from shoal.telemetry import metrics
+from shoal.telemetry.metrics import MOST_JOBS, PROCESS, RULES, STORE, render_process, render_store
 
 DOC = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text("utf-8")
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -254,7 +254,7 @@ def test_every_metric_is_documented_and_no_other() -> None:
 
 
 def test_prometheus_is_loaded_only_when_something_is_told() -> None:
-    code = "import sys, shoal.observe.probes; print('prometheus_client' in sys.modules)"
+    code = "import sys, shoal.telemetry.health; print('prometheus_client' in sys.modules)"
     said = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )

@@ -36,13 +36,13 @@ CALLS = {
     "builtins.exec",
 }
 # Imports by name. The name is always typed by whoever starts the process (a spider's address, `policies`,
-# `challenge_check`); in a fleet, fleet/trust.py keeps a job from naming one. __init__.py knows its names.
+# `challenge_check`); in a fleet, runtime/trust.py keeps a job from naming one. __init__.py knows its names.
 IMPORTS_BY_NAME = {
     "__init__.py",
-    "loading.py",
+    "spider/loading.py",
     "policy/compose.py",
-    "challenge/checking.py",
-    "fetch/decoding.py",
+    "fetch/challenge/checking.py",
+    "fetch/content_encoding.py",
 }
 
 

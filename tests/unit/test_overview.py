@@ -13,29 +13,29 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from shoal.fleet.sight import JobSight
+from shoal.engine.history import History, Slice
+from shoal.engine.history_recorder import Recorder
+from shoal.engine.tally import Tally
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import Claim, Counters, Job, JobSpec
 from shoal.hosts.rules import HostRules
 from shoal.hosts.state import HostState, Manual
-from shoal.jobnote import write_note
+from shoal.inspect.event_log import Event
+from shoal.inspect.fleet import JobSight
+from shoal.inspect.held_back import Holdups, find_holdups
+from shoal.inspect.in_flight import look_at_flights
+from shoal.inspect.overview import LaneLoad, Overview, look
+from shoal.inspect.throttled import Sparing
+from shoal.jobs.note import write_note
+from shoal.jobs.worker_status import WorkerStatus, encode_status
 from shoal.model import Dead, Done, Failure, Response, Retry, Settlement
-from shoal.observe.events import Event
-from shoal.observe.flights import look_at_flights
-from shoal.observe.history import History, Slice
-from shoal.observe.holdups import Holdups, find_holdups
-from shoal.observe.overview import LaneLoad, Overview, look
-from shoal.observe.recording import Recorder
-from shoal.observe.sparing import Sparing
-from shoal.observe.tally import Tally
-from shoal.observe.topview import Frame, Section, allot, render
 from shoal.policy.backpressure import Reason
 from shoal.policy.breaker import BreakerState
 from shoal.settings import Settings
+from shoal.terminal.top_view import Frame, Section, allot, render
 from shoal.testing import ManualClock
 from shoal.testing.conformance.tools import make_task
 from shoal.valve import FOREVER, Valve
-from shoal.workerstatus import WorkerStatus, encode_status
 
 SETTINGS = Settings(robots=False)
 RULES = HostRules(SETTINGS)

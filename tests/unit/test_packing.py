@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from shoal.model import Snapshot
-from shoal.observe.logging import JsonFormatter, Line
 from shoal.packing import pack
+from shoal.telemetry.logging import JsonFormatter, Line
 
 HALF = "a\udcff\ud800"
 

@@ -9,8 +9,8 @@ from multidict import CIMultiDict
 
 from shoal.errors import SpiderError
 from shoal.model import Request, Response, Task
-from shoal.page import Page
-from shoal.spider import Spider
+from shoal.spider.page import Page
+from shoal.spider.spider import Spider
 
 HTML = """<!doctype html><html lang=en><head><title> A
  title </title><style>p{}</style></head><body>

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from shoal.extract.charset import codec_named, codec_of
-from shoal.extract.decoding import decode
-from shoal.extract.parsing import affordable
-from shoal.extract.summary import summary
+from shoal.html.charset import codec_named, codec_of
+from shoal.html.decoding import decode
+from shoal.html.parsing import affordable
 from shoal.model import Response, Task
-from shoal.page import Page
+from shoal.spider.default import summary
+from shoal.spider.page import Page
 
 # A quadratic parser takes between ten seconds and minutes for each of these; a slow machine must not fail the test.
 SECONDS = 8.0

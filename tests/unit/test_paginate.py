@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.extract.paging import largest_number, query_value, with_query_value
+from shoal.html.pagination import largest_number, query_value, with_query_value
 from shoal.model import Response, Task
-from shoal.page import MAX_DETECTED_PAGES, Page
+from shoal.spider.page import MAX_DETECTED_PAGES, Page
 
 
 def make(body: str = "", url: str = "https://a.example/list") -> Page:

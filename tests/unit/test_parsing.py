@@ -10,11 +10,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
-from shoal.extract.crowding import MOST_ATTRIBUTES, crowded_tag
-from shoal.extract.parsing import affordable, parse
-from shoal.extract.text import visible_length, visible_text
+from shoal.html.attribute_bombs import MOST_ATTRIBUTES, crowded_tag
+from shoal.html.parsing import affordable, parse
+from shoal.html.visible_text import visible_length, visible_text
 from shoal.model import Response, Task
-from shoal.page import Page
+from shoal.spider.page import Page
 
 SIZE = 600_000
 FIRST = b"<a href=/first>x</a>"

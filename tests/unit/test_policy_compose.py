@@ -10,10 +10,10 @@ import msgspec
 import pytest
 from msgspec import Struct
 
-from shoal.classify import TABLE
 from shoal.errors import SettingsError
 from shoal.policy.breaker import BreakerState
 from shoal.policy.compose import BUILT_IN, HostPolicies
+from shoal.policy.outcomes import TABLE
 from shoal.policy.protocol import Limits, Observation, strictest
 from shoal.policy.rate import RateState
 from shoal.settings import POLICIES, Settings

@@ -7,8 +7,8 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.classify import TABLE
 from shoal.policy.compose import HostPolicies
+from shoal.policy.outcomes import TABLE
 from shoal.policy.protocol import Observation
 from shoal.policy.rate import MAX_FACTOR
 from shoal.settings import Settings

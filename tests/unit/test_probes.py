@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from shoal.engine.tally import TallyReport
+from shoal.engine.vitals import Subject, Vitals
 from shoal.errors import StoreError, UsageError
 from shoal.frontier.memory import MemoryFrontier
-from shoal.observe import endpoint, probes
-from shoal.observe.endpoint import Answer, listening, parse_address
-from shoal.observe.probes import Probes, probes_at
-from shoal.observe.tally import TallyReport
-from shoal.observe.vitals import Subject, Vitals
+from shoal.telemetry import endpoint, health
+from shoal.telemetry.endpoint import Answer, listening, parse_address
+from shoal.telemetry.health import Probes, probes_at
 
 
 async def hello() -> Answer:
@@ -201,7 +201,7 @@ class AwayFrontier(MemoryFrontier):
 
 @pytest.fixture
 def frontier(monkeypatch: pytest.MonkeyPatch) -> AwayFrontier:
-    monkeypatch.setattr(probes, "_STORE_PATIENCE", 0.05)
+    monkeypatch.setattr(health, "_STORE_PATIENCE", 0.05)
     return AwayFrontier()
 
 

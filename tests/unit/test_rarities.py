@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from shoal.frontier.rarities import RARE, rarities, restored
+from shoal.frontier.rare_fields import RARE, rarities, restored
 from shoal.model import Failure, Task
 
 # What queues, lists and columns say about a task, and what every task has.

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from shoal.errors import StoreError, UsageError
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import DeadFilter
-from shoal.frontier.redis import library, rows
+from shoal.frontier.redis import rows, script_loader
 from shoal.frontier.redis.home import RedisFrontier
 from shoal.frontier.redis.keys import NAMES
 from shoal.frontier.redis.link import Script
@@ -289,7 +289,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> int:
     """Bloom filters in blocks of 1,024 URLs instead of 65,536."""
 
     def smaller(name: str) -> Script:
-        text = library.script(name).source
+        text = script_loader.script(name).source
         return Script(name, text.replace("BITS, PROBES = 2 ^ 20,", "BITS, PROBES = 2 ^ 14,"))
 
     monkeypatch.setattr("shoal.frontier.redis.shards.script", cache(smaller))

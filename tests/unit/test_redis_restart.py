@@ -12,7 +12,7 @@ import pytest
 
 from shoal.errors import StoreFull
 from shoal.frontier.redis.home import RedisFrontier
-from shoal.frontier.redis.library import script
+from shoal.frontier.redis.script_loader import script
 from shoal.model import Done, Row, Settlement
 from shoal.sink.jsonl import JsonLines
 from shoal.testing.conformance.tools import balanced, claim, make_task, settle, spec

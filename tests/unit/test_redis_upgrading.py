@@ -17,7 +17,7 @@ from shoal.frontier.redis.home import RedisFrontier
 from shoal.frontier.redis.keys import LAYOUT
 from shoal.frontier.redis.link import Link, Script
 from shoal.frontier.redis.upgrading import STEPS, Upgrader
-from shoal.jobnote import write_note
+from shoal.jobs.note import write_note
 from shoal.model import Done, Settlement
 from shoal.settings import Settings
 from shoal.testing.conformance.tools import claim, counted, make_task, settle, spec

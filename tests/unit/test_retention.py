@@ -12,17 +12,13 @@ from msgspec.structs import replace
 import shoal
 from shoal.cli import run
 from shoal.errors import OutputTaken
-from shoal.fleet.coordinator import Coordinator
-from shoal.fleet.plan import WorkerPlan
-from shoal.fleet.schedule import Schedule
 from shoal.frontier import open_frontier
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import Counters, DeadFilter, Frontier, Job, JobSpec
 from shoal.frontier.redis.home import RedisFrontier
 from shoal.frontier.sqlite import SqliteFrontier
-from shoal.model import Dead, Failure
-from shoal.observe.events import read_events
-from shoal.retention import (
+from shoal.inspect.event_log import read_events
+from shoal.inspect.retention import (
     DAY,
     Retention,
     find_outdated,
@@ -33,11 +29,15 @@ from shoal.retention import (
     retention_of,
     unknown_job,
 )
+from shoal.jobs.schedule import Schedule
+from shoal.jobs.worker_status import WorkerStatus, encode_status
+from shoal.model import Dead, Failure
+from shoal.runtime.coordinator import Coordinator
+from shoal.runtime.fleet_plan import WorkerPlan
 from shoal.settings import Settings
 from shoal.testing import ChaoticWeb, HostProfile
 from shoal.testing.clock import ManualClock
 from shoal.testing.conformance.tools import claim, make_task, settle, spec
-from shoal.workerstatus import WorkerStatus, encode_status
 
 NOW = 1_000 * DAY
 
@@ -242,7 +242,7 @@ def test_what_commands_say_of_a_pruned_job(
 async def test_old_dead_letters_of_a_job_that_goes_on_are_dropped_and_counted(
     home: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shoal.retention._LETTERS", 2)  # at once
+    monkeypatch.setattr("shoal.inspect.retention._LETTERS", 2)  # at once
     clock = ManualClock()
     frontier: Frontier = MemoryFrontier(clock)
     if home == "sqlite":

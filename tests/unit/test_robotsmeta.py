@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from multidict import CIMultiDict
 
-from shoal.extract.robotsmeta import header_asks, markup_asks, unendorsed
-from shoal.handling import Yielded
-from shoal.manners import Manners
+from shoal.engine.robots_directives import Manners
+from shoal.engine.tally import Tally
+from shoal.html.robots_meta import header_asks, markup_asks, unendorsed
 from shoal.model import Request, Response, Task
-from shoal.observe.tally import Tally
-from shoal.page import Page
 from shoal.settings import Settings
+from shoal.spider.handlers import Yielded
+from shoal.spider.page import Page
 
 URL = "https://a.example/dir/page"
 

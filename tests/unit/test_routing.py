@@ -12,14 +12,14 @@ import pytest
 from msgspec.structs import replace
 
 from shoal.errors import SettingsError
-from shoal.fetch.proxies import load_pools
+from shoal.fetch.proxy.pool_state import read_pools
+from shoal.fetch.proxy.pools import load_pools
+from shoal.fetch.proxy.routes import BAN, NoRoute, Routes
 from shoal.fetch.transport import FetchRequest, Rendered, Rendering
 from shoal.frontier.memory import MemoryFrontier
 from shoal.model import Failure, Outcome, Response, Retry, Task
+from shoal.policy.load import Traffic
 from shoal.policy.proxy import PoolState
-from shoal.policy.signals import Traffic
-from shoal.routes.poolbook import read_pools
-from shoal.routes.routing import BAN, NoRoute, Routes
 from shoal.settings import Settings
 from shoal.testing import ManualClock
 

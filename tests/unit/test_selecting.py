@@ -8,9 +8,9 @@ import time
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 
-from shoal.extract.selecting import Selection, _Nodes, plan_for, select
+from shoal.html.css import Selection, _Nodes, plan_for, select
 from shoal.model import Response, Task
-from shoal.page import Page
+from shoal.spider.page import Page
 
 TAGS = [
     "div",
@@ -113,7 +113,7 @@ def test_no_page_makes_a_selector_slow(body: bytes, asked: str, count: int) -> N
 
 
 def test_an_ordinary_page_is_left_to_lexbor(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.extract.selecting.select", None)
+    monkeypatch.setattr("shoal.html.css.select", None)
     card = b'<div class="a"><ul><li><p>x <a href="/x/1">y</a></p></ul></div>'
     tree = LexborHTMLParser((b"<section>" + card * 20 + b"</section>") * 10)
     selection = Selection(tree)

@@ -8,7 +8,7 @@ import sys
 import pytest
 from yarl import URL
 
-from shoal.fetch.proxies import load_pools
+from shoal.fetch.proxy.pools import load_pools
 from shoal.fetch.sessions import Sessions, SiteJar
 from shoal.settings import Settings
 

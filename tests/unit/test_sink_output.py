@@ -16,7 +16,7 @@ from shoal.sink.files import FileSink
 from shoal.sink.jsonl import JsonLines, StdoutJournal, encode_row
 from shoal.sink.postgres.address import read_address
 from shoal.sink.postgres.entries import loads
-from shoal.spider import Handler, Spider
+from shoal.spider.spider import Handler, Spider
 
 SECRET = "hunter2"
 
@@ -116,7 +116,7 @@ def test_history_is_on_or_off() -> None:
 
 def test_the_driver_is_loaded_only_when_it_is_needed() -> None:
     code = (
-        "import sys, shoal.crawling, shoal.sink; shoal.sink.describe('postgresql://db/x');"
+        "import sys, shoal.runtime.crawl, shoal.sink; shoal.sink.describe('postgresql://db/x');"
         "shoal.sink.open_sink('x.jsonl', job='j'); assert 'asyncpg' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from shoal import slots as module
-from shoal.slots import Place, Slots, in_the_network, take_slot, waiting
+from shoal.fetch import slots as module
+from shoal.fetch.slots import Place, Slots, in_the_network, take_slot, waiting
 
 LANE = "normal"
 

@@ -11,7 +11,7 @@ import pytest
 
 from shoal.errors import SettingsError, SpiderError
 from shoal.model import Request
-from shoal.spider import Spider, handler_name
+from shoal.spider.spider import Spider, handler_name
 
 
 async def urls_of(spider: Spider, skip: int = 0) -> list[tuple[int, str]]:

@@ -10,7 +10,7 @@ import pytest
 
 from shoal.frontier.protocol import JobSpec
 from shoal.frontier.sqlite import SqliteFrontier
-from shoal.frontier.sqlite.session import Session
+from shoal.frontier.sqlite.connection import Session
 from shoal.testing import ManualClock
 from shoal.testing.conformance.tools import claim, make_task, settle
 from shoal.valve import Valve

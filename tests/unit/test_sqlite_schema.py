@@ -13,7 +13,7 @@ from shoal.frontier.protocol import OWN_START, JobSpec, Source
 from shoal.frontier.sqlite import SqliteFrontier, schema
 from shoal.frontier.sqlite.presence import Presence, workers_folder
 from shoal.frontier.sqlite.schema import VERSION, connect
-from shoal.jobnote import write_note
+from shoal.jobs.note import write_note
 from shoal.settings import Settings
 from shoal.testing.conformance.tools import counted, make_task
 from stores.old_stores import FOUND, load_sqlite

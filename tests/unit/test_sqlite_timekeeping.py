@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from shoal.frontier.sqlite.schema import connect
-from shoal.frontier.sqlite.timekeeping import boot_id, shared_timebase
+from shoal.frontier.sqlite.timebase import boot_id, shared_timebase
 from shoal.frontier.timebase import Timebase
 from shoal.testing import ManualClock
 

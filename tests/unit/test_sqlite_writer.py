@@ -12,8 +12,8 @@ import apsw
 import pytest
 
 from shoal.errors import StoreError, StoreFull
+from shoal.frontier.sqlite.connection import Session
 from shoal.frontier.sqlite.schema import connect
-from shoal.frontier.sqlite.session import Session
 from shoal.frontier.sqlite.writer import Writer
 from shoal.frontier.timebase import Timebase
 from shoal.testing import ManualClock

@@ -9,25 +9,25 @@ import pytest
 from msgspec.structs import replace
 
 from shoal.errors import UsageError
+from shoal.fetch.proxy.routes import Routes
 from shoal.fetch.robots import rules_record
 from shoal.fetch.transport import FetchRequest
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import Claim, HostRecord, JobSpec, Lease
-from shoal.hosts import standing as standing_module
-from shoal.hosts.book import HostBook
-from shoal.hosts.orders import set_for_hosts
+from shoal.hosts import stored_settings as standing_module
+from shoal.hosts.cache import HostBook
 from shoal.hosts.rules import HostRules
-from shoal.hosts.sight import rate_source, sight_of, with_robots, with_sources
-from shoal.hosts.standing import StandingCopy, change_standing, read_standing
 from shoal.hosts.state import Ask, HostState, Manual, encode_state, state_of
-from shoal.jobnote import write_note
+from shoal.hosts.stored_settings import StandingCopy, change_standing, read_standing
+from shoal.inspect.host import rate_source, sight_of, with_robots, with_sources
+from shoal.inspect.host_actions import set_for_hosts
+from shoal.jobs.note import write_note
 from shoal.model import Failure, Outcome, Response, Task
-from shoal.policy.host import first_valve
-from shoal.policy.hosttable import HostTable
+from shoal.policy.host_table import HostTable
+from shoal.policy.host_valve import first_valve
+from shoal.policy.load import Traffic
 from shoal.policy.protocol import Observation
 from shoal.policy.rate import RateState
-from shoal.policy.signals import Traffic
-from shoal.routes.routing import Routes
 from shoal.settings import HostSettings, Settings
 from shoal.testing import ManualClock
 from shoal.valve import Valve

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import pytest
 
+from shoal.engine.history import History
+from shoal.engine.history_recorder import _history_of
 from shoal.errors import StoreError
-from shoal.fleet.schedule import KEY, schedules
+from shoal.fetch.proxy.pool_state import state_of as pool_of
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import HostRecord, JobSpec, Note, WorkerRecord
 from shoal.frontier.redis import codec as redis
 from shoal.frontier.sqlite import codec as sqlite
 from shoal.hosts.state import HostState, state_of
-from shoal.jobnote import JobNote, note_of, settings_of
+from shoal.inspect.event_log import _ring
+from shoal.jobs.note import JobNote, note_of, settings_of
+from shoal.jobs.schedule import KEY, schedules
+from shoal.jobs.worker_status import WorkerStatus, status_of
 from shoal.model import Task
-from shoal.observe.events import _ring
-from shoal.observe.history import History
-from shoal.observe.recording import _history_of
 from shoal.policy.compose import HostPolicies
 from shoal.policy.proxy import PoolState
-from shoal.routes.poolbook import state_of as pool_of
 from shoal.settings import Settings
 from shoal.valve import Valve
-from shoal.workerstatus import WorkerStatus, status_of
 
 JUNK = [b"\xc1", b"junk", b"\xd9\x02\xff\xff", b"\x81\xa4\xff\xff\xff\xff\x01", b"\x91" * 5_000 + b"\xc0"]
 ITEM = redis.encode_item(Task("http://a.example/", host="a.example", headers={"A": "b"}), 1)

@@ -15,15 +15,15 @@ from shoal.errors import StoreError
 from shoal.frontier import open_frontier
 from shoal.frontier.inventory import KINDS, Inventory
 from shoal.frontier.protocol import Frontier
-from shoal.frontier.redis import stocktaking
+from shoal.frontier.redis import inventory
 from shoal.frontier.redis.home import RedisFrontier
 from shoal.frontier.sqlite import SqliteFrontier
-from shoal.frontier.sqlite import stocktaking as sqlite_stocktaking
+from shoal.frontier.sqlite import inventory as sqlite_stocktaking
+from shoal.inspect.retention import prune
+from shoal.jobs.worker_status import WorkerStatus, encode_status
 from shoal.model import Dead, Done, Failure, Row, Settlement, Snapshot
-from shoal.retention import prune
 from shoal.testing.conformance.tools import ListJournal, claim, make_task, spec
 from shoal.testing.servers import ValkeyServer
-from shoal.workerstatus import WorkerStatus, encode_status
 
 PAGES, HOSTS = 3_000, 300
 
@@ -94,8 +94,8 @@ async def test_a_server(valkey: ValkeyServer, shards: int, monkeypatch: pytest.M
         assert found.durability["appendfsync"] == "always"
         assert {stock.kind: stock.count for stock in found.stocks}["call markers"] > 0
         # However many keys there are, only so many are looked at: here a quarter of them.
-        monkeypatch.setattr(stocktaking, "_KEYS", valkey.command("DBSIZE") // 4)
-        monkeypatch.setattr(stocktaking, "_PAGE", 10)
+        monkeypatch.setattr(inventory, "_KEYS", valkey.command("DBSIZE") // 4)
+        monkeypatch.setattr(inventory, "_PAGE", 10)
         before = {stock.kind: stock.size for stock in found.stocks}
         about = await frontier.take_stock()
         assert about.estimated

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from shoal.extract.summary import summary, summary_spider
 from shoal.model import Request, Response, Task
-from shoal.page import Page
+from shoal.spider.default import summary, summary_spider
+from shoal.spider.page import Page
 
 HTML = """<html lang="en-GB"><head><title> The
  title</title><meta name="Description" content="About  it"><link rel="shortcut Canonical" href="/c">

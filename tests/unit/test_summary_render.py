@@ -6,11 +6,11 @@ import msgspec
 from msgspec.structs import replace
 from rich.console import Console
 
+from shoal.engine.tally import Tally
 from shoal.frontier.protocol import Counters, Job, JobSpec, JobState
+from shoal.inspect.progress import View
 from shoal.model import Failure, Response
-from shoal.observe import summary
-from shoal.observe.tally import Tally
-from shoal.observe.view import View
+from shoal.terminal import summary
 
 
 def a_view(state: JobState = "finished", **counters: int) -> View:

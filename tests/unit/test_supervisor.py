@@ -10,14 +10,14 @@ from typing import cast
 import pytest
 
 from shoal import Spider
-from shoal.observe.machine import memory_available
-from shoal.observe.tally import TallyReport
-from shoal.observe.vitals import Vitals
-from shoal.plan import Plan
+from shoal.engine.machine import memory_available
+from shoal.engine.tally import TallyReport
+from shoal.engine.vitals import Vitals
+from shoal.runtime.channel import Word, framed
+from shoal.runtime.plan import Plan
+from shoal.runtime.processes import Child, Team
 from shoal.settings import Settings
-from shoal.source import SpiderSource
-from shoal.supervisor import Child, Team
-from shoal.wire import Word, framed
+from shoal.spider.source import SpiderSource
 
 
 def team_of(**settings: object) -> Team:

@@ -3,9 +3,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from shoal.engine import tally
+from shoal.engine.tally import HostTally, Tally, TallyReport, merge
 from shoal.model import Failure, Response
-from shoal.observe import tally
-from shoal.observe.tally import HostTally, Tally, TallyReport, merge
 
 
 def page(elapsed: float = 0.1, status: int = 200, size: int = 100) -> Response:

@@ -16,14 +16,14 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 from shoal import Spider
-from shoal.crew import JobCrew
+from shoal.engine.tracing import Tracing, shown_url, tracing_if
 from shoal.errors import UsageError
 from shoal.fetch.transport import FetchRequest
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import Claim, JobSpec
 from shoal.model import Failure, Outcome, Response, Settlement, Task
-from shoal.observe.tracing import Tracing, shown_url, tracing_if
-from shoal.policy.signals import Traffic
+from shoal.policy.load import Traffic
+from shoal.runtime.assembly import JobCrew
 from shoal.settings import Settings
 from shoal.sink.files import FileSink
 from shoal.sink.jsonl import MemoryJournal
@@ -225,8 +225,8 @@ async def test_a_missing_package_is_told_in_one_line(monkeypatch: pytest.MonkeyP
 def test_nothing_is_loaded_while_it_is_off(tmp_path: Path) -> None:
     code = (
         "import asyncio, sys\n"
-        "from shoal.crawling import execute\n"
-        "from shoal.observe.tracing import tracing_if\n"
+        "from shoal.runtime.crawl import execute\n"
+        "from shoal.engine.tracing import tracing_if\n"
         "async def main():\n"
         "    async with tracing_if(False) as tracing: assert tracing is None\n"
         "asyncio.run(main())\n"

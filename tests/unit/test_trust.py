@@ -9,10 +9,10 @@ import pytest
 
 from shoal import Spider
 from shoal.errors import TrustError
-from shoal.fleet.plan import OWN, WorkerPlan
-from shoal.fleet.trust import check_settings, own_output, own_reach, trusts_store
 from shoal.frontier.protocol import JobSpec
-from shoal.jobnote import SECRET, write_note
+from shoal.jobs.note import SECRET, write_note
+from shoal.runtime.fleet_plan import OWN, WorkerPlan
+from shoal.runtime.trust import check_settings, own_output, own_reach, trusts_store
 from shoal.settings import HostSettings, Settings
 
 KEY = {"Authorization": "Bearer x"}

@@ -7,13 +7,14 @@ import sys
 import pytest
 from rich.console import Console
 
+from shoal import humanize
+from shoal.engine.tally import HostTally, RateWindow, TallyReport
 from shoal.errors import UsageError
 from shoal.frontier.protocol import Counters, Job, JobSpec, JobState
-from shoal.observe import logging as shoal_logging
-from shoal.observe import panel, words
-from shoal.observe.progress import LiveProgress, PlainProgress, SilentProgress, make_progress
-from shoal.observe.tally import HostTally, RateWindow, TallyReport
-from shoal.observe.view import View, eta, remaining
+from shoal.inspect.progress import View, eta, remaining
+from shoal.telemetry import logging as shoal_logging
+from shoal.terminal import live_panel
+from shoal.terminal.progress_lines import LiveProgress, PlainProgress, SilentProgress, make_progress
 
 
 def a_job(state: JobState = "running", max_pages: int = 0, **counters: int) -> Job:
@@ -173,7 +174,7 @@ def test_the_panel_shows_every_number_and_nothing_hostile() -> None:
         queues=[("evil\x1b[31m.example", 800)],
     )
     console = Console(file=io.StringIO(), width=100, record=True)
-    console.print(panel.render(view))
+    console.print(live_panel.render(view))
     text = console.export_text()
     for word in (
         "2,700 of 4,000 pages", "41 s", "ETA 1:12", "73.2 pages/s", "64 in flight", "1,209 queued", "12 delayed",
@@ -190,24 +191,24 @@ def test_the_panel_shows_every_number_and_nothing_hostile() -> None:
 @pytest.mark.parametrize(
     ("shown", "meant"),
     [
-        (words.duration(3.14), "3.1 s"),
-        (words.duration(59.4), "59 s"),
-        (words.duration(65), "1:05"),
-        (words.duration(7_265), "2:01:05"),
-        (words.duration(273_600), "3 d 4 h"),
-        (words.duration(None), "-"),
-        (words.latency(0.0042), "4.2 ms"),
-        (words.latency(0.081), "81 ms"),
-        (words.latency(1.5), "1.50 s"),
-        (words.size(999), "999 B"),
-        (words.size(1_500_000), "1.5 MB"),
-        (words.size(5 * 10**15), "5000.0 TB"),
-        (words.percent(0.99999), "99.9 %"),
-        (words.percent(1.0), "100.0 %"),
-        (words.plural(1, "page"), "1 page"),
-        (words.plural(2_000, "fetch", "fetches"), "2,000 fetches"),
-        (words.by_count({"b": 2, "a": 2, "c": 9}, limit=2), "c 9 · a 2 · 1 more"),
-        (words.printable("a\x00b\x9bc\u202ed\ne\tf"), "a\ufffdb\ufffdc\ufffdd\ne\tf"),
+        (humanize.duration(3.14), "3.1 s"),
+        (humanize.duration(59.4), "59 s"),
+        (humanize.duration(65), "1:05"),
+        (humanize.duration(7_265), "2:01:05"),
+        (humanize.duration(273_600), "3 d 4 h"),
+        (humanize.duration(None), "-"),
+        (humanize.latency(0.0042), "4.2 ms"),
+        (humanize.latency(0.081), "81 ms"),
+        (humanize.latency(1.5), "1.50 s"),
+        (humanize.size(999), "999 B"),
+        (humanize.size(1_500_000), "1.5 MB"),
+        (humanize.size(5 * 10**15), "5000.0 TB"),
+        (humanize.percent(0.99999), "99.9 %"),
+        (humanize.percent(1.0), "100.0 %"),
+        (humanize.plural(1, "page"), "1 page"),
+        (humanize.plural(2_000, "fetch", "fetches"), "2,000 fetches"),
+        (humanize.by_count({"b": 2, "a": 2, "c": 9}, limit=2), "c 9 · a 2 · 1 more"),
+        (humanize.printable("a\x00b\x9bc\u202ed\ne\tf"), "a\ufffdb\ufffdc\ufffdd\ne\tf"),
     ],
 )
 def test_numbers_as_people_read_them(shown: str, meant: str) -> None:
@@ -226,8 +227,8 @@ def test_the_log_goes_to_whatever_stderr_is_now(monkeypatch: pytest.MonkeyPatch)
     shoal_logging.set_up("info")  # once more: still one handler
     later = io.StringIO()
     monkeypatch.setattr(sys, "stderr", later)
-    logging.getLogger("shoal.engine").info("crawling %s", "x\x1b[2J")
-    logging.getLogger("shoal.engine").debug("not shown")
+    logging.getLogger("shoal.engine.dispatcher").info("crawling %s", "x\x1b[2J")
+    logging.getLogger("shoal.engine.dispatcher").debug("not shown")
     assert len(later.getvalue().splitlines()) == 1
     assert later.getvalue().endswith("INFO crawling x\ufffd[2J\n")
 

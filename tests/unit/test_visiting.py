@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from shoal.fetch.robots import RobotsRecord
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import Claim, HostRecord, JobSpec
+from shoal.hosts.robots_visits import Visitor
 from shoal.hosts.rules import HostRules
 from shoal.hosts.state import HostState, OriginState, encode_state, state_of
-from shoal.hosts.visiting import Visitor
 from shoal.model import Lease
 from shoal.settings import Settings
 from shoal.testing import ManualClock

@@ -10,19 +10,19 @@ from collections.abc import Iterator
 
 import pytest
 
-from shoal.handling import HandlerTimeout, collect
+from shoal.engine.watchdog import Watchdog
 from shoal.model import Response, Task
-from shoal.page import Page
 from shoal.settings import Settings
-from shoal.spider import Handler
-from shoal.watchdog import Watchdog
+from shoal.spider.handlers import HandlerTimeout, collect
+from shoal.spider.page import Page
+from shoal.spider.spider import Handler
 
 DEADLINE = 10.0
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr("shoal.watchdog._PULSE", 0.02)
+    monkeypatch.setattr("shoal.engine.watchdog._PULSE", 0.02)
     caplog.set_level(logging.WARNING, "shoal")
 
 

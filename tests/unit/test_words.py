@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.observe import words
+from shoal import humanize
 
 
 @pytest.mark.parametrize(
@@ -27,11 +27,11 @@ from shoal.observe import words
     ],
 )
 def test_a_speed(per_second: float | None, said: str) -> None:
-    assert words.speed(per_second) == said
+    assert humanize.speed(per_second) == said
 
 
 @given(st.floats(1e-9, 1e12))
 def test_a_speed_has_no_exponent_and_is_near_the_truth(per_second: float) -> None:
-    said = words.speed(per_second)
+    said = humanize.speed(per_second)
     assert re.fullmatch(r"\d{1,3}(,\d{3})*|0\.\d+|\d\.\d", said)
     assert float(said.replace(",", "")) == pytest.approx(per_second, rel=0.05)

@@ -13,15 +13,15 @@ from xml.sax.saxutils import escape, quoteattr
 import pytest
 from lxml import etree
 
-from shoal.extract.media import kind_of
-from shoal.extract.mending import mend
-from shoal.extract.summary import summary
-from shoal.extract.xhtml import as_html
-from shoal.extract.xml import XmlDocument, XmlNode
-from shoal.extract.xmlselectors import planned
+from shoal.html.media import kind_of
+from shoal.html.xhtml import as_html
+from shoal.html.xml import XmlDocument, XmlNode
+from shoal.html.xml_css import planned
+from shoal.html.xml_repair import mend
 from shoal.limits import XML_TAGS
 from shoal.model import Response, Task
-from shoal.page import Page
+from shoal.spider.default import summary
+from shoal.spider.page import Page
 
 URL = "https://a.example/dir/feed"
 TITLES = ("Plain", "A & B < C > \"D\" 'E'", "Größe 5 €", "日本語", "x  y\nz", "]]>")

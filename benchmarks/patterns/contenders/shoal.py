@@ -14,11 +14,11 @@ from msgspec.structs import fields
 
 from benchmarks.patterns.terms import NOT_SENT, ROWS, TIMEOUT, URLS, Attempt, AttemptLog, Terms, read_terms
 from shoal.cli import main
+from shoal.engine.pipeline import Worker
 from shoal.fetch.http import HttpTransport
 from shoal.fetch.transport import FetchRequest
 from shoal.model import Failure, Lease, Outcome, Settlement
 from shoal.settings import PositiveSeconds, Seconds, Settings
-from shoal.worker import Worker
 
 NAMES: dict[int | str, str] = {"read_timeout": TIMEOUT, "connect_timeout": TIMEOUT, "connect": NOT_SENT}
 OUR_OWN_TIME = frozenset(

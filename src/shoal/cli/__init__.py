@@ -9,9 +9,9 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from shoal import guardian
+from shoal.engine import guardian
 from shoal.errors import ShoalError
-from shoal.streams import open_closed_streams
+from shoal.runtime.stdio import open_closed_streams
 
 INTERRUPTED = 130
 
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def run(argv: Sequence[str]) -> int:
     """Runs one command line; answers the exit code."""
     from shoal.cli.app import Abort, app, usage_mistake
-    from shoal.filelimit import LEAST, file_limit, raise_file_limit
+    from shoal.fetch.file_limit import LEAST, file_limit, raise_file_limit
     from shoal.hints import at_store
 
     before = at_store.set("")
@@ -69,9 +69,9 @@ def run(argv: Sequence[str]) -> int:
 
 def complain(message: str, code: int, *, trace: bool = False) -> int:
     """One line on stderr, whatever the message is made of; after the traceback of the error, if that is wanted."""
-    from shoal.observe.logging import only_json
-    from shoal.observe.words import printable
-    from shoal.telling import event
+    from shoal.events import event
+    from shoal.humanize import printable
+    from shoal.telemetry.logging import only_json
 
     if only_json():
         event("command_failed", message, exc_info=trace, exit=code)

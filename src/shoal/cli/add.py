@@ -15,9 +15,9 @@ from shoal.hints import command
 from shoal.limits import REQUEST_NUMBER
 
 if TYPE_CHECKING:
-    from shoal.adding import Addition, Additions, Common
     from shoal.frontier.protocol import Frontier
-    from shoal.spider import Spider
+    from shoal.runtime.adding import Addition, Additions, Common
+    from shoal.spider.spider import Spider
 
 HOW = "How they are queued"
 _TOLD = 20  # URLs that are told one by one, of each reason; all are counted
@@ -73,9 +73,9 @@ def add(
     log_level: options.LogLevel = None,
 ) -> None:
     """Put URLs into a JOB while it runs, is paused, or has finished. The same command again adds nothing twice."""
-    from shoal.adding import Common
-    from shoal.cli.terminal import say
-    from shoal.loop import run_loop
+    from shoal.engine.loop import run_loop
+    from shoal.runtime.adding import Common
+    from shoal.terminal.console import say
 
     options.set_up_logging(log_level)
     source = _source(urls or [], input_file)
@@ -100,7 +100,7 @@ def add(
 
 def _source(words: list[str], input_file: Path | None) -> Spider:
     from shoal.cli.targets import as_url, listed_in
-    from shoal.spider import Spider
+    from shoal.spider.spider import Spider
 
     if not words and input_file is None:
         raise UsageError("nothing to add: give URLs or -i FILE; see shoal add --help")
@@ -131,9 +131,9 @@ def read_meta(words: list[str]) -> dict[str, Any] | None:
 async def _add(
     store: str, job: str, source: Spider, common: Common, teller: _Teller
 ) -> tuple[Additions, str]:
-    from shoal.adding import add_to
-    from shoal.cli.terminal import say
     from shoal.frontier import open_frontier
+    from shoal.runtime.adding import add_to
+    from shoal.terminal.console import say
 
     async with open_frontier(store, create=False) as frontier:
         added = await add_to(frontier, job, source, common, tell=teller.tell, say=say)
@@ -142,8 +142,8 @@ async def _add(
 
 async def _next_step(frontier: Frontier, added: Additions) -> str:
     """What a person has to do so that the URLs are crawled; "": nothing."""
-    from shoal.jobnote import is_for_fleet
-    from shoal.workerstatus import status_of
+    from shoal.jobs.note import is_for_fleet
+    from shoal.jobs.worker_status import status_of
 
     name, job = added.job, await frontier.job(added.job)
     if added.state == "paused":
@@ -168,7 +168,7 @@ class _Teller:
         self.counts: Counter[str] = Counter()
 
     def tell(self, one: Addition) -> None:
-        from shoal.cli.terminal import say
+        from shoal.terminal.console import say
 
         self.counts[one.fate] += 1
         if one.fate == "new" or self._quiet:
@@ -182,8 +182,8 @@ class _Teller:
             say(f"… further ones ({kind}) are only counted; --json tells every one")
 
     def end(self, added: Additions, next_step: str) -> None:
-        from shoal.cli.terminal import say
-        from shoal.observe.words import by_count, plural
+        from shoal.humanize import by_count, plural
+        from shoal.terminal.console import say
 
         said = f"job {added.job} is {added.state}: {plural(added.new, 'URL')} added"
         if added.duplicates:

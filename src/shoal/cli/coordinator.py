@@ -21,9 +21,9 @@ def coordinator(
     options.set_up_logging(log_level, log_format, "info")
     plan = make_plan(spiders or (), store, None, options.flags(pairs), config, fetches=False)
     plan = replace(plan, metrics=metrics or "")
-    from shoal.fleet.worker import coordinate
-    from shoal.loop import run_loop
-    from shoal.signals import stoppable
+    from shoal.engine.loop import run_loop
+    from shoal.runtime.signals import stoppable
+    from shoal.runtime.worker import coordinate
 
     announce("coordinator", plan)
     run_loop(stoppable(coordinate(plan)))

@@ -12,15 +12,15 @@ import typer
 from msgspec.structs import replace
 
 from shoal.cli import endings, options
+from shoal.engine.guardian import guarded
 from shoal.errors import SinkError, UsageError
-from shoal.guardian import guarded
 from shoal.hints import command
-from shoal.streams import is_closed
+from shoal.runtime.stdio import is_closed
 
 if TYPE_CHECKING:
-    from shoal.crawling import Plan
-    from shoal.observe.view import View
-    from shoal.source import SpiderSource
+    from shoal.inspect.progress import View
+    from shoal.runtime.crawl import Plan
+    from shoal.spider.source import SpiderSource
 
 
 def crawl(
@@ -56,7 +56,7 @@ def crawl(
     """Crawl TARGETs into a file of JSON lines. The same command again resumes where it stopped."""
     from shoal.cli.dashboard import beside
     from shoal.cli.targets import read_targets
-    from shoal.cli.terminal import say
+    from shoal.terminal.console import say
 
     options.set_up_logging(log_level, log_format)
     share = endings.read_share(fail_above)
@@ -113,7 +113,7 @@ def _plan(
     fresh: bool,
 ) -> Plan:
     from shoal.config import load
-    from shoal.crawling import Plan
+    from shoal.runtime.crawl import Plan
 
     spider = source.load()
     name = job or source.name or spider.name
@@ -152,9 +152,9 @@ def run_plan(
     import asyncio
     import signal
 
-    from shoal.crawling import execute
-    from shoal.loop import run_loop
-    from shoal.observe.progress import make_progress
+    from shoal.engine.loop import run_loop
+    from shoal.runtime.crawl import execute
+    from shoal.terminal.progress_lines import make_progress
 
     async def crawling() -> View:
         if seconds is not None:
@@ -170,18 +170,19 @@ def run_plan(
 
 def finish(plan: Plan, view: View, summary_file: Path | None, quiet: bool) -> None:
     """Says how it ended, and what to do next."""
-    from shoal.cli.terminal import say, stderr
-    from shoal.observe import summary, words
-    from shoal.observe.logging import only_json
-    from shoal.observe.view import left_over
+    from shoal import humanize
+    from shoal.inspect.progress import left_over
     from shoal.sink import describe
+    from shoal.telemetry.logging import only_json
+    from shoal.terminal import summary
+    from shoal.terminal.console import say, stderr
 
     where = describe(plan.output)
     if summary_file is not None:
         _write_summary(summary_file, view, where)
     if view.note == "already finished":
         counters = view.job.counters
-        done, rows = words.plural(counters.done, "page"), words.plural(counters.items, "row")
+        done, rows = humanize.plural(counters.done, "page"), humanize.plural(counters.items, "row")
         left = f", {said}" if (said := left_over(view.job)) else ""
         say(f"job {plan.job} is finished: {done}, {rows} in {where}{left}; run with --fresh to start again")
         return
@@ -205,7 +206,7 @@ def dead_command(plan: Plan) -> str:
 def _write_summary(path: Path, view: View, output: str) -> None:
     import msgspec
 
-    from shoal.observe import summary
+    from shoal.terminal import summary
 
     content = msgspec.json.format(msgspec.json.encode(summary.as_json(view, output=output)), indent=2)
     try:

@@ -14,7 +14,7 @@ from shoal.cli import options
 from shoal.errors import UsageError
 
 if TYPE_CHECKING:
-    from shoal.dashboard.serving import Options, Served
+    from shoal.dashboard.server import Options, Served
 
 log = logging.getLogger("shoal")
 
@@ -55,9 +55,9 @@ def dashboard(
     log_format: options.LogFormat = None,
 ) -> None:
     """Show the crawls of a store in the browser: how they go, why they are slow, and the levers for that."""
-    from shoal.dashboard.serving import LOOPBACK, Options
-    from shoal.loop import run_loop
-    from shoal.signals import stoppable
+    from shoal.dashboard.server import LOOPBACK, Options
+    from shoal.engine.loop import run_loop
+    from shoal.runtime.signals import stoppable
 
     options.set_up_logging(log_level, log_format)
     wanted = Options(
@@ -80,7 +80,7 @@ def checked_port(port: int, option: str) -> int:
 def chosen_token(file: Path | None) -> str | None:
     """None: a fresh one is to be made, and told."""
     from shoal.dashboard.auth import TOKEN_VARIABLE, find_token
-    from shoal.observe.logging import only_json
+    from shoal.telemetry.logging import only_json
 
     token = find_token(file, os.environ)
     if token is None and only_json():
@@ -94,8 +94,8 @@ async def _serve(wanted: Options, open_browser: bool) -> None:
     import asyncio
     import webbrowser
 
-    from shoal.dashboard.serving import dashboard, is_loopback
-    from shoal.signals import stopping_on_signals
+    from shoal.dashboard.server import dashboard, is_loopback
+    from shoal.runtime.signals import stopping_on_signals
 
     ending = _Ending()
     async with dashboard(wanted) as served:
@@ -136,7 +136,7 @@ def announce(served: Served) -> None:
 
 
 def _say(line: str) -> None:
-    from shoal.observe.logging import only_json
+    from shoal.telemetry.logging import only_json
 
     if only_json():
         log.warning("%s", line)
@@ -154,7 +154,7 @@ async def beside(store: str, wanted: bool, port: int | None) -> AsyncIterator[No
     if not wanted and port is None:
         yield
         return
-    from shoal.dashboard.serving import Options, dashboard
+    from shoal.dashboard.server import Options, dashboard
 
     if store == ":memory:":
         raise UsageError("--dashboard: a crawl in memory cannot be looked at; name a file with --store")

@@ -53,15 +53,15 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List dead letters, each with its number, time, kind and URL."""
-    from shoal.cli import letters
-    from shoal.cli.terminal import print_json
+    from shoal.terminal import dead_letter_tables
+    from shoal.terminal.console import print_json
 
     query = _query(job, host, kind, since, until, ids, limit)
     found = _letters(store, query)
     if as_json:
-        print_json([letters.as_dict(letter) for letter in found])
+        print_json([dead_letter_tables.as_dict(letter) for letter in found])
     else:
-        letters.print_list(found, limit)
+        dead_letter_tables.print_list(found, limit)
 
 
 @app.command()
@@ -71,9 +71,9 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show one dead letter: its attempts, the last response, the traceback."""
-    from shoal.cli import letters
-    from shoal.cli.terminal import print_json
     from shoal.frontier.protocol import DeadFilter
+    from shoal.terminal import dead_letter_tables
+    from shoal.terminal.console import print_json
 
     found = _letters(store, DeadFilter(ids=(number,)))
     if not found:
@@ -81,9 +81,9 @@ def show(
             f"no dead letter {number} in {shown_store(store)}; {command('dead list')} shows which there are"
         )
     if as_json:
-        print_json(letters.as_dict(found[0]))
+        print_json(dead_letter_tables.as_dict(found[0]))
     else:
-        letters.print_one(found[0])
+        dead_letter_tables.print_one(found[0])
 
 
 @app.command()
@@ -99,13 +99,13 @@ def replay(
     everything: All = False,
 ) -> None:
     """Put dead letters back into the queue, with a fresh set of attempts."""
-    from shoal import deadletters
-    from shoal.cli.terminal import ask, say
-    from shoal.observe.words import plural
+    from shoal.humanize import plural
+    from shoal.inspect import dead_letters
+    from shoal.terminal.console import ask, say
 
     query = _query(job, host, kind, since, until, ids, limit)
     _require_choice(query, everything, "replay")
-    number = ask(store, lambda frontier: deadletters.replay(frontier, query, "shoal dead"))
+    number = ask(store, lambda frontier: dead_letters.replay(frontier, query, "shoal dead"))
     say(f"{plural(number, 'page')} queued again" + ("; run the crawl to fetch them" if number else ""))
 
 
@@ -122,13 +122,13 @@ def drop(
     everything: All = False,
 ) -> None:
     """Forget dead letters. Their pages stay seen and are not fetched again."""
-    from shoal import deadletters
-    from shoal.cli.terminal import ask, say
-    from shoal.observe.words import plural
+    from shoal.humanize import plural
+    from shoal.inspect import dead_letters
+    from shoal.terminal.console import ask, say
 
     query = _query(job, host, kind, since, until, ids, limit)
     _require_choice(query, everything, "drop")
-    number = ask(store, lambda frontier: deadletters.drop(frontier, query, "shoal dead"))
+    number = ask(store, lambda frontier: dead_letters.drop(frontier, query, "shoal dead"))
     say(f"{plural(number, 'dead letter')} dropped")
 
 
@@ -168,6 +168,6 @@ def _require_choice(query: DeadFilter, everything: bool, verb: str) -> None:
 
 
 def _letters(store: str, query: DeadFilter) -> Sequence[DeadLetter]:
-    from shoal.cli.terminal import ask
+    from shoal.terminal.console import ask
 
     return ask(store, lambda frontier: frontier.dead(query))

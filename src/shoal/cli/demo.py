@@ -13,10 +13,10 @@ from shoal.cli import options
 from shoal.errors import UsageError
 
 if TYPE_CHECKING:
-    from shoal.crawling import Plan
+    from shoal.engine.tally import HostTally
+    from shoal.inspect.progress import View
     from shoal.model import DeadLetter
-    from shoal.observe.tally import HostTally
-    from shoal.observe.view import View
+    from shoal.runtime.crawl import Plan
     from shoal.testing import HostProfile, WebProcess
 
 LONGEST = 25.0  # seconds
@@ -44,7 +44,7 @@ def demo(
     keep: Annotated[bool, options.switch("--keep", text="Keep the rows and the store.")] = False,
 ) -> None:
     """Crawl a web of slow, broken and hostile hosts on this machine. Needs no network."""
-    from shoal.cli.terminal import say
+    from shoal.terminal.console import say
 
     if not 0 < seconds <= LONGEST:
         raise UsageError(f"--seconds {seconds:g}: more than 0 and at most {LONGEST:g}")
@@ -62,9 +62,9 @@ def demo(
 
 def _perform(place: Path, seconds: float, processes: int, keep: bool) -> None:
     from shoal.cli.crawl import run_plan
-    from shoal.cli.terminal import ask, say, stderr
     from shoal.frontier.protocol import DeadFilter
-    from shoal.observe import summary
+    from shoal.terminal import summary
+    from shoal.terminal.console import ask, say, stderr
     from shoal.testing import WebProcess
     from shoal.testing.demo import demo_profiles
 
@@ -84,8 +84,8 @@ def _perform(place: Path, seconds: float, processes: int, keep: bool) -> None:
 
 def _plan(place: Path, urls: Sequence[str], processes: int) -> Plan:
     from shoal.config import load
-    from shoal.crawling import Plan
-    from shoal.source import SpiderSource
+    from shoal.runtime.crawl import Plan
+    from shoal.spider.source import SpiderSource
     from shoal.testing.demo import DEMO_SETTINGS
 
     source = SpiderSource(name="demo", urls=tuple(urls))
@@ -105,10 +105,10 @@ def _plan(place: Path, urls: Sequence[str], processes: int) -> Plan:
 def _hosts_table(web: WebProcess, view: View, letters: Sequence[DeadLetter]) -> object:
     from rich.text import Text
 
-    from shoal.cli.terminal import table
-    from shoal.observe import words
-    from shoal.observe.panel import latency_style
-    from shoal.observe.tally import HostTally
+    from shoal import humanize
+    from shoal.engine.tally import HostTally
+    from shoal.terminal.console import table
+    from shoal.terminal.live_panel import latency_style
 
     tallies: Mapping[str, HostTally] = {tally.host: tally for tally in view.report.hosts}
     buried = Counter(letter.task.host for letter in letters)
@@ -119,10 +119,10 @@ def _hosts_table(web: WebProcess, view: View, letters: Sequence[DeadLetter]) -> 
         tally, dead = tallies.get(address, HostTally(address)), buried[address]
         shown.add_row(
             Text(name, "bold" if tally.pages else "red"),
-            words.count(tally.pages),
-            Text(words.count(tally.retries), "yellow" if tally.retries else "dim"),
-            Text(words.count(dead), "red" if dead else "dim"),
-            Text(words.latency(tally.latency or None), latency_style(tally.latency)),
+            humanize.count(tally.pages),
+            Text(humanize.count(tally.retries), "yellow" if tally.retries else "dim"),
+            Text(humanize.count(dead), "red" if dead else "dim"),
+            Text(humanize.latency(tally.latency or None), latency_style(tally.latency)),
             Text(_story(profile), "dim"),
         )
     return shown
@@ -138,8 +138,8 @@ def _story(profile: HostProfile) -> str:
 
 
 def _dead_table(letters: Sequence[DeadLetter]) -> object:
-    from shoal.classify import rule_for
-    from shoal.cli.terminal import safe, table
+    from shoal.policy.outcomes import rule_for
+    from shoal.terminal.console import safe, table
 
     kinds = Counter(letter.kind for letter in letters)
     shown = table("dead letters", "of", "meaning", right=("dead letters",))

@@ -40,18 +40,18 @@ def read_share(word: str | None) -> float | None:
 def check_ending(job: Job, fail_above: float | None, refused: Mapping[str, int], dead_command: str) -> None:
     """Raises CrawlFailed if too many pages of a finished job were given up, or none of its start URLs was one.
     `refused`: what was not admitted in this run, by reason."""
-    from shoal.observe import words
+    from shoal import humanize
 
     c, name = job.counters, job.spec.name
     if job.state != "finished":
         return
     if refused and not c.admitted:
-        number = words.plural(sum(refused.values()), "start URL")
+        number = humanize.plural(sum(refused.values()), "start URL")
         raise CrawlFailed(
-            f"job {name}: nothing was crawled, {number} refused: {words.by_count(dict(refused))}"
+            f"job {name}: nothing was crawled, {number} refused: {humanize.by_count(dict(refused))}"
         )
     ended = c.done + c.dead
     if not c.dead or (c.done if fail_above is None else c.dead / ended <= fail_above):
         return
-    what = "every page" if not c.done else f"{words.percent(c.dead / ended)} of the pages"
-    raise CrawlFailed(f"job {name}: {what} failed, {words.count(c.dead)} given up; see {dead_command}")
+    what = "every page" if not c.done else f"{humanize.percent(c.dead / ended)} of the pages"
+    raise CrawlFailed(f"job {name}: {what} failed, {humanize.count(c.dead)} given up; see {dead_command}")

@@ -12,7 +12,7 @@ import typer
 from shoal.cli import options
 
 if TYPE_CHECKING:
-    from shoal.cli.sight import Sight
+    from shoal.inspect.single_page import Sight
     from shoal.model import Response
 
 
@@ -37,15 +37,15 @@ def fetch(
     config: options.Config = None,
 ) -> None:
     """Fetch one page and show what Shoal sees: robots, redirects, status, timing, links."""
-    from shoal.cli.sight import look
     from shoal.cli.targets import as_url
-    from shoal.cli.terminal import print_json
     from shoal.config import load
+    from shoal.engine.loop import run_loop
     from shoal.errors import UsageError
-    from shoal.fetch.browser.finding import available, why_not
-    from shoal.loop import run_loop
+    from shoal.fetch.browser.executable import available, why_not
+    from shoal.inspect.single_page import look
     from shoal.model import Response
-    from shoal.rendering import Rendering
+    from shoal.spider.rendering import Rendering
+    from shoal.terminal.console import print_json
 
     given = options.flags(pairs, robots=False if no_robots else None, allow_network=allow_network or None)
     settings = load(config, {}, os.environ, given)
@@ -113,10 +113,10 @@ def _print(sight: Sight) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from shoal.classify import rule_for
-    from shoal.cli.terminal import safe, stdout
     from shoal.model import Response
-    from shoal.observe.panel import frame
+    from shoal.policy.outcomes import rule_for
+    from shoal.terminal.console import safe, stdout
+    from shoal.terminal.live_panel import frame
 
     outcome = sight.outcome
     facts = Table.grid(padding=(0, 2))
@@ -142,15 +142,18 @@ def _print(sight: Sight) -> None:
 
 
 def _add_answer(facts: Any, sight: Sight, response: Response) -> None:
-    from shoal.cli.terminal import safe
-    from shoal.observe import words
+    from shoal import humanize
+    from shoal.terminal.console import safe
 
     facts.add_row("status", str(response.status))
     facts.add_row(
-        "time", f"{words.latency(response.elapsed)}, first byte after {words.latency(response.first_byte)}"
+        "time",
+        f"{humanize.latency(response.elapsed)}, first byte after {humanize.latency(response.first_byte)}",
     )
-    facts.add_row("size", f"{words.size(len(response.body))}, {words.size(response.wire_bytes)} on the wire")
-    links = f"{words.count(sight.links)}, of which {words.count(sight.admitted)} would be followed"
+    facts.add_row(
+        "size", f"{humanize.size(len(response.body))}, {humanize.size(response.wire_bytes)} on the wire"
+    )
+    links = f"{humanize.count(sight.links)}, of which {humanize.count(sight.admitted)} would be followed"
     if sight.refused:
-        links += f" (refused: {words.by_count(sight.refused)})"
+        links += f" (refused: {humanize.by_count(sight.refused)})"
     facts.add_row("links", safe(links))

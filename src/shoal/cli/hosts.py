@@ -14,7 +14,7 @@ from shoal.hints import command
 
 if TYPE_CHECKING:
     from shoal.frontier.protocol import Frontier, HostQueue
-    from shoal.hosts.sight import HostSight
+    from shoal.inspect.host import HostSight
     from shoal.settings import HostSettings
 
 app = typer.Typer(help="Show the hosts: rate, latency, breaker, queue, errors. Block, unblock or set them.")
@@ -60,18 +60,18 @@ def hosts(
     if context.invoked_subcommand is not None:
         refuse_options(context)
         return
-    from shoal.cli import hostviews
-    from shoal.cli.terminal import ask, print_json
-    from shoal.inquiry import look_at_hosts
+    from shoal.inspect.inquiry import look_at_hosts
+    from shoal.terminal import host_tables
+    from shoal.terminal.console import ask, print_json
 
     if limit < 1:
         raise UsageError(f"--limit {limit}: at least 1")
     most = None if everything else limit
     shown, total = ask(store, lambda frontier: _first(look_at_hosts(frontier, job), sort, most))
     if as_json:
-        print_json([hostviews.as_dict(host) for host in shown])
+        print_json([host_tables.as_dict(host) for host in shown])
     else:
-        hostviews.print_table(shown, total)
+        host_tables.print_table(shown, total)
 
 
 async def _first(
@@ -89,7 +89,7 @@ async def _first(
 
 
 def _order(sort: Sort) -> Callable[[HostSight], tuple[float | str, ...]]:
-    from shoal.hosts.sight import CONDITIONS
+    from shoal.inspect.host import CONDITIONS
 
     def busy(host: HostSight) -> tuple[float | str, ...]:
         return -host.pending, -host.valve.in_flight, host.name
@@ -106,9 +106,9 @@ def _order(sort: Sort) -> Callable[[HostSight], tuple[float | str, ...]]:
 @app.command()
 def show(host: Host, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
     """Show one host, and what holds it back."""
-    from shoal.cli import hostviews
-    from shoal.cli.terminal import ask, print_json, stdout
-    from shoal.inquiry import look_at_host, settings_to_come
+    from shoal.inspect.inquiry import look_at_host, settings_to_come
+    from shoal.terminal import host_tables
+    from shoal.terminal.console import ask, print_json, stdout
 
     name = _name(host)
 
@@ -119,15 +119,15 @@ def show(host: Host, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> N
     found = ask(store, look)
     if not isinstance(found, tuple):
         if as_json:
-            print_json({"host": name, "known": False, "settings": hostviews.settings_dict(found)})
+            print_json({"host": name, "known": False, "settings": host_tables.settings_dict(found)})
         else:
-            stdout().print(hostviews.not_met(name, found), markup=False)
+            stdout().print(host_tables.not_met(name, found), markup=False)
         return
     sight, queues = found
     if as_json:
-        print_json({**hostviews.as_dict(sight), "queues": queues})
+        print_json({**host_tables.as_dict(sight), "queues": queues})
     else:
-        hostviews.print_one(sight, queues)
+        host_tables.print_one(sight, queues)
 
 
 @app.command()
@@ -140,8 +140,8 @@ def block(
     store: Store = DEFAULT_STORE,
 ) -> None:
     """Send a host no more requests. Its pages wait; those in flight are finished."""
-    from shoal.cli.terminal import ask
-    from shoal.hosts.orders import block, order
+    from shoal.inspect.host_actions import block, order
+    from shoal.terminal.console import ask
 
     name, length = _name(host), seconds(span, "--for")
 
@@ -155,9 +155,9 @@ def block(
 @app.command()
 def unblock(host: Host, store: Store = DEFAULT_STORE) -> None:
     """Let a host be asked again: lifts a block, closes its breaker and forgets its failures."""
-    from shoal.cli.terminal import ask, say
     from shoal.frontier.protocol import DeadFilter
-    from shoal.hosts.orders import order, unblock
+    from shoal.inspect.host_actions import order, unblock
+    from shoal.terminal.console import ask, say
 
     name = _name(host)
     buried = DeadFilter(host=name, kind="host_down", limit=BURIED_COUNTED)
@@ -211,22 +211,24 @@ def unset(
 @app.command(name="settings")
 def settings_(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
     """Show what was set by hand in this store, host by host and pattern by pattern."""
-    from shoal.cli import hostviews
-    from shoal.cli.terminal import ask, print_json
-    from shoal.hosts.standing import read_standing
+    from shoal.hosts.stored_settings import read_standing
+    from shoal.terminal import host_tables
+    from shoal.terminal.console import ask, print_json
 
     standing = ask(store, read_standing)
     if as_json:
-        print_json({name: hostviews.settings_dict(table) for name, table in sorted(standing.tables.items())})
+        print_json(
+            {name: host_tables.settings_dict(table) for name, table in sorted(standing.tables.items())}
+        )
     else:
-        hostviews.print_settings(standing.tables)
+        host_tables.print_settings(standing.tables)
 
 
 def _change(word: str, given: dict[str, str], store: str) -> None:
-    from shoal.cli import hostviews
-    from shoal.cli.terminal import ask, say
-    from shoal.hosts.orders import Set, set_for_hosts
-    from shoal.inquiry import look_at_host
+    from shoal.inspect.host_actions import Set, set_for_hosts
+    from shoal.inspect.inquiry import look_at_host
+    from shoal.terminal import host_tables
+    from shoal.terminal.console import ask, say
 
     name = _pattern(word)
     wanted = _read(given)
@@ -238,7 +240,7 @@ def _change(word: str, given: dict[str, str], store: str) -> None:
         return done, (await look_at_host(frontier, name))[0] if is_one else None
 
     done, sight = ask(store, carry_out)
-    say(hostviews.in_one_line(sight) if sight is not None else hostviews.set_in_one_line(done))
+    say(host_tables.in_one_line(sight) if sight is not None else host_tables.set_in_one_line(done))
 
 
 def _pairs(words: Sequence[str]) -> dict[str, str]:
@@ -270,9 +272,9 @@ async def _check_names(frontier: Frontier, wanted: dict[str, object]) -> None:
     import os
 
     from shoal.config import load
-    from shoal.inquiry import chosen_jobs, settings_for
+    from shoal.fetch.proxy.pool_state import read_pools
+    from shoal.inspect.inquiry import chosen_jobs, settings_for
     from shoal.policy.lanes import no_such_lane
-    from shoal.routes.poolbook import read_pools
 
     lane, pool = wanted.get("lane"), wanted.get("pool")
     mine = load(None, {}, os.environ, {}) if lane or pool else None
@@ -293,7 +295,7 @@ async def _check_names(frontier: Frontier, wanted: dict[str, object]) -> None:
 
 def _pattern(word: str) -> str:
     """The host that is meant, or all hosts below a name."""
-    from shoal.policy.hosttable import host_pattern
+    from shoal.policy.host_table import host_pattern
 
     if "*" not in word:
         return _name(word)
@@ -312,7 +314,7 @@ def _name(word: str) -> str:
 
 
 def _tell(host: HostSight) -> None:
-    from shoal.cli import hostviews
-    from shoal.cli.terminal import say
+    from shoal.terminal import host_tables
+    from shoal.terminal.console import say
 
-    say(hostviews.in_one_line(host))
+    say(host_tables.in_one_line(host))

@@ -23,9 +23,9 @@ Forget = Annotated[
 
 def jobs(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
     """Show all jobs: how far, how fast, until when; the schedules, and who works."""
-    from shoal.cli.jobviews import as_dict, fleet_tables
-    from shoal.cli.terminal import ask, print_json, stdout
-    from shoal.fleet.sight import FleetSight, look_at_fleet
+    from shoal.inspect.fleet import FleetSight, look_at_fleet
+    from shoal.terminal.console import ask, print_json, stdout
+    from shoal.terminal.job_tables import as_dict, fleet_tables
 
     async def look(frontier: Frontier) -> tuple[FleetSight, list[PastJob]]:
         sight, pasts = await look_at_fleet(frontier), await frontier.past_jobs()
@@ -42,21 +42,21 @@ def jobs(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
 
 def pause(names: Names, store: Store = DEFAULT_STORE) -> None:
     """Stop claiming pages of a JOB; what is in flight is finished. A schedule starts no more runs."""
-    from shoal.fleet.decisions import pause
+    from shoal.runtime.job_actions import pause
 
     _decide(names, store, pause)
 
 
 def resume(names: Names, store: Store = DEFAULT_STORE) -> None:
     """Go on with a paused JOB or schedule."""
-    from shoal.fleet.decisions import resume
+    from shoal.runtime.job_actions import resume
 
     _decide(names, store, resume)
 
 
 def cancel(names: Names, store: Store = DEFAULT_STORE, forget: Forget = False) -> None:
     """End a JOB early; what is in flight is finished, the rest stays where it is. A schedule is taken back."""
-    from shoal.fleet.decisions import cancel, forget_job
+    from shoal.runtime.job_actions import cancel, forget_job
 
     _decide(names, store, forget_job if forget else cancel)
 
@@ -65,7 +65,7 @@ Decision = Callable[["Frontier", str], Awaitable[str]]
 
 
 def _decide(names: Sequence[str], store: str, decision: Decision) -> None:
-    from shoal.cli.terminal import ask, say
+    from shoal.terminal.console import ask, say
 
     async def all_of_them(frontier: Frontier) -> list[str]:
         return [await decision(frontier, name) for name in names]

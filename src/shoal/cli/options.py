@@ -265,7 +265,7 @@ def seconds(text: str | None, option: str) -> float | None:
 
 def set_up_logging(level: str | None, form: str | None = None, usual: str = "warning") -> None:
     """In JSON what happens is told from "info" on: there is no table at the end that would tell it."""
-    from shoal.observe.logging import is_json, set_up
+    from shoal.telemetry.logging import is_json, set_up
 
     set_up(level or usual, form)
     if level is None and is_json():

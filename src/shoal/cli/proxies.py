@@ -11,7 +11,7 @@ from shoal.cli.options import DEFAULT_STORE, AsJson, Config, Pairs, Store, flags
 from shoal.errors import UsageError
 
 if TYPE_CHECKING:
-    from shoal.fetch.proxies import Proxy
+    from shoal.fetch.proxy.pools import Proxy
     from shoal.frontier.protocol import Frontier
     from shoal.model import Outcome
     from shoal.settings import Settings
@@ -32,7 +32,7 @@ def proxies(
     if context.invoked_subcommand is not None:
         refuse_options(context)
         return
-    from shoal.cli.terminal import ask, print_json
+    from shoal.terminal.console import ask, print_json
 
     rows = [row for row in ask(store, _gather) if pool in (None, row["pool"])]
     if as_json:
@@ -42,7 +42,7 @@ def proxies(
 
 
 async def _gather(frontier: Frontier) -> list[dict[str, Any]]:
-    from shoal.inquiry import look_at_proxies
+    from shoal.inspect.inquiry import look_at_proxies
 
     now = await frontier.now()
     return [
@@ -62,8 +62,8 @@ async def _gather(frontier: Frontier) -> list[dict[str, Any]]:
 
 
 def _print(rows: list[dict[str, Any]]) -> None:
-    from shoal.cli.terminal import safe, stdout, table
-    from shoal.observe import words
+    from shoal import humanize
+    from shoal.terminal.console import safe, stdout, table
 
     if not rows:
         stdout().print("no proxies have been used yet; docs/proxies.md tells how to set pools up")
@@ -71,13 +71,13 @@ def _print(rows: list[dict[str, Any]]) -> None:
     numbers = ("requests", "success", "latency", "cost")
     listing = table("pool", "proxy", *numbers, "condition", right=numbers)
     for row in rows:
-        left = f", {words.span(row['quarantined_seconds'])} left" if row["quarantined_seconds"] else ""
+        left = f", {humanize.span(row['quarantined_seconds'])} left" if row["quarantined_seconds"] else ""
         listing.add_row(
             safe(row["pool"]),
             safe(row["proxy"]),
-            words.count(row["requests"]),
+            humanize.count(row["requests"]),
             "-" if row["success"] is None else f"{row['success']:.0%}",
-            words.latency(row["latency_seconds"]),
+            humanize.latency(row["latency_seconds"]),
             "-" if row["cost"] is None else f"{row['cost']:g}",
             safe(row["condition"] + left, "green" if row["condition"] == "ok" else "yellow"),
         )
@@ -97,9 +97,9 @@ def try_out(
 ) -> None:
     """Fetch a page through every proxy of the settings, and tell how it went."""
     from shoal.cli.targets import as_url
-    from shoal.cli.terminal import print_json
     from shoal.config import load
-    from shoal.loop import run_loop
+    from shoal.engine.loop import run_loop
+    from shoal.terminal.console import print_json
 
     settings = load(config, {}, os.environ, flags(pairs))
     found = _chosen(settings, pool)
@@ -113,7 +113,7 @@ def try_out(
 
 
 def _chosen(settings: Settings, pool: str | None) -> list[Proxy]:
-    from shoal.fetch.proxies import load_pools
+    from shoal.fetch.proxy.pools import load_pools
 
     pools = load_pools(settings, os.environ)
     if not pools:
@@ -153,7 +153,7 @@ def _guard_for(url: str, guard: Any) -> Any:
 
 
 def _row(proxy: Proxy, outcome: Outcome) -> dict[str, Any]:
-    from shoal.classify import kind_of, rule_for
+    from shoal.policy.outcomes import kind_of, rule_for
 
     kind = kind_of(outcome)
     return {
@@ -168,8 +168,8 @@ def _row(proxy: Proxy, outcome: Outcome) -> dict[str, Any]:
 
 
 def _print_trial(rows: list[dict[str, Any]]) -> None:
-    from shoal.cli.terminal import safe, stdout, table
-    from shoal.observe import words
+    from shoal import humanize
+    from shoal.terminal.console import safe, stdout, table
 
     listing = table("pool", "proxy", "by", "time", "result", right=("time",))
     for row in rows:
@@ -177,7 +177,7 @@ def _print_trial(rows: list[dict[str, Any]]) -> None:
             safe(row["pool"]),
             safe(row["proxy"]),
             row["scheme"],
-            words.latency(row["seconds"]),
+            humanize.latency(row["seconds"]),
             safe(f"{row['result']}  {row['detail']}", "green" if row["ok"] else "red"),
         )
     stdout().print(listing)

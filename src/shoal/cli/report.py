@@ -26,9 +26,9 @@ def report(
 ) -> None:
     """Write an HTML file about a JOB: its pages, latency, errors, hosts and dead letters. It needs nothing else."""
     from shoal.cli.crawl import file_name
-    from shoal.cli.terminal import ask, say
+    from shoal.report.document import render
     from shoal.report.gathering import gather
-    from shoal.report.page import render
+    from shoal.terminal.console import ask, say
 
     path = output or Path(f"{file_name(job)}-report.html")
     if not force:
@@ -48,7 +48,7 @@ def report(
 
 def _check(path: Path) -> None:
     """What is there already is a report, and may be replaced by a newer one."""
-    from shoal.report.page import GENERATOR
+    from shoal.report.document import GENERATOR
 
     try:
         with path.open("rb") as file:

@@ -38,7 +38,7 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Show the jobs in the store: how far they are and where the longest queues stand."""
-    from shoal.cli.terminal import ask, print_json
+    from shoal.terminal.console import ask, print_json
 
     if in_flight:
         _show_flights(store, job, limit, as_json)
@@ -51,10 +51,10 @@ def status(
 
 
 def _show_flights(store: str, job: str | None, limit: int, as_json: bool) -> None:
-    from shoal.cli.terminal import ask, print_json, safe, stdout, table
-    from shoal.observe import words
-    from shoal.observe.flights import look_at_flights
-    from shoal.plain import flight_dict
+    from shoal import humanize
+    from shoal.inspect.in_flight import look_at_flights
+    from shoal.inspect.json_form import flight_dict
+    from shoal.terminal.console import ask, print_json, safe, stdout, table
 
     found = ask(store, lambda frontier: look_at_flights(frontier, limit, job))
     if as_json:
@@ -64,7 +64,7 @@ def _show_flights(store: str, job: str | None, limit: int, as_json: bool) -> Non
     for one in found:
         worker = f"{one.pid} on {one.machine}" if one.pid else f"{one.worker} (gone)"
         shown.add_row(
-            words.span(one.seconds),
+            humanize.span(one.seconds),
             safe(one.job),
             safe(one.lane),
             str(one.attempt),
@@ -75,8 +75,8 @@ def _show_flights(store: str, job: str | None, limit: int, as_json: bool) -> Non
 
 
 async def _look(frontier: Frontier, name: str | None) -> list[Sight]:
-    from shoal.fleet.trouble import trouble_of
-    from shoal.retention import unknown_job
+    from shoal.inspect.retention import unknown_job
+    from shoal.jobs.trouble import trouble_of
 
     jobs = await frontier.jobs()
     chosen = [job for job in jobs if name in (None, job.spec.name)]
@@ -89,7 +89,7 @@ async def _look(frontier: Frontier, name: str | None) -> list[Sight]:
 
 
 def _as_dict(sight: Sight) -> dict[str, Any]:
-    from shoal.observe.view import left_over
+    from shoal.inspect.progress import left_over
 
     job = sight.job
     return {
@@ -106,7 +106,7 @@ def _as_dict(sight: Sight) -> dict[str, Any]:
 
 
 def _print(found: list[Sight], store: str) -> None:
-    from shoal.cli.terminal import safe, stdout
+    from shoal.terminal.console import safe, stdout
 
     console = stdout()
     if not found:
@@ -119,42 +119,42 @@ def _card(sight: Sight) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    from shoal.cli.terminal import safe, when
-    from shoal.observe import words
-    from shoal.observe.panel import bar, frame, numbers
-    from shoal.observe.view import has_ended, left_over, waits_for
+    from shoal import humanize
+    from shoal.inspect.progress import has_ended, left_over, waits_for
+    from shoal.terminal.console import safe, when
+    from shoal.terminal.live_panel import bar, frame, numbers
 
     job, queues = sight.job, sight.queues
     c = job.counters
     title = Text.assemble(safe(job.spec.name, "bold cyan"), "  ", (job.state, _STYLES[job.state]))
     times = f"since {when(job.created_at)}"
     if job.finished_at:
-        times = f"took {words.duration(job.finished_at - job.created_at)}"
+        times = f"took {humanize.duration(job.finished_at - job.created_at)}"
     lines: list[RenderableType] = [
         bar(job, Text(times, "dim")),
         numbers(
             [
-                (words.count(c.pending), "pending", "bold"),
-                (words.count(c.delayed), "delayed", "bold yellow" if c.delayed else "dim"),
-                (words.count(c.leased), "leased", "bold"),
-                (words.count(c.done), "done", "bold green"),
-                (words.count(c.dead), "dead", "bold red" if c.dead else "dim"),
-                (words.count(c.retried), "retried", "bold yellow" if c.retried else "dim"),
-                (words.count(c.items), "rows", "bold"),
+                (humanize.count(c.pending), "pending", "bold"),
+                (humanize.count(c.delayed), "delayed", "bold yellow" if c.delayed else "dim"),
+                (humanize.count(c.leased), "leased", "bold"),
+                (humanize.count(c.done), "done", "bold green"),
+                (humanize.count(c.dead), "dead", "bold red" if c.dead else "dim"),
+                (humanize.count(c.retried), "retried", "bold yellow" if c.retried else "dim"),
+                (humanize.count(c.items), "rows", "bold"),
             ]
         ),
     ]
     if said := sight.trouble or left_over(job) or waits_for(job):
         lines.append(safe(said, "yellow"))
     if c.merged:
-        merged = f"{words.count(c.merged)} redirected to pages that have a task of their own"
+        merged = f"{humanize.count(c.merged)} redirected to pages that have a task of their own"
         lines.append(Text.assemble(("merged  ", "dim"), merged))
     if c.links_cut:
-        cut = f"{words.plural(c.links_cut, 'link')} beyond max_links of their pages"
+        cut = f"{humanize.plural(c.links_cut, 'link')} beyond max_links of their pages"
         lines.append(Text.assemble(("not taken  ", "dim"), (cut, "yellow")))
     waiting = {host: pending for host, pending in queues if pending}
     if waiting and not has_ended(job):
-        lines.append(Text.assemble(("longest queues  ", "dim"), safe(words.by_count(waiting))))
+        lines.append(Text.assemble(("longest queues  ", "dim"), safe(humanize.by_count(waiting))))
     return frame(Group(*lines), title)
 
 

@@ -15,7 +15,7 @@ from shoal.hints import command
 if TYPE_CHECKING:
     from shoal.frontier.inventory import Inventory
     from shoal.frontier.protocol import Frontier
-    from shoal.retention import Retention
+    from shoal.inspect.retention import Retention
 
 app = typer.Typer(help="Look after the store itself: what it holds, and making room.")
 app.command("upgrade")(upgrade.upgrade)
@@ -45,7 +45,7 @@ def store(
     as_json: AsJson = False,
 ) -> None:
     """Show what a store holds: how much of each kind, its limit, format and durability."""
-    from shoal.cli.terminal import ask, print_json, say
+    from shoal.terminal.console import ask, print_json, say
 
     if context.invoked_subcommand is not None:
         return
@@ -68,7 +68,7 @@ def _retention(older_than: str | None, keep: int | None) -> Retention:
 
     from shoal.cli.options import seconds
     from shoal.config import load
-    from shoal.retention import Retention, retention_of
+    from shoal.inspect.retention import Retention, retention_of
 
     age = seconds(older_than, "--older-than")
     if keep is not None and keep < 0:
@@ -79,8 +79,8 @@ def _retention(older_than: str | None, keep: int | None) -> Retention:
 
 
 async def _make_room(frontier: Frontier, retention: Retention, compact: bool) -> list[str]:
-    from shoal.observe.words import plural, size
-    from shoal.retention import find_outdated, prune
+    from shoal.humanize import plural, size
+    from shoal.inspect.retention import find_outdated, prune
 
     gone = await prune(frontier, await find_outdated(frontier, retention))
     letters = sum(job.counters.dead for job in gone)
@@ -101,9 +101,9 @@ def _as_dict(found: Inventory) -> dict[str, Any]:
 
 
 def _print(found: Inventory, store: str, jobs: int) -> None:
-    from shoal.cli.terminal import safe, stdout, table
     from shoal.frontier.inventory import KINDS
-    from shoal.observe.words import count, size
+    from shoal.humanize import count, size
+    from shoal.terminal.console import safe, stdout, table
 
     console = stdout()
     about = "about " if found.estimated else ""

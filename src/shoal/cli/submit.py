@@ -17,11 +17,11 @@ from shoal.hints import command
 from shoal.limits import REQUEST_NUMBER
 
 if TYPE_CHECKING:
-    from shoal.fleet.submitting import Submission, Watch
+    from shoal.engine.tally import TallyReport
     from shoal.frontier.protocol import Job
-    from shoal.observe.tally import TallyReport
-    from shoal.source import SpiderSource
-    from shoal.spider import Spider
+    from shoal.runtime.submit import Submission, Watch
+    from shoal.spider.source import SpiderSource
+    from shoal.spider.spider import Spider
 
 Priority = Annotated[
     int,
@@ -127,8 +127,8 @@ def _submission(
     config: Path | None,
 ) -> Submission:
     from shoal.config import load
-    from shoal.fleet.submitting import Submission, place_on_fleet
-    from shoal.plan import Plan
+    from shoal.runtime.plan import Plan
+    from shoal.runtime.submit import Submission, place_on_fleet
 
     spider, start, source, address = _targets(words, input_file)
     name = job or source.name or spider.name
@@ -152,11 +152,11 @@ def _targets(
     """The spider, the same one started at the URLs that were given (if any were), where they come from, and the
     spider's address."""
     from shoal.cli.targets import as_url, listed_in, read_targets, source_name, split_spider
-    from shoal.extract.summary import summary_spider
-    from shoal.jobnote import SUMMARY
-    from shoal.loading import load_spider
-    from shoal.source import SpiderSource
-    from shoal.spider import Spider
+    from shoal.jobs.note import SUMMARY
+    from shoal.spider.default import summary_spider
+    from shoal.spider.loading import load_spider
+    from shoal.spider.source import SpiderSource
+    from shoal.spider.spider import Spider
 
     spec, urls = split_spider(words)
     if spec is None:
@@ -173,9 +173,9 @@ def _targets(
 
 
 def _schedule(made: Submission, every: str | None, cron: str | None, keep: int) -> None:
-    from shoal.cli.terminal import ask, say, when
-    from shoal.fleet.cron import parse_cron
-    from shoal.fleet.submitting import schedule
+    from shoal.jobs.cron import parse_cron
+    from shoal.runtime.submit import schedule
+    from shoal.terminal.console import ask, say, when
 
     seconds = options.seconds(every, "--every") or 0.0
     if every is not None and seconds < 1:
@@ -200,10 +200,10 @@ def _schedule(made: Submission, every: str | None, cron: str | None, keep: int) 
 
 def _submit(made: Submission, wait: bool, quiet: bool, fail_above: float | None) -> None:
     from shoal.cli.crawl import dead_command
-    from shoal.cli.terminal import say
-    from shoal.loop import run_loop
-    from shoal.observe.progress import make_progress
-    from shoal.observe.words import by_count
+    from shoal.engine.loop import run_loop
+    from shoal.humanize import by_count
+    from shoal.terminal.console import say
+    from shoal.terminal.progress_lines import make_progress
 
     handed: list[str] = []
     try:
@@ -232,9 +232,9 @@ async def _hand_over(
 ) -> tuple[Job, TallyReport]:
     import asyncio
 
-    from shoal.fleet.submitting import feed, submit, wait_for
+    from shoal.engine.tally import TallyReport
     from shoal.frontier import open_frontier
-    from shoal.observe.tally import TallyReport
+    from shoal.runtime.submit import feed, submit, wait_for
 
     async with open_frontier(made.plan.store) as frontier:
         job, report = await submit(made, frontier), TallyReport()
@@ -261,7 +261,7 @@ class _FullQueue:
         self._said = False
 
     def say(self, fed: int, pending: int) -> None:
-        from shoal.cli.terminal import say
+        from shoal.terminal.console import say
 
         if not self._said:
             self._said = True
@@ -273,7 +273,7 @@ class _FullQueue:
 
 
 def _beginning(made: Submission, job: Job) -> str:
-    from shoal.observe.words import plural
+    from shoal.humanize import plural
     from shoal.sink import describe
 
     plan = made.plan
@@ -286,8 +286,8 @@ def _beginning(made: Submission, job: Job) -> str:
 
 
 def _ending(made: Submission, job: Job) -> str:
-    from shoal.observe.view import left_over
-    from shoal.observe.words import duration, plural
+    from shoal.humanize import duration, plural
+    from shoal.inspect.progress import left_over
     from shoal.sink import describe
 
     c, name = job.counters, job.spec.name
@@ -304,8 +304,8 @@ def _ending(made: Submission, job: Job) -> str:
 
 def _hints(made: Submission) -> None:
     """What the user may not expect, and what to do next."""
-    from shoal.cli.terminal import say
     from shoal.frontier import is_local
+    from shoal.terminal.console import say
 
     plan = made.plan
     if isinstance(plan.output, str) and urlsplit(plan.output).password:

@@ -13,10 +13,10 @@ from pathlib import Path
 from shoal.admit.canonical import Canonicaliser
 from shoal.admit.identity import host_key
 from shoal.admit.typed import has_scheme, typed_url
+from shoal.engine.guardian import guarded
 from shoal.errors import UsageError
-from shoal.guardian import guarded
-from shoal.source import SpiderSource
-from shoal.streams import is_closed
+from shoal.runtime.stdio import is_closed
+from shoal.spider.source import SpiderSource
 
 log = logging.getLogger("shoal")
 

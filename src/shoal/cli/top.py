@@ -11,7 +11,7 @@ from shoal.errors import UsageError
 
 if TYPE_CHECKING:
     from shoal.frontier.protocol import Frontier
-    from shoal.observe.topview import Frame
+    from shoal.terminal.top_view import Frame
 
 _PIPE_WIDTH = 120
 _SOONEST = 0.1  # seconds between two looks
@@ -25,7 +25,7 @@ def top(
     as_json: AsJson = False,
 ) -> None:
     """Watch everything live: jobs, queues, workers, and the hosts that hold them back. q leaves."""
-    from shoal.cli.terminal import ask, print_json, stdout
+    from shoal.terminal.console import ask, print_json, stdout
 
     if not every >= _SOONEST:
         raise UsageError(f"--every {every:g}: at least {_SOONEST:g} seconds")
@@ -33,13 +33,13 @@ def top(
     if as_json:
         print_json(_as_dict(ask(store, lambda frontier: _look_once(frontier, store))))
     elif once or not console.is_terminal or console.is_dumb_terminal:
-        from shoal.observe.topview import render
+        from shoal.terminal.top_view import render
 
         frame = ask(store, lambda frontier: _look_once(frontier, store))
         width = console.width if console.is_terminal else _PIPE_WIDTH
         console.print(render(frame, width), width=width)
     else:
-        from shoal.cli.screen import watch
+        from shoal.terminal.screen import watch
 
         ask(
             store,
@@ -49,11 +49,11 @@ def top(
 
 
 async def _look_once(frontier: Frontier, store: str) -> Frame:
-    from shoal.observe.events import read_events
-    from shoal.observe.flights import look_at_flights
-    from shoal.observe.holdups import find_holdups
-    from shoal.observe.overview import look
-    from shoal.observe.topview import FLIGHTS, Frame
+    from shoal.inspect.event_log import read_events
+    from shoal.inspect.held_back import find_holdups
+    from shoal.inspect.in_flight import look_at_flights
+    from shoal.inspect.overview import look
+    from shoal.terminal.top_view import FLIGHTS, Frame
 
     overview = await look(frontier)
     holdups = await find_holdups(frontier, overview, _PATIENCE)
@@ -62,7 +62,7 @@ async def _look_once(frontier: Frontier, store: str) -> Frame:
 
 
 def _as_dict(frame: Frame) -> dict[str, Any]:
-    from shoal.plain import flight_dict, overview_dict, worker_dict
+    from shoal.inspect.json_form import flight_dict, overview_dict, worker_dict
 
     overview, holdups = frame.overview, frame.holdups
     return {

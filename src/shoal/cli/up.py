@@ -14,7 +14,7 @@ from shoal.cli.worker import make_plan
 from shoal.errors import UsageError
 
 if TYPE_CHECKING:
-    from shoal.fleet.sight import FleetSight, JobSight
+    from shoal.inspect.fleet import FleetSight, JobSight
 
 _LINE_EVERY = 5.0
 _SHOWN = 12  # jobs and workers in the live view
@@ -45,9 +45,9 @@ def up(
 ) -> None:
     """Keep N workers running on this machine. One Ctrl-C drains them all, a second one stops them at once."""
     from shoal.cli.dashboard import beside
-    from shoal.fleet.upkeep import keep_up
-    from shoal.loop import run_loop
-    from shoal.signals import stoppable
+    from shoal.engine.loop import run_loop
+    from shoal.runtime.local_fleet import keep_up
+    from shoal.runtime.signals import stoppable
 
     options.set_up_logging(log_level, log_format)
     if count is not None and count < 1:
@@ -95,7 +95,7 @@ class _Board:
     def update(self, sight: FleetSight) -> None:
         from rich.console import Group
 
-        from shoal.cli.jobviews import fleet_tables
+        from shoal.terminal.job_tables import fleet_tables
 
         self.began = self.began or sight.now
         if self._live is not None:
@@ -125,9 +125,9 @@ def _say_ending(sight: FleetSight, began: float | None) -> None:
 
 
 def _say_progress(one: JobSight, workers: int) -> None:
-    from shoal.cli.terminal import say
-    from shoal.observe.logging import only_json
-    from shoal.telling import event
+    from shoal.events import event
+    from shoal.telemetry.logging import only_json
+    from shoal.terminal.console import say
 
     line, c = _line(one, workers), one.job.counters
     if not only_json():
@@ -150,18 +150,18 @@ def _say_progress(one: JobSight, workers: int) -> None:
 
 
 def _line(one: JobSight, workers: int) -> str:
-    from shoal.observe import words
+    from shoal import humanize
 
     c = one.job.counters
     parts = [
-        f"{words.count(c.done)} of {words.count(c.admitted)} pages",
-        f"{words.rate(one.rate)}/s",
-        f"{words.count(c.leased)} in flight",
-        f"{words.count(c.dead)} dead",
+        f"{humanize.count(c.done)} of {humanize.count(c.admitted)} pages",
+        f"{humanize.rate(one.rate)}/s",
+        f"{humanize.count(c.leased)} in flight",
+        f"{humanize.count(c.dead)} dead",
     ]
     if workers:
-        parts.append(words.plural(workers, "worker"))
+        parts.append(humanize.plural(workers, "worker"))
     if one.eta is not None:
-        parts.append(f"ETA {words.duration(one.eta)}")
+        parts.append(f"ETA {humanize.duration(one.eta)}")
     state = "" if one.job.state == "running" else f" ({one.job.state})"
     return f"{one.job.spec.name}: {', '.join(parts)}{state}"

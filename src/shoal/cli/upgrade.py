@@ -7,8 +7,8 @@ from shoal.cli.options import DEFAULT_STORE, Store
 
 def upgrade(store: Store = DEFAULT_STORE) -> None:
     """Bring a store of an older version to this version's format. Nobody may be using it."""
-    from shoal.cli.terminal import ask, stdout
     from shoal.frontier import is_local, shown
+    from shoal.terminal.console import ask, stdout
 
     ask(store, _format_of, create=not is_local(store))
     stdout().print(f"{shown(store)} has the format of this version")

@@ -9,7 +9,7 @@ import typer
 from shoal.cli.options import DEFAULT_STORE, AsJson, Store
 
 if TYPE_CHECKING:
-    from shoal.explain import Answer
+    from shoal.inspect.why import Answer
 
 
 def why(
@@ -20,9 +20,9 @@ def why(
 ) -> None:
     """Tell where a URL is, and what it is waiting for."""
     from shoal.cli.targets import as_url
-    from shoal.cli.terminal import ask, print_json
-    from shoal.inquiry import answers_about
-    from shoal.plain import answer_dict
+    from shoal.inspect.inquiry import answers_about
+    from shoal.inspect.json_form import answer_dict
+    from shoal.terminal.console import ask, print_json
 
     typed = as_url(url)
     answers = ask(store, lambda frontier: answers_about(frontier, typed, job))
@@ -39,8 +39,8 @@ def _print(answers: list[Answer], typed: str) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    from shoal.cli.terminal import safe, stdout
-    from shoal.observe.words import printable
+    from shoal.humanize import printable
+    from shoal.terminal.console import safe, stdout
 
     console = stdout()
     for answer in answers:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from shoal.cli import options
 
 if TYPE_CHECKING:
-    from shoal.fleet.plan import WorkerPlan
+    from shoal.runtime.fleet_plan import WorkerPlan
 
 
 def worker(
@@ -37,9 +37,9 @@ def worker(
         spiders or (), store, jobs, flags, config, coordinates=not no_coordinator, until_done=until_done
     )
     plan = replace(plan, metrics=metrics or "", trace=trace)
-    from shoal.fleet.worker import serve
-    from shoal.loop import run_loop
-    from shoal.signals import stoppable
+    from shoal.engine.loop import run_loop
+    from shoal.runtime.signals import stoppable
+    from shoal.runtime.worker import serve
 
     announce("worker", plan)
     run_loop(stoppable(serve(plan)))
@@ -57,8 +57,8 @@ def make_plan(
     fetches: bool = True,
 ) -> WorkerPlan:
     """The plan, whose settings are in order and whose spiders can be loaded. Who `fetches` needs its proxies too."""
-    from shoal.fetch.proxies import load_pools
-    from shoal.fleet.plan import WorkerPlan
+    from shoal.fetch.proxy.pools import load_pools
+    from shoal.runtime.fleet_plan import WorkerPlan
 
     where = str(config) if config is not None else None
     plan = WorkerPlan(tuple(spiders), store, tuple(jobs or ()), flags, where, coordinates, until_done)
@@ -70,8 +70,8 @@ def make_plan(
 
 
 def announce(role: str, plan: WorkerPlan) -> None:
-    from shoal.jobnote import SUMMARY
-    from shoal.telling import event
+    from shoal.events import event
+    from shoal.jobs.note import SUMMARY
 
     names = ", ".join(name for name in plan.load_spiders() if name != SUMMARY)
     event(

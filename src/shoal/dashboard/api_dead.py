@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from shoal import deadletters
-from shoal.dashboard.board import Board, log
-from shoal.dashboard.letters import letter_dict
-from shoal.dashboard.replies import Refusal, number, read_json, whole, word
+from shoal.dashboard.context import Board, log
+from shoal.dashboard.dead_letters import letter_dict
+from shoal.dashboard.responses import Refusal, number, read_json, whole, word
 from shoal.frontier.protocol import DeadFilter
+from shoal.inspect import dead_letters
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -72,7 +72,7 @@ async def letter(board: Board, request: Request) -> object:
 
 async def decide(board: Board, request: Request) -> object:
     wanted = await read_json(request, LetterOrder)
-    do = deadletters.replay if wanted.action == "replay" else deadletters.drop
+    do = dead_letters.replay if wanted.action == "replay" else dead_letters.drop
     count = await do(board.frontier, wanted.query(), "dashboard")
     board.shelf.forget()
     log.info("dashboard: %s %d dead letters", wanted.action, count)

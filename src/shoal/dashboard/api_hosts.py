@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from shoal.dashboard.board import Board, log
+from shoal.dashboard.context import Board, log
 from shoal.dashboard.hostindex import SORTS, HostIndex, HostRow, Query
-from shoal.dashboard.replies import Refusal, read_json, whole, word
-from shoal.dashboard.shapes import host_dict
+from shoal.dashboard.json_shapes import host_dict
+from shoal.dashboard.responses import Refusal, read_json, whole, word
 from shoal.frontier.protocol import DeadFilter
-from shoal.hosts.orders import Order, block, order, set_for_hosts, unblock
-from shoal.hosts.sight import CONDITIONS
-from shoal.inquiry import chosen_jobs, look_at_host
+from shoal.inspect.host import CONDITIONS
+from shoal.inspect.host_actions import Order, block, order, set_for_hosts, unblock
+from shoal.inspect.inquiry import chosen_jobs, look_at_host
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from shoal.dashboard.board import Board, log
-from shoal.dashboard.replies import Refusal, read_json
+from shoal.dashboard.context import Board, log
+from shoal.dashboard.responses import Refusal, read_json
 from shoal.errors import UsageError
-from shoal.fleet.decisions import cancel, pause, resume
-from shoal.fleet.schedule import schedules
+from shoal.jobs.schedule import schedules
+from shoal.runtime.job_actions import cancel, pause, resume
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 from shoal import __version__
 from shoal.admit.typed import typed_url
-from shoal.dashboard.board import Board
-from shoal.dashboard.replies import Refusal, whole, word
-from shoal.dashboard.shapes import errors_dict, history_dict, pool_rows, worker_rows
+from shoal.dashboard.context import Board
+from shoal.dashboard.json_shapes import errors_dict, history_dict, pool_rows, worker_rows
+from shoal.dashboard.responses import Refusal, whole, word
 from shoal.dashboard.stream import StreamReply
-from shoal.inquiry import answers_about, chosen_jobs, look_at_proxies
-from shoal.observe.events import KEPT, read_events
-from shoal.observe.flights import PageInFlight, look_at_flights
-from shoal.observe.history import History
-from shoal.observe.recording import read_history
-from shoal.plain import answer_dict, flight_dict
+from shoal.engine.history import History
+from shoal.engine.history_recorder import read_history
+from shoal.inspect.event_log import KEPT, read_events
+from shoal.inspect.in_flight import PageInFlight, look_at_flights
+from shoal.inspect.inquiry import answers_about, chosen_jobs, look_at_proxies
+from shoal.inspect.json_form import answer_dict, flight_dict
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -14,10 +14,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route as Path
 
-from shoal.dashboard import api_dead, api_hosts, api_jobs, api_seeing, doors
+from shoal.dashboard import api_dead, api_hosts, api_jobs, api_seeing, pages
 from shoal.dashboard.auth import is_csrf
-from shoal.dashboard.board import Board
-from shoal.dashboard.replies import Refusal, reply
+from shoal.dashboard.context import Board
+from shoal.dashboard.responses import Refusal, reply
 from shoal.dashboard.sampling import AWAY, PATIENCE
 from shoal.dashboard.security import Secured, check_same_origin
 from shoal.dashboard.stream import StreamReply
@@ -54,14 +54,14 @@ class Route(Struct, frozen=True):
 
 
 ROUTES = (
-    Route("/", doors.home, public=True),
-    Route("/static/{path:path}", doors.static, public=True),
-    Route("/login", doors.login_page, public=True),
-    Route("/login", doors.log_in, "POST", public=True),
-    Route("/logout", doors.log_out, "POST"),
-    Route("/healthz", doors.healthz, public=True),
-    Route("/readyz", doors.readyz, public=True),
-    Route("/metrics", doors.metrics, public=True),  # it looks for the token itself
+    Route("/", pages.home, public=True),
+    Route("/static/{path:path}", pages.static, public=True),
+    Route("/login", pages.login_page, public=True),
+    Route("/login", pages.log_in, "POST", public=True),
+    Route("/logout", pages.log_out, "POST"),
+    Route("/healthz", pages.healthz, public=True),
+    Route("/readyz", pages.readyz, public=True),
+    Route("/metrics", pages.metrics, public=True),  # it looks for the token itself
     Route("/api/session", api_seeing.session),
     Route("/api/overview", api_seeing.overview),
     Route("/api/live", api_seeing.live),

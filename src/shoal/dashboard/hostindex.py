@@ -17,12 +17,12 @@ from typing import Literal, get_args
 
 from msgspec import Struct
 
+from shoal.engine.loop import in_turns
 from shoal.errors import ShoalError
 from shoal.frontier.protocol import Frontier, HostRecord
 from shoal.hosts.rules import HostRules
-from shoal.hosts.sight import CONDITIONS, Condition, HostSight, sight_of
-from shoal.inquiry import chosen_jobs, rules_for
-from shoal.loop import in_turns
+from shoal.inspect.host import CONDITIONS, Condition, HostSight, sight_of
+from shoal.inspect.inquiry import chosen_jobs, rules_for
 
 log = logging.getLogger("shoal")
 

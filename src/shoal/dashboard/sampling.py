@@ -14,9 +14,9 @@ from shoal.dashboard.hostindex import HostIndexes
 from shoal.dashboard.stream import Hub, message
 from shoal.errors import ShoalError
 from shoal.frontier.protocol import Frontier
-from shoal.observe.events import read_events
-from shoal.observe.overview import Overview, look
-from shoal.plain import overview_dict
+from shoal.inspect.event_log import read_events
+from shoal.inspect.json_form import overview_dict
+from shoal.inspect.overview import Overview, look
 
 log = logging.getLogger("shoal")
 

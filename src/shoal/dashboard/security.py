@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from shoal.dashboard.replies import Refusal, reply
+from shoal.dashboard.responses import Refusal, reply
 
 if TYPE_CHECKING:
     from starlette.datastructures import Headers

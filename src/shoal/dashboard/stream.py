@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from shoal.dashboard.replies import Refusal, encode
+from shoal.dashboard.responses import Refusal, encode
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send

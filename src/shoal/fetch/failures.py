@@ -8,8 +8,8 @@ from typing import Literal
 
 import aiohttp
 
+from shoal.fetch.dns_lookup import UnresolvedError
 from shoal.fetch.guard import ForbiddenAddressError
-from shoal.fetch.lookups import UnresolvedError
 from shoal.fetch.socks import SocksAuthError, SocksReplyError
 from shoal.limits import FETCH_DETAIL
 

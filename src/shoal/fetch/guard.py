@@ -5,7 +5,7 @@ is made where it cannot be dodged: on the very address a socket is about to conn
 are refused unless the user allowed their network, or typed that host and port as a start URL of this job.
 
 A typed name is pinned to what it first stood for: to the public internet, or to its place in a private network. What
-that was is kept in the store, with the host and for the job (hosts/book.py), so that it holds in every process and
+that was is kept in the store, with the host and for the job (hosts/cache.py), so that it holds in every process and
 after a restart.
 """
 

@@ -22,20 +22,20 @@ from yarl import URL
 
 from shoal.admit.sending import without_route
 from shoal.clock import Clock
-from shoal.fetch.decoding import read_body
+from shoal.fetch.content_encoding import read_body
+from shoal.fetch.deadline import check_lease
 from shoal.fetch.failures import ProxyAuthError, Stage, explain, explain_proxy
+from shoal.fetch.file_limit import connections, file_limit
 from shoal.fetch.guard import Guard
 from shoal.fetch.http_protocol import BoundedProtocol
-from shoal.fetch.proxies import Proxy
+from shoal.fetch.proxy.pools import Proxy
 from shoal.fetch.resolver import Resolver
 from shoal.fetch.sessions import SiteJar
 from shoal.fetch.socks import open_tunnel, resolve_nothing
 from shoal.fetch.transport import FetchRequest
-from shoal.filelimit import connections, file_limit
 from shoal.limits import ANSWER_HEADERS, HEADER_LINES
 from shoal.model import Failure, Outcome, Response
 from shoal.settings import Settings
-from shoal.tenure import check_lease
 
 _ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 _ACCEPT_ENCODING = "gzip, deflate, br, zstd"

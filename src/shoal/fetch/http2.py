@@ -19,8 +19,9 @@ from yarl import URL
 
 from shoal.clock import Clock
 from shoal.errors import SettingsError
-from shoal.fetch.browser.dialling import Dialler, Hosts
-from shoal.fetch.decoding import read_body
+from shoal.fetch.browser.dialer import Dialler, Hosts
+from shoal.fetch.content_encoding import read_body
+from shoal.fetch.deadline import check_lease
 from shoal.fetch.failures import (
     BrokenAnswerError,
     LostError,
@@ -30,13 +31,12 @@ from shoal.fetch.failures import (
 )
 from shoal.fetch.guard import Guard
 from shoal.fetch.http import IDEMPOTENT, HttpTransport, default_headers, parse_url
-from shoal.fetch.http_mending import escape_bytes
+from shoal.fetch.http_repair import escape_bytes
 from shoal.fetch.meter import Meter
-from shoal.fetch.proxies import Proxy
+from shoal.fetch.proxy.pools import Proxy
 from shoal.fetch.transport import FetchRequest
 from shoal.model import Failure, Outcome, Response
 from shoal.settings import Settings
-from shoal.tenure import check_lease
 
 try:
     from shoal.fetch.http2_connection import Exchange, Header, Http2Connection

@@ -28,7 +28,7 @@ from h2.events import (
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes, Settings
 
-from shoal.fetch.browser.relay import Ends
+from shoal.fetch.browser.tunnel import Ends
 from shoal.fetch.failures import BrokenAnswerError, FloodError, LostError, NotTakenError
 from shoal.fetch.http2_frames import GOAWAY, HEAD, Frames
 from shoal.limits import ANSWER_HEADERS, FRAME_BYTES, HEADER_LINES, INTERIM_ANSWERS

@@ -17,7 +17,7 @@ from aiohttp.http import RawResponseMessage
 from aiohttp.http_exceptions import HttpProcessingError
 
 from shoal.fetch.failures import BrokenAnswerError, FloodError
-from shoal.fetch.http_mending import SWITCHING, Mender
+from shoal.fetch.http_repair import SWITCHING, Mender
 from shoal.fetch.meter import Meter
 from shoal.limits import ANSWER_HEADERS, BODY_OVERHEAD
 

@@ -20,10 +20,10 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from msgspec import Struct
 
 from shoal.admit.suffixes import registrable_domain
+from shoal.fetch.dns_lookup import Lookup, UnresolvedError, Why, check_servers, make_lookup
 from shoal.fetch.guard import Guard
-from shoal.fetch.lookups import Lookup, UnresolvedError, Why, check_servers, make_lookup
+from shoal.fetch.slots import waiting
 from shoal.settings import Settings
-from shoal.slots import waiting
 
 _AT_ONCE = 512
 _AT_ONCE_PER_DOMAIN = 32

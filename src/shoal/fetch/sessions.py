@@ -16,7 +16,7 @@ from aiohttp import CookieJar
 
 from shoal.admit.identity import origin
 from shoal.admit.suffixes import is_public_suffix
-from shoal.fetch.proxies import Proxy
+from shoal.fetch.proxy.pools import Proxy
 from shoal.settings import Settings
 
 # It warns of every cookie with an odd name, which without a handler goes to stderr: any server could write there.

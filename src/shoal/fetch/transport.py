@@ -8,11 +8,11 @@ from typing import Protocol
 from aiohttp.abc import AbstractCookieJar
 from msgspec import Struct
 
-from shoal.fetch.proxies import Proxy
+from shoal.fetch.proxy.pools import Proxy
 from shoal.model import Outcome
-from shoal.rendering import Rendered as Rendered  # re-exported: part of this protocol's vocabulary
-from shoal.rendering import Rendering as Rendering
-from shoal.rendering import Tab as Tab
+from shoal.spider.rendering import Rendered as Rendered  # re-exported: part of this protocol's vocabulary
+from shoal.spider.rendering import Rendering as Rendering
+from shoal.spider.rendering import Tab as Tab
 
 
 class FetchRequest(Struct, frozen=True):

@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from shoal.clock import Clock
-from shoal.fetch.browser.finding import available, why_not
+from shoal.fetch.browser.executable import available, why_not
 from shoal.fetch.guard import Guard
 from shoal.fetch.http import HttpTransport
 from shoal.fetch.resolver import Resolver

@@ -63,6 +63,8 @@ def where(stack: str) -> str:
     frames = _FRAME.findall(main)  # the innermost first
     if not frames:
         return ""
-    inner = [place for place in range(1, len(frames)) if frames[place][0].endswith("shoal/handling.py")]
+    inner = [
+        place for place in range(1, len(frames)) if frames[place][0].endswith("shoal/spider/handlers.py")
+    ]
     file, line, name = frames[inner[0] - 1 if inner else 0]
     return f" in {name} ({file}:{line})"

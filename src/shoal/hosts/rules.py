@@ -11,8 +11,8 @@ from shoal.fetch.robots import Robots, RobotsRecord, agent_of
 from shoal.frontier.protocol import Frontier, HostRecord
 from shoal.hosts.state import NO_ORDERS, Ask, HostState, Manual, encode_state, state_of
 from shoal.policy.compose import HostPolicies
-from shoal.policy.host import configured
-from shoal.policy.hosttable import NOTHING, HostTable, over, settings_at
+from shoal.policy.host_table import NOTHING, HostTable, over, settings_at
+from shoal.policy.host_valve import configured
 from shoal.policy.protocol import Limits
 from shoal.settings import HostSettings, Settings
 from shoal.valve import Valve

@@ -12,7 +12,7 @@ from shoal.fetch.robots import RobotsRecord
 from shoal.frontier.protocol import HostRecord
 from shoal.packing import UNREADABLE
 from shoal.policy.escalation import Patterns, observe
-from shoal.policy.hosttable import NOTHING
+from shoal.policy.host_table import NOTHING
 from shoal.policy.protocol import Observation
 from shoal.settings import HostSettings
 
@@ -32,7 +32,7 @@ class Manual(Struct, frozen=True, omit_defaults=True):
     pool: str | None = None
     robots: bool | None = None
     lane: str | None = None
-    version: int = 0  # of the store's settings for hosts (hosts/standing.py), from which these are
+    version: int = 0  # of the store's settings for hosts (hosts/stored_settings.py), from which these are
 
     @property
     def settings(self) -> HostSettings:
@@ -100,7 +100,7 @@ class HostState(Struct, frozen=True, omit_defaults=True):
     asks: dict[str, Ask] = {}  # by job
     good_from: int = 0  # leases of an older version of the record were for burial only
     patterns: Patterns = {}  # of URLs whose pages may need a browser
-    visit_until: float = 0.0  # its valve is shut for a request without a lease (hosts/visiting.py)
+    visit_until: float = 0.0  # its valve is shut for a request without a lease (hosts/robots_visits.py)
     visits_from: float = 0.0  # when there may be another one
 
     def origin(self, scheme: str) -> OriginState:

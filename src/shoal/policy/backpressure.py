@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.policy.signals import Signals
+from shoal.policy.load import Signals
 from shoal.settings import Settings
 
 FLOOR = 0.1  # share of the slots that no rule takes away

@@ -8,16 +8,16 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
+from shoal.engine.history import MOST_HOSTS, History
+from shoal.engine.history_recorder import history_of_past, read_history
+from shoal.events import Event
 from shoal.frontier.protocol import DeadFilter, Frontier, Job
-from shoal.jobnote import note_of
+from shoal.inspect.event_log import read_events
+from shoal.inspect.retention import said_of, unknown_job
+from shoal.jobs.note import note_of
 from shoal.model import DeadLetter
-from shoal.observe.events import read_events
-from shoal.observe.history import MOST_HOSTS, History
-from shoal.observe.recording import history_of_past, read_history
-from shoal.retention import said_of, unknown_job
 from shoal.settings import SECRET, Settings
 from shoal.sink import describe
-from shoal.telling import Event
 
 _LETTERS_READ = 500
 _LETTERS_SHOWN = 24

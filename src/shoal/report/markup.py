@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from html import escape
 
-from shoal.observe import words
+from shoal import humanize
 from shoal.text import without_userinfo
 
 
 def text(value: object) -> str:
     """Whatever came from the web, or from a person, is text and nothing else; and no secret of a URL is in it."""
-    return escape(words.printable(without_userinfo(str(value))))
+    return escape(humanize.printable(without_userinfo(str(value))))
 
 
 def when(at: float) -> str:

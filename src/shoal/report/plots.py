@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from shoal.observe.history import Point
+from shoal.engine.history import Point
 from shoal.report.markup import text
 
 WIDE, HIGH = 1000.0, 100.0  # the units of a plot, whatever its size on the screen

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from shoal.observe import words
-from shoal.observe.history import History, Point, Slice
+from shoal import humanize
+from shoal.engine.history import History, Point, Slice
 from shoal.report.markup import nothing, text
 from shoal.report.plots import Plot, Series, linear, logarithmic
 
@@ -30,7 +30,7 @@ def _pages(points: Sequence[Point]) -> str:
     body = plot.framed(
         plot.area(series),
         about="pages a second over time",
-        said=lambda point: f"{words.rate(point.rate)} pages/s",
+        said=lambda point: f"{humanize.rate(point.rate)} pages/s",
     )
     return _figure("Pages a second", (), body)
 
@@ -40,7 +40,7 @@ def _latency(points: Sequence[Point]) -> str:
     plot = Plot(points, logarithmic([value for line in lines for value in line.values]), _seconds)
 
     def said(point: Point) -> str:
-        return ", ".join(f"p{p} {words.latency(point.slice.percentile(p))}" for p in _PERCENTILES)
+        return ", ".join(f"p{p} {humanize.latency(point.slice.percentile(p))}" for p in _PERCENTILES)
 
     drawn = "".join(plot.line(line) for line in reversed(lines))
     body = plot.framed(drawn, about="median, 95th and 99th percentile of the latency over time", said=said)
@@ -56,14 +56,16 @@ def _errors(points: Sequence[Point], total: Slice) -> str:
         Series(name, f"s{place}", [_count(point.slice, kinds) / point.seconds for point in points])
         for place, (name, kinds) in enumerate(groups.items(), 1)
     ]
-    legend = [(layer.name, layer.style, words.count(_count(total, groups[layer.name]))) for layer in layers]
+    legend = [
+        (layer.name, layer.style, humanize.count(_count(total, groups[layer.name]))) for layer in layers
+    ]
     return _columns(
         "Errors a second",
         points,
         layers,
         legend,
         about="failed attempts a second over time, by class",
-        said=lambda point: words.by_count(point.slice.errors) or "no errors",
+        said=lambda point: humanize.by_count(point.slice.errors) or "no errors",
     )
 
 
@@ -76,10 +78,10 @@ def _retries(points: Sequence[Point], total: Slice) -> str:
         "Retries and dead pages a second",
         points,
         layers,
-        [("retries", "retries", words.count(total.retries)), ("dead", "dead", words.count(total.dead))],
+        [("retries", "retries", humanize.count(total.retries)), ("dead", "dead", humanize.count(total.dead))],
         about="retries and pages that were given up, a second over time",
         said=lambda point: (
-            f"{words.plural(point.slice.retries, 'retry', 'retries')}, {words.count(point.slice.dead)} dead"
+            f"{humanize.plural(point.slice.retries, 'retry', 'retries')}, {humanize.count(point.slice.dead)} dead"
         ),
     )
 

@@ -34,7 +34,7 @@ def open_sink(output: str | Path | None, *, job: str, local: bool = True) -> Sin
         return FileSink(StdoutJournal())
     if local:
         return FileSink(JsonLines(Path(output)))
-    from shoal.sink.identity import identity_of
+    from shoal.sink.ownership import identity_of
 
     return FileSink(JsonLines(Path(output), key=identity_of(Path(output))))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shoal.model import Settlement
-from shoal.sink.identity import FileClaim, claim
 from shoal.sink.jsonl import JsonLines, MemoryJournal, StdoutJournal
+from shoal.sink.ownership import FileClaim, claim
 
 
 class FileSink:

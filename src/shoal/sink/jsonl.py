@@ -14,7 +14,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from shoal.errors import SinkError
-from shoal.sink.identity import Owner, held
+from shoal.sink.ownership import Owner, held
 from shoal.sink.rows import encode_row
 
 __all__ = ["JsonLines", "MemoryJournal", "StdoutJournal", "describe_existing", "encode_row"]

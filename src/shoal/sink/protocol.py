@@ -12,7 +12,7 @@ from typing import Protocol
 
 from shoal.frontier.protocol import Journal
 from shoal.model import Settlement
-from shoal.sink.identity import FileClaim
+from shoal.sink.ownership import FileClaim
 
 
 class Sink(Protocol):

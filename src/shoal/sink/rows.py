@@ -10,10 +10,10 @@ from hashlib import blake2b
 
 import msgspec
 
-from shoal.handling import JunkError
 from shoal.limits import PAGE_ROWS, ROW_BYTES
 from shoal.model import Row
-from shoal.spider import Handler
+from shoal.spider.handlers import JunkError
+from shoal.spider.spider import Handler
 
 _ENCODER = msgspec.json.Encoder()
 # A set has another order in every process, and a table that of its making: the same key must give the same bytes.

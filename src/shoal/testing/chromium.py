@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from shoal.fetch.browser.finding import find_chromium, why_not
+from shoal.fetch.browser.executable import find_chromium, why_not
 from shoal.settings import Settings
 
 _PATIENCE = ("DPkg::Lock::Timeout=120", "Acquire::http::Timeout=30", "Acquire::https::Timeout=30")  # seconds

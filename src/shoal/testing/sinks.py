@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from shoal.frontier.protocol import Journal
 from shoal.model import Settlement
-from shoal.sink.identity import FileClaim
+from shoal.sink.ownership import FileClaim
 
 
 class JournalSink:

@@ -10,7 +10,7 @@ import pytest
 
 import shoal
 from e2e.dashboard.viewer import Viewer, spider_of, viewing
-from shoal.dashboard.serving import Options, dashboard
+from shoal.dashboard.server import Options, dashboard
 from shoal.testing import HostProfile, WebProcess
 
 

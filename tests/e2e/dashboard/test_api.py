@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from e2e.dashboard.viewer import SCRIPT, Viewer, claimed
-from shoal.dashboard import letters
+from shoal.dashboard import dead_letters
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import DeadFilter
 from shoal.testing import WebProcess
@@ -98,14 +98,14 @@ async def test_one_host(viewer: Viewer) -> None:
 async def test_dead_letters(viewer: Viewer) -> None:
     found = await viewer.get("/api/dead")
     assert (found["total"], found["more"]) == (6, False)
-    letters = found["letters"]
-    assert letters[0].keys() == {"id", "job", "url", "host", "handler", "kind", "at", "attempts"}
-    assert [one["at"] for one in letters] == sorted((one["at"] for one in letters), reverse=True)
+    dead_letters = found["letters"]
+    assert dead_letters[0].keys() == {"id", "job", "url", "host", "handler", "kind", "at", "attempts"}
+    assert [one["at"] for one in dead_letters] == sorted((one["at"] for one in dead_letters), reverse=True)
     assert (await viewer.get("/api/dead", kind="handler"))["total"] == 2
-    assert (await viewer.get("/api/dead", kind="handler", host=letters[0]["host"]))["total"] == 1
+    assert (await viewer.get("/api/dead", kind="handler", host=dead_letters[0]["host"]))["total"] == 1
     assert (await viewer.get("/api/dead", job="none"))["total"] == 0
-    assert (await viewer.get("/api/dead", offset=4))["letters"] == letters[4:]
-    oldest = letters[-1]["at"]
+    assert (await viewer.get("/api/dead", offset=4))["letters"] == dead_letters[4:]
+    oldest = dead_letters[-1]["at"]
     assert (await viewer.get("/api/dead", until=oldest))["total"] == 0
     assert (await viewer.get("/api/dead", since=found["now"]))["total"] == 0
 
@@ -188,8 +188,8 @@ async def test_jobs_are_paused_resumed_and_cancelled(viewer: Viewer, store: str)
 
 
 async def test_dead_letters_are_replayed_and_dropped_by_number(viewer: Viewer) -> None:
-    letters = (await viewer.get("/api/dead"))["letters"]
-    ids = [one["id"] for one in letters]
+    dead_letters = (await viewer.get("/api/dead"))["letters"]
+    ids = [one["id"] for one in dead_letters]
     assert await viewer.post("/api/dead", action="replay", ids=ids[:2]) == (200, {"count": 2})
     assert await viewer.post("/api/dead", action="replay", ids=ids[:2]) == (200, {"count": 0})
     assert await viewer.post("/api/dead", action="drop", ids=ids[2:3]) == (200, {"count": 1})
@@ -203,7 +203,7 @@ async def test_dead_letters_are_replayed_and_dropped_by_number(viewer: Viewer) -
     ]
     overview = await viewer.get("/api/overview")
     assert overview["jobs"][0]["state"] in ("running", "finished")  # as of a moment ago
-    [why] = (await viewer.get("/api/why", url=letters[0]["url"]))["answers"]
+    [why] = (await viewer.get("/api/why", url=dead_letters[0]["url"]))["answers"]
     assert why["place"] == "pending"
 
 
@@ -221,10 +221,10 @@ async def test_more_letters_than_are_read_at_once(store: str, monkeypatch: pytes
     """They come in the same order, whatever the pages they are read in."""
     async with open_frontier(store) as frontier:
         now = await frontier.now()
-        whole, _ = await letters.newest(frontier, DeadFilter(), now)
-        monkeypatch.setattr(letters, "_PAGE", 2)
-        small, more = await letters.newest(frontier, DeadFilter(), now)
+        whole, _ = await dead_letters.newest(frontier, DeadFilter(), now)
+        monkeypatch.setattr(dead_letters, "_PAGE", 2)
+        small, more = await dead_letters.newest(frontier, DeadFilter(), now)
         assert (sorted(small, key=lambda one: one.id), more) == (sorted(whole, key=lambda one: one.id), False)
         assert [one.at for one in small] == [one.at for one in whole]
-        some, more = await letters.newest(frontier, DeadFilter(), now, most=3)
+        some, more = await dead_letters.newest(frontier, DeadFilter(), now, most=3)
         assert ([one.at for one in some], more) == ([one.at for one in whole[:3]], True)

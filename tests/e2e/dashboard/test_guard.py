@@ -10,7 +10,7 @@ import pytest
 from e2e.dashboard.viewer import Viewer, viewing
 from shoal.dashboard.app import ROUTES
 from shoal.dashboard.security import HEADERS
-from shoal.dashboard.serving import Options, dashboard
+from shoal.dashboard.server import Options, dashboard
 
 
 @pytest.mark.parametrize("route", [route for route in ROUTES if not route.public], ids=lambda r: r.path)

@@ -20,7 +20,7 @@ import shoal
 from e2e.dashboard.viewer import DEADLINE, Viewer, claimed, spider_of, viewing
 from shoal.dashboard import app as app_module
 from shoal.dashboard import sampling
-from shoal.dashboard.serving import Options, Served, dashboard
+from shoal.dashboard.server import Options, Served, dashboard
 from shoal.dashboard.stream import Hub
 from shoal.errors import UsageError
 from shoal.testing import HostProfile, WebProcess

@@ -11,7 +11,7 @@ import aiohttp
 import msgspec
 
 from shoal import Page, Spider
-from shoal.dashboard.serving import Served
+from shoal.dashboard.server import Served
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import Claim
 from shoal.testing import WebProcess

@@ -7,7 +7,7 @@ from typing import Literal
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from shoal.extract.media import is_html
+from shoal.html.media import is_html
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 

@@ -13,12 +13,12 @@ from base64 import b64encode
 from collections.abc import Callable
 from secrets import token_urlsafe
 
-from shoal.fetch.browser.dialling import Dialler, Hosts
-from shoal.fetch.browser.exchanges import Target
-from shoal.fetch.browser.messages import MAX_LINE
-from shoal.fetch.browser.visits import Visit
+from shoal.fetch.browser.dialer import Dialler, Hosts
+from shoal.fetch.browser.gate_connection import Visit
+from shoal.fetch.browser.gate_http import Target
+from shoal.fetch.browser.http1 import MAX_LINE
 from shoal.fetch.guard import Guard
-from shoal.fetch.proxies import Proxy
+from shoal.fetch.proxy.pools import Proxy
 from shoal.fetch.resolver import Resolver
 from shoal.model import Failure
 from shoal.settings import Settings

@@ -10,7 +10,7 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
-from shoal.family import descent
+from shoal.fetch.browser.children import descent
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 

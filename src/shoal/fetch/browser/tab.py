@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from shoal.fetch.browser.wire import Wire
-from shoal.rendering import TabLost, TabTimeout
+from shoal.fetch.browser.page_traffic import Wire
+from shoal.spider.rendering import TabLost, TabTimeout
 
 if TYPE_CHECKING:
     from playwright.async_api import CDPSession, Page

@@ -17,19 +17,19 @@ from msgspec.structs import replace
 from multidict import CIMultiDict
 
 from shoal.clock import Clock
-from shoal.fetch.browser.browsers import Browsers
 from shoal.fetch.browser.chromium import LaunchError
 from shoal.fetch.browser.contexts import Context, Contexts
 from shoal.fetch.browser.gate import Gate
-from shoal.fetch.browser.showing import CRASHED, Showing
+from shoal.fetch.browser.rotation import Browsers
 from shoal.fetch.browser.tab import is_gone, plain
+from shoal.fetch.browser.visit import CRASHED, Showing
+from shoal.fetch.deadline import check_lease
 from shoal.fetch.guard import Guard
 from shoal.fetch.resolver import Resolver
 from shoal.fetch.transport import FetchRequest
 from shoal.model import Failure, Outcome
-from shoal.rendering import Rendered
 from shoal.settings import Settings
-from shoal.tenure import check_lease
+from shoal.spider.rendering import Rendered
 
 _OPENING = 30.0  # seconds for an empty tab, or the browser hangs
 _METHODS = ("GET", "POST")

@@ -12,12 +12,12 @@ from redis import exceptions as said
 from redis.asyncio.cluster import RedisCluster
 
 from shoal.errors import StoreError, UsageError
+from shoal.events import event
 from shoal.frontier.protocol import Room
 from shoal.frontier.redis.address import Address
 from shoal.frontier.redis.clients import CONNECT_SECONDS, Client
 from shoal.frontier.redis.faults import FAULTS, meaning, misunderstood, never_helps, reason, translate
-from shoal.frontier.redis.waiting import delay
-from shoal.telling import event
+from shoal.frontier.redis.reconnecting import delay
 
 OLDEST = (6, 2)
 ANSWER_SECONDS = 5.0  # for one try; who is more patient waits for a server that is not there yet

@@ -19,7 +19,7 @@ import msgspec
 from shoal.admit.identity import fingerprint
 from shoal.frontier.damage import stored
 from shoal.frontier.protocol import worker_lost
-from shoal.frontier.rarities import rarities, restored
+from shoal.frontier.rare_fields import rarities, restored
 from shoal.model import DeadLetter, Snapshot, Task
 from shoal.packing import pack
 

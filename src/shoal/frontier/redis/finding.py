@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 from shoal.frontier.protocol import DeadFilter, Whereabouts, concerns
 from shoal.frontier.redis.codec import RawLease, decode_lease
+from shoal.frontier.redis.dead_letters import dead
 from shoal.frontier.redis.hosts import read_lists
-from shoal.frontier.redis.letters import dead
 from shoal.frontier.redis.shards import LANES_PER_JOB, Shards
 from shoal.model import Task
 

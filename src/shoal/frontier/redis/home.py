@@ -34,17 +34,17 @@ from shoal.frontier.protocol import (
     Whereabouts,
     WorkerRecord,
 )
-from shoal.frontier.redis import adding, epochs, finding, hosts, jobs, leases, letters, notes
+from shoal.frontier.redis import adding, dead_letters, epochs, finding, hosts, jobs, leases, notes
 from shoal.frontier.redis.adding import Cursor
 from shoal.frontier.redis.address import Address
 from shoal.frontier.redis.checks import room_of
 from shoal.frontier.redis.claiming import Claimer
+from shoal.frontier.redis.inventory import take_stock
 from shoal.frontier.redis.keys import wake_channel
 from shoal.frontier.redis.link import OPEN_PATIENCE, Link
 from shoal.frontier.redis.replicas import Replicas
 from shoal.frontier.redis.settling import Settler
 from shoal.frontier.redis.shards import Shards
-from shoal.frontier.redis.stocktaking import take_stock
 from shoal.model import DeadLetter, Lease, Settlement, Task
 
 _LOOK_IN = b"in "  # + seconds: what the store says to the one that is to look
@@ -324,12 +324,12 @@ class RedisFrontier:
     # -- dead letters
 
     async def dead(self, query: DeadFilter) -> Sequence[DeadLetter]:
-        return await letters.dead(self._shards, query)
+        return await dead_letters.dead(self._shards, query)
 
     async def replay(self, query: DeadFilter) -> int:
-        count = await letters.replay(self._shards, query)
+        count = await dead_letters.replay(self._shards, query)
         self.wake()
         return count
 
     async def drop(self, query: DeadFilter) -> int:
-        return await letters.drop(self._shards, query)
+        return await dead_letters.drop(self._shards, query)

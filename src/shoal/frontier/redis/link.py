@@ -26,8 +26,8 @@ from shoal.frontier.redis.checks import Info, check, infos
 from shoal.frontier.redis.clients import CONNECT_SECONDS, Client, close_client, make_client, node_clients
 from shoal.frontier.redis.durability import in_file
 from shoal.frontier.redis.faults import FAULTS, closed_connections, meaning, translate
-from shoal.frontier.redis.listening import Listener
-from shoal.frontier.redis.waiting import Outage, delay
+from shoal.frontier.redis.reconnecting import Outage, delay
+from shoal.frontier.redis.subscription import Listener
 
 Argument = bytes | str | int | float
 

@@ -13,10 +13,10 @@ from contextlib import suppress
 
 from redis.asyncio import Redis
 
+from shoal.events import event
 from shoal.frontier.redis.faults import FAULTS
 from shoal.frontier.redis.keys import NAMES
 from shoal.frontier.redis.link import Link
-from shoal.telling import event
 
 _PATIENCE = 1.0  # seconds; then work goes on
 _TELL_LATE = 60.0

@@ -17,9 +17,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from shoal.errors import StoreVersionError
+from shoal.events import event
 from shoal.frontier.redis.faults import Taken
 from shoal.frontier.redis.keys import HOME, LAYOUT
-from shoal.telling import event
 
 if TYPE_CHECKING:
     from shoal.frontier.redis.shards import Shards

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from shoal.frontier.protocol import Added, Fate, JobSpec
 from shoal.frontier.sqlite.codec import encode_task
-from shoal.frontier.sqlite.session import Session
+from shoal.frontier.sqlite.connection import Session
 from shoal.model import Task
 
 TaskRow = tuple[int, int, int, int, bytes]  # queue, rank, id, attempt, body

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from shoal.frontier.damage import stored
-from shoal.frontier.rarities import rarities, restored
+from shoal.frontier.rare_fields import rarities, restored
 from shoal.model import DeadLetter, Task
 from shoal.packing import pack
 

@@ -14,7 +14,7 @@ from shoal.admit.suffixes import registrable_domain
 from shoal.valve import FOREVER, Domain
 
 if TYPE_CHECKING:
-    from shoal.frontier.sqlite.session import Session
+    from shoal.frontier.sqlite.connection import Session
 
 CROWDED = 2  # what queue.in_line says of a queue that waits for its domain
 _FORWARD = 500  # queues that come forward at once, if the domain has no limit any more

@@ -34,12 +34,12 @@ from shoal.frontier.protocol import (
     WorkerRecord,
 )
 from shoal.frontier.sqlite import adding, claiming, finding, jobs, notes, settling
+from shoal.frontier.sqlite.connection import Session
 from shoal.frontier.sqlite.faults import translated
+from shoal.frontier.sqlite.inventory import compact, take_stock
 from shoal.frontier.sqlite.presence import Presence, workers_folder
 from shoal.frontier.sqlite.schema import connect
-from shoal.frontier.sqlite.session import Session
-from shoal.frontier.sqlite.stocktaking import compact, take_stock
-from shoal.frontier.sqlite.timekeeping import shared_timebase
+from shoal.frontier.sqlite.timebase import shared_timebase
 from shoal.frontier.sqlite.writer import Writer
 from shoal.frontier.timebase import Timebase
 from shoal.model import DeadLetter, Lease, Settlement, Task

@@ -26,9 +26,9 @@ from shoal.frontier.protocol import (
 )
 from shoal.frontier.sqlite.adding import put_back
 from shoal.frontier.sqlite.codec import decode_letter, encode_task
+from shoal.frontier.sqlite.connection import COUNTED, Session, decode_spec
 from shoal.frontier.sqlite.domains import look_again
 from shoal.frontier.sqlite.leases import end_leases
-from shoal.frontier.sqlite.session import COUNTED, Session, decode_spec
 from shoal.model import DeadLetter
 from shoal.valve import Domain, Valve
 

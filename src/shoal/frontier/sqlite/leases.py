@@ -9,8 +9,8 @@ from statistics import fmean
 
 import apsw
 
+from shoal.frontier.sqlite.connection import Session
 from shoal.frontier.sqlite.domains import give_back
-from shoal.frontier.sqlite.session import Session
 
 
 def end_leases(session: Session, tokens: Set[int], *, timed: bool = False) -> dict[int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from shoal.frontier.protocol import Note
-from shoal.frontier.sqlite.session import Session
+from shoal.frontier.sqlite.connection import Session
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Note).decode

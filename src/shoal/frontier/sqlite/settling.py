@@ -12,8 +12,8 @@ from shoal.frontier.loss import Loss
 from shoal.frontier.protocol import Flight, JobSpec, Journal, Settled, WorkerRecord, total
 from shoal.frontier.sqlite.adding import admit, is_seen, put_back, see
 from shoal.frontier.sqlite.codec import decode_task, encode_letter, encode_task
+from shoal.frontier.sqlite.connection import Session
 from shoal.frontier.sqlite.leases import end_leases
-from shoal.frontier.sqlite.session import Session
 from shoal.frontier.suspects import verdict_on
 from shoal.model import Dead, DeadLetter, Done, Failure, Lease, Moved, Retry, Settlement, Snapshot, Task
 

@@ -17,8 +17,8 @@ from typing import TypeVar
 import apsw
 
 from shoal.errors import StoreError
+from shoal.frontier.sqlite.connection import Session
 from shoal.frontier.sqlite.faults import translate
-from shoal.frontier.sqlite.session import Session
 
 T = TypeVar("T")
 _Finish = Callable[[BaseException | None, object], None]

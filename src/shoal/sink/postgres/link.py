@@ -14,9 +14,9 @@ from typing import Any, Protocol, TypeVar
 
 import asyncpg  # type: ignore[import-untyped]
 
+from shoal.events import event
 from shoal.sink.postgres.address import Address
 from shoal.sink.postgres.faults import STARTING, no_connection, one_line, passes, sqlstate
-from shoal.telling import event
 
 _CONNECT = 10.0  # seconds for a connection to be made
 _ANSWER = 60.0  # seconds for one piece of work; a server that hangs is noticed by this

@@ -15,12 +15,12 @@ from msgspec.structs import replace
 
 from shoal.errors import ShoalError, SinkError
 from shoal.model import Dead, Failure, Settlement
-from shoal.sink.identity import FileClaim
+from shoal.sink.ownership import FileClaim
 from shoal.sink.postgres.address import read_address
+from shoal.sink.postgres.change_history import keep_history
 from shoal.sink.postgres.entries import Entry, loads
 from shoal.sink.postgres.explaining import ValueRefused, explain, find_culprit, is_about_a_value
 from shoal.sink.postgres.faults import cannot_write
-from shoal.sink.postgres.history import keep_history
 from shoal.sink.postgres.link import Connection, Link
 from shoal.sink.postgres.tables import Table, find_table
 from shoal.sink.postgres.writing import NoColumn, trim, write

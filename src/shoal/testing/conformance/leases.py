@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from shoal.engine.lost_workers import report_loss
 from shoal.frontier.loss import Loss
 from shoal.frontier.protocol import (
     DeadFilter,
     Frontier,
 )
-from shoal.losses import report_loss
 from shoal.model import Retry
 from shoal.testing.clock import ManualClock
 from shoal.testing.conformance.tools import (

@@ -20,14 +20,14 @@ from shoal.testing.fuzz.target import Target
 _INSTRUMENTED = (
     *(
         "shoal.admit",
-        "shoal.extract",
-        "shoal.page",
-        "shoal.classify",
-        "shoal.challenge",
+        "shoal.html",
+        "shoal.spider.page",
+        "shoal.policy.outcomes",
+        "shoal.fetch.challenge",
         "shoal.fetch",
         "shoal.policy",
     ),
-    *("shoal.frontier", "shoal.packing", "shoal.config", "shoal.fleet.cron", "shoal.sink"),
+    *("shoal.frontier", "shoal.packing", "shoal.config", "shoal.jobs.cron", "shoal.sink"),
     *("protego", "aiohttp", "yarl", "http.cookies", "email", "tomllib"),
 )
 _TIMEOUT = 10  # seconds for one input

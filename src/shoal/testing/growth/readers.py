@@ -10,25 +10,25 @@ from shoal.admit import Admission, KnownLinks
 from shoal.admit.canonical import Canonicaliser
 from shoal.admit.sending import sent_url
 from shoal.admit.traps import trap
-from shoal.challenge import detect
-from shoal.classify import kind_of
-from shoal.extract import charset, decoding
-from shoal.extract.crowding import crowded_tag
-from shoal.extract.links import absolute
-from shoal.extract.media import is_html
-from shoal.extract.mending import mend
-from shoal.extract.paging import largest_number, query_value, with_query_value
-from shoal.extract.parsing import allowance
-from shoal.extract.querying import in_encoding
-from shoal.extract.robotsmeta import header_asks
-from shoal.extract.summary import summary
-from shoal.extract.xhtml import as_html
-from shoal.fetch.http_mending import Mender
+from shoal.fetch.challenge import detect
+from shoal.fetch.http_repair import Mender
+from shoal.html import charset, decoding
+from shoal.html.attribute_bombs import crowded_tag
+from shoal.html.links import absolute
+from shoal.html.media import is_html
+from shoal.html.pagination import largest_number, query_value, with_query_value
+from shoal.html.parsing import allowance
+from shoal.html.query_encoding import in_encoding
+from shoal.html.robots_meta import header_asks
+from shoal.html.xhtml import as_html
+from shoal.html.xml_repair import mend
 from shoal.model import Request, Response, Task
-from shoal.page import Page
 from shoal.policy.escalation import pattern_of
+from shoal.policy.outcomes import kind_of
 from shoal.policy.retry import retry_after
 from shoal.settings import Settings
+from shoal.spider.default import summary
+from shoal.spider.page import Page
 from shoal.text import without_userinfo
 
 URL = "https://a.example/b/"

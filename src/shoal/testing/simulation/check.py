@@ -42,7 +42,7 @@ from shoal.hosts.state import state_of
 from shoal.model import Dead, Done, Lease, Moved, Retry, Settlement, Task
 from shoal.policy.breaker import BreakerState
 from shoal.policy.compose import HostPolicies
-from shoal.policy.host import domain_limit
+from shoal.policy.host_valve import domain_limit
 from shoal.settings import Settings
 from shoal.testing.simulation.web import Host, Web, forbids
 

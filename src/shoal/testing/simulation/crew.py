@@ -1,20 +1,20 @@
-"""The parts of one simulated worker: the real ones, put together as in `shoal.crew`, on the simulated outside."""
+"""The parts of one simulated worker: the real ones, put together as in `runtime/assembly.py`, in a simulated world."""
 
 from __future__ import annotations
 
 import asyncio
 
-from shoal.crew import JobCrew, backlog_of, make_admission
-from shoal.engine import Engine
-from shoal.feeding import Feeder
+from shoal.engine.dispatcher import Engine
+from shoal.engine.feeder import Feeder
+from shoal.engine.machine import Reading
+from shoal.engine.pressure import Governor
+from shoal.engine.served import OneJob
+from shoal.engine.tally import Tally
 from shoal.fetch.transport import Transport
 from shoal.frontier.protocol import Frontier, Journal
-from shoal.governor import Governor
-from shoal.observe.machine import Reading
-from shoal.observe.tally import Tally
-from shoal.plan import Plan
-from shoal.policy.signals import Backlog, Traffic
-from shoal.serving import OneJob
+from shoal.policy.load import Backlog, Traffic
+from shoal.runtime.assembly import JobCrew, backlog_of, make_admission
+from shoal.runtime.plan import Plan
 from shoal.testing.simulation.process import Process
 from shoal.testing.sinks import JournalSink
 

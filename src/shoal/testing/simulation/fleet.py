@@ -1,4 +1,4 @@
-"""The parts of one simulated worker of a fleet, put together as in `shoal.fleet.worker`.
+"""The parts of one simulated worker of a fleet, put together as in `shoal.runtime.worker`.
 
 It serves the jobs that it finds in the store, and coordinates when it is its turn."""
 
@@ -6,21 +6,21 @@ from __future__ import annotations
 
 import asyncio
 
-from shoal.crew import JobCrew, backlog_of
-from shoal.engine import Engine
+from shoal.engine.dispatcher import Engine
+from shoal.engine.machine import Reading
+from shoal.engine.pressure import Governor
 from shoal.fetch.transport import Transport
-from shoal.fleet.coordinator import Coordinator
-from shoal.fleet.plan import WorkerPlan
-from shoal.fleet.roster import Roster
-from shoal.fleet.worker import meanwhile
 from shoal.frontier.protocol import Frontier, JobSpec
-from shoal.governor import Governor
-from shoal.observe.machine import Reading
-from shoal.plan import Plan
-from shoal.policy.signals import Backlog, Traffic
+from shoal.policy.load import Backlog, Traffic
+from shoal.runtime.assembly import JobCrew, backlog_of
+from shoal.runtime.coordinator import Coordinator
+from shoal.runtime.fleet_plan import WorkerPlan
+from shoal.runtime.plan import Plan
+from shoal.runtime.roster import Roster
+from shoal.runtime.worker import meanwhile
 from shoal.settings import Settings
 from shoal.sink.protocol import Sink
-from shoal.spider import Spider
+from shoal.spider.spider import Spider
 from shoal.testing.simulation.process import Process
 
 

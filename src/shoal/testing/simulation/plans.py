@@ -7,10 +7,10 @@ import random
 from collections.abc import AsyncIterator, Iterator
 
 from shoal.model import Request
-from shoal.page import Page
-from shoal.plan import Plan
+from shoal.runtime.plan import Plan
 from shoal.settings import Settings
-from shoal.spider import Spider
+from shoal.spider.page import Page
+from shoal.spider.spider import Spider
 from shoal.testing.simulation.web import Web
 
 JOB = "crawl"

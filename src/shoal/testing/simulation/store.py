@@ -27,8 +27,8 @@ from shoal.frontier.protocol import (
     Settled,
 )
 from shoal.model import Lease, Settlement, Task
-from shoal.sink.identity import FileClaim
 from shoal.sink.jsonl import MemoryJournal
+from shoal.sink.ownership import FileClaim
 from shoal.testing.simulation.check import Checker
 from shoal.testing.simulation.faults import Faults
 from shoal.testing.simulation.past import Past

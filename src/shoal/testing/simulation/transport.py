@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from multidict import CIMultiDict
 
+from shoal.fetch.deadline import check_lease
 from shoal.fetch.transport import FetchRequest
 from shoal.model import Failure, Outcome, Response
 from shoal.settings import Settings
-from shoal.tenure import check_lease
 from shoal.testing.simulation.check import Checker
 from shoal.testing.simulation.faults import Faults
 from shoal.testing.simulation.process import Process

@@ -18,12 +18,12 @@ from typing import Any, cast
 from msgspec import Struct
 
 from shoal.clock import Clock
-from shoal.engine import Engine
+from shoal.engine.dispatcher import Engine
 from shoal.errors import ShoalError
-from shoal.fleet.trouble import trouble_of
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import HUSH, Frontier
-from shoal.plan import prepare
+from shoal.jobs.trouble import trouble_of
+from shoal.runtime.plan import prepare
 from shoal.testing.simulation.check import Checker, Violation
 from shoal.testing.simulation.crew import SimulatedCrew, make_feeder
 from shoal.testing.simulation.faults import CALM, Faults, Mood, mood_of, mood_with_set_backs

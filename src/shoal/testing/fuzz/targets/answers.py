@@ -11,18 +11,18 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from shoal.admit.sending import sent_url
-from shoal.challenge.detecting import detect
-from shoal.classify import TABLE, judge, kind_of, row_of, snapshot_of
-from shoal.fetch.browser.messages import MessageError, answer_framing, body, read_head, request_framing
-from shoal.fetch.decoding import Decoder
+from shoal.fetch.browser.http1 import MessageError, answer_framing, body, read_head, request_framing
+from shoal.fetch.challenge.signatures import detect
+from shoal.fetch.content_encoding import Decoder
 from shoal.fetch.failures import BodyTooLargeError, UndecodableBodyError
-from shoal.fetch.http_mending import Mender
+from shoal.fetch.http_repair import Mender
 from shoal.fetch.robots import Anywhere, Robots, agent_of, fetch_robots
 from shoal.fetch.sessions import SiteJar
 from shoal.fetch.transport import FetchRequest
 from shoal.frontier.redis.codec import encode_snapshot
 from shoal.frontier.sqlite.codec import decode_letter, encode_letter
 from shoal.model import Dead, DeadLetter, Outcome, Response, Retry, Task
+from shoal.policy.outcomes import TABLE, judge, kind_of, row_of, snapshot_of
 from shoal.policy.retry import retry_after
 from shoal.settings import Settings
 from shoal.testing.fuzz.reader import Reader, as_text, lines

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 
 from msgspec.structs import replace
 
-from shoal.classify import TABLE, judge, kind_of, row_of, snapshot_of
 from shoal.clock import SystemClock
 from shoal.fetch.guard import Guard
 from shoal.fetch.http import HttpTransport
@@ -18,6 +17,7 @@ from shoal.fetch.transport import FetchRequest
 from shoal.frontier.protocol import Claim, DeadFilter, JobSpec
 from shoal.frontier.redis.home import RedisFrontier
 from shoal.model import Dead, Done, Lease, Moved, Outcome, Response, Retry, Settlement, Snapshot, Task
+from shoal.policy.outcomes import TABLE, judge, kind_of, row_of, snapshot_of
 from shoal.settings import Settings
 from shoal.testing.fuzz.reader import Reader
 from shoal.testing.fuzz.target import Run

@@ -7,14 +7,14 @@ import codecs
 from multidict import CIMultiDict
 
 from shoal.admit import Admission
-from shoal.extract import charset, decoding
-from shoal.extract.media import is_html, kind_of
-from shoal.extract.summary import summary
+from shoal.html import charset, decoding
+from shoal.html.media import is_html, kind_of
 from shoal.model import Request, Response, Task
-from shoal.page import Page
 from shoal.settings import Settings
 from shoal.sink.rows import encode_row
-from shoal.spider import Handler
+from shoal.spider.default import summary
+from shoal.spider.page import Page
+from shoal.spider.spider import Handler
 from shoal.testing.fuzz.reader import as_text, lines
 from shoal.testing.fuzz.targets.urls import check_sent
 

@@ -14,14 +14,14 @@ from shoal.frontier.protocol import HostRecord, JobSpec, WorkerRecord
 from shoal.frontier.redis import codec as redis
 from shoal.frontier.sqlite import codec as sqlite
 from shoal.hosts.state import state_of
-from shoal.jobnote import note_of, settings_of
+from shoal.jobs.note import note_of, settings_of
+from shoal.jobs.worker_status import status_of
 from shoal.model import DeadLetter, Failure, Snapshot, Task
 from shoal.packing import pack, writable
 from shoal.policy.compose import HostPolicies
 from shoal.settings import Settings
 from shoal.testing.fuzz.reader import Reader
 from shoal.valve import Valve
-from shoal.workerstatus import status_of
 
 _policies = HostPolicies(Settings())
 _BIG = 2**63 - 1

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from shoal import config
 from shoal.errors import UsageError
-from shoal.fetch.proxies import load_pools
-from shoal.fleet.cron import parse_cron
+from shoal.fetch.proxy.pools import load_pools
 from shoal.frontier.redis.address import Address
+from shoal.jobs.cron import parse_cron
 from shoal.settings import Settings
 from shoal.sink.postgres.address import read_address
 from shoal.testing.fuzz.reader import as_text, lines

@@ -8,7 +8,7 @@ from shoal.admit.identity import fingerprint, host_key, origin, site
 from shoal.admit.sending import sent_url
 from shoal.admit.typed import typed_url
 from shoal.errors import UrlError
-from shoal.extract.paging import largest_number, query_value, with_query_value
+from shoal.html.pagination import largest_number, query_value, with_query_value
 from shoal.model import Refused, Request, Task
 from shoal.settings import Settings
 from shoal.testing.fuzz.reader import as_text, lines

@@ -1,0 +1,1 @@
+"""The path of a page, and the beat of the process that runs it."""

@@ -1,0 +1,85 @@
+"""Rows on their way to sinks that write by themselves. A page is settled only when its rows are where they belong.
+
+Each job has its own way: a database that is away holds back the pages of its job, and no other's. While a batch is
+being written the next one gathers, so the batches are as large as the database is slow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from shoal.engine.served import Served
+from shoal.errors import SinkError
+from shoal.model import Lease, Settlement
+
+
+class Delivery:
+    def __init__(
+        self,
+        delivered: Callable[[Served, Sequence[Settlement]], None],
+        failed: Callable[[Served, SinkError, Sequence[Settlement]], None],
+    ) -> None:
+        self._delivered = delivered
+        self._failed = failed
+        self._waiting: dict[Served, list[Settlement]] = {}
+        self._written: dict[Served, list[Settlement]] = {}  # being written
+        self._writers: dict[Served, asyncio.Task[None]] = {}
+        self._since: dict[Served, float] = {}
+
+    def __repr__(self) -> str:
+        return f"<Delivery: {sum(map(self.held, self._writers))} pages on their way>"
+
+    def __bool__(self) -> bool:
+        return bool(self._writers)
+
+    @property
+    def since(self) -> float | None:
+        """When the oldest of the batches set out (the loop's time)."""
+        return min(self._since.values(), default=None)
+
+    def waits(self, now: float, long: float) -> dict[Served, float]:
+        """The jobs whose rows have been on their way for longer than that, and for how long."""
+        return {job: now - since for job, since in self._since.items() if now - since > long}
+
+    def held(self, job: Served) -> int:
+        """How many of a job's pages are on their way."""
+        return len(self._waiting.get(job, ())) + len(self._written.get(job, ()))
+
+    def leases(self) -> Sequence[Lease]:
+        """Of all pages on their way."""
+        under_way = [*self._written.values(), *self._waiting.values()]
+        return [settlement.lease for batch in under_way for settlement in batch]
+
+    def hand(self, job: Served, settlement: Settlement) -> None:
+        self._waiting.setdefault(job, []).append(settlement)
+        if job not in self._writers:
+            self._since[job] = asyncio.get_running_loop().time()
+            self._writers[job] = asyncio.create_task(self._write(job))
+
+    async def _write(self, job: Served) -> None:
+        try:
+            while batch := self._waiting.pop(job, None):
+                self._since[job] = asyncio.get_running_loop().time()
+                self._written[job] = batch
+                settled = await job.sink.write(batch)
+                del self._written[job]
+                self._delivered(job, settled)
+        except SinkError as error:
+            self._failed(job, error, [*self._written.pop(job), *self._waiting.pop(job, ())])
+        finally:
+            self._since.pop(job, None)
+            self._writers.pop(job, None)
+
+    async def stop(self) -> Sequence[Lease]:
+        """Waits for no sink any longer; answers the leases of the pages that were on their way. Rows that were
+        written all the same replace themselves when their pages are fetched again."""
+        writers = list(self._writers.values())
+        for writer in writers:
+            writer.cancel()
+        if writers:
+            await asyncio.wait(writers)
+        left = self.leases()
+        self._written.clear()
+        self._waiting.clear()
+        return left

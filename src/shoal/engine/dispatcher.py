@@ -1,0 +1,567 @@
+"""The dispatcher: claims what may run, runs it, and settles what has run, in one steady beat.
+
+    beat:  settle the finished + claim for the free slots   (one transaction)
+           start what was claimed
+           sleep until a page ends, a host is due, or work arrives
+
+A slot is taken only by a page that may be fetched now; waiting for a host's turn happens in the frontier, and a page
+that waits in the network gives its slot up (`slots.py`). One engine serves any number
+of jobs: a lease goes to its own job's pages, and its settlement to its own job's sink.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar, cast
+
+from msgspec import Struct
+
+from shoal.engine.delivery import Delivery
+from shoal.engine.flight_recorder import FlightRecorder
+from shoal.engine.heartbeat import Heartbeat
+from shoal.engine.pressure import Load
+from shoal.engine.served import Jobs, Served
+from shoal.errors import HandlerMissing, ShoalError, SinkError
+from shoal.events import event
+from shoal.fetch.deadline import Tenure, Tenures
+from shoal.fetch.slots import Place, Slots
+from shoal.frontier.protocol import Claim, Claimed, Frontier
+from shoal.frontier.suspects import is_suspect
+from shoal.jobs.worker_status import WorkerStatus
+from shoal.model import Dead, Done, Failure, Lease, Settlement, Snapshot
+from shoal.policy.backpressure import Pressure
+from shoal.policy.lanes import Lane, Lanes
+from shoal.settings import Settings
+from shoal.valve import FOREVER
+
+T = TypeVar("T")
+
+_EAGER = 0.002  # seconds a finished page waits for company while many slots are idle
+_NO_ROOM = 1.0  # seconds before what a full store did not take is settled again
+_TELL_FULL = 60.0
+_LATEST_START = 5.0  # seconds after the claim; less with a short lease
+_LONG_WAIT = 10.0  # seconds that rows are on their way and that are worth a word
+_NOTHING = Claimed((), FOREVER)
+
+
+class _Last(Struct, frozen=True):
+    """The last claim, and what follows from it for the next."""
+
+    wanted: object = None
+    at: float = 0.0
+    claimed: Claimed = _NOTHING
+
+    def still(self, wanted: object, now: float) -> Claimed | None:
+        """What a claim for the same is worth now, if that is known: the frontier tells whose turn it is to look."""
+        age, again = now - self.at, self.claimed.again
+        if again is None or wanted != self.wanted or age >= again:
+            return None
+        return Claimed((), max(0.0, self.claimed.next_due - age), again=again - age)
+
+
+class Engine:
+    """Runs the pages of its jobs in one process, until no work will come any more or it is told to stop."""
+
+    def __init__(
+        self,
+        frontier: Frontier,
+        jobs: Jobs,
+        settings: Settings,
+        *,
+        name: str,
+        pressure: Callable[[], Pressure] = Pressure,
+        spiders: tuple[str, ...] = (),
+        flight: FlightRecorder | None = None,
+    ) -> None:
+        self._frontier = frontier
+        self._flight = flight
+        self._jobs = jobs
+        self._settings = settings
+        self.name = name
+        self._pressure = pressure
+        self._spiders = spiders
+        self._slots = Slots(
+            settings.concurrency,
+            per_slot=settings.waiting_per_slot,
+            most_waiting=_most_waiting(),
+            on_free=self._ring_soon,
+        )
+        self._served_lanes: Mapping[str, Lane] = {}
+        self._lanes = Lanes({})
+        self._running: dict[asyncio.Task[None], tuple[Served, Lease]] = {}
+        self._suspect: asyncio.Task[None] | None = None  # the page in flight that may kill this process
+        self._settlements: list[tuple[Served, Settlement]] = []
+        self._settling: Sequence[tuple[Served, Settlement]] = ()
+        self._delivery = Delivery(self._delivered, self._undelivered)
+        self._untouched: list[Lease] = []  # to be handed back
+        self._giving_back = 0  # settlements and releases under way
+        self._premature = (
+            False  # a claim was answered before them, and may not have seen the places they gave back
+        )
+        self._finished_at: float | None = None  # when the first page ended that waits to be settled
+        self._settling_from: float | None = None  # … that is being settled
+        self._last_end: float | None = None
+        self._alarm: asyncio.TimerHandle | None = None
+        self._told_full = -_TELL_FULL  # when it was last said that the store is full (the loop's time)
+        self._tenures = Tenures(settings.lease, self._lapsed)
+        self._heartbeat = Heartbeat(
+            frontier, name, settings, self._status, self._tokens, self._tenures.renewed
+        )
+        self._epoch = ""  # what is remembered of the store is from then
+        self._latest_start = min(_LATEST_START, settings.lease / 4)
+        self._last = _Last()
+        self._look = True  # whether the frontier may have more to give than it had then
+        self._asked = 0.0  # when the last claim was made (the loop's time) …
+        self._lease_seconds = settings.lease  # … and for how long its leases are
+        self._round_since: float | None = None  # when the present round began; None: it waits for work
+        self.stale = 0  # settlements that came too late
+        self._stopping = False
+        self._forced = False
+        self._error: BaseException | None = None
+
+    def __repr__(self) -> str:
+        return f"<Engine {self.name}: {len(self._running)} running, {len(self._settlements)} to settle>"
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._running)
+
+    @property
+    def waiting(self) -> int:
+        """Pages in flight that hold no slot."""
+        return self._slots.waiting
+
+    def holds(self, job: Served) -> int:
+        """How many of a job's pages are not through yet."""
+        held = [*self._running.values(), *self._settlements, *self._settling]
+        return sum(one is job for one, _ in held) + self._delivery.held(job)
+
+    def load(self) -> Load:
+        now = asyncio.get_running_loop().time()
+        waiting = (self._settling_from or self._finished_at, self._delivery.since)
+        since = min((at for at in waiting if at is not None), default=now)
+        idle = 0.0 if self._running or self._last_end is None else now - self._last_end
+        return Load(len(self._running), now - since, idle)
+
+    @property
+    def stopping(self) -> bool:
+        return self._stopping
+
+    def round_takes(self) -> float:
+        """Seconds since the present round began; 0 while it waits for something to do."""
+        since = self._round_since
+        return 0.0 if since is None else asyncio.get_running_loop().time() - since
+
+    # -- told from outside
+
+    def stop(self) -> None:
+        """Claims no more and finishes what is running, within the grace period."""
+        if not self._stopping:
+            self._stopping = True
+            asyncio.get_running_loop().call_later(self._settings.grace, self.force)
+        self._frontier.wake()
+
+    def force(self) -> None:
+        """Hands back what is still running, now."""
+        self._stopping = self._forced = True
+        for page in self._running:
+            page.cancel()
+        self._frontier.wake()
+
+    # -- the beat
+
+    async def run(self) -> None:
+        self._epoch = self._frontier.epoch
+        heartbeat = asyncio.create_task(self._keep_alive())
+        try:
+            while not await self._beat():
+                pass
+        except ShoalError as error:
+            self._error = error
+        finally:
+            heartbeat.cancel()
+            await self._abandon()
+        if self._error is not None:
+            raise self._error
+
+    async def _beat(self) -> bool:
+        """One round; True when there is nothing left to do here."""
+        self._round_since = asyncio.get_running_loop().time()
+        claimed = await self._exchange()
+        if self._frontier.epoch != self._epoch:
+            await self._reconcile(claimed.leases)
+        if claimed.now:
+            for job in self._jobs.everyone():
+                job.pages.sync(claimed.now)
+        leases = await self._apart(claimed.leases)
+        if self._forced:  # the time was up while the claim was under way
+            self._untouched += leases
+            leases = ()
+        self._start(leases)
+        if self._error is not None:
+            return True
+        idle = not self._running and not self._settlements and not self._untouched
+        if idle and (self._forced or not self._delivery) and (self._stopping or await self._jobs.over()):
+            return True
+        if not self._due_to_settle() and not self._premature:
+            self._round_since = None
+            rest = claimed.next_due if claimed.again is None else claimed.again
+            self._look |= await self._frontier.wait(rest)
+        return False
+
+    async def _apart(self, leases: Sequence[Lease]) -> Sequence[Lease]:
+        """All but the second and further suspects. Those are handed back before the first is started, for that may be
+        the end of this process, and of whatever it holds."""
+        others = [lease for lease in leases if is_suspect(lease.task)][1:]
+        if not others:
+            return leases
+        try:
+            await self._release(others)
+        except asyncio.CancelledError:
+            self._untouched += leases
+            raise
+        return [lease for lease in leases if lease not in others]
+
+    def _start(self, leases: Sequence[Lease]) -> None:
+        jobs = {job.name: job for job in self._jobs.current()} if leases else {}
+        for lease in leases:
+            job = jobs.get(lease.task.job)
+            if job is None:  # it was set aside or ended while the claim was under way
+                self._untouched.append(lease)
+                continue
+            place = self._slots.enter(lease.task.lane)
+            tenure = self._tenures.begin(self._asked, self._lease_seconds)
+            work = running = self._run_page(job, lease, place, self._asked, tenure)
+            if self._flight is not None:
+                running = self._flight.on_cpu(lease.token, work, job.settings.handler_timeout)
+            page = asyncio.create_task(running)
+            self._running[page] = job, lease
+            self._tenures.watch(page, tenure)
+            self._suspect = page if is_suspect(lease.task) else self._suspect
+            self._lanes.started(lease.task.lane)
+            page.add_done_callback(partial(self._page_ended, place, work))
+
+    async def _exchange(self) -> Claimed:
+        """Settles, hands back and claims, handed to the store together so that it commits them together."""
+        jobs = self._jobs.everyone()
+        # First what was learnt about hosts: a place that is given back must not be taken by old rules.
+        for job in jobs:
+            await job.pages.fold()
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        self._settling, self._settlements = self._settlements, []
+        untouched, self._untouched = self._untouched, []
+        self._settling_from, self._finished_at = self._finished_at, None
+        rest = [*self._settle(self._settling), self._release(untouched), self._keep(jobs)]
+        exchange = asyncio.ensure_future(_together(rest, self._claim()))
+        try:
+            return await asyncio.shield(exchange)
+        except asyncio.CancelledError:
+            # The store carries it out all the same; leases that nobody knows of would be lost until they expire.
+            self._untouched += (await exchange).leases
+            raise
+        finally:
+            self._settling, self._settling_from = (), None
+
+    def _settle(self, settlements: Sequence[tuple[Served, Settlement]]) -> list[Coroutine[None, None, None]]:
+        batches: dict[Served, list[Settlement]] = {}
+        for job, settlement in settlements:
+            batches.setdefault(job, []).append(settlement)
+        return [self._settle_job(job, batch) for job, batch in batches.items()]
+
+    async def _keep(self, jobs: Sequence[Served], *, everything: bool = False) -> None:
+        for job in jobs:
+            await job.pages.keep(everything=everything)
+
+    async def _settle_job(self, job: Served, batch: Sequence[Settlement]) -> None:
+        self._giving_back += 1
+        batch = [job.pages.complete(settlement) for settlement in batch]
+        try:
+            settled = await self._frontier.settle(batch, job.sink.journal, epoch=self._epoch)
+        except SinkError as error:
+            self._undelivered(job, error, batch)
+            return
+        finally:
+            self._giving_back -= 1
+        self._wait_for_room(job, [batch[place] for place in sorted(settled.no_room)])
+        self._settle_later(job, [batch[place] for place in sorted(settled.outdated)])
+        for place, (settlement, accepted) in enumerate(zip(batch, settled.accepted, strict=True)):
+            if place in settled.no_room or place in settled.outdated:
+                continue
+            job.pages.settled(settlement, accepted)
+            if not accepted:
+                self.stale += 1
+                task = settlement.lease.task
+                event("settlement_stale", job=task.job, url=task.url, host=task.host)
+            elif isinstance(settlement.verdict, Done):
+                self._heartbeat.done(job.name)
+
+    def _wait_for_room(self, job: Served, batch: Sequence[Settlement]) -> None:
+        """The store is full, and these add to it. They are settled later, rows and links and all; or, if this process
+        ends first, their pages go back and will be fetched again."""
+        if not batch:
+            return
+        now = asyncio.get_running_loop().time()
+        if now - self._told_full >= _TELL_FULL:
+            self._told_full = now
+            event("settlements_wait", job=job.name, pages=len(batch))
+        self._settle_later(job, batch)
+        if self._alarm is None and not self._stopping:
+            self._alarm = asyncio.get_running_loop().call_later(_NO_ROOM, self._ring)
+
+    def _settle_later(self, job: Served, batch: Sequence[Settlement]) -> None:
+        """Those that the store has gone back from are settled after this process knows of it (`_reconcile`)."""
+        if self._stopping:
+            self._untouched += [settlement.lease for settlement in batch]
+        elif batch:
+            self._settlements += [(job, settlement) for settlement in batch]
+            self._finished_at = self._settling_from or self._finished_at
+
+    async def _release(self, leases: Sequence[Lease]) -> None:
+        if leases:
+            self._giving_back += 1
+            try:
+                await self._frontier.release(leases)
+            finally:
+                self._giving_back -= 1
+
+    async def _claim(self) -> Claimed:
+        self._premature = False
+        last, self._last = self._last, _Last()
+        pressure = self._pressure()
+        slots = pressure.slots(self._settings.concurrency)
+        free = self._slots.free(slots)
+        # Beside a suspect nothing is claimed: it would be another suspect, to be handed back at once, again and again.
+        if free <= 0 or self._stopping or self._suspect is not None or pressure.claiming_paused:
+            return _NOTHING
+        # A job whose rows pile up on their way to its sink gets no more until they have arrived.
+        served = [job for job in self._jobs.current() if self._delivery.held(job) < slots]
+        if not served:
+            return _NOTHING
+        names, made = [job.name for job in served], {job.name: job.made_at for job in served if job.made_at}
+        self._update_lanes()
+        lanes = self._lanes.split(slots, pressure.paused_lanes, free=free, waiting=self._slots.waiting_in)
+        asked, seconds = asyncio.get_running_loop().time(), self._outlasting(served)
+        wanted = names, made, {*lanes.caps}, self._frontier.epoch
+        if not self._look and (known := last.still(wanted, asked)):
+            self._last = last
+            return known
+        self._look = False
+        claimed = await self._frontier.claim(
+            Claim(self.name, names, lanes.shares, free, seconds, lanes.caps, made)
+        )
+        self._asked, self._lease_seconds = asked, seconds
+        self._last = _Last(wanted, asked, claimed)
+        self._premature = self._giving_back > 0 and len(claimed.leases) < free
+        return claimed
+
+    def _outlasting(self, jobs: Sequence[Served]) -> float:
+        """Seconds of a lease that ends no sooner than the request for its page. If this process vanishes, the server
+        may work on until then: the place must not be given to another."""
+        longest = max(job.settings.total_timeout for job in jobs)
+        return max(self._settings.lease, longest + self._latest_start)
+
+    def _update_lanes(self) -> None:
+        lanes = self._jobs.lanes()
+        if lanes is not self._served_lanes:
+            self._served_lanes, self._lanes = lanes, Lanes(lanes)
+            for _, lease in self._running.values():
+                self._lanes.started(lease.task.lane)
+
+    def _due_to_settle(self) -> bool:
+        return bool(self._settlements or self._untouched) and self._alarm is None
+
+    # -- one page
+
+    async def _run_page(self, job: Served, lease: Lease, place: Place, asked: float, tenure: Tenure) -> None:
+        if asyncio.get_running_loop().time() - asked > self._latest_start:
+            # The store was away, or this process was frozen: the permission was for then.
+            self._untouched.append(lease)
+            return
+        place.occupy()
+        tenure.hold()
+        try:
+            settlement = await job.pages.work(lease)
+        except HandlerMissing as error:
+            self._untouched.append(lease)
+            if job in self._jobs.current():
+                self._jobs.set_aside(job, error)
+        except ShoalError as error:  # the store or the sink: nothing more can be done here
+            self._error = self._error or error
+            self._untouched.append(lease)
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}"
+            event("bug", exc_info=True, job=lease.task.job, url=lease.task.url, error=said)
+            failure = Failure("unexpected", said, attempt=lease.task.attempt)
+            dead = Dead(failure, Snapshot(traceback=traceback.format_exc()))
+            self._settlements.append((job, Settlement(lease, dead)))
+        else:
+            if settlement is None:
+                self._untouched.append(lease)
+            elif settlement.rows and job.sink.journal is None:
+                self._delivery.hand(job, settlement)
+            else:
+                self._settlements.append((job, settlement))
+
+    def _page_ended(self, place: Place, work: Coroutine[Any, Any, None], page: asyncio.Task[None]) -> None:
+        place.leave()
+        self._last_end = asyncio.get_running_loop().time()
+        lease = self._running.pop(page)[1]
+        if page.cancelled():
+            # Perhaps before its first step: then nothing ran that could have handed the lease back.
+            self._untouched.append(lease)
+            work.close()
+        self._lanes.ended(lease.task.lane)
+        self._suspect = None if page is self._suspect else self._suspect
+        self._settle_soon()
+
+    def _delivered(self, job: Served, batch: Sequence[Settlement]) -> None:
+        self._settlements += [(job, settlement) for settlement in batch]
+        self._settle_soon()
+
+    def _undelivered(self, job: Served, error: SinkError, batch: Sequence[Settlement]) -> None:
+        if self._jobs.set_aside(job, error):
+            self._untouched += [settlement.lease for settlement in batch]
+        else:
+            self._error = self._error or error
+        self._frontier.wake()
+
+    def _settle_soon(self) -> None:
+        if self._finished_at is None:
+            self._finished_at = asyncio.get_running_loop().time()
+        # A busy engine waits for company, which makes a commit cheaper; an idle one has slots to fill. A quarter of
+        # the slots is company enough: the rest keep fetching meanwhile, so pages do not run in waves.
+        slots = self._settings.concurrency
+        if len(self._settlements) + len(self._untouched) >= slots // 4:
+            self._frontier.wake()
+        else:
+            self._ring_soon()
+
+    def _ring_soon(self) -> None:
+        if self._alarm is None:
+            busy = self._slots.working * 2 >= self._settings.concurrency
+            delay = self._settings.settle_delay if busy else min(_EAGER, self._settings.settle_delay)
+            self._alarm = asyncio.get_running_loop().call_later(delay, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self._frontier.wake()
+
+    # -- keeping and losing leases
+
+    def _leases(self) -> list[Lease]:
+        """All that this process has in hand."""
+        ended = [settlement.lease for _, settlement in (*self._settlements, *self._settling)]
+        return [
+            *(lease for _, lease in self._running.values()),
+            *ended,
+            *self._delivery.leases(),
+            *self._untouched,
+        ]
+
+    def _tokens(self) -> set[int]:
+        return {lease.token for lease in self._leases()}
+
+    async def _reconcile(self, claimed: Sequence[Lease]) -> None:
+        """The store may have gone back. Whatever it said is forgotten, before anything is started that it gave since.
+        Leases that it thinks we have, though we have settled them, go back to it. Pages whose leases it knows nothing
+        of end: it will give them to somebody, and their hosts should not be asked twice at once."""
+        try:
+            while (epoch := self._frontier.epoch) != self._epoch:
+                for job in self._jobs.everyone():
+                    await job.pages.forget()
+                held = {lease.token: lease for lease in await self._frontier.held(self.name)}
+                ours = self._tokens() | {lease.token for lease in claimed}
+                again = [lease for token, lease in held.items() if token not in ours]
+                lost = {token for token in ours if token not in held}
+                for page, (_, lease) in self._running.items():
+                    if lease.token in lost:
+                        page.cancel()
+                await self._release(again)
+                self._epoch = epoch
+                event("store_went_back", kept=len(ours) - len(lost), lost=len(lost), again=len(again))
+        except asyncio.CancelledError:
+            self._untouched += claimed
+            raise
+
+    async def _keep_alive(self) -> None:
+        try:
+            await self._heartbeat.run()
+        except Exception as error:  # without a heartbeat others would take its pages, and nobody would see it
+            self._error = self._error or error
+            self._frontier.wake()
+
+    def _lapsed(self, page: asyncio.Task[None]) -> None:
+        task = self._running[page][1].task
+        event("lease_lapsed", job=task.job, url=task.url, host=task.host)
+
+    def _status(self) -> WorkerStatus:
+        pressure = self._pressure()
+        jobs = tuple(job.name for job in self._jobs.current())
+        return WorkerStatus(
+            job=jobs[0] if len(jobs) == 1 else "",
+            in_flight=len(self._running),
+            flights=dict(Counter(lease.task.lane for _, lease in self._running.values())),
+            lanes=tuple(self._jobs.lanes()),
+            paused_lanes=pressure.paused_lanes,
+            pressure=pressure.reasons,
+            jobs=jobs,
+            spiders=self._spiders,
+            slots=self._settings.concurrency,
+            waiting=self._slots.waiting,
+            waits=self._waits(),
+        )
+
+    def _waits(self) -> dict[str, str]:
+        """Jobs whose rows cannot be written for a while. That this can be told shows that the store is there."""
+        now = asyncio.get_running_loop().time()
+        waits = {
+            job.name: f"its database has not taken the rows of {self._delivery.held(job)} page(s) for {seconds:.0f} s"
+            for job, seconds in self._delivery.waits(now, _LONG_WAIT).items()
+        }
+        if self._settling_from is not None and (seconds := now - self._settling_from) > _LONG_WAIT:
+            waits |= {
+                job.name: f"its rows have waited {seconds:.0f} s to be written to its file: another process may hold"
+                " the file's lock, or the disk is slow"
+                for job in {id(job): job for job, one in self._settling if one.rows}.values()
+            }
+        return waits
+
+    async def _abandon(self) -> None:
+        """Leaves nothing behind: what still runs is cancelled and handed back, what is finished is settled."""
+        for page in self._running:
+            page.cancel()
+        if self._running:
+            await asyncio.wait(list(self._running))
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._untouched += await self._delivery.stop()
+        self._stopping = True
+        if self._error is None:
+            untouched, self._untouched = self._untouched, []
+            await _together(self._settle(self._settlements), self._release(untouched))
+            await self._release(self._untouched)  # pages for which a full store has no room
+            # After the settlements, which count: nobody writes down later what they came to.
+            await self._keep(self._jobs.everyone(), everything=True)
+
+
+def _most_waiting() -> int:
+    """Pages that may wait in the network: each has a connection, and other things need files too."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return limit // 4 if limit > 0 else sys.maxsize
+
+
+async def _together(others: Sequence[Awaitable[None]], last: Awaitable[T]) -> T:
+    """The answer of the last one, when all have ended: one that fails leaves no other under way."""
+    *said, answer = await asyncio.gather(*others, last, return_exceptions=True)
+    for one in (*said, answer):
+        if isinstance(one, BaseException):
+            raise one
+    return cast(T, answer)

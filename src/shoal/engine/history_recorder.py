@@ -1,0 +1,185 @@
+"""Keeps a job's history in its store, as a note that all processes of the job add to.
+
+What this process counts is taken down with every second that is over, and written every few seconds: read, add,
+write, and again from the start if another was quicker. The note says which job it is of: one that was dropped and made
+again has the name, but not the past.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from shoal.engine.history import FIRST_INTERVAL, History, HostPast, Slice, busiest, coarse
+from shoal.engine.tally import Tally, TallyReport
+from shoal.frontier.protocol import Frontier, Job, Note, PastJob
+from shoal.packing import UNREADABLE
+from shoal.policy.outcomes import row_of
+
+_WRITE_EVERY, _WRITE_SELDOM = 5.0, 30.0  # seconds
+_APART = 1.0  # seconds between the writes of a fleet, as far as the bounds above allow
+_MOST_TRIES = 20
+_SHORT_SLICES, _SHORT_HOSTS = 12, 10
+_NEVER = float("-inf")
+
+
+class _Record(Struct, frozen=True):
+    created_at: float  # of the job
+    history: History
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(_Record).decode
+
+
+def key_of(job: str) -> str:
+    return f"history:{job}"
+
+
+class Recorder:
+    def __init__(self, frontier: Frontier, job: str, tally: Tally, now: Callable[[], float]) -> None:
+        self._frontier = frontier
+        self._job = job
+        self._tally = tally
+        self._now = now
+        self._created_at: float | None = None
+        self._counted = TallyReport()
+        self._counted_hosts: dict[str, HostPast] = {}  # as far as the note has them from here
+        self._unwritten = History()
+        self._sampled = 0.0
+        self._written_at = _NEVER
+        self._every = _WRITE_EVERY
+        self._version = 0  # of the note, when it was last written here
+        self._writing = asyncio.Lock()  # two of our own writes would count the hosts twice
+
+    def __repr__(self) -> str:
+        return f"<Recorder of {self._job}>"
+
+    async def open(self) -> None:
+        """Finds out which job of this name is meant."""
+        job = await self._frontier.job(self._job)
+        self._created_at = job.created_at if job is not None else None
+
+    async def keep(self, *, everything: bool = False) -> None:
+        """Takes down and writes what happened, if it is time. Asked with every beat, so most often it is not."""
+        now = self._now()
+        if everything:
+            self._sample(now)
+        elif now // FIRST_INTERVAL == self._sampled // FIRST_INTERVAL:
+            return
+        else:
+            self._sample(now - FIRST_INTERVAL)  # it happened in the interval that is over
+        self._sampled = now
+        if self._unwritten.slices and (everything or now - self._written_at >= self._every):
+            self._written_at = now
+            await self._write()
+
+    def _sample(self, at: float) -> None:
+        report = self._tally.report(hosts=0)
+        self._unwritten = self._unwritten.added(at, _gained(self._counted, report))
+        self._counted = report
+
+    async def _write(self) -> None:
+        async with self._writing:
+            addition, self._unwritten = replace(self._unwritten, hosts=self._host_gains()), History()
+            written = False
+            try:
+                written = await self._add(addition)
+            finally:
+                if not written:
+                    self._unwritten = replace(addition, hosts={}).merged(self._unwritten)
+
+    async def _add(self, addition: History) -> bool:
+        """False: others were quicker every time."""
+        for _ in range(_MOST_TRIES):
+            job = await self._frontier.job(self._job)
+            if job is None or job.created_at != self._created_at:
+                return True  # it is the past of a job that is no more
+            note = await self._frontier.note(key_of(self._job))
+            history = _history_of(note, job.created_at).merged(addition)
+            value = _encode(_Record(job.created_at, history))
+            version = note.version if note else 0
+            if await self._frontier.set_note(key_of(self._job), value, version):
+                self._take_turns(version + 1)
+                for name in addition.hosts.keys() & history.hosts.keys():
+                    counted = self._counted_hosts.get(name, HostPast())
+                    self._counted_hosts[name] = counted + addition.hosts[name]
+                return True
+        return False
+
+    def _take_turns(self, version: int) -> None:
+        """Since our last write every other process has written once or so: all of them share the time."""
+        if self._version:
+            apart = (version - self._version) * _APART
+            self._every = min(_WRITE_SELDOM, max(_WRITE_EVERY, apart))
+        self._version = version
+
+    def _host_gains(self) -> dict[str, HostPast]:
+        """The hosts with most that the note does not have yet. Of those that are left out it grows, until it is their
+        turn."""
+        gains, counted_hosts = {}, {}
+        for host in self._tally.hosts():
+            if (counted := self._counted_hosts.get(host.host)) is None:
+                counted = HostPast()
+            elif counted.pages > host.pages or counted.failures > host.failures:
+                counted = HostPast()  # the tally had forgotten the host, and met it again
+            else:
+                counted_hosts[host.host] = counted
+            pages, failures = host.pages - counted.pages, host.failures - counted.failures
+            unhandled = host.pages - host.handled - counted.unhandled
+            if pages or failures or unhandled:
+                requests = pages - unhandled + failures
+                gains[host.host] = HostPast(
+                    pages, failures, requests * host.latency, host.last_error, unhandled
+                )
+        self._counted_hosts = counted_hosts
+        return busiest(gains)
+
+
+def _history_of(note: Note | None, created_at: float) -> History:
+    try:
+        record = _decode(note.value) if note is not None and note.value else None
+    except UNREADABLE:
+        return History()  # another version's words
+    return record.history if record is not None and record.created_at == created_at else History()
+
+
+async def read_history(frontier: Frontier, job: str) -> History:
+    """What happened in the job up to a few seconds ago; empty if there is no such job."""
+    found = await frontier.job(job)
+    return _history_of(await frontier.note(key_of(job)), found.created_at) if found is not None else History()
+
+
+async def short_history(frontier: Frontier, job: Job) -> bytes:
+    """What is kept of it when the job is pruned."""
+    history = _history_of(await frontier.note(key_of(job.spec.name)), job.created_at)
+    most = sorted(history.hosts.items(), key=lambda item: (-item[1].requests, item[0]))[:_SHORT_HOSTS]
+    short = replace(history.coarsened(_SHORT_SLICES), hosts=dict(most))
+    return _encode(_Record(job.created_at, short)) if history != History() else b""
+
+
+def history_of_past(past: PastJob) -> History:
+    return _history_of(Note(past.summary, 1), past.job.created_at)
+
+
+def _gained(before: TallyReport, after: TallyReport) -> Slice:
+    old = before.latency or (0,) * len(after.latency)
+    errors: dict[str, int] = {}
+    for kind, count in after.errors.items():
+        if count > before.errors.get(kind, 0):
+            row = row_of(kind)  # there may be any number of statuses, but not of rows
+            errors[row] = errors.get(row, 0) + count - before.errors.get(kind, 0)
+    return Slice(
+        after.pages - before.pages,
+        after.fetches - before.fetches,
+        after.retries - before.retries,
+        after.dead - before.dead,
+        after.bytes - before.bytes,
+        errors,
+        coarse([new - count for new, count in zip(after.latency, old, strict=True)]),
+        after.pages - before.pages - (after.handled - before.handled),
+    )

@@ -1,0 +1,102 @@
+"""Notices handlers that block the event loop.
+
+While a handler computes or sleeps, nothing else runs: no page arrives, no lease is renewed. A thread watches a pulse
+of the loop; when it stops, the log names the line that holds it, and after `handler_timeout` the handler is
+interrupted like any other that takes too long.
+
+That needs the interpreter's lock, and a handler that runs Python. What holds the lock (a regex, a parser in C) or
+sleeps in the kernel is ended a little later from outside, with the process: the pulse also beats in the flight
+recorder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextvars import copy_context
+from types import FrameType
+
+from shoal.engine.flight_recorder import FlightRecorder
+from shoal.events import event
+from shoal.settings import Settings
+from shoal.spider import handlers
+from shoal.spider.handlers import HandlerTimeout
+
+_PULSE = 0.25
+
+
+class Watchdog:
+    def __init__(
+        self,
+        settings: Settings,
+        flight: FlightRecorder | None = None,
+        handler_timeout: Callable[[], float] | None = None,
+    ) -> None:
+        """`handler_timeout`: that of the jobs served at the moment, where they come and go."""
+        self._flight = flight
+        self._warn_after = settings.handler_warn
+        self._handler_timeout = handler_timeout or (lambda: settings.handler_timeout)
+        self._interrupt_after = settings.handler_timeout
+        self._beat = 0.0
+        self._loop_thread = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._done = threading.Event()
+        watch = copy_context()  # what happens there is told to whoever listens here
+        self._thread = threading.Thread(
+            target=watch.run, args=(self._watch,), name="shoal-watchdog", daemon=True
+        )
+
+    def start(self) -> None:
+        self._loop_thread = threading.get_ident()
+        self._pulse()
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._done.set()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._flight is not None:
+            self._flight.unwatch()
+        self._thread.join()
+
+    def _pulse(self) -> None:
+        self._beat = time.monotonic()
+        self._interrupt_after = self._handler_timeout()
+        if self._flight is not None:
+            self._flight.beat(self._interrupt_after)
+        self._timer = asyncio.get_running_loop().call_later(_PULSE, self._pulse)
+
+    def _watch(self) -> None:
+        warned = interrupted = 0.0  # the beat that was complained about
+        while not self._done.wait(_PULSE):
+            beat = self._beat
+            silence = time.monotonic() - beat - _PULSE
+            if silence < self._warn_after or self._done.is_set():
+                continue
+            handler = _handler_frame(sys._current_frames().get(self._loop_thread))
+            if handler is None:
+                continue
+            where = f"{handler.f_code.co_name} ({handler.f_code.co_filename}:{handler.f_lineno})"
+            if warned != beat:
+                warned = beat
+                event("handler_blocks", where=where)
+            if silence >= self._interrupt_after and interrupted != beat:
+                interrupted = beat
+                event("handler_interrupted", where=where, seconds=silence)
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                    ctypes.c_ulong(self._loop_thread), ctypes.py_object(HandlerTimeout)
+                )
+
+
+def _handler_frame(frame: FrameType | None) -> FrameType | None:
+    """The user's frame, if the loop's thread is inside a handler right now."""
+    below: FrameType | None = None
+    while frame is not None:
+        if frame.f_code.co_filename == handlers.__file__:
+            return below
+        below, frame = frame, frame.f_back
+    return None

@@ -1,0 +1,187 @@
+"""One connection of a client at a door of the gate, from its first request to its end.
+
+    request ──▶ password? ──▶ CONNECT: a tunnel, until either side ends it
+                          └─▶ http://…: exchanges, one after another
+
+A target that cannot be had is noted with the door. The client gets no answer then, or a refusal of its tunnel: an
+error page of ours would look like the site's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import re
+from typing import Protocol
+
+from shoal.fetch.browser.dialer import Dialler
+from shoal.fetch.browser.gate_http import FarSide, Lost, PlainRequest, Target
+from shoal.fetch.browser.http1 import Head, MessageError, answer_framing, body, read_head, request_framing
+from shoal.fetch.browser.tunnel import Ends, relay
+from shoal.model import Failure
+
+log = logging.getLogger(__name__)
+
+_START = re.compile(rb"([A-Z]{1,20}) (\S+) HTTP/1\.[01]")
+_AUTHORITY = re.compile(rb"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._~-]+))(?::([0-9]{1,5}))?")
+_PLAIN_URL = re.compile(rb"http://([^/?#]*)([^#]*)", re.IGNORECASE)
+
+_WHO = (
+    b"HTTP/1.1 407 Proxy Authentication Required\r\n"
+    b'Proxy-Authenticate: Basic realm="gate"\r\nContent-Length: 0\r\n\r\n'
+)
+_BAD = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+_NOT_HAD = b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+_TUNNEL = b"HTTP/1.1 200 Connection established\r\n\r\n"
+
+
+class Book(Protocol):
+    """What a door keeps of its visits."""
+
+    wire_bytes: int
+
+    def note(self, target: Target, failure: Failure | None) -> None:
+        """Why the target cannot be had; None: it can."""
+        ...
+
+
+class Visit:
+    def __init__(self, near: Ends, dialler: Dialler, book: Book, token: bytes, idle: float) -> None:
+        self._reader, self._writer = near
+        self._dialler = dialler
+        self._far = FarSide(dialler)
+        self._book = book
+        self._token = token
+        self._idle = idle
+        self._touched = 0.0  # when something last happened
+        self._timer: asyncio.TimerHandle
+
+    async def run(self) -> None:
+        """Raises nothing but cancellation. A visit where nothing happens for long is cancelled."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._touch()
+        self._watch(task)
+        try:
+            await self._serve()
+            if not self._writer.is_closing():  # else it was a tunnel, and is over
+                self._writer.close()
+                await self._writer.wait_closed()
+        except (OSError, MessageError, Lost):
+            pass  # either side went away, or does not speak HTTP
+        except Exception:
+            log.exception("the gate failed a connection")
+        finally:
+            self._timer.cancel()
+            self._writer.transport.abort()
+            self._far.drop()
+
+    def _watch(self, task: asyncio.Task[None]) -> None:
+        loop = asyncio.get_running_loop()
+        rest = self._touched + self._idle - loop.time()
+        if rest > 0:
+            self._timer = loop.call_later(rest, self._watch, task)
+        else:
+            task.cancel()
+
+    def _touch(self) -> None:
+        self._touched = asyncio.get_running_loop().time()
+
+    async def _serve(self) -> None:
+        while (head := await read_head(self._reader)) is not None:
+            self._touch()
+            if not self._is_known(head):
+                await self._ask_who(head)
+                continue
+            request = _understand(head)
+            if request is None:
+                self._writer.write(_BAD)
+                return
+            if request.method == b"CONNECT":
+                await self._tunnel(request.target)
+                return
+            if not await self._exchange(request):
+                return
+
+    def _is_known(self, head: Head) -> bool:
+        scheme, _, token = head.get(b"proxy-authorization").partition(b" ")
+        return scheme.lower() == b"basic" and hmac.compare_digest(token.strip(), self._token)
+
+    async def _ask_who(self, head: Head) -> None:
+        async for _ in body(self._reader, request_framing(head)):
+            self._touch()
+        self._writer.write(_WHO)
+        await self._writer.drain()
+
+    async def _tunnel(self, target: Target) -> None:
+        far = await self._dialler.open(target.host, target.port, tunnel=True)
+        if isinstance(far, Failure):
+            self._book.note(target, far)
+            self._writer.write(_NOT_HAD)
+            return
+        self._book.note(target, None)
+        self._writer.write(_TUNNEL)
+        try:
+            await relay((self._reader, self._writer), far, self._sent, self._received)
+        finally:
+            far[1].transport.abort()
+
+    def _sent(self, size: int) -> None:
+        self._touch()
+
+    def _received(self, size: int) -> None:
+        self._touch()
+        self._book.wire_bytes += size
+
+    async def _bring(self, data: bytes) -> None:
+        self._received(len(data))
+        self._writer.write(data)
+        await self._writer.drain()
+
+    async def _exchange(self, request: PlainRequest) -> bool:
+        """One request and its answer; whether another may follow."""
+        reached = await self._far.reach(request.target)
+        if isinstance(reached, Failure):
+            self._book.note(request.target, reached)
+            return False
+        try:
+            answer = await self._far.ask(request, self._reader)
+        except Lost as lost:
+            # A kept connection may have ended unnoticed: the client asks once more, and that will count.
+            if not reached:
+                self._book.note(request.target, lost.failure)
+            raise
+        self._book.note(request.target, None)
+        return await self._answer(request, answer)
+
+    async def _answer(self, request: PlainRequest, answer: Head) -> bool:
+        framing = answer_framing(answer, request.method)
+        goes_on = request.head.keeps_alive() and not framing.ends_with_connection
+        await self._bring(answer.passed_on(answer.start, () if goes_on else ((b"Connection", b"close"),)))
+        try:
+            async for part in body(self._far.reader, framing):
+                await self._bring(part)
+        except MessageError:
+            return False  # the client sees for itself that the body ends early
+        if not answer.keeps_alive():
+            self._far.drop()
+        return goes_on
+
+
+def _understand(head: Head) -> PlainRequest | None:
+    """What is asked for; None if that is not for a proxy."""
+    start = _START.fullmatch(head.start)
+    if start is None:
+        return None
+    method, url = start.groups()
+    if method == b"CONNECT":
+        authority, path, port = url, b"", None
+    elif (plain := _PLAIN_URL.fullmatch(url)) is not None:
+        authority, path, port = plain[1], plain[2], 80
+    else:
+        return None
+    match = _AUTHORITY.fullmatch(authority)
+    if match is None or not 0 < (number := int(match[3] or port or 0)) < 65_536:
+        return None
+    return PlainRequest(head, method, Target((match[1] or match[2]).decode(), number), authority, path)

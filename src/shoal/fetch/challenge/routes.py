@@ -1,0 +1,111 @@
+"""What follows from a challenge: a slow retry, then other routes, then the dead letters. Pure.
+
+    captcha, bot_wall, rate_wall   wait ──▶ each route in turn, waiting longer ──▶ dead letter
+    login_wall                     each route in turn ──▶ dead letter       (waiting does not log in)
+    empty_shell                    each lane in turn ──▶ the handler        (it may know what to do with it)
+
+Routes are those of the settings; if these name none, the browser lane is one, where there is a browser. How far a
+task has come is in its history, so nothing else needs to be stored.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Set
+from typing import Literal, TypeAlias, cast
+
+from msgspec import Struct
+
+from shoal.errors import SettingsError
+from shoal.fetch.challenge.signatures import Challenge
+from shoal.model import Dead, Failure, Response, Retry, Task
+from shoal.policy.outcomes import snapshot_of, this_life
+from shoal.policy.retry import retry_after
+from shoal.settings import BROWSER, Settings
+from shoal.spider.rendering import Rendered
+
+_MAX_EXPONENT = 30
+_JITTER = 0.5  # share of the delay that is added at random
+
+
+class Way(Struct, frozen=True):
+    """An entry of `challenge_routes`."""
+
+    by: Literal["lane", "pool"]
+    name: str
+
+
+Step: TypeAlias = Way | None  # None: the same way again
+TO_BROWSER = Way("lane", BROWSER)
+
+
+def ways(settings: Settings, *, browser: bool = False) -> tuple[Way, ...]:
+    """`browser`: there is one."""
+    lanes = settings.lane_weights.keys()
+    given = tuple(_way(entry, lanes) for entry in settings.challenge_routes)
+    return given or ((TO_BROWSER,) if browser and settings.escalate else ())
+
+
+def _way(entry: str, lanes: Set[str]) -> Way:
+    by, _, name = entry.partition(":")
+    if by not in ("lane", "pool") or not name:
+        raise SettingsError(f"challenge_routes: {entry!r} is no route; write lane:NAME or pool:NAME")
+    if by == "lane" and name not in lanes:  # nobody would ever claim from it
+        raise SettingsError(f"challenge_routes: there is no lane named {name!r}; add it with lanes")
+    return Way(cast("Literal['lane', 'pool']", by), name)
+
+
+def route(
+    challenge: Challenge,
+    response: Response,
+    task: Task,
+    settings: Settings,
+    *,
+    now: float,
+    rng: random.Random,
+    browser: bool = False,
+) -> Retry | Dead | None:
+    """None: the page is for the handler after all."""
+    kind = kind_of(challenge)
+    failure = Failure(
+        kind,
+        str(challenge),
+        at=now,
+        status=response.status,
+        elapsed=response.elapsed,
+        attempt=task.attempt,
+        via=response.via,
+    )
+    helps = browser and kind != "login_wall"  # no more than waiting, it logs in
+    steps = _steps(kind, ways(settings, browser=helps))
+    met = sum(failure.kind == kind for failure in this_life(task))
+    if kind == "empty_shell" and isinstance(response, Rendered) and TO_BROWSER in steps:
+        met = max(met, steps.index(TO_BROWSER) + 1)  # it may have been sent there without a look at it
+    if met < len(steps):
+        way = steps[met]
+        wait = _wait(response, met, settings, now, rng) if kind == "challenge" else 0.0
+        return Retry(
+            wait,
+            failure,
+            lane=way.name if way is not None and way.by == "lane" else None,
+            pool=way.name if way is not None and way.by == "pool" else None,
+        )
+    return None if kind == "empty_shell" else Dead(failure, snapshot_of(response, settings))
+
+
+def kind_of(challenge: Challenge) -> str:
+    """The row of classify.TABLE: a captcha and the walls against bots are evidence against the host's patience."""
+    return challenge.kind if challenge.kind in ("login_wall", "empty_shell") else "challenge"
+
+
+def _steps(kind: str, routes: tuple[Way, ...]) -> tuple[Step, ...]:
+    if kind == "challenge":
+        return (None, *routes)
+    return routes if kind == "login_wall" else tuple(way for way in routes if way.by == "lane")
+
+
+def _wait(response: Response, met: int, settings: Settings, now: float, rng: random.Random) -> float:
+    delay = min(settings.challenge_delay * 2.0 ** min(met, _MAX_EXPONENT), settings.retry_after_cap)
+    asked = retry_after(response.headers.get("Retry-After"), now, settings.retry_after_cap) or 0.0
+    delay = max(delay, asked)
+    return delay + rng.uniform(0.0, delay * _JITTER)

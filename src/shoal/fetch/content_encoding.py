@@ -1,0 +1,204 @@
+"""A body, read and its content encodings undone, piece by piece: what comes out is never much at once, however little
+goes in.
+
+The names of encodings are taken as hints, as curl takes them: what is said to be deflate may be gzip or have no header.
+Encodings that we do not know pass as they are. What ends before its compressed data does was cut off, even if it is as
+long as the server said: half a page would pass for a page. A checksum that is missing is not missed.
+"""
+
+from __future__ import annotations
+
+import sys
+import zlib
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from importlib import import_module
+from typing import Any
+
+import brotli  # type: ignore[import-untyped]
+
+from shoal.fetch.failures import BodyTooLargeError, CutBodyError, UndecodableBodyError
+from shoal.fetch.slots import received
+from shoal.limits import CONTENT_ENCODINGS, KB
+
+_zstd = import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
+
+_PART = 256 * KB
+# At the end of each gzip member zlib copies the rest. Members may be many, so the rest is kept short.
+_SLICE = 16 * KB
+_SMALL = 64 * KB  # compressed, a small body may be longer than before
+
+
+async def read_body(
+    read: Callable[[], Awaitable[bytes]], encoding: str, *, cap: int, truncate: bool
+) -> tuple[int, bytes]:
+    """The length of the body as sent, and the body decoded, never holding much more than its cap (a small bomb can
+    unfold to gigabytes). `read` returns the next piece, and nothing at the end."""
+    decoder = Decoder(encoding, cap)
+    parts: list[bytes] = []
+    size = 0
+    while piece := await read():
+        for part in decoder.feed(piece):
+            parts.append(part)
+            size += len(part)
+            await received(size)
+            if size <= cap:
+                continue
+            if truncate:
+                return decoder.taken, b"".join(parts)[:cap]
+            raise BodyTooLargeError(f"the body is larger than {cap} bytes; raise max_body to take it")
+    if decoder.taken:
+        decoder.check_end(nothing=not size)
+    return decoder.taken, b"".join(parts)
+
+
+class Decoder:
+    """For one body, of which no encoding may be larger than twice its cap."""
+
+    def __init__(self, encoding: str, cap: int) -> None:
+        self.taken = 0  # bytes
+        self._most = 2 * cap + _SMALL
+        names = [name for part in encoding.lower().split(",") if (name := part.strip()) in _LAYERS]
+        if len(names) > CONTENT_ENCODINGS:
+            raise UndecodableBodyError(f"{len(names)} content encodings at once")
+        self._layers = [_LAYERS[name](name) for name in reversed(names)]
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        self.taken += len(data)
+        pieces: Iterable[bytes] = (data,)
+        for layer in self._layers:
+            pieces = self._through(layer, pieces)
+        return filter(None, pieces)
+
+    def check_end(self, *, nothing: bool) -> None:
+        """`nothing` has come out: that may be right, of something that is empty."""
+        for layer in self._layers:
+            if layer.is_whole():
+                continue
+            if nothing:
+                raise UndecodableBodyError(f"the body could not be decompressed: {layer.name}, it has no end")
+            raise CutBodyError(f"its {layer.name} data breaks off")
+
+    def _through(self, layer: _Layer, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        for piece in pieces:
+            # Else what unfolds to nothing, by gigabytes, would keep us for as long as it likes.
+            if layer.taken > self._most:
+                raise BodyTooLargeError(
+                    f"the body is larger than {self._most} bytes, compressed; raise max_body to take it"
+                )
+            layer.taken += len(piece)
+            try:
+                yield from layer.undo(piece)
+            except Exception as error:  # each library has its own
+                raise UndecodableBodyError(
+                    f"the body could not be decompressed: {layer.name}, {error}"
+                ) from None
+
+
+class _Layer:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.taken = 0
+
+    def undo(self, data: bytes) -> Iterator[bytes]:
+        raise NotImplementedError
+
+    def is_whole(self) -> bool:
+        """Whether the body may end here."""
+        raise NotImplementedError
+
+
+class _Inflate(_Layer):
+    """gzip, of any number of members, and deflate. What follows the end and is no member is passed over."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._start = b""  # too little to see what it is
+        self._inner: zlib._Decompress | None = None
+        self._ended = False
+
+    def is_whole(self) -> bool:
+        if self._inner is None:
+            return self._ended
+        try:
+            self._inner.copy().decompress(bytes(8))
+        except zlib.error as error:
+            return "check" in str(error)  # of the checksum: the data before it is complete
+        return False
+
+    def undo(self, data: bytes) -> Iterator[bytes]:
+        for at in range(0, len(data), _SLICE):
+            yield from self._undo(data[at : at + _SLICE])
+
+    def _undo(self, data: bytes) -> Iterator[bytes]:
+        while data:
+            if self._inner is None:
+                data = self._start + data
+                self._start = data[:2]
+                if len(data) < 2 or (self._ended and not data.startswith(_GZIP)):
+                    return
+                self._inner = zlib.decompressobj(self._kind(data))
+                self._start = b""
+            yield (part := self._inner.decompress(data, _PART))
+            data = self._inner.unconsumed_tail
+            while len(part) == _PART and not data:  # what zlib holds back
+                yield (part := self._inner.decompress(b"", _PART))
+            if self._inner.eof:
+                data, self._inner, self._ended = self._inner.unused_data, None, True
+
+    def _kind(self, data: bytes) -> int:
+        """By its first two bytes, as zlib numbers them."""
+        if data.startswith(_GZIP):
+            return 16 + zlib.MAX_WBITS
+        if data[0] & 0xF == 8 and int.from_bytes(data[:2]) % 31 == 0:
+            return zlib.MAX_WBITS
+        if self.name == "deflate":
+            return -zlib.MAX_WBITS  # without the header that it should have
+        raise zlib.error("it is something else")
+
+
+class _Brotli(_Layer):
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._inner = brotli.Decompressor()
+
+    def undo(self, data: bytes) -> Iterator[bytes]:
+        yield self._inner.process(data, output_buffer_limit=_PART)
+        while not self._inner.can_accept_more_data():
+            yield self._inner.process(b"", output_buffer_limit=_PART)
+
+    def is_whole(self) -> bool:
+        return bool(self._inner.is_finished())
+
+
+class _Zstd(_Layer):
+    """Frames, one after the other."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._inner: Any = _zstd.ZstdDecompressor()
+
+    def undo(self, data: bytes) -> Iterator[bytes]:
+        for at in range(0, len(data), _SLICE):
+            yield from self._undo(data[at : at + _SLICE])
+
+    def _undo(self, data: bytes) -> Iterator[bytes]:
+        while data:
+            if self._inner.eof:
+                self._inner = _zstd.ZstdDecompressor()
+            yield self._inner.decompress(data, _PART)
+            while not (self._inner.needs_input or self._inner.eof):
+                yield self._inner.decompress(b"", _PART)
+            data = self._inner.unused_data
+
+    def is_whole(self) -> bool:
+        return bool(self._inner.eof)
+
+
+_GZIP = b"\x1f\x8b"
+_LAYERS: dict[str, type[_Layer]] = {
+    "gzip": _Inflate,
+    "x-gzip": _Inflate,
+    "deflate": _Inflate,
+    "br": _Brotli,
+    "zstd": _Zstd,
+}

@@ -1,0 +1,395 @@
+"""The way a request takes: pool, proxy, session. And whose fault it is when it fails.
+
+    request ──▶ pools in the order of preference ──▶ a proxy that is not in quarantine ──▶ fetch
+                     └──▶ no route now: the task waits          ▲                           │
+                                                                └── another, at once ◀── the proxy failed
+
+What never reached the host is the proxy's fault: another proxy is tried at once, in the same lease. What may be the
+proxy's fault or the host's (silence, a lost connection, half a body, a 5xx to a request that the proxy forwards) may
+have hit the host. So it is in doubt: the page goes back to the queue, and the next proxy is asked when the host is due.
+When it is held against the host, and when against the proxy, says `policy/proxy.py`.
+
+Requests that need none of this go straight to the transport.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from shoal.admit.identity import host_key
+from shoal.clock import Clock
+from shoal.events import event
+from shoal.fetch.proxy.pool_state import PoolBook
+from shoal.fetch.proxy.pools import DIRECT, Proxy, find_pools
+from shoal.fetch.sessions import Session, Sessions
+from shoal.fetch.transport import FetchRequest, Rendered, Transport
+from shoal.frontier.protocol import Frontier
+from shoal.model import DOUBT, Failure, Outcome, Response, Task
+from shoal.policy.load import Traffic
+from shoal.policy.outcomes import kind_of, this_life
+from shoal.policy.proxy import Choice, ProxyPolicy, Seen, Sign, Wait
+from shoal.settings import Settings
+
+BAN = "proxy_ban"
+
+_DOWN = frozenset({"proxy_connect", "proxy_timeout", "proxy_auth"})
+_NOT_REACHED = _DOWN | {"proxy_refused", "proxy_gateway"}
+_EITHERS_FAULT = frozenset(
+    {
+        *("timeout", "read_timeout", "connect_timeout", "too_slow"),
+        *("reset", "truncated", "protocol", "encoding", "flood", "tls"),
+    }
+)
+REFUSALS = frozenset({403, 451})  # by which a host may mean the proxy, and not the page
+_ROTATIONS = 2  # other proxies tried in one lease
+_BANS_PER_POOL = 2  # a page that two proxies of a pool are refused is not asked for through a third
+_TOLD = 100
+_LEAST_PRICE = 0.05  # of a request, besides its cost: each also takes the host's time
+
+
+class NoRoute(Failure, frozen=True):
+    """Nothing was asked for; `wait` seconds later it may be."""
+
+    wait: float = 0.0
+
+
+class Routes:
+    """A transport that finds a way for every request."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        settings: Settings,
+        frontier: Frontier,
+        *,
+        traffic: Traffic,
+        clock: Clock,
+        rng: random.Random,
+        now: Callable[[], float],
+        handlers: Mapping[str, str] | None = None,
+        pool_at: Callable[[str], str | None] = lambda host: None,
+    ) -> None:
+        self._transport = transport
+        self._pool_at = pool_at  # a host's own
+        self._settings = settings
+        self._traffic = traffic
+        self._clock = clock
+        self._now = now
+        self._handlers = handlers or {}  # pools of handlers
+        pools = find_pools(settings, list(self._handlers.values()), os.environ)
+        policy = ProxyPolicy(settings)
+        self._proxies = {proxy.name: proxy for pool in pools.values() for proxy in pool}
+        self._books = {
+            pool: PoolBook(frontier, pool, [proxy.name for proxy in proxies], policy, now, rng)
+            for pool, proxies in pools.items()
+        }
+        if DIRECT in settings.fallback:
+            self._books[DIRECT] = PoolBook(frontier, DIRECT, [DIRECT], policy, now, rng)
+        self._sessions = Sessions(settings)
+        self._exhausted: set[tuple[str, str]] = set()  # pool, and host if the pool is of use elsewhere
+
+    def __repr__(self) -> str:
+        return f"<Routes: {', '.join(self._books) or 'direct'}>"
+
+    # -- what a task asks for
+
+    def addressed(self, request: FetchRequest, task: Task) -> FetchRequest:
+        """The request with the way that its task is to take."""
+        pool = self._pool(task)
+        session, banned = task.session, banned_at(task) if task.history else ()
+        doubted = self.doubted(task)
+        if pool is None and session is None and not banned and not doubted:
+            return request
+        return replace(request, pool=pool, session=session, avoid=(*banned, *doubted), doubted=doubted)
+
+    def _pool(self, task: Task) -> str | None:
+        """That the request names, else the host's own, else that of the handler; None: the setting."""
+        return (
+            task.pool
+            or self._pool_at(task.host)
+            or (self._handlers.get(task.handler) if self._handlers else None)
+        )
+
+    def doubted(self, task: Task) -> tuple[str, ...]:
+        """The ways on which the page has failed by the fault of the proxy or of the host; each as often as it did."""
+        if not task.history:
+            return ()
+        return tuple(failure.via for failure in this_life(task) if failure.kind == DOUBT)
+
+    def detour(self, task: Task, via: str) -> bool:
+        """Whether a page that was refused on the way `via` may be had on another."""
+        if not via:
+            return False
+        refused = {*banned_at(task), via}
+        host = task.host
+        for pool in self._chain(self._pool(task)):
+            book = self._books.get(pool)
+            if book is None or sum(name in refused for name in book.names) >= _BANS_PER_POOL:
+                continue
+            if isinstance(book.glance(host, avoid=refused), Choice):
+                return True
+        return False
+
+    def refused(self, task: Task, response: Response) -> None:
+        """The host refused a page on this way, be it with a friendly status. Its session has ended."""
+        now = self._now()
+        book = self._books.get(_pool_of(response.via))
+        if book is not None and response.status not in REFUSALS:
+            book.saw(Seen(response.via, task.host, "doubt", now, now, BAN))
+        session = self._sessions.current(task.session, now) if task.session is not None else None
+        if session is not None and _name(session.proxy) == response.via:
+            self._sessions.retire(session)
+
+    def had(self, task: Task, response: Response) -> None:
+        """A page was had at last: the ways on which it was refused before are banned, and not the page forbidden."""
+        if not task.history:
+            return
+        for name in banned_at(task):
+            book = self._books.get(_pool_of(name))
+            if book is not None and name != response.via:
+                now = self._now()
+                book.saw(Seen(name, task.host, "banned", now, now, BAN))
+
+    # -- fetching
+
+    def fetch(
+        self, request: FetchRequest
+    ) -> Coroutine[Any, Any, Outcome]:  # not async: the plain case costs nothing
+        if not self._books and request.session is None and self._pool_at(host_key(request.url)) is None:
+            return self._transport.fetch(request)
+        return self._fetch(request)
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+    async def keep(self, *, everything: bool = False) -> None:
+        for book in self._books.values():
+            await book.keep(everything=everything)
+
+    async def _fetch(self, request: FetchRequest) -> Outcome:
+        host = host_key(request.url)
+        outcome: Outcome | None = None
+        failed: list[str] = []
+        while True:
+            way = await self._way(request, host, failed)
+            if isinstance(way, NoRoute):
+                return way if outcome is None else outcome
+            via, session = way
+            proxy = self._proxies.get(via)
+            started = self._now()
+            prepared = self._prepared(request, proxy, session)
+            if via == DIRECT and DIRECT not in self._books:
+                outcome = await self._transport.fetch(prepared)
+                return outcome if session is None else replace(outcome, via=DIRECT)
+            book = self._books[_pool_of(via)]
+            with book.asking(via):
+                outcome = await self._transport.fetch(prepared)
+            outcome = replace(outcome, via=via)
+            self._learn(host, outcome, _sign(prepared, outcome), started)
+            outcome = await self._attributed(prepared, outcome, host)
+            if not _takes_another(request, outcome):
+                if session is not None and self._has_failed(request, outcome):
+                    self._sessions.retire(session)
+                return outcome
+            if session is not None:
+                self._sessions.retire(session)
+            failed.append(via)
+            if len(failed) > _ROTATIONS:
+                return outcome
+            kind = getattr(outcome, "kind", BAN)
+            self._traffic.saw(host, kind, 0.0, self._clock.monotonic(), retry=False)
+
+    async def _way(
+        self, request: FetchRequest, host: str, failed: Sequence[str]
+    ) -> tuple[str, Session | None] | NoRoute:
+        now = self._now()
+        name = request.session
+        session = self._sessions.current(name, now) if name is not None else None
+        if session is not None and self._is_held(_name(session.proxy)):
+            self._sessions.retire(session)
+            session = None
+        if session is None:
+            via = await self._choose(request, host, failed)
+            if isinstance(via, NoRoute) or name is None:
+                return via if isinstance(via, NoRoute) else (via, None)
+            # Another page of the session may have begun it meanwhile.
+            session = self._sessions.current(name, now)
+            session = session or self._sessions.begin(name, self._proxies.get(via), now, request.url)
+        session.requests += 1
+        return _name(session.proxy), session
+
+    def _prepared(self, request: FetchRequest, proxy: Proxy | None, session: Session | None) -> FetchRequest:
+        if session is None:
+            return replace(request, proxy=proxy)
+        headers = {**session.headers_for(request.url), **(request.headers or {})}
+        return replace(request, proxy=proxy, jar=session.jar, headers=headers)
+
+    # -- choosing
+
+    def _chain(self, pool: str | None) -> Sequence[str]:
+        settings = self._settings
+        if settings.worker_pool:
+            return (settings.worker_pool,)
+        first = pool or settings.pool or (settings.fallback[0] if settings.fallback else DIRECT)
+        if first not in settings.fallback:
+            return (first,)
+        return settings.fallback[settings.fallback.index(first) :]
+
+    async def _choose(self, request: FetchRequest, host: str, failed: Sequence[str]) -> str | NoRoute:
+        own = self._pool_at(host)
+        chain = self._chain(request.pool or own)
+        if chain[0] not in self._books:
+            if chain[0] == DIRECT:
+                return DIRECT
+            missing = f"there is no pool {chain[0]!r} in the setting proxies"
+            if chain[0] != own:
+                return NoRoute("invalid_request", missing)
+            # Set for this host in the store, by somebody who meant another worker: nothing is lost by waiting.
+            return NoRoute("proxy_wait", f"{missing} of this worker", wait=self._settings.pool_cooldown)
+        left = self._sessions.left(request.session) if request.session is not None else None
+        avoid = {*request.avoid, *failed, *([left] if left else ())}
+        probes = not avoid and request.session is None  # on a second try, and in a session, no experiments
+        waits: list[tuple[str, Wait]] = []
+        pools = self._by_price(chain, host)
+        # Rather the next pool than a proxy that was refused before; but rather that than none.
+        for pool, shunned in [*((pool, avoid) for pool in pools), *((pool, {*failed}) for pool in pools)]:
+            hold = self._settings.total_timeout
+            choice = await self._books[pool].choose(host, avoid=shunned, probes=probes, hold=hold)
+            if isinstance(choice, Choice):
+                return choice.proxy
+            if isinstance(choice, Wait):
+                waits.append((pool, choice))
+        return self._no_route(waits, chain, host)
+
+    def held(self, task: Task) -> NoRoute | None:
+        """Whether there is no way for the task now, as far as is known."""
+        waits: list[tuple[str, Wait]] = []
+        chain = self._chain(self._pool(task))
+        for pool in chain:
+            choice = self._books[pool].glance(task.host) if pool in self._books else None
+            if not isinstance(choice, Wait):
+                return None
+            waits.append((pool, choice))
+        return self._no_route(waits, chain, task.host)
+
+    def _by_price(self, chain: Sequence[str], host: str) -> Sequence[str]:
+        """The pools as they are listed; with costs, the one first by which a page is likely to cost the least."""
+        costs = self._settings.pool_costs
+        if not costs or len(chain) == 1:
+            return chain
+
+        def price(pool: str) -> float:
+            return (costs.get(pool, 0.0) + _LEAST_PRICE) / max(self._books[pool].chance(host), 1e-6)
+
+        return sorted(chain, key=price)
+
+    def _no_route(self, waits: Sequence[tuple[str, Wait]], chain: Sequence[str], host: str) -> NoRoute:
+        if not waits:
+            return NoRoute("proxy_wait", f"pool {chain[-1]}: no other proxy is left to try", wait=1.0)
+        pool, wait = min(waits, key=lambda found: found[1].until)
+        detail = f"pool {pool}: every proxy is in quarantine ({wait.reason})"
+        self._tell(pool, host if "banned" in wait.reason else "", detail)
+        return NoRoute("proxy_wait", detail, wait=max(0.0, wait.until - self._now()))
+
+    def _tell(self, pool: str, host: str, detail: str) -> None:
+        """Once, until it is over."""
+        if (pool, host) not in self._exhausted and len(self._exhausted) < _TOLD:
+            self._exhausted.add((pool, host))
+            reason = f"{detail}; pages{f' of {host}' if host else ''} wait"
+            event("pool_exhausted", pool=pool, host=host, reason=reason)
+
+    def _is_back(self, pool: str, host: str) -> None:
+        for found in {(pool, host), (pool, "")} & self._exhausted:
+            self._exhausted.discard(found)
+            message = f"pool {pool} works again{f' for {host}' if found[1] else ''}"
+            event("pool_back", message, pool=pool, host=found[1])
+
+    # -- whose fault
+
+    async def _attributed(self, request: FetchRequest, outcome: Outcome, host: str) -> Outcome:
+        kind = kind_of(outcome)
+        gateway = kind == "proxy_gateway"
+        if not gateway and not _is_eithers_fault(request, outcome):
+            return outcome
+        if self._books[_pool_of(outcome.via)].blames_host(host, outcome.via, request.doubted):
+            if not gateway:
+                return outcome
+            assert isinstance(outcome, Failure)
+            return replace(outcome, kind="connect", detail=f"{outcome.detail}, nor could another way")
+        if gateway:
+            return outcome
+        if isinstance(outcome, Rendered):
+            await outcome.close()
+        what = outcome.detail if isinstance(outcome, Failure) else "this may be its own word"
+        detail = f"{kind} through proxy {outcome.via}: {what}"
+        return Failure(DOUBT, detail, status=outcome.status, elapsed=outcome.elapsed, via=outcome.via)
+
+    def _has_failed(self, request: FetchRequest, outcome: Outcome) -> bool:
+        """Whether a session is to leave its proxy. One that has served well gets a second chance with a page."""
+        if kind_of(outcome) != DOUBT:
+            return False
+        return outcome.via in request.doubted or not self._books[_pool_of(outcome.via)].serves_well(
+            outcome.via
+        )
+
+    def _is_held(self, via: str) -> bool:
+        book = self._books.get(_pool_of(via))
+        return book is not None and book.is_held(via)
+
+    def _learn(self, host: str, outcome: Outcome, sign: Sign, started: float) -> None:
+        via = outcome.via
+        if via == DIRECT and isinstance(outcome, Failure):
+            return
+        self._books[_pool_of(via)].saw(Seen(via, host, sign, started, self._now(), kind_of(outcome)))
+        if self._exhausted and isinstance(outcome, Response) and sign != "failed":
+            self._is_back(_pool_of(via), host)
+
+
+def banned_at(task: Task) -> tuple[str, ...]:
+    """The ways on which the task was refused, since it was last replayed."""
+    return tuple(dict.fromkeys(failure.via for failure in this_life(task) if failure.kind == BAN))
+
+
+def _takes_another(request: FetchRequest, outcome: Outcome) -> bool:
+    """Whether the fetch is repeated at once through another proxy: the host was not reached. Or it refused its
+    robots.txt, which would be taken for leave to fetch everything; but it may have meant the proxy."""
+    if isinstance(outcome, Failure):
+        return outcome.kind in _NOT_REACHED
+    return outcome.status in REFUSALS and request.url.endswith("/robots.txt")
+
+
+def _is_eithers_fault(request: FetchRequest, outcome: Outcome) -> bool:
+    """By the proxy or by the host. What comes out of a tunnel was said by the host; to a request that it forwards, a
+    proxy may answer by itself."""
+    if request.proxy is None:
+        return False
+    if isinstance(outcome, Failure):
+        return outcome.kind in _EITHERS_FAULT
+    return outcome.status >= 500 and request.proxy.forwards(request.url)
+
+
+def _sign(request: FetchRequest, outcome: Outcome) -> Sign:
+    if _is_eithers_fault(request, outcome):
+        return "failed"
+    if isinstance(outcome, Response):
+        if outcome.status in REFUSALS or outcome.status == 429:
+            return "doubt"
+        return "neutral" if outcome.status >= 500 else "good"
+    if outcome.kind in _DOWN:
+        return "down"
+    if outcome.kind == "proxy_refused":
+        return "banned"
+    return "failed" if outcome.kind == "proxy_gateway" else "neutral"
+
+
+def _pool_of(name: str) -> str:
+    return name.partition("/")[0]
+
+
+def _name(proxy: Proxy | None) -> str:
+    return proxy.name if proxy is not None else DIRECT

@@ -1,0 +1,144 @@
+"""What is in the file, by kind. Counters tell how much, and a sample how large: nothing walks through a large table."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from shoal.errors import StoreError
+from shoal.frontier.inventory import Inventory, inventory
+from shoal.frontier.sqlite.connection import Session
+from shoal.frontier.sqlite.faults import translated
+from shoal.frontier.sqlite.schema import VERSION, connect
+
+_SAMPLE = 500  # rows
+_NUMBER = 9  # bytes of a large integer with its header
+_SYNCHRONOUS = {0: "off", 1: "normal", 2: "full", 3: "extra"}
+
+
+def take_stock(session: Session, path: str) -> Inventory:
+    db = session.db
+    jobs, pending, delayed, leased, admitted, dead, items, merged = _numbers(
+        session,
+        "SELECT count(*), total(pending), total(delayed), total(leased), total(admitted), total(dead), total(items),"
+        " total(merged) FROM job",
+    )
+    hosts, past, workers, notes = (
+        *_numbers(session, "SELECT count(*) FROM host"),
+        *_numbers(session, "SELECT count(*) FROM past"),
+        *_numbers(session, "SELECT count(*) FROM worker"),
+        *_numbers(session, "SELECT count(*) FROM meta WHERE key >= 'note:' AND key < 'note;'"),
+    )
+    histories, history = _numbers(session, _NOTES, ("note:history:", "note:history;"))
+    _, events = _numbers(session, _NOTES, ("note:events", "note:events "))
+    _, all_notes = _numbers(session, _NOTES, ("note:", "note;"))
+    letters, letter_bytes = _numbers(session, "SELECT count(*), 0 FROM dead") if dead else (0, 0)
+    letter_bytes = letters * _mean(session, "dead", "length(letter) + length(host) + length(kind)", 60)
+    page, pages, free = (int(db.pragma(name)) for name in ("page_size", "page_count", "freelist_count"))
+    counts: dict[str, int | None] = {
+        "queues": pending + delayed,
+        "in hand": leased,
+        "seen": admitted,
+        "row keys": items if session.value("SELECT 1 FROM row_key LIMIT 1") else 0,
+        "dead letters": letters,
+        "jobs": jobs,
+        "pruned jobs": past,
+        "hosts": hosts,
+        "history": histories,
+        "events": None,
+        "notes": notes - histories,
+        "workers": workers,
+    }
+    counts["result positions"] = _numbers(session, "SELECT count(*) FROM journal")[0]
+    sizes = {
+        "queues": (pending + delayed) * _mean(session, "task", "length(body)", 3 * _NUMBER),
+        "in hand": leased * _mean(session, "lease", "length(body)", 8 * _NUMBER),
+        "seen": admitted * 2 * _NUMBER + merged * _mean(session, "merged", "length(url)", 2 * _NUMBER),
+        "row keys": (counts["row keys"] or 0) * (_NUMBER + 4),
+        "dead letters": letter_bytes,
+        "jobs": jobs * _mean(session, "job", "length(spec)", 120),
+        "pruned jobs": past * _mean(session, "past", "length(record)", 40),
+        "hosts": hosts * (110 + _mean(session, "host_state", "length(state)", 8)),
+        "history": history,
+        "events": events,
+        "notes": all_notes - history - events,
+        "result positions": (counts["result positions"] or 0) * _mean(session, "journal", "length(key)", 12),
+        "workers": workers * _mean(session, "worker", "length(status)", 40),
+        "unused": free * page,
+    }
+    durability = {
+        "journal": str(db.pragma("journal_mode")),
+        "synchronous": _SYNCHRONOUS.get(int(db.pragma("synchronous")), "?"),
+    }
+    disk = None if path == ":memory:" else shutil.disk_usage(Path(path).absolute().parent).free
+    used = pages * page + _length(f"{path}-wal")
+    return inventory(
+        f"schema {VERSION}", counts, sizes, used, free=disk, durability=durability, estimated=True
+    )
+
+
+_NOTES = "SELECT count(*), total(length(value)) FROM meta WHERE key >= ? AND key < ?"
+
+
+def _numbers(session: Session, query: str, bindings: tuple[Any, ...] = ()) -> list[int]:
+    row = session.row(query, bindings)
+    return [int(number) for number in row] if row is not None else []
+
+
+def _mean(session: Session, table: str, length: str, besides: int) -> int:
+    """Of the first rows; `besides` is what a row takes apart from that."""
+    mean = session.value(f"SELECT avg(size) FROM (SELECT {length} AS size FROM {table} LIMIT {_SAMPLE})")
+    return int(mean or 0) + besides
+
+
+def _length(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0
+
+
+# -- giving room back
+
+_BESIDE_OTHERS = 500 * 1024 * 1024  # bytes: a few seconds, in which workers wait
+
+
+def compact(path: str, *, others: bool) -> int:
+    """Writes the file anew without its unused pages; answers how many bytes it is smaller. `others`: somebody works
+    with it, and would wait for the lock; but no longer than a minute."""
+    if path == ":memory:":
+        return 0
+    before = _length(path) + _length(f"{path}-wal")
+    db = connect(path)
+    try:
+        with translated(path):
+            page, pages, free = (
+                int(db.pragma(name)) for name in ("page_size", "page_count", "freelist_count")
+            )
+            needed = (pages - free) * page
+            _check_room(path, needed, others)
+            db.execute("VACUUM")
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    except apsw.Error as error:  # pragma: no cover (translated)
+        raise StoreError(str(error)) from error
+    finally:
+        db.close()
+    return max(0, before - _length(path) - _length(f"{path}-wal"))
+
+
+def _check_room(path: str, needed: int, others: bool) -> None:
+    free = shutil.disk_usage(Path(path).absolute().parent).free
+    if free < 2 * needed:  # the copy, and the log of writing it back
+        raise StoreError(
+            f"to compact {path} takes {2 * needed >> 20:,} MB of disk for a while, and {free >> 20:,} MB are free: make"
+            " room, or copy the file to where there is"
+        )
+    if others and needed > _BESIDE_OTHERS:
+        raise StoreError(
+            f"{path} holds {needed >> 20:,} MB, and those who work with it would wait too long while it is written"
+            " anew: stop them, compact it, and start them again"
+        )

@@ -1,0 +1,488 @@
+"""What this process knows about hosts: a cache of their records, what it saw of them, and the way to change them.
+
+A lease tells the version of its host's record, so a record is read again only after somebody changed it. A change is
+compare-and-set: read, fold, write, and again from the start if another worker was quicker.
+
+What is seen of a host is folded into its policies' states at once, here, and written back with the next beat if it
+moves the host's valve, else after a while: most requests teach nothing that others must know right away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Set
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from shoal.admit.identity import origin
+from shoal.admit.identity import scheme as scheme_of
+from shoal.clock import Clock
+from shoal.fetch.guard import Pin
+from shoal.fetch.robots import Robots, RobotsRecord, agent_of, fetch_robots
+from shoal.fetch.transport import Transport
+from shoal.frontier.protocol import Frontier, HostRecord
+from shoal.hosts.given_up import BuriedPages
+from shoal.hosts.notices import changed_breakers, tell_changes, tell_escalation
+from shoal.hosts.robots_visits import Visitor
+from shoal.hosts.rules import Fold, HostRules, Terms, change_host, marked
+from shoal.hosts.sharing import OtherJobs
+from shoal.hosts.state import HostState, OriginState, encode_state, state_of
+from shoal.hosts.stored_settings import StandingCopy
+from shoal.model import Lease, Task
+from shoal.policy.compose import States
+from shoal.policy.escalation import NO_PATTERNS, Look, Patterns
+from shoal.policy.host_table import over
+from shoal.policy.host_valve import first_valve
+from shoal.policy.outcomes import rule_for
+from shoal.policy.protocol import Limits, Observation
+from shoal.settings import HostSettings, Settings
+from shoal.valve import Valve
+
+_CACHED = 20_000
+_CACHED_BYTES = 64 * 1024 * 1024  # of their records: a long robots.txt counts for many short ones
+_UNREACHABLE_CAP = 60.0
+_WRITE_AFTER = 5.0  # seconds that what was seen may wait to be written, unless it moves the valve
+_CREEP = 0.05  # share of an interval
+_DRIFT = 1e-3  # seconds a second that two clocks may part
+# Seconds after which the store's settings for hosts are read again: by a worker that works, and for a host never met.
+_STANDING, _STANDING_AT_FIRST = 2.0, 0.5
+
+
+class HostView(Struct):
+    """A host as this process sees it: the record as last read, and what it has seen since."""
+
+    version: int
+    state: HostState
+    valve: Valve  # as written
+    robots: Mapping[str, Robots]  # of the origins that were asked on behalf of our user agent, by scheme
+    policies: States  # decoded states, with what was seen since folded in
+    limits: Limits  # for its valve
+    calm: bool  # they hold for every request: no origin is worse off than the host
+    unwritten: list[Observation]
+    weight: int  # bytes of its record
+    terms: Terms  # the settings that hold here
+    own: HostSettings  # … of these, what is for this host alone
+    standing_version: int  # of the store's settings for hosts that it was compared with
+    unmarked: bool = False  # that it is a start is not written yet
+
+
+class HostBook:
+    def __init__(
+        self,
+        frontier: Frontier,
+        transport: Transport,
+        settings: Settings,
+        clock: Clock,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        *,
+        job: str = "",
+    ) -> None:
+        self._frontier = frontier
+        self._transport = transport
+        self._settings = settings
+        self._clock = clock
+        self._sleep = sleep
+        self._job = self._pins_key = job
+        self._rules = HostRules(settings, job)
+        self.standing = StandingCopy(frontier)
+        self._first_valve = first_valve(settings)
+        self._views: dict[str, HostView] = {}
+        self._restless: dict[str, float] = {}  # hosts with something unwritten, since when
+        self._moved: set[str] = set()  # … that moves their valve
+        self._asking: dict[str, asyncio.Event] = {}  # origins whose robots.txt is being asked for
+        self._others = OtherJobs(frontier, job)
+        self._buried = BuriedPages(frontier, job)
+        self._visitor = Visitor(frontier, settings, self.now, sleep, self._interval_of)
+        self._cached_bytes = 0
+        self._offset = clock.time() - clock.monotonic()  # of the frontier's time from our monotonic clock
+        self._synced_at: float | None = None
+
+    # -- time
+
+    def sync(self, frontier_time: float) -> None:
+        """Told with every claim: policies speak in the frontier's time. The news is always a little late, so what
+        came quickest is nearest to the truth. Were time to go back, a probe could seem to start before its time."""
+        monotonic = self._clock.monotonic()
+        offset = frontier_time - monotonic
+        if self._synced_at is not None:
+            offset = max(offset, self._offset - _DRIFT * (monotonic - self._synced_at))
+        self._offset, self._synced_at = offset, monotonic
+
+    def now(self) -> float:
+        return self._clock.monotonic() + self._offset
+
+    # -- looking
+
+    async def view(self, lease: Lease) -> HostView:
+        host = lease.task.host
+        view = self._views.get(host)
+        if view is None and lease.host_version == 0:
+            # Nobody has written anything about it yet, so there is nothing to read.
+            await self.standing.refresh(self._clock.monotonic(), older_than=_STANDING_AT_FIRST)
+            view = self._remember(HostRecord(host, self._first_valve))
+            if self._moves_valve(host, view):
+                self._moved.add(host)
+        elif (
+            view is None
+            or view.version < lease.host_version
+            or view.standing_version != self.standing.version
+        ):
+            view = await self._read(host)
+            if not self._rules.has_asked(host, view.state):
+                self._moved.add(host)  # another job's host, up to now
+        if lease.task.parent == 0:
+            self._mark_start(host, view)
+        if lease.task.typed:
+            self.pin(host, Pin())
+        return view
+
+    def _mark_start(self, host: str, view: HostView) -> None:
+        if not view.state.start:
+            self._mark(host, view, replace(view.state, start=True))
+
+    def _mark(self, host: str, view: HostView, state: HostState) -> None:
+        """Written with the next beat: before the links of the page that is about to be fetched reach others."""
+        view.state, view.unmarked = state, True
+        self._moved.add(host)
+
+    # -- hosts that were typed
+
+    def opened(self, created_at: float) -> None:
+        """Told when the job was made. A job that is begun afresh has typed nothing yet."""
+        self._pins_key = f"{self._job}@{created_at:.3f}"
+
+    def pin_of(self, view: HostView) -> Pin | None:
+        """What the host was, when this job first asked for it; None: it was not typed for this job."""
+        return view.state.pins.get(self._pins_key)
+
+    def pin(self, host: str, pin: Pin) -> None:
+        """Notes that the host was typed, or what its name stands for, unless that is known."""
+        view = self._views.get(host)
+        known = self.pin_of(view) if view is not None else None
+        if view is not None and pin != known and (known is None or known.networks is None):
+            self._mark(host, view, view.state.with_pin(self._pins_key, pin))
+
+    async def _read(self, host: str) -> HostView:
+        record = await self._frontier.host(host)
+        # A store that went back may not know the host: then the lease is lost as well, and its page in vain.
+        return self._remember(record or HostRecord(host, self._first_valve))
+
+    async def forget(self) -> None:
+        """The store may have gone back: records are read again. But what a host has told us it has told us, so a host
+        that is to be left alone is so, and what is not written yet will be."""
+        now = self.now()
+        self._buried.forget()
+        for host, view in list(self._views.items()):
+            record = None
+            if (
+                view.unwritten
+                or view.unmarked
+                or max(view.valve.blocked_until, view.limits.blocked_until or 0) > now
+            ):
+                record = await self._frontier.host(host)
+            if record is None:
+                self._forget(host)
+            else:
+                view.version, view.valve = record.version, record.valve
+                self._moved.add(host)
+
+    def _forget(self, host: str) -> None:
+        if (view := self._views.pop(host, None)) is not None:
+            self._cached_bytes -= view.weight
+        self._restless.pop(host, None)
+        self._moved.discard(host)
+
+    def _remember(self, record: HostRecord) -> HostView:
+        written = state_of(record)
+        state = self.standing.applied(record.name, written)
+        if state is not written:
+            self._moved.add(record.name)
+        old = self._views.get(record.name)
+        unwritten = old.unwritten if old is not None else []
+        if old is not None and old.unmarked:
+            state = _marked_like(old, state)
+        own = self._rules.own(record.name, state.manual)
+        terms = self._rules.terms(own)
+        policies = terms.policies.observe(terms.policies.decode(state.policies), unwritten)
+        view = HostView(
+            record.version,
+            state.with_errors([seen.kind for seen in unwritten if seen.blames_host]).with_looks(unwritten),
+            record.valve,
+            self._rules.robots(state),
+            policies,
+            terms.policies.limits(policies, self.now(), state.origins),
+            terms.policies.spares_origins(policies, self.now()),
+            unwritten,
+            len(record.state),
+            terms,
+            own,
+            self.standing.version,
+            old is not None and old.unmarked,
+        )
+        self._cached_bytes += view.weight - (old.weight if old is not None else 0)
+        self._views[record.name] = view
+        while len(self._views) > _CACHED or self._cached_bytes > _CACHED_BYTES:
+            if not self._forget_one(but=record.name):
+                break
+        if unwritten and self._moves_valve(record.name, view):
+            self._moved.add(record.name)
+        return view
+
+    def _forget_one(self, but: str) -> bool:
+        for host in self._views:
+            if host != but and host not in self._restless and host not in self._moved:
+                self._forget(host)
+                return True
+        return False
+
+    def limits(self, lease: Lease, view: HostView) -> Limits | None:
+        """What the policies want of a request to the task's origin, now. None: the lease must go back. It is from the
+        valve of a host that was given up, which lets all tasks through so that they can be buried; now the host may be
+        probed again, but by one, or the task is for an origin that nobody has asked yet."""
+        now, host, scheme = self.now(), lease.task.host, scheme_of(lease.task.url)
+        calm = view.calm and not view.limits.refuse
+        own = view.limits if calm else view.terms.policies.limits_at(view.policies, now, scheme)
+        if own.refuse:
+            return own
+        if view.limits.refuse or view.state.given_up:
+            self._moved.add(host)
+            if scheme not in view.state.origins:
+                self._mark(host, view, view.state.with_origin(scheme, view.state.origin(scheme)))
+            view.limits = view.terms.policies.limits(view.policies, now, view.state.origins)
+            return None
+        return None if lease.host_version < view.state.good_from else own
+
+    def rest_of_origin(self, view: HostView, limits: Limits) -> float:
+        """Seconds that a task waits for its origin, while another origin of the host may be asked. Where none may, the
+        host's valve is shut, and what it lets through is the probe."""
+        until = limits.blocked_until or 0.0
+        return until - self.now() if until > (view.limits.blocked_until or 0.0) else 0.0
+
+    async def has_others(self, task: Task) -> bool:
+        """Whether other tasks wait in the task's queue."""
+        queues = await self._frontier.host_queues(task.host)
+        return any(queue.pending for queue in queues if (queue.job, queue.lane) == (task.job, task.lane))
+
+    def no_retry(self, host: str) -> str | None:
+        """Why the host has no retries left, by what was seen up to now."""
+        view = self._views.get(host)
+        return view.limits.no_retry if view is not None else None
+
+    def patterns(self, host: str) -> Patterns:
+        """What is known of the host's pages that may need a browser."""
+        view = self._views.get(host)
+        return view.state.patterns if view is not None else NO_PATTERNS
+
+    def own(self, host: str) -> HostSettings:
+        """What is set for this host alone, by the job or in the store."""
+        view = self._views.get(host)
+        if view is not None:
+            return view.own
+        return over(self.standing.table.of(host), self._rules.table.of(host))
+
+    def _interval_of(self, host: str) -> float:
+        return self._rules.terms(self.own(host)).interval
+
+    # -- seeing
+
+    def saw(self, host: str, seen: Observation) -> None:
+        view = self._views.get(host)
+        if view is None:
+            return
+        before, known = view.limits, view.policies
+        policies = view.terms.policies
+        view.policies = policies.observe(known, [seen])
+        view.limits = policies.limits(view.policies, self.now(), view.state.origins)
+        view.calm = policies.spares_origins(view.policies, self.now())
+        tell_changes(host, known, view.policies, self.now())
+        if any(old.phase == "given_up" for _, old, _ in changed_breakers(known, view.policies)):
+            self._buried.answered(host)
+        view.unwritten.append(seen)
+        if seen.blames_host:
+            view.state = view.state.with_errors([seen.kind])
+        if seen.look is not None:
+            self._look(host, view, seen, seen.look)
+        self._restless.setdefault(host, self._clock.monotonic())
+        if _for_valve(view.limits) != _for_valve(before) and self._moves_valve(host, view):
+            self._moved.add(host)
+
+    def _look(self, host: str, view: HostView, seen: Observation, look: Look) -> None:
+        known = view.state.patterns.get(look.pattern)
+        view.state = view.state.with_looks([seen])
+        pattern = view.state.patterns.get(look.pattern)
+        if (known is not None and known.browser) != (pattern is not None and pattern.browser):
+            self._moved.add(host)  # others are to know it soon
+            tell_escalation(host, look.pattern, pattern)
+
+    def _moves_valve(self, host: str, view: HostView) -> bool:
+        now = self.now()
+        return _differ(view.valve, self._rules.valve(host, view.valve, view.state, view.limits), now)
+
+    def buries(self, task: Task, limits: Limits) -> None:
+        """Told of a task that is refused because its host was given up."""
+        self._buried.bury(task, limits.refuse_until or 0.0)
+
+    async def fold(self) -> None:
+        """Writes back what moves a valve. First, the pages of a host that answers again come back: if the process died
+        in between, the next answer would bring them back."""
+        await self._buried.replay()
+        while self._moved:
+            hosts, self._moved = self._moved, set()
+            await asyncio.gather(*(self._write(host) for host in sorted(hosts)))  # the same order every time
+
+    async def keep(self, *, everything: bool = False) -> None:
+        """Writes back what has waited long enough, or all there is."""
+        await self.standing.refresh(self._clock.monotonic(), older_than=_STANDING)
+        before = self._clock.monotonic() - _WRITE_AFTER
+        due = []
+        for host, since in self._restless.items():
+            if since > before and not everything:
+                break  # those that follow came later
+            due.append(host)
+        if due:
+            await asyncio.gather(*(self._write(host) for host in due))
+        if not everything:
+            await self._buried.probe(self.now())
+
+    async def _write(self, host: str) -> None:
+        view = self._views.get(host)
+        if view is None:  # it was forgotten meanwhile
+            return
+        silent = await self._others.silent(host, view.state, self.now())
+        view = self._views.get(host, view)
+        self._restless.pop(host, None)
+        batch, view.unwritten = view.unwritten, []
+        state = replace(view.state, policies=view.terms.policies.encode(view.policies))
+        state = marked(self._rules.asked(host, state, self.now(), silent), view.limits, view.version)
+        valve = self._rules.valve(host, view.valve, state, view.limits)
+        if await self._frontier.update_host(HostRecord(host, valve, encode_state(state), view.version)):
+            view.version += 1
+            view.unmarked = _marks(view.state) != _marks(state)
+            seen_since = replace(state, errors=view.state.errors, patterns=view.state.patterns)
+            view.state, view.valve = _marked_like(view, seen_since), valve
+            return
+        # Somebody else was quicker: fold the same into what they left.
+        view.unwritten = [*batch, *view.unwritten]
+        if (record := await self._frontier.host(host)) is None:
+            self._forget(host)  # the store went back to a time when nobody had heard of it
+            return
+        self._remember(record)
+        await self._write(host)
+
+    # -- changing
+
+    async def change(self, host: str, fold: Fold, *, late: float = 0.0) -> HostView:
+        """`late` is how long after its claim a request may have reached the host. A first request opens a connection,
+        the next one does not: counted from the claim, it would arrive before its interval is over."""
+
+        view = self._views.get(host)
+
+        def folded(record: HostRecord) -> HostRecord:
+            state = state_of(record) if view is None else _marked_like(view, state_of(record))
+            changed = self._with(record, fold(state))
+            if late and changed.valve.interval:
+                changed = replace(changed, valve=_held_back(record.valve.reset(changed.valve), late))
+            return changed
+
+        changed = await change_host(self._frontier, host, folded)
+        if changed is None:  # the same
+            changed = folded(HostRecord(host, self._first_valve))
+        if view is not None:
+            written = state_of(changed)
+            view.unmarked = _marks(view.state) != _marks(written)
+        return self._remember(changed)
+
+    async def reconfigure(self, job: str) -> None:
+        """Gives the hosts of a resumed job the valves of today's settings."""
+        async for record in self._frontier.hosts(job):
+            changed = self._with(record, state_of(record))
+            if changed.valve != record.valve and not await self._frontier.update_host(changed):
+                await self.change(record.name, lambda state: state)
+
+    def _with(self, record: HostRecord, state: HostState) -> HostRecord:
+        return self._rules.applied(record, self.standing.applied(record.name, state), self.now())
+
+    # -- robots.txt
+
+    def wants_robots(self, task: Task, view: HostView) -> bool:
+        """Whether robots.txt is due to be asked for. While one task asks again, the others go by the old answer."""
+        known = self._rules.robots_record(view.state, scheme_of(task.url))
+        if not view.terms.settings.robots or (known is not None and self.now() < known.expires_at):
+            return False
+        return known is None or origin(task.url) not in self._asking
+
+    async def ask_robots(self, lease: Lease, since: float, timeout: float | None = None) -> HostView:
+        """Fetches robots.txt with the lease's permission to hit the host, and lets everybody know. `since` is when
+        the work on the lease began (monotonic)."""
+        host, asked = lease.task.host, origin(lease.task.url)
+        if (asking := self._asking.get(asked)) is not None:
+            # Others of our pages were let through at once by a job with another user agent, which knows its rules, or
+            # by what is known of another origin.
+            await asking.wait()
+            return self._views.get(host) or await self._read(host)
+        self._asking[asked] = asyncio.Event()
+        try:
+            record = await fetch_robots(
+                self._transport,
+                asked,
+                agent=agent_of(self._settings.user_agent),
+                now=self.now(),
+                pause=lambda: self._sleep(lease.interval),
+                elsewhere=self._visitor,
+                timeout=timeout,
+            )
+            took = self._clock.monotonic() - since
+            scheme = scheme_of(asked)
+            return await self.change(
+                host,
+                lambda state: state.with_origin(scheme, self._learn(state.origin(scheme), record)),
+                late=took,
+            )
+        finally:
+            self._asking.pop(asked).set()
+
+    def _learn(self, known: OriginState, record: RobotsRecord) -> OriginState:
+        if record.verdict != "disallow":
+            return replace(known.with_robots(record), silent=0)
+        if rule_for(record.reason).action == "bury":
+            # Not silence but a host that cannot be spoken to at all; the pages will say so themselves.
+            return replace(known.with_robots(replace(record, verdict="allow")), silent=0)
+        wait = min(_UNREACHABLE_CAP, self._settings.retry_base * 2.0**known.silent)
+        wait = max(wait, min(record.asks or 0.0, self._settings.retry_after_cap))
+        record = replace(record, expires_at=record.fetched_at + wait)
+        return replace(known.with_robots(record), silent=min(known.silent + 1, 30))
+
+
+def _marks(state: HostState) -> tuple[bool, Mapping[str, Pin], Set[str]]:
+    """The host's place in the crawl: whether it is a start of it, what it is pinned to, and which origins it has."""
+    return state.start, state.pins, state.origins.keys()
+
+
+def _marked_like(view: HostView, state: HostState) -> HostState:
+    """The state with what the view knows of the host's place in the crawl. Who first wrote down what a name stands for
+    is right: another process may have been told something else, a moment later."""
+    marked = replace(state, start=state.start or view.state.start)
+    for scheme in view.state.origins.keys() - state.origins.keys():
+        marked = marked.with_origin(scheme, OriginState())
+    for job, pin in view.state.pins.items():
+        if (known := state.pins.get(job)) is None or known.networks is None:
+            marked = marked.with_pin(job, pin)
+    return state if _marks(marked) == _marks(state) else marked
+
+
+def _held_back(valve: Valve, seconds: float) -> Valve:
+    return replace(valve, blocked_until=max(valve.blocked_until, valve.next_at + seconds))
+
+
+def _for_valve(limits: Limits) -> tuple[float | None, int | None, float | None, bool]:
+    return limits.interval, limits.cap, limits.blocked_until, limits.refuse is not None
+
+
+def _differ(old: Valve, new: Valve, now: float) -> bool:
+    """Whether others must know. Not of an interval that creeps, nor of a block that is over."""
+    return (
+        (old.cap, old.burst) != (new.cap, new.burst)
+        or max(old.blocked_until, now) != max(new.blocked_until, now)
+        or abs(old.interval - new.interval) > _CREEP * max(old.interval, new.interval)
+    )

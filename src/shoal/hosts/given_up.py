@@ -1,0 +1,79 @@
+"""The pages of hosts that were given up: dead letters, most of which were never asked for, until the host answers.
+
+A crawl must not last for hours because of a dead host, so its pages are buried (`host_down`) when it is given up. While
+the job goes on for other reasons, one of them is replayed whenever the host may be probed again; the first answer of
+the host, to whatever page, brings all of them back.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from shoal.events import event
+from shoal.frontier.protocol import DeadFilter, Frontier
+from shoal.model import Task
+
+T = TypeVar("T")
+
+KIND = "host_down"
+_REMEMBERED = 10_000  # hosts that are probed again
+_RECENT = 200  # hosts whose pages have just been brought back
+
+
+class BuriedPages:
+    def __init__(self, frontier: Frontier, job: str) -> None:
+        self._frontier = frontier
+        self._job = job
+        self._probes: dict[
+            str, tuple[float, int]
+        ] = {}  # by host: when it may be asked again, and for which page
+        self._answered: dict[str, None] = {}  # hosts that were given up, and have answered
+        # What was brought back, in case the store forgets it: a page of which nothing was heard since, and all pages of
+        # hosts that were not given up again.
+        self._probing: dict[str, tuple[float, int]] = {}
+        self._replayed: dict[str, None] = {}
+
+    def bury(self, task: Task, until: float) -> None:
+        """A task of a host that is given up until that time goes to the dead letters."""
+        self._probing.pop(task.host, None)
+        self._replayed.pop(task.host, None)
+        known = self._probes.get(task.host)
+        if known is None or known[0] != until:
+            _remember(self._probes, task.host, (until, task.id))
+
+    def answered(self, host: str) -> None:
+        self._probes.pop(host, None)
+        self._probing.pop(host, None)
+        self._answered[host] = None
+
+    def forget(self) -> None:
+        """The store may have gone back: what was brought back may be dead again."""
+        self._answered |= self._replayed
+        self._probes |= self._probing
+
+    async def replay(self) -> None:
+        """Brings the pages of hosts back that have answered: those of all jobs that run."""
+        while self._answered:
+            host, _ = self._answered.popitem()
+            _remember(self._replayed, host, None, most=_RECENT)
+            for job in await self._frontier.jobs("running"):
+                name = job.spec.name
+                if count := await self._frontier.replay(DeadFilter(name, host, KIND)):
+                    event("letters_replayed", count=count, job=name, host=host, kind=KIND, by="its answer")
+
+    async def probe(self, now: float) -> None:
+        """Replays one page of every host that may be asked again. A job that has nothing else to do just ends."""
+        for host, (at, id) in list(self._probes.items()):
+            if at > now:
+                continue
+            del self._probes[host]
+            job = await self._frontier.job(self._job)
+            if job is not None and job.state == "running" and not job.exhausted:
+                _remember(self._probing, host, (at, id))
+                await self._frontier.replay(DeadFilter(ids=(id,)))
+
+
+def _remember(known: dict[str, T], host: str, value: T, most: int = _REMEMBERED) -> None:
+    if len(known) >= most:
+        del known[next(iter(known))]
+    known[host] = value

@@ -1,0 +1,162 @@
+"""Parsing within a budget of CPU time.
+
+There are shapes of HTML on which a parser takes forever: <rt> or <svg></x> or <b></i> thousands of times over,
+attributes added to <body> again and again, formatting that is opened anew in every block. We kept a list of them and
+an estimate of what each costs, and both were wrong more than once: a list ends where the next attacker begins. So the
+time is measured instead of guessed. lexbor cannot be interrupted, but it reads a document in pieces: a page that could
+be costly is first read in small ones, and where its time is used up the rest is left out. Then it is parsed as usual,
+in the time that is now known. One thing cannot be seen in time, a tag with very many attributes, because its whole
+cost comes with its last byte: such a tag is looked for in the bytes (see `crowding`).
+
+Parsing prefixes of doubling size, each measured, would need nothing of lexbor but its parser. It does not hold: a
+page can spend its first half on making the second one costly, so that a prefix says nothing about the next one.
+
+Ordinary pages do not notice: what is small, or has few tags, is parsed at once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import time
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from selectolax import lexbor
+from selectolax.lexbor import LexborHTMLParser
+
+from shoal.html.attribute_bombs import crowded_tag
+
+# Every tag can cost some nanoseconds for every byte before it. The worst that we know, formatting elements that are
+# copied into every block, takes 80 ms for this many tags x bytes.
+_HARMLESS = 8 * 1024 * 1024
+_SMALL = 24 * 1024  # bytes; not enough attributes to hurt
+_FEW_TAGS = 300
+
+# Bytes read at a time. Where many formatting elements are open, few bytes can cost much time and memory.
+_PIECE = 256
+_SMALL_PIECE = 16
+_MEDIUM = 64 * 1024  # no more of them are open in a page of this size than a piece can stand
+_MANY_FORMATS = 200
+# A formatting element with attributes; written plainly, all of its tag.
+_FORMAT = re.compile(
+    rb"<(?:b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u)(?=[ \t\n\r\f/])"
+    rb"""((?:[ \t\n\r\f]++[\w-]++(?:="[^"<>]*+"|='[^'<>]*+'|=[\w./:#-]++)?+)++[ \t\n\r\f]*+>)?""",
+    re.IGNORECASE,
+)
+
+# What a page may cost, in terms of ordinary markup: five times as much as its own length and 128 KB.
+_TIMES = 5
+_FLOOR = 128 * 1024
+_SAMPLE = b'<div class="card"><h3><a href="/item/1">Title</a></h3><ul><li>one<li>two</ul><p>text &amp; text</p></div>\n'
+
+
+class _Lexbor:
+    """The functions of lexbor by which a document is read in pieces. Selectolax has them, but does not offer them."""
+
+    def __init__(self) -> None:
+        library = ctypes.PyDLL(lexbor.__file__)
+        pointer, size, status = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint
+
+        def function(name: str, result: Any, *arguments: Any) -> Any:
+            try:
+                found = getattr(library, name)
+            except AttributeError:
+                raise ImportError(
+                    f"this build of selectolax ({lexbor.__file__}) has no {name}, without which Shoal cannot bound"
+                    " the time that a page takes: install it from its wheel"
+                ) from None
+            found.restype, found.argtypes = result, arguments
+            return found
+
+        self.create = function("lxb_html_parser_create", pointer)
+        self.init = function("lxb_html_parser_init", status, pointer)
+        self.begin = function("lxb_html_parse_chunk_begin", pointer, pointer)
+        self.read = function("lxb_html_parse_chunk_process", status, pointer, pointer, size)
+        self.end = function("lxb_html_parse_chunk_end", status, pointer)
+        self.destroy_document = function("lxb_html_document_destroy", pointer, pointer)
+        self.destroy = function("lxb_html_parser_destroy", pointer, pointer)
+
+
+_lexbor = _Lexbor()
+
+
+def parse(html: bytes) -> tuple[LexborHTMLParser, int]:
+    """The document, and how many of its bytes it is made of: nearly always all of them."""
+    kept = affordable(html)
+    return LexborHTMLParser(html[:kept]), kept
+
+
+def affordable(html: bytes) -> int:
+    """How many bytes can be parsed in the time that a page has."""
+    tags = html.count(b"<")
+    if len(html) > _SMALL:
+        html = html[: crowded_tag(html)]
+    if tags * len(html) <= _HARMLESS or tags <= _FEW_TAGS:
+        return len(html)
+    return _read_in_time(html)
+
+
+def allowance(size: int) -> float:
+    """Seconds of CPU that a page of so many bytes may take to parse."""
+    return (size + _FLOOR) * _TIMES * _ordinary_cost(_PIECE)
+
+
+def stopwatch(times: float = 1.0) -> Callable[[int], bool]:
+    """Started now, it says whether the time is used up that there is for so many bytes, or so many times of it."""
+    allowance(0)  # the first time it measures this machine, which takes a moment
+    began = time.thread_time()
+    return lambda size: time.thread_time() - began > times * allowance(size)
+
+
+@cache
+def _ordinary_cost(piece: int) -> float:
+    """Seconds that a byte of ordinary markup takes on this machine, read in pieces of that size."""
+    sample = _SAMPLE * 2_500
+
+    def once() -> float:
+        began = time.thread_time()
+        _read(sample, piece, 1.0, 1.0)
+        return time.thread_time() - began
+
+    return min(once() for _ in range(3)) / len(sample)
+
+
+def _read_in_time(html: bytes) -> int:
+    """Up to where the page was read when its time was up, or its length."""
+    piece = _SMALL_PIECE if len(html) > _MEDIUM and _different_formats(html) > _MANY_FORMATS else _PIECE
+    calling = _ordinary_cost(piece) - _ordinary_cost(_PIECE)  # what is our own doing
+    return _read(html, piece, allowance(0), allowance(1) - allowance(0) + calling)
+
+
+def _different_formats(html: bytes) -> int:
+    """At least as many as can be open at once, but for equal ones: of those a parser keeps three."""
+    formats = _FORMAT.findall(html)
+    plain = set(formats) - {b""}
+    return len(plain) + formats.count(b"")
+
+
+def _read(html: bytes, piece: int, allowed: float, for_a_byte: float) -> int:
+    """Reads a page until it has taken longer than `allowed`, and `for_a_byte` for every byte read."""
+    address = ctypes.cast(ctypes.c_char_p(html), ctypes.c_void_p).value or 0
+    parser = _lexbor.create()
+    document = None
+    try:
+        if _lexbor.init(parser) != 0 or not (document := _lexbor.begin(parser)):
+            raise MemoryError
+        clock, cpu, read, size = time.perf_counter, time.thread_time, _lexbor.read, len(html)
+        spent, began = cpu(), clock()
+        for at in range(0, size, piece):
+            if read(parser, address + at, min(piece, size - at)) != 0:
+                return at
+            # The clock on the wall is cheaper to read, and never behind that of the CPU.
+            until = allowed + at * for_a_byte
+            if clock() - began > until and cpu() - spent > until:
+                return at
+        return size
+    finally:
+        if document:
+            _lexbor.end(parser)
+            _lexbor.destroy_document(document)
+        _lexbor.destroy(parser)

@@ -1,0 +1,1 @@
+"""What people ask about a store, and what they may decide: read models and actions."""

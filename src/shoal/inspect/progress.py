@@ -1,0 +1,65 @@
+"""One look at a running crawl: what progress, summary and a watching caller are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from shoal import humanize
+from shoal.engine.tally import TallyReport
+from shoal.frontier.protocol import OWN_START, Job
+
+
+class View(Struct, frozen=True):
+    job: Job
+    report: TallyReport
+    elapsed: float = 0.0  # seconds since this run began
+    rate: float = 0.0  # pages a second, lately
+    eta: float | None = None  # seconds; None: no telling yet
+    queues: Sequence[tuple[str, int]] = ()  # the longest: (host, pending)
+    processes: int = 1
+    note: str = ""  # what is going on, when it is not plain crawling: "draining", "already finished" …
+    restarts: int = 0  # of the process, in this run
+
+
+def has_ended(job: Job) -> bool:
+    return job.state in ("finished", "cancelled")
+
+
+def remaining(job: Job) -> int:
+    """Pages still to come, as far as is known: the open tasks, or what the page budget leaves of them. Of a job that
+    has ended, those that it left."""
+    counters, budget = job.counters, job.spec.max_pages
+    if not budget or has_ended(job):
+        return counters.open
+    return min(counters.open, max(0, budget - counters.done))
+
+
+def left_over(job: Job) -> str:
+    """What a job that has ended did not fetch, and why; "": nothing, or it has not ended."""
+    if not has_ended(job) or not job.counters.open:
+        return ""
+    why = "it was cancelled"
+    if job.state == "finished":
+        why = f"it has its {humanize.plural(job.spec.max_pages, 'page')}; with a larger max_pages it goes on"
+    return f"{humanize.plural(job.counters.open, 'page')} not fetched: {why}"
+
+
+def waits_for(job: Job) -> str:
+    """The lists that a job with nothing else to do waits for; "": none. The command that fed them was cut short, or is
+    slow."""
+    lists = ", ".join(name for name in job.unfed if name != OWN_START)
+    if not lists or job.state != "running" or job.counters.open:
+        return ""
+    return f"it waits for the rest of {lists}: if its shoal submit has ended, run it again"
+
+
+def eta(remaining: int, rate: float, *, queue: int = 0, interval: float = 0.0) -> float | None:
+    """Seconds to the end. A crawl ends with its slowest host, so the longest queue (`queue` requests,
+    `interval` seconds apart) bounds what the overall rate promises."""
+    if remaining <= 0:
+        return 0.0
+    if rate <= 0:
+        return None
+    return max(remaining / rate, min(queue, remaining) * interval)

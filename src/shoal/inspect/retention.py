@@ -1,0 +1,159 @@
+"""Which jobs a store keeps, and what becomes of the others.
+
+A job that has ended keeps its queue, dead letters, history and what it has seen, so that somebody can look at it or go
+on. After a while nobody does, and it is pruned: what is left is its past, which is how it ended and a short history.
+Jobs with dead letters are kept for longer, as somebody may still want to look into those. Runs of a schedule go by the
+number that the schedule keeps.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Sequence
+from time import monotonic
+
+from msgspec import Struct
+
+from shoal import humanize
+from shoal.engine.history_recorder import key_of, short_history
+from shoal.errors import ShoalError, UsageError
+from shoal.events import event
+from shoal.frontier.protocol import DeadFilter, Frontier, Job, PastJob
+from shoal.hints import command
+from shoal.inspect import dead_letters
+from shoal.jobs.leader import feeder_key
+from shoal.jobs.schedule import Schedules, old_runs, schedules
+from shoal.jobs.trouble import trouble_key
+from shoal.jobs.worker_status import status_of
+from shoal.settings import Settings
+
+log = logging.getLogger("shoal")
+
+DAY = 86_400.0
+SECONDS = 1.0  # that pruning may take at the end of a crawl, or in one round of a coordinator
+_LETTERS = 1_000  # that are dropped at once
+_NAMED = 20  # jobs, in a message
+
+
+class Retention(Struct, frozen=True):
+    """How many ended jobs are kept, and for how long (seconds after their end). None: no limit."""
+
+    jobs: int | None = None
+    age: float | None = None
+    dead_jobs: int | None = None  # those with dead letters
+    dead_age: float | None = None
+    letter_age: float | None = None  # of dead letters, after the page was given up
+
+
+def retention_of(settings: Settings) -> Retention:
+    return Retention(
+        settings.keep_jobs or None,
+        settings.keep_days * DAY or None,
+        settings.keep_dead_jobs or None,
+        settings.keep_dead_days * DAY or None,
+        settings.keep_letter_days * DAY or None,
+    )
+
+
+def ended_at(job: Job) -> float:
+    return job.finished_at or job.created_at
+
+
+def may_go(job: Job) -> bool:
+    """A finished job that has work again is about to run."""
+    return job.state == "cancelled" or (job.state == "finished" and job.exhausted)
+
+
+def outdated(jobs: Iterable[Job], retention: Retention, known: Schedules, now: float) -> list[Job]:
+    """Those to be pruned, the oldest first."""
+    ended = sorted((job for job in jobs if may_go(job)), key=ended_at)
+    runs: set[str] = set()
+    old: set[str] = set()
+    for schedule in known.values():
+        old.update(old_runs(schedule, ended))
+        runs.update(job.spec.name for job in ended if schedule.is_run(job.spec.name))
+    others = [job for job in ended if job.spec.name not in runs]
+    clean = [job for job in others if not job.counters.dead]
+    dead = [job for job in others if job.counters.dead]
+    old.update(_too_many_or_old(clean, retention.jobs, retention.age, now))
+    old.update(_too_many_or_old(dead, retention.dead_jobs, retention.dead_age, now))
+    return [job for job in ended if job.spec.name in old]
+
+
+def _too_many_or_old(ended: Sequence[Job], most: int | None, age: float | None, now: float) -> set[str]:
+    too_many = ended[: max(0, len(ended) - most)] if most is not None else ()
+    too_old = [job for job in ended if now - ended_at(job) > age] if age is not None else ()
+    return {job.spec.name for job in (*too_many, *too_old)}
+
+
+async def find_outdated(
+    frontier: Frontier,
+    retention: Retention,
+    *,
+    jobs: Iterable[Job] | None = None,
+    spared: Collection[str] = (),
+) -> list[Job]:
+    """Not those that a worker still serves: it knows their links, and would skip those of a job of the same name."""
+    jobs = await frontier.jobs() if jobs is None else jobs
+    old = outdated(jobs, retention, await schedules(frontier), await frontier.now())
+    old = [job for job in old if job.spec.name not in spared]
+    statuses = [status_of(worker) for worker in await frontier.workers()] if old else []
+    return [job for job in old if not any(status.serves(job.spec.name) for status in statuses)]
+
+
+async def prune(frontier: Frontier, jobs: Iterable[Job], seconds: float = float("inf")) -> list[Job]:
+    """Answers which are gone. What it does not come to in that time is left for the next one."""
+    until, gone = monotonic() + seconds, []
+    for job in jobs:
+        if monotonic() > until:
+            break
+        name = job.spec.name
+        if await frontier.prune_job(job, await short_history(frontier, job)):
+            await forget_notes(frontier, name)
+            gone.append(job)
+            c = job.counters
+            event("job_pruned", job=name, done=c.done, dead=c.dead)
+    return gone
+
+
+async def prune_letters(frontier: Frontier, retention: Retention) -> None:
+    """Drops what is too old, a batch at a time. Their pages stay seen, and counted as dead."""
+    if retention.letter_age is None:
+        return
+    old = DeadFilter(until=await frontier.now() - retention.letter_age, limit=_LETTERS)
+    while await dead_letters.drop(frontier, old, "retention") == _LETTERS:
+        pass
+
+
+async def tidy(frontier: Frontier, settings: Settings, *, spared: Collection[str] = ()) -> None:
+    """Prunes what is due, in a little time; whatever the store says, it is no reason to fail."""
+    try:
+        await prune(frontier, await find_outdated(frontier, retention_of(settings), spared=spared), SECONDS)
+        await prune_letters(frontier, retention_of(settings))
+    except ShoalError as error:
+        log.debug("nothing is pruned: %s", error)
+
+
+async def forget_notes(frontier: Frontier, job: str) -> None:
+    """What is kept under a job's name besides the job itself."""
+    for key in (key_of(job), feeder_key(job), trouble_key(job)):
+        await frontier.drop_note(key)
+
+
+# -- what is said of a job that is gone
+
+
+async def unknown_job(frontier: Frontier, name: str, kind: str = "job") -> UsageError:
+    """Why there is no such job: it was pruned, or it was never here."""
+    past = await frontier.past_job(name)
+    if past is not None:
+        return UsageError(f"{said_of(past, await frontier.now())}: {command(f'report {name}')}")
+    jobs = [job.spec.name for job in await frontier.jobs()]
+    more = f", and {len(jobs) - _NAMED} more" if len(jobs) > _NAMED else ""
+    known = ", ".join(jobs[-_NAMED:]) + more if jobs else "none"
+    return UsageError(f"no {kind} {name!r} in this store; there is: {known}")
+
+
+def said_of(past: PastJob, now: float) -> str:
+    ago = humanize.span(max(0.0, now - past.pruned_at))
+    return f"job {past.job.spec.name} was pruned {ago} ago, and only its counters and a short report are left"

@@ -1,0 +1,174 @@
+"""One page as Shoal sees it: asked for politely, redirects followed in place, its links judged."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections import Counter
+
+from msgspec import Struct
+from msgspec.structs import replace
+from yarl import URL
+
+from shoal.admit import Admission, origin
+from shoal.clock import SystemClock
+from shoal.engine.robots_directives import Manners
+from shoal.errors import UrlError
+from shoal.fetch.guard import Guard
+from shoal.fetch.per_host import AtHosts
+from shoal.fetch.proxy.pools import find_pools
+from shoal.fetch.proxy.routes import Routes
+from shoal.fetch.robots import Anywhere, Robots, RobotsRecord, agent_of, fetch_robots
+from shoal.fetch.transport import FetchRequest, Rendered, Rendering, Transport
+from shoal.fetch.transports import Transports
+from shoal.frontier import open_frontier
+from shoal.frontier.protocol import Frontier
+from shoal.model import Failure, Outcome, Refused, Request, Response, Task
+from shoal.policy.host_table import HostTable, settings_at
+from shoal.policy.load import Traffic
+from shoal.policy.outcomes import kind_of
+from shoal.settings import Settings
+from shoal.spider.page import Page
+
+
+class Sight(Struct, frozen=True):
+    task: Task  # where the redirects, its hops, have led
+    robots: str  # "allowed", "forbidden (robots.txt: HTTP 503)", "not asked"
+    outcome: Outcome
+    kind: str
+    title: str = ""
+    links: int = 0
+    admitted: int = 0  # of the links: those a crawl from here would follow
+    refused: dict[str, int] = {}  # the others, by reason
+    asks: tuple[str, ...] = ()  # of robots: noindex, nofollow
+    picture: bytes = b""  # a PNG, from a browser
+
+
+async def look(url: str, settings: Settings, *, rendering: Rendering | None = None) -> Sight:
+    admission = Admission(settings, [url])
+    task = admission.admit(Request(url=url))
+    if isinstance(task, Refused):
+        raise UrlError(f"{task.url}: refused ({task.reason}), so a crawl would not fetch it")
+    guard = Guard(settings.allow_network, [_host_and_port(task.url)])
+    find_pools(settings, [], os.environ)
+    async with open_frontier(":memory:") as frontier:
+        transport = _routes(settings, guard, frontier)
+        try:
+            return await _follow(transport, admission, task, settings, rendering)
+        finally:
+            await transport.close()
+
+
+def _routes(settings: Settings, guard: Guard, frontier: Frontier) -> Transport:
+    """As a crawl would go: through the proxies of its settings, if it has any, with what is set for the host."""
+    clock, table = SystemClock(), HostTable(settings.host)
+    return Routes(
+        AtHosts(Transports(settings, guard, clock), table.of),
+        settings,
+        frontier,
+        traffic=Traffic(),
+        clock=clock,
+        rng=random.Random(),
+        now=clock.time,
+        pool_at=lambda host: table.of(host).pool,
+    )
+
+
+async def _follow(
+    transport: Transport, admission: Admission, task: Task, settings: Settings, rendering: Rendering | None
+) -> Sight:
+    asked: dict[str, tuple[Robots, RobotsRecord]] = {}
+    table = HostTable(settings.host)
+    while True:
+        own = settings_at(settings, table.of(task.host))
+        robots = await _ask_robots(transport, task, own, asked)
+        if robots.startswith("forbidden"):
+            detail = "robots.txt forbids it, or cannot be read; --no-robots fetches all the same"
+            return Sight(task, robots, Failure(kind="robots", detail=detail), "robots")
+        outcome = await transport.fetch(
+            FetchRequest(
+                url=task.url,
+                cookies=task.cookies,
+                referrer_url=task.hops[-1] if task.hops else None,
+                rendering=rendering,
+            )
+        )
+        kind = kind_of(outcome)
+        if kind != "redirect" or not isinstance(outcome, Response):
+            seen = Sight(task, robots, outcome, kind, picture=await _picture(outcome))
+            return _described(seen, admission, Manners(settings))
+        moved = admission.moved(task, outcome.headers["Location"], outcome.cookies, outcome.status)
+        if isinstance(moved, Refused):
+            detail = f"redirects to {moved.url}, which is refused: {moved.reason}"
+            return Sight(task, robots, Failure(kind="policy", detail=detail), "policy")
+        if len(moved.hops) > settings.max_redirects:
+            detail = f"more than {settings.max_redirects} redirects; max_redirects allows no more"
+            return Sight(task, robots, Failure(kind="redirect_loop", detail=detail), "redirect_loop")
+        if moved.goes_round:
+            detail = f"redirects in a circle: {moved.url} was asked for before, with the same cookies"
+            return Sight(task, robots, Failure(kind="redirect_loop", detail=detail), "redirect_loop")
+        task = moved
+
+
+async def _picture(outcome: Outcome) -> bytes:
+    if not isinstance(outcome, Rendered) or outcome.tab is None:
+        return b""
+    try:
+        return await outcome.tab.screenshot(full=True)
+    finally:
+        await outcome.close()
+
+
+async def _ask_robots(
+    transport: Transport, task: Task, settings: Settings, asked: dict[str, tuple[Robots, RobotsRecord]]
+) -> str:
+    if not settings.robots:
+        return "not asked"
+    site = origin(task.url)
+    if site not in asked:
+        record = await fetch_robots(
+            transport,
+            site,
+            agent=agent_of(settings.user_agent),
+            now=SystemClock().time(),
+            pause=lambda: _pause(settings),
+            elsewhere=Anywhere(),
+        )
+        asked[site] = Robots(record), record
+    robots, record = asked[site]
+    because = f" (robots.txt: {record.reason})" if record.reason else ""
+    return f"allowed{because}" if robots.allows(task.url) else f"forbidden{because}"
+
+
+async def _pause(settings: Settings) -> None:
+    await asyncio.sleep(1 / settings.rate if settings.rate else 0)
+
+
+def _host_and_port(url: str) -> tuple[str, int]:
+    parsed = URL(url, encoded=True)
+    return parsed.host or "", parsed.port or 0
+
+
+def _described(sight: Sight, admission: Admission, manners: Manners) -> Sight:
+    """The sight with what is in the page, if it is an HTML page."""
+    if not isinstance(sight.outcome, Response):
+        return sight
+    page = Page(sight.task, sight.outcome, handler="")
+    sight = replace(sight, asks=tuple(sorted(manners.asked(page))))
+    if not page.is_html:
+        return sight
+    links = page.links()
+    requests = [Request(url=link) for link in links]
+    followed = manners.followed(page, requests)
+    answers = [admission.admit(request, parent=sight.task) for request in followed]
+    refused = Counter(answer.reason for answer in answers if isinstance(answer, Refused))
+    if len(followed) < len(requests):
+        refused["nofollow"] = len(requests) - len(followed)
+    return replace(
+        sight,
+        title=page.text("title"),
+        links=len(links),
+        admitted=len(links) - refused.total(),
+        refused=dict(refused),
+    )

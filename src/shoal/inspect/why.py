@@ -1,0 +1,263 @@
+"""Why a URL has (not) been fetched: from facts to plain sentences, the most decisive first. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from shoal.frontier.protocol import Job, Place, Whereabouts, WorkerRecord
+from shoal.hints import command
+from shoal.humanize import count, plural, span, speed
+from shoal.inspect.host import Cause, HostSight, causes
+from shoal.jobs.note import nobody_works
+from shoal.jobs.worker_status import WorkerStatus, status_of
+from shoal.model import DOUBT, Failure, Task
+from shoal.policy.escalation import pattern_of
+from shoal.policy.outcomes import NOT_ASKED
+
+_SCOPE = {
+    "host": "its host is outside the crawl's scope; the settings hosts and any_host widen it",
+    "deny": "a pattern of the setting deny matches it",
+    "allow": "no pattern of the setting allow matches it",
+    "depth": "it lies deeper than the setting depth",
+}
+
+
+class Facts(Struct, frozen=True):
+    """What is known about one URL in one job."""
+
+    url: str  # as it would be sent
+    now: float  # the frontier's time
+    job: Job
+    where: Whereabouts
+    host: HostSight | None = None  # None: never met
+    allowed: bool = True  # by robots.txt, as far as it is known
+    refusal: str | None = None  # why admission would refuse it as a link
+    elsewhere: int = 0  # pending tasks of the host in other lanes and jobs
+    workers: Sequence[WorkerRecord] = ()
+    obeys_noindex: bool = False
+    obeys_nofollow: bool = False
+
+
+class Answer(Struct, frozen=True):
+    url: str
+    job: str
+    place: Place
+    causes: tuple[Cause, ...]  # the first one is the answer
+
+
+def explain(facts: Facts) -> Answer:
+    tell = {
+        "unknown": _unknown,
+        "pending": _pending,
+        "delayed": _delayed,
+        "leased": _leased,
+        "dead": _dead,
+        "done": _done,
+        "merged": _merged,
+    }[facts.where.place]
+    found = [*tell(facts), *_moved(facts)]
+    return Answer(facts.url, facts.job.spec.name, facts.where.place, tuple(found))
+
+
+# -- where it is
+
+
+def _done(facts: Facts) -> list[Cause]:
+    found = [Cause("done", "done: fetched, there or where it redirected to")]
+    if facts.obeys_noindex:
+        found.append(
+            Cause("noindex", f"no items if it asks for noindex (robots_meta): shoal fetch {facts.url}")
+        )
+    return found
+
+
+def _merged(facts: Facts) -> list[Cause]:
+    into = facts.where.into
+    said = f"merged into {into}: it redirected there, and that page has a task of its own"
+    return [
+        Cause("merged", said),
+        Cause("merged_into", f"{command(f'why {shlex.quote(into)}')} tells where that one is"),
+    ]
+
+
+def _dead(facts: Facts) -> list[Cause]:
+    task = _task(facts)
+    last = task.history[-1]
+    tries = plural(sum(failure.kind not in NOT_ASKED for failure in task.history), "attempt")
+    sentence = f"dead: {last.kind} after {tries}, {span(facts.now - facts.where.since)} ago"
+    detail = f": {last.detail}" if last.detail else ""
+    hint = (
+        f"{command(f'dead show {task.id}')} tells all; {command(f'dead replay --id {task.id}')} tries again"
+    )
+    return [Cause("dead", sentence + detail), Cause("dead_letter", hint)]
+
+
+def _leased(facts: Facts) -> list[Cause]:
+    where, task = facts.where, _task(facts)
+    worker = next((record for record in facts.workers if record.name == where.worker), None)
+    spent = span(facts.now - where.since)
+    if worker is None:
+        ends = span(max(0.0, where.deadline - facts.now))
+        sentence = (
+            f"its worker has gone: it was taken {spent} ago and is given to another in {ends} at the latest"
+        )
+        return [Cause("worker_gone", sentence), *_nobody(facts)]
+    attempt = f"attempt {task.attempt} of {_most(facts, task)}"
+    name = status_of(worker).pid or worker.name
+    return [Cause("in_flight", f"in flight at worker {name} for {spent} ({attempt})")]
+
+
+def _delayed(facts: Facts) -> list[Cause]:
+    task, wait = _task(facts), facts.where.due - facts.now
+    when = f"retry in {span(wait)}" if wait > 0 else "retry is due"
+    why = ""
+    if task.history and (task.history[-1].kind in NOT_ASKED or _is_in_doubt(task.history[-1])):
+        when, why = f"waiting for {span(max(0.0, wait))}", f": {task.history[-1].detail}"
+    elif task.history:
+        last = task.history[-1]
+        why = f": attempt {task.attempt} of {_most(facts, task)} failed with {last.kind}"
+        why += f" ({last.detail})" if last.detail else ""
+    held = [*_job(facts), *_nobody(facts), *_host(facts)]
+    return [
+        Cause("retry", when + why),
+        *held,
+        *(cause for cause in _browser(facts) if cause.sentence not in why),
+    ]
+
+
+def _is_in_doubt(failure: Failure) -> bool:
+    """It may have been a proxy's fault, and took no attempt."""
+    return failure.kind == DOUBT and not failure.attempt
+
+
+def _pending(facts: Facts) -> list[Cause]:
+    held = [*_job(facts), *_nobody(facts), *_host(facts), *_lane(facts)]
+    first, *rest = [*held, *_turn(facts, first=not held), *_pressure(facts), *_browser(facts)]
+    return [Cause(first.name, f"not fetched yet: {first.sentence}"), *rest]
+
+
+def _unknown(facts: Facts) -> list[Cause]:
+    if facts.refusal is not None:
+        meaning = _SCOPE.get(facts.refusal)
+        reason = f"scope: {facts.refusal}: {meaning}" if meaning else facts.refusal
+        return [Cause("refused", f"never seen, and a link to it would be refused ({reason})")]
+    found = [Cause("never_seen", "never seen: no page has led to it so far")]
+    if not facts.allowed:
+        found.append(Cause("robots", "robots.txt forbids it"))
+    found += _browser(facts)
+    if facts.obeys_nofollow:
+        said = "or the pages that lead to it ask for nofollow (robots_meta, rel_nofollow)"
+        found.append(Cause("nofollow", said))
+    if not facts.job.fed_all:
+        fed = plural(facts.job.fed, "start URL")
+        found.append(Cause("feeding", f"it may still be among the start URLs: {fed} read so far"))
+    if budget := facts.job.spec.max_pages_per_host:
+        said = f"or it was refused because its host had its {count(budget)} pages (max_pages_per_host)"
+        found.append(Cause("host_budget", said))
+    if facts.job.state != "running":
+        found.append(Cause(f"job_{facts.job.state}", f"job {facts.job.spec.name} is {facts.job.state}"))
+    return found
+
+
+def _moved(facts: Facts) -> list[Cause]:
+    task = facts.where.task
+    if task is None or task.url == facts.url:
+        return []
+    if not task.hops:
+        return [Cause("spelling", f"the same page is asked for as {task.url}, which was met first")]
+    return [Cause("redirected", f"it redirected: its task is now at {task.url}")]
+
+
+# -- what is in the way
+
+
+def _job(facts: Facts) -> list[Cause]:
+    job = facts.job
+    if job.spec.max_pages and job.counters.done >= job.spec.max_pages:
+        had = f"job {job.spec.name} has its {count(job.spec.max_pages)} pages (max_pages)"
+        return [Cause("page_budget", had)]
+    if job.state == "running":
+        return []
+    return [Cause(f"job_{job.state}", f"job {job.spec.name} is {job.state}")]
+
+
+def _nobody(facts: Facts) -> list[Cause]:
+    if facts.job.state != "running" or _statuses(facts):
+        return []
+    [sentence] = nobody_works([facts.job.spec])
+    return [Cause("no_worker", sentence)]
+
+
+def _host(facts: Facts) -> list[Cause]:
+    found = causes(facts.host) if facts.host is not None else []
+    if facts.allowed:
+        return found
+    forbidden = Cause("robots", "robots.txt forbids it: when its turn comes, it is buried unfetched")
+    return [forbidden, *found]
+
+
+def _lane(facts: Facts) -> list[Cause]:
+    """Of a task whose lane nobody takes from."""
+    lane = facts.where.task.lane if facts.where.task is not None else None
+    workers = _statuses(facts)
+    if lane is None or not workers:
+        return []
+    serving = [worker for worker in workers if lane in worker.lanes]
+    if not serving:
+        return [Cause("lane_not_served", f"no worker serves lane {lane} (settings lanes and serve)")]
+    if any(lane not in worker.paused_lanes for worker in serving):
+        return []
+    sentences = dict.fromkeys(reason.sentence for worker in serving for reason in worker.pressure)
+    return [Cause("lane_paused", f"lane {lane} is paused: {'; '.join(sentences)}")]
+
+
+def _browser(facts: Facts) -> list[Cause]:
+    url = facts.where.task.url if facts.where.task is not None else facts.url
+    said = facts.host.in_browser.get(pattern_of(url)) if facts.host is not None else None
+    return [Cause("needs_browser", said)] if said is not None else []
+
+
+def _turn(facts: Facts, *, first: bool) -> list[Cause]:
+    where, host = facts.where, facts.host
+    waiting = "waiting for its host's turn" if first else "then it waits for its host's turn"
+    if where.task is None:
+        far = f"somewhere behind the first {count(where.ahead)} URLs of its host's queue"
+        return [Cause("turn", f"{waiting}: {far}")]
+    pace = host.pace if host is not None else None
+    after = plural(where.ahead, "URL") + " before it"
+    if pace:
+        after += f" at {_pace(pace)}"
+        after += f", about {span(where.ahead / pace)}" if where.ahead else ""
+    found = [Cause("turn", f"{waiting}: {after}")]
+    if facts.elsewhere:
+        shared = f"its host also serves {plural(facts.elsewhere, 'URL')} of other lanes or jobs"
+        found.append(Cause("shared_host", shared))
+    return found
+
+
+def _pace(per_second: float) -> str:
+    return f"{speed(per_second)} requests a second" if per_second >= 0.1 else f"one in {span(1 / per_second)}"
+
+
+def _pressure(facts: Facts) -> list[Cause]:
+    """Rules that slow all lanes. What pauses this one has been told."""
+    told = {reason.rule: reason for worker in _statuses(facts) for reason in worker.pressure}
+    paused = {cause.name for cause in _lane(facts)} & {"lane_paused"}
+    return [] if paused else [Cause(f"pressure_{rule}", told[rule].sentence) for rule in told]
+
+
+def _statuses(facts: Facts) -> list[WorkerStatus]:
+    statuses = [status_of(record) for record in facts.workers]
+    return [status for status in statuses if status.serves(facts.job.spec.name)]
+
+
+def _most(facts: Facts, task: Task) -> int:
+    return task.max_attempts or facts.job.spec.max_attempts
+
+
+def _task(facts: Facts) -> Task:
+    assert facts.where.task is not None
+    return facts.where.task

@@ -1,0 +1,1 @@
+"""What a store keeps about jobs and workers besides the queue: notes, schedules, troubles, who leads."""

@@ -1,0 +1,135 @@
+"""Jobs that run again and again: when, under which name, and where that is kept.
+
+A run is a job of its own, named after the schedule and the time it was due. It is not started while the one before is
+not through, and times that were missed, for that or because nobody led, are made up for by one run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from shoal.frontier.damage import stored
+from shoal.frontier.protocol import OWN_START, Frontier, Job, JobSpec, Note
+from shoal.jobs.cron import parse_cron
+from shoal.jobs.note import encode_note, note_of
+from shoal.sink import is_database
+
+KEY = "schedules"
+
+
+class Schedule(Struct, frozen=True):
+    spec: JobSpec  # of its runs, with the schedule's own name and output
+    next_at: float  # when a run is due (the frontier's time)
+    every: float = 0.0  # seconds; 0: by cron
+    cron: str = ""
+    last_run: str = ""  # the job of the latest run
+    paused: bool = False
+    keep: int = 10  # runs that are through; older ones are forgotten
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    def following(self, now: float) -> float:
+        """The first time later than now. Those that were missed are passed over."""
+        if self.cron:
+            return parse_cron(self.cron).after(now)
+        steps = int((now - self.next_at) // self.every) + 1
+        return self.next_at + max(1, steps) * self.every
+
+    def due(self, now: float, open_jobs: frozenset[str]) -> bool:
+        return not self.paused and now >= self.next_at and self.last_run not in open_jobs
+
+    def run(self) -> JobSpec:
+        """The job of the run that is due. The same time gives the same name, so that a run which was begun by a leader
+        that died is not begun twice."""
+        at = datetime.fromtimestamp(self.next_at, UTC)
+        stamp = at.strftime("%Y%m%d-%H%M" if self.cron else "%Y%m%d-%H%M%S")
+        note = note_of(self.spec)
+        output = encoded_output(run_output(note.output.decode(errors="surrogateescape"), stamp))
+        return replace(
+            self.spec, name=f"{self.name}-{stamp}", settings=encode_note(replace(note, output=output))
+        )
+
+    def is_run(self, job: str) -> bool:
+        return _run_names(self).fullmatch(job) is not None
+
+    def started(self, run: str, now: float) -> Schedule:
+        return replace(self, last_run=run, next_at=self.following(now))
+
+
+def _run_names(schedule: Schedule) -> re.Pattern[str]:
+    return re.compile(re.escape(schedule.name) + r"-\d{8}-\d{4}(\d\d)?")
+
+
+def old_runs(schedule: Schedule, jobs: Sequence[Job]) -> list[str]:
+    """The runs that are through and not among the latest: what they saw would fill the store for ever."""
+    through = [
+        job for job in jobs if job.state in ("finished", "cancelled") and schedule.is_run(job.spec.name)
+    ]
+    through.sort(key=lambda job: job.created_at)
+    return [job.spec.name for job in through[: max(0, len(through) - schedule.keep)]]
+
+
+def run_output(output: str, stamp: str) -> str:
+    """books.jsonl becomes books-20261115-1200.jsonl: every run has a file of its own. A database is shared."""
+    if not output or is_database(output):
+        return output
+    path = Path(output)
+    return str(path.with_name(f"{path.stem}-{stamp}{path.suffix}"))
+
+
+def encoded_output(output: str) -> bytes:
+    return output.encode(errors="surrogateescape")
+
+
+_encode = msgspec.msgpack.Encoder().encode
+# Junk is not taken for none: the next change would delete all schedules.
+_decode = stored("list of schedules")(msgspec.msgpack.Decoder(dict[str, Schedule]).decode)
+
+Schedules = dict[str, Schedule]
+
+
+async def schedules(frontier: Frontier) -> Schedules:
+    return _read(await frontier.note(KEY))
+
+
+def _read(note: Note | None) -> Schedules:
+    return _decode(note.value) if note is not None else {}
+
+
+async def change_schedules(frontier: Frontier, change: Callable[[Schedules], Schedules]) -> Schedules:
+    """Compare-and-set: read, change, write, and again from the start if somebody else was quicker."""
+    while True:
+        note = await frontier.note(KEY)
+        changed = change(_read(note))
+        if await frontier.set_note(KEY, _encode(changed), note.version if note is not None else 0):
+            return changed
+
+
+async def start_due_runs(frontier: Frontier, open_jobs: frozenset[str]) -> list[str]:
+    """Begins every run that is due; answers their names."""
+    begun = []
+    for schedule in (await schedules(frontier)).values():
+        now = await frontier.now()
+        if schedule.due(now, open_jobs):
+            run = schedule.run()
+            if await frontier.job(run.name) is None:
+                await frontier.open_job(run, OWN_START)
+            await change_schedules(frontier, lambda known: _with_run(known, schedule, run.name, now))  # noqa: B023
+            begun.append(run.name)
+    return begun
+
+
+def _with_run(known: Schedules, schedule: Schedule, run: str, now: float) -> Schedules:
+    """Nothing is noted if it was changed or taken away meanwhile: then the new one says when it runs."""
+    if known.get(schedule.name) != schedule:
+        return known
+    return {**known, schedule.name: schedule.started(run, now)}

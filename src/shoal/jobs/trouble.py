@@ -1,0 +1,73 @@
+"""A job that cannot go on without a person: paused, with the reason where every machine can read it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from shoal.errors import HandlerMissing, ShoalError
+from shoal.events import event
+from shoal.frontier.protocol import Frontier, Job, JobSpec
+from shoal.hints import command
+from shoal.humanize import plural
+
+log = logging.getLogger("shoal")
+
+_LONGEST = 500  # characters
+
+
+def trouble_key(job: str) -> str:
+    return f"trouble/{job}"
+
+
+async def report_trouble(frontier: Frontier, job: str, sentence: str) -> None:
+    event("job_in_trouble", job=job, reason=sentence)
+    await pause_in_trouble(frontier, job, sentence)
+
+
+async def pause_in_trouble(frontier: Frontier, job: str, sentence: str) -> None:
+    """Where the one who can help hears of it anyway."""
+    try:
+        await _write(frontier, job, sentence)
+        await frontier.set_state(job, "paused")
+    except ShoalError as error:
+        log.warning("job %s could not be paused: %s", job, error)
+
+
+async def with_pages_left(frontier: Frontier, job: str, error: HandlerMissing) -> str:
+    """The sentence, with how many pages the job still has; how many of them are for that handler, no counter tells."""
+    found = await frontier.job(job)
+    left = found.counters.open if found is not None else 0
+    return f"{error}; of all handlers together {plural(left, 'page')} are left, and none of them is lost"
+
+
+async def check_all_done(frontier: Frontier, mine: Callable[[JobSpec], bool]) -> None:
+    """Raises an error if nothing of these jobs can be done because some of them cannot go on. While one runs, others
+    are at it, or this process was told to stop before."""
+    jobs = [job for job in await frontier.jobs() if mine(job.spec)]
+    if any(job.state == "running" for job in jobs):
+        return
+    troubles = [(job.spec.name, said) for job in jobs if (said := await trouble_of(frontier, job))]
+    if troubles:
+        (name, said), more = troubles[0], len(troubles) - 1
+        others = f" (and {plural(more, 'other job')})" if more else ""
+        raise ShoalError(
+            f"not all is done: job {name} is paused{others}: {said}; put it right and run: {command(f'resume {name}')}"
+        )
+
+
+async def forget_trouble(frontier: Frontier, job: str) -> None:
+    if await frontier.note(trouble_key(job)) is not None:
+        await _write(frontier, job, "")
+
+
+async def _write(frontier: Frontier, job: str, sentence: str) -> None:
+    value = sentence[:_LONGEST].encode(errors="replace")
+    note = await frontier.note(trouble_key(job))
+    await frontier.set_note(trouble_key(job), value, note.version if note is not None else 0)
+
+
+async def trouble_of(frontier: Frontier, job: Job) -> str:
+    """Why a job is paused, if it was not by a person."""
+    note = await frontier.note(trouble_key(job.spec.name)) if job.state == "paused" else None
+    return note.value.decode() if note is not None else ""

@@ -1,0 +1,128 @@
+"""The coordinator: does for all jobs what must be done once. Any worker may host it; one leads at a time.
+
+It starts recurring jobs, takes back the leases of the dead, marks what is through as finished, and warns about jobs
+that do not move; and it feeds start URLs, job by job, where their spiders are. It never fetches a page. All of it may
+be done twice without harm (see `leader.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import uuid
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+
+from shoal.errors import ShoalError
+from shoal.events import event
+from shoal.frontier.protocol import Frontier, Job
+from shoal.inspect.retention import SECONDS, find_outdated, prune, prune_letters, retention_of
+from shoal.jobs.leader import Leadership
+from shoal.jobs.note import is_for_fleet
+from shoal.jobs.schedule import start_due_runs
+from shoal.runtime.feeders import Feeders
+from shoal.runtime.fleet_plan import WorkerPlan
+from shoal.runtime.lookout import Lookout
+from shoal.runtime.plan import finish
+from shoal.runtime.stuck import StuckWatch, say_why
+from shoal.spider.spider import Spider
+
+_EVERY = 0.7  # seconds between rounds while jobs run
+_SELDOM = 2.0  # … while none does, unless there is news; and between looks at schedules and workers
+_LONGEST_LEASE = 15.0
+_PRUNE_EVERY = 5.0
+_LETTERS_EVERY = 3_600.0
+_PAUSE = 2.0  # seconds before it tries again after the store failed
+
+
+class Coordinator:
+    def __init__(
+        self,
+        frontier: Frontier,
+        plan: WorkerPlan,
+        spiders: Mapping[str, Spider],
+        *,
+        name: str = "",
+        lookout: Lookout | None = None,
+    ) -> None:
+        self._frontier = frontier
+        self._lookout = lookout or Lookout(frontier)
+        self._stuck = StuckWatch()
+        self._name = name = name or f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        self._retention = retention_of(plan.settings())
+        self._prune_at = self._letters_at = 0.0
+        lease = min(_LONGEST_LEASE, plan.settings().lease)
+        self._leadership = Leadership(frontier, name, lease)
+        self._feeders = Feeders(frontier, plan, spiders, name=name, lease=lease)
+
+    async def run(self) -> None:
+        await asyncio.gather(_persist(self._feed), _persist(self._lead))
+
+    async def _feed(self) -> None:
+        try:
+            while True:
+                self._feeders.tend(await self._lookout.running())
+                await self._feeders.listen()
+                await self._lookout.change(_EVERY)
+        finally:
+            await self._feeders.stop()
+
+    async def _lead(self) -> None:
+        await self._leadership.lead(self._duties)
+
+    async def _duties(self) -> None:
+        event("leader_changed", worker=self._name)
+        loop, seldom = asyncio.get_running_loop(), 0.0
+        while True:
+            news = self._frontier.news.count
+            jobs = await self._finish_jobs()
+            await self._prune()
+            if loop.time() >= seldom:
+                await self._look_around(jobs)
+                seldom = loop.time() + _SELDOM
+            running = any(job.state == "running" for job in jobs)
+            await self._frontier.news.after(news, _EVERY if running else _SELDOM)
+
+    async def _finish_jobs(self) -> Sequence[Job]:
+        """All jobs of the fleet, as they were before."""
+        frontier = self._frontier
+        await frontier.reap()
+        jobs = [job for job in await frontier.jobs() if is_for_fleet(job.spec)]
+        for job in jobs:
+            if job.state == "running" and job.exhausted:
+                await finish(frontier, job.spec.name)
+            elif job.state == "finished" and not job.exhausted:
+                # Whoever brought new work died before it could say so in every shard of the store.
+                await frontier.add(job.spec.name, [])
+        return jobs
+
+    async def _look_around(self, jobs: Sequence[Job]) -> None:
+        """Starts what is due by its schedule, and warns about jobs that do not move."""
+        frontier = self._frontier
+        still_open = frozenset(job.spec.name for job in jobs if job.state in ("running", "paused"))
+        for run in await start_due_runs(frontier, still_open):
+            event("schedule_ran", job=run)
+        workers = await frontier.workers()
+        for job, waited in self._stuck.look(jobs, asyncio.get_running_loop().time()):
+            event("job_stuck", job=job.spec.name, reason=await say_why(frontier, job, waited, workers))
+
+    async def _prune(self) -> None:
+        """Now and then, and a little at a time: what it does not come to is done in the next round."""
+        now = asyncio.get_running_loop().time()
+        if now < self._prune_at:
+            return
+        old = await find_outdated(self._frontier, self._retention)
+        gone = await prune(self._frontier, old, SECONDS)
+        if now >= self._letters_at:
+            await prune_letters(self._frontier, self._retention)
+            self._letters_at = now + _LETTERS_EVERY
+        self._prune_at = now + (_EVERY if len(gone) < len(old) else _PRUNE_EVERY)
+
+
+async def _persist(work: Callable[[], Coroutine[None, None, None]]) -> None:
+    """Again and again, whatever the store does."""
+    while True:
+        try:
+            await work()
+        except ShoalError as error:
+            event("coordinating_failed", reason=str(error))
+            await asyncio.sleep(_PAUSE)

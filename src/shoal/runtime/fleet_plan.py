@@ -1,0 +1,114 @@
+"""What a process of a fleet is told, and by which settings it works on a job."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Container, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from shoal.config import load
+from shoal.frontier.protocol import JobSpec
+from shoal.jobs.note import SECRET, SUMMARY, is_for_fleet, note_of, settings_of
+from shoal.runtime.trust import check_settings, own_output, own_reach, trusts_store
+from shoal.settings import HostSettings, Settings
+from shoal.spider.default import summary_spider
+from shoal.spider.loading import load_spiders
+from shoal.spider.spider import Spider
+
+# What a worker decides for itself: its machine is its own. Everything else is the job's.
+OWN = frozenset(
+    {
+        "concurrency",
+        "waiting_per_slot",
+        "processes",
+        "memory_limit",
+        "grace",
+        "lease",
+        "settle_delay",
+        "serve",
+        "lane_caps",
+        "backpressure",
+        "store_high_water",
+        "max_growth",
+        "max_429_share",
+        "max_slowdown",
+        "max_retry_share",
+        "max_sink_lag",
+        "max_loop_lag",
+        "max_file_share",
+        "max_proxy_error_share",
+        "handler_warn",
+        "dns_servers",
+        "browser_path",
+        "browser_tabs",
+        "browser_memory",
+        "trust",
+    }
+)
+
+
+class WorkerPlan(Struct, frozen=True):
+    """Everything that makes up one worker or coordinator."""
+
+    spiders: tuple[str, ...]  # addresses
+    store: str
+    jobs: tuple[str, ...] = ()  # names, or patterns of names; empty: every job of its spiders
+    flags: dict[str, Any] = {}
+    config: str | None = None
+    coordinates: bool = True
+    until_done: bool = False
+    metrics: str = ""  # where to answer how it is: [HOST:]PORT
+    trace: bool = False
+
+    def load_spiders(self) -> dict[str, Spider]:
+        return {**load_spiders(self.spiders), SUMMARY: summary_spider(SUMMARY, ())}
+
+    def settings(self, spider: Spider | None = None) -> Settings:
+        """This process's own layers."""
+        config = Path(self.config) if self.config is not None else None
+        return load(config, spider.settings if spider is not None else {}, os.environ, self.flags)
+
+    def settings_for(self, spec: JobSpec, spider: Spider) -> Settings:
+        """Those the job was submitted with; this process's own where its machine is concerned, and for what a job does
+        not note because it may be secret."""
+        mine, noted = self.settings(spider), settings_of(spec)
+        if noted is None:
+            return mine
+        if not trusts_store(mine, self.store):
+            check_settings(noted, mine)
+        own = {key: getattr(mine, key) for key in OWN | SECRET}
+        return replace(noted, **own, host=_with_headers(noted.host, mine.host))
+
+    def serves(self, spec: JobSpec, spiders: Container[str]) -> bool:
+        """Whether a job of that kind is for this process."""
+        return (
+            spec.spider in spiders
+            and is_for_fleet(spec)
+            and (not self.jobs or any(fnmatchcase(spec.name, pattern) for pattern in self.jobs))
+        )
+
+    def output_for(self, spec: JobSpec, spider: Spider) -> str | None:
+        """Where the job's rows go."""
+        output, mine = note_of(spec).output.decode(errors="surrogateescape"), self.settings(spider)
+        return output or None if trusts_store(mine, self.store) else own_output(output, mine, os.environ)
+
+    def reach_for(self, spider: Spider) -> Callable[[str], bool] | None:
+        """Which URLs may be asked for with this process's headers; None: any."""
+        mine = self.settings(spider)
+        return None if trusts_store(mine, self.store) else own_reach(spider, mine)
+
+
+def _with_headers(
+    noted: Mapping[str, HostSettings], mine: Mapping[str, HostSettings]
+) -> dict[str, HostSettings]:
+    """The job's tables for hosts, with this process's own headers: a job notes the names of headers only."""
+    tables = {name: replace(table, headers={}) for name, table in noted.items()}
+    for name, table in mine.items():
+        if table.headers:
+            tables[name] = replace(tables.get(name, HostSettings()), headers=table.headers)
+    return tables

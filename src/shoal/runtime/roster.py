@@ -1,0 +1,225 @@
+"""The jobs that a worker serves: opened when they appear in the store, retired when they end.
+
+new, resumed, changed ──▶ opening ──▶ current ──▶ retired ──▶ closed
+                            │           │  its job ended, or is opened anew
+                            └── aside ◀─┘  its rows cannot be written: tried again after a while
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from shoal.engine.served import Served
+from shoal.engine.tally import TallyReport, merge
+from shoal.errors import HandlerMissing, OutputTaken, ShoalError, SinkError, TrustError
+from shoal.events import event
+from shoal.fetch.browser.executable import available
+from shoal.frontier import is_local
+from shoal.frontier.protocol import Frontier, Job, JobSpec
+from shoal.jobs.trouble import report_trouble, with_pages_left
+from shoal.policy.lanes import Lane, cap_of
+from shoal.policy.load import Traffic
+from shoal.runtime.assembly import JobCrew
+from shoal.runtime.fleet_plan import WorkerPlan
+from shoal.runtime.lookout import Lookout
+from shoal.runtime.plan import finish
+from shoal.settings import BROWSER, Settings
+from shoal.sink import open_sink
+from shoal.spider.spider import Spider
+
+if TYPE_CHECKING:
+    from shoal.engine.tracing import Tracing
+
+log = logging.getLogger("shoal")
+
+_EVERY = 0.7  # seconds between rounds; the store is asked when there is news
+_ASIDE = 15.0  # seconds before a job whose rows could not be written is tried again
+
+
+# A job that is dropped and made again has the same name, but not the same past: what a crew remembers of links that
+# were admitted would no longer be true. So its time of creation is part of what it is.
+Incarnation = tuple[JobSpec, float]
+
+
+class Roster:
+    def __init__(
+        self,
+        frontier: Frontier,
+        plan: WorkerPlan,
+        spiders: Mapping[str, Spider],
+        settings: Settings,
+        traffic: Traffic,
+        tracing: Tracing | None = None,
+        lookout: Lookout | None = None,
+    ) -> None:
+        self._frontier = frontier
+        self._lookout = lookout or Lookout(frontier)
+        self._plan = plan
+        self._spiders = spiders
+        self._settings = settings
+        self._traffic = traffic
+        self._tracing = tracing
+        self._past = TallyReport()  # of jobs that were closed
+        self._known: dict[str, Incarnation] = {}  # what the current ones were opened for
+        self._current: dict[str, JobCrew] = {}
+        self._opening: dict[str, asyncio.Task[None]] = {}
+        self._retired: list[JobCrew] = []
+        self._aside: dict[str, float] = {}  # until when (the loop's time)
+        self._lanes: dict[str, Lane] = {}
+        self._has_browser = available(settings)
+        self.holds: Callable[[Served], int] = lambda job: 0  # how many of a job's pages the engine has
+        self._choose_lanes()
+
+    def __repr__(self) -> str:
+        return f"<Roster: {', '.join(self._current) or 'no jobs'}>"
+
+    # -- asked by the engine
+
+    def current(self) -> Sequence[JobCrew]:
+        return tuple(self._current.values())
+
+    def everyone(self) -> Sequence[JobCrew]:
+        return (*self._current.values(), *self._retired)
+
+    def lanes(self) -> Mapping[str, Lane]:
+        return self._lanes
+
+    async def over(self) -> bool:
+        """A worker waits for more, unless it was told not to."""
+        if not self._plan.until_done or self._opening:
+            return False
+        for job in await self._frontier.jobs("running"):
+            if self._is_mine(job) and not (job.exhausted and await finish(self._frontier, job.spec.name)):
+                return False  # there is work left, or somebody has just added some
+        return True
+
+    async def records(self) -> Sequence[Job]:
+        return [job for job in await self._lookout.running() if job.spec.name in self._current]
+
+    def set_aside(self, job: Served, error: SinkError | HandlerMissing) -> bool:
+        if isinstance(error, HandlerMissing):
+            self._retire(job.name)
+            self._opening[job.name] = asyncio.create_task(self._pause(job.name, error))
+            return True
+        # Whose file was taken is opened again at once, which pauses it.
+        seconds = 0.0 if isinstance(error, OutputTaken) else _ASIDE
+        event("job_set_aside", job=job.name, seconds=seconds, reason=str(error))
+        self._aside[job.name] = asyncio.get_running_loop().time() + seconds
+        if self._current.get(job.name) is job:
+            self._retire(job.name)
+        return True
+
+    def report(self, *, in_flight: int) -> TallyReport:
+        """What this process has counted, of all jobs that it ever served."""
+        counted = [crew.tally.report(hosts=0) for crew in self.everyone()]
+        return merge([TallyReport(in_flight=in_flight), self._past, *counted])
+
+    # -- following the store
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self.refresh()
+            except ShoalError as error:
+                log.debug("cannot look for jobs: %s", error)  # the engine meets the same trouble and says so
+            if self._plan.until_done:
+                self._frontier.wake()
+            await self._lookout.change(_EVERY)
+
+    async def refresh(self) -> None:
+        jobs = [job for job in await self._lookout.running() if self._is_mine(job)]
+        mine: dict[str, Incarnation] = {job.spec.name: (job.spec, job.created_at) for job in jobs}
+        now = asyncio.get_running_loop().time()
+        for name in [name for name in self._current if mine.get(name) != self._known[name]]:
+            self._retire(name)
+        for name, found in mine.items():
+            if name not in self._current and name not in self._opening and self._aside.get(name, 0.0) <= now:
+                self._opening[name] = asyncio.create_task(self._open(found))
+        await self._close_retired()
+
+    def _is_mine(self, job: Job) -> bool:
+        return job.state == "running" and self._plan.serves(job.spec, self._spiders)
+
+    async def _open(self, found: Incarnation) -> None:
+        spec, crew = found[0], None
+        try:
+            crew = self._crew(spec)
+            await crew.open(reconfigure=False)
+        except (OutputTaken, TrustError) as error:
+            await report_trouble(self._frontier, spec.name, str(error))
+            if crew is not None:
+                await crew.close()
+        except ShoalError as error:
+            said = f"job {spec.name} cannot be served here, tried again in {_ASIDE:.0f} s: {error}"
+            event("job_set_aside", said, job=spec.name, seconds=_ASIDE, reason=str(error))
+            self._aside[spec.name] = asyncio.get_running_loop().time() + _ASIDE
+            if crew is not None:
+                await crew.close()
+        else:
+            self._current[spec.name], self._known[spec.name] = crew, found
+            self._choose_lanes()
+            event("job_served", job=spec.name)
+            self._frontier.wake()
+        finally:
+            del self._opening[spec.name]
+
+    async def _pause(self, name: str, error: HandlerMissing) -> None:
+        try:
+            await report_trouble(self._frontier, name, await with_pages_left(self._frontier, name, error))
+        finally:
+            del self._opening[name]
+
+    def _crew(self, spec: JobSpec) -> JobCrew:
+        spider = self._spiders[spec.spider]
+        settings = self._plan.settings_for(spec, spider)
+        output = self._plan.output_for(spec, spider)
+        reach = self._plan.reach_for(spider)
+        sink = open_sink(output, job=spec.name, local=is_local(self._plan.store))
+        return JobCrew(
+            spec.name,
+            spider,
+            settings,
+            self._frontier,
+            sink,
+            traffic=self._traffic,
+            tracing=self._tracing,
+            may_reach=reach,
+        )
+
+    def _choose_lanes(self) -> None:
+        """Those of all jobs, or of these the ones that this worker was told to serve. They only ever grow, for pages
+        of jobs that have ended may still be in flight."""
+        weights = self._settings.lane_weights
+        for crew in self.everyone():
+            weights |= crew.settings.lane_weights
+        wanted = self._settings.serve or [name for name in weights if name != BROWSER or self._has_browser]
+        names = [name for name in wanted if name in weights]
+        lanes = {name: Lane(weights[name], cap_of(name, self._settings)) for name in names}
+        if lanes != self._lanes:
+            self._lanes = {**self._lanes, **lanes}
+
+    # -- ending
+
+    def _retire(self, name: str) -> None:
+        event("job_retired", job=name)
+        del self._known[name]
+        self._retired.append(self._current.pop(name))
+
+    async def _close_retired(self) -> None:
+        """Once nothing of theirs is in flight; what they learnt about hosts is written first."""
+        through = [crew for crew in self._retired if not self.holds(crew)]
+        for crew in through:
+            await crew.pages.keep(everything=True)
+            self._retired.remove(crew)
+            self._past = merge([self._past, crew.tally.report()], hosts=0)
+            await crew.close()
+
+    async def close(self) -> None:
+        for task in list(self._opening.values()):
+            task.cancel()
+        await asyncio.gather(*self._opening.values(), return_exceptions=True)
+        for crew in self.everyone():
+            await crew.close()

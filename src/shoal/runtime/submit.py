@@ -1,0 +1,267 @@
+"""Handing a job to a fleet: makes it with its note, and feeds the URLs that were given with it."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from shoal.engine.feeder import Feeder, too_full
+from shoal.engine.tally import RateWindow, Tally, TallyReport
+from shoal.errors import OutputTaken, ShoalError, SinkError, UsageError
+from shoal.frontier import is_local
+from shoal.frontier.protocol import Frontier, Job, JobSpec
+from shoal.hints import command
+from shoal.hosts.rules import HostRules, change_host
+from shoal.humanize import plural
+from shoal.inspect.event_log import tell
+from shoal.inspect.fleet import Horizon, look_at_job
+from shoal.inspect.progress import View
+from shoal.inspect.retention import forget_notes
+from shoal.jobs.note import encode_note, note_of
+from shoal.jobs.schedule import Schedule, change_schedules, encoded_output
+from shoal.jobs.trouble import forget_trouble, trouble_of
+from shoal.jobs.worker_status import is_silent, status_of
+from shoal.runtime.assembly import make_admission
+from shoal.runtime.plan import (
+    Plan,
+    check_output,
+    check_parts,
+    check_shared,
+    check_start,
+    claim_output,
+    spec_of,
+    tell_anew,
+)
+from shoal.sink import describe, is_database
+from shoal.spider.spider import Spider
+
+_HIGH_WATER = 1_000_000  # URLs that were given are queued also while no worker is there yet
+_EVERY = 0.5
+_LET_GO = 15.0  # seconds
+_SURE = 2.0  # seconds after which a store does not forget what it said, unless a replica lags far behind
+
+Watch = Callable[[View], None]
+
+
+class Submission(Struct, frozen=True):
+    plan: Plan  # fed_by says who feeds it
+    start: Spider | None = (
+        None  # the same spider with the URLs that were given, if any were: plan.feeds names them
+    )
+    address: str = "FILE.py"  # of the spider, for what to do next
+
+
+async def submit(submission: Submission, frontier: Frontier) -> Job:
+    """Makes the job, or goes on with it: running the same command again is safe at any point."""
+    plan = submission.plan
+    check_parts(plan)
+    known = await frontier.job(plan.job)
+    if plan.fed_by == "coordinator":
+        check_start(plan, known)
+    if plan.fresh and known is not None:
+        await forget(frontier, plan.job)
+        known = None
+    if known is None and (full := too_full(await frontier.room(), plan.settings)):
+        raise full
+    if known is not None:
+        _check_same_output(plan, known)
+    local = is_local(plan.store)
+    if plan.output is not None and (local or is_database(plan.output)):
+        await check_output(plan, frontier, known)
+    else:
+        await check_shared(plan, frontier)  # the file itself is where the workers are: they look at it
+    await forget_trouble(frontier, plan.job)
+    # URLs that were given are a source of their own, beside those that the job has. Who submits a list again means what
+    # it holds now.
+    job = await frontier.open_job(submitted_spec(plan), plan.feeds, again=submission.start is not None)
+    try:
+        await check_shared(plan, frontier, job)
+        if local:
+            claim_output(plan, job)
+    except OutputTaken:
+        if known is None:
+            await forget(frontier, plan.job)
+        raise
+    if known is None:
+        await tell_anew(frontier, plan)
+    await tell(frontier, "job_submitted", job=plan.job, spider=plan.spider.name)
+    if known is not None and known.spec.settings != job.spec.settings:
+        await _reconfigure(frontier, plan)
+    return job
+
+
+def _check_same_output(plan: Plan, known: Job) -> None:
+    """The rows of a job are in one place. It may be another one while nobody can have written a row: there is none,
+    and no worker holds a page, or may claim one."""
+    before, after = note_of(known.spec).output, note_of(submitted_spec(plan)).output
+    if before == after or not before:
+        return
+    name, c = known.spec.name, known.counters
+    place = describe(before.decode(errors="surrogateescape"))
+    said = f"job {name} writes its rows to {place}, not to {describe(plan.output)}"
+    if c.items:
+        raise OutputTaken(
+            f"{said}, and has {plural(c.items, 'row')} there: submit it with -o {shlex.quote(place)}, under another"
+            " name (--job), or start again with --fresh"
+        )
+    if known.state == "running" or c.leased:
+        raise OutputTaken(
+            f"{said}, and is at it: submit it with -o {shlex.quote(place)}; or pause it first"
+            f" ({command(f'pause {name}')}), and then submit it when nothing is in flight"
+        )
+
+
+async def forget(frontier: Frontier, name: str) -> None:
+    """Drops a job, when every worker that can be heard has let go of it. One that is silent is not waited for: should
+    it come back, it gets no page of a job that was made anew, and what it still settles is refused."""
+    if await frontier.job(name) is None:
+        await frontier.drop_job(name)  # what is left of one that was pruned
+        return
+    await frontier.set_state(name, "cancelled")
+    try:
+        async with asyncio.timeout(_LET_GO):
+            while holding := await _holding(frontier, name):  # noqa: ASYNC110
+                await asyncio.sleep(_EVERY / 2)
+    except TimeoutError:
+        raise ShoalError(
+            f"job {name} is cancelled, but {holding} still holds on to it; run the same command again"
+        ) from None
+    await frontier.drop_job(name)
+    await forget_notes(frontier, name)
+
+
+async def _holding(frontier: Frontier, name: str) -> str:
+    """A worker that can be heard and serves the job, by its process and machine; "": there is none."""
+    now = await frontier.now()
+    for record in await frontier.workers():
+        if (status := status_of(record)).serves(name) and not is_silent(record, now):
+            return f"process {status.pid} on {status.node}"
+    return ""
+
+
+def submitted_spec(plan: Plan) -> JobSpec:
+    """On other machines a file's path means what it means there: one that is not absolute, the worker's folder."""
+    spec = spec_of(plan)
+    if plan.output is None or is_local(plan.store) or is_database(plan.output):
+        return spec
+    note = replace(note_of(spec), output=encoded_output(str(plan.output)), fresh=plan.fresh)
+    return replace(spec, settings=encode_note(note))
+
+
+async def _reconfigure(frontier: Frontier, plan: Plan) -> None:
+    """Gives the hosts of a job that is submitted again the valves of its new settings: here and once, and not by every
+    worker on its own."""
+    change = HostRules(plan.settings, plan.job).folded(lambda state: state, await frontier.now())
+    async for record in frontier.hosts(plan.job):
+        if change(record).valve != record.valve:
+            await change_host(frontier, record.name, change)
+
+
+async def feed(
+    submission: Submission,
+    frontier: Frontier,
+    on_wait: Callable[[int, int], None] = lambda fed, pending: None,
+) -> TallyReport:
+    """Adds the URLs that were given, from where an earlier run of the same command stopped. Tells what was refused, and
+    when the queue is full: how many were given so far, and how many wait."""
+    plan, tally = submission.plan, Tally()
+    assert submission.start is not None
+    settings = replace(plan.settings, high_water=max(_HIGH_WATER, plan.settings.high_water))
+    admission = make_admission(submission.start, settings)
+    feeder = Feeder(
+        submission.start,
+        frontier,
+        admission,
+        settings,
+        tally,
+        job=plan.job,
+        source=plan.feeds,
+        waits_for_room=False,
+        on_wait=on_wait,
+    )
+    await feeder.feed()
+    return tally.report()
+
+
+async def schedule(
+    plan: Plan, frontier: Frontier, *, every: float = 0.0, cron: str = "", keep: int = 10
+) -> Schedule:
+    """Keeps the job to be run again and again: at once and then every so often, or when cron says."""
+    check_parts(plan)
+    if plan.output is None:
+        raise UsageError("a recurring job needs a place for its rows: -o FILE or a database, not -")
+    now = await frontier.now()
+    made = Schedule(submitted_spec(plan), now, every, cron, keep=keep)
+    if cron:
+        made = replace(made, next_at=made.following(now))
+    kept = await change_schedules(
+        frontier, lambda known: {**known, plan.job: _keeping(known.get(plan.job), made)}
+    )
+    await tell(frontier, "schedule_set", schedule=plan.job, every=every, cron=cron)
+    return kept[plan.job]
+
+
+def _keeping(old: Schedule | None, new: Schedule) -> Schedule:
+    """A schedule that is submitted again keeps its beat, unless that is what was changed."""
+    if old is None:
+        return new
+    same_beat = (old.every, old.cron) == (new.every, new.cron)
+    return replace(new, last_run=old.last_run, next_at=old.next_at if same_beat else new.next_at)
+
+
+async def wait_for(frontier: Frontier, name: str, watch: Watch) -> View:
+    """Looks at the job twice a second until it has finished, and the store will not forget that; answers the last
+    look."""
+    began, window, horizon = time.monotonic(), RateWindow(), Horizon()
+    while True:
+        view = await _look(frontier, name, time.monotonic() - began, window, horizon)
+        watch(view)
+        if view.job.state == "finished" and await _stays_so(frontier, view.job):
+            return view
+        if view.job.state == "cancelled":
+            raise ShoalError(f"job {name} was cancelled")
+        if trouble := await trouble_of(frontier, view.job):
+            raise ShoalError(
+                f"job {name} is paused: {trouble}; put it right and run: {command(f'resume {name}')}"
+            )
+        await asyncio.sleep(_EVERY)
+
+
+async def _stays_so(frontier: Frontier, job: Job) -> bool:
+    """A store that goes back may have forgotten the last pages of the job; then it is not finished after all."""
+    if frontier.epoch:
+        await asyncio.sleep(job.finished_at + _SURE - await frontier.now())
+    again = await frontier.job(job.spec.name)
+    return again is not None and (again.state, again.finished_at) == (job.state, job.finished_at)
+
+
+async def _look(frontier: Frontier, name: str, elapsed: float, window: RateWindow, horizon: Horizon) -> View:
+    job = await frontier.job(name)
+    if job is None:
+        raise ShoalError(f"job {name} was dropped, or the store has gone back to a time before it was made")
+    workers = [status_of(record) for record in await frontier.workers()]
+    seen = await look_at_job(frontier, job, workers, await frontier.now(), horizon)
+    c = job.counters
+    report = TallyReport(pages=c.done, retries=c.retried, dead=c.dead, in_flight=c.leased)
+    note = "" if seen.workers or job.state != "running" else "no worker serves it yet"
+    if job.state == "paused":
+        note = "paused"
+    rate = window.add(elapsed, c.done)
+    queues = [(host.record.name, host.pending) for host in seen.slow]
+    return View(job, report, elapsed, rate, seen.eta, queues, max(1, seen.workers), note)
+
+
+def place_on_fleet(output: str | None, job: str, store: str) -> str | Path | None:
+    """Where the rows of a submitted job go."""
+    if is_database(output):
+        return output
+    if output == "-":
+        raise SinkError("-o -: a fleet's rows cannot go to standard output; name a file or a database")
+    path = Path(output or f"{job}.jsonl")
+    return path.absolute() if is_local(store) else path

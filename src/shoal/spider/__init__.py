@@ -1,0 +1,1 @@
+"""What users write against: spiders, pages, requests, and how a handler is run."""

@@ -1,0 +1,169 @@
+"""Runs a handler on a page and collects what it yields."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable
+from dataclasses import is_dataclass
+from inspect import isawaitable
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+
+from shoal.limits import YIELDED
+from shoal.model import Request
+
+if TYPE_CHECKING:
+    from shoal.spider.page import Page
+    from shoal.spider.spider import Handler
+
+
+_STALLED = 0.25  # seconds that a timer is late when the event loop stood still
+_CLOSE = 0.001  # seconds by which two clocks differ
+
+
+class JunkError(Exception):
+    """A handler gave something that is neither an item nor a request, or an item that cannot be written."""
+
+
+class HandlerTimeout(Exception):
+    """A handler did not finish in its time."""
+
+
+class Yielded(Struct):
+    """What a handler gave for one page."""
+
+    items: list[object] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
+
+
+async def collect(
+    handler: Handler, page: Page, *, deadline: float, monotonic: Callable[[], float]
+) -> Yielded:
+    """Everything the handler gives for the page: it may be a function, a generator, or async and either.
+
+    An async handler is interrupted at `deadline`; a plain generator is stopped at its next yield.
+    What the handler raises is passed on.
+    """
+    produced = handler.function(page)
+    if isawaitable(produced) or isinstance(produced, AsyncIterable):
+        return await _collect_async(handler.name, produced, deadline, monotonic)
+    return _collect_plain(handler.name, produced, deadline, monotonic)
+
+
+class _Term:
+    """The time of an async handler. While another holds the event loop, nobody can use theirs: without this, one that
+    blocks would bury every page whose handler waits beside it. So who is far too late has the term once more."""
+
+    def __init__(self, deadline: float, monotonic: Callable[[], float]) -> None:
+        self.deadline = deadline
+        self._monotonic = monotonic
+        self._seconds = deadline - monotonic()
+        self._is_second = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def is_over(self) -> bool:
+        late = self._monotonic() - self.deadline
+        if late > _STALLED and not self._is_second:
+            self._is_second = True
+            self.deadline += late + self._seconds
+            return False
+        return late > 0
+
+    def interrupt(self, limit: asyncio.Timeout) -> None:
+        """Lets `limit` end what runs in it, when the term is over."""
+        loop = asyncio.get_running_loop()
+        is_over, left = self.is_over(), self.deadline - self._monotonic()
+        if is_over or left < _CLOSE:
+            limit.reschedule(loop.time())
+        else:
+            self._timer = loop.call_later(left, self.interrupt, limit)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+async def _collect_async(
+    name: str,
+    produced: Awaitable[object] | AsyncIterable[object],
+    deadline: float,
+    monotonic: Callable[[], float],
+) -> Yielded:
+    term = _Term(deadline, monotonic)
+    try:
+        async with asyncio.timeout(None) as limit:
+            term.interrupt(limit)
+            result = await produced if isawaitable(produced) else produced
+            if isinstance(result, AsyncIterable):
+                return await _drain(name, result, term)
+    except TimeoutError:
+        if limit.expired():
+            raise _timeout(name) from None
+        raise
+    finally:
+        term.stop()
+    return _collect_plain(name, result, term.deadline, monotonic)
+
+
+async def _drain(name: str, produced: AsyncIterable[object], term: _Term) -> Yielded:
+    into = Yielded()
+    count = 0
+    iterator = aiter(produced)
+    try:
+        async for value in iterator:
+            count += 1
+            _sort(name, value, into)
+            if count > YIELDED or term.is_over():
+                raise _endless(name, count)
+    finally:
+        if isinstance(iterator, AsyncGenerator):
+            await iterator.aclose()
+    return into
+
+
+def _collect_plain(name: str, produced: object, deadline: float, monotonic: Callable[[], float]) -> Yielded:
+    into = Yielded()
+    if produced is None:
+        return into
+    if _is_value(produced) or not isinstance(produced, Iterable) or isinstance(produced, str | bytes):
+        _sort(name, produced, into)
+        return into
+    add_item, add_request = into.items.append, into.requests.append
+    for count, value in enumerate(produced, 1):
+        kind = type(value)
+        if kind is Request:
+            add_request(value)
+        elif kind is dict:
+            add_item(value)
+        else:
+            _sort(name, value, into)
+        if count > YIELDED or monotonic() > deadline:
+            raise _endless(name, count)
+    return into
+
+
+def _is_value(value: object) -> bool:
+    return isinstance(value, dict | Struct) or (is_dataclass(value) and not isinstance(value, type))
+
+
+def _sort(name: str, value: object, into: Yielded) -> None:
+    if isinstance(value, Request):
+        into.requests.append(value)
+    elif _is_value(value):
+        into.items.append(value)
+    else:
+        raise JunkError(
+            f"handler {name!r} yielded a {type(value).__name__}; "
+            "yield a dict, a dataclass, a msgspec Struct or page.follow(...)"
+        )
+
+
+def _endless(name: str, count: int) -> Exception:
+    if count > YIELDED:
+        return JunkError(f"handler {name!r} yielded more than {YIELDED:,} values for one page")
+    return _timeout(name)
+
+
+def _timeout(name: str) -> HandlerTimeout:
+    return HandlerTimeout(f"handler {name!r} did not finish in its time (setting handler_timeout)")

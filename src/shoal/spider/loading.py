@@ -1,0 +1,137 @@
+"""Finds spiders by their address: FILE.py, FILE.py:name, module or module:name; or all in a folder."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Iterable
+from hashlib import blake2b
+from pathlib import Path
+from types import ModuleType
+from typing import TypeVar
+
+from shoal.errors import ShoalError, SpiderError
+from shoal.spider.places import place_of_error
+from shoal.spider.spider import Spider
+
+T = TypeVar("T")
+
+
+def load_spider(spec: str) -> Spider:
+    """The spider at `spec`. What is wrong with the user's code is told in one line, with file and line."""
+    address, _, name = spec.partition(":")
+    module = _load(address, spec)
+    spider = _named(module, address, name) if name else _only(module, address)
+    spider.handler_named("")  # a spider without handlers is told here, not by its first page
+    return spider
+
+
+def load_spiders(specs: Iterable[str]) -> dict[str, Spider]:
+    """Every spider at these addresses, by name; of a folder those in its Python files, of a file all it holds."""
+    found: dict[str, Spider] = {}
+    for spec in specs:
+        for spider in _all_at(spec):
+            if found.setdefault(spider.name, spider) is not spider:
+                raise SpiderError(
+                    f"two spiders are named {spider.name!r}: jobs name theirs, rename one of them"
+                )
+    return found
+
+
+def _all_at(spec: str) -> list[Spider]:
+    if ":" in spec:
+        return [load_spider(spec)]
+    if Path(spec).is_dir():
+        files = sorted(path for path in Path(spec).glob("*.py") if not path.name.startswith("_"))
+        spiders = [spider for path in files for spider in _spiders(_load_file(path)).values()]
+    else:
+        spiders = list(_spiders(_load(spec, spec)).values())
+    if not spiders:
+        raise SpiderError(f"no spider in {spec}: make one with spider = Spider('name', start=…)")
+    for spider in spiders:
+        spider.handler_named("")
+    return spiders
+
+
+def _load(address: str, spec: str) -> ModuleType:
+    if not address:
+        raise SpiderError(f"no spider at {spec!r}: write FILE.py, FILE.py:name, module or module:name")
+    is_file = address.endswith(".py") or os.sep in address
+    return _load_file(Path(address)) if is_file else _load_module(address)
+
+
+def _load_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise SpiderError(f"no such file: {path}")
+    path = path.resolve()
+    # A name of its own, so that a spider in json.py does not take the place of the json module.
+    name = f"shoal_spider_{path.stem}_{blake2b(str(path).encode(), digest_size=4).hexdigest()}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise SpiderError(f"{path} is not a Python file")
+    module, loader = importlib.util.module_from_spec(spec), spec.loader
+    sys.modules[name] = module  # dataclasses look their module up
+    _on_path(path.parent)
+    try:
+        _run(lambda: loader.exec_module(module), str(path))
+    except ShoalError:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _load_module(name: str) -> ModuleType:
+    _on_path(Path.cwd())
+    spec = _run(lambda: importlib.util.find_spec(name), name)
+    if spec is None:
+        raise SpiderError(f"no file or module named {name!r} here or among the installed packages")
+    return _run(lambda: importlib.import_module(name), spec.origin or name)
+
+
+def _run(load: Callable[[], T], where: str) -> T:
+    """Runs the user's module; its errors become one line."""
+    try:
+        return load()
+    except SyntaxError as error:
+        raise SpiderError(f"{error.filename or where}:{error.lineno or 0}: {error.msg}") from error
+    except ShoalError as error:
+        raise type(error)(f"{place_of_error(error, where)}: {error}") from error
+    except (Exception, SystemExit) as error:
+        said = " ".join(str(error).split())
+        raise SpiderError(
+            f"{place_of_error(error, where)}: {type(error).__name__}{said and ': ' + said}"
+        ) from error
+
+
+def _on_path(folder: Path) -> None:
+    """Lets a spider import what lies beside it, as in `python FILE.py`."""
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+
+def _spiders(module: ModuleType) -> dict[str, Spider]:
+    found: dict[int, tuple[str, Spider]] = {}
+    for name, value in vars(module).items():
+        if isinstance(value, Spider):
+            found.setdefault(id(value), (name, value))
+    return dict(found.values())
+
+
+def _only(module: ModuleType, address: str) -> Spider:
+    spiders = _spiders(module)
+    if not spiders:
+        raise SpiderError(f"no spider in {address}: make one with spider = Spider('name', start=…)")
+    if len(spiders) > 1:
+        choices = ", ".join(f"{address}:{name}" for name in spiders)
+        raise SpiderError(f"{address} holds {len(spiders)} spiders; choose one: {choices}")
+    return next(iter(spiders.values()))
+
+
+def _named(module: ModuleType, address: str, name: str) -> Spider:
+    found = getattr(module, name, None)
+    if isinstance(found, Spider):
+        return found
+    choices = ", ".join(f"{address}:{other}" for other in _spiders(module)) or "none"
+    raise SpiderError(f"no spider named {name!r} in {address}; it holds {choices}")

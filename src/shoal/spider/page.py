@@ -1,0 +1,441 @@
+"""What a handler sees: the answer of a server, parsed when first looked at, and ways to ask for more pages.
+
+Nodes of HTML are selectolax's (`selectolax.lexbor.LexborNode`), those of XML have what is used most: `node.text()`,
+`node.attributes["href"]`, `node.css("…")`, `node.css_first("…")`, `node.parent`, `node.tag`, `node.html`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias, TypedDict, TypeVar, Unpack
+
+import msgspec
+from msgspec.structs import replace
+from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
+
+from shoal.errors import SpiderError
+from shoal.events import event
+from shoal.html import charset, decoding
+from shoal.html.css import Selection
+from shoal.html.links import absolute, document_base, target_of, targets_in
+from shoal.html.media import Kind, kind_of, media_type
+from shoal.html.pagination import largest_number, page_urls
+from shoal.html.parsing import parse
+from shoal.html.query_encoding import in_encoding, is_legacy
+from shoal.html.visible_text import squeeze, visible_text
+from shoal.html.xhtml import as_html
+from shoal.html.xml import XmlDocument, XmlNode
+from shoal.model import Request, Response, Task
+from shoal.spider.rendering import Rendered, Tab
+from shoal.spider.spider import Handler, handler_name
+
+Node: TypeAlias = LexborNode | XmlNode
+HandlerLike: TypeAlias = Callable[..., Any] | Handler | str | None
+T = TypeVar("T")
+
+MAX_DETECTED_PAGES = 10_000  # a number read from a page is not trusted beyond this
+
+
+class FollowOptions(TypedDict, total=False):
+    """How to ask for a page; what is not given is as for the handler."""
+
+    lane: str | None
+    priority: int | None
+    depth: int | None
+    meta: dict[str, Any] | None
+    method: str
+    headers: dict[str, str] | None
+    body: bytes | None
+    pool: str | None
+    session: str | None
+    wait_for: str | None
+    dedupe: bool
+    max_attempts: int
+    anywhere: bool
+
+
+class Page:
+    __slots__ = (
+        "_base",
+        "_codec",
+        "_html",
+        "_selection",
+        "_sort",
+        "_tab",
+        "_tree",
+        "_xml",
+        "cut",
+        "fetched_at",
+        "handler",
+        "response",
+        "task",
+        "truncated",
+    )
+
+    def __init__(self, task: Task, response: Response, handler: str, fetched_at: float = 0.0) -> None:
+        self._tab = response.tab if isinstance(response, Rendered) else None
+        self.task = task
+        self.response = response
+        self.handler = handler  # the name of the handler this page is for
+        self.fetched_at = fetched_at  # seconds since the epoch
+        self._forget()
+
+    def _forget(self) -> None:
+        """What was drawn from the body."""
+        self._base: str | None = None
+        self._codec: str | None = None
+        self._html: str | None = None
+        self._tree: LexborHTMLParser | None = None
+        self._selection: Selection | None = None
+        self._sort: Kind | None = None
+        self._xml: XmlDocument | None = None
+        self.truncated = False  # whether the body ends in the middle of a character
+        self.cut = 0  # bytes at the end that were left out, because parsing them would have taken too long
+
+    def __repr__(self) -> str:
+        return f"<Page {self.status} {self.url} ({len(self.body):,} bytes, depth {self.depth})>"
+
+    # -- the answer
+
+    @property
+    def url(self) -> str:
+        """Where the page was found, after redirects."""
+        return self.response.url
+
+    @property
+    def status(self) -> int:
+        return self.response.status
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self.response.headers
+
+    @property
+    def body(self) -> bytes:
+        return self.response.body
+
+    @property
+    def depth(self) -> int:
+        return self.task.depth
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """What the request carried along."""
+        return self.task.meta or {}
+
+    @property
+    def content_type(self) -> str:
+        """The media type, in lower case and without parameters; "" if the server gave none."""
+        return media_type(self.headers.get("Content-Type", ""))
+
+    @property
+    def is_html(self) -> bool:
+        return self._kind in ("html", "xhtml")
+
+    @property
+    def is_xml(self) -> bool:
+        """Whether it is read as XML: feeds, sitemaps and the like, but not XHTML."""
+        return self._kind == "xml"
+
+    @property
+    def _kind(self) -> Kind:
+        if self._sort is None:
+            self._sort = kind_of(self.content_type, self.body)
+        return self._sort
+
+    @property
+    def codec(self) -> str:
+        """The character encoding, by its name in Python: as browsers find it, or as it looks (docs/text.md)."""
+        if self._codec is None:
+            self._codec = charset.codec_of(self.body, self.headers.get("Content-Type", ""))
+            self.truncated = bool(decoding.half_character(self.body, self._codec))
+            if self.truncated:
+                event("page_truncated", job=self.task.job, url=self.url, host=self.task.host)
+        return self._codec
+
+    @property
+    def html(self) -> str:
+        """The body as text; what cannot be decoded is replaced, and half a character at the end left out."""
+        if self._html is None:
+            self._html = decoding.decode(self.body, self.codec)
+        return self._html
+
+    def json(self) -> Any:
+        """The body as JSON."""
+        try:
+            return msgspec.json.decode(self._utf8())
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+            raise ValueError(f"{self.url} is not JSON: {error}") from None
+
+    # -- looking into it
+
+    @property
+    def tree(self) -> LexborHTMLParser:
+        """The parsed document. Of a page made to choke parsers, the tail may be left out (see `cut`)."""
+        if self._tree is None:
+            html = self._markup()
+            self._tree, kept = parse(html)
+            self._keep(kept, len(html))
+        return self._tree
+
+    @property
+    def _document(self) -> XmlDocument:
+        """Of XML."""
+        if self._xml is None:
+            self._xml = XmlDocument(self._utf8(), f"{self.url} is XML: reading it")
+            self._keep(self._xml.kept, self._xml.size)
+        return self._xml
+
+    def _keep(self, kept: int, size: int) -> None:
+        if kept < size and not self.cut:
+            event("page_cut", job=self.task.job, url=self.url, host=self.task.host, kept=kept, size=size)
+        self.cut = max(self.cut, size - kept)
+
+    def _utf8(self) -> bytes:
+        return decoding.utf8(self.body, self.codec)
+
+    def _markup(self) -> bytes:
+        return as_html(self._utf8()) if self._kind == "xhtml" else self._utf8()
+
+    def css(self, selector: str) -> list[Node]:
+        """All elements that match a CSS selector."""
+        if self.is_xml:
+            return list(self._document.css(selector))
+        try:
+            return list[Node](self._select().all(selector))
+        except (SelectolaxError, UnicodeError):
+            raise ValueError(f"not a CSS selector: {selector!r}") from None
+
+    def first(self, selector: str) -> Node | None:
+        """The first element that matches."""
+        if self.is_xml:
+            return next(self._document.css(selector), None)
+        try:
+            return self._select().first(selector)
+        except (SelectolaxError, UnicodeError):
+            raise ValueError(f"not a CSS selector: {selector!r}") from None
+
+    def _select(self) -> Selection:
+        if self._selection is None:
+            self._selection = Selection(self.tree)
+        return self._selection
+
+    def xpath(self, expression: str, namespaces: Mapping[str, str] | None = None) -> list[Any]:
+        """What an XPath expression finds: lxml elements, or strings for text() and @attributes.
+
+        In XML the prefixes of the document and well-known ones can be used, "_" for its default namespace, and more as
+        `namespaces={"prefix": "uri"}`.
+        """
+        if self.is_xml:
+            return self._document.xpath(expression, namespaces)
+        from shoal.html.xpath import evaluate
+
+        html = self._markup()
+        found, kept = evaluate(html, expression, namespaces)
+        self._keep(kept, len(html))
+        return found
+
+    def text(self, selector: str | None = None, default: str = "") -> str:
+        """The text of the first match, or all that can be read on the page; white space becomes single spaces."""
+        if selector is None:
+            return squeeze(self._document.text() if self.is_xml else visible_text(self.tree))
+        node = self.first(selector)
+        return default if node is None else squeeze(node.text())
+
+    def attr(self, selector: str, name: str, default: T | None = None) -> str | T | None:
+        """An attribute of the first match."""
+        node = self.first(selector)
+        value = None if node is None else node.attributes.get(name)
+        return default if value is None else value
+
+    def links(self, selector: str | None = None) -> list[str]:
+        """The absolute URLs that the matching elements point to, each once; without a selector, those of all links,
+        areas and frames of the page, and of a refresh."""
+        return absolute(self.base, self._targets(selector))
+
+    @property
+    def base(self) -> str:
+        """What relative links are relative to: the page's URL, or what <base href> says."""
+        if self._base is None:
+            parse = self._tree is not None or self.is_html
+            self._base = document_base(self.tree, self.url) if parse else self.url
+        return self._base
+
+    # -- in a browser
+
+    @property
+    def in_browser(self) -> bool:
+        """Whether the page is open in a browser: then what follows works on it, and the rest shows what came of it."""
+        return self._tab is not None
+
+    async def click(self, selector: str) -> None:
+        """Clicks the first element that matches."""
+        await self._open("click").click(selector)
+        await self._reread()
+
+    async def fill(self, selector: str, text: str) -> None:
+        """Writes into a form field."""
+        await self._open("fill").fill(selector, text)
+        await self._reread()
+
+    async def press(self, key: str) -> None:
+        """Presses a key, such as "Enter"."""
+        await self._open("press").press(key)
+        await self._reread()
+
+    async def scroll(self, times: int = 1) -> None:
+        """Scrolls to the end, as often as said: pages that load more then grow."""
+        await self._open("scroll").scroll(times)
+        await self._reread()
+
+    async def evaluate(self, script: str) -> Any:
+        """What a JavaScript expression or function gives."""
+        result = await self._open("evaluate").evaluate(script)
+        await self._reread()
+        return result
+
+    async def wait_for(self, condition: str) -> None:
+        """Until a CSS selector matches; or for "load", or "quiet": no more traffic."""
+        await self._open("wait_for").wait_for(condition)
+        await self._reread()
+
+    async def screenshot(self, *, full: bool = False) -> bytes:
+        """A PNG of what can be seen, or of the whole page."""
+        return await self._open("screenshot").screenshot(full=full)
+
+    def _open(self, what: str) -> Tab:
+        if self._tab is None:
+            raise SpiderError(
+                f'page.{what}() needs a browser: write @spider.handler(lane="browser") above {self.handler}, '
+                'or yield page.follow(…, lane="browser")'
+            )
+        return self._tab
+
+    async def _reread(self) -> None:
+        assert self._tab is not None
+        body = (await self._tab.html()).encode("utf-8", "replace")
+        self.response = replace(self.response, body=body, url=self._tab.url)
+        self._forget()
+
+    # -- asking for more
+
+    def follow(
+        self,
+        target: str | Node,
+        handler: HandlerLike = None,
+        *,
+        lane: str | None = None,
+        priority: int | None = None,
+        depth: int | None = None,
+        meta: dict[str, Any] | None = None,
+        method: str = "GET",
+        headers: dict[str, str] | None = None,
+        body: bytes | None = None,
+        pool: str | None = None,
+        session: str | None = None,
+        wait_for: str | None = None,
+        dedupe: bool = True,
+        max_attempts: int = 0,
+        anywhere: bool = False,
+    ) -> Request:
+        """A request to yield: for a URL (relative ones are fine) or an element with href or src.
+
+        `handler` is a function decorated with @spider.handler, or its name; None is the handler of this page.
+        """
+        if not isinstance(target, str):
+            target = _target(target)
+        [target] = self._as_sent([target])
+        name = self.handler if handler is None else handler_name(handler)
+        base = self._base or self.base
+        if session is not None:
+            meta = {**(meta or {}), "session": session}
+        if wait_for is not None:
+            meta = {**(meta or {}), "wait_for": wait_for}
+        # By position: three times as fast as by name, and this runs for every link.
+        return Request(
+            target, name, base, lane, priority, depth, max_attempts,
+            method, headers, body, pool, meta, dedupe, anywhere,
+        )  # fmt: skip
+
+    def follow_all(
+        self,
+        targets: str | Iterable[str | Node] | None = None,
+        handler: HandlerLike = None,
+        **options: Unpack[FollowOptions],
+    ) -> list[Request]:
+        """A request for every element that matches a selector, or for every given URL or element; without either, for
+        all that `links` finds.
+
+        Elements that point nowhere are passed over.
+        """
+        if targets is None or isinstance(targets, str):
+            urls: Iterable[str] = self._targets(targets)
+        else:
+            given = (target if isinstance(target, str) else target_of(target) for target in targets)
+            urls = self._as_sent([url for url in given if url])
+        if options:
+            return [self.follow(url, handler, **options) for url in urls]
+        name = self.handler if handler is None else handler_name(handler)
+        base = self.base
+        return [Request(url, name, base) for url in urls]
+
+    def paginate(
+        self,
+        next: str | None = None,
+        handler: HandlerLike = None,
+        *,
+        param: str | None = None,
+        total: int | str | None = None,
+        count: str | None = None,
+        per_page: int | None = None,
+        first: int = 1,
+        **options: Unpack[FollowOptions],
+    ) -> list[Request]:
+        """Requests for the other pages of a list, at this page's depth. One of:
+
+        - `paginate("li.next a")`: the page that the next-link points to
+        - `paginate(param="page", total=12)`: ?page=2 … ?page=12, from the first page
+        - `paginate(param="page", total="span.pages")`: the same, the number read from the page
+        - `paginate(param="page", count="span.results", per_page=20)`: the same, from the number of results
+        """
+        options.setdefault("depth", self.depth)
+        if next is not None and param is None:
+            return self.follow_all(next, handler, **options)
+        if next is not None or param is None:
+            raise ValueError(
+                "page.paginate() takes a selector of the next-link, or param=… with total=… or count=…"
+            )
+        pages = self._pages(total, count, per_page)
+        return self.follow_all(page_urls(self.url, param, first, pages), handler, **options)
+
+    def _pages(self, total: int | str | None, count: str | None, per_page: int | None) -> int:
+        if isinstance(total, int):
+            return total
+        if total is not None:
+            found = largest_number(self.text(total)) or 0
+        elif count is not None and per_page is not None and per_page > 0:
+            found = -(-(largest_number(self.text(count)) or 0) // per_page)
+        else:
+            raise ValueError("page.paginate(param=…) needs total=…, or count=… and per_page=…")
+        return min(found, MAX_DETECTED_PAGES)
+
+    def _targets(self, selector: str | None) -> list[str]:
+        if selector is None and not self.is_xml:
+            return self._as_sent(targets_in(self.tree))
+        quick = selector == "a" and not self.is_xml
+        nodes = self.tree.tags("a") if quick else self.css(selector or "a")
+        return self._as_sent([target for node in nodes if (target := target_of(node))])
+
+    def _as_sent(self, targets: list[str]) -> list[str]:
+        """Links on a page in a legacy encoding have their query in it."""
+        codec = self.codec
+        return [in_encoding(target, codec) for target in targets] if is_legacy(codec) else targets
+
+
+def _target(node: Node) -> str:
+    if not isinstance(node, LexborNode | XmlNode):
+        raise TypeError(f"page.follow() takes a URL or an element, not a {type(node).__name__}")
+    target = target_of(node)
+    if not target:
+        raise ValueError(f"page.follow() got a <{node.tag}> that has neither href nor src")
+    return target

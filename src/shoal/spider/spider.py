@@ -1,0 +1,325 @@
+"""What a user writes: where to start, and functions that turn pages into items and further requests.
+
+    spider = Spider("books", start="https://books.example/", rate=2)
+
+    @spider.handler
+    def listing(page): ...
+
+A task is stored with the name of its handler, so that any process that loads the same spider can go on with it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Sequence
+from contextlib import aclosing
+from inspect import isawaitable
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar, overload
+
+from msgspec import Struct
+
+from shoal.errors import SettingsError, ShoalError, SpiderError
+from shoal.limits import REQUEST_NUMBER, START_LINE, URL_SHOWN
+from shoal.model import DEFAULT_LANE, HANDLER_NAME, Request, is_storable, name_of_handler
+from shoal.settings import Settings
+from shoal.spider.places import StartPlace, place_of_error
+from shoal.spider.stdin import bounded_lines, lines_of_stdin
+
+Function: TypeAlias = Callable[..., Any]
+F = TypeVar("F", bound=Function)
+STDIN = Path("-")
+Start: TypeAlias = str | Path | Sequence[str | Request | Path] | Callable[[], object]
+
+
+class Handler(Struct, frozen=True):
+    """A function of a spider, and how its pages are queued."""
+
+    name: str
+    function: Function
+    key: tuple[str, ...] | None = None  # fields that identify an item; it is then written once
+    lane: str = DEFAULT_LANE
+    priority: int = 0
+    item: str = ""  # what kind of item it yields: the table of a database; "": as the handler is named
+    pool: str = ""  # the proxies that its pages are fetched through; "": as the setting says
+    wait_for: str = (
+        ""  # in a browser: "load", "quiet", or a CSS selector that must appear; "": as the setting says
+    )
+
+
+class Spider:
+    """Start URLs, handlers by name, and settings of its own."""
+
+    __slots__ = ("handlers", "name", "settings", "start")
+
+    def __init__(self, name: str, start: Start = (), **settings: object) -> None:
+        if not isinstance(name, str) or not name.strip():
+            raise SpiderError(f"a spider needs a name, not {name!r}: Spider('books', start=…)")
+        if not isinstance(start, str | Path | list | tuple) and not callable(start):
+            raise SpiderError(
+                f"spider {name!r}: start is a {type(start).__name__}; give a URL, a list of URLs, "
+                "a pathlib.Path to a file of URLs, or a function that yields them"
+            )
+        _check_settings(name, settings)
+        self.name = name
+        self.start = start
+        self.settings: dict[str, object] = settings
+        self.handlers: dict[str, Handler] = {}
+
+    def __repr__(self) -> str:
+        return f"<Spider {self.name!r}: {', '.join(self.handlers) or 'no handlers'}>"
+
+    # -- handlers
+
+    @overload
+    def handler(self, function: F, /) -> F: ...
+
+    @overload
+    def handler(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        key: str | Sequence[str] | None = None,
+        lane: str = DEFAULT_LANE,
+        priority: int = 0,
+        item: str = "",
+        pool: str = "",
+        wait_for: str = "",
+    ) -> Callable[[F], F]: ...
+
+    def handler(
+        self,
+        function: Function | None = None,
+        /,
+        *,
+        name: str | None = None,
+        key: str | Sequence[str] | None = None,
+        lane: str = DEFAULT_LANE,
+        priority: int = 0,
+        item: str = "",
+        pool: str = "",
+        wait_for: str = "",
+    ) -> Function:
+        """Decorator: registers a function under its name. The first one gets the start URLs."""
+
+        def register(function: Function) -> Function:
+            self.add_handler(
+                function,
+                name=name,
+                key=key,
+                lane=lane,
+                priority=priority,
+                item=item,
+                pool=pool,
+                wait_for=wait_for,
+            )
+            return function
+
+        return register if function is None else register(function)
+
+    def add_handler(
+        self,
+        function: Function,
+        *,
+        name: str | None = None,
+        key: str | Sequence[str] | None = None,
+        lane: str = DEFAULT_LANE,
+        priority: int = 0,
+        item: str = "",
+        pool: str = "",
+        wait_for: str = "",
+    ) -> Handler:
+        """What the decorator does."""
+        where = f"spider {self.name!r}"
+        if not callable(function):
+            raise SpiderError(f"{where}: a handler is a function, not {function!r}")
+        name = name or getattr(function, "__name__", "")
+        if not name:
+            raise SpiderError(f"{where}: {function!r} has no name; give one with name=…")
+        if name in self.handlers:
+            raise SpiderError(f"{where} already has a handler named {name!r}; give this one another name=…")
+        if not isinstance(priority, int) or not is_storable(priority):
+            raise SpiderError(
+                f"{where}: handler {name!r}: its priority must be a whole number, {REQUEST_NUMBER:,} at most"
+            )
+        keys = (key,) if isinstance(key, str) else tuple(key) if key else None
+        handler = Handler(name, function, keys, lane, priority, item, pool, wait_for)
+        self.handlers[name] = handler
+        _remember_name(function, name)
+        return handler
+
+    def handler_named(self, name: str) -> Handler:
+        """The handler of that name; "" is the first one."""
+        if not self.handlers:
+            raise SpiderError(
+                f"spider {self.name!r} has no handler: write a function and put @spider.handler above it"
+            )
+        if not name:
+            return next(iter(self.handlers.values()))
+        try:
+            return self.handlers[name]
+        except KeyError:
+            raise SpiderError(
+                f"spider {self.name!r} has no handler named {name!r}; it has {', '.join(self.handlers)}"
+            ) from None
+
+    # -- start
+
+    def start_urls_known(self) -> list[str]:
+        """The start URLs that stand in the code itself, as opposed to in a file or a function."""
+        if isinstance(self.start, str):
+            return [self.start]
+        if isinstance(self.start, list | tuple):
+            urls = (entry.url if isinstance(entry, Request) else entry for entry in self.start)
+            return [url for url in urls if isinstance(url, str)]
+        return []
+
+    def starts_anew(self) -> bool:
+        """Whether its start cannot be gone on with, but is read from its beginning: a function, or standard input, of
+        which nobody knows whether it is the same as before."""
+        return callable(self.start) or self.reads_stdin()
+
+    def reads_stdin(self) -> bool:
+        return not callable(self.start) and not isinstance(self.start, str | Path) and STDIN in self.start
+
+    async def starts(
+        self, skip: int = 0, at: StartPlace | None = None
+    ) -> AsyncGenerator[tuple[int, Request, bool], None]:
+        """Every start request with its position, counted from 1, without the first `skip`; and whether a person typed
+        it: it stands in the code or the command itself, as opposed to in a file or what a function yields.
+
+        Files and functions are read as they are consumed, so they may be larger than memory or endless.
+        Junk is passed on as it stands: admission refuses it and counts it. Close it (`aclosing`) when you stop early.
+        `at` always says where the reading is. What a function raises comes out as a SpiderError with its place.
+        """
+        at = at or StartPlace()
+        async with aclosing(self._entries(at)) as entries:
+            async for entry, typed in entries:
+                at.position += 1
+                if at.position > skip:
+                    yield at.position, self._request(entry, at), typed
+
+    async def _entries(self, at: StartPlace) -> AsyncGenerator[tuple[object, bool], None]:
+        if not callable(self.start):
+            for entry in [self.start] if isinstance(self.start, str | Path) else self.start:
+                if entry == STDIN:
+                    async with aclosing(lines_of_stdin()) as lines:
+                        async for url in _urls_in(lines, at):
+                            yield url, False
+                    continue
+                is_file = isinstance(entry, Path)
+                for line in _expand([entry], at):
+                    yield line, not is_file
+            return
+        try:
+            async with aclosing(self._produced(at)) as entries:
+                async for entry in entries:
+                    yield entry, False
+        except ShoalError as error:
+            raise SpiderError(f"{place_of_error(error) or at}: {error}") from error
+        except (Exception, SystemExit) as error:
+            said = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(":")
+            after = f" after start request {at.position:,}" if at.position else ""
+            where = place_of_error(error) or at
+            raise SpiderError(f"{where}: the start of spider {self.name!r} failed{after}: {said}") from error
+
+    async def _produced(self, at: StartPlace) -> AsyncGenerator[object, None]:
+        """What the start function gives."""
+        assert callable(self.start)
+        at.producing = self.start
+        at.producing = produced = self.start()
+        if isawaitable(produced):
+            at.producing = produced = await produced
+        if isinstance(produced, list | tuple | str):
+            at.producing = self.start
+        if isinstance(produced, AsyncGenerator):
+            async with aclosing(produced):
+                async for entry in produced:
+                    yield entry
+        elif isinstance(produced, AsyncIterable):
+            async for entry in produced:
+                yield entry
+        else:
+            for entry in _expand(self._iterable(produced), at):
+                yield entry
+
+    def _iterable(self, produced: object) -> Iterable[object]:
+        if isinstance(produced, str):
+            return [produced]
+        if isinstance(produced, Iterable):
+            return produced
+        raise SpiderError(
+            f"spider {self.name!r}: start() returned a {type(produced).__name__}; yield URLs or Requests from it"
+        )
+
+    def _request(self, entry: object, at: StartPlace) -> Request:
+        if isinstance(entry, str):
+            return Request(entry)
+        if isinstance(entry, Request):
+            return entry
+        raise SpiderError(
+            f"{at}: spider {self.name!r}: start gave a {type(entry).__name__}; give URLs (str) or Requests"
+        )
+
+
+def handler_name(handler: Function | Handler | str) -> str:
+    """The name under which a spider knows what a handler passed to `page.follow`."""
+    if isinstance(handler, str):
+        return handler
+    if isinstance(handler, Handler):
+        return handler.name
+    return name_of_handler(handler)
+
+
+def _remember_name(function: Function, name: str) -> None:
+    try:
+        setattr(getattr(function, "__func__", function), HANDLER_NAME, name)
+    except AttributeError:  # an object without room for it: can be followed by name only
+        pass
+
+
+def _check_settings(spider: str, settings: dict[str, object]) -> None:
+    for name in settings:
+        if name not in Settings.__struct_fields__:
+            near = difflib.get_close_matches(name, Settings.__struct_fields__, 1)
+            hint = f"did you mean {near[0]!r}?" if near else "see docs/settings.md"
+            raise SettingsError(f"spider {spider!r}: unknown setting {name!r}; {hint}")
+
+
+def _expand(entries: Iterable[object], at: StartPlace) -> Iterator[object]:
+    """The entries, with the lines of a file in the place of its path."""
+    for entry in entries:
+        if isinstance(entry, Path):
+            yield from _lines(entry, at)
+        else:
+            yield entry
+
+
+def _url_in(line: str, at: StartPlace) -> str:
+    """ "": it is blank, or a comment. A mark of the byte order begins every file that was put behind another."""
+    at.line += 1
+    at.cut = len(line) > START_LINE
+    url = line.removeprefix("\ufeff").strip()
+    return "" if url.startswith("#") else url[:URL_SHOWN] if at.cut else url
+
+
+async def _urls_in(lines: AsyncIterable[str], at: StartPlace) -> AsyncGenerator[str, None]:
+    at.file, at.line = STDIN, 0
+    async for line in lines:
+        if url := _url_in(line, at):
+            yield url
+    at.file, at.cut = None, False
+
+
+def _lines(path: Path, at: StartPlace) -> Iterator[str]:
+    try:
+        with path.open(encoding="utf-8-sig", errors="replace") as file:
+            at.file, at.line = path, 0
+            for line in bounded_lines(file):
+                if url := _url_in(line, at):
+                    yield url
+    except OSError as error:
+        raise SpiderError(f"cannot read the start URLs from {path}: {error.strerror or error}") from error
+    finally:
+        at.file, at.cut = None, False

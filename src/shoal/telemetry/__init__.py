@@ -1,0 +1,1 @@
+"""What machines are told: logs, metrics, health."""

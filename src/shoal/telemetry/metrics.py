@@ -1,0 +1,324 @@
+"""What Prometheus is told: a table of every metric, and how each is read from what Shoal knows of itself.
+
+    render_process(report, vitals)   one process, or several that are one command
+    render_store(overview)           the whole store: its jobs, queues and workers
+
+The labels of a metric are few, however large a crawl is: no URL and no host is one. Jobs beyond the newest are summed
+up as "other". The names of jobs are under `job_name`, for Prometheus itself says `job` for what it scrapes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar, get_args
+
+from msgspec import Struct
+
+from shoal import __version__
+from shoal.engine.tally import LATENCY_EDGES, TallyReport
+from shoal.engine.vitals import Vitals
+from shoal.errors import UsageError
+from shoal.frontier.protocol import JobState
+from shoal.policy.outcomes import row_of
+from shoal.settings import BackpressureRule
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric as Family
+
+    from shoal.inspect.fleet import JobSight
+    from shoal.inspect.overview import LaneLoad, Overview
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+MOST_JOBS = 50
+OTHER = "other"
+RULES = get_args(BackpressureRule)
+
+S = TypeVar("S")
+Samples = Mapping[tuple[str, ...], float]  # by the values of the labels
+Kind = Literal["counter", "gauge", "histogram"]
+
+
+class Histogram(Struct, frozen=True):
+    counts: Sequence[int]  # fetches in each bucket of `EDGES`, and slower ones
+    sum: float
+
+
+class Metric(Struct, Generic[S], frozen=True):
+    name: str
+    kind: Kind
+    labels: tuple[str, ...]
+    help: str
+    read: Callable[[S], float | Samples | Histogram | None]  # None: there is nothing to tell
+
+
+# -- one process
+
+# Every fourth edge of a tally's, each about twice the one before it.
+_STEP = 4
+EDGES = LATENCY_EDGES[::_STEP]
+
+_OUTCOMES = ("2xx", "3xx", "4xx", "5xx", OTHER, "none")
+_REASONS = frozenset({"allow", "deny", "depth", "host", "nofollow", "not a URL", "scheme", "trap"})
+
+
+class Process(Struct, frozen=True):
+    report: TallyReport
+    vitals: Vitals
+
+
+def _fetches(of: Process) -> Samples:
+    """By the class of the answer; "none": there was no answer."""
+    counts = dict.fromkeys(_OUTCOMES, 0)
+    for status, count in of.report.statuses.items():
+        outcome = f"{status // 100}xx"
+        counts[outcome if outcome in counts else OTHER] += count
+    counts["none"] = max(0, of.report.fetches - sum(of.report.statuses.values()))
+    return {(outcome,): count for outcome, count in counts.items()}
+
+
+def _failures(of: Process) -> Samples:
+    counts: Counter[tuple[str, ...]] = Counter()
+    for kind, count in of.report.errors.items():
+        counts[(row_of(kind),)] += count
+    return counts
+
+
+def _refused(of: Process) -> Samples:
+    counts: Counter[tuple[str, ...]] = Counter()
+    for reason, count in of.report.refused.items():
+        group = reason.partition(":")[0]
+        counts[(group if group in _REASONS else OTHER,)] += count
+    return counts
+
+
+def _fetch_seconds(of: Process) -> Histogram:
+    counts = [0] * (len(EDGES) + 1)
+    for bucket, count in enumerate(of.report.latency):
+        counts[-(-bucket // _STEP)] += count
+    return Histogram(counts, of.report.seconds)
+
+
+PROCESS: tuple[Metric[Process], ...] = (
+    Metric("shoal_build_info", "gauge", ("version",),
+           "The version that runs; always 1.", lambda of: {(__version__,): 1}),
+    Metric("shoal_processes", "gauge", (),
+           "Processes that these figures are of.", lambda of: of.vitals.processes),
+    Metric("shoal_pages_total", "counter", (),
+           "Pages received, redirects not counted.", lambda of: of.report.pages),
+    Metric("shoal_handled_total", "counter", (),
+           "Pages whose handler ended well, and that are committed.", lambda of: of.report.handled),
+    Metric("shoal_fetches_total", "counter", ("outcome",),
+           "Requests sent, by the class of the answer's status; none: no answer.", _fetches),
+    Metric("shoal_failures_total", "counter", ("kind",),
+           "Attempts that failed, by kind; with a handler's error a page had come.", _failures),
+    Metric("shoal_retries_total", "counter", (),
+           "Failed attempts that are repeated.", lambda of: of.report.retries),
+    Metric("shoal_dead_total", "counter", (),
+           "Pages given up: they went to the dead letters.", lambda of: of.report.dead),
+    Metric("shoal_refused_total", "counter", ("reason",),
+           "URLs that were found and not admitted, by reason.", _refused),
+    Metric("shoal_cut_total", "counter", ("what",),
+           "Links of a page and cookies of a redirect beyond what is taken; items of pages that ask for noindex.",
+           lambda of: {(what,): count for what, count in of.report.cut.items()}),
+    Metric("shoal_stale_total", "counter", (),
+           "Pages that were finished after their lease had been given away.", lambda of: of.vitals.stale),
+    Metric("shoal_received_bytes_total", "counter", (),
+           "Bytes received, before decoding.", lambda of: of.report.bytes),
+    Metric("shoal_fetch_seconds", "histogram", (),
+           "How long requests took, from sent to complete.", _fetch_seconds),
+    Metric("shoal_in_flight", "gauge", (),
+           "Pages being fetched or handled.", lambda of: of.report.in_flight),
+    Metric("shoal_waiting", "gauge", (),
+           "Pages in flight that only wait, and hold no slot.", lambda of: of.vitals.waiting),
+    Metric("shoal_slots", "gauge", (),
+           "How many pages may be worked on at once.", lambda of: of.vitals.slots),
+    Metric("shoal_usable_slots", "gauge", (),
+           "How many of the slots backpressure leaves.", lambda of: of.vitals.usable),
+    Metric("shoal_backpressure_active", "gauge", ("rule",),
+           "Processes that the backpressure rule holds back.",
+           lambda of: {(rule,): of.vitals.held_by.get(rule, 0) for rule in RULES}),
+    Metric("shoal_settling_lag_seconds", "gauge", (),
+           "How long the oldest finished page has waited to be committed.", lambda of: of.vitals.settling_lag),
+    Metric("shoal_loop_lag_seconds", "gauge", (),
+           "How late the event loop was at worst, in the last two seconds.", lambda of: of.vitals.loop_lag),
+    Metric("shoal_cpu_seconds_total", "counter", (),
+           "Processor time used.", lambda of: of.vitals.cpu),
+    Metric("shoal_memory_bytes", "gauge", (),
+           "Memory in use.", lambda of: of.vitals.memory or None),
+    Metric("shoal_memory_limit_bytes", "gauge", (),
+           "Memory that may be used before backpressure sets in.", lambda of: of.vitals.memory_limit or None),
+    Metric("shoal_open_files", "gauge", (),
+           "Files and connections that are open.", lambda of: of.vitals.open_files or None),
+    Metric("shoal_open_files_limit", "gauge", (),
+           "How many files and connections the system allows.", lambda of: of.vitals.file_limit or None),
+)  # fmt: skip
+
+
+# -- the store
+
+
+class Store(Struct, frozen=True):
+    up: bool
+    overview: Overview | None = None  # None: not known
+    conditions: Mapping[str, int] | None = None  # how many hosts are in which
+
+    @property
+    def jobs(self) -> Sequence[tuple[str, JobSight]]:
+        """With their labels: the newest have their own, and those that are open before those that are through."""
+        if self.overview is None:
+            return ()
+        first = sorted(self.overview.jobs, key=_importance, reverse=True)
+        return [
+            (_utf8(one.job.spec.name) if place < MOST_JOBS else OTHER, one) for place, one in enumerate(first)
+        ]
+
+
+def _importance(one: JobSight) -> tuple[bool, float]:
+    return one.job.state in ("running", "paused"), one.job.created_at
+
+
+def _utf8(text: str) -> str:
+    return text.encode(errors="replace").decode()
+
+
+def _of_overview(
+    read: Callable[[Overview], float | Samples | None],
+) -> Callable[[Store], float | Samples | None]:
+    return lambda of: None if of.overview is None else read(of.overview)
+
+
+def _by_job(read: Callable[[JobSight], float]) -> Callable[[Store], Samples]:
+    def samples(of: Store) -> Samples:
+        sums: dict[tuple[str, ...], float] = {}
+        for label, one in of.jobs:
+            sums[(label,)] = sums.get((label,), 0) + read(one)
+        return sums
+
+    return samples
+
+
+def _tasks(of: Store) -> Samples:
+    counts: Counter[tuple[str, ...]] = Counter()
+    for label, one in of.jobs:
+        for state in ("pending", "delayed", "leased", "done", "dead", "merged"):
+            counts[(label, state)] += getattr(one.job.counters, state)
+    return counts
+
+
+def _jobs(overview: Overview) -> Samples:
+    states = Counter(one.job.state for one in overview.jobs)
+    return {(state,): states[state] for state in get_args(JobState)}
+
+
+def _eta(of: Store) -> Samples:
+    return {(label,): one.eta for label, one in of.jobs if one.eta is not None and label != OTHER}
+
+
+def _by_lane(read: Callable[[LaneLoad], float]) -> Callable[[Store], float | Samples | None]:
+    return _of_overview(lambda of: {(_utf8(lane),): read(load) for lane, load in of.lanes.items()})
+
+
+def _hosts(of: Store) -> Samples | None:
+    return None if of.conditions is None else {(name,): count for name, count in of.conditions.items()}
+
+
+def _held(overview: Overview) -> Samples:
+    held = Counter(reason.rule for worker in overview.workers for reason in worker.pressure)
+    return {(rule,): held[rule] for rule in RULES}
+
+
+STORE: tuple[Metric[Store], ...] = (
+    Metric("shoal_store_up", "gauge", (),
+           "Whether the store answered in time.", lambda of: of.up),
+    Metric("shoal_jobs", "gauge", ("state",),
+           "Jobs in the store, by state.", _of_overview(_jobs)),
+    Metric("shoal_tasks", "gauge", ("job_name", "state"),
+           "Where the tasks of a job are.", _tasks),
+    Metric("shoal_job_running", "gauge", ("job_name",),
+           "Whether a job is running.", _by_job(lambda one: one.job.state == "running")),
+    Metric("shoal_job_rows", "gauge", ("job_name",),
+           "Rows that a job has written.", _by_job(lambda one: one.job.counters.items)),
+    Metric("shoal_job_rate", "gauge", ("job_name",),
+           "Pages a second of a job, lately, of all workers.", _by_job(lambda one: one.rate)),
+    Metric("shoal_job_workers", "gauge", ("job_name",),
+           "Workers that serve a job.", _by_job(lambda one: one.workers)),
+    Metric("shoal_job_eta_seconds", "gauge", ("job_name",),
+           "Until a job is through; missing when there is no telling.", _eta),
+    Metric("shoal_queue_pending", "gauge", ("lane",),
+           "Tasks that wait for their turn, by lane.", _by_lane(lambda load: load.pending)),
+    Metric("shoal_queue_in_flight", "gauge", ("lane",),
+           "Tasks in hand, by lane.", _by_lane(lambda load: load.in_flight)),
+    Metric("shoal_workers", "gauge", (),
+           "Workers that are alive.", _of_overview(lambda overview: len(overview.workers))),
+    Metric("shoal_held_workers", "gauge", ("rule",),
+           "Workers that the backpressure rule holds back.", _of_overview(_held)),
+    Metric("shoal_success_ratio", "gauge", (),
+           "Share of the attempts of the last minutes whose page was handled.",
+           _of_overview(lambda overview: overview.success)),
+    Metric("shoal_hosts", "gauge", ("condition",),
+           "Hosts by condition; told by the dashboard only.", _hosts),
+)  # fmt: skip
+
+
+# -- as text
+
+
+def render_process(report: TallyReport, vitals: Vitals) -> bytes:
+    return _render(PROCESS, Process(report, vitals))
+
+
+def render_store(
+    overview: Overview | None, conditions: Mapping[str, int] | None = None, *, up: bool | None = None
+) -> bytes:
+    """Without an overview, only whether the store is `up`."""
+    return _render(STORE, Store(overview is not None if up is None else up, overview, conditions))
+
+
+def check_installed() -> None:
+    try:
+        import prometheus_client  # noqa: F401
+    except ModuleNotFoundError:
+        raise UsageError(
+            "metrics need the package prometheus-client: pip install 'shoal[dashboard]'"
+        ) from None
+
+
+def _render(metrics: Iterable[Metric[S]], source: S) -> bytes:
+    from prometheus_client import CollectorRegistry, generate_latest
+
+    class Collector:
+        def collect(self) -> Iterator[Family]:
+            for metric in metrics:
+                found = metric.read(source)
+                if found is not None and found != {}:
+                    yield _family(metric, found)
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Collector())
+    return generate_latest(registry)
+
+
+def _family(metric: Metric[S], found: float | Samples | Histogram) -> Family:
+    from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+    if isinstance(found, Histogram):
+        return HistogramMetricFamily(
+            metric.name, metric.help, buckets=list(_buckets(found)), sum_value=found.sum
+        )
+    family: CounterMetricFamily | GaugeMetricFamily
+    if metric.kind == "counter":
+        family = CounterMetricFamily(metric.name.removesuffix("_total"), metric.help, labels=metric.labels)
+    else:
+        family = GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
+    for labels, value in found.items() if isinstance(found, Mapping) else [((), found)]:
+        family.add_metric(labels, value)
+    return family
+
+
+def _buckets(histogram: Histogram) -> Iterator[tuple[str, float]]:
+    """Cumulative, as Prometheus wants them. The edges are written short: nobody minds the fourth digit."""
+    passed = 0
+    for edge, count in zip([*(f"{edge:.3g}" for edge in EDGES), "+Inf"], histogram.counts, strict=True):
+        passed += count
+        yield edge, passed

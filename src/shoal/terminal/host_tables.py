@@ -1,0 +1,235 @@
+"""How hosts look: as a table, one by one, in one line, and as JSON."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from shoal import humanize
+from shoal.fetch.robots import RobotsRecord
+from shoal.frontier.protocol import HostQueue
+from shoal.hints import command
+from shoal.inspect.host import HostSight, OriginSight, causes, rate_source, settings_in_words
+from shoal.inspect.host_actions import Set
+from shoal.inspect.json_form import cause_dicts
+from shoal.policy.host_table import ANY
+from shoal.settings import HOST_KEYS, HostSettings
+from shoal.terminal.console import safe, stdout, when
+from shoal.terminal.live_panel import latency_style
+
+_STYLES = {"closed": "green", "no robots": "yellow", "resting": "yellow", "half open": "yellow"}
+
+
+def print_table(hosts: Sequence[HostSight], total: int) -> None:
+    console = stdout()
+    if not hosts:
+        console.print("no hosts yet")
+        return
+    listing = Table(box=None, padding=(0, 1, 0, 0), header_style="dim", pad_edge=False)
+    listing.add_column("host", overflow="ellipsis")
+    for name in ("req/s", "flight", "latency", "timeout"):
+        listing.add_column(name, justify="right", no_wrap=True)
+    listing.add_column("breaker", no_wrap=True)
+    listing.add_column("queue", justify="right", no_wrap=True)
+    listing.add_column("errors", overflow="ellipsis")
+    for host in hosts:
+        listing.add_row(
+            _cut(safe(host.name)),
+            humanize.speed(host.rate),
+            Text.assemble(f"{host.valve.in_flight}", (f"/{host.valve.cap}", "dim")),
+            Text(humanize.latency(host.latency), latency_style(host.latency) if host.latency else "dim"),
+            humanize.latency(host.limits.timeout),
+            _condition(host),
+            humanize.count(host.pending) if host.pending else Text("-", "dim"),
+            _cut(safe(_errors(host), "dim")),
+        )
+    console.print(listing)
+    hint = f"{command('hosts show HOST')} tells more"
+    if total > len(hosts):
+        hint = (
+            f"{humanize.count(len(hosts))} of {humanize.count(total)} hosts; --all shows every one · {hint}"
+        )
+    console.print(Text(hint, "dim"))
+
+
+def _cut(text: Text) -> Text:
+    """On a narrow terminal it is cut, not wrapped: a host is a line."""
+    text.no_wrap = True
+    return text
+
+
+def _condition(host: HostSight) -> Text:
+    text = Text(host.condition, _STYLES.get(host.condition, "red"))
+    if host.until is not None:
+        text.append(f" {humanize.span(host.until - host.now)}")
+    return text
+
+
+def _errors(host: HostSight) -> str:
+    """ "http_503 ×3, timeout": the latest few, the newest first."""
+    kinds = Counter(reversed(host.state.errors))
+    return ", ".join(kind if number == 1 else f"{kind} ×{number}" for kind, number in kinds.items())
+
+
+def print_one(host: HostSight, queues: Sequence[HostQueue]) -> None:
+    console = stdout()
+    console.print(safe(host.name, "bold cyan"))
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="dim", no_wrap=True)
+    facts.add_column(overflow="fold")
+    for name, value in (
+        ("rate", _rate_in_words(host)),
+        ("at a time", f"{host.valve.in_flight} in flight, at most {host.valve.cap}"),
+        ("domain", _domain(host)),
+        ("latency", _latency(host)),
+        ("breaker", _condition(host)),
+        ("robots.txt", _robots(host)),
+        ("queue", _queue(queues)),
+        ("errors", _errors(host) or "none"),
+        ("browser", "\n".join(host.in_browser.values()) or "not needed"),
+        ("settings", _own(host)),
+    ):
+        facts.add_row(name, value if isinstance(value, Text) else safe(value))
+    console.print(Padding(facts, (0, 0, 0, 2)))
+    for cause in causes(host):
+        if cause.name != "set_for_host":  # the lines above say so
+            console.print(Padding(safe(cause.sentence, "yellow"), (0, 0, 0, 2)))
+
+
+def _rate_in_words(host: HostSight) -> str:
+    if host.rate is None:
+        return f"no limit: {rate_source(host)}"
+    every = f"{humanize.speed(host.rate)} req/s, one every {humanize.latency(host.valve.interval)}"
+    return f"{every}: {rate_source(host)}"
+
+
+def _own(host: HostSight) -> str:
+    said = settings_in_words(host.own)
+    lines = [f"{said[key]}: {host.sources.get(key, 'set for this host')}" for key in said]
+    return "\n".join(lines) or "those of all hosts"
+
+
+def print_settings(tables: Mapping[str, HostSettings]) -> None:
+    console = stdout()
+    if not tables:
+        console.print(f"nothing is set by hand for any host; {command('hosts set HOST rate=0.5')} does it")
+        return
+    listing = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
+    listing.add_column("host", overflow="fold")
+    listing.add_column("set by hand", overflow="fold")
+    for name in sorted(tables):
+        listing.add_row(safe(name), safe(", ".join(settings_in_words(tables[name]).values())))
+    console.print(listing)
+
+
+def set_in_one_line(done: Set) -> str:
+    """ "*.shop.example: 0.5 req/s; 12 known hosts follow it, and those to come"."""
+    said = ", ".join(settings_in_words(done.settings).values())
+    if not said:
+        return f"{done.pattern}: nothing is set by hand"
+    if not done.pattern.startswith(ANY):
+        return not_met(done.pattern, done.settings)
+    return f"{done.pattern}: {said}; for {humanize.plural(done.hosts, 'known host')} and for those to come"
+
+
+def not_met(host: str, settings: HostSettings) -> str:
+    said = ", ".join(settings_in_words(settings).values())
+    return f"{host}: {said}; the host is not known here yet, and will begin with that"
+
+
+def settings_dict(settings: HostSettings) -> dict[str, Any]:
+    given = {key: getattr(settings, key) for key in HOST_KEYS} | {"headers": list(settings.headers)}
+    return {key: value for key, value in given.items() if value not in (None, [])}
+
+
+def _domain(host: HostSight) -> str:
+    domain, limit = host.domain, host.domain_limit
+    if domain is None:
+        return "no other host of it is known"
+    most = f"at most {limit.cap}" if limit.cap else "no limit"
+    rate = f"{humanize.speed(1 / limit.interval)} req/s" if limit.interval else "no limit on the rate"
+    return f"{domain.name}: all its hosts share {rate}, {domain.in_flight} in flight, {most}"
+
+
+def _latency(host: HostSight) -> str:
+    known = humanize.latency(host.latency) if host.latency is not None else "not known yet"
+    return f"{known}, cut off after {humanize.latency(host.limits.timeout)}"
+
+
+def _robots(host: HostSight) -> str:
+    if not host.asks_robots:
+        return "not asked"
+    said = {origin.name: origin.state.robots for origin in host.origins.values()}
+    records = {name: record for name, record in said.items() if record is not None}
+    if len(records) == 1:
+        return _record(*records.values())
+    return "\n".join(f"{name}: {_record(records[name])}" for name in records) or "not asked for yet"
+
+
+def _record(record: RobotsRecord) -> str:
+    said = {"rules": "rules", "allow": "allows everything", "disallow": "cannot be had"}[record.verdict]
+    reason = f" ({record.reason})" if record.reason else ""
+    return f"{said}{reason}, read {when(record.fetched_at)}"
+
+
+def _queue(queues: Sequence[HostQueue]) -> str:
+    parts = [
+        f"{humanize.count(queue.pending)} {queue.lane}"
+        + (f" and {humanize.count(queue.delayed)} delayed" if queue.delayed else "")
+        + f" (job {queue.job})"
+        for queue in queues
+    ]
+    return ", ".join(parts) or "empty"
+
+
+def in_one_line(host: HostSight) -> str:
+    """ "shop.example: 0.5 req/s, 2 at a time, blocked for another 10 min"."""
+    speed = "no limit on the rate" if host.rate is None else f"{humanize.speed(host.rate)} req/s"
+    line = f"{host.name}: {speed}, {host.valve.cap} at a time"
+    if host.condition != "closed":
+        line += f", {host.condition}"
+        line += f" for another {humanize.span(host.until - host.now)}" if host.until is not None else ""
+    return line
+
+
+def as_dict(host: HostSight) -> dict[str, Any]:
+    state = host.state
+    return {
+        "host": host.name,
+        "rate": host.rate,
+        "cap": host.valve.cap,
+        "in_flight": host.valve.in_flight,
+        "domain": host.domain.name if host.domain is not None else None,
+        "latency": host.latency,
+        "timeout": host.limits.timeout,
+        "breaker": host.condition.replace(" ", "_"),
+        "seconds_left": None if host.until is None else max(0.0, host.until - host.now),
+        "queue": host.pending,
+        "errors": list(state.errors),
+        "robots": _verdict(host.best),
+        "origins": [_origin(origin) for origin in host.origins.values()],
+        "in_browser": list(host.in_browser),
+        "set_by_hand": {
+            "rate": state.manual.rate,
+            "per_host": state.manual.per_host,
+            "reason": state.manual.reason,
+        },
+        "settings": settings_dict(host.own),
+        "set_by": dict(host.sources),
+        "rate_by": rate_source(host),
+        "causes": cause_dicts(causes(host)),
+    }
+
+
+def _verdict(origin: OriginSight | None) -> str | None:
+    return origin.state.robots.verdict if origin is not None and origin.state.robots is not None else None
+
+
+def _origin(origin: OriginSight) -> dict[str, Any]:
+    phase = origin.breaker.phase if origin.breaker is not None else "closed"
+    return {"origin": origin.name, "breaker": phase, "robots": _verdict(origin), "why": origin.limits.why}

@@ -1,0 +1,118 @@
+"""The live panel: one glance at how far, how fast, and what is in the way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from shoal import humanize
+from shoal.engine.tally import HostTally, TallyReport
+from shoal.frontier.protocol import Job
+from shoal.inspect.progress import View, has_ended
+
+WIDTH = 96
+HOSTS_SHOWN = 5
+
+
+def render(view: View) -> RenderableType:
+    parts: list[RenderableType] = [_progress(view), _numbers(view)]
+    if view.report.hosts:
+        parts += [Text(), _slowest(view.report.hosts[:HOSTS_SHOWN], dict(view.queues))]
+    if view.report.errors:
+        parts += [Text(), errors(view.report)]
+    title = Text(humanize.printable(view.job.spec.name), "bold cyan")
+    if view.note:
+        title.append(f"  {humanize.printable(view.note)}", "yellow")
+    return frame(Group(*parts), title)
+
+
+def frame(content: RenderableType, title: Text) -> Panel:
+    """The one frame of everything Shoal shows."""
+    return Panel(
+        content, box=box.ROUNDED, title=title, title_align="left", border_style="bright_black", width=WIDTH
+    )
+
+
+def _progress(view: View) -> RenderableType:
+    times = Text.assemble(
+        humanize.duration(view.elapsed), ("  ETA ", "dim"), (humanize.duration(view.eta), "bold")
+    )
+    return bar(view.job, times)
+
+
+def bar(job: Job, beside: Text) -> RenderableType:
+    """How much of the job is done."""
+    done, total = job.counters.done, job.counters.admitted - job.counters.merged
+    if job.spec.max_pages and not has_ended(job):
+        total = min(total, job.spec.max_pages)
+    row = Table.grid(padding=(0, 2), expand=True)
+    row.add_column(ratio=1)
+    row.add_column(no_wrap=True)
+    row.add_column(no_wrap=True, justify="right", min_width=20)
+    row.add_row(
+        ProgressBar(total=max(total, 1), completed=done, complete_style="cyan", finished_style="green"),
+        Text.assemble((humanize.count(done), "bold"), (f" of {humanize.count(total)} pages", "dim")),
+        beside,
+    )
+    return row
+
+
+def _numbers(view: View) -> RenderableType:
+    counters = view.job.counters
+    return numbers(
+        [
+            (humanize.rate(view.rate), "pages/s", "bold green"),
+            (humanize.count(view.report.in_flight), "in flight", "bold"),
+            (humanize.count(counters.pending), "queued", "bold"),
+            (humanize.count(counters.delayed), "delayed", "bold yellow" if counters.delayed else "dim"),
+            (humanize.count(counters.retried), "retried", "bold yellow" if counters.retried else "dim"),
+            (humanize.count(counters.dead), "dead", "bold red" if counters.dead else "dim"),
+            (humanize.count(counters.items), "rows", "bold"),
+        ]
+    )
+
+
+def numbers(cells: Sequence[tuple[str, str, str]]) -> Text:
+    """A line of (number, its name, style)."""
+    text = Text()
+    for place, (value, name, style) in enumerate(cells):
+        text.append("   " if place else "")
+        text.append(value, style)
+        text.append(f" {name}", "dim")
+    return text
+
+
+def _slowest(hosts: tuple[HostTally, ...], queues: dict[str, int]) -> RenderableType:
+    table = Table(box=None, padding=(0, 2, 0, 0), expand=True, header_style="dim")
+    table.add_column("slowest hosts", ratio=1, no_wrap=True, overflow="ellipsis")
+    for name in ("latency", "pages", "failed", "queued"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("last error", no_wrap=True, min_width=14)
+    for host in hosts:
+        queued = queues.get(host.host)
+        table.add_row(
+            Text(humanize.printable(host.host)),
+            Text(humanize.latency(host.latency), latency_style(host.latency)),
+            humanize.count(host.pages),
+            Text(humanize.count(host.failures), "yellow" if host.failures else "dim"),
+            Text("" if queued is None else humanize.count(queued)),
+            Text(humanize.printable(host.last_error), "dim"),
+        )
+    return table
+
+
+def errors(report: TallyReport) -> Text:
+    text = Text.assemble(("errors  ", "dim"), no_wrap=True, overflow="ellipsis")
+    return text.append(humanize.printable(humanize.by_count(report.errors)))
+
+
+def latency_style(seconds: float) -> str:
+    if seconds < 1:
+        return "green"
+    return "yellow" if seconds < 5 else "red"

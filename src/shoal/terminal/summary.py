@@ -1,0 +1,133 @@
+"""The end of a run: a table for people, a dictionary with stable keys for programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from shoal import humanize
+from shoal.inspect.progress import View, left_over
+from shoal.terminal.live_panel import frame
+
+PERCENTILES = (50, 90, 99)
+
+
+def render(view: View, *, output: str, dead_command: str = "") -> RenderableType:
+    """`output` is where the rows are, `dead_command` what shows this job's dead letters."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in _facts(view, output, dead_command):
+        grid.add_row(name, value)
+    finished = view.job.state == "finished"
+    title = Text.assemble(
+        (humanize.printable(view.job.spec.name), "bold cyan"),
+        (" finished" if finished else " stopped", "bold green" if finished else "bold yellow"),
+        (f" after {humanize.duration(view.elapsed)}", "default"),
+    )
+    return frame(grid, title)
+
+
+def _facts(view: View, output: str, dead_command: str) -> list[tuple[str, Text]]:
+    counters, report = view.job.counters, view.report
+    fetches = humanize.plural(report.fetches, "fetch", "fetches")
+    rows = Text.assemble(
+        (humanize.count(counters.items), "bold"), ("  in ", "dim"), humanize.printable(output)
+    )
+    facts = [
+        ("pages", _pages(view)),
+        ("rows", rows),
+        ("success", Text(humanize.percent(report.success_rate))),
+        ("latency", _latency(view)),
+        ("received", Text(f"{humanize.size(report.bytes)} in {fetches}")),
+    ]
+    if report.errors:
+        facts.append(("errors", Text(humanize.printable(humanize.by_count(report.errors)), "yellow")))
+    if counters.retried:
+        facts.append(("retries", Text(humanize.count(counters.retried))))
+    if counters.merged:
+        where = (" redirected to pages that have a task of their own", "dim")
+        facts.append(("merged", Text.assemble(humanize.count(counters.merged), where)))
+    if report.refused:
+        facts.append(("refused", Text(humanize.printable(humanize.by_count(report.refused)))))
+    if cut := _cut(view):
+        facts.append(("cut", Text(humanize.printable(humanize.by_count(cut)), "yellow")))
+    if counters.dead:
+        hint = (f"  {dead_command}", "cyan")
+        facts.append(("dead", Text.assemble((humanize.count(counters.dead), "bold red"), hint)))
+    if view.restarts:
+        facts.append(
+            ("restarts", Text(f"{view.restarts}; what was counted just before is missing", "yellow"))
+        )
+    if counters.over_budget:
+        facts.append(("over", Text(f"{humanize.count(counters.over_budget)} beyond max_pages_per_host")))
+    if said := left_over(view.job):
+        facts.append(("left", Text(said, "yellow")))
+    elif counters.open:
+        left = (humanize.count(counters.open), "bold")
+        facts.append(("left", Text.assemble(left, (" still to fetch", "dim"))))
+    return facts
+
+
+def _cut(view: View) -> dict[str, int]:
+    """What was too much: cookies of redirects in this run, links of pages in the whole job."""
+    links = view.job.counters.links_cut
+    return {**view.report.cut, **({"links": links} if links else {})}
+
+
+def _pages(view: View) -> Text:
+    rate = f"  {humanize.rate(mean_rate(view))}/s in this run"
+    return Text.assemble((humanize.count(view.job.counters.done), "bold"), (rate, "green"))
+
+
+def _latency(view: View) -> Text:
+    text = Text()
+    for p in PERCENTILES:
+        text.append(f"p{p} ", "dim")
+        text.append(f"{humanize.latency(view.report.percentile(p))}   ")
+    return text
+
+
+def mean_rate(view: View) -> float:
+    return view.report.pages / view.elapsed if view.elapsed > 0 else 0.0
+
+
+def as_json(view: View, *, output: str) -> dict[str, Any]:
+    """The same as a dictionary. Keys are only ever added; docs/cli.md explains them."""
+    counters, report = view.job.counters, view.report
+    return {
+        "job": view.job.spec.name,
+        "state": view.job.state,
+        "output": output,
+        "seconds": round(view.elapsed, 3),
+        "processes": view.processes,
+        "restarts": view.restarts,
+        "admitted": counters.admitted,
+        "pending": counters.pending,
+        "delayed": counters.delayed,
+        "leased": counters.leased,
+        "done": counters.done,
+        "dead": counters.dead,
+        "merged": counters.merged,
+        "rows": counters.items,
+        "retried": counters.retried,
+        "duplicates": counters.duplicates,
+        "over_budget": counters.over_budget,
+        "links_cut": counters.links_cut,
+        "left": left_over(view.job) or None,
+        "pages": report.pages,
+        "handled": report.handled,
+        "retries": report.retries,
+        "fetches": report.fetches,
+        "bytes": report.bytes,
+        "pages_per_second": round(mean_rate(view), 3),
+        "success_rate": report.success_rate,
+        "latency": {f"p{p}": report.percentile(p) for p in PERCENTILES},
+        "errors": report.errors,
+        "statuses": {str(status): number for status, number in sorted(report.statuses.items())},
+        "refused": report.refused,
+        "cut": report.cut,
+    }

@@ -1,0 +1,365 @@
+"""What `shoal top` draws: the overview, the hosts that hold it back and the latest events, in the room there is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from msgspec import Struct
+from rich.console import Group, RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from shoal import humanize
+from shoal.engine.history import History
+from shoal.hints import command
+from shoal.inspect.event_log import Event
+from shoal.inspect.fleet import JobSight
+from shoal.inspect.held_back import Holdup, Holdups
+from shoal.inspect.in_flight import PageInFlight
+from shoal.inspect.json_form import sorted_jobs
+from shoal.inspect.overview import LATELY, Overview
+from shoal.jobs.note import nobody_works
+from shoal.runtime.versions import side_by_side, versions_of
+
+FLIGHTS = 12  # pages in flight that are asked for
+NARROW = 100  # columns; below, tables have fewer
+MOST_ROWS = 12  # of a table, where there is no edge of a screen
+_COLUMNS = 60  # of the curve
+_UNWRITTEN = 15.0  # seconds: what happened just now may not be in the history yet
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_STATES = {"running": "green", "paused": "yellow", "finished": "dim", "cancelled": "red"}
+_WELL = {"closed": "green", "no robots": "yellow", "resting": "yellow", "half open": "yellow"}
+_LEVELS = {"debug": "dim", "info": "", "warning": "yellow", "error": "red"}
+
+
+class Frame(Struct, frozen=True):
+    """All that is drawn at one time."""
+
+    store: str
+    overview: Overview
+    holdups: Holdups = Holdups()
+    events: Sequence[Event] = ()  # oldest first
+    flights: Sequence[PageInFlight] = ()  # those that take longest first
+    trouble: str = ""  # what is wrong with the looking itself
+    live: bool = False
+
+
+class Section(Struct, frozen=True):
+    """A table that is drawn with as many rows as there is room for."""
+
+    rows: int
+    least: int
+    draw: Callable[[int], RenderableType]
+    extra: int = 2  # lines besides its rows: a heading, and a blank one before it
+
+
+def render(frame: Frame, width: int, height: int | None = None) -> RenderableType:
+    """`height`: lines at most; None: as many as it takes."""
+    head = _head(frame, width)[:height]
+    sections = _sections(frame, width)
+    given = allot(sections, None if height is None else height - len(head))
+    parts: list[RenderableType] = [*head]
+    for section, rows in zip(sections, given, strict=True):
+        if rows:
+            parts += [Text(), section.draw(rows)]
+    return Group(*parts)
+
+
+def allot(sections: Sequence[Section], lines: int | None) -> list[int]:
+    """How many rows each gets: first what it must have, in their order, then one more each in turn."""
+    if lines is None:
+        return [min(section.rows, MOST_ROWS) for section in sections]
+    given = [0] * len(sections)
+    for place, section in enumerate(sections):
+        wanted = min(section.rows, section.least)
+        if wanted and lines >= section.extra + 1:
+            given[place] = min(wanted, lines - section.extra)
+            lines -= section.extra + given[place]
+    while lines > 0:
+        hungry = [place for place, section in enumerate(sections) if 0 < given[place] < section.rows]
+        if not hungry:
+            break
+        for place in hungry[:lines]:
+            given[place] += 1
+        lines -= min(lines, len(hungry))
+    return given
+
+
+# -- the head
+
+
+def _head(frame: Frame, width: int) -> list[RenderableType]:
+    overview = frame.overview
+    lines: list[RenderableType] = [_title(frame), *_packed(_numbers(overview), width)]
+    if curve := _curve(overview.past, overview.now, max(8, min(_COLUMNS, width - 30))):
+        lines.append(curve)
+    if not overview.jobs:
+        lines += [Text(), Text(f"no jobs in this store yet; start one with: {command('crawl URL')}")]
+    return lines
+
+
+def _title(frame: Frame) -> Table:
+    line = Table.grid(expand=True)
+    line.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
+    line.add_column(justify="right", no_wrap=True)
+    title = Text("shoal top  ", "bold cyan")
+    if frame.trouble:
+        title.append(f"{humanize.printable(frame.trouble)}  ", "bold red")
+    title.append(humanize.printable(frame.store), "not bold dim")
+    line.add_row(title, Text(f"{_clock(frame.overview.now)}{'  q leaves' if frame.live else ''}", "dim"))
+    return line
+
+
+def _numbers(overview: Overview) -> list[Text]:
+    success = overview.success
+    cells = [
+        (humanize.rate(overview.rate), "pages/s", "bold green" if overview.rate else "dim"),
+        (humanize.count(overview.in_flight), "in flight", "bold" if overview.in_flight else "dim"),
+        (
+            humanize.percent(success),
+            "success",
+            "dim" if success is None else "bold" if success > 0.9 else "bold yellow",
+        ),
+        (humanize.count(overview.pending), "pending", "bold" if overview.pending else "dim"),
+        (humanize.count(overview.delayed), "delayed", "bold yellow" if overview.delayed else "dim"),
+        (humanize.count(overview.dead), "dead", "bold red" if overview.dead else "dim"),
+    ]
+    return [Text.assemble((value, style), (f" {name}", "dim")) for value, name, style in cells]
+
+
+def _packed(cells: Sequence[Text], width: int, gap: str = "  ") -> list[Text]:
+    """As many beside each other as fit."""
+    lines: list[Text] = []
+    for cell in cells:
+        if lines and lines[-1].cell_len + len(gap) + cell.cell_len <= width:
+            lines[-1].append(gap).append_text(cell)
+        else:
+            lines.append(cell)
+    return lines
+
+
+def _curve(past: History, now: float, columns: int) -> Text | None:
+    """Pages a second over the last minutes; over longer, where the history is coarser than that."""
+    newest = max(past.slices, default=0)
+    if now - newest * past.interval > LATELY:
+        return None
+    if now - newest * past.interval > _UNWRITTEN:
+        newest = int(now // past.interval)
+    step = math.ceil(LATELY / columns / past.interval)  # slices in a column
+    pages = [0] * columns
+    for key, one in past.slices.items():
+        if (age := (newest - key) // step) < columns:
+            pages[columns - 1 - age] += one.pages
+    peak = max(*pages, 1)
+    drawn = "".join(_BLOCKS[math.ceil(n / peak * (len(_BLOCKS) - 1))] for n in pages)
+    seconds = step * past.interval
+    said = f"  last {humanize.span(columns * seconds)}, peak {humanize.rate(peak / seconds)}/s"
+    return Text.assemble((drawn, "cyan"), (said, "dim"), no_wrap=True, overflow="ellipsis")
+
+
+# -- the sections
+
+
+def _sections(frame: Frame, width: int) -> list[Section]:
+    overview, holdups = frame.overview, frame.holdups.hosts
+    jobs = sorted_jobs(overview.jobs)
+    troubles = [_warning(f"{one.job.spec.name} is paused: {one.trouble}") for one in jobs if one.trouble]
+    if not overview.workers:
+        running = [one.job.spec for one in jobs if one.job.state == "running"]
+        troubles += [_warning(said) for said in nobody_works(running)]
+    if overview.leader is None and any(worker.spiders for worker in overview.workers):
+        troubles.append(_warning(f"no coordinator: start one with: {command('coordinator FILE.py')}"))
+    if said := side_by_side(overview.workers):
+        troubles.append(_warning(said))
+    held = _held(overview)
+    lanes = _packed(_lanes(overview), width - 8)
+    workers = sorted(overview.workers, key=lambda worker: -worker.rate)
+    wide = width >= NARROW
+    return [
+        Section(len(jobs), 3, lambda n: _jobs_table(jobs, n, wide)),
+        Section(len(troubles), 2, lambda n: Group(*troubles[:n]), extra=1),
+        Section(len(held), 3, lambda n: Group(*held[:n]), extra=1),
+        Section(len(lanes), 2, lambda n: _labelled("lanes", lanes[:n]), extra=1),
+        Section(len(holdups), 3, lambda n: _hosts_table(frame, n, wide)),
+        Section(len(workers), 2, lambda n: _workers_table(frame, n, wide)),
+        Section(len(frame.flights), 2, lambda n: _flights_table(frame, n, wide)),
+        Section(len(frame.events), 3, lambda n: _events_table(frame.events, n)),
+    ]
+
+
+def _jobs_table(jobs: Sequence[JobSight], rows: int, wide: bool) -> Table:
+    more = ("dead", "retried", "workers") if wide else ()
+    shown = _table(_of("job", rows, len(jobs)), "state")
+    shown.add_column("progress", ratio=1, min_width=8)
+    for name in ("", "pages", "pages/s", "ETA", *more):
+        shown.add_column(name, justify="right", no_wrap=True)
+    for one in jobs[:rows]:
+        job, c = one.job, one.job.counters
+        extra = [
+            Text(humanize.count(c.dead), "red" if c.dead else "dim"),
+            Text(humanize.count(c.retried), "yellow" if c.retried else "dim"),
+            Text(humanize.count(one.workers), "" if one.workers else "dim"),
+        ]
+        shown.add_row(
+            Text(humanize.printable(job.spec.name), "bold"),
+            Text(job.state, _STATES[job.state]),
+            ProgressBar(total=1, completed=one.progress or 0, complete_style="cyan", finished_style="green"),
+            Text("-", "dim") if one.progress is None else f"{math.floor(one.progress * 100)} %",
+            Text.assemble(
+                humanize.count(c.done), (f"/{humanize.count(c.admitted)}{'' if job.fed_all else '+'}", "dim")
+            ),
+            Text(humanize.rate(one.rate), "bold green") if one.rate else Text("-", "dim"),
+            Text(humanize.duration(one.eta), "dim" if one.eta is None else ""),
+            *(extra if wide else ()),
+        )
+    return shown
+
+
+def _warning(sentence: str) -> Text:
+    return Text(humanize.printable(sentence), "yellow", no_wrap=True, overflow="ellipsis")
+
+
+def _held(overview: Overview) -> list[Text]:
+    """One line a rule, however many workers it holds back; or what else sets the pace."""
+    if overview.pace:
+        return [Text(overview.pace, "dim", no_wrap=True, overflow="ellipsis")]
+    by_rule: dict[str, list[str]] = {}
+    for one in overview.pressure:
+        by_rule.setdefault(one.rule, []).append(one.sentence)
+    many = len(overview.workers)
+    return [
+        Text.assemble(
+            ("held back  ", "yellow"),
+            (humanize.printable(f"{rule}: {sentences[0]}"), "bold yellow"),
+            (f"  {len(sentences)} of {humanize.plural(many, 'worker')}" if many > 1 else "", "dim"),
+            no_wrap=True,
+            overflow="ellipsis",
+        )
+        for rule, sentences in by_rule.items()
+    ]
+
+
+def _lanes(overview: Overview) -> list[Text]:
+    return [
+        Text.assemble(
+            (humanize.printable(lane), ""),
+            (f" {humanize.count(load.pending)}", "bold" if load.pending else "dim"),
+            (" pending, ", "dim"),
+            (humanize.count(load.in_flight), "bold" if load.in_flight else "dim"),
+            (" in flight", "dim"),
+        )
+        for lane, load in overview.lanes.items()
+    ]
+
+
+def _labelled(label: str, lines: Sequence[Text]) -> Table:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(no_wrap=True, overflow="ellipsis")
+    for place, line in enumerate(lines):
+        grid.add_row("" if place else label, line)
+    return grid
+
+
+def _hosts_table(frame: Frame, rows: int, wide: bool) -> Table:
+    shown = _table("slowest hosts", "condition" if wide else "")
+    for name in ("waiting", "needs"):
+        shown.add_column(name, justify="right", no_wrap=True)
+    told = " · ".join(f"{humanize.count(n)} {name}" for name, n in (frame.holdups.conditions or {}).items())
+    shown.add_column(
+        Text(f"why ({told})" if wide and told else "why"), ratio=1, no_wrap=True, overflow="ellipsis"
+    )
+    for one in frame.holdups.hosts[:rows]:
+        shown.add_row(
+            _short(one.host.name, 40 if wide else 24),
+            Text(one.host.condition, _WELL.get(one.host.condition, "red")),
+            humanize.count(one.waiting),
+            _needs(one, frame.overview.now),
+            Text(humanize.printable(one.why)),
+        )
+    return shown
+
+
+def _needs(one: Holdup, now: float) -> Text:
+    if math.isinf(one.through):
+        return Text("for ever", "red")
+    left = one.through - now
+    return Text(humanize.duration(left)) if left > 0 else Text("-", "dim")
+
+
+def _workers_table(frame: Frame, rows: int, wide: bool) -> Table:
+    overview = frame.overview
+    mixed = len(versions_of(overview.workers)) > 1
+    version = ("version",) if mixed else ()
+    shown = _table(_of("worker", rows, len(overview.workers)), "machine", *version)
+    for name in ("pages/s", "slots", "memory"):
+        shown.add_column(name, justify="right", no_wrap=True)
+    shown.add_column("jobs", ratio=1, no_wrap=True, overflow="ellipsis")
+    fleet = overview.leader is not None or any(worker.spiders for worker in overview.workers)
+    if wide and fleet:
+        lead = humanize.printable(overview.leader.holder) if overview.leader else "none"
+        shown.add_column(Text(f"coordinator: {lead}"), no_wrap=True, overflow="ellipsis")
+    for worker in sorted(overview.workers, key=lambda worker: -worker.rate)[:rows]:
+        shown.add_row(
+            str(worker.pid),
+            _short(worker.node, 24),
+            *([_short(worker.version or "-", 16)] if mixed else []),
+            Text(f"silent {humanize.span(worker.silent)}", "red")
+            if worker.silent
+            else Text(humanize.rate(worker.rate), "bold green" if worker.rate else "dim"),
+            f"{worker.used}/{worker.slots}",
+            humanize.size(worker.memory) if worker.memory else "-",
+            Text(humanize.printable(", ".join(worker.jobs) or "-")),
+            *([""] if wide and fleet else []),
+        )
+    return shown
+
+
+def _flights_table(frame: Frame, rows: int, wide: bool) -> Table:
+    shown = _table("longest in flight")
+    shown.add_column("for", justify="right", no_wrap=True)
+    for name in ("lane", "try", "worker") if wide else ():
+        shown.add_column(name, no_wrap=True)
+    shown.add_column("url", ratio=1, no_wrap=True, overflow="ellipsis")
+    for one in frame.flights[:rows]:
+        worker = f"{one.pid} {one.machine}" if one.pid else "gone"
+        more = (_short(one.lane, 12), str(one.attempt), _short(worker, 24))
+        shown.add_row(
+            _short(one.job, 24),
+            humanize.span(one.seconds),
+            *(more if wide else ()),
+            Text(humanize.printable(one.url)),
+        )
+    return shown
+
+
+def _events_table(events: Sequence[Event], rows: int) -> Table:
+    shown = _table("events")
+    shown.add_column("", ratio=1, no_wrap=True, overflow="ellipsis")
+    for one in list(reversed(events))[:rows]:
+        shown.add_row(Text(_clock(one.at), "dim"), Text(humanize.printable(one.message), _LEVELS[one.level]))
+    return shown
+
+
+def _table(*columns: str) -> Table:
+    made = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False, expand=True)
+    for column in columns:
+        made.add_column(column, no_wrap=True, overflow="ellipsis")
+    return made
+
+
+def _of(name: str, shown: int, total: int) -> str:
+    return name if shown >= total else f"{name} ({shown} of {humanize.count(total)})"
+
+
+def _short(text: str, most: int) -> Text:
+    shown = Text(humanize.printable(text))
+    shown.truncate(most, overflow="ellipsis")
+    return shown
+
+
+def _clock(at: float) -> str:
+    return datetime.fromtimestamp(at).astimezone().strftime("%H:%M:%S")
