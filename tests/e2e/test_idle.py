@@ -35,7 +35,7 @@ class Pages:
     def __init__(self) -> None:
         self.started: asyncio.Queue[tuple[str, float]] = asyncio.Queue()
 
-    async def work(self, lease: Lease) -> Settlement:
+    async def process(self, lease: Lease) -> Settlement:
         self.started.put_nowait((lease.task.url, time.monotonic()))
         return Settlement(lease, Done())
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 
 import pytest
 from msgspec.structs import replace
 
-from shoal.engine.fetching import Asker, Ending
-from shoal.fetch.guard import Guard
+from pages import Pages
 from shoal.fetch.transport import FetchRequest
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import Claim, JobSpec
 from shoal.hosts.cache import HostBook
 from shoal.hosts.state import HostState, state_of
-from shoal.model import Dead, Failure, Lease, Outcome, Response, Retry, Task
+from shoal.model import Dead, Failure, Lease, Outcome, Response, Retry, Settlement, Task
 from shoal.policy.host_valve import first_valve
 from shoal.policy.load import Traffic
 from shoal.settings import Settings
@@ -60,14 +58,8 @@ class World:
         self.transport = FakeTransport(self.clock)
         self.traffic = Traffic()
         self.hosts = HostBook(self.frontier, self.transport, self.settings, self.clock)
-        self.asker = Asker(
-            self.settings,
-            hosts=self.hosts,
-            transport=self.transport,
-            guard=Guard([]),
-            traffic=self.traffic,
-            clock=self.clock,
-            rng=random.Random(0),
+        self.pages = Pages(
+            self.settings, self.frontier, self.hosts, self.transport, self.clock, traffic=self.traffic
         )
 
     async def leases(self, count: int, *tasks: Task) -> list[Lease]:
@@ -82,8 +74,8 @@ class World:
         self.hosts.sync(claimed.now)
         return list(claimed.leases)
 
-    async def ask(self, lease: Lease) -> Response | Ending | None:
-        return await self.asker.ask(lease, await self.hosts.view(lease))
+    async def ask(self, lease: Lease) -> Response | Settlement | None:
+        return await self.pages.ask(lease)
 
     async def state(self) -> HostState:
         record = await self.frontier.host(HOST)
@@ -103,8 +95,8 @@ class World:
         self.transport.answer = lambda url: Response(url, status, named, b"")
 
 
-def failure_of(answer: Response | Ending | None) -> Failure:
-    assert isinstance(answer, Ending)
+def failure_of(answer: Response | Settlement | None) -> Failure:
+    assert isinstance(answer, Settlement)
     return answer.verdict.failure
 
 
@@ -131,7 +123,7 @@ async def test_a_robots_txt_that_cannot_be_had_is_held_against_the_host() -> Non
     world.fails("connect")
     [lease] = await world.leases(1)
     answer = await world.ask(lease)
-    assert isinstance(answer, Ending)
+    assert isinstance(answer, Settlement)
     assert isinstance(answer.verdict, Retry)
     assert failure_of(answer).kind == "connect", "what kept us from it, not what we wanted there"
     await world.hosts.keep(everything=True)
@@ -175,7 +167,7 @@ async def test_tasks_of_a_host_that_was_given_up_are_buried_unfetched(robots: bo
     asked = len(world.transport.asked)
     for lease in leases:
         answer = await world.ask(lease)
-        assert isinstance(answer, Ending)
+        assert isinstance(answer, Settlement)
         assert isinstance(answer.verdict, Dead)
         assert failure_of(answer).kind == "host_down"
         assert "the last: connect" in failure_of(answer).detail
@@ -244,7 +236,7 @@ async def test_a_failure_is_repeated() -> None:
     world.says(503)
     [lease] = await world.leases(1)
     answer = await world.ask(lease)
-    assert isinstance(answer, Ending)
+    assert isinstance(answer, Settlement)
     assert isinstance(answer.verdict, Retry)
 
 
@@ -253,9 +245,8 @@ async def test_a_host_without_retries_left_has_its_failures_buried() -> None:
     world = World(retry_budget=0, retry_budget_floor=2)
     world.says(503)
     leases = await world.leases(4)
-    views = [await world.hosts.view(lease) for lease in leases]
-    answers = [await world.asker.ask(lease, view) for lease, view in zip(leases, views, strict=True)]
-    verdicts = [answer.verdict for answer in answers if isinstance(answer, Ending)]
+    answers = [await world.ask(lease) for lease in leases]
+    verdicts = [answer.verdict for answer in answers if isinstance(answer, Settlement)]
     assert [type(verdict) for verdict in verdicts] == [Retry, Retry, Dead, Dead]
     assert "no retries left for this host (retry_budget 0)" in failure_of(answers[2]).detail
 
@@ -264,7 +255,7 @@ async def test_the_whole_crawl_has_a_budget_too() -> None:
     world = World(policies=[], retry_budget=0, retry_budget_floor=2)
     world.says(503)
     answers = [await world.ask(lease) for lease in await world.leases(3)]
-    assert isinstance(answers[2], Ending)
+    assert isinstance(answers[2], Settlement)
     assert isinstance(answers[2].verdict, Dead)
     assert failure_of(answers[2]).detail.endswith("(too many retries in the whole crawl (retry_budget 0))")
 
@@ -312,7 +303,7 @@ async def test_a_name_that_was_not_looked_up_costs_no_attempt(robots: bool) -> N
     (lease,) = await world.leases(1)
     world.fails("dns_wait")
     answer = await world.ask(lease)
-    assert isinstance(answer, Ending)
+    assert isinstance(answer, Settlement)
     assert isinstance(answer.verdict, Retry)
     assert not answer.verdict.counts
     assert answer.verdict.after >= 0.9
@@ -348,8 +339,8 @@ async def test_a_robots_txt_on_a_busy_host_costs_no_attempt_for_a_while() -> Non
     assert await world.frontier.update_host(replace(b, valve=replace(b.valve, blocked_until=1e12)))
     endings = []
     for _ in range(12):
-        ending = await world.asker.ask(lease, await world.hosts.view(lease))
-        assert isinstance(ending, Ending)
+        ending = await world.ask(lease)
+        assert isinstance(ending, Settlement)
         assert isinstance(ending.verdict, Retry)
         assert ending.verdict.failure.kind == "robots_unreachable"
         assert "redirects to b.test" in ending.verdict.failure.detail

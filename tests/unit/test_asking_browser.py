@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from shoal.engine.fetching import Asker, Ending
-from shoal.fetch.guard import Guard
+from pages import Pages
+from shoal.engine.escalation import Escalation
 from shoal.fetch.transport import FetchRequest, Rendered
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import Claim, JobSpec
@@ -15,7 +15,6 @@ from shoal.hosts.cache import HostBook
 from shoal.model import Failure, Lease, Outcome, Response, Retry, Settlement, Task
 from shoal.policy.escalation import Look
 from shoal.policy.host_valve import first_valve
-from shoal.policy.load import Traffic
 from shoal.policy.outcomes import this_life
 from shoal.policy.protocol import Observation
 from shoal.settings import Settings
@@ -68,16 +67,10 @@ class World:
         self.site = Site()
         self.dice = Dice(0)
         self.hosts = HostBook(self.frontier, self.site, self.settings, self.clock)
-        self.asker = Asker(
-            self.settings,
-            hosts=self.hosts,
-            transport=self.site,
-            guard=Guard([]),
-            traffic=Traffic(),
-            clock=self.clock,
-            rng=self.dice,
-            browser=browser,
+        self.pages = Pages(
+            self.settings, self.frontier, self.hosts, self.site, self.clock, rng=self.dice, browser=browser
         )
+        self.escalation = Escalation(self.hosts, self.dice, on=True)
 
     async def lease(self, *tasks: Task, lane: str = "normal") -> Lease:
         await self.frontier.open_job(JobSpec("job", valve=first_valve(self.settings)))
@@ -90,13 +83,13 @@ class World:
         [lease] = claimed.leases
         return lease
 
-    async def ask(self, lease: Lease) -> Response | Ending | None:
-        answer = await self.asker.ask(lease, await self.hosts.view(lease))
-        if isinstance(answer, Ending):
+    async def ask(self, lease: Lease) -> Response | Settlement | None:
+        answer = await self.pages.ask(lease)
+        if isinstance(answer, Settlement):
             await self.frontier.settle([Settlement(lease, answer.verdict)])
         return answer
 
-    async def page(self, path: str, **fields: object) -> Response | Ending | None:
+    async def page(self, path: str, **fields: object) -> Response | Settlement | None:
         task = make_task(URL + path, parent=1, **fields)  # type: ignore[arg-type]
         return await self.ask(await self.lease(task, lane=task.lane))
 
@@ -114,8 +107,8 @@ class World:
             self.hosts.saw("a.test", Observation(at, at, "ok", look=Look("/app/*", "page")))
 
 
-def retry(answer: Response | Ending | None) -> Retry:
-    assert isinstance(answer, Ending)
+def retry(answer: Response | Settlement | None) -> Retry:
+    assert isinstance(answer, Settlement)
     assert isinstance(answer.verdict, Retry)
     return answer.verdict
 
@@ -215,19 +208,19 @@ async def test_it_is_opened_in_the_browser_with_all_its_attempts() -> None:
 async def test_found_tasks_are_put_there_right_away() -> None:
     world = World()
     await world.knows()
-    task = world.asker.placed(make_task(f"{URL}/app/1", parent=1))
+    task = world.escalation.placed(make_task(f"{URL}/app/1", parent=1), world.clock.time())
     assert (task.lane, [failure.kind for failure in task.history]) == ("browser", ["needs_browser"])
     lease = await world.lease(task, lane="browser")
     assert isinstance(await world.ask(lease), Rendered)
     for other in (make_task(f"{URL}/shop/1"), make_task("http://b.test/app/1")):
-        assert world.asker.placed(other) is other
+        assert world.escalation.placed(other, world.clock.time()) is other
 
 
 async def test_samples_are_fetched_without_a_browser_wherever_they_are() -> None:
     world = World()
     await world.knows()
     world.dice.value = 0.01
-    placed = world.asker.placed(make_task(f"{URL}/app/1", parent=1))
+    placed = world.escalation.placed(make_task(f"{URL}/app/1", parent=1), world.clock.time())
     verdict = retry(await world.ask(await world.lease(placed, lane="browser")))
     assert (verdict.failure.kind, verdict.lane) == ("empty_shell", "browser")
     assert retry(await world.page("/app/2")).failure.kind == "empty_shell"
@@ -271,7 +264,7 @@ async def test_what_a_browser_cannot_send_is_sent_without() -> None:
     world = World()
     await world.knows()
     task = make_task(f"{URL}/app/1", parent=1, method="POST", body=b"x")
-    assert world.asker.placed(task) is task
+    assert world.escalation.placed(task, world.clock.time()) is task
     await world.ask(await world.lease(task))
     assert world.site.asked == [("/app/1", False)]
 
@@ -280,7 +273,7 @@ async def test_a_last_attempt_is_not_buried_for_it() -> None:
     world = World()
     await world.knows()
     moved = await world.page("/app/1", max_attempts=1)
-    assert isinstance(moved, Ending)
+    assert isinstance(moved, Settlement)
     assert isinstance(moved.verdict, Retry)
     assert (moved.verdict.lane, moved.verdict.counts) == ("browser", False)
     assert world.site.asked == []

@@ -8,8 +8,7 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from shoal.engine.fetching import Asker, Ending
-from shoal.fetch.guard import Guard
+from pages import Pages
 from shoal.fetch.proxy.routes import Routes
 from shoal.fetch.transport import FetchRequest
 from shoal.frontier.memory import MemoryFrontier
@@ -56,13 +55,13 @@ class World:
             now=lambda: self.hosts.now(),
         )
         self.hosts = HostBook(self.frontier, self.routes, self.settings, self.clock)
-        self.asker = Asker(
+        self.pages = Pages(
             self.settings,
-            hosts=self.hosts,
-            transport=self.routes,
-            guard=Guard([]),
+            self.frontier,
+            self.hosts,
+            self.routes,
+            self.clock,
             traffic=self.traffic,
-            clock=self.clock,
             rng=rng,
             routes=self.routes,
         )
@@ -78,12 +77,12 @@ class World:
         [lease] = claimed.leases
         return lease
 
-    async def ask(self, lease: Lease) -> Response | Ending | None:
-        return await self.asker.ask(lease, await self.hosts.view(lease))
+    async def ask(self, lease: Lease) -> Response | Settlement | None:
+        return await self.pages.ask(lease)
 
-    async def settle(self, lease: Lease, answer: Response | Ending | None) -> None:
+    async def settle(self, lease: Lease, answer: Response | Settlement | None) -> None:
         """And wait until the task is due again."""
-        assert isinstance(answer, Ending)
+        assert isinstance(answer, Settlement)
         assert isinstance(answer.verdict, Retry)
         await self.frontier.settle([Settlement(lease, answer.verdict)])
         self.clock.advance(answer.verdict.after + 0.01)
@@ -95,8 +94,8 @@ class World:
         return state_of(record)
 
 
-def verdict_of(answer: Response | Ending | None) -> Retry | Dead:
-    assert isinstance(answer, Ending)
+def verdict_of(answer: Response | Settlement | None) -> Retry | Dead:
+    assert isinstance(answer, Settlement)
     return answer.verdict
 
 

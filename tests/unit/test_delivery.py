@@ -59,7 +59,7 @@ class Pages:
         self._sink = sink
         self.settled_urls: list[str] = []
 
-    async def work(self, lease: Lease) -> Settlement:
+    async def process(self, lease: Lease) -> Settlement:
         await asyncio.sleep(0)
         return Settlement(lease, Done(), rows=(Row(b"{}\n"),))
 

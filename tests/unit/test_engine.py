@@ -56,7 +56,7 @@ class Pages:
     async def _done(self, lease: Lease) -> Settlement:
         return Settlement(lease, Done())
 
-    async def work(self, lease: Lease) -> Settlement | None:
+    async def process(self, lease: Lease) -> Settlement | None:
         self.started.append(lease.task.url)
         return await self._work(lease)
 
@@ -95,7 +95,7 @@ class Gate:
         self.peak = 0
         self._arrivals = asyncio.Condition()
 
-    async def work(self, lease: Lease) -> Settlement:
+    async def process(self, lease: Lease) -> Settlement:
         self.waiting += 1
         self.peak = max(self.peak, self.waiting)
         async with self._arrivals:
@@ -163,7 +163,7 @@ async def test_it_asks_only_when_it_is_told_to() -> None:
     await frontier.open_job(JobSpec("job", valve=OPEN))
     await add(frontier, 2)
     gate = Gate()
-    pages = Pages(gate.work)
+    pages = Pages(gate.process)
     running = asyncio.create_task(finish(engine_of(frontier, pages, concurrency=5)))
     await gate.holds(2)
     gate.open.set()
@@ -236,7 +236,7 @@ async def test_it_waits_for_the_feeder(frontier: MemoryFrontier) -> None:
 async def test_no_more_run_at_once_than_configured(frontier: MemoryFrontier) -> None:
     await add(frontier, 10)
     gate = Gate()
-    running = asyncio.create_task(finish(engine_of(frontier, Pages(gate.work), concurrency=3)))
+    running = asyncio.create_task(finish(engine_of(frontier, Pages(gate.process), concurrency=3)))
     await gate.holds(3)
     gate.open.set()
     await running
@@ -253,7 +253,7 @@ async def test_pages_that_only_wait_make_room_for_others(
 
     async def work(lease: Lease) -> Settlement:
         with waiting():
-            settlement = await gate.work(lease)
+            settlement = await gate.process(lease)
         await take_slot()
         handling["now"] += 1
         handling["peak"] = max(handling["peak"], handling["now"])
@@ -281,7 +281,7 @@ async def test_a_lanes_cap_counts_those_that_wait(frontier: MemoryFrontier) -> N
     async def work(lease: Lease) -> Settlement:
         lanes[lease.task.lane] += 1
         with waiting():
-            return await gate.work(lease)
+            return await gate.process(lease)
 
     engine = engine_of(frontier, Pages(work), concurrency=4, lane_caps={"discovery": 2})
     running = asyncio.create_task(finish(engine))
@@ -336,7 +336,7 @@ async def test_a_claim_that_is_answered_before_the_settlement_is_made_again() ->
 async def test_stop_finishes_what_runs_and_claims_no_more(frontier: MemoryFrontier) -> None:
     await add(frontier, 10)
     gate = Gate()
-    engine = engine_of(frontier, Pages(gate.work), concurrency=4)
+    engine = engine_of(frontier, Pages(gate.process), concurrency=4)
     running = asyncio.create_task(finish(engine))
     await gate.holds(4)
     engine.stop()
@@ -349,7 +349,7 @@ async def test_stop_finishes_what_runs_and_claims_no_more(frontier: MemoryFronti
 async def test_what_takes_longer_than_the_grace_period_is_handed_back(frontier: MemoryFrontier) -> None:
     await add(frontier, 3)
     gate = Gate()
-    engine = engine_of(frontier, Pages(gate.work), grace=0.05)
+    engine = engine_of(frontier, Pages(gate.process), grace=0.05)
     running = asyncio.create_task(finish(engine))
     await gate.holds(3)
     engine.stop()
@@ -363,7 +363,7 @@ async def test_what_takes_longer_than_the_grace_period_is_handed_back(frontier: 
 async def test_force_does_not_wait(frontier: MemoryFrontier) -> None:
     await add(frontier, 3)
     gate = Gate()
-    engine = engine_of(frontier, Pages(gate.work), grace=3600)
+    engine = engine_of(frontier, Pages(gate.process), grace=3600)
     running = asyncio.create_task(finish(engine))
     await gate.holds(3)
     engine.stop()
@@ -396,7 +396,7 @@ async def test_what_is_claimed_when_the_time_is_up_is_not_begun(frontier: Memory
 async def test_a_cancelled_run_keeps_no_leases(frontier: MemoryFrontier) -> None:
     await add(frontier, 3)
     gate = Gate()
-    running = asyncio.create_task(finish(engine_of(frontier, Pages(gate.work))))
+    running = asyncio.create_task(finish(engine_of(frontier, Pages(gate.process))))
     await gate.holds(3)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -484,7 +484,7 @@ async def test_pages_in_flight_are_stopped_when_the_store_fails(frontier: Memory
         if lease.task.host == "h0.test":
             await gate.holds(2)
             raise StoreFull("no space left")
-        return await gate.work(lease)
+        return await gate.process(lease)
 
     await add(frontier, 3)
     with pytest.raises(StoreFull):
@@ -562,7 +562,7 @@ async def test_after_a_set_back_leases_are_compared_with_the_store(frontier: Mem
     """One page is still leased there and goes on, one is not and ends, and one that was settled is leased again."""
     await add(frontier, 3)
     gate = Gate()
-    pages = Pages(gate.work)
+    pages = Pages(gate.process)
     engine = engine_of(frontier, pages, lease=60.0)
     running = asyncio.create_task(finish(engine))
     await gate.holds(3)
@@ -682,7 +682,7 @@ async def test_a_heartbeat_that_fails_stops_the_run(frontier: MemoryFrontier) ->
     gate = Gate()
     frontier.extend = fails  # type: ignore[method-assign]
     with pytest.raises(StoreFull):
-        await finish(engine_of(frontier, Pages(gate.work), lease=0.03))
+        await finish(engine_of(frontier, Pages(gate.process), lease=0.03))
     assert gate.waiting == 0
 
 
@@ -707,7 +707,7 @@ def pressed(frontier: Frontier, pages: Pages, pressure: Callable[[], Pressure], 
 async def test_under_pressure_fewer_slots_are_used(frontier: MemoryFrontier) -> None:
     await add(frontier, 10)
     gate = Gate()
-    engine = pressed(frontier, Pages(gate.work), lambda: Pressure(concurrency=0.3), concurrency=10)
+    engine = pressed(frontier, Pages(gate.process), lambda: Pressure(concurrency=0.3), concurrency=10)
     running = asyncio.create_task(finish(engine))
     await gate.holds(3)
     gate.open.set()
@@ -803,7 +803,7 @@ async def test_its_heartbeat_tells_what_holds_it_back(frontier: MemoryFrontier) 
     gate = Gate()
     reason = Reason("sink", "finished pages wait 3.0 s to be stored")
     pressure = Pressure(0.5, frozenset({"discovery"}), reasons=(reason,))
-    running = asyncio.create_task(finish(pressed(frontier, Pages(gate.work), lambda: pressure)))
+    running = asyncio.create_task(finish(pressed(frontier, Pages(gate.process), lambda: pressure)))
     await gate.holds(1)
     [record] = await frontier.workers()
     status = status_of(record)

@@ -84,7 +84,7 @@ async def spans_of(
         transport=Script(outcome),
         tracing=tracing,
     )
-    settlement = await crew.pages.work(lease)
+    settlement = await crew.pages.process(lease)
     assert isinstance(settlement, Settlement)
     if settle:
         assert [span.name for span in exporter.get_finished_spans() if span.name == "shoal.task"] == []

@@ -388,7 +388,7 @@ class Engine:
         place.occupy()
         tenure.hold()
         try:
-            settlement = await job.pages.work(lease)
+            settlement = await job.pages.process(lease)
         except HandlerMissing as error:
             self._untouched.append(lease)
             if job in self._jobs.current():

@@ -16,9 +16,8 @@ from msgspec.structs import replace
 
 from shoal.fetch.challenge import Challenge
 from shoal.hosts.cache import HostBook
-from shoal.model import Failure, Outcome, Retry, Task
+from shoal.model import Failure, Retry, Task
 from shoal.policy.escalation import Gave, Look, is_sampled, needs_browser, pattern_of, sentence
-from shoal.policy.outcomes import kind_of
 from shoal.settings import BROWSER, ChallengeKind
 
 NEEDS_BROWSER = "needs_browser"
@@ -55,14 +54,14 @@ class Escalation:
         pattern = self._pattern_in_need(task)
         return pattern is None or self._is_sampled(task, pattern)
 
-    def look(self, task: Task, outcome: Outcome, challenge: Challenge | None) -> Look | None:
+    def look(self, task: Task, kind: str, challenge: Challenge | None) -> Look | None:
         """What a plain fetch taught, if anything."""
         if not self._on or not _is_plain_get(task):
             return None
         if challenge is not None:
             gave = _GAVE.get(challenge.kind)
         else:
-            gave = "page" if kind_of(outcome) == "ok" and self._hosts.patterns(task.host) else None
+            gave = "page" if kind == "ok" and self._hosts.patterns(task.host) else None
         return Look(pattern_of(task.url), gave) if gave is not None else None
 
     def _pattern_in_need(self, task: Task) -> str | None:

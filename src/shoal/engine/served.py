@@ -14,9 +14,9 @@ from shoal.sink.protocol import Sink
 
 
 class Pages(Protocol):
-    """Whoever turns leases into settlements; see `worker.py`."""
+    """Whoever turns leases into settlements; see `pipeline.py`."""
 
-    async def work(self, lease: Lease) -> Settlement | None: ...
+    async def process(self, lease: Lease) -> Settlement | None: ...
 
     def complete(self, settlement: Settlement) -> Settlement:
         """The settlement as it is to be settled now: if `forget` came since it was made, with the links too that were

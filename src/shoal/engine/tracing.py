@@ -157,12 +157,12 @@ class _TracedPages:
         self._tracer = tracer
         self._open: dict[int, tuple[Span, Span]] = {}  # token -> its task's span and that of its settlement
 
-    async def work(self, lease: Lease) -> Settlement | None:
+    async def process(self, lease: Lease) -> Settlement | None:
         span = self._tracer.start_span("shoal.task", attributes=_of_task(lease.task))
         settlement = None
         try:
             with _within(span, end=False):
-                settlement = await self._inner.work(lease)
+                settlement = await self._inner.process(lease)
                 if settlement is not None:
                     self._settling(span, settlement)
         except Exception:

@@ -50,6 +50,11 @@ class RetryBudget:
     def __init__(self, settings: Settings) -> None:
         self._earned = settings.retry_budget
         self._floor = settings.retry_budget_floor
+        self.first_attempts = 0
+        self.retries = 0
+
+    def allows_retry(self) -> bool:
+        return self.allows(self.first_attempts, self.retries)
 
     def allows(self, first_attempts: int, retries: int) -> bool:
         """Whether one more retry may be made after these."""

@@ -7,18 +7,24 @@ import os
 import random
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Self
 
 from shoal.admit import Admission
 from shoal.clock import Clock, SystemClock
 from shoal.engine.dispatcher import Engine
+from shoal.engine.escalation import Escalation
 from shoal.engine.feeder import Feeder
-from shoal.engine.fetching import Asker
+from shoal.engine.fetching import Fetcher
 from shoal.engine.guardian import guarded
+from shoal.engine.handling import Handling
 from shoal.engine.history_recorder import Recorder
+from shoal.engine.judging import Judge
+from shoal.engine.learning import Learner
+from shoal.engine.links import Links
 from shoal.engine.lost_workers import report_loss, tell_loss
-from shoal.engine.pipeline import Worker
+from shoal.engine.permission import Permission
+from shoal.engine.pipeline import Pipeline
 from shoal.engine.pressure import Governor
 from shoal.engine.served import Jobs, OneJob, Pages
 from shoal.engine.tally import Tally, TallyReport
@@ -26,6 +32,7 @@ from shoal.engine.vitals import Subject, Vitals
 from shoal.engine.watchdog import Watchdog
 from shoal.errors import HandlerMissing
 from shoal.fetch.browser.executable import available
+from shoal.fetch.challenge import Challenges
 from shoal.fetch.confined import Confined
 from shoal.fetch.file_limit import within_file_limit
 from shoal.fetch.guard import Guard
@@ -37,6 +44,7 @@ from shoal.frontier.protocol import Frontier, Job
 from shoal.hosts.cache import HostBook
 from shoal.hosts.state import state_of
 from shoal.jobs.note import handlers_of
+from shoal.policy.budget import RetryBudget
 from shoal.policy.host_table import HostTable
 from shoal.policy.load import Backlog, Traffic
 from shoal.runtime.plan import Plan, file_claim
@@ -44,13 +52,79 @@ from shoal.settings import Settings
 from shoal.sink.jsonl import JsonLines
 from shoal.sink.ownership import FileClaim
 from shoal.sink.protocol import Sink
-from shoal.spider.handlers import collect
+from shoal.spider.handlers import Yielded, collect
 from shoal.spider.spider import Handler, Spider
 
 if TYPE_CHECKING:
     from shoal.engine.tracing import Tracing
 
 _ROUND = 60.0  # seconds after which an engine that has not ended its round hangs
+
+
+def make_pipeline(
+    spider: Spider,
+    settings: Settings,
+    *,
+    hosts: HostBook,
+    transport: Transport,
+    guard: Guard,
+    traffic: Traffic,
+    admission: Admission,
+    tally: Tally,
+    recorder: Recorder,
+    clock: Clock,
+    rng: random.Random,
+    routes: Routes | None = None,
+    browser: bool = False,
+    confined: Confined | None = None,
+    collecting: Callable[..., Awaitable[Yielded]] = collect,
+) -> Pipeline:
+    """The steps of a page's path, in their order. `browser`: there is one to open pages with."""
+    budget, challenges = RetryBudget(settings), Challenges(settings, browser=browser)
+    escalation = Escalation(hosts, rng, on=challenges.escalates)
+    judge = Judge(
+        settings, hosts=hosts, budget=budget, challenges=challenges, clock=clock, rng=rng, routes=routes
+    )
+    learner = Learner(
+        settings,
+        hosts=hosts,
+        escalation=escalation,
+        traffic=traffic,
+        budget=budget,
+        clock=clock,
+        routes=routes,
+    )
+    permission = Permission(
+        settings,
+        hosts=hosts,
+        judge=judge,
+        learner=learner,
+        escalation=escalation,
+        clock=clock,
+        rng=rng,
+        routes=routes,
+        confined=confined,
+    )
+    fetcher = Fetcher(
+        transport, hosts=hosts, guard=guard, escalation=escalation, routes=routes, waits=waits_of(spider)
+    )
+    links = Links(settings, admission=admission, escalation=escalation, tally=tally, now=clock.time)
+    handling = Handling(spider, settings, links=links, tally=tally, clock=clock, collecting=collecting)
+    return Pipeline(
+        settings,
+        hosts=hosts,
+        permission=permission,
+        fetcher=fetcher,
+        judge=judge,
+        learner=learner,
+        handling=handling,
+        links=links,
+        admission=admission,
+        tally=tally,
+        recorder=recorder,
+        routes=routes,
+        clock=clock,
+    )
 
 
 class JobCrew:
@@ -97,31 +171,24 @@ class JobCrew:
         self._hosts = HostBook(frontier, routes, settings, clock, job=job)
         self.admission.lane_at = lambda host: self._hosts.own(host).lane
         self._recorder = Recorder(frontier, job, self.tally, self._hosts.now)
-        asker = Asker(
+        pages = make_pipeline(
+            spider,
             settings,
             hosts=self._hosts,
             transport=routes if tracing is None else tracing.transport(routes),
             guard=guard,
             traffic=traffic,
-            clock=clock,
-            rng=rng,
-            routes=routes,
-            waits=waits_of(spider),
-            browser=transport is None and available(settings),
-            confined=confined,
-        )
-        worker = Worker(
-            spider,
-            settings,
             admission=self.admission,
-            hosts=self._hosts,
-            asker=asker,
             tally=self.tally,
             recorder=self._recorder,
             clock=clock,
+            rng=rng,
+            routes=routes,
+            browser=transport is None and available(settings),
+            confined=confined,
             collecting=collect if tracing is None else tracing.collect,
         )
-        self.pages: Pages = worker if tracing is None else tracing.pages(worker)
+        self.pages: Pages = pages if tracing is None else tracing.pages(pages)
 
     def __repr__(self) -> str:
         return f"<JobCrew {self.name}>"

@@ -1,0 +1,135 @@
+"""Runs the handler on a page, and turns what it yields into rows and tasks."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Awaitable, Callable, Sequence
+
+from shoal.admit.sizes import OversizeError, stored_size
+from shoal.clock import Clock
+from shoal.engine.links import Links
+from shoal.engine.robots_directives import Manners
+from shoal.engine.tally import Tally
+from shoal.errors import HandlerMissing, SpiderError
+from shoal.events import event
+from shoal.fetch.slots import take_slot
+from shoal.hosts.cache import HostView
+from shoal.limits import PAGE_REQUESTS, TRACEBACK
+from shoal.model import Dead, Done, Failure, Lease, Request, Response, Retry, Settlement, Snapshot, Task
+from shoal.policy.lanes import no_such_lane
+from shoal.policy.outcomes import snapshot_of
+from shoal.settings import Settings
+from shoal.sink.rows import encode_rows
+from shoal.spider.handlers import HandlerTimeout, JunkError, Yielded, collect
+from shoal.spider.page import Page
+from shoal.spider.places import place_of_code, place_of_error
+from shoal.spider.rendering import TabLost
+from shoal.spider.spider import Handler, Spider
+from shoal.text import one_line, without_userinfo
+
+_SHOWN = 300  # characters of a URL in a detail
+
+
+class Handling:
+    def __init__(
+        self,
+        spider: Spider,
+        settings: Settings,
+        *,
+        links: Links,
+        tally: Tally,
+        clock: Clock,
+        collecting: Callable[..., Awaitable[Yielded]] = collect,
+    ) -> None:
+        self._spider = spider
+        self._settings = settings
+        self._links = links
+        self._tally = tally
+        self._clock = clock
+        self._collect = collecting
+        self._lanes = settings.lane_weights
+        self._manners = Manners(settings)
+
+    def check_handler(self, task: Task) -> None:
+        """Before anything is fetched: a page that no handler takes is not done, and not dead either."""
+        handlers = self._spider.handlers
+        if task.handler and task.handler not in handlers:
+            raise HandlerMissing(
+                f"pages wait for handler {task.handler!r}, which spider {self._spider.name!r} does not have"
+                f" (it has {', '.join(handlers)}): give it that name again, or cancel the job"
+            )
+
+    async def handle(self, lease: Lease, response: Response, host: HostView, asked_at: float) -> Settlement:
+        task = lease.task
+        await take_slot()
+        try:
+            handler = self._spider.handler_named(task.handler)
+            page = Page(task, response, handler.name, self._clock.time())
+            started = self._clock.monotonic()
+            yielded = await self._collect(
+                handler,
+                page,
+                deadline=started + self._settings.handler_timeout,
+                monotonic=self._clock.monotonic,
+            )
+            yielded = self._manners.apply(page, yielded, self._tally)
+            self._check(handler, yielded.requests)
+            rows = encode_rows(yielded.items, handler, asked_at)
+        except HandlerTimeout as error:
+            return self._bury(lease, response, "handler_timeout", str(error))
+        except (JunkError, SpiderError) as error:
+            where = place_of_error(error)  # a SpiderError is raised by what the handler calls
+            return self._bury(lease, response, "junk", f"{where}: {error}" if where else str(error))
+        except TabLost as error:
+            lost = self._failure(task, "browser_crash", str(error))
+            return Settlement(lease, Retry(self._settings.retry_base, lost))
+        except Exception as error:
+            name, said = task.handler or "(first)", _one_line(error)
+            event("handler_failed", job=task.job, url=task.url, handler=name, error=said)
+            return self._bury(lease, response, "handler", said, traceback.format_exc())
+        cut = self._cut(task, yielded.requests)
+        return Settlement(
+            lease, Done(), self._links.admit(lease, yielded.requests, host), rows, links_cut=cut
+        )
+
+    def _check(self, handler: Handler, requests: Sequence[Request]) -> None:
+        """A task in a lane that nobody serves would lie in its queue for ever; one for a handler that does not exist
+        would be fetched in vain; one that cannot be stored would stop the settlement of others."""
+        size, handlers = 0, self._spider.handlers
+        try:
+            for request in requests:
+                if request.lane is not None and request.lane not in self._lanes:
+                    raise JunkError(no_such_lane(request.lane, self._lanes))
+                if request.handler and request.handler not in handlers:
+                    self._spider.handler_named(request.handler)
+                size += stored_size(request)
+                if size > PAGE_REQUESTS:
+                    raise JunkError(f"with those before it, it has more than {PAGE_REQUESTS:,} bytes")
+        except (JunkError, OversizeError, SpiderError) as error:
+            url = without_userinfo(request.url)[:_SHOWN]
+            where = place_of_code(handler.function)
+            raise JunkError(
+                f"handler {handler.name!r} yielded a request: {error} ({where and where + ', '}for {url})"
+            ) from None
+
+    def _cut(self, task: Task, requests: Sequence[Request]) -> int:
+        """How many links are more than are taken from one page."""
+        most = self._settings.max_links
+        cut = max(0, len(requests) - most)
+        if cut:
+            self._tally.cut("links", cut)
+            event("links_cut", job=task.job, url=task.url, host=task.host, taken=most, cut=cut)
+        return cut
+
+    def _bury(self, lease: Lease, response: Response, kind: str, detail: str, trace: str = "") -> Settlement:
+        seen = snapshot_of(response, self._settings) or Snapshot()
+        snapshot = Snapshot(seen.status, seen.headers, seen.body, trace[-TRACEBACK:])
+        return Settlement(lease, Dead(self._failure(lease.task, kind, detail), snapshot))
+
+    def _failure(self, task: Task, kind: str, detail: str) -> Failure:
+        return Failure(kind, one_line(detail), at=self._clock.time(), attempt=task.attempt)
+
+
+def _one_line(error: BaseException) -> str:
+    text = str(error)
+    return one_line(f"{type(error).__name__}: {text}") if text else type(error).__name__

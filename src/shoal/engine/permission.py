@@ -1,0 +1,199 @@
+"""May a page be asked for now? What its host's limits, breaker and robots.txt say, before anything is sent."""
+
+from __future__ import annotations
+
+import random
+
+from msgspec import Struct
+
+from shoal.admit.identity import scheme as scheme_of
+from shoal.clock import Clock
+from shoal.engine.escalation import Escalation
+from shoal.engine.judging import Judge, is_last
+from shoal.engine.learning import Learner
+from shoal.fetch.confined import Confined
+from shoal.fetch.proxy.routes import Routes
+from shoal.fetch.robots import BUSY, RobotsRecord
+from shoal.hosts.cache import HostBook, HostView
+from shoal.hosts.state import OriginState
+from shoal.model import Dead, Failure, Lease, Retry, Task
+from shoal.policy.outcomes import rule_for, this_life
+from shoal.policy.protocol import TIMEOUTS, Limits
+from shoal.policy.retry import backoff
+from shoal.settings import Settings
+
+_NEXT = 1.0  # seconds until a page comes back that has left a probe to another
+# Whoever asks for robots.txt and meets one of these would not get a page either.
+_NOT_REACHED = frozenset({"dns", "connect", "reset", "too_slow"}) | TIMEOUTS
+_ELSEWHERE = 8  # times that a robots.txt is waited for which is on another, busy host: a few minutes
+
+
+class Permit(Struct, frozen=True):
+    """The page may be asked for."""
+
+    host: HostView  # with its robots.txt, as far as it can be had
+    timeout: float | None  # seconds for the whole answer; None: that of the settings
+
+
+class Permission:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        hosts: HostBook,
+        judge: Judge,
+        learner: Learner,
+        escalation: Escalation,
+        clock: Clock,
+        rng: random.Random,
+        routes: Routes | None = None,
+        confined: Confined | None = None,
+    ) -> None:
+        self._settings = settings
+        self._hosts = hosts
+        self._judge = judge
+        self._learner = learner
+        self._escalation = escalation
+        self._clock = clock
+        self._rng = rng
+        self._routes = routes
+        self._confined = confined
+
+    async def ask(self, lease: Lease, host: HostView) -> Permit | Retry | Dead | None:
+        """None: the permission to hit the host was needed for its robots.txt, or was given by a valve that is out of
+        date: the task goes back untouched."""
+        task = lease.task
+        if self._confined is not None and (untrusted := self._confined.refuses(task.url)) is not None:
+            return Dead(self._failure(task, untrusted.kind, untrusted.detail))  # not even its robots.txt
+        limits = self._hosts.limits(lease, host)
+        if limits is None:
+            return None
+        if limits.refuse:
+            self._hosts.buries(task, limits)
+            return Dead(self._failure(task, "host_down", limits.refuse))
+        if (wait := self._hosts.rest_of_origin(host, limits)) > 0:
+            return self._postpone(task, self._failure(task, "origin_wait", limits.why), wait)
+        if limits.probe and await self._leaves_probe(task, limits):
+            detail = f"it failed before, so another page finds out: {limits.why}"
+            return self._postpone(task, self._failure(task, "origin_wait", detail), self._next(lease))
+        timeout = _timeout(task, host, limits)
+        if self._hosts.wants_robots(task, host):
+            if self._routes is not None and (held := self._routes.held(task)) is not None:
+                return self._postpone(task, held, held.wait)
+            read = await self._ask_robots(lease, timeout)
+            if read is None:
+                return None
+            host = read
+        return self._by_robots(task, host) or self._other_lane(task) or Permit(host, timeout)
+
+    def _postpone(self, task: Task, failure: Failure, wait: float) -> Retry:
+        self._learner.not_asked(task, failure.kind)
+        return self._judge.postpone(failure, wait)
+
+    # -- a host that failed
+
+    async def _leaves_probe(self, task: Task, limits: Limits) -> bool:
+        """Whether a page that failed before is set aside, so that another one finds out whether the host is back: the
+        fault may be the page's own. Once in a probe, or pages that all failed would wait for each other."""
+        failures = [past for past in this_life(task) if rule_for(past.kind).blames_host]
+        if len(failures) < limits.probe or is_last(task, self._settings):
+            return False
+        last, since = task.history[-1], self._hosts.now() - (limits.blocked_until or 0.0)
+        if last.kind == "origin_wait" and self._clock.time() - last.at <= since:
+            return False
+        return await self._hosts.has_others(task)
+
+    def _next(self, lease: Lease) -> float:
+        """Seconds until another page has been given the probe."""
+        return lease.interval + min(_NEXT, self._settings.breaker_cooldown)
+
+    # -- robots.txt
+
+    async def _ask_robots(self, lease: Lease, timeout: float | None) -> HostView | None:
+        """The host, if its robots.txt cannot be had; None: it was read, and the permission is used up."""
+        started = self._hosts.now()
+        host = await self._hosts.ask_robots(lease, since=self._clock.monotonic(), timeout=timeout)
+        known = _origin_of(lease.task, host)
+        if not known.robots_missing:
+            self._learner.robots_read(lease.task, started)
+            return None
+        if known.robots is not None and not _is_not_the_hosts_fault(known):
+            record = known.robots
+            kind = _cause(record)
+            if record.asks is not None and record.status in (429, 503):
+                kind = f"http_{record.status}"  # what it asks for is for the whole host
+            retried = not is_last(lease.task, self._settings)
+            self._learner.saw(
+                lease, kind, started, retried=retried, reached=record.status > 0, asks=record.asks
+            )
+        return host
+
+    def _by_robots(self, task: Task, host: HostView) -> Retry | Dead | None:
+        robots, known = host.robots.get(scheme_of(task.url)), _origin_of(task, host)
+        if not host.terms.settings.robots:
+            return None
+        if known.robots_missing and _is_not_the_hosts_fault(known):
+            return self._wait_for_others(task, known)
+        if robots is None:
+            return None
+        if known.robots_missing:
+            return self._wait_for_robots(task, known)
+        if not robots.allows(task.url):
+            return Dead(self._failure(task, "robots", "forbidden by robots.txt"))
+        return None
+
+    def _wait_for_robots(self, task: Task, origin: OriginState) -> Retry:
+        assert origin.robots is not None
+        settings, record = self._settings, origin.robots
+        wait = max(0.0, record.expires_at - self._hosts.now())
+        spread = backoff(task.attempt, settings.retry_base, settings.retry_cap, self._rng)
+        detail = f"robots.txt cannot be had: {record.detail or record.reason}"
+        return Retry(wait + spread, self._failure(task, _cause(record), detail))
+
+    def _wait_for_others(self, task: Task, origin: OriginState) -> Retry:
+        """robots.txt cannot be had, for proxies fail, a name server is busy, or it redirects to a host that is."""
+        assert origin.robots is not None
+        kind = origin.robots.reason
+        wait = max(0.0, origin.robots.expires_at - self._hosts.now())
+        reason = rule_for(kind).meaning if kind == "dns_wait" else "the proxies fail"
+        if _is_elsewhere(kind):
+            kind, reason = "robots_unreachable", kind
+        return self._postpone(task, self._failure(task, kind, f"robots.txt cannot be had: {reason}"), wait)
+
+    def _other_lane(self, task: Task) -> Retry | None:
+        return self._escalation.moves(task, self._clock.time())
+
+    def _failure(self, task: Task, kind: str, detail: str) -> Failure:
+        return Failure(kind, detail, at=self._clock.time(), attempt=task.attempt)
+
+
+def _timeout(task: Task, host: HostView, limits: Limits) -> float | None:
+    """The host's timeout; for a page that was cut off before, at least twice what was not enough for it. Some pages
+    are slower than their host is, and would never be had in the time that the others need."""
+    if limits.timeout is None:
+        return None
+    cut_off_after = max((past.elapsed for past in task.history if past.kind in TIMEOUTS), default=0.0)
+    longest = limits.longest_timeout or host.terms.settings.total_timeout
+    return max(limits.timeout, min(longest, 2 * cut_off_after))
+
+
+def _origin_of(task: Task, host: HostView) -> OriginState:
+    return host.state.origin(scheme_of(task.url))
+
+
+def _cause(record: RobotsRecord) -> str:
+    """Why robots.txt cannot be had: what kept us from the host, or that there is none to be had there."""
+    return record.reason if record.reason in _NOT_REACHED else "robots_unreachable"
+
+
+def _is_not_the_hosts_fault(origin: OriginState) -> bool:
+    if origin.robots is None:
+        return False
+    reason = origin.robots.reason
+    if reason.startswith("proxy") or reason == "dns_wait":
+        return True
+    return _is_elsewhere(reason) and origin.silent <= _ELSEWHERE
+
+
+def _is_elsewhere(reason: str) -> bool:
+    return reason.startswith(BUSY)

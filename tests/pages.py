@@ -1,0 +1,74 @@
+"""The pipeline, with a handler that keeps the answers it is given."""
+
+from __future__ import annotations
+
+import random
+
+from shoal.clock import Clock
+from shoal.engine.history_recorder import Recorder
+from shoal.engine.tally import Tally
+from shoal.fetch.guard import Guard
+from shoal.fetch.proxy.routes import Routes
+from shoal.fetch.transport import Transport
+from shoal.frontier.protocol import Frontier
+from shoal.hosts.cache import HostBook
+from shoal.model import Done, Lease, Response, Settlement
+from shoal.policy.load import Traffic
+from shoal.runtime.assembly import make_admission, make_pipeline
+from shoal.settings import Settings
+from shoal.spider.handlers import Yielded
+from shoal.spider.page import Page
+from shoal.spider.spider import Handler, Spider
+
+
+def page(page: Page) -> None:
+    """The handler that tasks of tests name; it is not run."""
+
+
+class Pages:
+    def __init__(
+        self,
+        settings: Settings,
+        frontier: Frontier,
+        hosts: HostBook,
+        transport: Transport,
+        clock: Clock,
+        *,
+        traffic: Traffic | None = None,
+        rng: random.Random | None = None,
+        routes: Routes | None = None,
+        browser: bool = False,
+    ) -> None:
+        spider = Spider("any")
+        spider.handler(page)
+        tally = Tally()
+        self._taken: list[Response] = []
+        self._pipeline = make_pipeline(
+            spider,
+            settings,
+            hosts=hosts,
+            transport=transport,
+            guard=Guard([]),
+            traffic=traffic or Traffic(),
+            admission=make_admission(spider, settings),
+            tally=tally,
+            recorder=Recorder(frontier, "job", tally, hosts.now),
+            clock=clock,
+            rng=rng or random.Random(0),
+            routes=routes,
+            browser=browser,
+            collecting=self._take,
+        )
+
+    async def ask(self, lease: Lease) -> Response | Settlement | None:
+        """The answer that a handler got, or how the page ended without."""
+        settlement = await self._pipeline.process(lease)
+        return (
+            self._taken.pop()
+            if settlement is not None and isinstance(settlement.verdict, Done)
+            else settlement
+        )
+
+    async def _take(self, handler: Handler, page: Page, **_: object) -> Yielded:
+        self._taken.append(page.response)
+        return Yielded()
