@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from shoal.events import EVENTS
 from shoal.policy.escalation import Pattern, pattern_of, reason
-from shoal.vocabulary import VOCABULARY
 
 DOC = (Path(__file__).parents[2] / "docs" / "escalation.md").read_text("utf-8")
 
@@ -20,4 +20,4 @@ def test_patterns() -> None:
 def test_the_lines_of_the_log() -> None:
     fields = {"host": "shop.example", "pattern": "/app/*", "reason": reason(Pattern(shells=5))}
     for name in ("escalation_learned", "escalation_given_back"):
-        assert f"\n{VOCABULARY[name].sentence.format_map(fields)}\n" in DOC
+        assert f"\n{EVENTS[name].sentence.format_map(fields)}\n" in DOC

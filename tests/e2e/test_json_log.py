@@ -12,9 +12,9 @@ import pytest
 
 from crash.fleet import SQLITE, Fleet
 from crash.harness import Desk, until
+from shoal.events import EVENTS
 from shoal.inspect.event_log import read_events
 from shoal.testing import HostProfile, WebProcess
-from shoal.vocabulary import VOCABULARY
 
 QUICK = ("-s", "retry_base=0.05", "-s", "max_attempts=2", "-s", "breaker_cooldown=0.2", "-s", "rate=0")
 
@@ -42,7 +42,7 @@ def lines(text: str) -> list[dict[str, Any]]:
     found = [json.loads(line) for line in text.splitlines()]
     for line in found:
         assert list(line) == ["time", "level", "event", "message", "fields"], line
-        kind = VOCABULARY[line["event"]]
+        kind = EVENTS[line["event"]]
         assert line["event"] == "log" or line["level"] == kind.level
         assert line["fields"].keys() <= {*kind.fields, "worker"}, line
         assert "\n" not in line["message"]

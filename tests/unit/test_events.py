@@ -14,11 +14,10 @@ import pytest
 
 import shoal
 from shoal.errors import StoreError, UsageError
-from shoal.events import event
+from shoal.events import EVENTS, event
 from shoal.frontier.memory import MemoryFrontier
 from shoal.inspect.event_log import KEPT, KEY, EventBook, read_events, tell
 from shoal.telemetry import logging as shoal_logging
-from shoal.vocabulary import VOCABULARY
 
 SOURCES = sorted(Path(shoal.__file__).parent.rglob("*.py"))
 
@@ -68,15 +67,15 @@ def test_every_event_that_is_told_is_in_the_vocabulary_with_its_fields() -> None
     assert len(told()) > 30
     for name, found in told().items():
         for where, call, words in found:
-            assert name in VOCABULARY, f"{where}: {name}"
-            kind, given = VOCABULARY[name], {keyword.arg for keyword in call.keywords} - {"exc_info"}
+            assert name in EVENTS, f"{where}: {name}"
+            kind, given = EVENTS[name], {keyword.arg for keyword in call.keywords} - {"exc_info"}
             assert given <= set(kind.fields), f"{where}: {name} has no field {given - set(kind.fields)}"
             if len(words) == 1:
                 assert fields_in(kind.sentence) <= given, f"{where}: {name} lacks fields of its sentence"
 
 
 def test_sentences_speak_of_fields_that_there_are() -> None:
-    for name, kind in VOCABULARY.items():
+    for name, kind in EVENTS.items():
         assert fields_in(kind.sentence) <= set(kind.fields), name
         assert kind.meaning
         assert name == name.lower()

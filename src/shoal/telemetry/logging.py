@@ -1,6 +1,6 @@
 """The log: the standard library's, under the name "shoal", on stderr. One plain line a record, or one JSON object.
 
-A JSON line has the keys time, level, event (a name of shoal.vocabulary), message and fields.
+A JSON line has the keys time, level, event (a name of shoal.events), message and fields.
 """
 
 from __future__ import annotations
