@@ -16,6 +16,7 @@ _SECONDS = {
     "attacks/test_hangs": 60,
     "e2e/test_browser_routes": 60,
     "crash/test_adding": 50,
+    "docs/test_deploy_image": 50,
     "e2e/test_browser_fleet": 50,
     "integration/test_browser": 45,
     "integration/test_browser_bounds": 45,

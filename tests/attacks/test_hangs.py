@@ -204,10 +204,12 @@ def test_a_slow_reader_of_its_output_is_waited_for(desk: Desk, web: WebProcess) 
     """As `shoal crawl … | less`: the loop stands still for as long as the reader likes."""
     desk.file("site.py", SPIDER.replace('yield {"url"', 'print("x" * 100_000); yield {"url"'))
     desk.file("start.txt", "\n".join(web.start_urls) + "\n")
-    command = [*SHOAL, "crawl", "site.py", "-o", ROWS, "-q", *BRIEF]
+    # A busy machine needs a second for what the others print.
+    command = [*SHOAL, "crawl", "site.py", "-o", ROWS, "-q", "-s", "handler_timeout=3"]
     with subprocess.Popen(
         command, cwd=desk.folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as crawl:
+        until((desk.folder / "met").exists, "the first page")
         began = time.monotonic()
         until(lambda: time.monotonic() > began + 6, "longer than a process may be silent")
         assert crawl.stdout is not None

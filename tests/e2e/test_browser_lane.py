@@ -19,7 +19,7 @@ from shoal.frontier import open_frontier
 from shoal.frontier.protocol import DeadFilter
 from shoal.testing import ChaoticWeb, HostProfile
 
-DEADLINE = 60
+DEADLINE = 180
 SETTINGS: dict[str, Any] = {"rate": 0, "robots": False, "per_host": 4, "retry_base": 0.05}
 
 FORM = b"""<!doctype html><title>Form</title><body><h1>Sizes</h1><button id=more>more</button><ul></ul><input name=q>

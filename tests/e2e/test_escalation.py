@@ -18,7 +18,7 @@ from shoal.testing import ChaoticWeb, Hit, HostProfile
 
 pytestmark = pytest.mark.skipif(not available(Settings()), reason="no browser")
 
-DEADLINE = 120
+DEADLINE = 240
 SETTINGS: dict[str, Any] = {"rate": 0, "per_host": 4, "browser_wait": "h1"}
 
 
