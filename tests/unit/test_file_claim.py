@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from shoal.errors import OutputTaken, SinkError
-from shoal.sink.files import FileSink
-from shoal.sink.jsonl import JsonLines
+from shoal.sink.jsonl import FileSink, JsonLines
 from shoal.sink.ownership import FileClaim, Owner, claim, identity_of
 
 ONE, TWO = FileClaim(Owner("one", 1.5)), FileClaim(Owner("two", 2.0))

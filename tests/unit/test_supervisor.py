@@ -17,7 +17,7 @@ from shoal.runtime.channel import Word, framed
 from shoal.runtime.plan import Plan
 from shoal.runtime.processes import Child, Team
 from shoal.settings import Settings
-from shoal.spider.source import SpiderSource
+from shoal.spider.loading import SpiderSource
 
 
 def team_of(**settings: object) -> Team:

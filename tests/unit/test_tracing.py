@@ -25,8 +25,7 @@ from shoal.model import Failure, Outcome, Response, Settlement, Task
 from shoal.policy.load import Traffic
 from shoal.runtime.assembly import JobCrew
 from shoal.settings import Settings
-from shoal.sink.files import FileSink
-from shoal.sink.jsonl import MemoryJournal
+from shoal.sink.jsonl import FileSink, MemoryJournal
 
 URL = "http://site.test/list?page=2&token=sesame"
 

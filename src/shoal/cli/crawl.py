@@ -20,7 +20,7 @@ from shoal.runtime.stdio import is_closed
 if TYPE_CHECKING:
     from shoal.inspect.progress import View
     from shoal.runtime.crawl import Plan
-    from shoal.spider.source import SpiderSource
+    from shoal.spider.loading import SpiderSource
 
 
 def crawl(

@@ -85,7 +85,7 @@ def _perform(place: Path, seconds: float, processes: int, keep: bool) -> None:
 def _plan(place: Path, urls: Sequence[str], processes: int) -> Plan:
     from shoal.config import load
     from shoal.runtime.crawl import Plan
-    from shoal.spider.source import SpiderSource
+    from shoal.spider.loading import SpiderSource
     from shoal.testing.demo import DEMO_SETTINGS
 
     source = SpiderSource(name="demo", urls=tuple(urls))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from shoal.engine.tally import TallyReport
     from shoal.frontier.protocol import Job
     from shoal.runtime.submit import Submission, Watch
-    from shoal.spider.source import SpiderSource
+    from shoal.spider.loading import SpiderSource
     from shoal.spider.spider import Spider
 
 Priority = Annotated[
@@ -154,8 +154,7 @@ def _targets(
     from shoal.cli.targets import as_url, listed_in, read_targets, source_name, split_spider
     from shoal.jobs.note import SUMMARY
     from shoal.spider.default import summary_spider
-    from shoal.spider.loading import load_spider
-    from shoal.spider.source import SpiderSource
+    from shoal.spider.loading import SpiderSource, load_spider
     from shoal.spider.spider import Spider
 
     spec, urls = split_spider(words)

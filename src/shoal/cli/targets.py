@@ -16,7 +16,7 @@ from shoal.admit.typed import has_scheme, typed_url
 from shoal.engine.guardian import guarded
 from shoal.errors import UsageError
 from shoal.runtime.stdio import is_closed
-from shoal.spider.source import SpiderSource
+from shoal.spider.loading import SpiderSource
 
 log = logging.getLogger("shoal")
 

@@ -11,9 +11,9 @@ from shoal.clock import Clock
 from shoal.engine.escalation import Escalation
 from shoal.engine.judging import Judge, is_last
 from shoal.engine.learning import Learner
-from shoal.fetch.confined import Confined
 from shoal.fetch.proxy.routes import Routes
 from shoal.fetch.robots import BUSY, RobotsRecord
+from shoal.fetch.transports import Confined
 from shoal.hosts.cache import HostBook, HostView
 from shoal.hosts.state import OriginState
 from shoal.model import Dead, Failure, Lease, Retry, Task

@@ -3,9 +3,12 @@ they are first needed."""
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
+from shoal.admit.identity import host_key
 from shoal.clock import Clock
 from shoal.fetch.browser.executable import available, why_not
 from shoal.fetch.guard import Guard
@@ -13,7 +16,8 @@ from shoal.fetch.http import HttpTransport
 from shoal.fetch.resolver import Resolver
 from shoal.fetch.transport import FetchRequest, Transport
 from shoal.model import Failure, Outcome
-from shoal.settings import Settings
+from shoal.policy.host_table import NOTHING, merged
+from shoal.settings import HostSettings, Settings
 
 if TYPE_CHECKING:
     from shoal.fetch.http2 import Http2Transport
@@ -60,3 +64,56 @@ class Transports:
 
             self._browser = BrowserTransport(self._settings, self._guard, self._clock, self._resolver)
         return await self._browser.fetch(request)
+
+
+class AtHosts:
+    """A transport that gives each host what is set for it alone: its headers, and its timeout.
+
+    By the host of each URL, so whatever leads to another host, be it a redirect of robots.txt, takes nothing with it.
+    """
+
+    def __init__(self, transport: Transport, own: Callable[[str], HostSettings]) -> None:
+        self._transport = transport
+        self._own = own
+
+    # Not async: the plain case costs nothing.
+    def fetch(self, request: FetchRequest) -> Coroutine[Any, Any, Outcome]:
+        own = self._own(host_key(request.url))
+        if own is not NOTHING:
+            request = with_own(request, own)
+        return self._transport.fetch(request)
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+
+def with_own(request: FetchRequest, own: HostSettings) -> FetchRequest:
+    """What a request says itself is stronger."""
+    if own.headers:
+        request = replace(request, headers=merged(own.headers, request.headers))
+    if own.timeout is not None:
+        total = own.timeout if request.total_timeout is None else request.total_timeout
+        request = replace(request, total_timeout=total, read_timeout=own.timeout)
+    return request
+
+
+class Confined:
+    """A transport that asks certain hosts only: the others may not see the headers it sends."""
+
+    def __init__(self, transport: Transport, may_reach: Callable[[str], bool]) -> None:
+        self._transport = transport
+        self._may_reach = may_reach
+
+    def refuses(self, url: str) -> Failure | None:
+        if self._may_reach(url):
+            return None
+        return Failure(
+            "untrusted",
+            f"this worker has headers that may be secret, and its own settings do not name {host_key(url)} in hosts",
+        )
+
+    async def fetch(self, request: FetchRequest) -> Outcome:
+        return self.refuses(request.url) or await self._transport.fetch(request)
+
+    async def close(self) -> None:
+        await self._transport.close()

@@ -16,12 +16,11 @@ from shoal.clock import SystemClock
 from shoal.engine.robots_directives import Manners
 from shoal.errors import UrlError
 from shoal.fetch.guard import Guard
-from shoal.fetch.per_host import AtHosts
 from shoal.fetch.proxy.pools import find_pools
 from shoal.fetch.proxy.routes import Routes
 from shoal.fetch.robots import Anywhere, Robots, RobotsRecord, agent_of, fetch_robots
 from shoal.fetch.transport import FetchRequest, Rendered, Rendering, Transport
-from shoal.fetch.transports import Transports
+from shoal.fetch.transports import AtHosts, Transports
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import Frontier
 from shoal.model import Failure, Outcome, Refused, Request, Response, Task

@@ -16,7 +16,7 @@ from shoal.inspect.progress import left_over
 from shoal.model import DeadLetter
 from shoal.policy.outcomes import rule_for
 from shoal.report.gathering import Findings
-from shoal.report.markup import nothing, text, when
+from shoal.report.plots import nothing, text, when
 from shoal.report.timeline import plots
 
 GENERATOR = "Shoal report"  # by which a report is known

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from html import escape
 
 from msgspec import Struct
 
+from shoal import humanize
 from shoal.engine.history import Point
-from shoal.report.markup import text
+from shoal.text import without_userinfo
 
 WIDE, HIGH = 1000.0, 100.0  # the units of a plot, whatever its size on the screen
 _MOST_TICKS = 5
@@ -184,3 +187,20 @@ def _axis_time(seconds: float, step: float) -> str:
 
 def _path(points: Sequence[tuple[float, float]]) -> str:
     return "M" + "L".join(f"{x:.1f} {y:.2f}" for x, y in points)
+
+
+# -- Text and times as they stand in a report.
+
+
+def text(value: object) -> str:
+    """Whatever came from the web, or from a person, is text and nothing else; and no secret of a URL is in it."""
+    return escape(humanize.printable(without_userinfo(str(value))))
+
+
+def when(at: float) -> str:
+    """UTC, as the page says once."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def nothing(sentence: str) -> str:
+    return f'<p class="nothing">{text(sentence)}</p>'

@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 
 from shoal import humanize
 from shoal.engine.history import History, Point, Slice
-from shoal.report.markup import nothing, text
-from shoal.report.plots import Plot, Series, linear, logarithmic
+from shoal.report.plots import Plot, Series, linear, logarithmic, nothing, text
 
 _COLUMNS = 160  # slices in a plot
 _COLOURED = 6  # kinds of errors with a colour of their own

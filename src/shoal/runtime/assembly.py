@@ -33,13 +33,11 @@ from shoal.engine.watchdog import Watchdog
 from shoal.errors import HandlerMissing
 from shoal.fetch.browser.executable import available
 from shoal.fetch.challenge import Challenges
-from shoal.fetch.confined import Confined
 from shoal.fetch.file_limit import within_file_limit
 from shoal.fetch.guard import Guard
-from shoal.fetch.per_host import AtHosts
 from shoal.fetch.proxy.routes import Routes
 from shoal.fetch.transport import Transport
-from shoal.fetch.transports import Transports
+from shoal.fetch.transports import AtHosts, Confined, Transports
 from shoal.frontier.protocol import Frontier, Job
 from shoal.hosts.cache import HostBook
 from shoal.hosts.state import state_of

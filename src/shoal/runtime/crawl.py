@@ -35,8 +35,7 @@ from shoal.runtime.plan import Plan, conclude, prepare
 from shoal.runtime.signals import Stoppable, stopping_on_signals
 from shoal.runtime.watching import Watch, watching
 from shoal.sink import is_database, open_sink
-from shoal.sink.files import FileSink
-from shoal.sink.jsonl import MemoryJournal
+from shoal.sink.jsonl import FileSink, MemoryJournal
 from shoal.sink.protocol import Sink
 from shoal.spider.spider import Spider
 from shoal.telemetry.health import probes_at

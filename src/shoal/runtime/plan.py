@@ -26,7 +26,7 @@ from shoal.settings import BROWSER, Settings
 from shoal.sink import describe, is_database, output_key
 from shoal.sink.jsonl import JsonLines, describe_existing
 from shoal.sink.ownership import FileClaim, Owner, claim
-from shoal.spider.source import SpiderSource
+from shoal.spider.loading import SpiderSource
 from shoal.spider.spider import Spider
 
 

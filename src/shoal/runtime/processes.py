@@ -37,7 +37,7 @@ from shoal.runtime.plan import Plan, conclude, prepare
 from shoal.runtime.signals import stopping_on_signals
 from shoal.runtime.watching import Watch, watching
 from shoal.settings import Settings
-from shoal.spider.source import SpiderSource
+from shoal.spider.loading import SpiderSource
 from shoal.telemetry.health import probes_at
 from shoal.telemetry.logging import environment, relay
 

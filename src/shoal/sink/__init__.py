@@ -27,8 +27,7 @@ def open_sink(output: str | Path | None, *, job: str, local: bool = True) -> Sin
         except ModuleNotFoundError as error:
             raise UsageError(f"PostgreSQL needs {error.name}: pip install 'shoal[postgres]'") from None
         return PostgresSink(str(output), job=job)
-    from shoal.sink.files import FileSink
-    from shoal.sink.jsonl import JsonLines, StdoutJournal
+    from shoal.sink.jsonl import FileSink, JsonLines, StdoutJournal
 
     if output is None:
         return FileSink(StdoutJournal())

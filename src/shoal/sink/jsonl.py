@@ -14,7 +14,8 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from shoal.errors import SinkError
-from shoal.sink.ownership import Owner, held
+from shoal.model import Settlement
+from shoal.sink.ownership import FileClaim, Owner, claim, held
 from shoal.sink.rows import encode_row
 
 __all__ = ["JsonLines", "MemoryJournal", "StdoutJournal", "describe_existing", "encode_row"]
@@ -170,3 +171,30 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+# -- Rows that the frontier writes itself, inside the transaction that settles their pages.
+
+
+class FileSink:
+    """A file, standard output or memory."""
+
+    def __init__(self, journal: JsonLines | MemoryJournal | StdoutJournal) -> None:
+        self.journal = journal
+
+    def __repr__(self) -> str:
+        return f"<FileSink {self.journal.key}>"
+
+    async def open(self, asked: FileClaim | None = None) -> None:
+        journal = self.journal
+        if isinstance(journal, JsonLines) and asked is not None:
+            claim(journal.path, asked)
+            journal.owner = asked.owner
+            # Opened now: should somebody remove it and put another file in its place, that one is not ours.
+            journal.check(asked.committed or 0)
+
+    async def write(self, batch: Sequence[Settlement]) -> Sequence[Settlement]:
+        return batch
+
+    async def close(self) -> None:
+        self.journal.close()

@@ -12,6 +12,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
+from msgspec import Struct
+
 from shoal.errors import ShoalError, SpiderError
 from shoal.spider.places import place_of_error
 from shoal.spider.spider import Spider
@@ -135,3 +137,25 @@ def _named(module: ModuleType, address: str, name: str) -> Spider:
         return found
     choices = ", ".join(f"{address}:{other}" for other in _spiders(module)) or "none"
     raise SpiderError(f"no spider named {name!r} in {address}; it holds {choices}")
+
+
+# -- Where a spider comes from, in words that another process can read: that is how worker processes build theirs.
+
+
+class SpiderSource(Struct, frozen=True):
+    """A spider's address (FILE.py, FILE.py:name, module:name), or the URLs of a crawl without code."""
+
+    name: str  # of the job
+    spec: str | None = None
+    urls: tuple[str, ...] = ()
+    input: str | None = None  # a file of URLs, one a line, read after `urls`; "-": standard input
+    feeds: str = (
+        ""  # what its URLs are called among the sources of a job; "": they are the spider's own start
+    )
+
+    def load(self) -> Spider:
+        if self.spec is not None:
+            return load_spider(self.spec)
+        from shoal.spider.default import summary_spider
+
+        return summary_spider(self.name, [*self.urls, *([Path(self.input)] if self.input else [])])

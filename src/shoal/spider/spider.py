@@ -10,12 +10,16 @@ A task is stored with the name of its handler, so that any process that loads th
 
 from __future__ import annotations
 
+import asyncio
 import difflib
+import os
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from inspect import isawaitable
+from itertools import chain
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar, overload
+from threading import Semaphore, Thread
+from typing import Any, TextIO, TypeAlias, TypeVar, overload
 
 from msgspec import Struct
 
@@ -24,7 +28,6 @@ from shoal.limits import REQUEST_NUMBER, START_LINE, URL_SHOWN
 from shoal.model import DEFAULT_LANE, HANDLER_NAME, Request, is_storable, name_of_handler
 from shoal.settings import Settings
 from shoal.spider.places import StartPlace, place_of_error
-from shoal.spider.stdin import bounded_lines, lines_of_stdin
 
 Function: TypeAlias = Callable[..., Any]
 F = TypeVar("F", bound=Function)
@@ -323,3 +326,40 @@ def _lines(path: Path, at: StartPlace) -> Iterator[str]:
         raise SpiderError(f"cannot read the start URLs from {path}: {error.strerror or error}") from error
     finally:
         at.file, at.cut = None, False
+
+
+# -- Lists of URLs by lines, and standard input as a stream of them.
+
+
+_LINES_AHEAD = 10_000  # that are read before somebody takes them
+
+
+def bounded_lines(stream: TextIO) -> Iterator[str]:
+    """Its lines. One that is longer than START_LINE is cut after that and one character more, so that the cut is seen;
+    its rest is passed over, since it may be larger than memory."""
+    while line := stream.readline(START_LINE + 1):
+        yield line
+        while len(line) > START_LINE and not line.endswith("\n"):
+            line = stream.readline(START_LINE + 1)
+
+
+async def lines_of_stdin() -> AsyncGenerator[str, None]:
+    """The lines of standard input as they come, until it ends. A thread reads it, since a pipe may be silent for hours;
+    it is a daemon, so that nobody waits for it when the command ends before its input."""
+    loop = asyncio.get_running_loop()
+    lines: asyncio.Queue[str] = asyncio.Queue()
+    room = Semaphore(_LINES_AHEAD)
+
+    def read() -> None:
+        with open(os.dup(0), encoding="utf-8-sig", errors="replace") as stream:
+            for line in chain(bounded_lines(stream), [""]):
+                room.acquire()
+                try:
+                    loop.call_soon_threadsafe(lines.put_nowait, line)
+                except RuntimeError:
+                    return  # the loop has ended
+
+    Thread(target=read, name="shoal-stdin", daemon=True).start()
+    while line := await lines.get():
+        room.release()
+        yield line
