@@ -25,6 +25,7 @@ from shoal.errors import SettingsError
 from shoal.events import event
 from shoal.limits import HOST_TABLES
 from shoal.settings import HOST_KEYS, HostSettings, Settings
+from shoal.text import unreadable_url
 
 DEFAULT_FILE = Path("shoal.toml")
 PREFIX = "SHOAL_"
@@ -241,8 +242,7 @@ def _known_of_host(key: str, where: str) -> str:
 
 
 def _short_name(name: object) -> str:
-    text = str(name)
-    text = text.rpartition("@")[2]  # of a URL that was put there, not its password
+    text = unreadable_url(str(name))  # a URL may have been put there
     return text if len(text) <= 100 else f"{text[:100]}…"
 
 

@@ -19,7 +19,7 @@ from msgspec.structs import force_setattr, replace
 
 from shoal.errors import SpiderError
 from shoal.limits import HISTORY, REQUEST_NUMBER
-from shoal.text import without_userinfo
+from shoal.text import without_secrets
 
 DEFAULT_LANE = "normal"
 HANDLER_NAME = "shoal_handler"  # the attribute in which a function keeps the name that it is registered under
@@ -39,8 +39,8 @@ class Failure(Struct, frozen=True, omit_defaults=True):
 
     def __post_init__(self) -> None:
         # Here once, for whoever makes one: a detail may repeat what a server said, a Location with a password too.
-        if "@" in self.detail:
-            force_setattr(self, "detail", without_userinfo(self.detail))
+        if self.detail:
+            force_setattr(self, "detail", without_secrets(self.detail))
 
 
 def name_of_handler(handler: object) -> str:
@@ -272,7 +272,7 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
     traceback: str = ""
 
     def __post_init__(self) -> None:
-        force_setattr(self, "traceback", without_userinfo(self.traceback))
+        force_setattr(self, "traceback", without_secrets(self.traceback))
 
 
 class Dead(Struct, frozen=True, tag="dead"):

@@ -12,6 +12,7 @@ from typing import Annotated, Literal, get_args
 from msgspec import Meta, Struct, field
 
 from shoal import __version__
+from shoal.text import MASK
 
 PositiveInt = Annotated[int, Meta(ge=1)]
 Count = Annotated[int, Meta(ge=0)]  # 0 lifts the limit
@@ -36,8 +37,6 @@ ChallengeKind = Literal["captcha", "bot_wall", "rate_wall", "login_wall", "empty
 SECRET = frozenset({"headers", "outputs", "proxies", "session_headers", "worker_pool"})
 
 POLICIES = ("rate", "concurrency", "breaker", "timeout", "budget")
-
-MASK = "…"  # stands for a secret that is not shown or written down
 
 
 class HostSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):

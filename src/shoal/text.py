@@ -1,4 +1,8 @@
-"""Text that people and stores get to see: without what may be secret."""
+"""Text that people and stores get to see: without what may be secret. Nothing else in Shoal takes secrets out of text.
+
+Where a user and a password end is what the URL standard says: at the last "@" before the first / ? or #. Passwords
+that should have been encoded and were not are looked for as well; then rather too much is taken out than too little.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +10,84 @@ import re
 
 from shoal.limits import DETAIL
 
-# From the start of a piece between slashes to its last "@". Pieces do not overlap, so this takes linear time.
-_BEFORE_AT = re.compile(r"(?<![^/\\?#\s])[^/\\?#\s]+@")
+SECRET_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization"})  # prove who we are
+MASK = "…"  # stands for a secret that is not shown or written down
+
+# Every pattern below starts at places that no run of it goes beyond, so all take linear time.
+_BEFORE_AT = re.compile(
+    r"(?<![^/\\?#\s])[^/\\?#\s]+@"
+)  # from the start of a piece between slashes to its last "@"
 _AUTHORITY = re.compile(r"([/\\]{2}|:[/\\])\Z")  # browsers take all of these for "//"
 _SCHEME = re.compile(r"https?:", re.IGNORECASE)
+_LOGIN = re.compile(
+    r"""(?<![\w.~%+-])(?:[\w.~%+-]+:|:(?!["']))"""
+)  # the user before a password, without a scheme
+_MAIL = re.compile(r"mailto:[^:]*\Z", re.IGNORECASE)
+
+# A user, a colon, and no port. Then whatever follows is a password, with blanks …
+_USER = r"(?:[/\\]{2}|:[/\\])[^/\\?#\s@:\[\]]*:(?![0-9]*(?:[/?#\s]|\Z))"
+_BLANKS = re.compile(rf"({_USER})[^/\\?#\r\n]*@")
+# … or with / ? #, if no "@" comes before those.
+_PIECE = re.compile(r"(?<!\S)\S+@")
+_SLASHES = re.compile(rf"({_USER})[^/\\?#@]*[/\\?#]")
+
+# A URL as the value of a query.
+_ENCODED = re.compile(r"%2f%2f(?:(?!%2f|%3f|%23)[^\s/?#&])*%40", re.IGNORECASE)
+
+# password=…, also in quotes with backslashes, as libpq and Python write it; and the JSON of that.
+_PASSWORD = re.compile(
+    r"""(password|passwd)(["']?\s*=\s*|["']\s*:\s*)('(?:[^'\\]|\\.)*+'?|"(?:[^"\\]|\\.)*+"?|[^\s&;]+)""",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 def one_line(text: str) -> str:
     """The text as one line without secrets, of no more than so much."""
-    text = without_userinfo(" ".join(text[: 20 * DETAIL].split()))  # a whole page need not be read for that
+    text = without_secrets(" ".join(text[: 20 * DETAIL].split()))  # a whole page need not be read for that
     return text if len(text) <= DETAIL else f"{text[: DETAIL - 1]}…"
 
 
-def without_userinfo(text: str) -> str:
-    """The text, in which no URL has a user or a password, however oddly it is written."""
-    return _BEFORE_AT.sub(_scrubbed, text) if "@" in text else text
+def without_secrets(text: str) -> str:
+    """The text, in which no URL has a user or a password, however oddly it is written, and no `password=` a value."""
+    if "@" in text:
+        text = _BLANKS.sub(_start, text)
+        text = _PIECE.sub(_cut, text)
+        text = _BEFORE_AT.sub(_scrubbed, text)
+    if "%40" in text:
+        text = _ENCODED.sub(lambda found: found[0][:6], text)
+    return _PASSWORD.sub(rf"\1\2{MASK}", text)
+
+
+def shown_url(url: str) -> str:
+    """One URL, as `without_secrets`. Browsers skip line ends and tabs in it, and other blanks are part of it."""
+    if "@" not in url:
+        return without_secrets(url)
+    return without_secrets(re.sub(r"\s", "%20", re.sub(r"[\t\r\n]", "", url)))
+
+
+def unreadable_url(url: str) -> str:
+    """One that does not parse: where its user and password end is not known, so all before the last "@" goes."""
+    head, at, tail = url.rpartition("@")
+    scheme = re.match(r"[a-z][a-z0-9+.-]*:(?=[/\\])|https?:", head, re.IGNORECASE)
+    return without_secrets(f"{scheme[0]}{tail}" if at and scheme else tail)
+
+
+def _start(found: re.Match[str]) -> str:
+    """Only what comes before the user's name."""
+    return found[0][:2]
 
 
 def _scrubbed(found: re.Match[str]) -> str:
     before = found.string[max(0, found.start() - 2) : found.start()]
+    piece = found[0]
     if _AUTHORITY.search(before):
         return ""
-    scheme = _SCHEME.match(found[0])
-    return scheme[0] if scheme else found[0]
+    if scheme := _SCHEME.match(piece):
+        return scheme[0]
+    login = _LOGIN.search(piece)
+    return piece if login is None or _MAIL.match(piece, login.start()) else piece[: login.start()]
+
+
+def _cut(found: re.Match[str]) -> str:
+    odd = _SLASHES.search(found[0])
+    return found[0] if odd is None else found[0][: odd.start() + 2]

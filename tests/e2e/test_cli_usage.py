@@ -25,6 +25,13 @@ def one_line(err: str) -> str:
     return err
 
 
+def test_a_wrong_command_line_does_not_repeat_a_password(cli: Cli) -> None:
+    code, _, err = cli("status", "http://me:p@hunter2@a.example/", "redis://:hunter2@b.example")
+    assert code == 2
+    assert "b.example" in one_line(err)
+    assert "hunter2" not in err
+
+
 # -- asking for help
 
 

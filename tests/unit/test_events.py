@@ -251,6 +251,26 @@ def test_a_json_line_has_time_level_event_message_and_fields(log: Log) -> None:
     assert "\x1b" not in text
 
 
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_no_line_has_a_password(log: Log, form: str) -> None:
+    """Nor does one lose what stands between a URL in one field and an address in the next."""
+    shoal_logging.set_up("info", form)
+    fields = {"url": "http://a.example", "mail": "me@b.example", "to": ["http://me:hunter2@c.example/"]}
+    try:
+        raise ValueError("cannot reach postgresql://me:hunter2@d.example/")
+    except ValueError:
+        text = "no http://me:p@hunter2@e.example"
+        logging.getLogger("shoal").exception("%s", text, extra={"fields": fields})
+    said = log()
+    assert "hunter2" not in said
+    assert "postgresql://d.example/" in said
+    if form == "json":
+        [line] = parsed(said)
+        assert line["message"] == "no http://e.example"
+        assert isinstance(line["fields"], dict)
+        assert line["fields"] | fields | {"to": ["http://c.example/"]} == line["fields"]
+
+
 def test_an_exception_is_a_field(log: Log) -> None:
     shoal_logging.set_up("info", "json")
     try:

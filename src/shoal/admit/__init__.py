@@ -26,11 +26,11 @@ from shoal.admit.traps import trap
 from shoal.limits import COOKIE_LINE, REDIRECT_COOKIE_BYTES, REDIRECT_COOKIES, URL_READ, URL_SHOWN
 from shoal.model import DEFAULT_LANE, Refused, Request, Task
 from shoal.settings import Settings
+from shoal.text import SECRET_HEADERS, unreadable_url
 
 _ORDINARY = (DEFAULT_LANE, 0)
 _NO_DEFAULTS: Mapping[str, tuple[str, int]] = MappingProxyType({})
 
-_SECRET_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization"})
 _BODY_HEADERS = frozenset({"content-type", "content-length", "content-encoding", "transfer-encoding"})
 
 
@@ -170,7 +170,9 @@ class Admission:
         return sent if sent is not None else _no_url(location, base)
 
     def _too_long(self, url: str) -> Refused:
-        return Refused(_without_secrets(url), f"trap: longer than {self._settings.max_url_length} characters")
+        return Refused(
+            unreadable_url(url)[:URL_SHOWN], f"trap: longer than {self._settings.max_url_length} characters"
+        )
 
     def _refused(self, url: str, reason: str) -> Refused:
         return Refused(url[: self._settings.max_url_length], reason)
@@ -217,7 +219,7 @@ def _headers_after(task: Task, url: str, becomes_get: bool) -> dict[str, str] | 
         return task.headers
     dropped: frozenset[str] = frozenset()
     if origin(url) != origin(task.url):
-        dropped |= _SECRET_HEADERS
+        dropped |= SECRET_HEADERS
     if becomes_get:
         dropped |= _BODY_HEADERS
     return {name: value for name, value in task.headers.items() if name.lower() not in dropped} or None
@@ -249,14 +251,7 @@ def _pair(set_cookie: str) -> str:
 def _no_url(url: str, base: str | None) -> Refused:
     absolute = resolve(url, base)
     crawlable = absolute is None or absolute.startswith(("http:", "https:"))
-    return Refused(_without_secrets(url), "not a URL" if crawlable else "scheme")
-
-
-def _without_secrets(url: str) -> str:
-    """For a URL that does not parse: where its userinfo ends is not known, so all before the last "@" goes."""
-    head, at, tail = url.rpartition("@")
-    scheme, colon, _ = head.partition(":")
-    return (f"{scheme}{colon}{tail}" if at and colon else tail)[:URL_SHOWN]
+    return Refused(unreadable_url(url)[:URL_SHOWN], "not a URL" if crawlable else "scheme")
 
 
 __all__ = [

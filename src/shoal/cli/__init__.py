@@ -43,6 +43,7 @@ def run(argv: Sequence[str]) -> int:
     from shoal.cli.app import Abort, app, usage_mistake
     from shoal.fetch.file_limit import LEAST, file_limit, raise_file_limit
     from shoal.hints import at_store
+    from shoal.text import without_secrets
 
     before = at_store.set("")
     raise_file_limit()
@@ -59,7 +60,7 @@ def run(argv: Sequence[str]) -> int:
     except Exception as error:
         mistake = usage_mistake(error)
         if mistake is not None:
-            return complain(mistake, 2)
+            return complain(without_secrets(mistake), 2)
         what = "this is a bug in Shoal; please report it with the traceback and shoal --version"
         return complain(what, 1, trace=True)
     finally:
@@ -72,11 +73,12 @@ def complain(message: str, code: int, *, trace: bool = False) -> int:
     from shoal.events import event
     from shoal.humanize import printable
     from shoal.telemetry.logging import only_json
+    from shoal.text import without_secrets
 
     if only_json():
         event("command_failed", message, exc_info=trace, exit=code)
         return code
     if trace:
-        traceback.print_exc()
+        sys.stderr.write(printable(without_secrets(traceback.format_exc())))
     print("shoal:", printable(" ".join(message.split())), file=sys.stderr)  # noqa: T201
     return code

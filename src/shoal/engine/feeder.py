@@ -25,7 +25,7 @@ from shoal.policy.lanes import no_such_lane
 from shoal.settings import Settings
 from shoal.spider.places import StartPlace
 from shoal.spider.spider import Spider
-from shoal.text import without_userinfo
+from shoal.text import shown_url
 
 _BATCH = 5_000
 _LINGER = 0.2  # seconds a slow source's URLs wait for company
@@ -142,7 +142,7 @@ class Feeder:
         except (OversizeError, SpiderError) as error:
             raise self._error(position, request, str(error)) from None
         admitted = (
-            Refused(without_userinfo(request.url), f"line longer than {START_LINE:,} characters")
+            Refused(shown_url(request.url), f"line longer than {START_LINE:,} characters")
             if self._at.cut
             else self._admission.admit(request)
         )
@@ -156,7 +156,7 @@ class Feeder:
         self._judged = max(self._judged, position)
 
     def _error(self, position: int, request: Request, problem: str) -> SpiderError:
-        url = without_userinfo(request.url)[:URL_SHOWN]
+        url = shown_url(request.url)[:URL_SHOWN]
         place = str(self._at)
         number = f"start request {position}"
         where = number if place == number else f"{place}: {number}"

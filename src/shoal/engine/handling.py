@@ -25,7 +25,7 @@ from shoal.spider.page import Page
 from shoal.spider.places import place_of_code, place_of_error
 from shoal.spider.rendering import TabLost
 from shoal.spider.spider import Handler, Spider
-from shoal.text import one_line, without_userinfo
+from shoal.text import one_line, shown_url
 
 _SHOWN = 300  # characters of a URL in a detail
 
@@ -106,7 +106,7 @@ class Handling:
                 if size > PAGE_REQUESTS:
                     raise JunkError(f"with those before it, it has more than {PAGE_REQUESTS:,} bytes")
         except (JunkError, OversizeError, SpiderError) as error:
-            url = without_userinfo(request.url)[:_SHOWN]
+            url = shown_url(request.url)[:_SHOWN]
             where = place_of_code(handler.function)
             raise JunkError(
                 f"handler {handler.name!r} yielded a request: {error} ({where and where + ', '}for {url})"

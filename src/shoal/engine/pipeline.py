@@ -40,7 +40,7 @@ from shoal.model import (
 )
 from shoal.settings import BROWSER, Settings
 from shoal.spider.rendering import Rendered
-from shoal.text import one_line, without_userinfo
+from shoal.text import one_line, shown_url
 
 _SHOWN = 300  # characters of a URL in a detail
 
@@ -114,7 +114,7 @@ class Pipeline:
         task = lease.task
         location = response.headers["Location"]
         if len(task.hops) >= self._settings.max_redirects:
-            last = without_userinfo(location)[:_SHOWN]
+            last = shown_url(location)[:_SHOWN]
             detail = f"more than {self._settings.max_redirects} redirects, the last to {last}"
             return self._refused(lease, "redirect_loop", detail)
         to = self._admission.moved(task, location, response.cookies, response.status)

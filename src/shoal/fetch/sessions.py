@@ -18,12 +18,12 @@ from shoal.admit.identity import origin
 from shoal.admit.suffixes import is_public_suffix
 from shoal.fetch.proxy.pools import Proxy
 from shoal.settings import Settings
+from shoal.text import SECRET_HEADERS
 
 # It warns of every cookie with an odd name, which without a handler goes to stderr: any server could write there.
 logging.getLogger("aiohttp.internal").addHandler(logging.NullHandler())
 
 _KEPT = 1_000  # sessions at once; the one that was used least lately is ended for another
-_SECRET_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization"})
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 
@@ -71,7 +71,7 @@ class Session:
         """Its headers; those that prove who we are, for the origin only where it was begun."""
         if not self._headers or origin(url) == self._origin:
             return self._headers
-        return {name: value for name, value in self._headers.items() if name.lower() not in _SECRET_HEADERS}
+        return {name: value for name, value in self._headers.items() if name.lower() not in SECRET_HEADERS}
 
 
 class Sessions:

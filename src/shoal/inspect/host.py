@@ -21,7 +21,8 @@ from shoal.policy.host_table import NOTHING, HostTable
 from shoal.policy.host_valve import domain_limit
 from shoal.policy.protocol import Limits, ease, strictest
 from shoal.policy.timeout import TimeoutState
-from shoal.settings import HOST_KEYS, MASK, HostSettings, Settings
+from shoal.settings import HOST_KEYS, HostSettings, Settings
+from shoal.text import MASK
 from shoal.valve import FOREVER, Domain, DomainLimit, Valve
 
 # From well to ill.

@@ -18,7 +18,7 @@ from shoal.limits import SNAPSHOT_HEADER, SNAPSHOT_HEADERS
 from shoal.model import Dead, Failure, Outcome, Response, Retry, Snapshot, Task, Verdict
 from shoal.policy import retry
 from shoal.settings import Settings
-from shoal.text import without_userinfo
+from shoal.text import SECRET_HEADERS, without_secrets
 
 Action = Literal["page", "follow", "retry", "bury"]
 
@@ -128,9 +128,7 @@ NOT_ASKED = frozenset(
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _CONDITIONAL = frozenset({"if-none-match", "if-modified-since"})
-_SECRET_HEADERS = frozenset(
-    {"set-cookie", "set-cookie2", "cookie", "authorization", "proxy-authorization", "authentication-info"}
-)
+_SECRET_HEADERS = SECRET_HEADERS | {"set-cookie", "set-cookie2", "authentication-info"}
 _LEFT_OUT = "(left out)"
 
 
@@ -213,7 +211,7 @@ def _shown(received: Mapping[str, str]) -> dict[str, str]:
     headers: dict[str, str] = {}
     size = 0
     for number, (name, value) in enumerate(received.items()):
-        shown = _LEFT_OUT if name.lower() in _SECRET_HEADERS else without_userinfo(value)[:SNAPSHOT_HEADER]
+        shown = _LEFT_OUT if name.lower() in _SECRET_HEADERS else without_secrets(value)[:SNAPSHOT_HEADER]
         size += len(name) + len(shown)
         if size > SNAPSHOT_HEADERS:
             headers["…"] = f"{len(received) - number} more were left out"

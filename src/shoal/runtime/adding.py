@@ -36,7 +36,7 @@ from shoal.runtime.assembly import admission_by
 from shoal.settings import Settings
 from shoal.spider.places import StartPlace
 from shoal.spider.spider import Spider
-from shoal.text import without_userinfo
+from shoal.text import shown_url
 
 _BATCH = 1_000
 _LINGER = 0.2  # seconds that URLs of a slow source wait for company
@@ -237,7 +237,7 @@ class _Adder:
 
     def _refuse(self, where: str, url: str, reason: str) -> None:
         self.refused[reason.partition(":")[0]] += 1
-        self._tell(Addition(where, without_userinfo(url)[:URL_SHOWN], "refused", reason))
+        self._tell(Addition(where, shown_url(url)[:URL_SHOWN], "refused", reason))
 
     async def _flush(self) -> None:
         async with self._flushing:

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -17,7 +18,7 @@ from msgspec import Struct
 from shoal.errors import UsageError
 from shoal.humanize import printable
 from shoal.packing import writable
-from shoal.text import without_userinfo
+from shoal.text import without_secrets
 
 LEVELS = ("debug", "info", "warning", "error")
 DEFAULT_LEVEL = "warning"
@@ -43,17 +44,35 @@ class JsonFormatter(logging.Formatter):
         fields = dict(getattr(record, "fields", {}))
         if record.exc_info:
             fields["traceback"] = self.formatException(record.exc_info)
+        fields = _clean(msgspec.to_builtins(fields, enc_hook=str))
         line = Line(
             at.replace("+00:00", "Z"),
             record.levelname.lower(),
             getattr(record, "event", "log"),
-            record.getMessage(),
+            without_secrets(record.getMessage()),
             fields,
         )
         try:
-            return msgspec.json.encode(line, enc_hook=str).decode()
+            return msgspec.json.encode(line).decode()
         except UnicodeEncodeError:
-            return msgspec.json.encode(writable(msgspec.to_builtins(line, enc_hook=str))).decode()
+            return msgspec.json.encode(writable(msgspec.to_builtins(line))).decode()
+
+
+class TextFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return without_secrets(super().format(record))
+
+
+def _clean(value: Any) -> Any:
+    """Before it is JSON: in JSON, what begins in one value could seem to end in the next."""
+    match value:
+        case str():
+            return without_secrets(value)
+        case dict():
+            return {_clean(key): _clean(one) for key, one in value.items()}
+        case list():
+            return [_clean(one) for one in value]
+    return value
 
 
 class StderrHandler(logging.Handler):
@@ -61,7 +80,7 @@ class StderrHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            sys.stderr.write(f"{printable(without_userinfo(self.format(record)))}\n")
+            sys.stderr.write(f"{printable(self.format(record))}\n")
         except Exception:
             self.handleError(record)
 
@@ -74,7 +93,7 @@ def set_up(level: str, form: str | None = None) -> None:
         raise UsageError(f"log level {level!r} is not known: use one of {', '.join(LEVELS)}")
     if form not in FORMATS:
         raise UsageError(f"log format {form!r} is not known: use one of {', '.join(FORMATS)}")
-    plain = logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S")
+    plain = TextFormatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S")
     handler = next((known for known in log.handlers if isinstance(known, StderrHandler)), StderrHandler())
     handler.setFormatter(JsonFormatter() if form == "json" else plain)
     log.addHandler(handler)

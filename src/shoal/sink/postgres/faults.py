@@ -6,6 +6,7 @@ import ssl
 
 import asyncpg  # type: ignore[import-untyped]
 
+from shoal import text
 from shoal.errors import ShoalError, SinkError, UsageError
 from shoal.sink.postgres.address import Address
 
@@ -45,14 +46,13 @@ def passes(error: BaseException) -> bool:
 
 
 def one_line(error: BaseException) -> str:
-    text = " ".join(str(error).split())
     if isinstance(error, TimeoutError):
         return "no answer in time"
     if isinstance(error, asyncpg.InternalClientError):
         return "the connection was lost"
     if isinstance(error, ConnectionRefusedError):
         return "connection refused"
-    return text or type(error).__name__
+    return text.one_line(str(error)) or type(error).__name__
 
 
 def no_connection(error: BaseException, address: Address) -> ShoalError:

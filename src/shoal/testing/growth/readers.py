@@ -29,7 +29,7 @@ from shoal.policy.retry import retry_after
 from shoal.settings import Settings
 from shoal.spider.default import summary
 from shoal.spider.page import Page
-from shoal.text import without_userinfo
+from shoal.text import without_secrets
 
 URL = "https://a.example/b/"
 _UNLIMITED = Settings(max_url_length=100_000_000)
@@ -168,7 +168,7 @@ TEXTS = (
     ),
     Reader("answer", _mend),
     Reader("robots tag", lambda text: header_asks([_text(text)], "shoal")),
-    Reader("userinfo", lambda text: without_userinfo(_text(text))),
+    Reader("userinfo", lambda text: without_secrets(_text(text))),
     Reader("escalation", lambda text: pattern_of(URL + _text(text))),
     Reader("decode", decode),
     Reader("json", _json),
