@@ -32,7 +32,8 @@ import msgspec
 from msgspec import Struct
 
 from shoal.frontier import open_frontier
-from shoal.frontier.protocol import Frontier, Job
+from shoal.frontier.protocol import Frontier
+from shoal.frontier.values import Job
 from shoal.runtime.job_actions import pause
 from shoal.testing.servers import ValkeyCluster, ValkeyServer
 from shoal.testing.servers.ports import free_port

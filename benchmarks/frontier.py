@@ -20,8 +20,8 @@ from pathlib import Path
 import msgspec
 
 from shoal.admit.identity import fingerprint, host_key
-from shoal.frontier.protocol import Claim, JobSpec
 from shoal.frontier.sqlite import SqliteFrontier
+from shoal.frontier.values import Claim, JobSpec
 from shoal.model import Done, Row, Settlement, Task
 from shoal.sink.jsonl import JsonLines
 from shoal.valve import Valve

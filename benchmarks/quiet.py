@@ -30,8 +30,9 @@ from benchmarks.fleet.processes import Members, until
 from benchmarks.fleet.shoal_fleet import SPIDER
 from shoal.admit.identity import fingerprint, host_key
 from shoal.frontier import open_frontier
-from shoal.frontier.protocol import Frontier, JobSpec
+from shoal.frontier.protocol import Frontier
 from shoal.frontier.redis import script_loader
+from shoal.frontier.values import JobSpec
 from shoal.jobs.note import write_note
 from shoal.model import Task
 from shoal.runtime.fleet_plan import WorkerPlan

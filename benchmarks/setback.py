@@ -35,7 +35,7 @@ from redis.exceptions import RedisError
 
 from shoal.errors import StoreError
 from shoal.frontier import open_frontier
-from shoal.frontier.protocol import Job
+from shoal.frontier.values import Job
 from shoal.testing.servers import ValkeyCluster, ValkeySentinel, ValkeyServer
 from shoal.testing.servers.ports import free_port
 from shoal.testing.servers.process import wait_until

@@ -20,8 +20,8 @@ from pathlib import Path
 import msgspec
 
 from shoal.admit.identity import fingerprint, host_key
-from shoal.frontier.protocol import Claim, JobSpec
 from shoal.frontier.redis.home import RedisFrontier
+from shoal.frontier.values import Claim, JobSpec
 from shoal.model import Done, Settlement, Task
 from shoal.testing.servers import ValkeyServer
 from shoal.valve import Valve

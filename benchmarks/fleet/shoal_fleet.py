@@ -12,7 +12,8 @@ import msgspec
 
 from benchmarks.fleet.processes import Member, Members
 from shoal.frontier import open_frontier
-from shoal.frontier.protocol import DeadFilter, Frontier, Job
+from shoal.frontier.protocol import Frontier
+from shoal.frontier.values import DeadFilter, Job
 
 SHOAL = (sys.executable, "-c", "from shoal.cli import main; main()")
 SPIDER = str(Path(__file__).with_name("spider.py"))

@@ -7,7 +7,7 @@ from collections import Counter
 from msgspec import Struct
 
 from benchmarks.fleet.manners import Manners, manners
-from shoal.frontier.protocol import Counters
+from shoal.frontier.values import Counters
 from shoal.testing import WebProcess
 
 # A request that was allowed just before the store went away, or its worker was frozen for a moment, may arrive just

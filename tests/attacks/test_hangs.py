@@ -17,7 +17,7 @@ import pytest
 from attacks.stage import LOOPBACK, RATE, Villain, honest_pages, html
 from crash.fleet import SQLITE, Fleet
 from crash.harness import ROWS, SHOAL, Desk, Process, alive, environment, family_of, until
-from shoal.frontier.protocol import DeadFilter
+from shoal.frontier.values import DeadFilter
 from shoal.testing import WebProcess
 from shoal.testing.servers import ValkeyServer
 

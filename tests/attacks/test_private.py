@@ -16,7 +16,7 @@ from shoal.fetch import resolver
 from shoal.fetch.dns_lookup import Found
 from shoal.fetch.guard import Guard
 from shoal.frontier import open_frontier
-from shoal.frontier.protocol import DeadFilter
+from shoal.frontier.values import DeadFilter
 from shoal.model import DeadLetter
 from shoal.testing.servers import ValkeyServer
 

@@ -13,7 +13,8 @@ import pytest
 from attacks.stage import Villain, html
 from crash.fleet import SQLITE, Fleet
 from crash.harness import Desk
-from shoal.frontier.protocol import OWN_START, Frontier, JobSpec
+from shoal.frontier.protocol import Frontier
+from shoal.frontier.values import OWN_START, JobSpec
 from shoal.jobs.note import JobNote, encode_note
 from shoal.model import Task
 from shoal.testing import HostProfile, WebProcess

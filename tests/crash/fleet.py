@@ -10,7 +10,8 @@ import msgspec
 
 from crash.harness import Desk, Process, until
 from shoal.frontier import open_frontier
-from shoal.frontier.protocol import DeadFilter, Frontier, Job
+from shoal.frontier.protocol import Frontier
+from shoal.frontier.values import DeadFilter, Job
 from shoal.model import DeadLetter
 
 T = TypeVar("T")

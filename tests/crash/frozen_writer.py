@@ -12,10 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from shoal.frontier.protocol import Claim
 from shoal.frontier.redis import filelock, rows
 from shoal.frontier.redis.home import RedisFrontier
 from shoal.frontier.redis.settling import Settler
+from shoal.frontier.values import Claim
 from shoal.model import Done, Row, Settlement
 from shoal.sink.jsonl import JsonLines
 

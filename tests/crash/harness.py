@@ -20,8 +20,9 @@ import msgspec
 
 import shoal
 from crash.forking import Forker, forker
-from shoal.frontier.protocol import Frontier, Job
+from shoal.frontier.protocol import Frontier
 from shoal.frontier.sqlite import SqliteFrontier
+from shoal.frontier.values import Job
 
 SOURCE = str(Path(shoal.__file__).parents[1])
 DEADLINE = 120.0  # seconds for anything to happen: a quiet machine needs one or two, a busy one fifty

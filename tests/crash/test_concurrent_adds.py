@@ -11,7 +11,7 @@ ADDER = """
 import asyncio, pathlib, sys
 from shoal.admit.identity import fingerprint, host_key
 from shoal.frontier.sqlite import SqliteFrontier
-from shoal.frontier.protocol import JobSpec
+from shoal.frontier.values import JobSpec
 from shoal.model import Task
 
 async def main(name, store, tasks):

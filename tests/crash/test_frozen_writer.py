@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 
 from crash.frozen_writer import row_of
-from shoal.frontier.protocol import Claim
 from shoal.frontier.redis import filelock
 from shoal.frontier.redis.home import RedisFrontier
+from shoal.frontier.values import Claim
 from shoal.model import Done, Row, Settlement
 from shoal.sink.jsonl import JsonLines
 from shoal.testing.conformance.tools import make_task, spec

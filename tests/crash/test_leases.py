@@ -9,7 +9,8 @@ import apsw
 import pytest
 
 from crash.harness import FAST, ROWS, Desk, Process, until
-from shoal.frontier.protocol import Claim, Frontier
+from shoal.frontier.protocol import Frontier
+from shoal.frontier.values import Claim
 from shoal.model import DEFAULT_LANE, Task
 from shoal.testing import HostProfile, WebProcess
 

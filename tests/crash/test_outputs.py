@@ -8,7 +8,8 @@ import pytest
 
 from crash.fleet import SQLITE, Fleet
 from crash.harness import Desk, Process, until
-from shoal.frontier.protocol import OWN_START, Frontier, JobSpec
+from shoal.frontier.protocol import Frontier
+from shoal.frontier.values import OWN_START, JobSpec
 from shoal.jobs.note import write_note
 from shoal.settings import Settings
 from shoal.testing import HostProfile, WebProcess

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 from crash.harness import FAST, ROWS, Desk, Process, alive, until
-from shoal.frontier.protocol import Claim, Frontier
+from shoal.frontier.protocol import Frontier
+from shoal.frontier.values import Claim
 from shoal.model import DEFAULT_LANE
 from shoal.testing import HostProfile, WebProcess
 

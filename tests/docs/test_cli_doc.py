@@ -86,7 +86,7 @@ def test_every_key_of_the_summary_is_documented(a_view: View) -> None:
 
 @pytest.fixture
 def a_view() -> View:
-    from shoal.frontier.protocol import Counters, Job, JobSpec
+    from shoal.frontier.values import Counters, Job, JobSpec
 
     return View(job=Job(JobSpec("x"), "finished", Counters(), 0.0), report=TallyReport())
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from shoal.frontier import open_frontier
-from shoal.frontier.protocol import JobSpec, JobState
+from shoal.frontier.values import JobSpec, JobState
 from shoal.model import Task
 
 SCRIPT = Path(__file__).parents[2] / "deploy" / "kubernetes" / "components" / "autoscale" / "depth.py"

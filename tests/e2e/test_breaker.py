@@ -18,7 +18,8 @@ import shoal
 from lateness import Lateness
 from shoal import Page, Results, Spider
 from shoal.frontier import open_frontier
-from shoal.frontier.protocol import DeadFilter, Frontier
+from shoal.frontier.protocol import Frontier
+from shoal.frontier.values import DeadFilter
 from shoal.inspect.progress import View
 from shoal.testing import ChaoticWeb, Hit, HostProfile
 

@@ -16,7 +16,7 @@ import shoal
 from integration.raw_server import by_path, page, serve
 from shoal import Page, Request, Spider
 from shoal.frontier import open_frontier
-from shoal.frontier.protocol import DeadFilter
+from shoal.frontier.values import DeadFilter
 from shoal.testing import ChaoticWeb, HostProfile
 
 DEADLINE = 180

@@ -23,7 +23,7 @@ from shoal.engine.vitals import Vitals
 from shoal.fetch.browser.executable import available
 from shoal.fetch.proxy.pool_state import read_pools
 from shoal.frontier import open_frontier
-from shoal.frontier.protocol import DeadFilter
+from shoal.frontier.values import DeadFilter
 from shoal.inspect.event_log import read_events
 from shoal.inspect.overview import look
 from shoal.model import DeadLetter

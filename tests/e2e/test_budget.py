@@ -12,7 +12,7 @@ import pytest
 import shoal
 from shoal import Page, Spider
 from shoal.frontier import open_frontier
-from shoal.frontier.protocol import DeadFilter
+from shoal.frontier.values import DeadFilter
 from shoal.settings import POLICIES
 from shoal.testing import ChaoticWeb, HostProfile
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from shoal.frontier import open_frontier
-from shoal.frontier.protocol import Claim, JobSpec
+from shoal.frontier.values import Claim, JobSpec
 from shoal.model import Dead, Done, Failure, Settlement, Snapshot, Task
 from shoal.valve import Valve
 

@@ -14,8 +14,9 @@ from benchmarks.fleet.processes import Members, until
 from benchmarks.fleet.shoal_fleet import ShoalFleet
 
 from shoal.admit.identity import fingerprint, host_key
-from shoal.frontier.protocol import Frontier, JobSpec
+from shoal.frontier.protocol import Frontier
 from shoal.frontier.redis.home import RedisFrontier
+from shoal.frontier.values import JobSpec
 from shoal.jobs.note import write_note
 from shoal.model import Task
 from shoal.settings import Settings

@@ -17,7 +17,7 @@ from benchmarks.fleet.shoal_fleet import ShoalFleet
 from msgspec import Struct
 
 from lateness import Lateness
-from shoal.frontier.protocol import Job
+from shoal.frontier.values import Job
 from shoal.testing import Hit, HostProfile, WebProcess
 from shoal.testing.servers import ValkeyServer
 

@@ -11,8 +11,8 @@ import pytest
 import shoal
 from integration.raw_server import by_path, page, serve
 from shoal import Page, Spider
-from shoal.frontier.protocol import DeadFilter
 from shoal.frontier.sqlite import SqliteFrontier
+from shoal.frontier.values import DeadFilter
 
 ODD = b"\r\nX-Odd: \xff\xfe\r\nSet-Cookie: a=\xff\r\n"
 ANSWERS = {

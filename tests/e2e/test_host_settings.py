@@ -26,7 +26,8 @@ from integration.raw_server import page as answer_of
 from shoal import Page, Request, Spider
 from shoal.errors import SettingsError
 from shoal.frontier import open_frontier
-from shoal.frontier.protocol import DeadFilter, Frontier, HostRecord
+from shoal.frontier.protocol import Frontier
+from shoal.frontier.values import DeadFilter, HostRecord
 from shoal.hosts.state import state_of
 from shoal.hosts.stored_settings import read_standing
 from shoal.inspect.host_actions import set_for_hosts

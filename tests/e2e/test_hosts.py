@@ -19,7 +19,7 @@ from msgspec.structs import replace
 import shoal
 from shoal.admit.identity import fingerprint
 from shoal.frontier import open_frontier
-from shoal.frontier.protocol import Claim, JobSpec
+from shoal.frontier.values import Claim, JobSpec
 from shoal.hosts.rules import HostRules
 from shoal.hosts.state import HostState, Manual, encode_state, state_of
 from shoal.jobs.note import write_note

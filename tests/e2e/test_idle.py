@@ -13,8 +13,8 @@ import pytest
 
 from shoal.engine.dispatcher import Engine
 from shoal.engine.served import OneJob
-from shoal.frontier.protocol import JobSpec
 from shoal.frontier.sqlite import SqliteFrontier
+from shoal.frontier.values import JobSpec
 from shoal.model import Done, Lease, Settlement
 from shoal.settings import Settings
 from shoal.testing.conformance.tools import make_task

@@ -14,7 +14,7 @@ import shoal
 from shoal import Page, Request, ShoalError, Spider
 from shoal.errors import SettingsError, SpiderError
 from shoal.frontier import open_frontier
-from shoal.frontier.protocol import DeadFilter
+from shoal.frontier.values import DeadFilter
 from shoal.settings import WEIGHTS
 from shoal.spider.places import place_of_code
 from shoal.testing import ChaoticWeb, HostProfile

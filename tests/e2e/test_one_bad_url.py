@@ -25,7 +25,7 @@ import shoal
 from shoal import Page, Spider
 from shoal.fetch import resolver
 from shoal.frontier import open_frontier
-from shoal.frontier.protocol import DeadFilter
+from shoal.frontier.values import DeadFilter
 from shoal.model import DeadLetter
 from shoal.testing.servers.names import NameServer, Records
 from shoal.testing.servers.valkey import ValkeyServer

@@ -22,7 +22,7 @@ from integration.raw_server import serve
 from shoal import Page, Request, Spider
 from shoal.fetch.proxy.pool_state import read_pools
 from shoal.frontier import open_frontier
-from shoal.frontier.protocol import DeadFilter
+from shoal.frontier.values import DeadFilter
 from shoal.inspect.single_page import look as look_at
 from shoal.model import DeadLetter
 from shoal.policy.proxy import PoolState

@@ -14,8 +14,8 @@ import pytest
 import shoal
 from integration.raw_server import Answer, RawServer, by_path, page, serve
 from shoal import Page, Request, Results, Spider
-from shoal.frontier.protocol import DeadFilter
 from shoal.frontier.sqlite import SqliteFrontier
+from shoal.frontier.values import DeadFilter
 from shoal.model import DeadLetter
 
 CERTS = Path(__file__).parents[1] / "integration" / "certs"

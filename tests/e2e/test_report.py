@@ -14,7 +14,7 @@ from shoal.engine.history import History, HostPast, Slice
 from shoal.engine.history_recorder import read_history
 from shoal.events import Event, Level
 from shoal.frontier import open_frontier
-from shoal.frontier.protocol import Counters, Job, JobSpec
+from shoal.frontier.values import Counters, Job, JobSpec
 from shoal.model import DeadLetter, Failure, Task
 from shoal.report.document import GENERATOR, render
 from shoal.report.gathering import Changed, Findings, concerns

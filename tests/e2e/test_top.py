@@ -22,7 +22,7 @@ import pytest
 from benchmarks.fleet.processes import Members, until
 
 from shoal.frontier import open_frontier
-from shoal.frontier.protocol import JobSpec
+from shoal.frontier.values import JobSpec
 from shoal.testing import HostProfile, WebProcess
 from shoal.testing.servers import ValkeyServer
 

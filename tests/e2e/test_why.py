@@ -16,7 +16,8 @@ from shoal import Page, Spider
 from shoal.admit.identity import fingerprint
 from shoal.fetch.robots import RobotsRecord
 from shoal.frontier import open_frontier
-from shoal.frontier.protocol import Claim, Frontier, JobSpec
+from shoal.frontier.protocol import Frontier
+from shoal.frontier.values import Claim, JobSpec
 from shoal.hosts.state import HostState, OriginState, encode_state
 from shoal.jobs.worker_status import WorkerStatus, encode_status
 from shoal.model import Dead, Done, Failure, Retry, Settlement, Task, Verdict

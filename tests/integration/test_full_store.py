@@ -17,8 +17,8 @@ from e2e.dashboard.viewer import viewing
 from shoal.cli import run
 from shoal.dashboard.server import Options, dashboard
 from shoal.errors import StoreFull
-from shoal.frontier.protocol import DeadFilter
 from shoal.frontier.redis.home import RedisFrontier
+from shoal.frontier.values import DeadFilter
 from shoal.jobs.note import write_note
 from shoal.model import Dead, Done, Failure, Retry, Row, Settlement
 from shoal.settings import Settings

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from shoal.frontier.protocol import OWN_START, Claim, Claimed, Frontier
+from shoal.frontier.protocol import Frontier
 from shoal.frontier.redis.clients import Client
 from shoal.frontier.redis.home import RedisFrontier
 from shoal.frontier.redis.link import Link, Script
+from shoal.frontier.values import OWN_START, Claim, Claimed
 from shoal.model import Done, Moved, Row, Settlement
 from shoal.sink.jsonl import JsonLines
 from shoal.testing.clock import ManualClock

@@ -16,8 +16,9 @@ from shoal import Request, Spider
 from shoal.errors import SpiderError, StoreError, UsageError
 from shoal.frontier import open_frontier
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.protocol import OWN_START, Added, Claim, Frontier, Job, JobState
+from shoal.frontier.protocol import Frontier
 from shoal.frontier.redis.home import RedisFrontier
+from shoal.frontier.values import OWN_START, Added, Claim, Job, JobState
 from shoal.jobs.note import note_of, write_note
 from shoal.model import Done, Settlement, Task
 from shoal.runtime import adding

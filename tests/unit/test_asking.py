@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from pages import Pages
 from shoal.fetch.transport import FetchRequest
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.protocol import Claim, JobSpec
+from shoal.frontier.values import Claim, JobSpec
 from shoal.hosts.cache import HostBook
 from shoal.hosts.state import HostState, state_of
 from shoal.model import Dead, Failure, Lease, Outcome, Response, Retry, Settlement, Task

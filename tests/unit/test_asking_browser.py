@@ -10,7 +10,7 @@ from pages import Pages
 from shoal.engine.escalation import Escalation
 from shoal.fetch.transport import FetchRequest, Rendered
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.protocol import Claim, JobSpec
+from shoal.frontier.values import Claim, JobSpec
 from shoal.hosts.cache import HostBook
 from shoal.model import Failure, Lease, Outcome, Response, Retry, Settlement, Task
 from shoal.policy.escalation import Look

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.protocol import HUSH
+from shoal.frontier.values import HUSH
 from shoal.hosts.given_up import KIND, BuriedPages
 from shoal.model import Dead, Failure, Task
 from shoal.testing import ManualClock

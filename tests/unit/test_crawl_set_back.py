@@ -13,7 +13,8 @@ from shoal.engine.dispatcher import Engine
 from shoal.engine.served import OneJob
 from shoal.fetch.transport import FetchRequest
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.protocol import Journal, Settled
+from shoal.frontier.protocol import Journal
+from shoal.frontier.values import Settled
 from shoal.model import Done, Outcome, Request, Response, Settlement
 from shoal.policy.load import Traffic
 from shoal.runtime.assembly import JobCrew

@@ -10,7 +10,7 @@ import pytest
 from shoal.admit.identity import fingerprint
 from shoal.dashboard.hostindex import SORTS, HostIndex, HostIndexes, Query, Trails
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.protocol import Claim, JobSpec
+from shoal.frontier.values import Claim, JobSpec
 from shoal.hosts.rules import HostRules, change_host
 from shoal.hosts.state import HostState, state_of
 from shoal.inspect.host_actions import block, order

@@ -10,7 +10,7 @@ from shoal.admit.identity import fingerprint
 from shoal.dashboard import dead_letters
 from shoal.dashboard.dead_letters import MOST_TEXT, Shelf, letter_dict, newest
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.protocol import Claim, DeadFilter, JobSpec
+from shoal.frontier.values import Claim, DeadFilter, JobSpec
 from shoal.model import Dead, DeadLetter, Failure, Settlement, Snapshot, Task
 from shoal.testing import ManualClock
 from shoal.valve import Valve

@@ -11,7 +11,7 @@ from shoal.engine.dispatcher import Engine
 from shoal.engine.served import Served
 from shoal.errors import SinkError
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.protocol import Counters, JobSpec
+from shoal.frontier.values import Counters, JobSpec
 from shoal.model import Done, Lease, Row, Settlement
 from shoal.policy.lanes import Lane
 from shoal.settings import Settings

@@ -18,17 +18,8 @@ from shoal.engine.served import OneJob
 from shoal.errors import SinkError, StoreFull
 from shoal.fetch.slots import take_slot, waiting
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.protocol import (
-    Claim,
-    Claimed,
-    Counters,
-    DeadFilter,
-    Frontier,
-    JobSpec,
-    Journal,
-    Settled,
-    worker_lost,
-)
+from shoal.frontier.protocol import Frontier, Journal
+from shoal.frontier.values import Claim, Claimed, Counters, DeadFilter, JobSpec, Settled, worker_lost
 from shoal.jobs.worker_status import status_of
 from shoal.model import Done, Failure, Lease, Retry, Settlement
 from shoal.policy.backpressure import Pressure, Reason

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from shoal.fetch.transport import FetchRequest
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.protocol import Claim, HostRecord, JobSpec
+from shoal.frontier.values import Claim, HostRecord, JobSpec
 from shoal.hosts.cache import HostBook
 from shoal.hosts.state import HostState, encode_state, state_of
 from shoal.model import Outcome, Response

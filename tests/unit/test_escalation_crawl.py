@@ -12,7 +12,8 @@ from shoal.engine.dispatcher import Engine
 from shoal.engine.served import OneJob
 from shoal.fetch.transport import FetchRequest, Rendered
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.protocol import Journal, Settled
+from shoal.frontier.protocol import Journal
+from shoal.frontier.values import Settled
 from shoal.model import Outcome, Response, Retry, Settlement
 from shoal.policy.load import Traffic
 from shoal.runtime.assembly import JobCrew

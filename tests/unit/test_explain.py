@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from shoal.fetch.robots import RobotsRecord
-from shoal.frontier.protocol import Counters, HostRecord, Job, JobSpec, Whereabouts, WorkerRecord
+from shoal.frontier.values import Counters, HostRecord, Job, JobSpec, Whereabouts, WorkerRecord
 from shoal.hosts.rules import HostRules
 from shoal.hosts.state import Ask, HostState, Manual, OriginState, encode_state
 from shoal.inspect.host import HostSight, sight_of, with_robots

@@ -16,7 +16,7 @@ from shoal.engine.feeder import Feeder
 from shoal.engine.tally import Tally
 from shoal.errors import SpiderError, StoreError
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.protocol import OWN_START, Added, Claim, Job, JobSpec, Source
+from shoal.frontier.values import OWN_START, Added, Claim, Job, JobSpec, Source
 from shoal.inspect.host_actions import set_for_hosts
 from shoal.model import Done, Settlement, Task
 from shoal.settings import Settings

@@ -16,7 +16,7 @@ from shoal.engine.recently_fed import LASTS, Recent
 from shoal.engine.tally import Tally
 from shoal.errors import StoreError
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.protocol import OWN_START, Job, JobSpec
+from shoal.frontier.values import OWN_START, Job, JobSpec
 from shoal.jobs.note import write_note
 from shoal.runtime.feeders import Feeders
 from shoal.runtime.fleet_plan import WorkerPlan

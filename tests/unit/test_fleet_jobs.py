@@ -14,17 +14,8 @@ from shoal import Spider, __version__
 from shoal.cli.submit import _FullQueue
 from shoal.errors import OutputTaken, ShoalError, SinkError, StoreError, UsageError
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.protocol import (
-    OWN_START,
-    Claim,
-    Counters,
-    Frontier,
-    HostRecord,
-    Job,
-    JobSpec,
-    JobState,
-    Source,
-)
+from shoal.frontier.protocol import Frontier
+from shoal.frontier.values import OWN_START, Claim, Counters, HostRecord, Job, JobSpec, JobState, Source
 from shoal.inspect.fleet import eta, look_at_fleet, slow_hosts
 from shoal.inspect.progress import View
 from shoal.jobs.note import note_of, settings_of, write_note

@@ -15,7 +15,7 @@ import pytest
 
 from shoal.errors import StoreError
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.protocol import Note
+from shoal.frontier.values import Note
 from shoal.jobs.leader import KEY, Leadership, leader, watch_leader
 from shoal.testing.simulation.loop import SimulatedClock, VirtualLoop
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.news import News, UnheardNews
-from shoal.frontier.protocol import Job, JobState
+from shoal.frontier.values import Job, JobState
 from shoal.runtime.lookout import Lookout
 from shoal.testing.conformance.tools import spec
 from shoal.testing.simulation.loop import VirtualLoop

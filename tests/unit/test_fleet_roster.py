@@ -14,7 +14,7 @@ from shoal import Page, Spider
 from shoal.engine.dispatcher import Engine
 from shoal.errors import SinkError
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.protocol import JobSpec
+from shoal.frontier.values import JobSpec
 from shoal.jobs.note import write_note
 from shoal.jobs.trouble import trouble_of
 from shoal.jobs.worker_status import status_of

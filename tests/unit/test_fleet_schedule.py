@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.protocol import Counters, Job, JobSpec, JobState
+from shoal.frontier.values import Counters, Job, JobSpec, JobState
 from shoal.jobs.note import note_of, settings_of, write_note
 from shoal.jobs.schedule import (
     KEY,

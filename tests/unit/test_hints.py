@@ -11,7 +11,7 @@ import pytest
 
 import shoal
 from shoal.frontier import DEFAULT_STORE, hint_at
-from shoal.frontier.protocol import JobSpec
+from shoal.frontier.values import JobSpec
 from shoal.hints import at_store, command
 from shoal.jobs.note import SUMMARY, nobody_works, write_note
 from shoal.settings import Settings

@@ -23,7 +23,7 @@ from shoal.engine.history_recorder import Recorder, history_of_past, key_of, rea
 from shoal.engine.tally import LATENCY_EDGES, Tally
 from shoal.errors import StoreError
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.protocol import JobSpec
+from shoal.frontier.values import JobSpec
 from shoal.inspect.retention import prune
 from shoal.model import Failure, Response
 from shoal.testing import ManualClock

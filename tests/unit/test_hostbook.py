@@ -12,7 +12,7 @@ from shoal.fetch.guard import Pin
 from shoal.fetch.robots import RobotsRecord
 from shoal.fetch.transport import FetchRequest
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.protocol import Claim, HostRecord, JobSpec, JobState
+from shoal.frontier.values import Claim, HostRecord, JobSpec, JobState
 from shoal.hosts.cache import HostBook, HostView
 from shoal.hosts.state import HostState, OriginState, encode_state, state_of
 from shoal.jobs.worker_status import WorkerStatus, encode_status

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from shoal.frontier.protocol import JobSpec
+from shoal.frontier.values import JobSpec
 from shoal.jobs.note import note_of, settings_of, write_note
 from shoal.settings import Settings
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.protocol import HUSH
+from shoal.frontier.values import HUSH
 from shoal.model import Done, Row, Settlement
 from shoal.testing import ManualClock
 from shoal.testing.conformance.tools import ListJournal, claim, counted, make_task, settle, spec

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from shoal.engine.tally import Tally, TallyReport
 from shoal.engine.vitals import Pulse, Vitals, together
-from shoal.frontier.protocol import Counters, Job, JobSpec, JobState
+from shoal.frontier.values import Counters, Job, JobSpec, JobState
 from shoal.inspect.fleet import JobSight
 from shoal.jobs.worker_status import WorkerStatus
 from shoal.model import Failure, Response

@@ -17,7 +17,7 @@ from shoal.engine.history import History, Slice
 from shoal.engine.history_recorder import Recorder
 from shoal.engine.tally import Tally
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.protocol import Claim, Counters, Job, JobSpec
+from shoal.frontier.values import Claim, Counters, Job, JobSpec
 from shoal.hosts.rules import HostRules
 from shoal.hosts.state import HostState, Manual
 from shoal.inspect.event_log import Event

@@ -17,11 +17,11 @@ from msgspec.structs import replace
 
 from shoal.errors import StoreError, UsageError
 from shoal.frontier import open_frontier
-from shoal.frontier.protocol import DeadFilter
 from shoal.frontier.redis import rows, script_loader
 from shoal.frontier.redis.home import RedisFrontier
 from shoal.frontier.redis.keys import NAMES
 from shoal.frontier.redis.link import Script
+from shoal.frontier.values import DeadFilter
 from shoal.model import Dead, Done, Retry, Row, Settlement, Task
 from shoal.sink.jsonl import JsonLines
 from shoal.testing.clock import ManualClock

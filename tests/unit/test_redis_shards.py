@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator, Iterable
 import pytest
 from msgspec.structs import replace
 
-from shoal.frontier.protocol import Added
 from shoal.frontier.redis import outbox
 from shoal.frontier.redis.home import RedisFrontier
 from shoal.frontier.redis.keys import shard_of
 from shoal.frontier.redis.shards import Shards
+from shoal.frontier.values import Added
 from shoal.model import Dead, Done, Lease, Moved, Row, Settlement
 from shoal.testing.clock import ManualClock
 from shoal.testing.conformance.tools import (

@@ -11,12 +11,12 @@ from msgspec.structs import replace
 
 from shoal.errors import StoreError, StoreVersionError
 from shoal.frontier import open_frontier
-from shoal.frontier.protocol import OWN_START, Source
 from shoal.frontier.redis import upgrading
 from shoal.frontier.redis.home import RedisFrontier
 from shoal.frontier.redis.keys import LAYOUT
 from shoal.frontier.redis.link import Link, Script
 from shoal.frontier.redis.upgrading import STEPS, Upgrader
+from shoal.frontier.values import OWN_START, Source
 from shoal.jobs.note import write_note
 from shoal.model import Done, Settlement
 from shoal.settings import Settings

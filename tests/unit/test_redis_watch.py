@@ -10,8 +10,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
-from shoal.frontier.protocol import Claim, Claimed
 from shoal.frontier.redis.home import RedisFrontier
+from shoal.frontier.values import Claim, Claimed
 from shoal.model import Done, Retry, Settlement
 from shoal.testing.conformance.tools import FAILED, claim, make_task, settle, spec
 from shoal.testing.servers import ValkeyServer

@@ -14,9 +14,10 @@ from shoal.cli import run
 from shoal.errors import OutputTaken
 from shoal.frontier import open_frontier
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.protocol import Counters, DeadFilter, Frontier, Job, JobSpec
+from shoal.frontier.protocol import Frontier
 from shoal.frontier.redis.home import RedisFrontier
 from shoal.frontier.sqlite import SqliteFrontier
+from shoal.frontier.values import Counters, DeadFilter, Job, JobSpec
 from shoal.inspect.event_log import read_events
 from shoal.inspect.retention import (
     DAY,

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from shoal.frontier.protocol import JobSpec
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.frontier.sqlite.connection import Session
+from shoal.frontier.values import JobSpec
 from shoal.testing import ManualClock
 from shoal.testing.conformance.tools import claim, make_task, settle
 from shoal.valve import Valve

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from shoal.frontier.protocol import JobSpec
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.frontier.sqlite.schema import connect
+from shoal.frontier.values import JobSpec
 from shoal.testing.conformance.tools import claim, make_task
 
 ROUNDS, PROCESSES = 20, 4

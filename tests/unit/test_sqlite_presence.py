@@ -13,9 +13,9 @@ import pytest
 
 import shoal
 from shoal.frontier.loss import Loss
-from shoal.frontier.protocol import JobSpec
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.frontier.sqlite.presence import Presence
+from shoal.frontier.values import JobSpec
 from shoal.testing.conformance.tools import claim, counted, make_task, settle
 from shoal.valve import Valve
 

@@ -9,10 +9,10 @@ import apsw
 import pytest
 
 from shoal.errors import StoreError, StoreVersionError
-from shoal.frontier.protocol import OWN_START, JobSpec, Source
 from shoal.frontier.sqlite import SqliteFrontier, schema
 from shoal.frontier.sqlite.presence import Presence, workers_folder
 from shoal.frontier.sqlite.schema import VERSION, connect
+from shoal.frontier.values import OWN_START, JobSpec, Source
 from shoal.jobs.note import write_note
 from shoal.settings import Settings
 from shoal.testing.conformance.tools import counted, make_task

@@ -13,7 +13,7 @@ from shoal.fetch.proxy.routes import Routes
 from shoal.fetch.robots import rules_record
 from shoal.fetch.transport import FetchRequest
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.protocol import Claim, HostRecord, JobSpec, Lease
+from shoal.frontier.values import Claim, HostRecord, JobSpec
 from shoal.hosts import stored_settings as standing_module
 from shoal.hosts.cache import HostBook
 from shoal.hosts.rules import HostRules
@@ -22,7 +22,7 @@ from shoal.hosts.stored_settings import StandingCopy, change_standing, read_stan
 from shoal.inspect.host import rate_source, sight_of, with_robots, with_sources
 from shoal.inspect.host_actions import set_for_hosts
 from shoal.jobs.note import write_note
-from shoal.model import Failure, Outcome, Response, Task
+from shoal.model import Failure, Lease, Outcome, Response, Task
 from shoal.policy.host_table import HostTable
 from shoal.policy.host_valve import first_valve
 from shoal.policy.load import Traffic

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from shoal.engine.tally import Tally
-from shoal.frontier.protocol import Counters, Job, JobSpec, JobState
+from shoal.frontier.values import Counters, Job, JobSpec, JobState
 from shoal.inspect.progress import View
 from shoal.model import Failure, Response
 from shoal.terminal import summary

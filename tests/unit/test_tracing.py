@@ -20,7 +20,7 @@ from shoal.engine.tracing import Tracing, shown_url, tracing_if
 from shoal.errors import UsageError
 from shoal.fetch.transport import FetchRequest
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.protocol import Claim, JobSpec
+from shoal.frontier.values import Claim, JobSpec
 from shoal.model import Failure, Outcome, Response, Settlement, Task
 from shoal.policy.load import Traffic
 from shoal.runtime.assembly import JobCrew

@@ -9,7 +9,7 @@ import pytest
 
 from shoal import Spider
 from shoal.errors import TrustError
-from shoal.frontier.protocol import JobSpec
+from shoal.frontier.values import JobSpec
 from shoal.jobs.note import SECRET, write_note
 from shoal.runtime.fleet_plan import OWN, WorkerPlan
 from shoal.runtime.trust import check_settings, own_output, own_reach, trusts_store

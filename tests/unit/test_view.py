@@ -10,7 +10,7 @@ from rich.console import Console
 from shoal import humanize
 from shoal.engine.tally import HostTally, RateWindow, TallyReport
 from shoal.errors import UsageError
-from shoal.frontier.protocol import Counters, Job, JobSpec, JobState
+from shoal.frontier.values import Counters, Job, JobSpec, JobState
 from shoal.inspect.progress import View, eta, remaining
 from shoal.telemetry import logging as shoal_logging
 from shoal.terminal import live_panel

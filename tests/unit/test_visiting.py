@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from shoal.fetch.robots import RobotsRecord
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.protocol import Claim, HostRecord, JobSpec
+from shoal.frontier.values import Claim, HostRecord, JobSpec
 from shoal.hosts.robots_visits import Visitor
 from shoal.hosts.rules import HostRules
 from shoal.hosts.state import HostState, OriginState, encode_state, state_of

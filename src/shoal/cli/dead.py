@@ -12,7 +12,8 @@ from shoal.errors import UsageError
 from shoal.hints import command
 
 if TYPE_CHECKING:
-    from shoal.frontier.protocol import DeadFilter, DeadLetter
+    from shoal.frontier.values import DeadFilter
+    from shoal.model import DeadLetter
 
 app = typer.Typer(help="Look at dead letters: pages that were given up. Replay or drop them.")
 
@@ -71,7 +72,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show one dead letter: its attempts, the last response, the traceback."""
-    from shoal.frontier.protocol import DeadFilter
+    from shoal.frontier.values import DeadFilter
     from shoal.terminal import dead_letter_tables
     from shoal.terminal.console import print_json
 
@@ -142,7 +143,7 @@ def _query(
     limit: int | None,
 ) -> DeadFilter:
     from shoal.clock import SystemClock
-    from shoal.frontier.protocol import DeadFilter
+    from shoal.frontier.values import DeadFilter
 
     if limit is not None and limit < 1:
         raise UsageError(f"--limit {limit}: at least 1")
@@ -159,7 +160,7 @@ def _query(
 
 
 def _require_choice(query: DeadFilter, everything: bool, verb: str) -> None:
-    from shoal.frontier.protocol import DeadFilter
+    from shoal.frontier.values import DeadFilter
 
     if query == DeadFilter() and not everything:
         raise UsageError(

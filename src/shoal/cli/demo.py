@@ -62,7 +62,7 @@ def demo(
 
 def _perform(place: Path, seconds: float, processes: int, keep: bool) -> None:
     from shoal.cli.crawl import run_plan
-    from shoal.frontier.protocol import DeadFilter
+    from shoal.frontier.values import DeadFilter
     from shoal.terminal import summary
     from shoal.terminal.console import ask, say, stderr
     from shoal.testing import WebProcess

@@ -10,7 +10,7 @@ from shoal.errors import CrawlFailed, UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from shoal.frontier.protocol import Job
+    from shoal.frontier.values import Job
 
 FailAbove = Annotated[
     str | None,

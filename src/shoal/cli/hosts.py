@@ -13,7 +13,8 @@ from shoal.errors import UsageError
 from shoal.hints import command
 
 if TYPE_CHECKING:
-    from shoal.frontier.protocol import Frontier, HostQueue
+    from shoal.frontier.protocol import Frontier
+    from shoal.frontier.values import HostQueue
     from shoal.inspect.host import HostSight
     from shoal.settings import HostSettings
 
@@ -155,7 +156,7 @@ def block(
 @app.command()
 def unblock(host: Host, store: Store = DEFAULT_STORE) -> None:
     """Let a host be asked again: lifts a block, closes its breaker and forgets its failures."""
-    from shoal.frontier.protocol import DeadFilter
+    from shoal.frontier.values import DeadFilter
     from shoal.inspect.host_actions import order, unblock
     from shoal.terminal.console import ask, say
 

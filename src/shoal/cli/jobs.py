@@ -10,7 +10,8 @@ import typer
 from shoal.cli.options import DEFAULT_STORE, AsJson, Store, switch
 
 if TYPE_CHECKING:
-    from shoal.frontier.protocol import Frontier, PastJob
+    from shoal.frontier.protocol import Frontier
+    from shoal.frontier.values import PastJob
 
 Names = Annotated[list[str], typer.Argument(metavar="JOB", help="Names of jobs or of schedules.")]
 Forget = Annotated[

@@ -14,7 +14,8 @@ from shoal.hints import command
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from shoal.frontier.protocol import Frontier, Job
+    from shoal.frontier.protocol import Frontier
+    from shoal.frontier.values import Job
 
 QUEUES_SHOWN = 5
 MOST_FLIGHTS = 1000

@@ -18,7 +18,7 @@ from shoal.limits import REQUEST_NUMBER
 
 if TYPE_CHECKING:
     from shoal.engine.tally import TallyReport
-    from shoal.frontier.protocol import Job
+    from shoal.frontier.values import Job
     from shoal.runtime.submit import Submission, Watch
     from shoal.spider.loading import SpiderSource
     from shoal.spider.spider import Spider

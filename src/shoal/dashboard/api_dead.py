@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 from shoal.dashboard.context import Board, log
 from shoal.dashboard.dead_letters import letter_dict
 from shoal.dashboard.responses import Refusal, number, read_json, whole, word
-from shoal.frontier.protocol import DeadFilter
+from shoal.frontier.values import DeadFilter
 from shoal.inspect import dead_letters
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from shoal.dashboard.context import Board, log
 from shoal.dashboard.hostindex import SORTS, HostIndex, HostRow, Query
 from shoal.dashboard.json_shapes import host_dict
 from shoal.dashboard.responses import Refusal, read_json, whole, word
-from shoal.frontier.protocol import DeadFilter
+from shoal.frontier.values import DeadFilter
 from shoal.inspect.host import CONDITIONS
 from shoal.inspect.host_actions import Order, block, order, set_for_hosts, unblock
 from shoal.inspect.inquiry import chosen_jobs, look_at_host

@@ -10,7 +10,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.frontier.protocol import DeadFilter, Frontier
+from shoal.frontier.protocol import DeadLetters, Frontier
+from shoal.frontier.values import DeadFilter
 from shoal.html.charset import codec_of
 from shoal.html.decoding import decode
 from shoal.inspect.json_form import attempt_dict
@@ -64,7 +65,7 @@ async def newest(
 
 
 async def _newest_of_job(
-    frontier: Frontier, query: DeadFilter, now: float, most: int
+    frontier: DeadLetters, query: DeadFilter, now: float, most: int
 ) -> tuple[list[Head], bool]:
     """A frontier gives the oldest first, so they are read in spans of time that go back from now, longer ones the
     fewer there are."""

@@ -19,7 +19,8 @@ from msgspec import Struct
 
 from shoal.engine.loop import in_turns
 from shoal.errors import ShoalError
-from shoal.frontier.protocol import Frontier, HostRecord
+from shoal.frontier.protocol import Frontier
+from shoal.frontier.values import HostRecord
 from shoal.hosts.rules import HostRules
 from shoal.inspect.host import CONDITIONS, Condition, HostSight, sight_of
 from shoal.inspect.inquiry import chosen_jobs, rules_for

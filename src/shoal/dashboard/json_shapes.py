@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from shoal.engine.history import History
-from shoal.frontier.protocol import HostQueue, WorkerRecord
+from shoal.frontier.values import HostQueue, WorkerRecord
 from shoal.inspect.host import HostSight, causes, rate_source, settings_in_words
 from shoal.inspect.inquiry import ProxySight
 from shoal.inspect.json_form import cause_dicts, worker_dict

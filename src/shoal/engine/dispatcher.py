@@ -31,8 +31,9 @@ from shoal.errors import HandlerMissing, ShoalError, SinkError
 from shoal.events import event
 from shoal.fetch.deadline import Tenure, Tenures
 from shoal.fetch.slots import Place, Slots
-from shoal.frontier.protocol import Claim, Claimed, Frontier
+from shoal.frontier.protocol import Queue
 from shoal.frontier.suspects import is_suspect
+from shoal.frontier.values import Claim, Claimed
 from shoal.jobs.worker_status import WorkerStatus
 from shoal.model import Dead, Done, Failure, Lease, Settlement, Snapshot
 from shoal.policy.backpressure import Pressure
@@ -70,7 +71,7 @@ class Engine:
 
     def __init__(
         self,
-        frontier: Frontier,
+        frontier: Queue,
         jobs: Jobs,
         settings: Settings,
         *,

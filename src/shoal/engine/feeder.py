@@ -16,7 +16,8 @@ from shoal.engine.recently_fed import Recent
 from shoal.engine.tally import Tally
 from shoal.errors import ShoalError, SpiderError, StoreError, StoreFull
 from shoal.events import event
-from shoal.frontier.protocol import OWN_START, Frontier, Job, Room, Source
+from shoal.frontier.protocol import Frontier
+from shoal.frontier.values import OWN_START, Job, Room, Source
 from shoal.hints import command
 from shoal.hosts.stored_settings import StandingCopy
 from shoal.limits import START_LINE, URL_SHOWN

@@ -14,7 +14,7 @@ from shoal import __version__
 from shoal.engine.machine import Machine
 from shoal.engine.tally import RateWindow
 from shoal.frontier import known_layout
-from shoal.frontier.protocol import Frontier
+from shoal.frontier.protocol import Queue
 from shoal.jobs.worker_status import WorkerStatus, encode_status
 from shoal.settings import Settings
 
@@ -25,7 +25,7 @@ _TELL_EVERY, _TELL_SELDOM = 2.0, 5.0
 class Heartbeat:
     def __init__(
         self,
-        frontier: Frontier,
+        frontier: Queue,
         name: str,
         settings: Settings,
         status: Callable[[], WorkerStatus],

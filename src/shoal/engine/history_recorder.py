@@ -16,7 +16,8 @@ from msgspec.structs import replace
 
 from shoal.engine.history import FIRST_INTERVAL, History, HostPast, Slice, busiest, coarse
 from shoal.engine.tally import Tally, TallyReport
-from shoal.frontier.protocol import Frontier, Job, Note, PastJob
+from shoal.frontier.protocol import Frontier, Notes
+from shoal.frontier.values import Job, Note, PastJob
 from shoal.packing import UNREADABLE
 from shoal.policy.outcomes import row_of
 
@@ -154,7 +155,7 @@ async def read_history(frontier: Frontier, job: str) -> History:
     return _history_of(await frontier.note(key_of(job)), found.created_at) if found is not None else History()
 
 
-async def short_history(frontier: Frontier, job: Job) -> bytes:
+async def short_history(frontier: Notes, job: Job) -> bytes:
     """What is kept of it when the job is pruned."""
     history = _history_of(await frontier.note(key_of(job.spec.name)), job.created_at)
     most = sorted(history.hosts.items(), key=lambda item: (-item[1].requests, item[0]))[:_SHORT_HOSTS]

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from shoal.events import event
 from shoal.frontier.loss import Loss
-from shoal.frontier.protocol import Frontier
+from shoal.frontier.protocol import Queue
 from shoal.frontier.suspects import verdict_on, where
 from shoal.model import Lease, Settlement
 
 
-async def report_loss(frontier: Frontier, loss: Loss) -> int:
+async def report_loss(frontier: Queue, loss: Loss) -> int:
     """Takes back what the worker held: a page that hung has spent an attempt, its stack is kept, and the others go
     back unharmed. Answers how many there were; 0 if another process has already done so."""
     held = await frontier.held(loss.worker) if loss.worker else ()

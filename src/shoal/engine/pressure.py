@@ -16,7 +16,7 @@ from shoal.clock import Clock
 from shoal.engine.machine import LoopLag, Machine, Reading
 from shoal.errors import ShoalError
 from shoal.events import event
-from shoal.frontier.protocol import Room
+from shoal.frontier.values import Room
 from shoal.policy.backpressure import Backpressure, Pressure
 from shoal.policy.load import Backlog, Growth, Signals, Traffic
 from shoal.settings import Settings

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from shoal.errors import HandlerMissing, SinkError
-from shoal.frontier.protocol import Frontier, Job
+from shoal.frontier.protocol import Frontier
+from shoal.frontier.values import Job
 from shoal.model import Lease, Settlement
 from shoal.policy.lanes import Lane, served
 from shoal.settings import Settings

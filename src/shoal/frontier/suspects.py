@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 
 from shoal.frontier.loss import Loss
-from shoal.frontier.protocol import worker_lost
+from shoal.frontier.values import worker_lost
 from shoal.model import Failure, Retry, Snapshot, Task
 
 _ROOM = 0.5  # seconds from one suspect to the next, so that it is through before

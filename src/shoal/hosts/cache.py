@@ -21,7 +21,8 @@ from shoal.clock import Clock
 from shoal.fetch.guard import Pin
 from shoal.fetch.robots import Robots, RobotsRecord, agent_of, fetch_robots
 from shoal.fetch.transport import Transport
-from shoal.frontier.protocol import Frontier, HostRecord
+from shoal.frontier.protocol import Frontier
+from shoal.frontier.values import HostRecord
 from shoal.hosts.given_up import BuriedPages
 from shoal.hosts.notices import changed_breakers, tell_changes, tell_escalation
 from shoal.hosts.robots_visits import Visitor

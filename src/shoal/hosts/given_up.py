@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TypeVar
 
 from shoal.events import event
-from shoal.frontier.protocol import DeadFilter, Frontier
+from shoal.frontier.protocol import Frontier
+from shoal.frontier.values import DeadFilter
 from shoal.model import Task
 
 T = TypeVar("T")

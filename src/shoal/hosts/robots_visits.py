@@ -20,7 +20,8 @@ from msgspec.structs import replace
 
 from shoal.admit.identity import host_key, origin, scheme
 from shoal.fetch.robots import RobotsRecord, agent_of
-from shoal.frontier.protocol import Frontier, HostRecord
+from shoal.frontier.protocol import Frontier
+from shoal.frontier.values import HostRecord
 from shoal.hosts.rules import change_host
 from shoal.hosts.state import encode_state, state_of
 from shoal.settings import Settings

@@ -8,7 +8,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.fetch.robots import Robots, RobotsRecord, agent_of
-from shoal.frontier.protocol import Frontier, HostRecord
+from shoal.frontier.protocol import Hosts
+from shoal.frontier.values import HostRecord
 from shoal.hosts.state import NO_ORDERS, Ask, HostState, Manual, encode_state, state_of
 from shoal.policy.compose import HostPolicies
 from shoal.policy.host_table import NOTHING, HostTable, over, settings_at
@@ -23,7 +24,7 @@ _TERMS = 1_000  # sets of settings that are kept
 
 
 async def change_host(
-    frontier: Frontier, host: str, change: Callable[[HostRecord], HostRecord]
+    frontier: Hosts, host: str, change: Callable[[HostRecord], HostRecord]
 ) -> HostRecord | None:
     """Compare-and-set: read, change, write, and again from the start if somebody else was quicker. None: no such
     host."""

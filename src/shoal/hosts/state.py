@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from shoal.fetch.guard import Pin
 from shoal.fetch.robots import RobotsRecord
-from shoal.frontier.protocol import HostRecord
+from shoal.frontier.values import HostRecord
 from shoal.packing import UNREADABLE
 from shoal.policy.escalation import Patterns, observe
 from shoal.policy.host_table import NOTHING

@@ -14,7 +14,8 @@ import msgspec
 from msgspec import Struct
 
 from shoal.errors import UsageError
-from shoal.frontier.protocol import Frontier, Note
+from shoal.frontier.protocol import Frontier, Hosts, Notes
+from shoal.frontier.values import Note
 from shoal.hosts.state import BY_HAND, HostState, state_of
 from shoal.limits import HOST_TABLES
 from shoal.packing import UNREADABLE
@@ -40,7 +41,7 @@ class Standing(Struct, frozen=True):
         return HostTable(self.tables)
 
 
-async def read_standing(frontier: Frontier) -> Standing:
+async def read_standing(frontier: Notes) -> Standing:
     return _read(await frontier.note(KEY))
 
 
@@ -59,7 +60,7 @@ async def change_standing(frontier: Frontier, fold: Callable[[dict[str, HostSett
             return Standing(tables, known.version + 1)
 
 
-async def _set_before(frontier: Frontier) -> dict[str, HostSettings]:
+async def _set_before(frontier: Hosts) -> dict[str, HostSettings]:
     """What versions without such a note have written into the records of hosts."""
     return {
         record.name: manual.settings
@@ -92,7 +93,7 @@ def _known(table: dict[str, Any]) -> HostSettings:
 class StandingCopy:
     """A worker's copy of the note."""
 
-    def __init__(self, frontier: Frontier) -> None:
+    def __init__(self, frontier: Notes) -> None:
         self._frontier = frontier
         self._read_at: float | None = None
         self.version = 0

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from shoal.frontier.protocol import DeadFilter, Frontier
+from shoal.frontier.protocol import Frontier
+from shoal.frontier.values import DeadFilter
 from shoal.inspect.event_log import tell
 
 Decider = Literal[

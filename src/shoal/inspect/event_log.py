@@ -16,7 +16,8 @@ from msgspec.structs import replace
 from shoal.errors import ShoalError
 from shoal.events import Event, Field, Listener, listener, made
 from shoal.events import event as event  # what is kept here is told there
-from shoal.frontier.protocol import Frontier, Note
+from shoal.frontier.protocol import Notes
+from shoal.frontier.values import Note
 from shoal.packing import UNREADABLE, pack
 
 log = logging.getLogger("shoal")
@@ -45,7 +46,7 @@ _decode = msgspec.msgpack.Decoder(_Ring).decode
 class EventBook:
     """Keeps the events that are told in its block: in this task, and in all that are begun in it."""
 
-    def __init__(self, frontier: Frontier) -> None:
+    def __init__(self, frontier: Notes) -> None:
         self._frontier = frontier
         self._taken: deque[tuple[float, Event]] = deque(maxlen=KEPT)  # with the monotonic time
         self._counts: dict[str, tuple[int, int]] = {}  # by name: in which second, and how many
@@ -117,12 +118,12 @@ def _ring(note: Note | None) -> _Ring:
         return _Ring()  # another version's words
 
 
-async def read_events(frontier: Frontier, after: int = 0) -> list[Event]:
+async def read_events(frontier: Notes, after: int = 0) -> list[Event]:
     """The latest events of the store, oldest first; those with a greater id than `after`."""
     return [one for one in _ring(await frontier.note(KEY)).events if one.id > after]
 
 
-async def tell(frontier: Frontier, name: str, message: str = "", /, **fields: Field) -> None:
+async def tell(frontier: Notes, name: str, message: str = "", /, **fields: Field) -> None:
     """Keeps one event at once, without a line in the log: for what a person just commanded, and sees."""
     book = EventBook(frontier)
     book.take(made(name, message, fields))

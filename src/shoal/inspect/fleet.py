@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from shoal.frontier.protocol import Frontier, HostRecord, Job
+from shoal.frontier.protocol import Frontier, Hosts
+from shoal.frontier.values import HostRecord, Job
 from shoal.inspect.progress import remaining
 from shoal.inspect.throttled import PATIENCE, Sparing
 from shoal.jobs.leader import Term, leader
@@ -67,7 +68,7 @@ class Horizon:
         self._patience = patience  # seconds to wait for them; None: as long as it takes
         self._jobs: dict[str, Sparing[Sequence[SlowHost]]] = {}
 
-    async def slow_hosts(self, frontier: Frontier, job: str, now: float) -> Sequence[SlowHost]:
+    async def slow_hosts(self, frontier: Hosts, job: str, now: float) -> Sequence[SlowHost]:
         known = self._jobs.setdefault(job, Sparing((), patience=self._patience))
         return await known.get(lambda: slow_hosts(frontier, job, now))
 
@@ -111,14 +112,14 @@ def eta(job: Job, rate: float, slow: Sequence[SlowHost], now: float) -> float | 
     return longest if math.isfinite(longest) else None
 
 
-async def slow_hosts(frontier: Frontier, job: str, now: float) -> Sequence[SlowHost]:
+async def slow_hosts(frontier: Hosts, job: str, now: float) -> Sequence[SlowHost]:
     """The hosts with the job's longest queues, those first that will need the longest."""
     queues = await frontier.queues(job, _QUEUES)
     found = [await slow_host(frontier, host, now, pending) for host, pending in queues]
     return sorted((one for one in found if one is not None), key=lambda one: -one.through)
 
 
-async def slow_host(frontier: Frontier, host: str, now: float, pending: int = 0) -> SlowHost | None:
+async def slow_host(frontier: Hosts, host: str, now: float, pending: int = 0) -> SlowHost | None:
     record = await frontier.host(host)
     if record is None:
         return None

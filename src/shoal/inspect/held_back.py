@@ -11,7 +11,8 @@ from msgspec import Struct
 
 from shoal import humanize
 from shoal.engine.loop import in_turns
-from shoal.frontier.protocol import Frontier, HostRecord
+from shoal.frontier.protocol import Hosts
+from shoal.frontier.values import HostRecord
 from shoal.hosts.rules import HostRules
 from shoal.hosts.state import state_of
 from shoal.inspect.fleet import SlowHost, slow_host
@@ -37,7 +38,7 @@ class Holdups(Struct, frozen=True):
     )
 
 
-async def find_holdups(frontier: Frontier, overview: Overview, patience: float) -> Holdups:
+async def find_holdups(frontier: Hosts, overview: Overview, patience: float) -> Holdups:
     """All hosts are walked over, for `patience` seconds at most: then those that were not met are left out."""
     open_jobs = [one for one in overview.open if one.job.counters.open]
     if not open_jobs:
@@ -62,7 +63,7 @@ def _ranked(hosts: Iterable[Holdup]) -> Sequence[Holdup]:
 
 
 async def _walk(
-    frontier: Frontier, rules: HostRules, now: float, patience: float
+    frontier: Hosts, rules: HostRules, now: float, patience: float
 ) -> tuple[Sequence[str], Mapping[str, int] | None]:
     """The most ill hosts, then such as have failed lately, and how many hosts are in which condition."""
     conditions: dict[str, int] = dict.fromkeys(CONDITIONS, 0)

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.fetch.robots import Robots, RobotsRecord
-from shoal.frontier.protocol import HostRecord
+from shoal.frontier.values import HostRecord
 from shoal.hints import command
 from shoal.hosts.rules import HostRules, Terms
 from shoal.hosts.state import HostState, OriginState, state_of

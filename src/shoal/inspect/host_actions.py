@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.frontier.protocol import Frontier
+from shoal.frontier.protocol import Frontier, Hosts
 from shoal.hosts.rules import Fold, change_host
 from shoal.hosts.state import HostState, Manual, state_of
 from shoal.hosts.stored_settings import Standing, Tables, change_standing
@@ -99,7 +99,7 @@ async def set_for_hosts(frontier: Frontier, pattern: str, given: Mapping[str, ob
     return Set(pattern, settings, len(hosts))
 
 
-async def _meant_by(pattern: str, frontier: Frontier) -> AsyncIterator[str]:
+async def _meant_by(pattern: str, frontier: Hosts) -> AsyncIterator[str]:
     if not pattern.startswith(ANY):
         if await frontier.host(pattern) is not None:
             yield pattern

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from shoal.frontier.protocol import Flight, Frontier
+from shoal.frontier.protocol import Viewing
+from shoal.frontier.values import Flight
 from shoal.jobs.worker_status import WorkerStatus, status_of
 from shoal.text import one_line
 
@@ -25,7 +26,7 @@ class PageInFlight(Struct, frozen=True):
     seconds: float
 
 
-async def look_at_flights(frontier: Frontier, limit: int, job: str | None = None) -> Sequence[PageInFlight]:
+async def look_at_flights(frontier: Viewing, limit: int, job: str | None = None) -> Sequence[PageInFlight]:
     workers = {record.name: status_of(record) for record in await frontier.workers()}
     now = await frontier.now()
     return [_sight(one, workers, now) for one in await frontier.flights(limit, job)]

@@ -13,7 +13,8 @@ from shoal.admit.identity import scheme
 from shoal.config import load
 from shoal.errors import SettingsError, UsageError
 from shoal.fetch.proxy.pool_state import read_pools
-from shoal.frontier.protocol import Frontier, HostQueue, Job, Whereabouts
+from shoal.frontier.protocol import Frontier, Hosts, Jobs
+from shoal.frontier.values import HostQueue, Job, Whereabouts
 from shoal.hints import command
 from shoal.hosts.rules import HostRules
 from shoal.hosts.sharing import OtherJobs
@@ -33,7 +34,7 @@ from shoal.settings import HostSettings, Settings
 _EVERYTHING = 1 << 40
 
 
-async def chosen_jobs(frontier: Frontier, name: str | None) -> Sequence[Job]:
+async def chosen_jobs(frontier: Jobs, name: str | None) -> Sequence[Job]:
     """The job of that name, or all of them, the one to ask first being first: running, and the newest."""
     jobs = await frontier.jobs()
     chosen = [job for job in jobs if name in (None, job.spec.name)]
@@ -100,7 +101,7 @@ async def _with_its_jobs(frontier: Frontier, host: HostSight) -> HostSight:
     return replace(host, state=replace(host.state, asks=asks))
 
 
-async def rules_of_host(frontier: Frontier, queues: Sequence[HostQueue]) -> HostRules:
+async def rules_of_host(frontier: Jobs, queues: Sequence[HostQueue]) -> HostRules:
     """By the settings of a job that has work for the host, or else of the job to ask first."""
     job = _job_of(queues, await chosen_jobs(frontier, None))
     return rules_for(job)
@@ -234,9 +235,7 @@ def _allows(host: HostSight, url: str) -> bool:
     return robots.allows(url)
 
 
-async def _refusal(
-    frontier: Frontier, job: Job, settings: Settings, url: str, where: Whereabouts
-) -> str | None:
+async def _refusal(frontier: Hosts, job: Job, settings: Settings, url: str, where: Whereabouts) -> str | None:
     """Why a link to a URL never seen would not be admitted."""
     if where.place != "unknown":
         return None

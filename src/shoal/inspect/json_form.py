@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from shoal.frontier.protocol import PastJob
+from shoal.frontier.values import PastJob
 from shoal.inspect.fleet import JobSight
 from shoal.inspect.host import CONDITIONS, Cause
 from shoal.inspect.in_flight import PageInFlight

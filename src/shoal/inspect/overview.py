@@ -15,7 +15,8 @@ from msgspec import Struct
 
 from shoal.engine.history import History
 from shoal.engine.history_recorder import read_history
-from shoal.frontier.protocol import Frontier, Job
+from shoal.frontier.protocol import Frontier, Viewing
+from shoal.frontier.values import Job
 from shoal.inspect.fleet import FleetSight, Horizon, JobSight, look_at_fleet
 from shoal.inspect.throttled import PATIENCE, Sparing
 from shoal.jobs.worker_status import WorkerStatus
@@ -137,7 +138,7 @@ async def _past(frontier: Frontier, jobs: Iterable[str], now: float) -> tuple[Hi
 
 
 async def _lanes(
-    frontier: Frontier, jobs: Iterable[Job], workers: Iterable[WorkerStatus]
+    frontier: Viewing, jobs: Iterable[Job], workers: Iterable[WorkerStatus]
 ) -> Mapping[str, LaneLoad]:
     waiting = [job.spec.name for job in jobs if job.counters.pending]
     pending: Counter[str] = Counter()

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from shoal import humanize
 from shoal.engine.tally import TallyReport
-from shoal.frontier.protocol import OWN_START, Job
+from shoal.frontier.values import OWN_START, Job
 
 
 class View(Struct, frozen=True):

@@ -18,7 +18,8 @@ from shoal import humanize
 from shoal.engine.history_recorder import key_of, short_history
 from shoal.errors import ShoalError, UsageError
 from shoal.events import event
-from shoal.frontier.protocol import DeadFilter, Frontier, Job, PastJob
+from shoal.frontier.protocol import Frontier, Jobs, Notes
+from shoal.frontier.values import DeadFilter, Job, PastJob
 from shoal.hints import command
 from shoal.inspect import dead_letters
 from shoal.jobs.leader import feeder_key
@@ -134,7 +135,7 @@ async def tidy(frontier: Frontier, settings: Settings, *, spared: Collection[str
         log.debug("nothing is pruned: %s", error)
 
 
-async def forget_notes(frontier: Frontier, job: str) -> None:
+async def forget_notes(frontier: Notes, job: str) -> None:
     """What is kept under a job's name besides the job itself."""
     for key in (key_of(job), feeder_key(job), trouble_key(job)):
         await frontier.drop_note(key)
@@ -143,7 +144,7 @@ async def forget_notes(frontier: Frontier, job: str) -> None:
 # -- what is said of a job that is gone
 
 
-async def unknown_job(frontier: Frontier, name: str, kind: str = "job") -> UsageError:
+async def unknown_job(frontier: Jobs, name: str, kind: str = "job") -> UsageError:
     """Why there is no such job: it was pruned, or it was never here."""
     past = await frontier.past_job(name)
     if past is not None:

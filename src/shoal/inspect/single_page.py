@@ -22,7 +22,7 @@ from shoal.fetch.robots import Anywhere, Robots, RobotsRecord, agent_of, fetch_r
 from shoal.fetch.transport import FetchRequest, Rendered, Rendering, Transport
 from shoal.fetch.transports import AtHosts, Transports
 from shoal.frontier import open_frontier
-from shoal.frontier.protocol import Frontier
+from shoal.frontier.protocol import Notes
 from shoal.model import Failure, Outcome, Refused, Request, Response, Task
 from shoal.policy.host_table import HostTable, settings_at
 from shoal.policy.load import Traffic
@@ -59,7 +59,7 @@ async def look(url: str, settings: Settings, *, rendering: Rendering | None = No
             await transport.close()
 
 
-def _routes(settings: Settings, guard: Guard, frontier: Frontier) -> Transport:
+def _routes(settings: Settings, guard: Guard, frontier: Notes) -> Transport:
     """As a crawl would go: through the proxies of its settings, if it has any, with what is set for the host."""
     clock, table = SystemClock(), HostTable(settings.host)
     return Routes(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from shoal.frontier.protocol import Job, Place, Whereabouts, WorkerRecord
+from shoal.frontier.values import Job, Place, Whereabouts, WorkerRecord
 from shoal.hints import command
 from shoal.humanize import count, plural, span, speed
 from shoal.inspect.host import Cause, HostSight, causes

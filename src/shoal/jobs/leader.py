@@ -20,7 +20,8 @@ from msgspec import Struct
 
 from shoal.errors import ShoalError
 from shoal.events import event
-from shoal.frontier.protocol import Frontier, Note
+from shoal.frontier.protocol import Notes
+from shoal.frontier.values import Note
 from shoal.packing import UNREADABLE
 
 log = logging.getLogger("shoal")
@@ -51,7 +52,7 @@ def feeder_key(job: str) -> str:
 class Leadership:
     """The lead in one matter: coordinating, or feeding one job."""
 
-    def __init__(self, frontier: Frontier, name: str, lease: float, key: str = KEY) -> None:
+    def __init__(self, frontier: Notes, name: str, lease: float, key: str = KEY) -> None:
         self._frontier = frontier
         self._name = name
         self._key = key
@@ -142,7 +143,7 @@ def _read(note: Note | None) -> Term:
         return Term()  # another version's words
 
 
-async def watch_leader(frontier: Frontier, every: float = _WATCHED_EVERY) -> None:
+async def watch_leader(frontier: Notes, every: float = _WATCHED_EVERY) -> None:
     """For ever: tells when nobody coordinates, and when somebody does again. For those who never do it themselves."""
     missing = False
     while True:
@@ -159,7 +160,7 @@ async def watch_leader(frontier: Frontier, every: float = _WATCHED_EVERY) -> Non
             missing = term is None
 
 
-async def leader(frontier: Frontier, key: str = KEY) -> Term | None:
+async def leader(frontier: Notes, key: str = KEY) -> Term | None:
     """Who leads now, if somebody does."""
     term = _read(await frontier.note(key))
     return term if term.until > await frontier.now() else None

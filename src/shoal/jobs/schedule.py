@@ -16,7 +16,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.frontier.damage import stored
-from shoal.frontier.protocol import OWN_START, Frontier, Job, JobSpec, Note
+from shoal.frontier.protocol import Frontier, Notes
+from shoal.frontier.values import OWN_START, Job, JobSpec, Note
 from shoal.jobs.cron import parse_cron
 from shoal.jobs.note import encode_note, note_of
 from shoal.sink import is_database
@@ -97,7 +98,7 @@ _decode = stored("list of schedules")(msgspec.msgpack.Decoder(dict[str, Schedule
 Schedules = dict[str, Schedule]
 
 
-async def schedules(frontier: Frontier) -> Schedules:
+async def schedules(frontier: Notes) -> Schedules:
     return _read(await frontier.note(KEY))
 
 
@@ -105,7 +106,7 @@ def _read(note: Note | None) -> Schedules:
     return _decode(note.value) if note is not None else {}
 
 
-async def change_schedules(frontier: Frontier, change: Callable[[Schedules], Schedules]) -> Schedules:
+async def change_schedules(frontier: Notes, change: Callable[[Schedules], Schedules]) -> Schedules:
     """Compare-and-set: read, change, write, and again from the start if somebody else was quicker."""
     while True:
         note = await frontier.note(KEY)

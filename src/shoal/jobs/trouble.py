@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from shoal.errors import HandlerMissing, ShoalError
 from shoal.events import event
-from shoal.frontier.protocol import Frontier, Job, JobSpec
+from shoal.frontier.protocol import Frontier, Jobs, Notes
+from shoal.frontier.values import Job, JobSpec
 from shoal.hints import command
 from shoal.humanize import plural
 
@@ -34,7 +35,7 @@ async def pause_in_trouble(frontier: Frontier, job: str, sentence: str) -> None:
         log.warning("job %s could not be paused: %s", job, error)
 
 
-async def with_pages_left(frontier: Frontier, job: str, error: HandlerMissing) -> str:
+async def with_pages_left(frontier: Jobs, job: str, error: HandlerMissing) -> str:
     """The sentence, with how many pages the job still has; how many of them are for that handler, no counter tells."""
     found = await frontier.job(job)
     left = found.counters.open if found is not None else 0
@@ -56,18 +57,18 @@ async def check_all_done(frontier: Frontier, mine: Callable[[JobSpec], bool]) ->
         )
 
 
-async def forget_trouble(frontier: Frontier, job: str) -> None:
+async def forget_trouble(frontier: Notes, job: str) -> None:
     if await frontier.note(trouble_key(job)) is not None:
         await _write(frontier, job, "")
 
 
-async def _write(frontier: Frontier, job: str, sentence: str) -> None:
+async def _write(frontier: Notes, job: str, sentence: str) -> None:
     value = sentence[:_LONGEST].encode(errors="replace")
     note = await frontier.note(trouble_key(job))
     await frontier.set_note(trouble_key(job), value, note.version if note is not None else 0)
 
 
-async def trouble_of(frontier: Frontier, job: Job) -> str:
+async def trouble_of(frontier: Notes, job: Job) -> str:
     """Why a job is paused, if it was not by a person."""
     note = await frontier.note(trouble_key(job.spec.name)) if job.state == "paused" else None
     return note.value.decode() if note is not None else ""

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.frontier.protocol import WorkerRecord
+from shoal.frontier.values import WorkerRecord
 from shoal.packing import UNREADABLE
 from shoal.policy.backpressure import Reason
 

@@ -11,7 +11,8 @@ from msgspec import Struct
 from shoal.engine.history import MOST_HOSTS, History
 from shoal.engine.history_recorder import history_of_past, read_history
 from shoal.events import Event
-from shoal.frontier.protocol import DeadFilter, Frontier, Job
+from shoal.frontier.protocol import Frontier
+from shoal.frontier.values import DeadFilter, Job
 from shoal.inspect.event_log import read_events
 from shoal.inspect.retention import said_of, unknown_job
 from shoal.jobs.note import note_of

@@ -26,7 +26,8 @@ from shoal.admit.typed import meant_by
 from shoal.engine.feeder import too_full
 from shoal.errors import ShoalError, SpiderError, UsageError
 from shoal.frontier import open_frontier
-from shoal.frontier.protocol import Fate, Frontier, Job, JobState
+from shoal.frontier.protocol import Frontier, Jobs
+from shoal.frontier.values import Fate, Job, JobState
 from shoal.inspect.event_log import tell as tell_all
 from shoal.jobs.note import note_of, settings_of
 from shoal.limits import START_LINE, URL_SHOWN
@@ -157,7 +158,7 @@ async def add_to(
     )
 
 
-async def job_to_add_to(frontier: Frontier, name: str) -> Job:
+async def job_to_add_to(frontier: Jobs, name: str) -> Job:
     job = await frontier.job(name)
     if job is None:
         there = ", ".join(job.spec.name for job in await frontier.jobs()) or "none"

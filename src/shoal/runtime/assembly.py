@@ -39,6 +39,7 @@ from shoal.fetch.proxy.routes import Routes
 from shoal.fetch.transport import Transport
 from shoal.fetch.transports import AtHosts, Confined, Transports
 from shoal.frontier.protocol import Frontier, Job
+from shoal.frontier.values import Job
 from shoal.hosts.cache import HostBook
 from shoal.hosts.state import state_of
 from shoal.jobs.note import handlers_of

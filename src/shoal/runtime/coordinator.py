@@ -14,7 +14,8 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 
 from shoal.errors import ShoalError
 from shoal.events import event
-from shoal.frontier.protocol import Frontier, Job
+from shoal.frontier.protocol import Frontier
+from shoal.frontier.values import Job
 from shoal.inspect.retention import SECONDS, find_outdated, prune, prune_letters, retention_of
 from shoal.jobs.leader import Leadership
 from shoal.jobs.note import is_for_fleet

@@ -14,7 +14,8 @@ from shoal.engine.feeder import Feeder
 from shoal.engine.tally import Tally
 from shoal.errors import ShoalError, StoreError
 from shoal.events import event
-from shoal.frontier.protocol import OWN_START, Frontier, Job
+from shoal.frontier.protocol import Frontier
+from shoal.frontier.values import OWN_START, Job
 from shoal.jobs.leader import Leadership, feeder_key
 from shoal.jobs.note import is_for_fleet
 from shoal.jobs.trouble import report_trouble

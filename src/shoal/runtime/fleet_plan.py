@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.config import load
-from shoal.frontier.protocol import JobSpec
+from shoal.frontier.values import JobSpec
 from shoal.jobs.note import SECRET, SUMMARY, is_for_fleet, note_of, settings_of
 from shoal.runtime.trust import check_settings, own_output, own_reach, trusts_store
 from shoal.settings import HostSettings, Settings

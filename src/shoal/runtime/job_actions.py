@@ -5,7 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from shoal.errors import UsageError
-from shoal.frontier.protocol import Frontier, Job, JobState
+from shoal.frontier.protocol import Frontier, Jobs, Notes
+from shoal.frontier.values import Job, JobState
 from shoal.inspect.event_log import tell
 from shoal.inspect.retention import unknown_job
 from shoal.jobs.schedule import change_schedules, schedules
@@ -58,7 +59,7 @@ async def forget_job(frontier: Frontier, name: str) -> str:
     return f"job {name} is forgotten, with its queue, its dead letters and what it has seen; its rows stay"
 
 
-async def _change_schedule(frontier: Frontier, name: str, *, paused: bool) -> bool:
+async def _change_schedule(frontier: Notes, name: str, *, paused: bool) -> bool:
     if name not in await schedules(frontier):
         return False
     await change_schedules(
@@ -67,7 +68,7 @@ async def _change_schedule(frontier: Frontier, name: str, *, paused: bool) -> bo
     return True
 
 
-async def _job(frontier: Frontier, name: str, *states: JobState, done: str) -> Job:
+async def _job(frontier: Jobs, name: str, *states: JobState, done: str) -> Job:
     """The job, which must be in one of these states."""
     job = await frontier.job(name)
     if job is None:

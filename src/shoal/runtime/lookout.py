@@ -10,7 +10,8 @@ import asyncio
 import random
 from collections.abc import Sequence
 
-from shoal.frontier.protocol import Frontier, Job
+from shoal.frontier.protocol import Frontier
+from shoal.frontier.values import Job
 
 _FRESH = 5.0  # seconds for which what was seen is told again, if there is no news
 

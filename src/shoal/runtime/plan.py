@@ -13,7 +13,8 @@ from shoal.errors import OutputTaken, SettingsError, SinkError, SpiderError, Usa
 from shoal.events import event
 from shoal.fetch.browser.executable import available, why_not
 from shoal.fetch.proxy.pools import find_pools
-from shoal.frontier.protocol import OWN_START, Frontier, Job, JobSpec
+from shoal.frontier.protocol import Frontier, Jobs, Queue, Viewing
+from shoal.frontier.values import OWN_START, Job, JobSpec
 from shoal.hints import command
 from shoal.jobs.note import FedBy, handlers_of, note_of, write_note
 from shoal.jobs.trouble import forget_trouble
@@ -70,7 +71,7 @@ async def prepare(plan: Plan, frontier: Frontier) -> Job:
     return job
 
 
-async def tell_anew(frontier: Frontier, plan: Plan) -> None:
+async def tell_anew(frontier: Jobs, plan: Plan) -> None:
     """Whoever runs a job again expects that it goes on where it was."""
     if not plan.fresh and await frontier.past_job(plan.job) is not None:
         event("job_anew", job=plan.job)
@@ -106,7 +107,7 @@ def check_start(plan: Plan, known: Job | None) -> None:
         )
 
 
-async def check_idle(frontier: Frontier, job: str) -> None:
+async def check_idle(frontier: Viewing, job: str) -> None:
     """Refuses to forget a job under the hands of a process that works on it."""
     now = await frontier.now()
     for record in await frontier.workers():
@@ -171,7 +172,7 @@ async def check_output(plan: Plan, frontier: Frontier, known: Job | None) -> Non
         journal.close()
 
 
-async def check_shared(plan: Plan, frontier: Frontier, mine: Job | None = None) -> None:
+async def check_shared(plan: Plan, frontier: Jobs, mine: Job | None = None) -> None:
     """Refuses a file that another job of this store writes to. `mine`: the job, if it is made already; of two that
     were made at once the elder may stay."""
     if plan.output is None or is_database(plan.output):
@@ -201,7 +202,7 @@ def claim_output(plan: Plan, job: Job) -> None:
         claim(Path(plan.output), asked, replace_any=plan.fresh)
 
 
-async def file_claim(frontier: Frontier, job: Job, key: str) -> FileClaim:
+async def file_claim(frontier: Queue, job: Job, key: str) -> FileClaim:
     name = job.spec.name
     committed = await frontier.journal_length(name, key)
     return FileClaim(Owner(name, job.created_at), committed, replace=note_of(job.spec).fresh)
@@ -215,7 +216,7 @@ def _check_elsewhere(known: Job) -> None:
         )
 
 
-async def _trim_output(plan: Plan, frontier: Frontier, job: Job) -> None:
+async def _trim_output(plan: Plan, frontier: Queue, job: Job) -> None:
     """Cuts what a crash left in a file, if no later write did. Nobody holds a page any more, so nobody writes."""
     if plan.output is None or is_database(plan.output) or job.counters.leased:
         return
@@ -257,7 +258,7 @@ def _tell_finished(job: Job) -> None:
     )
 
 
-async def finish(frontier: Frontier, name: str) -> bool:
+async def finish(frontier: Jobs, name: str) -> bool:
     """Marks a running job as finished if there is nothing left to do, and tells; whoever sees it first may."""
     if not await frontier.finish(name):
         return False

@@ -18,7 +18,8 @@ from shoal.errors import HandlerMissing, OutputTaken, ShoalError, SinkError, Tru
 from shoal.events import event
 from shoal.fetch.browser.executable import available
 from shoal.frontier import is_local
-from shoal.frontier.protocol import Frontier, Job, JobSpec
+from shoal.frontier.protocol import Frontier
+from shoal.frontier.values import Job, JobSpec
 from shoal.jobs.trouble import report_trouble, with_pages_left
 from shoal.policy.lanes import Lane, cap_of
 from shoal.policy.load import Traffic

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from shoal.frontier.protocol import Frontier, Job, WorkerRecord
+from shoal.frontier.protocol import Frontier
+from shoal.frontier.values import Job, WorkerRecord
 from shoal.hints import command
 from shoal.humanize import plural, span
 from shoal.inspect.fleet import slow_hosts

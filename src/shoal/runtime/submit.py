@@ -15,7 +15,8 @@ from shoal.engine.feeder import Feeder, too_full
 from shoal.engine.tally import RateWindow, Tally, TallyReport
 from shoal.errors import OutputTaken, ShoalError, SinkError, UsageError
 from shoal.frontier import is_local
-from shoal.frontier.protocol import Frontier, Job, JobSpec
+from shoal.frontier.protocol import Frontier, Hosts, Viewing
+from shoal.frontier.values import Job, JobSpec
 from shoal.hints import command
 from shoal.hosts.rules import HostRules, change_host
 from shoal.humanize import plural
@@ -136,7 +137,7 @@ async def forget(frontier: Frontier, name: str) -> None:
     await forget_notes(frontier, name)
 
 
-async def _holding(frontier: Frontier, name: str) -> str:
+async def _holding(frontier: Viewing, name: str) -> str:
     """A worker that can be heard and serves the job, by its process and machine; "": there is none."""
     now = await frontier.now()
     for record in await frontier.workers():
@@ -154,7 +155,7 @@ def submitted_spec(plan: Plan) -> JobSpec:
     return replace(spec, settings=encode_note(note))
 
 
-async def _reconfigure(frontier: Frontier, plan: Plan) -> None:
+async def _reconfigure(frontier: Hosts, plan: Plan) -> None:
     """Gives the hosts of a job that is submitted again the valves of its new settings: here and once, and not by every
     worker on its own."""
     change = HostRules(plan.settings, plan.job).folded(lambda state: state, await frontier.now())

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from shoal import __version__
 from shoal.events import event
-from shoal.frontier.protocol import Frontier
+from shoal.frontier.protocol import Viewing
 from shoal.humanize import plural
 from shoal.jobs.worker_status import WorkerStatus, status_of
 
@@ -27,7 +27,7 @@ def side_by_side(workers: Iterable[WorkerStatus]) -> str:
     return f"several versions of Shoal work here: {told}"
 
 
-async def tell_other_versions(frontier: Frontier) -> None:
+async def tell_other_versions(frontier: Viewing) -> None:
     """For whoever joins a fleet: that others are of another version, if so."""
     others = versions_of([status_of(record) for record in await frontier.workers()])
     del others[__version__]

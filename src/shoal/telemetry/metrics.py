@@ -19,7 +19,7 @@ from shoal import __version__
 from shoal.engine.tally import LATENCY_EDGES, TallyReport
 from shoal.engine.vitals import Vitals
 from shoal.errors import UsageError
-from shoal.frontier.protocol import JobState
+from shoal.frontier.values import JobState
 from shoal.policy.outcomes import row_of
 from shoal.settings import BackpressureRule
 

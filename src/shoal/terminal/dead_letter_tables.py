@@ -10,10 +10,9 @@ from rich.console import Console
 from rich.text import Text
 
 from shoal import humanize
-from shoal.frontier.protocol import DeadLetter
 from shoal.hints import command
 from shoal.inspect.json_form import attempt_dict
-from shoal.model import Failure, Snapshot
+from shoal.model import DeadLetter, Failure, Snapshot
 from shoal.policy.outcomes import rule_for
 from shoal.terminal.console import safe, stdout, table, when
 

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from shoal import humanize
 from shoal.fetch.robots import RobotsRecord
-from shoal.frontier.protocol import HostQueue
+from shoal.frontier.values import HostQueue
 from shoal.hints import command
 from shoal.inspect.host import HostSight, OriginSight, causes, rate_source, settings_in_words
 from shoal.inspect.host_actions import Set

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from shoal import humanize
-from shoal.frontier.protocol import PastJob
+from shoal.frontier.values import PastJob
 from shoal.hints import command
 from shoal.inspect.fleet import FleetSight, JobSight
 from shoal.inspect.json_form import job_dict, past_dict, schedule_dict, sorted_jobs, worker_dict

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from shoal import humanize
 from shoal.engine.tally import HostTally, TallyReport
-from shoal.frontier.protocol import Job
+from shoal.frontier.values import Job
 from shoal.inspect.progress import View, has_ended
 
 WIDTH = 96

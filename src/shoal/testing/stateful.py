@@ -20,7 +20,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from msgspec.structs import replace
 
 from shoal.admit.identity import host_key
-from shoal.frontier.protocol import Claim, DeadFilter, Frontier, JobSpec
+from shoal.frontier.protocol import Frontier
+from shoal.frontier.values import Claim, DeadFilter, JobSpec
 from shoal.model import Dead, Done, Failure, Lease, Moved, Retry, Row, Settlement, Task, Verdict
 from shoal.testing.clock import ManualClock
 from shoal.testing.conformance.tools import ListJournal, make_task

@@ -7,7 +7,7 @@ import pytest
 from e2e.dashboard.viewer import SCRIPT, Viewer, claimed
 from shoal.dashboard import dead_letters
 from shoal.frontier import open_frontier
-from shoal.frontier.protocol import DeadFilter
+from shoal.frontier.values import DeadFilter
 from shoal.testing import WebProcess
 
 

@@ -13,7 +13,7 @@ import msgspec
 from shoal import Page, Spider
 from shoal.dashboard.server import Served
 from shoal.frontier import open_frontier
-from shoal.frontier.protocol import Claim
+from shoal.frontier.values import Claim
 from shoal.testing import WebProcess
 
 DEADLINE = 30.0  # seconds

@@ -14,7 +14,8 @@ from contextlib import contextmanager
 
 import msgspec
 
-from shoal.frontier.protocol import Frontier, Note
+from shoal.frontier.protocol import Notes
+from shoal.frontier.values import Note
 from shoal.packing import UNREADABLE
 from shoal.policy.proxy import Choice, PoolState, ProxyPolicy, Seen, Wait, is_held, serves_well, tidied
 
@@ -35,7 +36,7 @@ def key_of(pool: str) -> str:
 class PoolBook:
     def __init__(
         self,
-        frontier: Frontier,
+        frontier: Notes,
         pool: str,
         names: Sequence[str],
         policy: ProxyPolicy,
@@ -184,17 +185,17 @@ def state_of(note: Note | None) -> PoolState:
         return PoolState()  # another version's words
 
 
-async def read_pools(frontier: Frontier) -> dict[str, PoolState]:
+async def read_pools(frontier: Notes) -> dict[str, PoolState]:
     """Every pool that the store knows of."""
     return {pool: state_of(await frontier.note(key_of(pool))) for pool in await _index(frontier)}
 
 
-async def _index(frontier: Frontier) -> list[str]:
+async def _index(frontier: Notes) -> list[str]:
     note = await frontier.note(INDEX)
     return _decode_index(note.value) if note is not None else []
 
 
-async def _enlist(frontier: Frontier, pool: str) -> None:
+async def _enlist(frontier: Notes, pool: str) -> None:
     for _ in range(_MOST_TRIES):
         note = await frontier.note(INDEX)
         known = _decode_index(note.value) if note is not None else []

@@ -28,7 +28,7 @@ from shoal.fetch.proxy.pool_state import PoolBook
 from shoal.fetch.proxy.pools import DIRECT, Proxy, find_pools
 from shoal.fetch.sessions import Session, Sessions
 from shoal.fetch.transport import FetchRequest, Rendered, Transport
-from shoal.frontier.protocol import Frontier
+from shoal.frontier.protocol import Notes
 from shoal.model import DOUBT, Failure, Outcome, Response, Task
 from shoal.policy.load import Traffic
 from shoal.policy.outcomes import kind_of, this_life
@@ -65,7 +65,7 @@ class Routes:
         self,
         transport: Transport,
         settings: Settings,
-        frontier: Frontier,
+        frontier: Notes,
         *,
         traffic: Traffic,
         clock: Clock,

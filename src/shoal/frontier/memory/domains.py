@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from shoal.admit.suffixes import registrable_domain
 from shoal.frontier.memory.state import JobRecord
-from shoal.frontier.protocol import HostRecord
+from shoal.frontier.values import HostRecord
 from shoal.valve import FOREVER, Domain, DomainLimit, strictest
 
 Jobs = Mapping[str, JobRecord]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from shoal.frontier.memory.state import Held, JobRecord, Queue
-from shoal.frontier.protocol import Whereabouts, concerns
+from shoal.frontier.values import Whereabouts, concerns
 from shoal.model import Task
 
 Delayed = tuple[float, int, Task]

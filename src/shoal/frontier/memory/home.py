@@ -21,7 +21,10 @@ from shoal.frontier.memory import finding
 from shoal.frontier.memory.domains import Domains
 from shoal.frontier.memory.state import Held, JobRecord, Queue, copied
 from shoal.frontier.news import UnheardNews
-from shoal.frontier.protocol import (
+from shoal.frontier.protocol import Journal
+from shoal.frontier.suspects import wait_of_suspect
+from shoal.frontier.timebase import Timebase
+from shoal.frontier.values import (
     HUSH,
     OWN_START,
     PAST_JOBS,
@@ -38,7 +41,6 @@ from shoal.frontier.protocol import (
     Job,
     JobSpec,
     JobState,
-    Journal,
     Note,
     PastJob,
     Room,
@@ -51,8 +53,6 @@ from shoal.frontier.protocol import (
     total,
     worker_lost,
 )
-from shoal.frontier.suspects import wait_of_suspect
-from shoal.frontier.timebase import Timebase
 from shoal.model import Dead, DeadLetter, Done, Failure, Lease, Moved, Retry, Row, Settlement, Snapshot, Task
 from shoal.valve import FOREVER
 

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from shoal.frontier.protocol import EARLIER, MOST_SOURCES, OWN_START, JobSpec, JobState, Source
+from shoal.frontier.values import EARLIER, MOST_SOURCES, OWN_START, JobSpec, JobState, Source
 from shoal.model import DeadLetter, Lease, Task
 
 

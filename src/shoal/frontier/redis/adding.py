@@ -10,13 +10,13 @@ from msgspec.structs import replace
 
 from shoal.admit.suffixes import registrable_domain
 from shoal.errors import UsageError
-from shoal.frontier.protocol import Added, Fate, total
 from shoal.frontier.redis.codec import as_text, band, encode_rest
 from shoal.frontier.redis.jobs import bring_back
 from shoal.frontier.redis.keys import HOME
 from shoal.frontier.redis.link import SetBack
 from shoal.frontier.redis.outbox import added_of
 from shoal.frontier.redis.shards import FULL, Shards
+from shoal.frontier.values import Added, Fate, total
 from shoal.model import Task
 
 _FATES: Mapping[str, Fate] = {"n": "new", "d": "duplicate", "o": "over_budget"}

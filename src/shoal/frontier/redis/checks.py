@@ -13,11 +13,11 @@ from redis.asyncio.cluster import RedisCluster
 
 from shoal.errors import StoreError, UsageError
 from shoal.events import event
-from shoal.frontier.protocol import Room
 from shoal.frontier.redis.address import Address
 from shoal.frontier.redis.clients import CONNECT_SECONDS, Client
 from shoal.frontier.redis.faults import FAULTS, meaning, misunderstood, never_helps, reason, translate
 from shoal.frontier.redis.reconnecting import delay
+from shoal.frontier.values import Room
 
 OLDEST = (6, 2)
 ANSWER_SECONDS = 5.0  # for one try; who is more patient waits for a server that is not there yet

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from shoal.frontier.protocol import Claim, Claimed, JobSpec
 from shoal.frontier.redis import budgets, outbox
 from shoal.frontier.redis.keys import HOME
 from shoal.frontier.redis.shards import Shards
+from shoal.frontier.values import Claim, Claimed, JobSpec
 from shoal.model import Lease
 from shoal.valve import FOREVER, UNTIMED
 

@@ -18,8 +18,8 @@ import msgspec
 
 from shoal.admit.identity import fingerprint
 from shoal.frontier.damage import stored
-from shoal.frontier.protocol import worker_lost
 from shoal.frontier.rare_fields import rarities, restored
+from shoal.frontier.values import worker_lost
 from shoal.model import DeadLetter, Snapshot, Task
 from shoal.packing import pack
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 
-from shoal.frontier.protocol import DeadFilter, matches
 from shoal.frontier.redis.codec import decode_letter
 from shoal.frontier.redis.hosts import job_names
 from shoal.frontier.redis.jobs import revive
 from shoal.frontier.redis.shards import LANES_PER_JOB, Shards
+from shoal.frontier.values import DeadFilter, matches
 from shoal.model import DeadLetter
 
 _PAGE = 500

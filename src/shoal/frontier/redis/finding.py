@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from shoal.frontier.protocol import DeadFilter, Whereabouts, concerns
 from shoal.frontier.redis.codec import RawLease, decode_lease
 from shoal.frontier.redis.dead_letters import dead
 from shoal.frontier.redis.hosts import read_lists
 from shoal.frontier.redis.shards import LANES_PER_JOB, Shards
+from shoal.frontier.values import DeadFilter, Whereabouts, concerns
 from shoal.model import Task
 
 _PAGE = 1000

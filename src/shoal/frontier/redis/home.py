@@ -13,7 +13,19 @@ from shoal.clock import Clock
 from shoal.errors import StoreError
 from shoal.frontier.inventory import Inventory
 from shoal.frontier.news import News
-from shoal.frontier.protocol import (
+from shoal.frontier.protocol import Journal
+from shoal.frontier.redis import adding, dead_letters, epochs, finding, hosts, jobs, leases, notes
+from shoal.frontier.redis.adding import Cursor
+from shoal.frontier.redis.address import Address
+from shoal.frontier.redis.checks import room_of
+from shoal.frontier.redis.claiming import Claimer
+from shoal.frontier.redis.inventory import take_stock
+from shoal.frontier.redis.keys import wake_channel
+from shoal.frontier.redis.link import OPEN_PATIENCE, Link
+from shoal.frontier.redis.replicas import Replicas
+from shoal.frontier.redis.settling import Settler
+from shoal.frontier.redis.shards import Shards
+from shoal.frontier.values import (
     OWN_START,
     SCAN,
     Added,
@@ -26,7 +38,6 @@ from shoal.frontier.protocol import (
     Job,
     JobSpec,
     JobState,
-    Journal,
     Note,
     PastJob,
     Room,
@@ -34,17 +45,6 @@ from shoal.frontier.protocol import (
     Whereabouts,
     WorkerRecord,
 )
-from shoal.frontier.redis import adding, dead_letters, epochs, finding, hosts, jobs, leases, notes
-from shoal.frontier.redis.adding import Cursor
-from shoal.frontier.redis.address import Address
-from shoal.frontier.redis.checks import room_of
-from shoal.frontier.redis.claiming import Claimer
-from shoal.frontier.redis.inventory import take_stock
-from shoal.frontier.redis.keys import wake_channel
-from shoal.frontier.redis.link import OPEN_PATIENCE, Link
-from shoal.frontier.redis.replicas import Replicas
-from shoal.frontier.redis.settling import Settler
-from shoal.frontier.redis.shards import Shards
 from shoal.model import DeadLetter, Lease, Settlement, Task
 
 _LOOK_IN = b"in "  # + seconds: what the store says to the one that is to look

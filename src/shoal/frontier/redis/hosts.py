@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 
 from shoal.admit.suffixes import registrable_domain
-from shoal.frontier.protocol import HostQueue, HostRecord
 from shoal.frontier.redis.codec import as_text
 from shoal.frontier.redis.jobs import MOST
 from shoal.frontier.redis.keys import HOME
 from shoal.frontier.redis.shards import LANES_PER_JOB, Shards
+from shoal.frontier.values import HostQueue, HostRecord
 from shoal.valve import Domain, Valve
 
 _VALVE = struct.Struct("<ddddIIIII")

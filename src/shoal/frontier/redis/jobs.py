@@ -14,11 +14,11 @@ from msgspec.structs import replace
 from shoal.errors import UsageError
 from shoal.events import event
 from shoal.frontier.damage import stored
-from shoal.frontier.protocol import PAST_JOBS, Counters, Job, JobSpec, JobState, PastJob, Source, fed_of
 from shoal.frontier.redis import budgets
 from shoal.frontier.redis.codec import as_text
 from shoal.frontier.redis.keys import HOME
 from shoal.frontier.redis.shards import FULL, Shards, as_str
+from shoal.frontier.values import PAST_JOBS, Counters, Job, JobSpec, JobState, PastJob, Source, fed_of
 from shoal.valve import Valve
 
 _COUNTED = Counters.__struct_fields__

@@ -6,12 +6,12 @@ import asyncio
 import struct
 from collections.abc import Collection, Mapping, Sequence
 
-from shoal.frontier.protocol import FLIGHTS_SEEN, Flight, WorkerRecord
 from shoal.frontier.redis import outbox
 from shoal.frontier.redis.codec import as_text, decode_lease
 from shoal.frontier.redis.hosts import job_names
 from shoal.frontier.redis.keys import HOME
 from shoal.frontier.redis.shards import LANES_PER_JOB, Shards
+from shoal.frontier.values import FLIGHTS_SEEN, Flight, WorkerRecord
 from shoal.model import Lease
 
 _PAGE = 500

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from shoal.frontier.protocol import Note
 from shoal.frontier.redis.codec import as_text
 from shoal.frontier.redis.keys import HOME
 from shoal.frontier.redis.shards import Shards
+from shoal.frontier.values import Note
 
 
 async def find_note(shards: Shards, key: str) -> Note | None:

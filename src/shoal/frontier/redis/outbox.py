@@ -13,9 +13,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from shoal.frontier.protocol import Added, total
 from shoal.frontier.redis.codec import as_text
 from shoal.frontier.redis.shards import Shards
+from shoal.frontier.values import Added, total
 
 _HEAD = struct.Struct(">6s6sIB")
 _TIME = 8  # bytes before what is kept: when it had arrived

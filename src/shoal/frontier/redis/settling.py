@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 
 from shoal.errors import StoreFull
-from shoal.frontier.protocol import Added, Journal, Settled, total
+from shoal.frontier.protocol import Journal
 from shoal.frontier.redis import outbox, rows
 from shoal.frontier.redis.encoding import Asked, Encoder, words_of
 from shoal.frontier.redis.filelock import FileTurns, Turn
 from shoal.frontier.redis.link import SetBack
 from shoal.frontier.redis.rows import Part
 from shoal.frontier.redis.shards import Shards
+from shoal.frontier.values import Added, Settled, total
 from shoal.model import Dead, Moved, Settlement
 
 _AGAIN = b"again"

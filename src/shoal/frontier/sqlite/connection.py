@@ -11,10 +11,10 @@ import apsw
 import msgspec
 
 from shoal.errors import UsageError
-from shoal.frontier.protocol import Counters, JobSpec
 from shoal.frontier.sqlite import domains
 from shoal.frontier.sqlite.schema import check_version
 from shoal.frontier.timebase import Timebase
+from shoal.frontier.values import Counters, JobSpec
 from shoal.valve import DomainLimit, Valve, strictest
 
 T = TypeVar("T")

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from shoal.frontier.protocol import HostQueue, Whereabouts, concerns
 from shoal.frontier.sqlite.adding import is_seen
 from shoal.frontier.sqlite.codec import decode_letter, decode_task
 from shoal.frontier.sqlite.connection import Session
+from shoal.frontier.values import HostQueue, Whereabouts, concerns
 from shoal.model import Task
 from shoal.packing import pack
 

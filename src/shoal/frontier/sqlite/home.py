@@ -12,7 +12,17 @@ from shoal.clock import Clock
 from shoal.errors import StoreError
 from shoal.frontier.inventory import Inventory
 from shoal.frontier.news import UnheardNews
-from shoal.frontier.protocol import (
+from shoal.frontier.protocol import Journal
+from shoal.frontier.sqlite import adding, claiming, finding, jobs, notes, settling
+from shoal.frontier.sqlite.connection import Session
+from shoal.frontier.sqlite.faults import translated
+from shoal.frontier.sqlite.inventory import compact, take_stock
+from shoal.frontier.sqlite.presence import Presence, workers_folder
+from shoal.frontier.sqlite.schema import connect
+from shoal.frontier.sqlite.timebase import shared_timebase
+from shoal.frontier.sqlite.writer import Writer
+from shoal.frontier.timebase import Timebase
+from shoal.frontier.values import (
     OWN_START,
     SCAN,
     Added,
@@ -25,7 +35,6 @@ from shoal.frontier.protocol import (
     Job,
     JobSpec,
     JobState,
-    Journal,
     Note,
     PastJob,
     Room,
@@ -33,15 +42,6 @@ from shoal.frontier.protocol import (
     Whereabouts,
     WorkerRecord,
 )
-from shoal.frontier.sqlite import adding, claiming, finding, jobs, notes, settling
-from shoal.frontier.sqlite.connection import Session
-from shoal.frontier.sqlite.faults import translated
-from shoal.frontier.sqlite.inventory import compact, take_stock
-from shoal.frontier.sqlite.presence import Presence, workers_folder
-from shoal.frontier.sqlite.schema import connect
-from shoal.frontier.sqlite.timebase import shared_timebase
-from shoal.frontier.sqlite.writer import Writer
-from shoal.frontier.timebase import Timebase
 from shoal.model import DeadLetter, Lease, Settlement, Task
 
 _LOOK_AROUND = 0.2  # seconds between looks for other processes' commits while idle

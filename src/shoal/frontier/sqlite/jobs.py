@@ -8,7 +8,12 @@ from typing import Any
 import msgspec
 
 from shoal.frontier.damage import stored
-from shoal.frontier.protocol import (
+from shoal.frontier.sqlite.adding import put_back
+from shoal.frontier.sqlite.codec import decode_letter, encode_task
+from shoal.frontier.sqlite.connection import COUNTED, Session, decode_spec
+from shoal.frontier.sqlite.domains import look_again
+from shoal.frontier.sqlite.leases import end_leases
+from shoal.frontier.values import (
     EARLIER,
     MOST_SOURCES,
     OWN_START,
@@ -24,11 +29,6 @@ from shoal.frontier.protocol import (
     fed_of,
     is_same,
 )
-from shoal.frontier.sqlite.adding import put_back
-from shoal.frontier.sqlite.codec import decode_letter, encode_task
-from shoal.frontier.sqlite.connection import COUNTED, Session, decode_spec
-from shoal.frontier.sqlite.domains import look_again
-from shoal.frontier.sqlite.leases import end_leases
 from shoal.model import DeadLetter
 from shoal.valve import Domain, Valve
 

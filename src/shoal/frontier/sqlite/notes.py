@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from shoal.frontier.protocol import Note
 from shoal.frontier.sqlite.connection import Session
+from shoal.frontier.values import Note
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Note).decode

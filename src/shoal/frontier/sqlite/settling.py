@@ -9,12 +9,13 @@ import apsw
 from msgspec.structs import replace
 
 from shoal.frontier.loss import Loss
-from shoal.frontier.protocol import Flight, JobSpec, Journal, Settled, WorkerRecord, total
+from shoal.frontier.protocol import Journal
 from shoal.frontier.sqlite.adding import admit, is_seen, put_back, see
 from shoal.frontier.sqlite.codec import decode_task, encode_letter, encode_task
 from shoal.frontier.sqlite.connection import Session
 from shoal.frontier.sqlite.leases import end_leases
 from shoal.frontier.suspects import verdict_on
+from shoal.frontier.values import Flight, JobSpec, Settled, WorkerRecord, total
 from shoal.model import Dead, DeadLetter, Done, Failure, Lease, Moved, Retry, Settlement, Snapshot, Task
 
 _FLIGHTS = """

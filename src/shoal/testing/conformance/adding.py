@@ -8,7 +8,8 @@ from collections.abc import Mapping
 import pytest
 from msgspec.structs import replace
 
-from shoal.frontier.protocol import Claim, Frontier
+from shoal.frontier.protocol import Frontier
+from shoal.frontier.values import Claim
 from shoal.testing.clock import ManualClock
 from shoal.testing.conformance.tools import (
     claim,

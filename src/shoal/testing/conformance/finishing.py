@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from shoal.frontier.protocol import DeadFilter, Frontier, JobState
+from shoal.frontier.protocol import Frontier
+from shoal.frontier.values import DeadFilter, JobState
 from shoal.model import Dead
 from shoal.testing.conformance.tools import FAILED, claim, counted, make_task, settle, spec
 

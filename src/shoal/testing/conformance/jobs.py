@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from shoal.errors import UsageError
-from shoal.frontier.protocol import DeadFilter, Frontier
+from shoal.frontier.protocol import Frontier
+from shoal.frontier.values import DeadFilter
 from shoal.model import Dead, Failure, Moved, Retry, Row, Settlement
 from shoal.testing.clock import ManualClock
 from shoal.testing.conformance.tools import (

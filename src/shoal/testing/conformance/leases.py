@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from shoal.engine.lost_workers import report_loss
 from shoal.frontier.loss import Loss
-from shoal.frontier.protocol import (
-    DeadFilter,
-    Frontier,
-)
+from shoal.frontier.protocol import Frontier
+from shoal.frontier.values import DeadFilter
 from shoal.model import Retry
 from shoal.testing.clock import ManualClock
 from shoal.testing.conformance.tools import (

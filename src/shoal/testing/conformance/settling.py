@@ -6,11 +6,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from shoal.frontier.protocol import (
-    DeadFilter,
-    Frontier,
-    Whereabouts,
-)
+from shoal.frontier.protocol import Frontier
+from shoal.frontier.values import DeadFilter, Whereabouts
 from shoal.model import Dead, Done, Failure, Moved, Retry, Row, Settlement, Snapshot
 from shoal.testing.clock import ManualClock
 from shoal.testing.conformance.tools import (

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from shoal.frontier.protocol import EARLIER, MOST_SOURCES, OWN_START, Frontier, Source
+from shoal.frontier.protocol import Frontier
+from shoal.frontier.values import EARLIER, MOST_SOURCES, OWN_START, Source
 from shoal.testing.conformance.tools import claim, counted, make_task, settle, spec
 
 

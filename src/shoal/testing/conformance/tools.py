@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from shoal.admit.identity import fingerprint, host_key
-from shoal.frontier.protocol import Claim, Claimed, Frontier, Job, JobSpec
+from shoal.frontier.protocol import Frontier
+from shoal.frontier.values import Claim, Claimed, Job, JobSpec
 from shoal.model import Done, Failure, Lease, Settlement, Task, Verdict
 from shoal.valve import Valve
 

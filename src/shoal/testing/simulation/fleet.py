@@ -10,7 +10,8 @@ from shoal.engine.dispatcher import Engine
 from shoal.engine.machine import Reading
 from shoal.engine.pressure import Governor
 from shoal.fetch.transport import Transport
-from shoal.frontier.protocol import Frontier, JobSpec
+from shoal.frontier.protocol import Frontier
+from shoal.frontier.values import JobSpec
 from shoal.policy.load import Backlog, Traffic
 from shoal.runtime.assembly import JobCrew, backlog_of
 from shoal.runtime.coordinator import Coordinator

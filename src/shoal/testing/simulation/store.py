@@ -14,18 +14,8 @@ from typing import Any, TypeVar
 
 from shoal.errors import SinkError, StoreError
 from shoal.frontier.news import UnheardNews
-from shoal.frontier.protocol import (
-    OWN_START,
-    Added,
-    Claim,
-    Claimed,
-    DeadFilter,
-    Frontier,
-    HostRecord,
-    JobState,
-    Journal,
-    Settled,
-)
+from shoal.frontier.protocol import Frontier, Journal
+from shoal.frontier.values import OWN_START, Added, Claim, Claimed, DeadFilter, HostRecord, JobState, Settled
 from shoal.model import Lease, Settlement, Task
 from shoal.sink.jsonl import MemoryJournal
 from shoal.sink.ownership import FileClaim

@@ -21,7 +21,8 @@ from shoal.clock import Clock
 from shoal.engine.dispatcher import Engine
 from shoal.errors import ShoalError
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.protocol import HUSH, Frontier
+from shoal.frontier.protocol import Frontier
+from shoal.frontier.values import HUSH
 from shoal.jobs.trouble import trouble_of
 from shoal.runtime.plan import prepare
 from shoal.testing.simulation.check import Checker, Violation

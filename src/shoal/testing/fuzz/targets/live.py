@@ -14,8 +14,8 @@ from shoal.clock import SystemClock
 from shoal.fetch.guard import Guard
 from shoal.fetch.http import HttpTransport
 from shoal.fetch.transport import FetchRequest
-from shoal.frontier.protocol import Claim, DeadFilter, JobSpec
 from shoal.frontier.redis.home import RedisFrontier
+from shoal.frontier.values import Claim, DeadFilter, JobSpec
 from shoal.model import Dead, Done, Lease, Moved, Outcome, Response, Retry, Settlement, Snapshot, Task
 from shoal.policy.outcomes import TABLE, judge, kind_of, row_of, snapshot_of
 from shoal.settings import Settings

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from shoal.admit.identity import fingerprint, host_key
 from shoal.errors import StoreError
-from shoal.frontier.protocol import HostRecord, JobSpec, WorkerRecord
 from shoal.frontier.redis import codec as redis
 from shoal.frontier.sqlite import codec as sqlite
+from shoal.frontier.values import HostRecord, JobSpec, WorkerRecord
 from shoal.hosts.state import state_of
 from shoal.jobs.note import note_of, settings_of
 from shoal.jobs.worker_status import status_of

@@ -1,0 +1,292 @@
+"""What the verbs of a frontier take and answer: jobs, claims, hosts, notes, filters of dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from msgspec import Struct, field
+
+from shoal.model import DeadLetter, Failure, Lease, Task
+from shoal.valve import Domain, DomainLimit, Valve
+
+JobState = Literal["running", "paused", "finished", "cancelled"]
+
+
+class HostRecord(Struct, frozen=True):
+    """A host as stored: its valve, and the policies' state, which the frontier keeps but does not read."""
+
+    name: str
+    valve: Valve
+    state: bytes = b""
+    version: int = 0  # grows by one with every update_host
+    domain: Domain | None = (
+        None  # what it shares with other hosts; None: its domain has no other. Not for update_host
+    )
+
+
+class JobSpec(Struct, frozen=True):
+    """What the frontier must know about a job to run it."""
+
+    name: str
+    spider: str = ""
+    valve: Valve = field(default_factory=Valve)  # for hosts first seen through this job
+    max_attempts: int = 5
+    max_pages: int = 0  # 0: no budget. At most this many tasks ever become done
+    max_pages_per_host: int = 0  # admissions per host
+    settings: bytes = b""  # the engine's own note about the settings of the last run
+    priority: int = 0  # a job with a higher one is served first; equal ones take turns
+    # bloom: 2 bytes a URL, but up to `capacity` URLs 1 in 2,000 new ones is taken for known, and 1 in 1,000 beyond. A
+    # home may be exact all the same.
+    dedupe: Literal["exact", "bloom"] = "exact"
+    capacity: int = 0
+    domain: DomainLimit = (
+        DomainLimit()
+    )  # for all hosts of a domain; of several running jobs there the strictest holds
+
+
+class Counters(Struct, frozen=True):
+    """Where a job's tasks are. `admitted` is always the sum of the six that follow it."""
+
+    admitted: int = 0
+    pending: int = 0
+    delayed: int = 0
+    leased: int = 0
+    done: int = 0
+    dead: int = 0
+    merged: int = 0  # redirected to a page that has a task of its own
+    retried: int = 0  # attempts that ended in a retry
+    duplicates: int = 0  # refused by dedupe
+    over_budget: int = 0  # refused by a host's page budget
+    stale: int = 0  # settlements refused because the lease was lost
+    items: int = 0  # rows written
+    links_cut: int = 0  # links that were not taken, because a page had more than max_links
+
+    @property
+    def open(self) -> int:
+        return self.pending + self.delayed + self.leased
+
+
+class Source(Struct, frozen=True):
+    """Somewhere a job's start URLs come from, and how far it was read."""
+
+    fed: int = 0  # how many URLs have been read
+    fed_all: bool = False  # no more will come from it
+
+
+OWN_START = ""  # the source that is the spider's own start
+EARLIER = "earlier"  # the sum of sources that were fed long ago, and whose names are forgotten
+MOST_SOURCES = 100  # of a job, before those that are fed are summed up
+
+
+class Job(Struct, frozen=True):
+    spec: JobSpec
+    state: JobState
+    counters: Counters
+    created_at: float
+    finished_at: float = 0.0
+    fed: int = 0  # how many start URLs have been read, from all sources
+    fed_all: bool = False  # no more start URLs will come: every source that was opened was fed to its end
+    sources: Mapping[str, Source] = {}  # by name; OWN_START among them if the spider's start is fed
+
+    @property
+    def exhausted(self) -> bool:
+        """Nothing is left to do, or the page budget is used up."""
+        c, budget = self.counters, self.spec.max_pages
+        if budget and c.done >= budget:
+            return True
+        return self.fed_all and c.open == 0
+
+    @property
+    def unfed(self) -> Sequence[str]:
+        """The sources that still have URLs, as far as the store knows."""
+        return [name for name, source in self.sources.items() if not source.fed_all]
+
+
+def fed_of(sources: Mapping[str, Source]) -> tuple[int, bool]:
+    """`fed` and `fed_all` of a job with these sources. One without any has yet to be told where to start."""
+    known = sources.values()
+    return sum(source.fed for source in known), bool(known) and all(source.fed_all for source in known)
+
+
+PAST_JOBS = 200  # that are remembered
+
+
+class PastJob(Struct, frozen=True):
+    """What is left of a job that was pruned: how it ended, and a short note about how it went."""
+
+    job: Job
+    pruned_at: float
+    summary: bytes = b""  # the engine's own; the frontier does not read it
+
+
+class Claim(Struct, frozen=True):
+    """What a worker can start now."""
+
+    worker: str
+    jobs: Sequence[str]
+    lanes: Mapping[str, int]  # how many of each lane, in order of preference
+    limit: int  # and how many in all
+    lease_seconds: float = 60.0
+    spare: Mapping[str, int] = {}  # how many of each lane at most, of what the lanes leave of the limit
+    # When the jobs were made that the worker knows by these names. Of one that was made anew since, it gets nothing:
+    # what it remembers, such as links that were admitted, is not true of that one.
+    made: Mapping[str, float] = {}
+
+    def rounds(self) -> Sequence[Mapping[str, int]]:
+        """Most that may be taken of each lane: first by the shares, then of the rest."""
+        return (self.lanes, self.spare) if self.spare else (self.lanes,)
+
+    def means(self, job: str, created_at: float) -> bool:
+        return self.made.get(job, created_at) == created_at
+
+
+class Claimed(Struct, frozen=True):
+    leases: Sequence[Lease]
+    next_due: float  # seconds until a claim may succeed if nothing changes; FOREVER: only a change helps
+    now: float = 0.0  # the frontier's time at the claim
+    # Seconds after which to look again unasked: a home that says so tells `wait` when it is this worker's turn before
+    # that, and may have told another one to look at `next_due`. None: nobody is told, so ask whenever there is room.
+    again: float | None = None
+
+
+Fate = Literal["new", "duplicate", "over_budget"]
+
+
+class Added(Struct, frozen=True):
+    new: int = 0
+    duplicates: int = 0
+    over_budget: int = 0
+    outdated: bool = (
+        False  # the store has gone back since the epoch that was named: the start is to be read again
+    )
+    each: Sequence[Fate] = ()  # what became of each task, in the order given. `add` alone tells
+
+
+def is_same(before: Job, now: Job | None) -> bool:
+    """Whether nobody has gone on with a job since it ended, nor made another of its name."""
+    return (
+        now is not None
+        and now.state in ("finished", "cancelled")
+        and (now.state, now.created_at, now.finished_at)
+        == (before.state, before.created_at, before.finished_at)
+    )
+
+
+def total(parts: Sequence[Added]) -> Added:
+    return Added(
+        sum(part.new for part in parts),
+        sum(part.duplicates for part in parts),
+        sum(part.over_budget for part in parts),
+        any(part.outdated for part in parts),
+    )
+
+
+class Settled(Struct, frozen=True):
+    accepted: Sequence[bool]  # one for each settlement; False: the lease was lost, nothing was changed
+    found: Added = Added()
+    buried: int = 0  # retries that had no attempt left
+    # Places of those that add to a store which is full. Nothing of them was changed, their leases are still held.
+    no_room: frozenset[int] = frozenset()
+    # Places of those that were made in another epoch. Nothing of them was changed.
+    outdated: frozenset[int] = frozenset()
+
+
+class WorkerRecord(Struct, frozen=True):
+    name: str
+    seen_at: float
+    until: float  # without another sign of life, it counts as gone
+    status: bytes = b""
+
+
+class Room(Struct, frozen=True):
+    """How full a store is, where it is fullest."""
+
+    used: int = 0  # bytes
+    limit: int = 0  # bytes; 0: it has none, or none is known
+
+    @property
+    def share(self) -> float:
+        return self.used / self.limit if self.limit else 0.0
+
+
+class Note(Struct, frozen=True):
+    """A small value that processes agree on: who leads, when a job runs next."""
+
+    value: bytes
+    version: int  # grows by one with every write; 0 stands for a note that was never written
+
+
+class Flight(Struct, frozen=True):
+    """A page in hand."""
+
+    lease: Lease
+    worker: str
+    since: float  # when it was claimed
+
+
+class HostQueue(Struct, frozen=True):
+    """One job's tasks for one host in one lane."""
+
+    job: str
+    lane: str
+    pending: int
+    delayed: int
+
+
+Place = Literal["unknown", "pending", "delayed", "leased", "done", "dead", "merged"]
+
+
+class Whereabouts(Struct, frozen=True):
+    """Where a URL's task is. A URL that redirected is where its task is now."""
+
+    place: Place  # "unknown": never admitted. "done": admitted, and nowhere else (it may have moved to another host)
+    task: Task | None = None  # None: unknown, done, or too far back in a long queue to be found
+    ahead: int = 0  # pending: how many go before it in its queue; without a task: at least so many
+    due: float = 0.0  # delayed: when it becomes pending again
+    worker: str = ""  # leased: who has it
+    since: float = 0.0  # leased, dead: since when
+    deadline: float = 0.0  # leased: when the lease runs out, without a heartbeat
+    into: str = ""  # merged: the URL of the page that it redirected to
+
+
+HUSH = 3.0  # seconds after a set-back in which nothing is claimed, so that all workers hear of it first
+
+FLIGHTS_SEEN = 2_000  # leases of a shard that `flights` looks at
+SCAN = 200_000  # tasks of one queue that `find` looks through
+
+
+def concerns(task: Task, wanted: Task) -> bool:
+    """Whether the task is that of the wanted page, in whatever spelling: it is to be fetched there, or was, before it
+    redirected."""
+    page = wanted.fingerprint
+    if page is not None and (task.fingerprint == page or page in task.trail):
+        return True
+    return task.url == wanted.url or wanted.url in task.hops
+
+
+class DeadFilter(Struct, frozen=True):
+    job: str | None = None
+    host: str | None = None
+    kind: str | None = None
+    since: float | None = None
+    until: float | None = None
+    ids: Sequence[int] | None = None
+    limit: int | None = None
+
+
+def matches(query: DeadFilter, letter: DeadLetter) -> bool:
+    task = letter.task
+    return (
+        query.job in (None, task.job)
+        and query.host in (None, task.host)
+        and query.kind in (None, letter.kind)
+        and (query.since is None or letter.at >= query.since)
+        and (query.until is None or letter.at < query.until)
+        and (query.ids is None or task.id in query.ids)
+    )
+
+
+def worker_lost(attempt: int, at: float) -> Failure:
+    """What the history says of an attempt whose worker died or went silent."""
+    return Failure("worker_lost", "the worker died or stopped renewing its lease", at=at, attempt=attempt)
