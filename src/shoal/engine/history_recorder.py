@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from shoal.engine.history import FIRST_INTERVAL, History, HostPast, Slice, busiest, coarse
 from shoal.engine.tally import Tally, TallyReport
+from shoal.frontier.notes import TRIES, change_note
 from shoal.frontier.protocol import Frontier, Notes
 from shoal.frontier.values import Job, Note, PastJob
 from shoal.packing import UNREADABLE
@@ -23,7 +24,6 @@ from shoal.policy.outcomes import row_of
 
 _WRITE_EVERY, _WRITE_SELDOM = 5.0, 30.0  # seconds
 _APART = 1.0  # seconds between the writes of a fleet, as far as the bounds above allow
-_MOST_TRIES = 20
 _SHORT_SLICES, _SHORT_HOSTS = 12, 10
 _NEVER = float("-inf")
 
@@ -96,21 +96,25 @@ class Recorder:
 
     async def _add(self, addition: History) -> bool:
         """False: others were quicker every time."""
-        for _ in range(_MOST_TRIES):
+        history: History | None = None
+
+        async def merged(note: Note | None) -> bytes | None:
+            nonlocal history
             job = await self._frontier.job(self._job)
             if job is None or job.created_at != self._created_at:
-                return True  # it is the past of a job that is no more
-            note = await self._frontier.note(key_of(self._job))
+                history = None
+                return None  # it is the past of a job that is no more
             history = _history_of(note, job.created_at).merged(addition)
-            value = _encode(_Record(job.created_at, history))
-            version = note.version if note else 0
-            if await self._frontier.set_note(key_of(self._job), value, version):
-                self._take_turns(version + 1)
-                for name in addition.hosts.keys() & history.hosts.keys():
-                    counted = self._counted_hosts.get(name, HostPast())
-                    self._counted_hosts[name] = counted + addition.hosts[name]
-                return True
-        return False
+            return _encode(_Record(job.created_at, history))
+
+        note = await change_note(self._frontier, key_of(self._job), merged, tries=TRIES)
+        if note is None or history is None:
+            return note is not None
+        self._take_turns(note.version)
+        for name in addition.hosts.keys() & history.hosts.keys():
+            counted = self._counted_hosts.get(name, HostPast())
+            self._counted_hosts[name] = counted + addition.hosts[name]
+        return True
 
     def _take_turns(self, version: int) -> None:
         """Since our last write every other process has written once or so: all of them share the time."""

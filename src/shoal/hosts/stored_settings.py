@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from shoal.errors import UsageError
+from shoal.frontier.notes import change_note
 from shoal.frontier.protocol import Frontier, Hosts, Notes
 from shoal.frontier.values import Note
 from shoal.hosts.state import BY_HAND, HostState, state_of
@@ -46,9 +47,12 @@ async def read_standing(frontier: Notes) -> Standing:
 
 
 async def change_standing(frontier: Frontier, fold: Callable[[dict[str, HostSettings]], Tables]) -> Standing:
-    """Compare-and-set, again from the start if somebody else was quicker."""
-    while True:
-        known = await read_standing(frontier)
+    """`fold` is asked anew if somebody else was quicker."""
+    tables: Tables = {}
+
+    async def encoded(note: Note | None) -> bytes:
+        nonlocal tables
+        known = _read(note)
         before = dict(known.tables) if known.version else await _set_before(frontier)
         tables = {name: table for name, table in fold(before).items() if table != HostSettings()}
         if len(tables) > HOST_TABLES:
@@ -56,8 +60,11 @@ async def change_standing(frontier: Frontier, fold: Callable[[dict[str, HostSett
                 f"{len(tables):,} hosts and patterns would have settings of their own in this store, and at most "
                 f"{HOST_TABLES:,} may: use patterns, or the tables of shoal.toml"
             )
-        if await frontier.set_note(KEY, _encode(tables), known.version):
-            return Standing(tables, known.version + 1)
+        return _encode(tables)
+
+    written = await change_note(frontier, KEY, encoded)
+    assert written is not None
+    return Standing(tables, written.version)
 
 
 async def _set_before(frontier: Hosts) -> dict[str, HostSettings]:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from shoal.errors import ShoalError
 from shoal.events import Event, Field, Listener, listener, made
 from shoal.events import event as event  # what is kept here is told there
+from shoal.frontier.notes import TRIES, change_note
 from shoal.frontier.protocol import Notes
 from shoal.frontier.values import Note
 from shoal.packing import UNREADABLE, pack
@@ -28,7 +29,6 @@ _NOT_KEPT = frozenset({"progress", "log"})
 _EVERY = 1.0  # seconds between writes
 _AT_ONCE = 3  # of a name, a second; the others are counted
 _LAST_WORDS = 2.0  # seconds that the end may take
-_MOST_TRIES = 20
 
 
 class _Ring(Struct, frozen=True):
@@ -97,18 +97,21 @@ class EventBook:
                 log.debug("events are not kept: %s", error)  # whoever works with the store says what is wrong
 
     async def keep(self) -> None:
-        """Writes what was taken: read, add, write, and again from the start if another was quicker."""
-        for _ in range(_MOST_TRIES):
-            if not self._taken:
-                return
-            note, offset = await self._frontier.note(KEY), await self._frontier.now() - time.monotonic()
+        """Writes what was taken."""
+        taken: list[tuple[float, Event]] = []
+
+        async def with_taken(note: Note | None) -> bytes | None:
+            nonlocal taken
+            offset = await self._frontier.now() - time.monotonic()
             taken = list(self._taken)
             ring = _ring(note).with_events([replace(one, at=at + offset) for at, one in taken])
-            if await self._frontier.set_note(KEY, pack(ring), note.version if note is not None else 0):
-                for entry in taken:
-                    if self._taken and self._taken[0] is entry:  # unless the next ones have pushed it out
-                        self._taken.popleft()
-                return
+            return pack(ring) if taken else None
+
+        if not self._taken or await change_note(self._frontier, KEY, with_taken, tries=TRIES) is None:
+            return
+        for entry in taken:
+            if self._taken and self._taken[0] is entry:  # unless the next ones have pushed it out
+                self._taken.popleft()
 
 
 def _ring(note: Note | None) -> _Ring:

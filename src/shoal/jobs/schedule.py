@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.frontier.damage import stored
+from shoal.frontier.notes import change_note
 from shoal.frontier.protocol import Frontier, Notes
 from shoal.frontier.values import OWN_START, Job, JobSpec, Note
 from shoal.jobs.cron import parse_cron
@@ -107,12 +108,16 @@ def _read(note: Note | None) -> Schedules:
 
 
 async def change_schedules(frontier: Notes, change: Callable[[Schedules], Schedules]) -> Schedules:
-    """Compare-and-set: read, change, write, and again from the start if somebody else was quicker."""
-    while True:
-        note = await frontier.note(KEY)
+    """`change` is asked anew if somebody else was quicker."""
+    changed: Schedules = {}
+
+    async def encoded(note: Note | None) -> bytes:
+        nonlocal changed
         changed = change(_read(note))
-        if await frontier.set_note(KEY, _encode(changed), note.version if note is not None else 0):
-            return changed
+        return _encode(changed)
+
+    await change_note(frontier, KEY, encoded)
+    return changed
 
 
 async def start_due_runs(frontier: Frontier, open_jobs: frozenset[str]) -> list[str]:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 
 import msgspec
 
+from shoal.frontier.notes import TRIES, change_note
 from shoal.frontier.protocol import Notes
 from shoal.frontier.values import Note
 from shoal.packing import UNREADABLE
@@ -21,7 +22,6 @@ from shoal.policy.proxy import Choice, PoolState, ProxyPolicy, Seen, Wait, is_he
 
 INDEX = "proxies"  # the note that names the pools there are notes of
 _EVERY = 3.0  # seconds between two looks at the note
-_MOST_TRIES = 20
 _NEVER = float("-inf")
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -145,7 +145,7 @@ class PoolBook:
                 self._used = False
                 await self._read()
                 return
-            for _ in range(_MOST_TRIES):
+            for _ in range(TRIES):
                 if await self._write(self._state):
                     return
 
@@ -187,20 +187,16 @@ def state_of(note: Note | None) -> PoolState:
 
 async def read_pools(frontier: Notes) -> dict[str, PoolState]:
     """Every pool that the store knows of."""
-    return {pool: state_of(await frontier.note(key_of(pool))) for pool in await _index(frontier)}
+    return {pool: state_of(await frontier.note(key_of(pool))) for pool in _names(await frontier.note(INDEX))}
 
 
-async def _index(frontier: Notes) -> list[str]:
-    note = await frontier.note(INDEX)
+def _names(note: Note | None) -> list[str]:
     return _decode_index(note.value) if note is not None else []
 
 
 async def _enlist(frontier: Notes, pool: str) -> None:
-    for _ in range(_MOST_TRIES):
-        note = await frontier.note(INDEX)
-        known = _decode_index(note.value) if note is not None else []
-        if pool in known:
-            return
-        version = note.version if note is not None else 0
-        if await frontier.set_note(INDEX, _encode(sorted([*known, pool])), version):
-            return
+    async def with_pool(note: Note | None) -> bytes | None:
+        known = _names(note)
+        return None if pool in known else _encode(sorted([*known, pool]))
+
+    await change_note(frontier, INDEX, with_pool, tries=TRIES)
