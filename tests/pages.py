@@ -10,6 +10,7 @@ from shoal.engine.tally import Tally
 from shoal.fetch.guard import Guard
 from shoal.fetch.proxy.routes import Routes
 from shoal.fetch.transport import Transport
+from shoal.frontier.clock import FrontierClock
 from shoal.frontier.protocol import Frontier
 from shoal.hosts.cache import HostBook
 from shoal.model import Done, Lease, Response, Settlement
@@ -33,6 +34,7 @@ class Pages:
         hosts: HostBook,
         transport: Transport,
         clock: Clock,
+        frontier_clock: FrontierClock,
         *,
         traffic: Traffic | None = None,
         rng: random.Random | None = None,
@@ -52,8 +54,9 @@ class Pages:
             traffic=traffic or Traffic(),
             admission=make_admission(spider, settings),
             tally=tally,
-            recorder=Recorder(frontier, "job", tally, hosts.now),
+            recorder=Recorder(frontier, "job", tally, frontier_clock.now),
             clock=clock,
+            frontier_clock=frontier_clock,
             rng=rng or random.Random(0),
             routes=routes,
             browser=browser,

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from pages import Pages
 from shoal.fetch.transport import FetchRequest
+from shoal.frontier.clock import FrontierClock
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.values import Claim, JobSpec
 from shoal.hosts.cache import HostBook
@@ -54,12 +55,19 @@ class World:
     def __init__(self, **settings: object) -> None:
         self.settings = Settings(**{"rate": 0, "robots": False, "challenges": [], **settings})  # type: ignore[arg-type]
         self.clock = ManualClock()
+        self.frontier_clock = FrontierClock(self.clock)
         self.frontier = MemoryFrontier(self.clock)
         self.transport = FakeTransport(self.clock)
         self.traffic = Traffic()
-        self.hosts = HostBook(self.frontier, self.transport, self.settings, self.clock)
+        self.hosts = HostBook(self.frontier, self.transport, self.settings, self.clock, self.frontier_clock)
         self.pages = Pages(
-            self.settings, self.frontier, self.hosts, self.transport, self.clock, traffic=self.traffic
+            self.settings,
+            self.frontier,
+            self.hosts,
+            self.transport,
+            self.clock,
+            self.frontier_clock,
+            traffic=self.traffic,
         )
 
     async def leases(self, count: int, *tasks: Task) -> list[Lease]:
@@ -71,7 +79,7 @@ class World:
 
     async def claim(self, count: int) -> list[Lease]:
         claimed = await self.frontier.claim(Claim("w", ["job"], {"normal": count}, count))
-        self.hosts.sync(claimed.now)
+        self.frontier_clock.sync(claimed.now)
         return list(claimed.leases)
 
     async def ask(self, lease: Lease) -> Response | Settlement | None:
@@ -194,7 +202,7 @@ async def test_another_process_gives_them_back_too() -> None:
     world.clock.advance(101)
     await world.ask(leases[0])
     await world.hosts.fold()
-    world.hosts = HostBook(world.frontier, world.transport, world.settings, world.clock)
+    world.hosts = HostBook(world.frontier, world.transport, world.settings, world.clock, world.frontier_clock)
     assert (await world.hosts.view(leases[1])).state.good_from == leases[1].host_version + 1
     assert world.hosts.limits(leases[1], await world.hosts.view(leases[1])) is None
 
@@ -269,7 +277,7 @@ async def test_a_retry_after_blocks_the_host() -> None:
     [lease] = await world.leases(1)
     await world.ask(lease)
     await world.hosts.fold()
-    assert (await world.valve()).blocked_until == pytest.approx(world.hosts.now() + 30)
+    assert (await world.valve()).blocked_until == pytest.approx(world.frontier_clock.now() + 30)
 
 
 async def test_failures_open_the_breaker_for_everybody() -> None:
@@ -279,7 +287,7 @@ async def test_failures_open_the_breaker_for_everybody() -> None:
     for lease in leases:
         await world.ask(lease)
     await world.hosts.fold()
-    assert (await world.valve()).blocked_until == pytest.approx(world.hosts.now() + 5)
+    assert (await world.valve()).blocked_until == pytest.approx(world.frontier_clock.now() + 5)
     assert (await world.state()).errors == ("connect",) * 3
 
 

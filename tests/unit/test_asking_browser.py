@@ -9,6 +9,7 @@ import pytest
 from pages import Pages
 from shoal.engine.escalation import Escalation
 from shoal.fetch.transport import FetchRequest, Rendered
+from shoal.frontier.clock import FrontierClock
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.values import Claim, JobSpec
 from shoal.hosts.cache import HostBook
@@ -63,14 +64,22 @@ class World:
     def __init__(self, *, browser: bool = True, **settings: object) -> None:
         self.settings = Settings(**{"rate": 0, "robots": False, "per_host": 100, **settings})  # type: ignore[arg-type]
         self.clock = ManualClock()
+        self.frontier_clock = FrontierClock(self.clock)
         self.frontier = MemoryFrontier(self.clock)
         self.site = Site()
         self.dice = Dice(0)
-        self.hosts = HostBook(self.frontier, self.site, self.settings, self.clock)
+        self.hosts = HostBook(self.frontier, self.site, self.settings, self.clock, self.frontier_clock)
         self.pages = Pages(
-            self.settings, self.frontier, self.hosts, self.site, self.clock, rng=self.dice, browser=browser
+            self.settings,
+            self.frontier,
+            self.hosts,
+            self.site,
+            self.clock,
+            self.frontier_clock,
+            rng=self.dice,
+            browser=browser,
         )
-        self.escalation = Escalation(self.hosts, self.dice, on=True)
+        self.escalation = Escalation(self.hosts, self.frontier_clock, self.dice, on=True)
 
     async def lease(self, *tasks: Task, lane: str = "normal") -> Lease:
         await self.frontier.open_job(JobSpec("job", valve=first_valve(self.settings)))
@@ -79,7 +88,7 @@ class World:
 
     async def claim(self, lane: str) -> Lease:
         claimed = await self.frontier.claim(Claim("w", ["job"], {lane: 1}, 1))
-        self.hosts.sync(claimed.now)
+        self.frontier_clock.sync(claimed.now)
         [lease] = claimed.leases
         return lease
 
@@ -97,13 +106,13 @@ class World:
         """What five fetches taught."""
         await self.page("/first")
         for _ in range(5):
-            at = self.hosts.now()
+            at = self.frontier_clock.now()
             self.hosts.saw("a.test", Observation(at, at, "empty_shell", look=Look(pattern, "shell")))
         self.site.asked.clear()
 
     def forget(self) -> None:
         for _ in range(5):
-            at = self.hosts.now()
+            at = self.frontier_clock.now()
             self.hosts.saw("a.test", Observation(at, at, "ok", look=Look("/app/*", "page")))
 
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from pages import Pages
 from shoal.fetch.proxy.routes import Routes
 from shoal.fetch.transport import FetchRequest
+from shoal.frontier.clock import FrontierClock
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.values import Claim, JobSpec
 from shoal.hosts.cache import HostBook
@@ -44,6 +45,7 @@ class World:
         given = {"rate": 0, "robots": False, "pool": "dc", "proxies": {"dc": ["one:1", "two:1"]}, **settings}
         self.settings = Settings(**given)  # type: ignore[arg-type]
         self.clock, rng = ManualClock(), random.Random(0)
+        self.frontier_clock = FrontierClock(self.clock)
         self.frontier, self.transport, self.traffic = MemoryFrontier(self.clock), FakeTransport(), Traffic()
         self.routes = Routes(
             self.transport,
@@ -52,15 +54,16 @@ class World:
             traffic=self.traffic,
             clock=self.clock,
             rng=rng,
-            now=lambda: self.hosts.now(),
+            now=self.frontier_clock.now,
         )
-        self.hosts = HostBook(self.frontier, self.routes, self.settings, self.clock)
+        self.hosts = HostBook(self.frontier, self.routes, self.settings, self.clock, self.frontier_clock)
         self.pages = Pages(
             self.settings,
             self.frontier,
             self.hosts,
             self.routes,
             self.clock,
+            self.frontier_clock,
             traffic=self.traffic,
             rng=rng,
             routes=self.routes,
@@ -73,7 +76,7 @@ class World:
 
     async def claim(self) -> Lease:
         claimed = await self.frontier.claim(Claim("w", ["job"], {"normal": 1}, 1))
-        self.hosts.sync(claimed.now)
+        self.frontier_clock.sync(claimed.now)
         [lease] = claimed.leases
         return lease
 

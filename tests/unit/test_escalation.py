@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.fetch.transport import FetchRequest
+from shoal.frontier.clock import FrontierClock
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.values import Claim, HostRecord, JobSpec
 from shoal.hosts.cache import HostBook
@@ -260,11 +261,12 @@ class World:
     def __init__(self) -> None:
         self.settings = Settings(rate=0)
         self.clock = ManualClock()
+        self.frontier_clock = FrontierClock(self.clock)
         self.frontier = Contested(self.clock)
         self.frontier.rivals = []
 
     async def book(self) -> HostBook:
-        book = HostBook(self.frontier, Nothing(), self.settings, self.clock)
+        book = HostBook(self.frontier, Nothing(), self.settings, self.clock, self.frontier_clock)
         await self.frontier.open_job(JobSpec("job", valve=first_valve(self.settings)))
         await self.frontier.add("job", [make_task("http://a.test/", parent=1)])
         claimed = await self.frontier.claim(Claim("w", ["job"], {"normal": 1}, 1))
@@ -279,36 +281,37 @@ class World:
         return state_of(record)
 
 
-def see(book: HostBook, gave: Gave, count: int) -> None:
+def see(world: World, book: HostBook, gave: Gave, count: int) -> None:
     for _ in range(count):
-        seen = Observation(book.now(), book.now(), "ok", look=Look(APP, gave))
+        now = world.frontier_clock.now()
+        seen = Observation(now, now, "ok", look=Look(APP, gave))
         book.saw("a.test", seen)
 
 
 async def test_what_two_processes_saw_at_once_is_counted_together() -> None:
     world = World()
     one, other = await world.book(), await world.book()
-    see(one, "shell", 3)
-    see(other, "wall", 3)
+    see(world, one, "shell", 3)
+    see(world, other, "wall", 3)
     world.frontier.rivals = [other]
     await one.keep(everything=True)
     pattern = (await world.state()).patterns[APP]
     assert (round(pattern.shells), round(pattern.walls)) == (3, 3)
-    assert needs_browser(await patterns_of(world), APP, one.now())
-    assert needs_browser(one.patterns("a.test"), APP, one.now())
+    assert needs_browser(await patterns_of(world), APP, world.frontier_clock.now())
+    assert needs_browser(one.patterns("a.test"), APP, world.frontier_clock.now())
 
 
 async def test_what_is_learnt_is_written_with_the_next_beat(caplog: pytest.LogCaptureFixture) -> None:
     world = World()
     book = await world.book()
     caplog.set_level("INFO", "shoal")
-    see(book, "shell", 4)
+    see(world, book, "shell", 4)
     await book.fold()
     assert not (await world.state()).patterns, "it can wait"
-    see(book, "shell", 1)
+    see(world, book, "shell", 1)
     await book.fold()
     assert (await world.state()).patterns[APP].browser
-    see(book, "page", 1)
+    see(world, book, "page", 1)
     await book.fold()
     assert not (await world.state()).patterns[APP].browser
     assert [record.message for record in caplog.records] == [
@@ -320,11 +323,11 @@ async def test_what_is_learnt_is_written_with_the_next_beat(caplog: pytest.LogCa
 async def test_what_is_seen_while_it_is_written_is_not_lost() -> None:
     world = World()
     book = await world.book()
-    see(book, "shell", 3)
+    see(world, book, "shell", 3)
 
     class Meanwhile:
         async def keep(self, *, everything: bool) -> None:
-            see(book, "shell", 2)
+            see(world, book, "shell", 2)
 
     world.frontier.rivals = [Meanwhile()]  # type: ignore[list-item]
     await book.keep(everything=True)

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from shoal.fetch.guard import Pin
 from shoal.fetch.robots import RobotsRecord
 from shoal.fetch.transport import FetchRequest
+from shoal.frontier.clock import FrontierClock
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.values import Claim, HostRecord, JobSpec, JobState
 from shoal.hosts.cache import HostBook, HostView
@@ -69,6 +70,7 @@ class FakeTransport:
 class World:
     def __init__(self, **settings: object) -> None:
         self.clock = ManualClock()
+        self.frontier_clock = FrontierClock(self.clock)
         self.frontier = Contested(self.clock)
         self.transport = FakeTransport(self.clock)
         self.pauses: list[float] = []
@@ -76,7 +78,9 @@ class World:
         self.book = self.make_book()
 
     def make_book(self) -> HostBook:
-        return HostBook(self.frontier, self.transport, self.settings, self.clock, self._pause)
+        return HostBook(
+            self.frontier, self.transport, self.settings, self.clock, self.frontier_clock, self._pause
+        )
 
     async def _pause(self, seconds: float) -> None:
         self.pauses.append(seconds)
@@ -165,7 +169,7 @@ async def test_what_was_typed_is_typed_for_its_job_alone(world: World) -> None:
     later = replace(lease, host_version=1, task=make_task("http://a.test/2", parent=1))
     same, other = (
         world.make_book(),
-        HostBook(world.frontier, world.transport, world.settings, world.clock, job="b"),
+        HostBook(world.frontier, world.transport, world.settings, world.clock, world.frontier_clock, job="b"),
     )
     assert same.pin_of(await same.view(later)) == Pin(), "another process, or after a restart"
     assert other.pin_of(await other.view(later)) is None
@@ -200,7 +204,9 @@ async def test_who_first_wrote_what_a_name_stands_for_is_right(world: World) -> 
 async def test_the_pins_of_many_jobs_take_little_room(world: World) -> None:
     await world.lease(typed())
     for n in range(100):
-        book = HostBook(world.frontier, world.transport, world.settings, world.clock, job=f"run-{n}")
+        book = HostBook(
+            world.frontier, world.transport, world.settings, world.clock, world.frontier_clock, job=f"run-{n}"
+        )
         lease = Lease(1, typed(), 1e9, (await world.record()).version)
         await book.view(lease)
         await book.fold()
@@ -458,7 +464,7 @@ def robots_of(view: HostView) -> RobotsRecord:
 
 
 def seen(world: World, kind: str = "ok", took: float = 1.0) -> Observation:
-    now = world.book.now()
+    now = world.frontier_clock.now()
     return Observation(now - took, now, kind, blames_host=kind != "ok")
 
 
@@ -473,7 +479,7 @@ async def test_what_moves_the_valve_is_written_with_the_next_beat(world: World) 
     await world.book.fold()
     record = await world.record()
     assert record.version == 1
-    assert record.valve.blocked_until == pytest.approx(world.book.now() + 5)
+    assert record.valve.blocked_until == pytest.approx(world.frontier_clock.now() + 5)
     assert state_of(record).errors == ("connect",) * 5
 
 
@@ -507,7 +513,7 @@ async def test_what_was_seen_survives_a_race(world: World, races: int) -> None:
     world.frontier.races = races
     await world.book.fold()
     record = await world.record()
-    assert record.valve.blocked_until > world.book.now()
+    assert record.valve.blocked_until > world.frontier_clock.now()
     assert state_of(record).errors == ("connect",) * 5
 
 
@@ -521,7 +527,7 @@ async def test_failures_of_two_processes_add_up(world: World) -> None:
             book.saw(HOST, seen(world, "connect"))
     await world.book.keep(everything=True)
     await other.keep(everything=True)
-    assert (await world.record()).valve.blocked_until > world.book.now()
+    assert (await world.record()).valve.blocked_until > world.frontier_clock.now()
 
 
 async def test_news_that_meets_what_was_seen_here_may_move_the_valve(world: World) -> None:
@@ -535,7 +541,7 @@ async def test_news_that_meets_what_was_seen_here_may_move_the_valve(world: Worl
     await other.keep(everything=True)
     await world.book.view(replace(lease, host_version=1))
     await world.book.fold()
-    assert (await world.record()).valve.blocked_until > world.book.now()
+    assert (await world.record()).valve.blocked_until > world.frontier_clock.now()
 
 
 async def test_a_lease_that_is_older_than_what_is_known_needs_no_reading(world: World) -> None:
@@ -565,28 +571,8 @@ async def test_what_is_seen_while_it_is_written_is_not_lost(world: World) -> Non
     await world.book.keep(everything=True)
     await world.book.fold()
     record = await world.record()
-    assert record.valve.blocked_until > world.book.now(), "five in a row"
+    assert record.valve.blocked_until > world.frontier_clock.now(), "five in a row"
     assert state_of(record).errors == ("connect", "connect", "connect", "dns", "dns")
-
-
-def test_time_never_goes_back(world: World) -> None:
-    """Else a probe could seem to have started before the time it was given at."""
-    world.book.sync(5000.0)
-    assert world.book.now() == 5000.0
-    world.clock.advance(10)
-    world.book.sync(5009.0)  # a slow answer: it was true a second ago
-    assert world.book.now() == pytest.approx(5010.0, abs=0.02)
-    world.clock.advance(10)
-    world.book.sync(5021.0)
-    assert world.book.now() == 5021.0, "a quicker one is nearer to the truth"
-
-
-def test_clocks_that_drift_apart_are_followed(world: World) -> None:
-    world.book.sync(5000.0)
-    for hour in range(1, 100):
-        world.clock.advance(3600)
-        world.book.sync(5000.0 + hour * 3599.0)
-    assert world.book.now() == pytest.approx(5000.0 + 99 * 3599.0, abs=0.01)
 
 
 # -- a resumed job
@@ -632,7 +618,14 @@ class TwoJobs:
 
     def book(self, job: str, **settings: object) -> HostBook:
         changed = replace(self.world.settings, robots=False, **settings)
-        return HostBook(self.world.frontier, self.world.transport, changed, self.world.clock, job=job)
+        return HostBook(
+            self.world.frontier,
+            self.world.transport,
+            changed,
+            self.world.clock,
+            self.world.frontier_clock,
+            job=job,
+        )
 
     async def begin(self) -> None:
         """Both have pages of the host, and workers; each has said what it allows."""
@@ -649,7 +642,7 @@ class TwoJobs:
 
     async def goes_on(self) -> tuple[float, int]:
         """The brisk one goes on; what the host's valve is then."""
-        self.brisk.sync(self.world.clock.time())
+        self.world.frontier_clock.sync(self.world.clock.time())
         await self.brisk.view(Lease(1, TASK, 0.0, (await self.world.record()).version))
         self.brisk.saw(HOST, seen(self.world))
         await self.brisk.keep(everything=True)

@@ -12,6 +12,7 @@ from shoal.errors import UsageError
 from shoal.fetch.proxy.routes import Routes
 from shoal.fetch.robots import rules_record
 from shoal.fetch.transport import FetchRequest
+from shoal.frontier.clock import FrontierClock
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.values import Claim, HostRecord, JobSpec
 from shoal.hosts import stored_settings as standing_module
@@ -50,7 +51,9 @@ class World:
         self.book = self.make_book()
 
     def make_book(self, job: str = "job") -> HostBook:
-        return HostBook(self.frontier, Nothing(), self.settings, self.clock, job=job)
+        return HostBook(
+            self.frontier, Nothing(), self.settings, self.clock, FrontierClock(self.clock), job=job
+        )
 
     async def add(self, *hosts: str) -> None:
         note = write_note(b"", self.settings)

@@ -15,6 +15,7 @@ import random
 from msgspec.structs import replace
 
 from shoal.fetch.challenge import Challenge
+from shoal.frontier.clock import FrontierClock
 from shoal.hosts.cache import HostBook
 from shoal.model import Failure, Retry, Task
 from shoal.policy.escalation import Gave, Look, is_sampled, needs_browser, pattern_of, sentence
@@ -27,8 +28,11 @@ _SEEN = frozenset({"empty_shell", "challenge"})  # of those that failed so, the 
 
 
 class Escalation:
-    def __init__(self, hosts: HostBook, rng: random.Random, *, on: bool) -> None:
+    def __init__(
+        self, hosts: HostBook, frontier_clock: FrontierClock, rng: random.Random, *, on: bool
+    ) -> None:
         self._hosts = hosts
+        self._frontier_clock = frontier_clock
         self._rng = rng
         self._on = on
 
@@ -69,10 +73,10 @@ class Escalation:
         if not patterns or not _is_plain_get(task):
             return None
         pattern = pattern_of(task.url)
-        return pattern if needs_browser(patterns, pattern, self._hosts.now()) else None
+        return pattern if needs_browser(patterns, pattern, self._frontier_clock.now()) else None
 
     def _is_sampled(self, task: Task, pattern: str) -> bool:
-        return is_sampled(self._hosts.patterns(task.host), pattern, self._hosts.now(), self._rng)
+        return is_sampled(self._hosts.patterns(task.host), pattern, self._frontier_clock.now(), self._rng)
 
 
 def _is_plain_get(task: Task) -> bool:

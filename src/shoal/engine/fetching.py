@@ -12,6 +12,7 @@ from shoal.engine.escalation import Escalation
 from shoal.fetch.guard import Guard, Pin
 from shoal.fetch.proxy.routes import Routes
 from shoal.fetch.transport import FetchRequest, Rendering, Transport
+from shoal.frontier.clock import FrontierClock
 from shoal.hosts.cache import HostBook, HostView
 from shoal.model import Failure, Outcome, Task
 from shoal.settings import BROWSER
@@ -30,6 +31,7 @@ class Fetcher:
         *,
         hosts: HostBook,
         guard: Guard,
+        frontier_clock: FrontierClock,
         escalation: Escalation,
         routes: Routes | None = None,
         waits: Mapping[str, str] | None = None,
@@ -37,13 +39,14 @@ class Fetcher:
         self._transport = transport
         self._hosts = hosts
         self._guard = guard
+        self._frontier_clock = frontier_clock
         self._escalation = escalation
         self._routes = routes
         self._waits = waits or {}  # what the pages of handlers wait for in a browser
         self._told: dict[tuple[str, int], Pin] = {}  # what the guard has been told of hosts that were typed
 
     async def fetch(self, task: Task, host: HostView, timeout: float | None) -> Fetched:
-        started = self._hosts.now()
+        started = self._frontier_clock.now()
         request = self._request(task, host, timeout)
         if self._routes is not None:
             request = self._routes.addressed(request, task)

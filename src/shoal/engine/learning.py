@@ -12,6 +12,7 @@ from shoal.engine.fetching import Fetched
 from shoal.engine.judging import Judgement
 from shoal.fetch.proxy.routes import BAN, Routes
 from shoal.fetch.transport import Rendered
+from shoal.frontier.clock import FrontierClock
 from shoal.hosts.cache import HostBook
 from shoal.model import Lease, Outcome, Response, Task
 from shoal.policy.budget import RetryBudget
@@ -33,6 +34,7 @@ class Learner:
         traffic: Traffic,
         budget: RetryBudget,
         clock: Clock,
+        frontier_clock: FrontierClock,
         routes: Routes | None = None,
     ) -> None:
         self._settings = settings
@@ -41,6 +43,7 @@ class Learner:
         self._traffic = traffic
         self._budget = budget
         self._clock = clock
+        self._frontier_clock = frontier_clock
         self._routes = routes
 
     def record(self, lease: Lease, fetched: Fetched, judgement: Judgement) -> None:
@@ -66,7 +69,7 @@ class Learner:
     def robots_read(self, task: Task, started: float) -> None:
         seen = Observation(
             started,
-            self._hosts.now(),
+            self._frontier_clock.now(),
             "robots_read",
             first_attempt=False,
             origin=scheme_of(task.url),
@@ -90,7 +93,7 @@ class Learner:
         self._budget.first_attempts += first
         seen = Observation(
             started=started,
-            ended=self._hosts.now() if took is None else started + took,
+            ended=self._frontier_clock.now() if took is None else started + took,
             kind=kind,
             blames_host=rule_for(kind).blames_host,
             retry_after=asks,

@@ -14,6 +14,7 @@ from shoal.engine.learning import Learner
 from shoal.fetch.proxy.routes import Routes
 from shoal.fetch.robots import BUSY, RobotsRecord
 from shoal.fetch.transports import Confined
+from shoal.frontier.clock import FrontierClock
 from shoal.hosts.cache import HostBook, HostView
 from shoal.hosts.state import OriginState
 from shoal.model import Dead, Failure, Lease, Retry, Task
@@ -45,6 +46,7 @@ class Permission:
         learner: Learner,
         escalation: Escalation,
         clock: Clock,
+        frontier_clock: FrontierClock,
         rng: random.Random,
         routes: Routes | None = None,
         confined: Confined | None = None,
@@ -55,6 +57,7 @@ class Permission:
         self._learner = learner
         self._escalation = escalation
         self._clock = clock
+        self._frontier_clock = frontier_clock
         self._rng = rng
         self._routes = routes
         self._confined = confined
@@ -98,7 +101,7 @@ class Permission:
         failures = [past for past in this_life(task) if rule_for(past.kind).blames_host]
         if len(failures) < limits.probe or is_last(task, self._settings):
             return False
-        last, since = task.history[-1], self._hosts.now() - (limits.blocked_until or 0.0)
+        last, since = task.history[-1], self._frontier_clock.now() - (limits.blocked_until or 0.0)
         if last.kind == "origin_wait" and self._clock.time() - last.at <= since:
             return False
         return await self._hosts.has_others(task)
@@ -111,7 +114,7 @@ class Permission:
 
     async def _ask_robots(self, lease: Lease, timeout: float | None) -> HostView | None:
         """The host, if its robots.txt cannot be had; None: it was read, and the permission is used up."""
-        started = self._hosts.now()
+        started = self._frontier_clock.now()
         host = await self._hosts.ask_robots(lease, since=self._clock.monotonic(), timeout=timeout)
         known = _origin_of(lease.task, host)
         if not known.robots_missing:
@@ -145,7 +148,7 @@ class Permission:
     def _wait_for_robots(self, task: Task, origin: OriginState) -> Retry:
         assert origin.robots is not None
         settings, record = self._settings, origin.robots
-        wait = max(0.0, record.expires_at - self._hosts.now())
+        wait = max(0.0, record.expires_at - self._frontier_clock.now())
         spread = backoff(task.attempt, settings.retry_base, settings.retry_cap, self._rng)
         detail = f"robots.txt cannot be had: {record.detail or record.reason}"
         return Retry(wait + spread, self._failure(task, _cause(record), detail))
@@ -154,7 +157,7 @@ class Permission:
         """robots.txt cannot be had, for proxies fail, a name server is busy, or it redirects to a host that is."""
         assert origin.robots is not None
         kind = origin.robots.reason
-        wait = max(0.0, origin.robots.expires_at - self._hosts.now())
+        wait = max(0.0, origin.robots.expires_at - self._frontier_clock.now())
         reason = rule_for(kind).meaning if kind == "dns_wait" else "the proxies fail"
         if _is_elsewhere(kind):
             kind, reason = "robots_unreachable", kind

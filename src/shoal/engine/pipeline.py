@@ -24,6 +24,7 @@ from shoal.engine.tally import Tally
 from shoal.events import event
 from shoal.fetch.proxy.routes import Routes
 from shoal.fetch.slots import in_the_network
+from shoal.frontier.clock import FrontierClock
 from shoal.hosts.cache import HostBook
 from shoal.model import (
     Dead,
@@ -62,6 +63,7 @@ class Pipeline:
         recorder: Recorder,
         routes: Routes | None,
         clock: Clock,
+        frontier_clock: FrontierClock,
     ) -> None:
         self._settings = settings
         self._hosts = hosts
@@ -76,6 +78,7 @@ class Pipeline:
         self._recorder = recorder
         self._routes = routes
         self._clock = clock
+        self._frontier_clock = frontier_clock
 
     async def process(self, lease: Lease) -> Settlement | None:
         """Fetches and handles one page. None: the task goes back untouched."""
@@ -104,7 +107,9 @@ class Pipeline:
             self._tally.fetched(task.host, outcome)
             if judgement.kind == "redirect":
                 return self._follow(lease, outcome)
-            return await self._handling.handle(lease, outcome, host, self._hosts.now() - outcome.elapsed)
+            return await self._handling.handle(
+                lease, outcome, host, self._frontier_clock.now() - outcome.elapsed
+            )
         finally:
             if isinstance(outcome, Rendered):
                 await outcome.close()
@@ -169,7 +174,7 @@ class Pipeline:
         return self._links.complete(settlement)
 
     def sync(self, frontier_time: float) -> None:
-        self._hosts.sync(frontier_time)
+        self._frontier_clock.sync(frontier_time)
 
     async def fold(self) -> None:
         await self._hosts.fold()

@@ -21,7 +21,8 @@ from shoal.clock import Clock
 from shoal.fetch.guard import Pin
 from shoal.fetch.robots import Robots, RobotsRecord, agent_of, fetch_robots
 from shoal.fetch.transport import Transport
-from shoal.frontier.protocol import Frontier
+from shoal.frontier.clock import FrontierClock
+from shoal.frontier.protocol import Frontier, HostRecord
 from shoal.frontier.values import HostRecord
 from shoal.hosts.given_up import BuriedPages
 from shoal.hosts.notices import changed_breakers, tell_changes, tell_escalation
@@ -45,7 +46,6 @@ _CACHED_BYTES = 64 * 1024 * 1024  # of their records: a long robots.txt counts f
 _UNREACHABLE_CAP = 60.0
 _WRITE_AFTER = 5.0  # seconds that what was seen may wait to be written, unless it moves the valve
 _CREEP = 0.05  # share of an interval
-_DRIFT = 1e-3  # seconds a second that two clocks may part
 # Seconds after which the store's settings for hosts are read again: by a worker that works, and for a host never met.
 _STANDING, _STANDING_AT_FIRST = 2.0, 0.5
 
@@ -75,6 +75,7 @@ class HostBook:
         transport: Transport,
         settings: Settings,
         clock: Clock,
+        frontier_clock: FrontierClock,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         *,
         job: str = "",
@@ -83,6 +84,7 @@ class HostBook:
         self._transport = transport
         self._settings = settings
         self._clock = clock
+        self._frontier_clock = frontier_clock
         self._sleep = sleep
         self._job = self._pins_key = job
         self._rules = HostRules(settings, job)
@@ -94,24 +96,8 @@ class HostBook:
         self._asking: dict[str, asyncio.Event] = {}  # origins whose robots.txt is being asked for
         self._others = OtherJobs(frontier, job)
         self._buried = BuriedPages(frontier, job)
-        self._visitor = Visitor(frontier, settings, self.now, sleep, self._interval_of)
+        self._visitor = Visitor(frontier, settings, frontier_clock.now, sleep, self._interval_of)
         self._cached_bytes = 0
-        self._offset = clock.time() - clock.monotonic()  # of the frontier's time from our monotonic clock
-        self._synced_at: float | None = None
-
-    # -- time
-
-    def sync(self, frontier_time: float) -> None:
-        """Told with every claim: policies speak in the frontier's time. The news is always a little late, so what
-        came quickest is nearest to the truth. Were time to go back, a probe could seem to start before its time."""
-        monotonic = self._clock.monotonic()
-        offset = frontier_time - monotonic
-        if self._synced_at is not None:
-            offset = max(offset, self._offset - _DRIFT * (monotonic - self._synced_at))
-        self._offset, self._synced_at = offset, monotonic
-
-    def now(self) -> float:
-        return self._clock.monotonic() + self._offset
 
     # -- looking
 
@@ -172,7 +158,7 @@ class HostBook:
     async def forget(self) -> None:
         """The store may have gone back: records are read again. But what a host has told us it has told us, so a host
         that is to be left alone is so, and what is not written yet will be."""
-        now = self.now()
+        now = self._frontier_clock.now()
         self._buried.forget()
         for host, view in list(self._views.items()):
             record = None
@@ -212,8 +198,8 @@ class HostBook:
             record.valve,
             self._rules.robots(state),
             policies,
-            terms.policies.limits(policies, self.now(), state.origins),
-            terms.policies.spares_origins(policies, self.now()),
+            terms.policies.limits(policies, self._frontier_clock.now(), state.origins),
+            terms.policies.spares_origins(policies, self._frontier_clock.now()),
             unwritten,
             len(record.state),
             terms,
@@ -241,7 +227,7 @@ class HostBook:
         """What the policies want of a request to the task's origin, now. None: the lease must go back. It is from the
         valve of a host that was given up, which lets all tasks through so that they can be buried; now the host may be
         probed again, but by one, or the task is for an origin that nobody has asked yet."""
-        now, host, scheme = self.now(), lease.task.host, scheme_of(lease.task.url)
+        now, host, scheme = self._frontier_clock.now(), lease.task.host, scheme_of(lease.task.url)
         calm = view.calm and not view.limits.refuse
         own = view.limits if calm else view.terms.policies.limits_at(view.policies, now, scheme)
         if own.refuse:
@@ -258,7 +244,7 @@ class HostBook:
         """Seconds that a task waits for its origin, while another origin of the host may be asked. Where none may, the
         host's valve is shut, and what it lets through is the probe."""
         until = limits.blocked_until or 0.0
-        return until - self.now() if until > (view.limits.blocked_until or 0.0) else 0.0
+        return until - self._frontier_clock.now() if until > (view.limits.blocked_until or 0.0) else 0.0
 
     async def has_others(self, task: Task) -> bool:
         """Whether other tasks wait in the task's queue."""
@@ -294,9 +280,9 @@ class HostBook:
         before, known = view.limits, view.policies
         policies = view.terms.policies
         view.policies = policies.observe(known, [seen])
-        view.limits = policies.limits(view.policies, self.now(), view.state.origins)
-        view.calm = policies.spares_origins(view.policies, self.now())
-        tell_changes(host, known, view.policies, self.now())
+        view.limits = policies.limits(view.policies, self._frontier_clock.now(), view.state.origins)
+        view.calm = policies.spares_origins(view.policies, self._frontier_clock.now())
+        tell_changes(host, known, view.policies, self._frontier_clock.now())
         if any(old.phase == "given_up" for _, old, _ in changed_breakers(known, view.policies)):
             self._buried.answered(host)
         view.unwritten.append(seen)
@@ -317,7 +303,7 @@ class HostBook:
             tell_escalation(host, look.pattern, pattern)
 
     def _moves_valve(self, host: str, view: HostView) -> bool:
-        now = self.now()
+        now = self._frontier_clock.now()
         return _differ(view.valve, self._rules.valve(host, view.valve, view.state, view.limits), now)
 
     def buries(self, task: Task, limits: Limits) -> None:
@@ -344,18 +330,20 @@ class HostBook:
         if due:
             await asyncio.gather(*(self._write(host) for host in due))
         if not everything:
-            await self._buried.probe(self.now())
+            await self._buried.probe(self._frontier_clock.now())
 
     async def _write(self, host: str) -> None:
         view = self._views.get(host)
         if view is None:  # it was forgotten meanwhile
             return
-        silent = await self._others.silent(host, view.state, self.now())
+        silent = await self._others.silent(host, view.state, self._frontier_clock.now())
         view = self._views.get(host, view)
         self._restless.pop(host, None)
         batch, view.unwritten = view.unwritten, []
         state = replace(view.state, policies=view.terms.policies.encode(view.policies))
-        state = marked(self._rules.asked(host, state, self.now(), silent), view.limits, view.version)
+        state = marked(
+            self._rules.asked(host, state, self._frontier_clock.now(), silent), view.limits, view.version
+        )
         valve = self._rules.valve(host, view.valve, state, view.limits)
         if await self._frontier.update_host(HostRecord(host, valve, encode_state(state), view.version)):
             view.version += 1
@@ -402,14 +390,18 @@ class HostBook:
                 await self.change(record.name, lambda state: state)
 
     def _with(self, record: HostRecord, state: HostState) -> HostRecord:
-        return self._rules.applied(record, self.standing.applied(record.name, state), self.now())
+        return self._rules.applied(
+            record, self.standing.applied(record.name, state), self._frontier_clock.now()
+        )
 
     # -- robots.txt
 
     def wants_robots(self, task: Task, view: HostView) -> bool:
         """Whether robots.txt is due to be asked for. While one task asks again, the others go by the old answer."""
         known = self._rules.robots_record(view.state, scheme_of(task.url))
-        if not view.terms.settings.robots or (known is not None and self.now() < known.expires_at):
+        if not view.terms.settings.robots or (
+            known is not None and self._frontier_clock.now() < known.expires_at
+        ):
             return False
         return known is None or origin(task.url) not in self._asking
 
@@ -428,7 +420,7 @@ class HostBook:
                 self._transport,
                 asked,
                 agent=agent_of(self._settings.user_agent),
-                now=self.now(),
+                now=self._frontier_clock.now(),
                 pause=lambda: self._sleep(lease.interval),
                 elsewhere=self._visitor,
                 timeout=timeout,

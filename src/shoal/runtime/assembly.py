@@ -38,6 +38,7 @@ from shoal.fetch.guard import Guard
 from shoal.fetch.proxy.routes import Routes
 from shoal.fetch.transport import Transport
 from shoal.fetch.transports import AtHosts, Confined, Transports
+from shoal.frontier.clock import FrontierClock
 from shoal.frontier.protocol import Frontier, Job
 from shoal.frontier.values import Job
 from shoal.hosts.cache import HostBook
@@ -72,6 +73,7 @@ def make_pipeline(
     tally: Tally,
     recorder: Recorder,
     clock: Clock,
+    frontier_clock: FrontierClock,
     rng: random.Random,
     routes: Routes | None = None,
     browser: bool = False,
@@ -80,7 +82,7 @@ def make_pipeline(
 ) -> Pipeline:
     """The steps of a page's path, in their order. `browser`: there is one to open pages with."""
     budget, challenges = RetryBudget(settings), Challenges(settings, browser=browser)
-    escalation = Escalation(hosts, rng, on=challenges.escalates)
+    escalation = Escalation(hosts, frontier_clock, rng, on=challenges.escalates)
     judge = Judge(
         settings, hosts=hosts, budget=budget, challenges=challenges, clock=clock, rng=rng, routes=routes
     )
@@ -91,6 +93,7 @@ def make_pipeline(
         traffic=traffic,
         budget=budget,
         clock=clock,
+        frontier_clock=frontier_clock,
         routes=routes,
     )
     permission = Permission(
@@ -100,12 +103,19 @@ def make_pipeline(
         learner=learner,
         escalation=escalation,
         clock=clock,
+        frontier_clock=frontier_clock,
         rng=rng,
         routes=routes,
         confined=confined,
     )
     fetcher = Fetcher(
-        transport, hosts=hosts, guard=guard, escalation=escalation, routes=routes, waits=waits_of(spider)
+        transport,
+        hosts=hosts,
+        guard=guard,
+        frontier_clock=frontier_clock,
+        escalation=escalation,
+        routes=routes,
+        waits=waits_of(spider),
     )
     links = Links(settings, admission=admission, escalation=escalation, tally=tally, now=clock.time)
     handling = Handling(spider, settings, links=links, tally=tally, clock=clock, collecting=collecting)
@@ -123,6 +133,7 @@ def make_pipeline(
         recorder=recorder,
         routes=routes,
         clock=clock,
+        frontier_clock=frontier_clock,
     )
 
 
@@ -145,6 +156,7 @@ class JobCrew:
         may_reach: Callable[[str], bool] | None = None,
     ) -> None:
         clock, guard, rng = clock or SystemClock(), Guard(settings.allow_network), rng or random.Random()
+        frontier_clock = FrontierClock(clock)
         self.name = job
         self.made_at = 0.0
         self.spider = spider
@@ -163,13 +175,13 @@ class JobCrew:
             traffic=traffic,
             clock=clock,
             rng=rng,
-            now=lambda: self._hosts.now(),
+            now=frontier_clock.now,
             handlers=pools_of(spider),
             pool_at=lambda host: self._hosts.own(host).pool,
         )
-        self._hosts = HostBook(frontier, routes, settings, clock, job=job)
+        self._hosts = HostBook(frontier, routes, settings, clock, frontier_clock, job=job)
         self.admission.lane_at = lambda host: self._hosts.own(host).lane
-        self._recorder = Recorder(frontier, job, self.tally, self._hosts.now)
+        self._recorder = Recorder(frontier, job, self.tally, frontier_clock.now)
         pages = make_pipeline(
             spider,
             settings,
@@ -181,6 +193,7 @@ class JobCrew:
             tally=self.tally,
             recorder=self._recorder,
             clock=clock,
+            frontier_clock=frontier_clock,
             rng=rng,
             routes=routes,
             browser=transport is None and available(settings),
