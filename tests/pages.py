@@ -13,6 +13,7 @@ from shoal.fetch.transport import Transport
 from shoal.frontier.clock import FrontierClock
 from shoal.frontier.protocol import Frontier
 from shoal.hosts.cache import HostBook
+from shoal.hosts.robots import RobotsFetcher
 from shoal.model import Done, Lease, Response, Settlement
 from shoal.policy.load import Traffic
 from shoal.runtime.assembly import make_admission, make_pipeline
@@ -49,6 +50,7 @@ class Pages:
             spider,
             settings,
             hosts=hosts,
+            robots=RobotsFetcher(transport, hosts, frontier, settings, clock, frontier_clock),
             transport=transport,
             guard=Guard([]),
             traffic=traffic or Traffic(),

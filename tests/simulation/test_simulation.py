@@ -21,9 +21,9 @@ from shoal.errors import ShoalError, StoreError
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.memory.domains import Domains
 from shoal.frontier.memory.state import Held
-from shoal.frontier.protocol import Journal
+from shoal.frontier.protocol import Claim, Claimed, HostRecord, Journal, Settled
 from shoal.frontier.values import Claim, Claimed, HostRecord, Settled
-from shoal.hosts.cache import HostBook
+from shoal.hosts.robots import RobotsFetcher
 from shoal.model import Lease, Settlement
 from shoal.policy.breaker import BreakerPolicy, BreakerState
 from shoal.policy.budget import BudgetPolicy, RetryBudget
@@ -232,7 +232,7 @@ def test_a_breaker_that_lets_two_probes_through_is_caught(monkeypatch: pytest.Mo
 
 
 def test_a_worker_that_does_not_ask_for_robots_txt_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(HostBook, "wants_robots", lambda self, host, view: False)
+    monkeypatch.setattr(RobotsFetcher, "is_due", lambda self, task, view: False)
     assert caught() == "robots"
 
 

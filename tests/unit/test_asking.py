@@ -59,7 +59,7 @@ class World:
         self.frontier = MemoryFrontier(self.clock)
         self.transport = FakeTransport(self.clock)
         self.traffic = Traffic()
-        self.hosts = HostBook(self.frontier, self.transport, self.settings, self.clock, self.frontier_clock)
+        self.hosts = HostBook(self.frontier, self.settings, self.clock, self.frontier_clock)
         self.pages = Pages(
             self.settings,
             self.frontier,
@@ -202,7 +202,7 @@ async def test_another_process_gives_them_back_too() -> None:
     world.clock.advance(101)
     await world.ask(leases[0])
     await world.hosts.fold()
-    world.hosts = HostBook(world.frontier, world.transport, world.settings, world.clock, world.frontier_clock)
+    world.hosts = HostBook(world.frontier, world.settings, world.clock, world.frontier_clock)
     assert (await world.hosts.view(leases[1])).state.good_from == leases[1].host_version + 1
     assert world.hosts.limits(leases[1], await world.hosts.view(leases[1])) is None
 

@@ -68,7 +68,7 @@ class World:
         self.frontier = MemoryFrontier(self.clock)
         self.site = Site()
         self.dice = Dice(0)
-        self.hosts = HostBook(self.frontier, self.site, self.settings, self.clock, self.frontier_clock)
+        self.hosts = HostBook(self.frontier, self.settings, self.clock, self.frontier_clock)
         self.pages = Pages(
             self.settings,
             self.frontier,

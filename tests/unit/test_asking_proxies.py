@@ -56,7 +56,7 @@ class World:
             rng=rng,
             now=self.frontier_clock.now,
         )
-        self.hosts = HostBook(self.frontier, self.routes, self.settings, self.clock, self.frontier_clock)
+        self.hosts = HostBook(self.frontier, self.settings, self.clock, self.frontier_clock)
         self.pages = Pages(
             self.settings,
             self.frontier,

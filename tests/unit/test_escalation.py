@@ -12,13 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.fetch.transport import FetchRequest
 from shoal.frontier.clock import FrontierClock
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.values import Claim, HostRecord, JobSpec
 from shoal.hosts.cache import HostBook
 from shoal.hosts.state import HostState, encode_state, state_of
-from shoal.model import Outcome, Response
 from shoal.policy.escalation import (
     PATTERNS,
     Gave,
@@ -249,14 +247,6 @@ class Contested(MemoryFrontier):
         return await super().update_host(record)
 
 
-class Nothing:
-    async def fetch(self, request: FetchRequest) -> Outcome:
-        return Response(request.url, 404, {}, b"")
-
-    async def close(self) -> None:
-        pass
-
-
 class World:
     def __init__(self) -> None:
         self.settings = Settings(rate=0)
@@ -266,7 +256,7 @@ class World:
         self.frontier.rivals = []
 
     async def book(self) -> HostBook:
-        book = HostBook(self.frontier, Nothing(), self.settings, self.clock, self.frontier_clock)
+        book = HostBook(self.frontier, self.settings, self.clock, self.frontier_clock)
         await self.frontier.open_job(JobSpec("job", valve=first_valve(self.settings)))
         await self.frontier.add("job", [make_task("http://a.test/", parent=1)])
         claimed = await self.frontier.claim(Claim("w", ["job"], {"normal": 1}, 1))

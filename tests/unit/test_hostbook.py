@@ -15,6 +15,7 @@ from shoal.frontier.clock import FrontierClock
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.values import Claim, HostRecord, JobSpec, JobState
 from shoal.hosts.cache import HostBook, HostView
+from shoal.hosts.robots import RobotsFetcher
 from shoal.hosts.state import HostState, OriginState, encode_state, state_of
 from shoal.jobs.worker_status import WorkerStatus, encode_status
 from shoal.model import Done, Failure, Lease, Outcome, Response, Settlement, Task
@@ -76,10 +77,14 @@ class World:
         self.pauses: list[float] = []
         self.settings = Settings(**{"rate": 2, "per_host": 3, **settings})  # type: ignore[arg-type]
         self.book = self.make_book()
+        self.robots = self.make_robots(self.book)
 
     def make_book(self) -> HostBook:
-        return HostBook(
-            self.frontier, self.transport, self.settings, self.clock, self.frontier_clock, self._pause
+        return HostBook(self.frontier, self.settings, self.clock, self.frontier_clock)
+
+    def make_robots(self, book: HostBook) -> RobotsFetcher:
+        return RobotsFetcher(
+            self.transport, book, self.frontier, self.settings, self.clock, self.frontier_clock, self._pause
         )
 
     async def _pause(self, seconds: float) -> None:
@@ -169,7 +174,7 @@ async def test_what_was_typed_is_typed_for_its_job_alone(world: World) -> None:
     later = replace(lease, host_version=1, task=make_task("http://a.test/2", parent=1))
     same, other = (
         world.make_book(),
-        HostBook(world.frontier, world.transport, world.settings, world.clock, world.frontier_clock, job="b"),
+        HostBook(world.frontier, world.settings, world.clock, world.frontier_clock, job="b"),
     )
     assert same.pin_of(await same.view(later)) == Pin(), "another process, or after a restart"
     assert other.pin_of(await other.view(later)) is None
@@ -204,9 +209,7 @@ async def test_who_first_wrote_what_a_name_stands_for_is_right(world: World) -> 
 async def test_the_pins_of_many_jobs_take_little_room(world: World) -> None:
     await world.lease(typed())
     for n in range(100):
-        book = HostBook(
-            world.frontier, world.transport, world.settings, world.clock, world.frontier_clock, job=f"run-{n}"
-        )
+        book = HostBook(world.frontier, world.settings, world.clock, world.frontier_clock, job=f"run-{n}")
         lease = Lease(1, typed(), 1e9, (await world.record()).version)
         await book.view(lease)
         await book.fold()
@@ -253,7 +256,7 @@ async def test_robots_txt_sets_the_valve_for_everybody(world: World) -> None:
     lease = await world.lease()
     before = (await world.record()).valve
     assert (before.interval, before.cap) == (0.5, 1), "one at a time until robots.txt is known"
-    view = await world.book.ask_robots(lease, since=world.clock.monotonic())
+    view = await world.robots.fetch(lease, since=world.clock.monotonic())
     assert view.robots
     assert not view.robots["http"].allows("http://a.test/private")
     valve = (await world.record()).valve
@@ -269,7 +272,7 @@ async def test_the_next_request_keeps_its_interval_to_a_robots_txt_that_took_its
     world.transport.takes = 0.4
     lease = await world.lease()
     began = world.clock.monotonic()
-    await world.book.ask_robots(lease, since=began)
+    await world.robots.fetch(lease, since=began)
     await world.frontier.release([lease])
     early = await world.frontier.claim(Claim("w", ["job"], {"normal": 1}, 1))
     assert early.leases == []
@@ -281,7 +284,7 @@ async def test_a_longer_crawl_delay_counts_from_robots_txt_too(world: World) -> 
     world.transport.takes = 0.4
     lease = await world.lease()
     began = world.clock.monotonic()
-    await world.book.ask_robots(lease, since=began)
+    await world.robots.fetch(lease, since=began)
     await world.frontier.release([lease])
     early = await world.frontier.claim(Claim("w", ["job"], {"normal": 1}, 1))
     assert world.clock.monotonic() + early.next_due == pytest.approx(began + 0.4 + 7)
@@ -291,7 +294,7 @@ async def test_without_a_rate_nothing_is_held_back() -> None:
     world = World(rate=0)
     world.transport.takes = 0.4
     lease = await world.lease()
-    await world.book.ask_robots(lease, since=world.clock.monotonic())
+    await world.robots.fetch(lease, since=world.clock.monotonic())
     await world.frontier.release([lease])
     assert await world.claim()
 
@@ -300,11 +303,11 @@ async def test_robots_txt_is_wanted_once_while_it_holds(world: World) -> None:
     world.says(200, ROBOTS)
     lease = await world.lease()
     view = await world.book.view(lease)
-    assert world.book.wants_robots(TASK, view)
-    view = await world.book.ask_robots(lease, since=world.clock.monotonic())
-    assert not world.book.wants_robots(TASK, view)
+    assert world.robots.is_due(TASK, view)
+    view = await world.robots.fetch(lease, since=world.clock.monotonic())
+    assert not world.robots.is_due(TASK, view)
     world.clock.advance(25 * 3600)
-    assert world.book.wants_robots(TASK, view), "a day later it is asked for again"
+    assert world.robots.is_due(TASK, view), "a day later it is asked for again"
 
 
 @pytest.mark.parametrize("jump", [-3600.0, 3600.0])
@@ -313,21 +316,21 @@ async def test_a_wall_clock_that_is_set_does_not_change_when_robots_txt_is_wante
 ) -> None:
     world.transport.answers["http://a.test/robots.txt"] = Failure("timeout")
     lease = await world.lease()
-    view = await world.book.ask_robots(lease, since=world.clock.monotonic())
+    view = await world.robots.fetch(lease, since=world.clock.monotonic())
     world.clock.jump_wall(jump)
-    assert not world.book.wants_robots(TASK, view)
+    assert not world.robots.is_due(TASK, view)
     world.clock.advance(2 * world.settings.retry_base)
-    assert world.book.wants_robots(TASK, view)
+    assert world.robots.is_due(TASK, view)
 
 
 async def test_while_one_asks_again_the_others_go_by_the_old_answer(world: World) -> None:
     world.says(200, ROBOTS)
     lease = await world.lease()
-    view = await world.book.ask_robots(lease, since=world.clock.monotonic())
+    view = await world.robots.fetch(lease, since=world.clock.monotonic())
     world.clock.advance(25 * 3600)
-    asking = asyncio.create_task(world.book.ask_robots(lease, since=world.clock.monotonic()))
+    asking = asyncio.create_task(world.robots.fetch(lease, since=world.clock.monotonic()))
     await asyncio.sleep(0)
-    assert not world.book.wants_robots(TASK, view)
+    assert not world.robots.is_due(TASK, view)
     await asking
     assert world.transport.asked == ["http://a.test/robots.txt"] * 2
 
@@ -335,7 +338,7 @@ async def test_while_one_asks_again_the_others_go_by_the_old_answer(world: World
 async def test_robots_is_never_wanted_when_switched_off() -> None:
     world = World(robots=False)
     view = await world.book.view(await world.lease())
-    assert not world.book.wants_robots(TASK, view)
+    assert not world.robots.is_due(TASK, view)
     assert (await world.record()).valve.cap == 3
 
 
@@ -344,20 +347,20 @@ async def test_a_silent_robots_txt_is_asked_for_ever_more_rarely(world: World) -
     lease = await world.lease()
     waits = []
     for _ in range(9):
-        view = await world.book.ask_robots(lease, since=world.clock.monotonic())
+        view = await world.robots.fetch(lease, since=world.clock.monotonic())
         assert robots_of(view).verdict == "disallow"
         waits.append(robots_of(view).expires_at - robots_of(view).fetched_at)
     assert waits == [1, 2, 4, 8, 16, 32, 60, 60, 60]
     assert (await world.record()).valve.cap == 1, "one request finds out whether it is back"
     world.says(200, ROBOTS)
-    view = await world.book.ask_robots(lease, since=world.clock.monotonic())
+    view = await world.robots.fetch(lease, since=world.clock.monotonic())
     assert view.state.origin("http").silent == 0
 
 
 async def test_a_host_that_cannot_be_spoken_to_says_so_through_its_pages(world: World) -> None:
     """A refused address is not an unreachable robots.txt, for which one would wait."""
     world.transport.answers["http://a.test/robots.txt"] = Failure("forbidden_address", "a private address")
-    view = await world.book.ask_robots(await world.lease(), since=world.clock.monotonic())
+    view = await world.robots.fetch(await world.lease(), since=world.clock.monotonic())
     assert view.robots
     assert view.robots["http"].allows("http://a.test/")
 
@@ -365,7 +368,7 @@ async def test_a_host_that_cannot_be_spoken_to_says_so_through_its_pages(world: 
 async def test_a_redirected_robots_txt_pauses_by_the_interval(world: World) -> None:
     url = "http://a.test/robots.txt"
     world.transport.answers[url] = Response(url, 301, {"Location": "/real.txt"}, b"")
-    await world.book.ask_robots(await world.lease(), since=world.clock.monotonic())
+    await world.robots.fetch(await world.lease(), since=world.clock.monotonic())
     assert world.transport.asked == [url, "http://a.test/real.txt"]
     assert world.pauses == [0.5]
 
@@ -378,12 +381,12 @@ async def test_a_robots_txt_on_another_host_needs_that_hosts_permission(world: W
     b = await world.record("b.test")
     shut = replace(b.valve, blocked_until=world.clock.time() + 30)
     assert await world.frontier.update_host(replace(b, valve=shut))
-    view = await world.book.ask_robots(lease, since=world.clock.monotonic())
+    view = await world.robots.fetch(lease, since=world.clock.monotonic())
     assert view.state.robots_missing
     assert robots_of(view).reason == "redirects to b.test, which cannot be asked now"
     assert world.transport.asked == [url]
     world.clock.advance(31)
-    view = await world.book.ask_robots(lease, since=world.clock.monotonic())
+    view = await world.robots.fetch(lease, since=world.clock.monotonic())
     assert world.transport.asked == [url, url, elsewhere]
     assert view.robots
     assert not view.robots["http"].allows("http://a.test/private")
@@ -393,7 +396,7 @@ async def test_a_robots_txt_on_another_host_needs_that_hosts_permission(world: W
 async def test_only_what_is_for_us_is_stored(world: World) -> None:
     others = b"".join(b"User-agent: bot%d\nDisallow: /%d\n" % (n, n) for n in range(10_000))
     world.says(200, others + b"User-agent: shoal\n" + b"".join(b"Disallow: /%d\n" % n for n in range(9_000)))
-    await world.book.ask_robots(await world.lease(), since=world.clock.monotonic())
+    await world.robots.fetch(await world.lease(), since=world.clock.monotonic())
     assert len((await world.record()).state) < 60_000
 
 
@@ -401,18 +404,19 @@ async def test_another_user_agent_asks_for_itself_once(world: World) -> None:
     """And the first keeps its rules: two jobs on one host must not ask by turns for ever."""
     world.says(200, b"User-agent: shoal\nDisallow: /private\n\nUser-agent: other\nDisallow: /open\n")
     lease = await world.lease()
-    await world.book.ask_robots(lease, since=world.clock.monotonic())
+    await world.robots.fetch(lease, since=world.clock.monotonic())
     world.settings = replace(world.settings, user_agent="Other/1.0")
     other = world.make_book()
+    others = world.make_robots(other)
     view = await other.view(replace(lease, host_version=(await world.record()).version))
-    assert other.wants_robots(TASK, view)
+    assert others.is_due(TASK, view)
     assert not view.robots
-    view = await other.ask_robots(lease, since=world.clock.monotonic())
+    view = await others.fetch(lease, since=world.clock.monotonic())
     assert view.robots
     assert not view.robots["http"].allows("http://a.test/open")
-    assert not other.wants_robots(TASK, view)
+    assert not others.is_due(TASK, view)
     mine = await world.book.view(replace(lease, host_version=(await world.record()).version))
-    assert not world.book.wants_robots(TASK, mine)
+    assert not world.robots.is_due(TASK, mine)
     assert mine.robots
     assert not mine.robots["http"].allows("http://a.test/private")
     assert mine.robots["http"].allows("http://a.test/open")
@@ -421,7 +425,7 @@ async def test_another_user_agent_asks_for_itself_once(world: World) -> None:
 async def test_pages_that_are_let_through_at_once_wait_for_one_answer(world: World) -> None:
     world.says(200, ROBOTS)
     lease = await world.lease()
-    asks = [world.book.ask_robots(lease, since=world.clock.monotonic()) for _ in range(3)]
+    asks = [world.robots.fetch(lease, since=world.clock.monotonic()) for _ in range(3)]
     views = await asyncio.gather(*asks)
     assert world.transport.asked == ["http://a.test/robots.txt"]
     assert all(view.robots for view in views)
@@ -435,7 +439,7 @@ async def test_a_record_of_an_earlier_version_is_asked_for_again(world: World) -
     assert await world.frontier.update_host(replace(await world.record(), state=state))
     view = await world.book.view(replace(lease, host_version=1))
     assert view.state.start
-    assert world.book.wants_robots(TASK, view)
+    assert world.robots.is_due(TASK, view)
 
 
 async def test_long_records_take_the_room_of_many(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -581,7 +585,7 @@ async def test_what_is_seen_while_it_is_written_is_not_lost(world: World) -> Non
 async def test_todays_settings_reach_yesterdays_hosts(world: World) -> None:
     world.says(200, ROBOTS)
     lease = await world.lease(make_task("http://a.test/"), make_task("http://b.test/"))
-    await world.book.ask_robots(lease, since=world.clock.monotonic())
+    await world.robots.fetch(lease, since=world.clock.monotonic())
     world.settings = Settings(rate=0.1, per_host=9)
     await world.make_book().reconfigure("job")
     a, b = (await world.record()).valve, (await world.record("b.test")).valve
@@ -618,14 +622,7 @@ class TwoJobs:
 
     def book(self, job: str, **settings: object) -> HostBook:
         changed = replace(self.world.settings, robots=False, **settings)
-        return HostBook(
-            self.world.frontier,
-            self.world.transport,
-            changed,
-            self.world.clock,
-            self.world.frontier_clock,
-            job=job,
-        )
+        return HostBook(self.world.frontier, changed, self.world.clock, self.world.frontier_clock, job=job)
 
     async def begin(self) -> None:
         """Both have pages of the host, and workers; each has said what it allows."""

@@ -16,6 +16,7 @@ from shoal.fetch.robots import BUSY, RobotsRecord
 from shoal.fetch.transports import Confined
 from shoal.frontier.clock import FrontierClock
 from shoal.hosts.cache import HostBook, HostView
+from shoal.hosts.robots import RobotsFetcher
 from shoal.hosts.state import OriginState
 from shoal.model import Dead, Failure, Lease, Retry, Task
 from shoal.policy.outcomes import rule_for, this_life
@@ -42,6 +43,7 @@ class Permission:
         settings: Settings,
         *,
         hosts: HostBook,
+        robots: RobotsFetcher,
         judge: Judge,
         learner: Learner,
         escalation: Escalation,
@@ -53,6 +55,7 @@ class Permission:
     ) -> None:
         self._settings = settings
         self._hosts = hosts
+        self._robots = robots
         self._judge = judge
         self._learner = learner
         self._escalation = escalation
@@ -80,7 +83,7 @@ class Permission:
             detail = f"it failed before, so another page finds out: {limits.why}"
             return self._postpone(task, self._failure(task, "origin_wait", detail), self._next(lease))
         timeout = _timeout(task, host, limits)
-        if self._hosts.wants_robots(task, host):
+        if self._robots.is_due(task, host):
             if self._routes is not None and (held := self._routes.held(task)) is not None:
                 return self._postpone(task, held, held.wait)
             read = await self._ask_robots(lease, timeout)
@@ -115,7 +118,7 @@ class Permission:
     async def _ask_robots(self, lease: Lease, timeout: float | None) -> HostView | None:
         """The host, if its robots.txt cannot be had; None: it was read, and the permission is used up."""
         started = self._frontier_clock.now()
-        host = await self._hosts.ask_robots(lease, since=self._clock.monotonic(), timeout=timeout)
+        host = await self._robots.fetch(lease, since=self._clock.monotonic(), timeout=timeout)
         known = _origin_of(lease.task, host)
         if not known.robots_missing:
             self._learner.robots_read(lease.task, started)

@@ -10,23 +10,20 @@ moves the host's valve, else after a while: most requests teach nothing that oth
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Set
+from collections.abc import Mapping, Set
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.admit.identity import origin
 from shoal.admit.identity import scheme as scheme_of
 from shoal.clock import Clock
 from shoal.fetch.guard import Pin
-from shoal.fetch.robots import Robots, RobotsRecord, agent_of, fetch_robots
-from shoal.fetch.transport import Transport
+from shoal.fetch.robots import Robots
 from shoal.frontier.clock import FrontierClock
 from shoal.frontier.protocol import Frontier, HostRecord
 from shoal.frontier.values import HostRecord
 from shoal.hosts.given_up import BuriedPages
 from shoal.hosts.notices import changed_breakers, tell_changes, tell_escalation
-from shoal.hosts.robots_visits import Visitor
 from shoal.hosts.rules import Fold, HostRules, Terms, change_host, marked
 from shoal.hosts.sharing import OtherJobs
 from shoal.hosts.state import HostState, OriginState, encode_state, state_of
@@ -36,14 +33,12 @@ from shoal.policy.compose import States
 from shoal.policy.escalation import NO_PATTERNS, Look, Patterns
 from shoal.policy.host_table import over
 from shoal.policy.host_valve import first_valve
-from shoal.policy.outcomes import rule_for
 from shoal.policy.protocol import Limits, Observation
 from shoal.settings import HostSettings, Settings
 from shoal.valve import Valve
 
 _CACHED = 20_000
 _CACHED_BYTES = 64 * 1024 * 1024  # of their records: a long robots.txt counts for many short ones
-_UNREACHABLE_CAP = 60.0
 _WRITE_AFTER = 5.0  # seconds that what was seen may wait to be written, unless it moves the valve
 _CREEP = 0.05  # share of an interval
 # Seconds after which the store's settings for hosts are read again: by a worker that works, and for a host never met.
@@ -72,20 +67,15 @@ class HostBook:
     def __init__(
         self,
         frontier: Frontier,
-        transport: Transport,
         settings: Settings,
         clock: Clock,
         frontier_clock: FrontierClock,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         *,
         job: str = "",
     ) -> None:
         self._frontier = frontier
-        self._transport = transport
-        self._settings = settings
         self._clock = clock
         self._frontier_clock = frontier_clock
-        self._sleep = sleep
         self._job = self._pins_key = job
         self._rules = HostRules(settings, job)
         self.standing = StandingCopy(frontier)
@@ -93,10 +83,8 @@ class HostBook:
         self._views: dict[str, HostView] = {}
         self._restless: dict[str, float] = {}  # hosts with something unwritten, since when
         self._moved: set[str] = set()  # … that moves their valve
-        self._asking: dict[str, asyncio.Event] = {}  # origins whose robots.txt is being asked for
         self._others = OtherJobs(frontier, job)
         self._buried = BuriedPages(frontier, job)
-        self._visitor = Visitor(frontier, settings, frontier_clock.now, sleep, self._interval_of)
         self._cached_bytes = 0
 
     # -- looking
@@ -123,6 +111,10 @@ class HostBook:
         if lease.task.typed:
             self.pin(host, Pin())
         return view
+
+    async def current(self, host: str) -> HostView:
+        """The host as it was last read; read now, if it was not or was forgotten."""
+        return self._views.get(host) or await self._read(host)
 
     def _mark_start(self, host: str, view: HostView) -> None:
         if not view.state.start:
@@ -268,7 +260,8 @@ class HostBook:
             return view.own
         return over(self.standing.table.of(host), self._rules.table.of(host))
 
-    def _interval_of(self, host: str) -> float:
+    def interval(self, host: str) -> float:
+        """Seconds between two requests to the host, by the settings that hold there."""
         return self._rules.terms(self.own(host)).interval
 
     # -- seeing
@@ -393,58 +386,6 @@ class HostBook:
         return self._rules.applied(
             record, self.standing.applied(record.name, state), self._frontier_clock.now()
         )
-
-    # -- robots.txt
-
-    def wants_robots(self, task: Task, view: HostView) -> bool:
-        """Whether robots.txt is due to be asked for. While one task asks again, the others go by the old answer."""
-        known = self._rules.robots_record(view.state, scheme_of(task.url))
-        if not view.terms.settings.robots or (
-            known is not None and self._frontier_clock.now() < known.expires_at
-        ):
-            return False
-        return known is None or origin(task.url) not in self._asking
-
-    async def ask_robots(self, lease: Lease, since: float, timeout: float | None = None) -> HostView:
-        """Fetches robots.txt with the lease's permission to hit the host, and lets everybody know. `since` is when
-        the work on the lease began (monotonic)."""
-        host, asked = lease.task.host, origin(lease.task.url)
-        if (asking := self._asking.get(asked)) is not None:
-            # Others of our pages were let through at once by a job with another user agent, which knows its rules, or
-            # by what is known of another origin.
-            await asking.wait()
-            return self._views.get(host) or await self._read(host)
-        self._asking[asked] = asyncio.Event()
-        try:
-            record = await fetch_robots(
-                self._transport,
-                asked,
-                agent=agent_of(self._settings.user_agent),
-                now=self._frontier_clock.now(),
-                pause=lambda: self._sleep(lease.interval),
-                elsewhere=self._visitor,
-                timeout=timeout,
-            )
-            took = self._clock.monotonic() - since
-            scheme = scheme_of(asked)
-            return await self.change(
-                host,
-                lambda state: state.with_origin(scheme, self._learn(state.origin(scheme), record)),
-                late=took,
-            )
-        finally:
-            self._asking.pop(asked).set()
-
-    def _learn(self, known: OriginState, record: RobotsRecord) -> OriginState:
-        if record.verdict != "disallow":
-            return replace(known.with_robots(record), silent=0)
-        if rule_for(record.reason).action == "bury":
-            # Not silence but a host that cannot be spoken to at all; the pages will say so themselves.
-            return replace(known.with_robots(replace(record, verdict="allow")), silent=0)
-        wait = min(_UNREACHABLE_CAP, self._settings.retry_base * 2.0**known.silent)
-        wait = max(wait, min(record.asks or 0.0, self._settings.retry_after_cap))
-        record = replace(record, expires_at=record.fetched_at + wait)
-        return replace(known.with_robots(record), silent=min(known.silent + 1, 30))
 
 
 def _marks(state: HostState) -> tuple[bool, Mapping[str, Pin], Set[str]]:

@@ -42,6 +42,7 @@ from shoal.frontier.clock import FrontierClock
 from shoal.frontier.protocol import Frontier, Job
 from shoal.frontier.values import Job
 from shoal.hosts.cache import HostBook
+from shoal.hosts.robots import RobotsFetcher
 from shoal.hosts.state import state_of
 from shoal.jobs.note import handlers_of
 from shoal.policy.budget import RetryBudget
@@ -66,6 +67,7 @@ def make_pipeline(
     settings: Settings,
     *,
     hosts: HostBook,
+    robots: RobotsFetcher,
     transport: Transport,
     guard: Guard,
     traffic: Traffic,
@@ -99,6 +101,7 @@ def make_pipeline(
     permission = Permission(
         settings,
         hosts=hosts,
+        robots=robots,
         judge=judge,
         learner=learner,
         escalation=escalation,
@@ -179,13 +182,14 @@ class JobCrew:
             handlers=pools_of(spider),
             pool_at=lambda host: self._hosts.own(host).pool,
         )
-        self._hosts = HostBook(frontier, routes, settings, clock, frontier_clock, job=job)
+        self._hosts = HostBook(frontier, settings, clock, frontier_clock, job=job)
         self.admission.lane_at = lambda host: self._hosts.own(host).lane
         self._recorder = Recorder(frontier, job, self.tally, frontier_clock.now)
         pages = make_pipeline(
             spider,
             settings,
             hosts=self._hosts,
+            robots=RobotsFetcher(routes, self._hosts, frontier, settings, clock, frontier_clock),
             transport=routes if tracing is None else tracing.transport(routes),
             guard=guard,
             traffic=traffic,
