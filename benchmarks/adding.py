@@ -51,7 +51,7 @@ from typing import TypeVar
 from shoal import Spider
 
 spider = Spider("adding", start=Path(__file__).with_name("start.txt"), trust_start=True, robots=False, rate=0,
-                per_host=4)
+                per_host=4, min_timeout=30, first_timeout=30)  # pages wait until a job is paused
 
 
 @spider.handler

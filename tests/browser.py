@@ -25,7 +25,7 @@ FORBIDDEN = "127.0.0.20"
 
 @asynccontextmanager
 async def browser(**settings: Any) -> AsyncIterator[BrowserTransport]:
-    given = Settings(**{"total_timeout": 20.0, "browser_wait": "load", **settings})
+    given = Settings(**{"total_timeout": 60.0, "browser_wait": "load", **settings})
     if not available(given):
         pytest.skip(why_not(given))  # under CI that is a failure
     transport = BrowserTransport(given, Guard(ALLOWED), SystemClock())
