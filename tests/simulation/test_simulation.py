@@ -21,7 +21,7 @@ from shoal.errors import ShoalError, StoreError
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.memory.domains import Domains
 from shoal.frontier.memory.state import Held
-from shoal.frontier.protocol import Claim, Claimed, HostRecord, Journal, Settled
+from shoal.frontier.protocol import Journal
 from shoal.frontier.values import Claim, Claimed, HostRecord, Settled
 from shoal.hosts.robots import RobotsFetcher
 from shoal.model import Lease, Settlement

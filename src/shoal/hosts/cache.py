@@ -20,7 +20,7 @@ from shoal.clock import Clock
 from shoal.fetch.guard import Pin
 from shoal.fetch.robots import Robots
 from shoal.frontier.clock import FrontierClock
-from shoal.frontier.protocol import Frontier, HostRecord
+from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import HostRecord
 from shoal.hosts.given_up import BuriedPages
 from shoal.hosts.notices import changed_breakers, tell_changes, tell_escalation

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from shoal import humanize
 from shoal.engine.history import Point
-from shoal.text import without_userinfo
+from shoal.text import without_secrets
 
 WIDE, HIGH = 1000.0, 100.0  # the units of a plot, whatever its size on the screen
 _MOST_TICKS = 5
@@ -194,7 +194,7 @@ def _path(points: Sequence[tuple[float, float]]) -> str:
 
 def text(value: object) -> str:
     """Whatever came from the web, or from a person, is text and nothing else; and no secret of a URL is in it."""
-    return escape(humanize.printable(without_userinfo(str(value))))
+    return escape(humanize.printable(without_secrets(str(value))))
 
 
 def when(at: float) -> str:

@@ -39,7 +39,7 @@ from shoal.fetch.proxy.routes import Routes
 from shoal.fetch.transport import Transport
 from shoal.fetch.transports import AtHosts, Confined, Transports
 from shoal.frontier.clock import FrontierClock
-from shoal.frontier.protocol import Frontier, Job
+from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import Job
 from shoal.hosts.cache import HostBook
 from shoal.hosts.robots import RobotsFetcher
