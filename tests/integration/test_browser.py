@@ -10,8 +10,8 @@ import pytest_asyncio
 
 from browser import browser, failure, html, plain, shown, text_of, until
 from integration.raw_server import RawServer, always, by_path, page, serve
+from shoal.fetch.aiohttp_private import SiteJar
 from shoal.fetch.browser.transport import BrowserTransport
-from shoal.fetch.sessions import SiteJar
 from shoal.fetch.transport import FetchRequest
 from shoal.spider.rendering import Rendering, TabLost, TabTimeout
 

@@ -24,6 +24,7 @@ from shoal.clock import SystemClock
 from shoal.errors import SettingsError
 from shoal.fetch import http2 as module
 from shoal.fetch import meter
+from shoal.fetch.aiohttp_private import SiteJar
 from shoal.fetch.browser import dialer
 from shoal.fetch.content_encoding import Decoder
 from shoal.fetch.deadline import Tenure
@@ -31,7 +32,6 @@ from shoal.fetch.guard import Guard
 from shoal.fetch.http import HttpTransport
 from shoal.fetch.http2 import Http2Transport, wants_http2
 from shoal.fetch.proxy.pools import Proxy, load_pools
-from shoal.fetch.sessions import SiteJar
 from shoal.fetch.transport import FetchRequest
 from shoal.fetch.transports import Transports
 from shoal.model import Failure, Outcome, Response

@@ -8,13 +8,14 @@ sent again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import socket
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from functools import lru_cache, partial
 from typing import Any
 
 import aiohttp
-from aiohttp.abc import AbstractCookieJar, ResolveResult
+from aiohttp.abc import AbstractCookieJar
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 from multidict import CIMultiDict
@@ -22,6 +23,7 @@ from yarl import URL
 
 from shoal.admit.sending import without_route
 from shoal.clock import Clock
+from shoal.fetch.aiohttp_private import Connector, SiteJar, SocketConnector, never_repeat
 from shoal.fetch.content_encoding import read_body
 from shoal.fetch.deadline import check_lease
 from shoal.fetch.failures import ProxyAuthError, Stage, explain, explain_proxy
@@ -30,8 +32,7 @@ from shoal.fetch.guard import Guard
 from shoal.fetch.http_protocol import BoundedProtocol
 from shoal.fetch.proxy.pools import Proxy
 from shoal.fetch.resolver import Resolver
-from shoal.fetch.sessions import SiteJar
-from shoal.fetch.socks import open_tunnel, resolve_nothing
+from shoal.fetch.socks import open_tunnel
 from shoal.fetch.transport import FetchRequest
 from shoal.limits import ANSWER_HEADERS, HEADER_LINES
 from shoal.model import Failure, Outcome, Response
@@ -88,8 +89,7 @@ class HttpTransport:
             max_field_size=ANSWER_HEADERS,
             max_headers=HEADER_LINES,
         )
-        # By itself aiohttp also repeats a request whose fresh connection was dropped: a hit nobody counted.
-        client._retry_connection = False
+        never_repeat(client)
         return client
 
     async def fetch(self, request: FetchRequest) -> Outcome:
@@ -213,14 +213,15 @@ class HttpTransport:
         )
 
 
-class _Connector(aiohttp.TCPConnector):
+Step = Callable[[], Awaitable[ResponseHandler]]
+
+
+class _Connector(Connector):
     """Gives connections to those who may still send, notes when a fetch opens one, and keeps idle ones from using up
     the file descriptors."""
 
     def __init__(self, *, min_rate: float, **options: Any) -> None:
-        super().__init__(**options)
-        make: Callable[..., ResponseHandler] = BoundedProtocol
-        self._factory = partial(make, loop=self._loop, min_rate=min_rate)
+        super().__init__(protocol=partial(BoundedProtocol, min_rate=min_rate), **options)
         limit = file_limit()
         self._most_idle = min(_MAX_IDLE, connections(limit)[1]) if limit else _MAX_IDLE
 
@@ -233,49 +234,34 @@ class _Connector(aiohttp.TCPConnector):
             raise
         return connection
 
-    async def _create_connection(self, *args: Any, **kwargs: Any) -> ResponseHandler:
+    async def dial(self, step: Step) -> ResponseHandler:
         _dialled.set(True)
-        while sum(map(len, self._conns.values())) > self._most_idle:
-            for protocol, _ in self._conns.pop(next(iter(self._conns))):
-                protocol.close()
-        return await super()._create_connection(*args, **kwargs)
+        self.close_idle(self._most_idle)
+        return await step()
 
 
 class _ProxyConnector(_Connector):
     """Connects to HTTP proxies, and by them to hosts."""
 
-    async def _create_connection(self, *args: Any, **kwargs: Any) -> ResponseHandler:
+    async def dial(self, step: Step) -> ResponseHandler:
         _stage.set("dialling")
-        protocol = await super()._create_connection(*args, **kwargs)
+        protocol = await super().dial(step)
         _stage.set("connected")
         return protocol
 
-    async def _create_direct_connection(self, *args: Any, **kwargs: Any) -> Any:
-        connection = await super()._create_direct_connection(*args, **kwargs)
+    def on_proxy(self) -> None:
         _stage.set("tunnelling")
-        return connection
 
 
-class _SocksConnector(_Connector):
+class _SocksConnector(_ProxyConnector, SocketConnector):
     """Connects to hosts by one SOCKS proxy."""
 
     def __init__(self, proxy: Proxy, **options: Any) -> None:
         super().__init__(**options)
         self._proxy = proxy
 
-    async def _create_connection(self, *args: Any, **kwargs: Any) -> ResponseHandler:
-        _stage.set("dialling")
-        protocol = await super()._create_connection(*args, **kwargs)
-        _stage.set("connected")
-        return protocol
-
-    async def _resolve_host(self, host: str, port: int, traces: Any = None) -> list[ResolveResult]:
-        return await resolve_nothing(host, port)
-
-    async def _wrap_create_connection(self, *args: Any, addr_infos: Any, **kwargs: Any) -> Any:
-        host, port = addr_infos[0][4][:2]
-        sock = await open_tunnel(self._proxy, host, port, lambda: _stage.set("tunnelling") and None)
-        return await self._wrap_existing_connection(*args, sock=sock, **kwargs)
+    async def open_socket(self, host: str, port: int) -> socket.socket:
+        return await open_tunnel(self._proxy, host, port, self.on_proxy)
 
 
 class _CurrentJar(aiohttp.DummyCookieJar):

@@ -12,17 +12,17 @@ from typing import Any
 
 import aiohttp
 from aiohttp import StreamReader
-from aiohttp.client_proto import ResponseHandler
 from aiohttp.http import RawResponseMessage
 from aiohttp.http_exceptions import HttpProcessingError
 
+from shoal.fetch.aiohttp_private import Protocol
 from shoal.fetch.failures import BrokenAnswerError, FloodError
 from shoal.fetch.http_repair import SWITCHING, Mender
 from shoal.fetch.meter import Meter
 from shoal.limits import ANSWER_HEADERS, BODY_OVERHEAD
 
 
-class BoundedProtocol(ResponseHandler):
+class BoundedProtocol(Protocol):
     def __init__(self, loop: asyncio.AbstractEventLoop, *, min_rate: float) -> None:
         super().__init__(loop)
         self._meter = Meter(min_rate, loop.time)
@@ -47,11 +47,12 @@ class BoundedProtocol(ResponseHandler):
             return
         self._received += len(data)
         clean = self._mender.feed(data)
-        self._should_close = self._should_close or self._mender.odd
+        if self._mender.odd:
+            self.keep_no_longer()
         if clean:
             super().data_received(clean)
         else:
-            self._reschedule_timeout()
+            self.put_off_timeout()
         if self._mender.error is not None:
             self._cut(self._mender.error)
         else:
@@ -76,7 +77,7 @@ class BoundedProtocol(ResponseHandler):
 
     def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
         """Tells the reader of a body as well when its framing breaks midway, who would else wait until the deadline."""
-        payload = self._payload
+        payload = self.body
         super().set_exception(exc, *cause)
         if isinstance(exc, HttpProcessingError) and payload is not None and not payload.is_eof():
             payload.set_exception(aiohttp.ClientPayloadError(exc.message), *cause)
@@ -87,7 +88,7 @@ class BoundedProtocol(ResponseHandler):
 
     def _cut(self, error: Exception | None) -> None:
         """Ends the connection; with an error, the exchange as well."""
-        self._should_close = True
+        self.keep_no_longer()
         if error is not None:
             self.set_exception(error)
             if self._answer is not None and not self._answer.is_eof():

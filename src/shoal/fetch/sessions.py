@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from http.cookies import CookieError, Morsel
 from types import MappingProxyType
 
-from aiohttp import CookieJar
-
 from shoal.admit.identity import origin
-from shoal.admit.suffixes import is_public_suffix
+from shoal.fetch.aiohttp_private import SiteJar
 from shoal.fetch.proxy.pools import Proxy
 from shoal.settings import Settings
 from shoal.text import SECRET_HEADERS
@@ -25,28 +22,6 @@ logging.getLogger("aiohttp.internal").addHandler(logging.NullHandler())
 
 _KEPT = 1_000  # sessions at once; the one that was used least lately is ended for another
 _NONE: Mapping[str, str] = MappingProxyType({})
-
-
-class SiteJar(CookieJar):
-    """A jar that takes no cookie for another domain, nor one for all of .com or .co.uk."""
-
-    def __init__(self) -> None:
-        super().__init__(unsafe=True, quote_cookie=False)  # from hosts without a name too
-
-    def _build_morsel(self, cookie: Morsel[str]) -> Morsel[str]:
-        """What a host has said is said back to it as it was, quotes and all, as a browser does."""
-        morsel: Morsel[str] = Morsel()
-        try:
-            morsel.set(cookie.key, cookie.value, cookie.coded_value)
-        except CookieError:  # an odd name, which aiohttp knows how to write
-            return super()._build_morsel(cookie)
-        return morsel
-
-    @staticmethod
-    def _is_domain_match(domain: str, hostname: str) -> bool:
-        if domain == hostname:
-            return True
-        return CookieJar._is_domain_match(domain, hostname) and not is_public_suffix(domain)
 
 
 class Session:

@@ -15,7 +15,7 @@ from aiohttp import CookieJar
 from aiohttp.helpers import is_ip_address
 from yarl import URL
 
-from shoal.fetch.sessions import SiteJar
+from shoal.fetch.aiohttp_private import SiteJar
 
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Cookie

@@ -15,6 +15,7 @@ import aiohttp
 from aiohttp.client_reqrep import ConnectionKey
 from multidict import CIMultiDict, CIMultiDictProxy
 
+from shoal.fetch.aiohttp_private import Lookup
 from shoal.fetch.browser.http1 import MAX_LINE, MessageError, read_head, status_of
 from shoal.fetch.browser.tunnel import Ends
 from shoal.fetch.failures import Stage, explain, explain_proxy
@@ -27,7 +28,7 @@ from shoal.model import Failure
 _STAGGER = 0.25  # seconds before the next address of a host is tried as well
 
 
-class Hosts(aiohttp.TCPConnector):
+class Hosts(Lookup):
     """Connects to hosts. Of aiohttp's connector only the resolving is used; the guard hears of every name that is
     resolved, and sees every address that is connected to."""
 
@@ -38,12 +39,12 @@ class Hosts(aiohttp.TCPConnector):
     async def connect_to(self, host: str, port: int) -> Ends:
         key = ConnectionKey(host, port, False, True, None, None, None)
         try:
-            found = await self._resolve_host(host, port)
+            found = await self.addresses(host, port)
         except OSError as error:
             raise aiohttp.ClientConnectorDNSError(key, error) from None
         try:
             sock = await aiohappyeyeballs.start_connection(
-                self._convert_hosts_to_addr_infos(found),
+                found,
                 happy_eyeballs_delay=_STAGGER,
                 socket_factory=self._guard.socket_factory,
             )

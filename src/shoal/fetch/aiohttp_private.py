@@ -1,0 +1,123 @@
+"""Every private attribute of aiohttp that Shoal uses, under names of our own. No other module touches one.
+
+They may change with any minor release: pyproject.toml says which are allowed, and a test looks up each of `PRIVATE`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from http.cookies import CookieError, Morsel
+from socket import socket
+from typing import Any
+
+import aiohttp
+from aiohttp import AddrInfoType, CookieJar, StreamReader
+from aiohttp.abc import ResolveResult
+from aiohttp.client_proto import ResponseHandler
+
+from shoal.admit.suffixes import is_public_suffix
+from shoal.fetch.socks import resolve_nothing
+
+PRIVATE = {
+    "ClientSession": ("_retry_connection",),
+    "TCPConnector": (
+        *("_conns", "_convert_hosts_to_addr_infos", "_create_connection", "_create_direct_connection"),
+        *("_factory", "_loop", "_resolve_host", "_wrap_create_connection", "_wrap_existing_connection"),
+    ),
+    "ResponseHandler": ("_payload", "_reschedule_timeout", "_should_close"),
+    "CookieJar": ("_build_morsel", "_is_domain_match"),
+}
+
+
+def never_repeat(client: aiohttp.ClientSession) -> None:
+    """By itself aiohttp repeats a request whose fresh connection was dropped: a hit nobody counted."""
+    client._retry_connection = False
+
+
+class Connector(aiohttp.TCPConnector):
+    """A connector whose steps can be followed."""
+
+    def __init__(self, *, protocol: Callable[..., ResponseHandler], **options: Any) -> None:
+        super().__init__(**options)
+        self._factory = partial(protocol, loop=self._loop)
+
+    async def dial(self, step: Callable[[], Awaitable[ResponseHandler]]) -> ResponseHandler:
+        """Opens a connection, by the step that is given."""
+        return await step()
+
+    def on_proxy(self) -> None:
+        """A proxy is reached, and not yet what is behind it."""
+
+    def close_idle(self, most: int) -> None:
+        """Leaves no more than so many, or a host's more."""
+        while sum(map(len, self._conns.values())) > most:
+            for protocol, _ in self._conns.pop(next(iter(self._conns))):
+                protocol.close()
+
+    async def _create_connection(self, *args: Any, **kwargs: Any) -> ResponseHandler:
+        return await self.dial(partial(super()._create_connection, *args, **kwargs))
+
+    async def _create_direct_connection(self, *args: Any, **kwargs: Any) -> Any:
+        connection = await super()._create_direct_connection(*args, **kwargs)
+        self.on_proxy()
+        return connection
+
+
+class SocketConnector(Connector):
+    """One that is given its sockets."""
+
+    async def open_socket(self, host: str, port: int) -> socket:
+        """One that leads to the host."""
+        raise NotImplementedError
+
+    async def _resolve_host(self, host: str, port: int, traces: Any = None) -> list[ResolveResult]:
+        return await resolve_nothing(host, port)
+
+    async def _wrap_create_connection(self, *args: Any, addr_infos: Any, **kwargs: Any) -> Any:
+        sock = await self.open_socket(*addr_infos[0][4][:2])
+        return await self._wrap_existing_connection(*args, sock=sock, **kwargs)
+
+
+class Lookup(aiohttp.TCPConnector):
+    """Only resolves, as a connector does."""
+
+    async def addresses(self, host: str, port: int) -> list[AddrInfoType]:
+        return self._convert_hosts_to_addr_infos(await self._resolve_host(host, port))
+
+
+class Protocol(ResponseHandler):
+    @property
+    def body(self) -> StreamReader | None:
+        """Of the answer that is being read."""
+        return self._payload
+
+    def keep_no_longer(self) -> None:
+        """Nothing more will be asked on this connection."""
+        self._should_close = True
+
+    def put_off_timeout(self) -> None:
+        """Something has arrived."""
+        self._reschedule_timeout()
+
+
+class SiteJar(CookieJar):
+    """A jar that takes no cookie for another domain, nor one for all of .com or .co.uk."""
+
+    def __init__(self) -> None:
+        super().__init__(unsafe=True, quote_cookie=False)  # from hosts without a name too
+
+    def _build_morsel(self, cookie: Morsel[str]) -> Morsel[str]:
+        """What a host has said is said back to it as it was, quotes and all, as a browser does."""
+        morsel: Morsel[str] = Morsel()
+        try:
+            morsel.set(cookie.key, cookie.value, cookie.coded_value)
+        except CookieError:  # an odd name, which aiohttp knows how to write
+            return super()._build_morsel(cookie)
+        return morsel
+
+    @staticmethod
+    def _is_domain_match(domain: str, hostname: str) -> bool:
+        if domain == hostname:
+            return True
+        return CookieJar._is_domain_match(domain, hostname) and not is_public_suffix(domain)
