@@ -56,6 +56,18 @@ def test_a_family_without_a_command_shows_its_help(cli: Cli, argv: Sequence[str]
     assert "Commands" in out
 
 
+def test_the_command_is_a_module_as_well(tmp_path: Path) -> None:
+    """A crawl too, which runs in a child under a guardian: the crawl's words and exit code are those of the command."""
+    command = (sys.executable, "-m", "shoal")
+    asked = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=60)
+    assert (asked.returncode, asked.stdout) == (0, f"shoal {shoal.__version__}\n"), asked.stderr
+    wrong = subprocess.run(
+        [*command, "crawl", "nothing.py"], capture_output=True, text=True, timeout=60, cwd=tmp_path
+    )
+    assert wrong.returncode == 2
+    assert "nothing.py" in one_line(wrong.stderr)
+
+
 def test_version(cli: Cli) -> None:
     assert cli("--version") == (0, f"shoal {shoal.__version__}\n", "")
 
