@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from shoal import Page, Spider, crawl
 from shoal.errors import ShoalError, SinkError
-from shoal.fetch.browser.children import children_of
+from shoal.fetch.browser.processes import children_of
 from shoal.model import Dead, Done, Lease, Settlement, Task
 from shoal.sink import open_sink
 from shoal.sink.jsonl import encode_row

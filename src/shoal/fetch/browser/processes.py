@@ -10,8 +10,6 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
-from shoal.fetch.browser.children import descent
-
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -71,6 +69,31 @@ class Family:
     def _is_running(self, pid: int) -> bool:
         """A number may have been given to another process since."""
         return _born(pid) == self._born[pid] and _state(pid) not in ("Z", "X")
+
+
+def children_of(pid: int) -> list[int]:
+    """Those that are running."""
+    return _children().get(pid, [])
+
+
+def descent(*pids: int) -> list[int]:
+    """The processes themselves, their children, and so on."""
+    children = _children()
+    found = list(dict.fromkeys(pids))
+    for pid in found:  # which grows
+        found += children.get(pid, ())
+    return list(dict.fromkeys(found))
+
+
+def _children() -> dict[int, list[int]]:
+    """All that are running, by their parents: not every kernel keeps lists of children."""
+    found: dict[int, list[int]] = {}
+    with suppress(OSError):  # there is no /proc
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            fields = _stat(int(pid))
+            if fields and fields[0] not in ("Z", "X"):
+                found.setdefault(int(fields[1]), []).append(int(pid))
+    return found
 
 
 def is_profile(folder: Path) -> bool:

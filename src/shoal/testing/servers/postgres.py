@@ -17,7 +17,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from shoal.fetch.browser.children import children_of
+from shoal.fetch.browser.processes import children_of
 from shoal.testing.servers.ports import free_port
 from shoal.testing.servers.process import START_SECONDS, ServerProcess
 
