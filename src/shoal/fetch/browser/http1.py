@@ -1,6 +1,7 @@
 """HTTP/1.1 messages on their way through the gate: their heads, and where their bodies end.
 
-Bodies are passed on as they come, whatever their framing; it is read only to know when the next message begins.
+Bodies are passed on as they come, whatever their framing; it is read only to know when the next message begins. The
+browser judges the rest: h11 would refuse what browsers take (docs/adr/0034-libraries.md).
 """
 
 from __future__ import annotations
