@@ -32,7 +32,7 @@ from shoal.admit.identity import fingerprint, host_key
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.redis import script_loader
-from shoal.frontier.values import JobSpec
+from shoal.frontier.values import Cursor, JobSpec
 from shoal.jobs.note import write_note
 from shoal.model import Task
 from shoal.runtime.fleet_plan import WorkerPlan
@@ -178,7 +178,7 @@ class Scene:
         async def some(frontier: Frontier) -> None:
             for name in ("old-1", "old-2", "old-3"):
                 await open_job(frontier, name, 1.0)
-                await frontier.add(name, [], fed_all=True)
+                await frontier.add(name, [], Cursor(fed_all=True))
 
         self.ask(some)
         until(lambda: not self.ask(lambda frontier: frontier.jobs("running")), "the end of the jobs")

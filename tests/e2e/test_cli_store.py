@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from shoal.frontier import open_frontier
-from shoal.frontier.values import Claim, JobSpec
+from shoal.frontier.values import Claim, Cursor, JobSpec
 from shoal.model import Dead, Done, Failure, Settlement, Snapshot, Task
 from shoal.valve import Valve
 
@@ -47,7 +47,7 @@ async def _fill(path: Path) -> None:
         for number, lease in enumerate(claimed.leases):
             verdict = Dead(FAILURE, SNAPSHOT) if number < 3 else Done()
             await frontier.settle([Settlement(lease, verdict)])
-        await frontier.add("books", tasks[5:], fed_all=True)
+        await frontier.add("books", tasks[5:], Cursor(fed_all=True))
 
 
 def as_json(cli: Cli, *argv: str) -> Any:

@@ -17,7 +17,7 @@ from shoal.admit.identity import fingerprint
 from shoal.fetch.robots import RobotsRecord
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import Frontier
-from shoal.frontier.values import Claim, JobSpec
+from shoal.frontier.values import Claim, Cursor, JobSpec
 from shoal.hosts.state import HostState, OriginState, encode_state
 from shoal.jobs.worker_status import WorkerStatus, encode_status
 from shoal.model import Dead, Done, Failure, Retry, Settlement, Task, Verdict
@@ -69,7 +69,7 @@ async def one_of_each(frontier: Frontier) -> None:
     claimed = await frontier.claim(Claim("w", ["books"], {"normal": 3}, 3))
     for lease in claimed.leases:
         await frontier.settle([Settlement(lease, verdicts[lease.task.url.rpartition("/")[2]])])
-    await frontier.add("books", [task("first"), task("waiting")], fed_all=True)
+    await frontier.add("books", [task("first"), task("waiting")], Cursor(fed_all=True))
 
 
 def test_where_a_url_is(cli: Cli) -> None:

@@ -18,7 +18,7 @@ from shoal.cli import run
 from shoal.dashboard.server import Options, dashboard
 from shoal.errors import StoreFull
 from shoal.frontier.redis.home import RedisFrontier
-from shoal.frontier.values import DeadFilter
+from shoal.frontier.values import Cursor, DeadFilter
 from shoal.jobs.note import write_note
 from shoal.model import Dead, Done, Failure, Retry, Row, Settlement
 from shoal.settings import Settings
@@ -57,7 +57,7 @@ async def test_what_frees_or_moves_runs_and_what_is_new_waits(
     await frontier.open_job(spec("other"))
     hosts = [f"h{n}.test" for n in range(4)]
     await frontier.add("job", [make_task(f"http://{host}/{n}") for host in hosts for n in range(5)])
-    await frontier.add("other", [make_task(f"http://{host}/other") for host in hosts], fed_all=True)
+    await frontier.add("other", [make_task(f"http://{host}/other") for host in hosts], Cursor(fed_all=True))
     for lease in (await claim(frontier, 4)).leases:
         await settle(frontier, lease, GONE)
     leases = list((await claim(frontier, 5)).leases)

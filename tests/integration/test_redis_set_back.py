@@ -14,7 +14,7 @@ from shoal.frontier.protocol import Frontier
 from shoal.frontier.redis.clients import Client
 from shoal.frontier.redis.home import RedisFrontier
 from shoal.frontier.redis.link import Link, Script
-from shoal.frontier.values import OWN_START, Claim, Claimed
+from shoal.frontier.values import OWN_START, Claim, Claimed, Cursor
 from shoal.model import Done, Moved, Row, Settlement
 from shoal.sink.jsonl import JsonLines
 from shoal.testing.clock import ManualClock
@@ -140,15 +140,15 @@ async def test_a_position_from_before_is_not_taken(server: Server) -> None:
     async with opened(server) as frontier:
         await frontier.open_job(spec())
         epoch = frontier.epoch
-        await frontier.add("job", [make_task("http://a.test/")], fed=1, epoch=epoch)
+        await frontier.add("job", [make_task("http://a.test/")], Cursor(fed=1), epoch=epoch)
         server.remember()
-        await frontier.add("job", [make_task("http://b.test/")], fed=2, epoch=epoch)
+        await frontier.add("job", [make_task("http://b.test/")], Cursor(fed=2), epoch=epoch)
         await server.go_back()
-        added = await frontier.add("job", [make_task("http://c.test/")], fed=3, epoch=epoch)
+        added = await frontier.add("job", [make_task("http://c.test/")], Cursor(fed=3), epoch=epoch)
         assert added.outdated
         job = await balanced(frontier)
         assert (job.fed, job.counters.admitted) == (1, 1)
-        added = await frontier.add("job", [make_task("http://b.test/")], fed=2, epoch=frontier.epoch)
+        added = await frontier.add("job", [make_task("http://b.test/")], Cursor(fed=2), epoch=frontier.epoch)
         assert added.new == 1
 
 
@@ -274,7 +274,9 @@ async def test_links_that_crossed_to_a_shard_are_brought_again(server: Server, o
     async with Halves(server, others) as frontier:
         here, there = hosts_of(frontier, 0), hosts_of(frontier, 1)
         await frontier.open_job(spec())
-        await frontier.add("job", [make_task(f"http://{here[0]}/{n}") for n in range(4)], fed_all=True)
+        await frontier.add(
+            "job", [make_task(f"http://{here[0]}/{n}") for n in range(4)], Cursor(fed_all=True)
+        )
         leases = (await claim(frontier, 4)).leases
         pages = iter(leases)
         first = make_task(f"http://{there[0]}/")
@@ -320,18 +322,18 @@ async def test_a_source_is_where_it_was_when_another_shard_forgot(
         await frontier.open_job(spec(), source)
         tasks = [make_task(f"http://h{n}.test/") for n in range(40)]
         epoch = frontier.epoch
-        await frontier.add("job", tasks[:20], source=source, fed=20, epoch=epoch)
+        await frontier.add("job", tasks[:20], Cursor(source, fed=20), epoch=epoch)
         CLOCK.advance(5)
         await frontier.extend("w1", 600)  # every shard knows the time
         others.remember()
-        await frontier.add("job", tasks[20:], source=source, fed=40, fed_all=True, epoch=epoch)
+        await frontier.add("job", tasks[20:], Cursor(source, fed=40, fed_all=True), epoch=epoch)
         await others.go_back()
         await frontier.reap()  # asks all shards
-        again = await frontier.add("job", [], source=source, fed=40, fed_all=True, epoch=epoch)
+        again = await frontier.add("job", [], Cursor(source, fed=40, fed_all=True), epoch=epoch)
         assert again.outdated
         job = await balanced(frontier)
         assert (job.fed, job.fed_all) == (20, source != OWN_START)
-        await frontier.add("job", tasks[20:], source=source, fed=40, fed_all=True, epoch=frontier.epoch)
+        await frontier.add("job", tasks[20:], Cursor(source, fed=40, fed_all=True), epoch=frontier.epoch)
         job = await balanced(frontier)
         assert (job.fed, job.fed_all, job.counters.pending) == (40, True, 40)
 
@@ -344,7 +346,7 @@ async def test_a_job_that_finished_long_ago_is_not_fed_again(
     async with Halves(server, others) as frontier:
         await frontier.open_job(spec(), OWN_START)
         host = hosts_of(frontier, 0)[0]
-        await frontier.add("job", [make_task(f"http://{host}/")], fed=1, fed_all=True)
+        await frontier.add("job", [make_task(f"http://{host}/")], Cursor(fed=1, fed_all=True))
         [lease] = (await claim(frontier)).leases
         await settle(frontier, lease)
         assert await frontier.finish("job")
@@ -395,7 +397,7 @@ async def test_a_finished_job_goes_on_if_a_shard_has_lost_its_end(server: Server
     async with Halves(server, others) as frontier:
         there = hosts_of(frontier, 1)[0]
         await frontier.open_job(spec())
-        await frontier.add("job", [make_task(f"http://{there}/")], fed_all=True)
+        await frontier.add("job", [make_task(f"http://{there}/")], Cursor(fed_all=True))
         [lease] = (await claim(frontier)).leases
         others.remember()
         await settle(frontier, lease)
@@ -411,7 +413,7 @@ async def test_the_page_budget_holds_whoever_goes_back(server: Server, others: S
         here, there = hosts_of(frontier, 0), hosts_of(frontier, 1)
         await frontier.open_job(spec(max_pages=10))
         tasks = [make_task(f"http://{host}/") for host in (*here[:15], *there[:15])]
-        await frontier.add("job", tasks, fed_all=True)
+        await frontier.add("job", tasks, Cursor(fed_all=True))
         for gone in (server, others, server):
             server.remember()
             others.remember()

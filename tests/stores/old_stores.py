@@ -17,6 +17,7 @@ from typing import Any
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.redis.home import RedisFrontier
 from shoal.frontier.sqlite import SqliteFrontier
+from shoal.frontier.values import Cursor
 from shoal.model import Dead, Done, Lease, Retry, Row, Settlement
 from shoal.testing.clock import ManualClock
 from shoal.testing.conformance.tools import FAILED, ListJournal, claim, make_task, settle, spec
@@ -33,7 +34,7 @@ HELD = 2  # leases of a worker that is gone when somebody opens the store again
 async def fill(frontier: Frontier) -> Sequence[Lease]:
     """A bit of everything: done, retried, dead, held and pending pages, rows, a note."""
     await frontier.open_job(spec(max_attempts=3))
-    await frontier.add("job", [make_task(url) for url in URLS], fed=12, fed_all=True)
+    await frontier.add("job", [make_task(url) for url in URLS], Cursor(fed=12, fed_all=True))
     leases = (await claim(frontier, 5, worker="gone", lease_seconds=5.0)).leases
     rows = [Settlement(leases[0], Done(), (make_task(FOUND),), (Row(b'{"n": 1}\n', 11),))]
     await frontier.settle(rows, ListJournal("rows.jsonl"))

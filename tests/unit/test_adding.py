@@ -18,7 +18,7 @@ from shoal.frontier import open_frontier
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.redis.home import RedisFrontier
-from shoal.frontier.values import OWN_START, Added, Claim, Job, JobState
+from shoal.frontier.values import OWN_START, Added, Claim, Cursor, Job, JobState
 from shoal.jobs.note import note_of, write_note
 from shoal.model import Done, Settlement, Task
 from shoal.runtime import adding
@@ -41,7 +41,7 @@ def spider_of() -> Spider:
 
 async def job_in(frontier: Frontier, **settings: Any) -> None:
     await frontier.open_job(spec_of(Plan(spider_of(), Settings(rate=0, **settings), "books")), OWN_START)
-    await frontier.add("books", [], fed_all=True)
+    await frontier.add("books", [], Cursor(fed_all=True))
 
 
 @pytest.fixture

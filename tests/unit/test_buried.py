@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.values import HUSH
+from shoal.frontier.values import HUSH, Cursor
 from shoal.hosts.given_up import KIND, BuriedPages
 from shoal.model import Dead, Failure, Task
 from shoal.testing import ManualClock
@@ -12,7 +12,7 @@ from shoal.testing.conformance.tools import claim, counted, make_task, settle, s
 
 async def dead_pages(frontier: MemoryFrontier, *urls: str) -> list[Task]:
     await frontier.open_job(spec())
-    await frontier.add("job", [make_task(url) for url in (*urls, "http://other.test/")], fed_all=True)
+    await frontier.add("job", [make_task(url) for url in (*urls, "http://other.test/")], Cursor(fed_all=True))
     leases = [lease for lease in (await claim(frontier)).leases if lease.task.host == "down.test"]
     for lease in leases:
         await settle(frontier, lease, Dead(Failure(KIND, "given up")))

@@ -11,7 +11,7 @@ from shoal.engine.dispatcher import Engine
 from shoal.engine.served import Served
 from shoal.errors import SinkError
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.values import Counters, JobSpec
+from shoal.frontier.values import Counters, Cursor, JobSpec
 from shoal.model import Done, Lease, Row, Settlement
 from shoal.policy.lanes import Lane
 from shoal.settings import Settings
@@ -125,7 +125,9 @@ async def make(
     sinks = {name: Database() for name in names}
     for name in names:
         await frontier.open_job(JobSpec(name, valve=OPEN))
-        await frontier.add(name, [make_task(f"http://{name}{n}.test/") for n in range(pages)], fed_all=True)
+        await frontier.add(
+            name, [make_task(f"http://{name}{n}.test/") for n in range(pages)], Cursor(fed_all=True)
+        )
     jobs = Jobs(*(Job(name, sink, Pages(sink)) for name, sink in sinks.items()), forgiving=forgiving)
     return frontier, jobs, Engine(frontier, jobs, Settings(**settings), name="engine"), sinks  # type: ignore[arg-type]
 

@@ -19,7 +19,7 @@ from shoal.errors import SinkError, StoreFull
 from shoal.fetch.slots import take_slot, waiting
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import Frontier, Journal
-from shoal.frontier.values import Claim, Claimed, Counters, DeadFilter, JobSpec, Settled, worker_lost
+from shoal.frontier.values import Claim, Claimed, Counters, Cursor, DeadFilter, JobSpec, Settled, worker_lost
 from shoal.jobs.worker_status import status_of
 from shoal.model import Done, Failure, Lease, Retry, Settlement
 from shoal.policy.backpressure import Pressure, Reason
@@ -113,7 +113,7 @@ async def frontier() -> AsyncIterator[MemoryFrontier]:
 
 
 async def add(frontier: Frontier, count: int) -> None:
-    await frontier.add("job", [make_task(f"http://h{n}.test/") for n in range(count)], fed_all=True)
+    await frontier.add("job", [make_task(f"http://h{n}.test/") for n in range(count)], Cursor(fed_all=True))
 
 
 async def counters(frontier: Frontier) -> Counters:
@@ -185,7 +185,7 @@ async def test_told_it_looks_and_after_a_rest_it_looks_by_itself() -> None:
     assert await claims(told=True, than=Pressure(claiming_paused=True)) == 0
     # Meanwhile it was not there to be told.
     assert await claims(told=False) == 1
-    await frontier.add("job", [], source="start", fed_all=True)
+    await frontier.add("job", [], Cursor("start", fed_all=True))
     await running
 
 
@@ -316,7 +316,7 @@ async def test_a_claim_that_is_answered_before_the_settlement_is_made_again() ->
 
     slow = SlowToSettle()
     await slow.open_job(JobSpec("job", valve=Valve(interval=0.0, cap=1)))
-    await slow.add("job", [make_task(f"http://one.test/{n}") for n in range(5)], fed_all=True)
+    await slow.add("job", [make_task(f"http://one.test/{n}") for n in range(5)], Cursor(fed_all=True))
     await finish(engine_of(slow, Pages()))
     assert (await counters(slow)).done == 5
 
@@ -686,7 +686,7 @@ async def add_lanes(frontier: Frontier, **counts: int) -> None:
         for lane, count in counts.items()
         for n in range(count)
     ]
-    await frontier.add("job", tasks, fed_all=True)
+    await frontier.add("job", tasks, Cursor(fed_all=True))
 
 
 def pressed(frontier: Frontier, pages: Pages, pressure: Callable[[], Pressure], **settings: object) -> Engine:

@@ -16,7 +16,7 @@ from shoal.engine.feeder import Feeder
 from shoal.engine.tally import Tally
 from shoal.errors import SpiderError, StoreError
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.values import OWN_START, Added, Claim, Job, JobSpec, Source
+from shoal.frontier.values import OWN_START, Added, Claim, Cursor, Job, JobSpec, Source
 from shoal.inspect.host_actions import set_for_hosts
 from shoal.model import Done, Settlement, Task
 from shoal.settings import Settings
@@ -38,17 +38,11 @@ class Watched(MemoryFrontier):
         return await super().job(name)
 
     async def add(
-        self,
-        job: str,
-        tasks: Sequence[Task],
-        *,
-        source: str = OWN_START,
-        fed: int | None = None,
-        fed_all: bool = False,
-        epoch: str | None = None,
+        self, job: str, tasks: Sequence[Task], cursor: Cursor | None = None, *, epoch: str | None = None
     ) -> Added:
-        self.batches.append((len(tasks), fed, fed_all))
-        return await super().add(job, tasks, source=source, fed=fed, fed_all=fed_all, epoch=epoch)
+        assert cursor is not None
+        self.batches.append((len(tasks), cursor.fed, cursor.fed_all))
+        return await super().add(job, tasks, cursor, epoch=epoch)
 
     async def drain(self, count: int) -> None:
         claimed = await self.claim(Claim("w", ["job"], {"normal": count}, count))
@@ -165,7 +159,7 @@ async def test_a_lane_that_nobody_serves_is_an_error(frontier: Watched) -> None:
 
 
 async def test_a_list_goes_on_behind_the_cursor(frontier: Watched) -> None:
-    await frontier.add("job", [], fed=2)
+    await frontier.add("job", [], Cursor(fed=2))
     await feed(feeder_of(frontier, list(urls(5))))
     assert frontier.batches[-1] == (3, 5, True)
 
@@ -369,11 +363,11 @@ async def test_what_follows_a_batch_that_was_lost_is_not_committed(frontier: Wat
     """A cursor beyond the lost batch would leave it out for good."""
     add, failed = frontier.add, asyncio.Event()
 
-    async def fails_once(job: str, tasks: Sequence[Task], **cursor: Any) -> Added:
+    async def fails_once(*given: Any, **named: Any) -> Added:
         if not failed.is_set():
             failed.set()
             raise StoreError("the store cannot be used")
-        return await add(job, tasks, **cursor)
+        return await add(*given, **named)
 
     async def slow() -> AsyncIterator[str]:
         yield "http://a.test/first"

@@ -16,8 +16,9 @@ from shoal.engine.recently_fed import LASTS, Recent
 from shoal.engine.tally import Tally
 from shoal.errors import StoreError
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.values import OWN_START, Job, JobSpec
+from shoal.frontier.values import OWN_START, Cursor, Job, JobSpec
 from shoal.jobs.note import write_note
+from shoal.model import Task
 from shoal.runtime.feeders import Feeders
 from shoal.runtime.fleet_plan import WorkerPlan
 from shoal.settings import Settings
@@ -148,12 +149,12 @@ def test_a_batch_on_its_way_when_the_store_goes_back_commits_no_later_position()
     async def story(frontier: MemoryFrontier) -> None:
         real, adds = frontier.add, []
 
-        async def add(*given: Any, **named: Any) -> Any:
-            adds.append(named["fed"])
+        async def add(job: str, tasks: list[Task], cursor: Cursor, **named: Any) -> Any:
+            adds.append(cursor.fed)
             if len(adds) == 1:
                 frontier.go_back(frontier.saved())
                 await asyncio.sleep(1.0)
-            return await real(*given, **named)
+            return await real(job, tasks, cursor, **named)
 
         frontier.add = add  # type: ignore[method-assign]
         await feeder_of(frontier, lambda: slow(urls(2), urls(3, 2), pause=0.3)).feed()
@@ -180,9 +181,9 @@ def test_a_look_at_the_job_before_a_batch_loses_nothing(fails: bool) -> None:
 
         add = frontier.add
 
-        async def noted(*given: Any, **named: Any) -> Any:
-            adds.append((len(given[1]), named["fed"]))
-            return await add(*given, **named)
+        async def noted(job: str, tasks: list[Task], cursor: Cursor, **named: Any) -> Any:
+            adds.append((len(tasks), cursor.fed))
+            return await add(job, tasks, cursor, **named)
 
         frontier.job, frontier.add = job, noted  # type: ignore[method-assign]
         feeding = feeder_of(frontier, lambda: slow(*([url] for url in urls(8)), pause=0.15)).feed()

@@ -15,7 +15,17 @@ from shoal.cli.submit import _FullQueue
 from shoal.errors import OutputTaken, ShoalError, SinkError, StoreError, UsageError
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import Frontier
-from shoal.frontier.values import OWN_START, Claim, Counters, HostRecord, Job, JobSpec, JobState, Source
+from shoal.frontier.values import (
+    OWN_START,
+    Claim,
+    Counters,
+    Cursor,
+    HostRecord,
+    Job,
+    JobSpec,
+    JobState,
+    Source,
+)
 from shoal.inspect.fleet import eta, look_at_fleet, slow_hosts
 from shoal.inspect.progress import View
 from shoal.jobs.note import note_of, settings_of, write_note
@@ -82,7 +92,7 @@ async def test_given_urls_are_fed_once_however_often_the_command_is_run(tmp_path
     start = spider_of([f"http://h{n}.test/" for n in range(10)] + ["not a url"])
     submission = Submission(plan_of(tmp_path / "rows.jsonl"), start)
     await submit(submission, frontier)
-    await frontier.add("books", [make_task("http://h0.test/")], fed=1)  # an earlier run got this far
+    await frontier.add("books", [make_task("http://h0.test/")], Cursor(fed=1))  # an earlier run got this far
     report = await feed(submission, frontier)
     job = await job_of(frontier)
     assert (job.counters.admitted, job.fed, job.fed_all) == (10, 11, True)
@@ -206,7 +216,7 @@ async def test_rows_of_a_job_are_never_split_over_two_places(
     frontier = MemoryFrontier()
     await submit(submission(first), frontier)
     await submit(submission(first), frontier)
-    await frontier.add("books", [make_task("http://h.test/")], fed_all=True)
+    await frontier.add("books", [make_task("http://h.test/")], Cursor(fed_all=True))
     with pytest.raises(OutputTaken, match=r"writes its rows to .*a\.jsonl, not to .*, and is at it"):
         await submit(submission(second), frontier)
     await frontier.set_state("books", "paused")
@@ -271,7 +281,7 @@ async def test_a_schedule_keeps_its_beat_when_it_is_submitted_again(tmp_path: Pa
 
 async def exhausted(frontier: MemoryFrontier) -> None:
     await frontier.open_job(JobSpec("books"))
-    await frontier.add("books", [], fed_all=True)
+    await frontier.add("books", [], Cursor(fed_all=True))
 
 
 async def test_an_exhausted_job_is_finished_and_no_other() -> None:
@@ -408,7 +418,7 @@ async def test_every_list_is_fed_whatever_was_fed_before() -> None:
     frontier = MemoryFrontier()
     long = listed("long", [f"http://a.test/{n}" for n in range(400)])
     await submit(long, frontier)
-    await frontier.add("books", [make_task("http://a.test/0")], source="long", fed=150)  # and was killed
+    await frontier.add("books", [make_task("http://a.test/0")], Cursor("long", fed=150))  # and was killed
     for name in ("one", "two"):
         await submit(listed(name, [f"http://{name}.test/"]), frontier)
         await feed(listed(name, [f"http://{name}.test/"]), frontier)

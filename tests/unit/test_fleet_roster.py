@@ -14,7 +14,7 @@ from shoal import Page, Spider
 from shoal.engine.dispatcher import Engine
 from shoal.errors import SinkError
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.values import JobSpec
+from shoal.frontier.values import Cursor, JobSpec
 from shoal.jobs.note import write_note
 from shoal.jobs.trouble import trouble_of
 from shoal.jobs.worker_status import status_of
@@ -212,7 +212,7 @@ async def test_pages_of_a_handler_that_is_gone_wait_for_it(
     await frontier.open_job(spec("b1", tmp_path))
     await frontier.open_job(spec("n1", tmp_path, "news"))
     gone = [make_task(f"http://g{n}.test/", handler="detail") for n in range(30)]
-    await frontier.add("b1", [*gone, make_task("http://h.test/")], fed_all=True)
+    await frontier.add("b1", [*gone, make_task("http://h.test/")], Cursor(fed_all=True))
     await frontier.add("n1", [make_task(f"http://n{n}.test/") for n in range(4)])
     async with serving(roster, engine):
         await is_done(frontier, "n1", 4)
@@ -275,7 +275,7 @@ async def test_until_done_ends_when_every_job_of_its_spiders_is_exhausted(tmp_pa
     running = asyncio.create_task(engine.run())
     await asyncio.sleep(0.05)
     assert not running.done(), "its start has not been fed yet"
-    await frontier.add("b1", [make_task("http://h.test/")], fed_all=True)
+    await frontier.add("b1", [make_task("http://h.test/")], Cursor(fed_all=True))
     async with asyncio.timeout(DEADLINE):
         await running
     looking.cancel()

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.values import Counters, Job, JobSpec, JobState
+from shoal.frontier.values import Counters, Cursor, Job, JobSpec, JobState
 from shoal.jobs.note import note_of, settings_of, write_note
 from shoal.jobs.schedule import (
     KEY,
@@ -109,7 +109,7 @@ async def test_a_leader_that_dies_between_job_and_note_is_made_up_for_by_the_nex
     due = replace(HOURLY, next_at=now)
     await change_schedules(frontier, lambda _: {"books": due})
     await frontier.open_job(due.run())  # … and died
-    await frontier.add(due.run().name, [], fed_all=True)
+    await frontier.add(due.run().name, [], Cursor(fed_all=True))
     await frontier.set_state(due.run().name, "finished")
     [run] = await start_due_runs(frontier, NOBODY)
     assert run == due.run().name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.values import HUSH
+from shoal.frontier.values import HUSH, Cursor
 from shoal.model import Done, Row, Settlement
 from shoal.testing import ManualClock
 from shoal.testing.conformance.tools import ListJournal, claim, counted, make_task, settle, spec
@@ -15,12 +15,12 @@ A, B = make_task("http://a.test/1"), make_task("http://b.test/1")
 async def test_what_was_answered_since_has_not_happened() -> None:
     frontier, journal = MemoryFrontier(ManualClock()), ListJournal()
     await frontier.open_job(spec())
-    await frontier.add("job", [A], fed=1)
+    await frontier.add("job", [A], Cursor(fed=1))
     [lease] = (await claim(frontier)).leases
     before, saved = await counted(frontier), frontier.saved()
 
     await frontier.settle([Settlement(lease, Done(), (B,), (Row(b"row\n", 7),))], journal)
-    await frontier.add("job", [], fed=2, fed_all=True)
+    await frontier.add("job", [], Cursor(fed=2, fed_all=True))
     await frontier.set_note("note", b"", 0)
     frontier.go_back(saved)
 
@@ -93,9 +93,9 @@ async def test_a_feeder_of_another_epoch_is_told_to_read_again() -> None:
     await frontier.open_job(spec())
     epoch = frontier.epoch
     frontier.go_back(frontier.saved())
-    assert (await frontier.add("job", [A], fed=1, epoch=epoch)).outdated
+    assert (await frontier.add("job", [A], Cursor(fed=1), epoch=epoch)).outdated
     assert (await counted(frontier)).fed == 0
-    assert (await frontier.add("job", [A], fed=1, epoch=frontier.epoch)).new == 1
+    assert (await frontier.add("job", [A], Cursor(fed=1), epoch=frontier.epoch)).new == 1
 
 
 async def test_a_settlement_of_another_epoch_changes_nothing() -> None:

@@ -13,6 +13,7 @@ import pytest
 from shoal.errors import StoreFull
 from shoal.frontier.redis.home import RedisFrontier
 from shoal.frontier.redis.script_loader import script
+from shoal.frontier.values import Cursor
 from shoal.model import Done, Row, Settlement
 from shoal.sink.jsonl import JsonLines
 from shoal.testing.conformance.tools import balanced, claim, make_task, settle, spec
@@ -61,7 +62,7 @@ async def test_a_crawl_outlives_restarts_and_lost_connections(
     async with RedisFrontier(store) as frontier:
         await frontier.open_job(spec())
         # Not the spider's own start, which would be fed again after a restart: nobody feeds here.
-        await frontier.add("job", [make_task("http://h0.test/0")], source="list", fed_all=True)
+        await frontier.add("job", [make_task("http://h0.test/0")], Cursor("list", fed_all=True))
         async with asyncio.timeout(60), asyncio.TaskGroup() as group:
             group.create_task(disturb())
             for n in range(3):

@@ -13,7 +13,7 @@ from shoal.frontier.redis import outbox
 from shoal.frontier.redis.home import RedisFrontier
 from shoal.frontier.redis.keys import shard_of
 from shoal.frontier.redis.shards import Shards
-from shoal.frontier.values import Added
+from shoal.frontier.values import Added, Cursor
 from shoal.model import Dead, Done, Lease, Moved, Row, Settlement
 from shoal.testing.clock import ManualClock
 from shoal.testing.conformance.tools import (
@@ -76,7 +76,7 @@ async def test_what_a_dead_worker_did_not_bring_is_brought_by_another(
     frontier: RedisFrontier, clock: ManualClock, dying: pytest.MonkeyPatch
 ) -> None:
     lease = await lease_in(frontier, 1)
-    await frontier.add("job", [], fed_all=True)
+    await frontier.add("job", [], Cursor(fed_all=True))
     found = tuple(make_task(f"http://{host_in(shard)}/x", fingerprint=None) for shard in (0, 1, 2, 2))
     with pytest.raises(Died):
         await frontier.settle([Settlement(lease, Done(), found)])
@@ -117,7 +117,7 @@ async def test_a_redirect_to_another_shard_is_open_all_the_way(
     frontier: RedisFrontier, clock: ManualClock, dying: pytest.MonkeyPatch
 ) -> None:
     lease = await lease_in(frontier, 0)
-    await frontier.add("job", [], fed_all=True)
+    await frontier.add("job", [], Cursor(fed_all=True))
     to = replace(make_task(f"http://{host_in(3)}/new"), hops=(lease.task.url,))
     with pytest.raises(Died):
         await frontier.settle([Settlement(lease, Moved(to))])
@@ -199,7 +199,7 @@ async def test_a_job_is_never_believed_to_be_empty_while_a_task_changes_places(
     store = f"{valkey_server.url}?prefix=m{next(_number)}&shards={SHARDS}"
     async with RedisFrontier(store) as worker, RedisFrontier(store) as observer:
         await worker.open_job(spec())
-        await worker.add("job", [make_task(f"http://{host_in(0)}/0")], fed_all=True)
+        await worker.add("job", [make_task(f"http://{host_in(0)}/0")], Cursor(fed_all=True))
         ended = False
 
         async def watch() -> int:

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 
 from shoal.frontier.redis.home import RedisFrontier
-from shoal.frontier.values import Claim, Claimed
+from shoal.frontier.values import Claim, Claimed, Cursor
 from shoal.model import Done, Retry, Settlement
 from shoal.testing.conformance.tools import FAILED, claim, make_task, settle, spec
 from shoal.testing.servers import ValkeyServer
@@ -241,7 +241,7 @@ async def test_jobs_are_told_of(store: str) -> None:
     async with RedisFrontier(store) as one, RedisFrontier(store) as two:
         for act in (
             lambda: one.open_job(spec(), "start"),
-            lambda: one.add("job", [make_task("http://a.test/")], source="start", fed_all=True),
+            lambda: one.add("job", [make_task("http://a.test/")], Cursor("start", fed_all=True)),
             lambda: one.set_state("job", "paused"),
             lambda: one.drop_job("job"),
         ):

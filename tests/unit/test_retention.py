@@ -17,7 +17,7 @@ from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.redis.home import RedisFrontier
 from shoal.frontier.sqlite import SqliteFrontier
-from shoal.frontier.values import Counters, DeadFilter, Job, JobSpec
+from shoal.frontier.values import Counters, Cursor, DeadFilter, Job, JobSpec
 from shoal.inspect.event_log import read_events
 from shoal.inspect.retention import (
     DAY,
@@ -138,7 +138,7 @@ async def test_the_coordinator_prunes_and_keeps_the_number_of_jobs_level() -> No
         for n in range(5):
             for k in range(4):
                 await frontier.open_job(spec(f"j{n}-{k}"))
-                await frontier.add(f"j{n}-{k}", [make_task("http://a.test/")], fed_all=True)
+                await frontier.add(f"j{n}-{k}", [make_task("http://a.test/")], Cursor(fed_all=True))
                 for lease in (await claim(frontier, jobs=[f"j{n}-{k}"])).leases:
                     await settle(frontier, lease)
                 await frontier.set_state(f"j{n}-{k}", "finished")
@@ -158,7 +158,7 @@ def made(path: Path, count: int) -> None:
                 name = f"old-{n}"
                 await frontier.open_job(spec(name))
                 await frontier.add(
-                    name, [make_task(f"http://{name}.test/{k}") for k in range(20)], fed_all=True
+                    name, [make_task(f"http://{name}.test/{k}") for k in range(20)], Cursor(fed_all=True)
                 )
                 for lease in (await claim(frontier, 20, jobs=[name])).leases:
                     await settle(frontier, lease)

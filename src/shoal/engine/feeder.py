@@ -17,7 +17,7 @@ from shoal.engine.tally import Tally
 from shoal.errors import ShoalError, SpiderError, StoreError, StoreFull
 from shoal.events import event
 from shoal.frontier.protocol import Frontier
-from shoal.frontier.values import OWN_START, Job, Room, Source
+from shoal.frontier.values import OWN_START, Cursor, Job, Room, Source
 from shoal.hints import command
 from shoal.hosts.stored_settings import StandingCopy
 from shoal.limits import START_LINE, URL_SHOWN
@@ -203,13 +203,11 @@ class Feeder:
                 raise
 
     async def _add(self, batch: list[Task]) -> None:
-        add, position, last = self._frontier.add, self._position, self._last  # they go on meanwhile
+        cursor = Cursor(self._source, self._position, self._last)  # they go on meanwhile
         if self._epoch:  # else it never goes back
-            self._recent.keep(batch, position, asyncio.get_running_loop().time())
+            self._recent.keep(batch, self._position, asyncio.get_running_loop().time())
         while True:
-            added = await add(
-                self._job, batch, source=self._source, fed=position, fed_all=last, epoch=self._epoch
-            )
+            added = await self._frontier.add(self._job, batch, cursor, epoch=self._epoch)
             if not added.outdated:
                 return
             batch = await self._forgotten()

@@ -20,11 +20,11 @@ from typing import Protocol, Self
 from shoal.frontier.inventory import Inventory
 from shoal.frontier.news import News
 from shoal.frontier.values import (
-    OWN_START,
     SCAN,
     Added,
     Claim,
     Claimed,
+    Cursor,
     DeadFilter,
     Flight,
     HostQueue,
@@ -74,18 +74,11 @@ class Queue(Timed, Protocol):
         ...
 
     async def add(
-        self,
-        job: str,
-        tasks: Sequence[Task],
-        *,
-        source: str = OWN_START,
-        fed: int | None = None,
-        fed_all: bool = False,
-        epoch: str | None = None,
+        self, job: str, tasks: Sequence[Task], cursor: Cursor | None = None, *, epoch: str | None = None
     ) -> Added:
-        """Admits tasks that are not duplicates. `fed`/`fed_all` move the cursor of that source in the same transaction.
-        Not if `epoch` is over: what was read before that position may be lost, and the source says where to go on. A
-        finished job that then has something left to do runs again; in any other state it stays."""
+        """Admits tasks that are not duplicates, and moves the cursor of their source in the same transaction. Not if
+        `epoch` is over: what was read before that position may be lost, and the source says where to go on. A finished
+        job that then has something left to do runs again; in any other state it stays."""
         ...
 
     async def claim(self, claim: Claim) -> Claimed:

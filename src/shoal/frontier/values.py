@@ -79,6 +79,14 @@ EARLIER = "earlier"  # the sum of sources that were fed long ago, and whose name
 MOST_SOURCES = 100  # of a job, before those that are fed are summed up
 
 
+class Cursor(Struct, frozen=True):
+    """Where a source is to be set, together with the tasks that were read from it."""
+
+    source: str = OWN_START
+    fed: int | None = None  # None: where it is
+    fed_all: bool = False  # once fed to its end it stays so, until it is opened again
+
+
 class Job(Struct, frozen=True):
     spec: JobSpec
     state: JobState

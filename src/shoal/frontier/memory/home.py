@@ -26,13 +26,13 @@ from shoal.frontier.suspects import wait_of_suspect
 from shoal.frontier.timebase import Timebase
 from shoal.frontier.values import (
     HUSH,
-    OWN_START,
     PAST_JOBS,
     SCAN,
     Added,
     Claim,
     Claimed,
     Counters,
+    Cursor,
     DeadFilter,
     Fate,
     Flight,
@@ -215,22 +215,15 @@ class MemoryFrontier:
     # -- the path of a URL
 
     async def add(
-        self,
-        job: str,
-        tasks: Sequence[Task],
-        *,
-        source: str = OWN_START,
-        fed: int | None = None,
-        fed_all: bool = False,
-        epoch: str | None = None,
+        self, job: str, tasks: Sequence[Task], cursor: Cursor | None = None, *, epoch: str | None = None
     ) -> Added:
         if epoch not in (None, self.epoch):
             return Added(outdated=True)
         owner = self._job(job)
         each: list[Fate] = []
         added = replace(self._admit(owner, tasks, each), each=each)
-        if fed is not None or fed_all:
-            owner.move_source(source, fed, fed_all=fed_all)
+        if cursor is not None:
+            owner.move(cursor)
         self._bring_back(owner)
         self.wake()
         return added

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from shoal.frontier.values import EARLIER, MOST_SOURCES, OWN_START, JobSpec, JobState, Source
+from shoal.frontier.values import EARLIER, MOST_SOURCES, OWN_START, Cursor, JobSpec, JobState, Source
 from shoal.model import DeadLetter, Lease, Task
 
 
@@ -65,10 +65,10 @@ class JobRecord:
         fed = sum(self.sources.pop(name).fed for name in through)
         self.sources[EARLIER] = Source(fed, fed_all=True)
 
-    def move_source(self, name: str, fed: int | None, *, fed_all: bool) -> None:
-        """The cursor of a source moves; what was fed to its end stays so, until it is opened again."""
-        known = self.sources.get(name, Source())
-        self.sources[name] = Source(known.fed if fed is None else fed, known.fed_all or fed_all)
+    def move(self, cursor: Cursor) -> None:
+        known = self.sources.get(cursor.source, Source())
+        fed = known.fed if cursor.fed is None else cursor.fed
+        self.sources[cursor.source] = Source(fed, known.fed_all or cursor.fed_all)
 
     def see(self, task: Task) -> None:
         self.seen |= {one for one in (task.fingerprint, task.variant) if one is not None}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
-from msgspec import Raw, Struct
+from msgspec import Raw
 from msgspec.structs import replace
 
 from shoal.admit.suffixes import registrable_domain
@@ -16,24 +16,13 @@ from shoal.frontier.redis.keys import HOME
 from shoal.frontier.redis.link import SetBack
 from shoal.frontier.redis.outbox import added_of
 from shoal.frontier.redis.shards import FULL, Shards
-from shoal.frontier.values import Added, Fate, total
+from shoal.frontier.values import Added, Cursor, Fate, total
 from shoal.model import Task
 
 _FATES: Mapping[str, Fate] = {"n": "new", "d": "duplicate", "o": "over_budget"}
 _AT_ONCE = 500  # tasks in one script: a few milliseconds in which the server does nothing else
 
 Flat = list[str | int | Raw]  # for each list: host, domain, lane, priority, n, then n × (fingerprint, rest)
-
-
-class Cursor(Struct, frozen=True):
-    """Where a source of start URLs is to be set; it lives in the home shard."""
-
-    source: str
-    fed: int | None = None  # None: where it is
-    fed_all: bool = False
-
-    def words(self) -> list[str | int | bool]:
-        return [self.source, -1 if self.fed is None else self.fed, self.fed_all]
 
 
 def grouped(tasks: Iterable[Task], words: Mapping[str, int]) -> Flat:
@@ -135,7 +124,7 @@ class _Adding:
     async def _run(
         self, batches: Mapping[int, list[int]], tasks: Sequence[Task], cursor: Cursor | None = None
     ) -> bool:
-        moved = False if cursor is None else cursor.words()
+        moved = False if cursor is None else _words(cursor)
         sent = {shard: arranged([tasks[p] for p in batch], self._words) for shard, batch in batches.items()}
         asks = {shard: [self._number, flat, moved] for shard, (flat, _) in sent.items()}
         answers = await self._shards.run_many("add", asks, full_patience=FULL, epoch=self._epoch)
@@ -148,6 +137,10 @@ class _Adding:
             for place, fate in zip(sent[shard][1], fates.decode(), strict=True):
                 self._each[batch[place]] = _FATES[fate]
         return True
+
+
+def _words(cursor: Cursor) -> list[str | int | bool]:
+    return [cursor.source, -1 if cursor.fed is None else cursor.fed, cursor.fed_all]
 
 
 def _batches(places: Iterable[int]) -> Iterator[list[int]]:

@@ -15,7 +15,6 @@ from shoal.frontier.inventory import Inventory
 from shoal.frontier.news import News
 from shoal.frontier.protocol import Journal
 from shoal.frontier.redis import adding, dead_letters, epochs, finding, hosts, jobs, leases, notes
-from shoal.frontier.redis.adding import Cursor
 from shoal.frontier.redis.address import Address
 from shoal.frontier.redis.checks import room_of
 from shoal.frontier.redis.claiming import Claimer
@@ -26,11 +25,11 @@ from shoal.frontier.redis.replicas import Replicas
 from shoal.frontier.redis.settling import Settler
 from shoal.frontier.redis.shards import Shards
 from shoal.frontier.values import (
-    OWN_START,
     SCAN,
     Added,
     Claim,
     Claimed,
+    Cursor,
     DeadFilter,
     Flight,
     HostQueue,
@@ -171,17 +170,9 @@ class RedisFrontier:
     # -- the path of a URL
 
     async def add(
-        self,
-        job: str,
-        tasks: Sequence[Task],
-        *,
-        source: str = OWN_START,
-        fed: int | None = None,
-        fed_all: bool = False,
-        epoch: str | None = None,
+        self, job: str, tasks: Sequence[Task], cursor: Cursor | None = None, *, epoch: str | None = None
     ) -> Added:
-        moved = None if fed is None and not fed_all else Cursor(source, fed, fed_all)
-        added = await adding.add(self._shards, job, tasks, moved, epoch)
+        added = await adding.add(self._shards, job, tasks, cursor, epoch)
         await self._replicas.reached()
         self.wake()
         return added

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from shoal.frontier.sqlite.codec import encode_task
 from shoal.frontier.sqlite.connection import Session
-from shoal.frontier.values import Added, Fate, JobSpec
+from shoal.frontier.values import Added, Cursor, Fate, JobSpec
 from shoal.model import Task
 
 TaskRow = tuple[int, int, int, int, bytes]  # queue, rank, id, attempt, body
@@ -17,17 +17,15 @@ _SEE = "INSERT OR IGNORE INTO seen(job, host, hash) VALUES (?, ?, ?)"
 _PUT = "INSERT INTO task(queue, rank, id, attempt, body) VALUES (?, ?, ?, ?, ?)"
 
 
-def add(
-    session: Session, job: str, tasks: Sequence[Task], source: str, fed: int | None, fed_all: bool
-) -> Added:
+def add(session: Session, job: str, tasks: Sequence[Task], cursor: Cursor | None) -> Added:
     job_id, spec = session.job_row(job)
     each: list[Fate] = ["new"] * len(tasks)
     added = replace(admit(session, job_id, spec, tasks, each), each=each)
-    if fed is not None or fed_all:
+    if cursor is not None:
         session.db.execute(
             "INSERT INTO source(job, name, fed, fed_all) VALUES (?1, ?2, coalesce(?3, 0), ?4)"
             " ON CONFLICT DO UPDATE SET fed = coalesce(?3, fed), fed_all = max(fed_all, ?4)",
-            (job_id, source, fed, fed_all),
+            (job_id, cursor.source, cursor.fed, cursor.fed_all),
         )
     return added
 

@@ -23,11 +23,11 @@ from shoal.frontier.sqlite.timebase import shared_timebase
 from shoal.frontier.sqlite.writer import Writer
 from shoal.frontier.timebase import Timebase
 from shoal.frontier.values import (
-    OWN_START,
     SCAN,
     Added,
     Claim,
     Claimed,
+    Cursor,
     DeadFilter,
     Flight,
     HostQueue,
@@ -142,17 +142,10 @@ class SqliteFrontier:
     # -- the path of a URL
 
     async def add(
-        self,
-        job: str,
-        tasks: Sequence[Task],
-        *,
-        source: str = OWN_START,
-        fed: int | None = None,
-        fed_all: bool = False,
-        epoch: str | None = None,
+        self, job: str, tasks: Sequence[Task], cursor: Cursor | None = None, *, epoch: str | None = None
     ) -> Added:
         def act(session: Session) -> Added:
-            added = adding.add(session, job, tasks, source, fed, fed_all)
+            added = adding.add(session, job, tasks, cursor)
             jobs.bring_back(session, job)
             return added
 

@@ -7,14 +7,14 @@ import asyncio
 import pytest
 
 from shoal.frontier.protocol import Frontier
-from shoal.frontier.values import DeadFilter, JobState
+from shoal.frontier.values import Cursor, DeadFilter, JobState
 from shoal.model import Dead
 from shoal.testing.conformance.tools import FAILED, claim, counted, make_task, settle, spec
 
 
 async def finished(frontier: Frontier, max_pages: int = 0) -> None:
     await frontier.open_job(spec(max_pages=max_pages))
-    await frontier.add("job", [make_task("http://a.test/")], fed=1, fed_all=True)
+    await frontier.add("job", [make_task("http://a.test/")], Cursor(fed=1, fed_all=True))
     [lease] = (await claim(frontier)).leases
     await settle(frontier, lease)
     assert await frontier.finish("job")
@@ -25,7 +25,7 @@ class Finishing:
         assert not await frontier.finish("job")
         await frontier.open_job(spec())
         assert not await frontier.finish("job"), "it waits for a source"
-        await frontier.add("job", [make_task("http://a.test/")], fed_all=True)
+        await frontier.add("job", [make_task("http://a.test/")], Cursor(fed_all=True))
         assert not await frontier.finish("job"), "a page is pending"
         [lease] = (await claim(frontier)).leases
         assert not await frontier.finish("job"), "a page is in flight"
@@ -39,7 +39,7 @@ class Finishing:
     @pytest.mark.parametrize("state", ["paused", "cancelled"])
     async def test_what_a_person_stopped_stays_so(self, frontier: Frontier, state: JobState) -> None:
         await frontier.open_job(spec())
-        await frontier.add("job", [], fed_all=True)
+        await frontier.add("job", [], Cursor(fed_all=True))
         await frontier.set_state("job", state)
         assert not await frontier.finish("job")
         await frontier.add("job", [make_task("http://a.test/")])
@@ -87,7 +87,9 @@ class Finishing:
 
     async def test_replaying_and_finishing_exclude_each_other(self, frontier: Frontier) -> None:
         await frontier.open_job(spec())
-        await frontier.add("job", [make_task("http://a.test/"), make_task("http://b.test/")], fed_all=True)
+        await frontier.add(
+            "job", [make_task("http://a.test/"), make_task("http://b.test/")], Cursor(fed_all=True)
+        )
         for _ in range(10):
             for lease in (await claim(frontier)).leases:
                 await settle(frontier, lease, Dead(FAILED))

@@ -6,7 +6,7 @@ import pytest
 
 from shoal.errors import UsageError
 from shoal.frontier.protocol import Frontier
-from shoal.frontier.values import DeadFilter
+from shoal.frontier.values import Cursor, DeadFilter
 from shoal.model import Dead, Failure, Moved, Retry, Row, Settlement
 from shoal.testing.clock import ManualClock
 from shoal.testing.conformance.tools import (
@@ -24,11 +24,11 @@ from shoal.valve import Valve
 class JobsAndLetters:
     async def test_a_job_is_exhausted_when_fed_and_empty(self, frontier: Frontier) -> None:
         await frontier.open_job(spec())
-        await frontier.add("job", [make_task("http://a.test/")], fed=1)
+        await frontier.add("job", [make_task("http://a.test/")], Cursor(fed=1))
         [lease] = (await claim(frontier)).leases
         await settle(frontier, lease)
         assert not (await counted(frontier)).exhausted
-        await frontier.add("job", [], fed=2, fed_all=True)
+        await frontier.add("job", [], Cursor(fed=2, fed_all=True))
         job = await counted(frontier)
         assert (job.exhausted, job.fed, job.fed_all) == (True, 2, True)
 
@@ -83,7 +83,7 @@ class JobsAndLetters:
 
     async def test_opening_a_finished_job_again_leaves_it_finished(self, frontier: Frontier) -> None:
         await frontier.open_job(spec())
-        await frontier.add("job", [], fed_all=True)
+        await frontier.add("job", [], Cursor(fed_all=True))
         await frontier.set_state("job", "finished")
         assert (await frontier.open_job(spec())).state == "finished"
 
@@ -140,7 +140,9 @@ class JobsAndLetters:
 
     async def test_replay_gives_a_fresh_set_of_attempts(self, frontier: Frontier) -> None:
         await frontier.open_job(spec(max_attempts=1))
-        await frontier.add("job", [make_task("http://a.test/1"), make_task("http://a.test/2")], fed_all=True)
+        await frontier.add(
+            "job", [make_task("http://a.test/1"), make_task("http://a.test/2")], Cursor(fed_all=True)
+        )
         for lease in (await claim(frontier)).leases:
             await settle(frontier, lease, Retry(1.0, FAILED))
         await frontier.set_state("job", "finished")
@@ -218,7 +220,7 @@ class JobsAndLetters:
     async def test_a_pruned_job_leaves_its_past_and_nothing_else(self, frontier: Frontier) -> None:
         await frontier.open_job(spec(max_pages=1))
         tasks = [make_task(f"http://h{n % 3}.test/{n}") for n in range(9)]
-        await frontier.add("job", tasks, fed=9, fed_all=True)
+        await frontier.add("job", tasks, Cursor(fed=9, fed_all=True))
         journal = ListJournal("file")
         [lease] = (await claim(frontier, 1)).leases
         await frontier.settle([Settlement(lease, Dead(FAILED), rows=(Row(b"1\n", key=1),))], journal)
@@ -243,7 +245,7 @@ class JobsAndLetters:
 
         # What it has seen is forgotten, too.
         await frontier.open_job(spec())
-        assert (await frontier.add("job", tasks, fed_all=True)).new == 9
+        assert (await frontier.add("job", tasks, Cursor(fed_all=True))).new == 9
         assert await frontier.journal_length("job", "file") is None
         assert (await counted(frontier)).counters.open == 9
         assert await frontier.past_job("job") == past, "until the job of that name is pruned or forgotten"
@@ -297,11 +299,11 @@ class JobsAndLetters:
         for name in ("one", "two"):
             await frontier.open_job(spec(name))
         assert [job.counters.admitted for job in await frontier.jobs()] == [0, 0]
-        await frontier.add("two", [make_task("http://a.test/")], fed=1)
+        await frontier.add("two", [make_task("http://a.test/")], Cursor(fed=1))
         assert [job.counters.admitted for job in await frontier.jobs()] == [0, 1]
         [lease] = (await claim(frontier, jobs=["two"])).leases
         assert [job.counters.leased for job in await frontier.jobs("running")] == [0, 1]
-        await frontier.add("two", [], fed=2, fed_all=True)
+        await frontier.add("two", [], Cursor(fed=2, fed_all=True))
         assert [job.fed for job in await frontier.jobs()] == [0, 2]
         await settle(frontier, lease)
         assert [job.exhausted for job in await frontier.jobs()] == [False, True]

@@ -15,7 +15,16 @@ from typing import Any, TypeVar
 from shoal.errors import SinkError, StoreError
 from shoal.frontier.news import UnheardNews
 from shoal.frontier.protocol import Frontier, Journal
-from shoal.frontier.values import OWN_START, Added, Claim, Claimed, DeadFilter, HostRecord, JobState, Settled
+from shoal.frontier.values import (
+    Added,
+    Claim,
+    Claimed,
+    Cursor,
+    DeadFilter,
+    HostRecord,
+    JobState,
+    Settled,
+)
 from shoal.model import Lease, Settlement, Task
 from shoal.sink.jsonl import MemoryJournal
 from shoal.sink.ownership import FileClaim
@@ -96,16 +105,9 @@ class CheckedFrontier:
         self.away_until = 0.0  # the loop's time
 
     async def add(
-        self,
-        job: str,
-        tasks: Sequence[Task],
-        *,
-        source: str,
-        fed: int | None,
-        fed_all: bool,
-        epoch: str | None,
+        self, job: str, tasks: Sequence[Task], cursor: Cursor | None, *, epoch: str | None
     ) -> Added:
-        added = await self.home.add(job, tasks, source=source, fed=fed, fed_all=fed_all, epoch=epoch)
+        added = await self.home.add(job, tasks, cursor, epoch=epoch)
         if not added.outdated:
             self._checker.added(tasks, added)
         await self._after([])
@@ -262,21 +264,12 @@ class FaultyFrontier:
     # -- the path of a URL
 
     async def add(
-        self,
-        job: str,
-        tasks: Sequence[Task],
-        *,
-        source: str = OWN_START,
-        fed: int | None = None,
-        fed_all: bool = False,
-        epoch: str | None = None,
+        self, job: str, tasks: Sequence[Task], cursor: Cursor | None = None, *, epoch: str | None = None
     ) -> Added:
-        added = await self._do(
-            "add",
-            lambda: self._store.add(job, tasks, source=source, fed=fed, fed_all=fed_all, epoch=epoch),
-        )
+        added = await self._do("add", lambda: self._store.add(job, tasks, cursor, epoch=epoch))
+        last = ", the last" if cursor is not None and cursor.fed_all else ""
         outdated = ", but the store has gone back" if added.outdated else ""
-        self._tell(f"adds {added.new} of {len(tasks)}{', the last' if fed_all else ''}{outdated}")
+        self._tell(f"adds {added.new} of {len(tasks)}{last}{outdated}")
         return added
 
     async def claim(self, claim: Claim) -> Claimed:
