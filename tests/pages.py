@@ -12,7 +12,7 @@ from shoal.fetch.proxy.routes import Routes
 from shoal.fetch.transport import Transport
 from shoal.frontier.clock import FrontierClock
 from shoal.frontier.protocol import Frontier
-from shoal.hosts.cache import HostBook
+from shoal.hosts.cache import HostCache
 from shoal.hosts.robots import RobotsFetcher
 from shoal.model import Done, Lease, Response, Settlement
 from shoal.policy.load import Traffic
@@ -32,7 +32,7 @@ class Pages:
         self,
         settings: Settings,
         frontier: Frontier,
-        hosts: HostBook,
+        hosts: HostCache,
         transport: Transport,
         clock: Clock,
         frontier_clock: FrontierClock,

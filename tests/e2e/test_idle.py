@@ -48,10 +48,10 @@ class Pages:
     def sync(self, frontier_time: float) -> None:
         pass
 
-    async def fold(self) -> None:
+    async def flush(self) -> None:
         pass
 
-    async def keep(self, *, everything: bool = False) -> None:
+    async def write_back(self, *, everything: bool = False) -> None:
         pass
 
 

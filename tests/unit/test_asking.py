@@ -12,7 +12,7 @@ from shoal.fetch.transport import FetchRequest
 from shoal.frontier.clock import FrontierClock
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.values import Claim, JobSpec
-from shoal.hosts.cache import HostBook
+from shoal.hosts.cache import HostCache
 from shoal.hosts.state import HostState, state_of
 from shoal.model import Dead, Failure, Lease, Outcome, Response, Retry, Settlement, Task
 from shoal.policy.host_valve import first_valve
@@ -59,7 +59,7 @@ class World:
         self.frontier = MemoryFrontier(self.clock)
         self.transport = FakeTransport(self.clock)
         self.traffic = Traffic()
-        self.hosts = HostBook(self.frontier, self.settings, self.clock, self.frontier_clock)
+        self.hosts = HostCache(self.frontier, self.settings, self.clock, self.frontier_clock)
         self.pages = Pages(
             self.settings,
             self.frontier,
@@ -134,7 +134,7 @@ async def test_a_robots_txt_that_cannot_be_had_is_held_against_the_host() -> Non
     assert isinstance(answer, Settlement)
     assert isinstance(answer.verdict, Retry)
     assert failure_of(answer).kind == "connect", "what kept us from it, not what we wanted there"
-    await world.hosts.keep(everything=True)
+    await world.hosts.write_back(everything=True)
     assert (await world.state()).errors == ("connect",)
 
 
@@ -156,11 +156,11 @@ async def given_up(world: World) -> list[Lease]:
     world.fails("connect")
     opening, *_ = await world.leases(9)
     await world.ask(opening)
-    await world.hosts.fold()
+    await world.hosts.flush()
     world.clock.advance(6)
     probe = replace(opening, host_version=1)
     await world.ask(probe)
-    await world.hosts.fold()
+    await world.hosts.flush()
     assert (await world.state()).given_up
     assert (await world.valve()).cap == world.settings.concurrency, "burying need not be slow"
     await world.frontier.add("job", [make_task(f"{URL}late/{n}", parent=1) for n in range(5)])
@@ -188,7 +188,7 @@ async def test_when_it_may_be_probed_again_the_leases_for_burial_go_back() -> No
     asked = len(world.transport.asked)
     world.clock.advance(101)
     assert [await world.ask(lease) for lease in leases] == [None] * 5
-    await world.hosts.fold()
+    await world.hosts.flush()
     assert [await world.ask(lease) for lease in leases] == [None] * 5, "they are still the same leases"
     await world.frontier.release(leases)
     assert (await world.valve()).cap == 1
@@ -201,8 +201,8 @@ async def test_another_process_gives_them_back_too() -> None:
     leases = await given_up(world)
     world.clock.advance(101)
     await world.ask(leases[0])
-    await world.hosts.fold()
-    world.hosts = HostBook(world.frontier, world.settings, world.clock, world.frontier_clock)
+    await world.hosts.flush()
+    world.hosts = HostCache(world.frontier, world.settings, world.clock, world.frontier_clock)
     assert (await world.hosts.view(leases[1])).state.good_from == leases[1].host_version + 1
     assert world.hosts.limits(leases[1], await world.hosts.view(leases[1])) is None
 
@@ -276,7 +276,7 @@ async def test_a_retry_after_blocks_the_host() -> None:
     world.says(429, Retry_After="30")
     [lease] = await world.leases(1)
     await world.ask(lease)
-    await world.hosts.fold()
+    await world.hosts.flush()
     assert (await world.valve()).blocked_until == pytest.approx(world.frontier_clock.now() + 30)
 
 
@@ -286,7 +286,7 @@ async def test_failures_open_the_breaker_for_everybody() -> None:
     leases = await world.leases(3)
     for lease in leases:
         await world.ask(lease)
-    await world.hosts.fold()
+    await world.hosts.flush()
     assert (await world.valve()).blocked_until == pytest.approx(world.frontier_clock.now() + 5)
     assert (await world.state()).errors == ("connect",) * 3
 
@@ -316,7 +316,7 @@ async def test_a_name_that_was_not_looked_up_costs_no_attempt(robots: bool) -> N
     assert not answer.verdict.counts
     assert answer.verdict.after >= 0.9
     assert answer.verdict.failure.kind == "dns_wait"
-    await world.hosts.keep(everything=True)
+    await world.hosts.write_back(everything=True)
     assert (await world.valve()).blocked_until == 0.0
     assert not (await world.state()).errors
 

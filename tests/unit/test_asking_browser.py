@@ -12,7 +12,7 @@ from shoal.fetch.transport import FetchRequest, Rendered
 from shoal.frontier.clock import FrontierClock
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.values import Claim, JobSpec
-from shoal.hosts.cache import HostBook
+from shoal.hosts.cache import HostCache
 from shoal.model import Failure, Lease, Outcome, Response, Retry, Settlement, Task
 from shoal.policy.escalation import Look
 from shoal.policy.host_valve import first_valve
@@ -68,7 +68,7 @@ class World:
         self.frontier = MemoryFrontier(self.clock)
         self.site = Site()
         self.dice = Dice(0)
-        self.hosts = HostBook(self.frontier, self.settings, self.clock, self.frontier_clock)
+        self.hosts = HostCache(self.frontier, self.settings, self.clock, self.frontier_clock)
         self.pages = Pages(
             self.settings,
             self.frontier,
@@ -107,13 +107,13 @@ class World:
         await self.page("/first")
         for _ in range(5):
             at = self.frontier_clock.now()
-            self.hosts.saw("a.test", Observation(at, at, "empty_shell", look=Look(pattern, "shell")))
+            self.hosts.record("a.test", Observation(at, at, "empty_shell", look=Look(pattern, "shell")))
         self.site.asked.clear()
 
     def forget(self) -> None:
         for _ in range(5):
             at = self.frontier_clock.now()
-            self.hosts.saw("a.test", Observation(at, at, "ok", look=Look("/app/*", "page")))
+            self.hosts.record("a.test", Observation(at, at, "ok", look=Look("/app/*", "page")))
 
 
 def retry(answer: Response | Settlement | None) -> Retry:

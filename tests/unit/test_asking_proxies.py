@@ -14,7 +14,7 @@ from shoal.fetch.transport import FetchRequest
 from shoal.frontier.clock import FrontierClock
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.values import Claim, JobSpec
-from shoal.hosts.cache import HostBook
+from shoal.hosts.cache import HostCache
 from shoal.hosts.state import HostState, state_of
 from shoal.model import Dead, Failure, Lease, Outcome, Response, Retry, Settlement
 from shoal.policy.host_valve import first_valve
@@ -56,7 +56,7 @@ class World:
             rng=rng,
             now=self.frontier_clock.now,
         )
-        self.hosts = HostBook(self.frontier, self.settings, self.clock, self.frontier_clock)
+        self.hosts = HostCache(self.frontier, self.settings, self.clock, self.frontier_clock)
         self.pages = Pages(
             self.settings,
             self.frontier,
@@ -91,7 +91,7 @@ class World:
         self.clock.advance(answer.verdict.after + 0.01)
 
     async def state(self) -> HostState:
-        await self.hosts.keep(everything=True)
+        await self.hosts.write_back(everything=True)
         record = await self.frontier.host(HOST)
         assert record is not None
         return state_of(record)

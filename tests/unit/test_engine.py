@@ -63,10 +63,10 @@ class Pages:
     def sync(self, frontier_time: float) -> None:
         pass
 
-    async def fold(self) -> None:
+    async def flush(self) -> None:
         pass
 
-    async def keep(self, *, everything: bool = False) -> None:
+    async def write_back(self, *, everything: bool = False) -> None:
         pass
 
 
@@ -775,10 +775,10 @@ async def test_what_was_learnt_is_written_before_places_are_given_back(frontier:
     calls: list[str] = []
 
     class Noting(Pages):
-        async def fold(self) -> None:
-            calls.append("fold")
+        async def flush(self) -> None:
+            calls.append("flush")
             await asyncio.sleep(0)
-            calls.append("folded")
+            calls.append("flushed")
 
         def settled(self, settlement: Settlement, accepted: bool) -> None:
             calls.append("settled")
@@ -786,7 +786,7 @@ async def test_what_was_learnt_is_written_before_places_are_given_back(frontier:
     await add(frontier, 1)
     await finish(engine_of(frontier, Noting()))
     settled = calls.index("settled")
-    assert calls[:settled][-2:] == ["fold", "folded"]
+    assert calls[:settled][-2:] == ["flush", "flushed"]
 
 
 async def test_its_heartbeat_tells_what_holds_it_back(frontier: MemoryFrontier) -> None:

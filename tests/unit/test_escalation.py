@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from shoal.frontier.clock import FrontierClock
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.values import Claim, HostRecord, JobSpec
-from shoal.hosts.cache import HostBook
+from shoal.hosts.cache import HostCache
 from shoal.hosts.state import HostState, encode_state, state_of
 from shoal.policy.escalation import (
     PATTERNS,
@@ -239,11 +239,11 @@ def test_a_slow_host_is_sampled_too() -> None:
 class Contested(MemoryFrontier):
     """Before each of the next updates, somebody else is quicker."""
 
-    rivals: list[HostBook]
+    rivals: list[HostCache]
 
     async def update_host(self, record: HostRecord) -> bool:
         if self.rivals:
-            await self.rivals.pop().keep(everything=True)
+            await self.rivals.pop().write_back(everything=True)
         return await super().update_host(record)
 
 
@@ -255,15 +255,15 @@ class World:
         self.frontier = Contested(self.clock)
         self.frontier.rivals = []
 
-    async def book(self) -> HostBook:
-        book = HostBook(self.frontier, self.settings, self.clock, self.frontier_clock)
+    async def cache(self) -> HostCache:
+        cache = HostCache(self.frontier, self.settings, self.clock, self.frontier_clock)
         await self.frontier.open_job(JobSpec("job", valve=first_valve(self.settings)))
         await self.frontier.add("job", [make_task("http://a.test/", parent=1)])
         claimed = await self.frontier.claim(Claim("w", ["job"], {"normal": 1}, 1))
         for lease in claimed.leases:
             self.lease = lease
-        await book.view(self.lease)
-        return book
+        await cache.view(self.lease)
+        return cache
 
     async def state(self) -> HostState:
         record = await self.frontier.host("a.test")
@@ -271,20 +271,20 @@ class World:
         return state_of(record)
 
 
-def see(world: World, book: HostBook, gave: Gave, count: int) -> None:
+def see(world: World, cache: HostCache, gave: Gave, count: int) -> None:
     for _ in range(count):
         now = world.frontier_clock.now()
         seen = Observation(now, now, "ok", look=Look(APP, gave))
-        book.saw("a.test", seen)
+        cache.record("a.test", seen)
 
 
 async def test_what_two_processes_saw_at_once_is_counted_together() -> None:
     world = World()
-    one, other = await world.book(), await world.book()
+    one, other = await world.cache(), await world.cache()
     see(world, one, "shell", 3)
     see(world, other, "wall", 3)
     world.frontier.rivals = [other]
-    await one.keep(everything=True)
+    await one.write_back(everything=True)
     pattern = (await world.state()).patterns[APP]
     assert (round(pattern.shells), round(pattern.walls)) == (3, 3)
     assert needs_browser(await patterns_of(world), APP, world.frontier_clock.now())
@@ -293,16 +293,16 @@ async def test_what_two_processes_saw_at_once_is_counted_together() -> None:
 
 async def test_what_is_learnt_is_written_with_the_next_beat(caplog: pytest.LogCaptureFixture) -> None:
     world = World()
-    book = await world.book()
+    cache = await world.cache()
     caplog.set_level("INFO", "shoal")
-    see(world, book, "shell", 4)
-    await book.fold()
+    see(world, cache, "shell", 4)
+    await cache.flush()
     assert not (await world.state()).patterns, "it can wait"
-    see(world, book, "shell", 1)
-    await book.fold()
+    see(world, cache, "shell", 1)
+    await cache.flush()
     assert (await world.state()).patterns[APP].browser
-    see(world, book, "page", 1)
-    await book.fold()
+    see(world, cache, "page", 1)
+    await cache.flush()
     assert not (await world.state()).patterns[APP].browser
     assert [record.message for record in caplog.records] == [
         "pages of a.test like /app/* go to the browser: 5 of 5 plain answers were empty shells",
@@ -312,18 +312,18 @@ async def test_what_is_learnt_is_written_with_the_next_beat(caplog: pytest.LogCa
 
 async def test_what_is_seen_while_it_is_written_is_not_lost() -> None:
     world = World()
-    book = await world.book()
-    see(world, book, "shell", 3)
+    cache = await world.cache()
+    see(world, cache, "shell", 3)
 
     class Meanwhile:
-        async def keep(self, *, everything: bool) -> None:
-            see(world, book, "shell", 2)
+        async def write_back(self, *, everything: bool) -> None:
+            see(world, cache, "shell", 2)
 
     world.frontier.rivals = [Meanwhile()]  # type: ignore[list-item]
-    await book.keep(everything=True)
-    assert round(book.patterns("a.test")[APP].shells) == 5
-    await book.fold()
-    await book.keep(everything=True)
+    await cache.write_back(everything=True)
+    assert round(cache.patterns("a.test")[APP].shells) == 5
+    await cache.flush()
+    await cache.write_back(everything=True)
     assert round((await world.state()).patterns[APP].shells) == 5
 
 

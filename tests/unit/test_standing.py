@@ -16,7 +16,7 @@ from shoal.frontier.clock import FrontierClock
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.values import Claim, HostRecord, JobSpec
 from shoal.hosts import stored_settings as standing_module
-from shoal.hosts.cache import HostBook
+from shoal.hosts.cache import HostCache
 from shoal.hosts.rules import HostRules
 from shoal.hosts.state import Ask, HostState, Manual, encode_state, state_of
 from shoal.hosts.stored_settings import StandingCopy, change_standing, read_standing
@@ -41,10 +41,10 @@ class World:
         self.clock = ManualClock()
         self.frontier = MemoryFrontier(self.clock)
         self.settings = Settings(**{"rate": 2, "per_host": 4, "robots": False, **settings})
-        self.book = self.make_book()
+        self.cache = self.make_cache()
 
-    def make_book(self, job: str = "job") -> HostBook:
-        return HostBook(self.frontier, self.settings, self.clock, FrontierClock(self.clock), job=job)
+    def make_cache(self, job: str = "job") -> HostCache:
+        return HostCache(self.frontier, self.settings, self.clock, FrontierClock(self.clock), job=job)
 
     async def add(self, *hosts: str) -> None:
         note = write_note(b"", self.settings)
@@ -76,8 +76,8 @@ async def test_a_host_with_a_table_is_never_asked_by_the_rate_of_all() -> None:
         "one each, though four may run"
     )
     for lease in first:
-        await world.book.view(lease)
-    await world.book.fold()
+        await world.cache.view(lease)
+    await world.cache.flush()
     assert await world.valve() == (2.0, 2)
     assert await world.valve("other.example") == (0.0, 4)
     world.clock.advance(1.9)
@@ -91,9 +91,9 @@ async def test_what_is_set_in_the_store_is_known_before_the_first_request() -> N
     await set_for_hosts(world.frontier, "*.example", {"rate": 0.5})
     await world.add(SHOP)
     for lease in await world.claim():
-        view = await world.book.view(lease)
+        view = await world.cache.view(lease)
         assert view.terms.settings.rate == 0.5
-    await world.book.fold()
+    await world.cache.flush()
     assert await world.valve() == (2.0, 4)
 
 
@@ -104,27 +104,27 @@ async def test_a_worker_that_has_not_heard_of_it_does_not_undo_it() -> None:
     world = World()
     await world.add(SHOP)
     [lease] = await world.claim()
-    await world.book.view(lease)
+    await world.cache.view(lease)
     await set_for_hosts(world.frontier, SHOP, {"rate": 0.5, "pool": "gold"})
     assert (await world.valve())[0] == 2.0
-    world.book._moved.add(SHOP)  # whatever it saw
-    await world.book.fold()
+    world.cache._to_flush.add(SHOP)  # whatever it saw
+    await world.cache.flush()
     assert (await world.valve())[0] == 2.0
-    assert world.book.own(SHOP).pool == "gold", "and it has heard of it now"
+    assert world.cache.own(SHOP).pool == "gold", "and it has heard of it now"
 
 
 async def test_a_host_that_came_while_it_was_being_set_follows_soon() -> None:
     world = World()
     await world.add(SHOP)
     [lease] = await world.claim()
-    await world.book.view(lease)
+    await world.cache.view(lease)
     # As if the walk over known hosts had missed it:
     await change_standing(world.frontier, lambda tables: {**tables, SHOP: HostSettings(rate=0.5)})
     world.clock.advance(3)
-    await world.book.keep()
-    view = await world.book.view(lease)
+    await world.cache.write_back()
+    view = await world.cache.view(lease)
     assert view.terms.settings.rate == 0.5
-    await world.book.fold()
+    await world.cache.flush()
     assert (await world.valve())[0] == 2.0
 
 

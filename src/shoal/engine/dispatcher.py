@@ -253,14 +253,14 @@ class Engine:
         jobs = self._jobs.everyone()
         # First what was learnt about hosts: a place that is given back must not be taken by old rules.
         for job in jobs:
-            await job.pages.fold()
+            await job.pages.flush()
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
         self._settling, self._settlements = self._settlements, []
         untouched, self._untouched = self._untouched, []
         self._settling_from, self._finished_at = self._finished_at, None
-        rest = [*self._settle(self._settling), self._release(untouched), self._keep(jobs)]
+        rest = [*self._settle(self._settling), self._release(untouched), self._write_back(jobs)]
         exchange = asyncio.ensure_future(_together(rest, self._claim()))
         try:
             return await asyncio.shield(exchange)
@@ -277,9 +277,9 @@ class Engine:
             batches.setdefault(job, []).append(settlement)
         return [self._settle_job(job, batch) for job, batch in batches.items()]
 
-    async def _keep(self, jobs: Sequence[Served], *, everything: bool = False) -> None:
+    async def _write_back(self, jobs: Sequence[Served], *, everything: bool = False) -> None:
         for job in jobs:
-            await job.pages.keep(everything=everything)
+            await job.pages.write_back(everything=everything)
 
     async def _settle_job(self, job: Served, batch: Sequence[Settlement]) -> None:
         self._giving_back += 1
@@ -550,7 +550,7 @@ class Engine:
             await _together(self._settle(self._settlements), self._release(untouched))
             await self._release(self._untouched)  # pages for which a full store has no room
             # After the settlements, which count: nobody writes down later what they came to.
-            await self._keep(self._jobs.everyone(), everything=True)
+            await self._write_back(self._jobs.everyone(), everything=True)
 
 
 def _most_waiting() -> int:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from shoal.fetch.challenge import Challenge
 from shoal.frontier.clock import FrontierClock
-from shoal.hosts.cache import HostBook
+from shoal.hosts.cache import HostCache
 from shoal.model import Failure, Retry, Task
 from shoal.policy.escalation import Gave, Look, is_sampled, needs_browser, pattern_of, sentence
 from shoal.settings import BROWSER, ChallengeKind
@@ -29,7 +29,7 @@ _SEEN = frozenset({"empty_shell", "challenge"})  # of those that failed so, the 
 
 class Escalation:
     def __init__(
-        self, hosts: HostBook, frontier_clock: FrontierClock, rng: random.Random, *, on: bool
+        self, hosts: HostCache, frontier_clock: FrontierClock, rng: random.Random, *, on: bool
     ) -> None:
         self._hosts = hosts
         self._frontier_clock = frontier_clock

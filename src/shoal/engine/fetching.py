@@ -13,7 +13,7 @@ from shoal.fetch.guard import Guard, Pin
 from shoal.fetch.proxy.routes import Routes
 from shoal.fetch.transport import FetchRequest, Rendering, Transport
 from shoal.frontier.clock import FrontierClock
-from shoal.hosts.cache import HostBook, HostView
+from shoal.hosts.cache import HostCache, HostView
 from shoal.model import Failure, Outcome, Task
 from shoal.settings import BROWSER
 
@@ -29,7 +29,7 @@ class Fetcher:
         self,
         transport: Transport,
         *,
-        hosts: HostBook,
+        hosts: HostCache,
         guard: Guard,
         frontier_clock: FrontierClock,
         escalation: Escalation,

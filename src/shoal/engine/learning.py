@@ -13,7 +13,7 @@ from shoal.engine.judging import Judgement
 from shoal.fetch.proxy.routes import BAN, Routes
 from shoal.fetch.transport import Rendered
 from shoal.frontier.clock import FrontierClock
-from shoal.hosts.cache import HostBook
+from shoal.hosts.cache import HostCache
 from shoal.model import Lease, Outcome, Response, Task
 from shoal.policy.budget import RetryBudget
 from shoal.policy.escalation import Look
@@ -29,7 +29,7 @@ class Learner:
         self,
         settings: Settings,
         *,
-        hosts: HostBook,
+        hosts: HostCache,
         escalation: Escalation,
         traffic: Traffic,
         budget: RetryBudget,
@@ -74,7 +74,7 @@ class Learner:
             first_attempt=False,
             origin=scheme_of(task.url),
         )
-        self._hosts.saw(task.host, seen)
+        self._hosts.record(task.host, seen)
 
     def saw(
         self,
@@ -104,7 +104,7 @@ class Learner:
             look=look,
             origin=scheme_of(lease.task.url),
         )
-        self._hosts.saw(lease.task.host, seen)
+        self._hosts.record(lease.task.host, seen)
         self._traffic.saw(lease.task.host, kind, seen.elapsed, self._clock.monotonic(), retry=retried)
 
     def _asks(self, outcome: Outcome) -> float | None:

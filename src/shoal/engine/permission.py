@@ -15,7 +15,7 @@ from shoal.fetch.proxy.routes import Routes
 from shoal.fetch.robots import BUSY, RobotsRecord
 from shoal.fetch.transports import Confined
 from shoal.frontier.clock import FrontierClock
-from shoal.hosts.cache import HostBook, HostView
+from shoal.hosts.cache import HostCache, HostView
 from shoal.hosts.robots import RobotsFetcher
 from shoal.hosts.state import OriginState
 from shoal.model import Dead, Failure, Lease, Retry, Task
@@ -42,7 +42,7 @@ class Permission:
         self,
         settings: Settings,
         *,
-        hosts: HostBook,
+        hosts: HostCache,
         robots: RobotsFetcher,
         judge: Judge,
         learner: Learner,
@@ -75,7 +75,7 @@ class Permission:
         if limits is None:
             return None
         if limits.refuse:
-            self._hosts.buries(task, limits)
+            self._hosts.bury(task, limits)
             return Dead(self._failure(task, "host_down", limits.refuse))
         if (wait := self._hosts.rest_of_origin(host, limits)) > 0:
             return self._postpone(task, self._failure(task, "origin_wait", limits.why), wait)

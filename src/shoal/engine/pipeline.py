@@ -25,7 +25,7 @@ from shoal.events import event
 from shoal.fetch.proxy.routes import Routes
 from shoal.fetch.slots import in_the_network
 from shoal.frontier.clock import FrontierClock
-from shoal.hosts.cache import HostBook
+from shoal.hosts.cache import HostCache
 from shoal.model import (
     Dead,
     Done,
@@ -51,7 +51,7 @@ class Pipeline:
         self,
         settings: Settings,
         *,
-        hosts: HostBook,
+        hosts: HostCache,
         permission: Permission,
         fetcher: Fetcher,
         judge: Judge,
@@ -176,11 +176,11 @@ class Pipeline:
     def sync(self, frontier_time: float) -> None:
         self._frontier_clock.sync(frontier_time)
 
-    async def fold(self) -> None:
-        await self._hosts.fold()
+    async def flush(self) -> None:
+        await self._hosts.flush()
 
-    async def keep(self, *, everything: bool = False) -> None:
-        await self._hosts.keep(everything=everything)
+    async def write_back(self, *, everything: bool = False) -> None:
+        await self._hosts.write_back(everything=everything)
         if self._routes is not None:
             await self._routes.keep(everything=everything)
         await self._recorder.keep(everything=everything)

@@ -34,12 +34,12 @@ class Pages(Protocol):
 
     def sync(self, frontier_time: float) -> None: ...
 
-    async def fold(self) -> None:
-        """Tells the store what was learnt about hosts and moves their valves."""
+    async def flush(self) -> None:
+        """Writes what was learnt about hosts and moves their valves."""
         ...
 
-    async def keep(self, *, everything: bool = False) -> None:
-        """Tells it the rest, when it is time, or everything."""
+    async def write_back(self, *, everything: bool = False) -> None:
+        """Writes the rest, when it is time, or everything."""
         ...
 
 

@@ -213,11 +213,11 @@ class _TracedPages:
     def sync(self, frontier_time: float) -> None:
         self._inner.sync(frontier_time)
 
-    async def fold(self) -> None:
-        await self._inner.fold()
+    async def flush(self) -> None:
+        await self._inner.flush()
 
-    async def keep(self, *, everything: bool = False) -> None:
-        await self._inner.keep(everything=everything)
+    async def write_back(self, *, everything: bool = False) -> None:
+        await self._inner.write_back(everything=everything)
 
 
 def _within(span: Span, *, end: bool = True) -> AbstractContextManager[Span]:

@@ -1,10 +1,11 @@
-"""What this process knows about hosts: a cache of their records, what it saw of them, and the way to change them.
+"""A write-back cache of the records of hosts.
 
-A lease tells the version of its host's record, so a record is read again only after somebody changed it. A change is
-compare-and-set: read, fold, write, and again from the start if another worker was quicker.
+A lease tells the version of its host's record, so a record is read again only after somebody changed it. A write is
+compare-and-set: if another worker was quicker, its record is read, and what was observed here is added to it.
 
-What is seen of a host is folded into its policies' states at once, here, and written back with the next beat if it
-moves the host's valve, else after a while: most requests teach nothing that others must know right away.
+`record` adds an observation to the states of the host's policies at once, in the cache. It is written by `flush`, with
+the next beat, if it moves the host's valve; else by `write_back`, after a while: most requests teach nothing that
+others must know right away.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class HostView(Struct):
     unmarked: bool = False  # that it is a start is not written yet
 
 
-class HostBook:
+class HostCache:
     def __init__(
         self,
         frontier: Frontier,
@@ -81,8 +82,8 @@ class HostBook:
         self.standing = StandingCopy(frontier)
         self._first_valve = first_valve(settings)
         self._views: dict[str, HostView] = {}
-        self._restless: dict[str, float] = {}  # hosts with something unwritten, since when
-        self._moved: set[str] = set()  # … that moves their valve
+        self._unwritten_since: dict[str, float] = {}  # by host with something unwritten, the longest first
+        self._to_flush: set[str] = set()  # hosts with something unwritten that others must know
         self._others = OtherJobs(frontier, job)
         self._buried = BuriedPages(frontier, job)
         self._cached_bytes = 0
@@ -95,9 +96,9 @@ class HostBook:
         if view is None and lease.host_version == 0:
             # Nobody has written anything about it yet, so there is nothing to read.
             await self.standing.refresh(self._clock.monotonic(), older_than=_STANDING_AT_FIRST)
-            view = self._remember(HostRecord(host, self._first_valve))
+            view = self._put(HostRecord(host, self._first_valve))
             if self._moves_valve(host, view):
-                self._moved.add(host)
+                self._to_flush.add(host)
         elif (
             view is None
             or view.version < lease.host_version
@@ -105,7 +106,7 @@ class HostBook:
         ):
             view = await self._read(host)
             if not self._rules.has_asked(host, view.state):
-                self._moved.add(host)  # another job's host, up to now
+                self._to_flush.add(host)  # another job's host, up to now
         if lease.task.parent == 0:
             self._mark_start(host, view)
         if lease.task.typed:
@@ -123,7 +124,7 @@ class HostBook:
     def _mark(self, host: str, view: HostView, state: HostState) -> None:
         """Written with the next beat: before the links of the page that is about to be fetched reach others."""
         view.state, view.unmarked = state, True
-        self._moved.add(host)
+        self._to_flush.add(host)
 
     # -- hosts that were typed
 
@@ -145,7 +146,7 @@ class HostBook:
     async def _read(self, host: str) -> HostView:
         record = await self._frontier.host(host)
         # A store that went back may not know the host: then the lease is lost as well, and its page in vain.
-        return self._remember(record or HostRecord(host, self._first_valve))
+        return self._put(record or HostRecord(host, self._first_valve))
 
     async def forget(self) -> None:
         """The store may have gone back: records are read again. But what a host has told us it has told us, so a host
@@ -161,22 +162,22 @@ class HostBook:
             ):
                 record = await self._frontier.host(host)
             if record is None:
-                self._forget(host)
+                self._evict(host)
             else:
                 view.version, view.valve = record.version, record.valve
-                self._moved.add(host)
+                self._to_flush.add(host)
 
-    def _forget(self, host: str) -> None:
+    def _evict(self, host: str) -> None:
         if (view := self._views.pop(host, None)) is not None:
             self._cached_bytes -= view.weight
-        self._restless.pop(host, None)
-        self._moved.discard(host)
+        self._unwritten_since.pop(host, None)
+        self._to_flush.discard(host)
 
-    def _remember(self, record: HostRecord) -> HostView:
+    def _put(self, record: HostRecord) -> HostView:
         written = state_of(record)
         state = self.standing.applied(record.name, written)
         if state is not written:
-            self._moved.add(record.name)
+            self._to_flush.add(record.name)
         old = self._views.get(record.name)
         unwritten = old.unwritten if old is not None else []
         if old is not None and old.unmarked:
@@ -202,16 +203,16 @@ class HostBook:
         self._cached_bytes += view.weight - (old.weight if old is not None else 0)
         self._views[record.name] = view
         while len(self._views) > _CACHED or self._cached_bytes > _CACHED_BYTES:
-            if not self._forget_one(but=record.name):
+            if not self._evict_one(but=record.name):
                 break
         if unwritten and self._moves_valve(record.name, view):
-            self._moved.add(record.name)
+            self._to_flush.add(record.name)
         return view
 
-    def _forget_one(self, but: str) -> bool:
+    def _evict_one(self, but: str) -> bool:
         for host in self._views:
-            if host != but and host not in self._restless and host not in self._moved:
-                self._forget(host)
+            if host != but and host not in self._unwritten_since and host not in self._to_flush:
+                self._evict(host)
                 return True
         return False
 
@@ -225,7 +226,7 @@ class HostBook:
         if own.refuse:
             return own
         if view.limits.refuse or view.state.given_up:
-            self._moved.add(host)
+            self._to_flush.add(host)
             if scheme not in view.state.origins:
                 self._mark(host, view, view.state.with_origin(scheme, view.state.origin(scheme)))
             view.limits = view.terms.policies.limits(view.policies, now, view.state.origins)
@@ -264,9 +265,9 @@ class HostBook:
         """Seconds between two requests to the host, by the settings that hold there."""
         return self._rules.terms(self.own(host)).interval
 
-    # -- seeing
+    # -- recording
 
-    def saw(self, host: str, seen: Observation) -> None:
+    def record(self, host: str, seen: Observation) -> None:
         view = self._views.get(host)
         if view is None:
             return
@@ -283,40 +284,40 @@ class HostBook:
             view.state = view.state.with_errors([seen.kind])
         if seen.look is not None:
             self._look(host, view, seen, seen.look)
-        self._restless.setdefault(host, self._clock.monotonic())
+        self._unwritten_since.setdefault(host, self._clock.monotonic())
         if _for_valve(view.limits) != _for_valve(before) and self._moves_valve(host, view):
-            self._moved.add(host)
+            self._to_flush.add(host)
 
     def _look(self, host: str, view: HostView, seen: Observation, look: Look) -> None:
         known = view.state.patterns.get(look.pattern)
         view.state = view.state.with_looks([seen])
         pattern = view.state.patterns.get(look.pattern)
         if (known is not None and known.browser) != (pattern is not None and pattern.browser):
-            self._moved.add(host)  # others are to know it soon
+            self._to_flush.add(host)  # others are to know it soon
             tell_escalation(host, look.pattern, pattern)
 
     def _moves_valve(self, host: str, view: HostView) -> bool:
         now = self._frontier_clock.now()
         return _differ(view.valve, self._rules.valve(host, view.valve, view.state, view.limits), now)
 
-    def buries(self, task: Task, limits: Limits) -> None:
-        """Told of a task that is refused because its host was given up."""
+    def bury(self, task: Task, limits: Limits) -> None:
+        """Notes a task that is refused because its host was given up."""
         self._buried.bury(task, limits.refuse_until or 0.0)
 
-    async def fold(self) -> None:
-        """Writes back what moves a valve. First, the pages of a host that answers again come back: if the process died
+    async def flush(self) -> None:
+        """Writes what moves a valve. First, the pages of a host that answers again come back: if the process died
         in between, the next answer would bring them back."""
         await self._buried.replay()
-        while self._moved:
-            hosts, self._moved = self._moved, set()
+        while self._to_flush:
+            hosts, self._to_flush = self._to_flush, set()
             await asyncio.gather(*(self._write(host) for host in sorted(hosts)))  # the same order every time
 
-    async def keep(self, *, everything: bool = False) -> None:
-        """Writes back what has waited long enough, or all there is."""
+    async def write_back(self, *, everything: bool = False) -> None:
+        """Writes what has waited long enough, or all there is."""
         await self.standing.refresh(self._clock.monotonic(), older_than=_STANDING)
         before = self._clock.monotonic() - _WRITE_AFTER
         due = []
-        for host, since in self._restless.items():
+        for host, since in self._unwritten_since.items():
             if since > before and not everything:
                 break  # those that follow came later
             due.append(host)
@@ -331,7 +332,7 @@ class HostBook:
             return
         silent = await self._others.silent(host, view.state, self._frontier_clock.now())
         view = self._views.get(host, view)
-        self._restless.pop(host, None)
+        self._unwritten_since.pop(host, None)
         batch, view.unwritten = view.unwritten, []
         state = replace(view.state, policies=view.terms.policies.encode(view.policies))
         state = marked(
@@ -344,12 +345,12 @@ class HostBook:
             seen_since = replace(state, errors=view.state.errors, patterns=view.state.patterns)
             view.state, view.valve = _marked_like(view, seen_since), valve
             return
-        # Somebody else was quicker: fold the same into what they left.
+        # Somebody else was quicker: add the same to what they left.
         view.unwritten = [*batch, *view.unwritten]
         if (record := await self._frontier.host(host)) is None:
-            self._forget(host)  # the store went back to a time when nobody had heard of it
+            self._evict(host)  # the store went back to a time when nobody had heard of it
             return
-        self._remember(record)
+        self._put(record)
         await self._write(host)
 
     # -- changing
@@ -373,7 +374,7 @@ class HostBook:
         if view is not None:
             written = state_of(changed)
             view.unmarked = _marks(view.state) != _marks(written)
-        return self._remember(changed)
+        return self._put(changed)
 
     async def reconfigure(self, job: str) -> None:
         """Gives the hosts of a resumed job the valves of today's settings."""

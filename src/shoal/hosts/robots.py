@@ -14,7 +14,7 @@ from shoal.fetch.robots import RobotsRecord, agent_of, fetch_robots
 from shoal.fetch.transport import Transport
 from shoal.frontier.clock import FrontierClock
 from shoal.frontier.protocol import Frontier
-from shoal.hosts.cache import HostBook, HostView
+from shoal.hosts.cache import HostCache, HostView
 from shoal.hosts.robots_visits import Visitor
 from shoal.hosts.state import OriginState
 from shoal.model import Lease, Task
@@ -30,7 +30,7 @@ class RobotsFetcher:
     def __init__(
         self,
         transport: Transport,
-        hosts: HostBook,
+        hosts: HostCache,
         frontier: Frontier,
         settings: Settings,
         clock: Clock,

@@ -41,7 +41,7 @@ from shoal.fetch.transports import AtHosts, Confined, Transports
 from shoal.frontier.clock import FrontierClock
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import Job
-from shoal.hosts.cache import HostBook
+from shoal.hosts.cache import HostCache
 from shoal.hosts.robots import RobotsFetcher
 from shoal.hosts.state import state_of
 from shoal.jobs.note import handlers_of
@@ -66,7 +66,7 @@ def make_pipeline(
     spider: Spider,
     settings: Settings,
     *,
-    hosts: HostBook,
+    hosts: HostCache,
     robots: RobotsFetcher,
     transport: Transport,
     guard: Guard,
@@ -141,7 +141,7 @@ def make_pipeline(
 
 
 class JobCrew:
-    """The parts of one job in one process: its settings, guard, cookies, host book and sink are its own."""
+    """The parts of one job in one process: its settings, guard, cookies, host cache and sink are its own."""
 
     def __init__(
         self,
@@ -182,7 +182,7 @@ class JobCrew:
             handlers=pools_of(spider),
             pool_at=lambda host: self._hosts.own(host).pool,
         )
-        self._hosts = HostBook(frontier, settings, clock, frontier_clock, job=job)
+        self._hosts = HostCache(frontier, settings, clock, frontier_clock, job=job)
         self.admission.lane_at = lambda host: self._hosts.own(host).lane
         self._recorder = Recorder(frontier, job, self.tally, frontier_clock.now)
         pages = make_pipeline(

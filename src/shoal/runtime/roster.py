@@ -213,7 +213,7 @@ class Roster:
         """Once nothing of theirs is in flight; what they learnt about hosts is written first."""
         through = [crew for crew in self._retired if not self.holds(crew)]
         for crew in through:
-            await crew.pages.keep(everything=True)
+            await crew.pages.write_back(everything=True)
             self._retired.remove(crew)
             self._past = merge([self._past, crew.tally.report()], hosts=0)
             await crew.close()

@@ -14,7 +14,7 @@ from shoal.fetch.transport import FetchRequest
 from shoal.frontier.clock import FrontierClock
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.values import Claim, HostRecord, JobSpec, JobState
-from shoal.hosts.cache import HostBook, HostView
+from shoal.hosts.cache import HostCache, HostView
 from shoal.hosts.robots import RobotsFetcher
 from shoal.hosts.state import HostState, OriginState, encode_state, state_of
 from shoal.jobs.worker_status import WorkerStatus, encode_status
@@ -76,15 +76,15 @@ class World:
         self.transport = FakeTransport(self.clock)
         self.pauses: list[float] = []
         self.settings = Settings(**{"rate": 2, "per_host": 3, **settings})  # type: ignore[arg-type]
-        self.book = self.make_book()
-        self.robots = self.make_robots(self.book)
+        self.cache = self.make_cache()
+        self.robots = self.make_robots(self.cache)
 
-    def make_book(self) -> HostBook:
-        return HostBook(self.frontier, self.settings, self.clock, self.frontier_clock)
+    def make_cache(self) -> HostCache:
+        return HostCache(self.frontier, self.settings, self.clock, self.frontier_clock)
 
-    def make_robots(self, book: HostBook) -> RobotsFetcher:
+    def make_robots(self, cache: HostCache) -> RobotsFetcher:
         return RobotsFetcher(
-            self.transport, book, self.frontier, self.settings, self.clock, self.frontier_clock, self._pause
+            self.transport, cache, self.frontier, self.settings, self.clock, self.frontier_clock, self._pause
         )
 
     async def _pause(self, seconds: float) -> None:
@@ -119,29 +119,29 @@ def world() -> World:
 
 async def test_a_record_is_read_again_only_when_it_changed(world: World) -> None:
     lease = await world.lease(make_task("http://a.test/", parent=1), make_task("http://a.test/2", parent=1))
-    await world.book.view(lease)
-    await world.book.view(lease)
+    await world.cache.view(lease)
+    await world.cache.view(lease)
     assert world.frontier.reads == 0, "nobody has written anything about it yet"
     assert await world.frontier.update_host(await world.record())
     before = world.frontier.reads
-    view = await world.book.view(replace(lease, host_version=1))
+    view = await world.cache.view(replace(lease, host_version=1))
     assert (view.version, world.frontier.reads) == (1, before + 1)
 
 
 async def test_a_start_url_marks_its_host(world: World) -> None:
-    view = await world.book.view(await world.lease())
+    view = await world.cache.view(await world.lease())
     assert view.state == HostState(start=True)
     assert (await world.record()).version == 0, "no page waits for a write"
-    await world.book.fold()
+    await world.cache.flush()
     assert state_of(await world.record()) == view.state
-    await world.book.fold()
+    await world.cache.flush()
     assert (await world.record()).version == 1
 
 
 async def test_a_start_is_marked_though_another_worker_was_quicker(world: World) -> None:
-    await world.book.view(await world.lease())
+    await world.cache.view(await world.lease())
     assert await world.frontier.update_host(await world.record())
-    await world.book.fold()
+    await world.cache.flush()
     record = await world.record()
     assert (record.version, state_of(record)) == (2, HostState(start=True))
 
@@ -149,13 +149,13 @@ async def test_a_start_is_marked_though_another_worker_was_quicker(world: World)
 async def test_where_a_start_url_redirects_to_is_crawled_but_was_not_typed(world: World) -> None:
     """Its address may not be a private one."""
     task = make_task("http://a.test/", hops=("http://b.test/",))
-    view = await world.book.view(await world.lease(task))
+    view = await world.cache.view(await world.lease(task))
     assert view.state == HostState(start=True)
-    assert world.book.pin_of(view) is None
+    assert world.cache.pin_of(view) is None
 
 
 async def test_a_link_marks_nothing(world: World) -> None:
-    view = await world.book.view(await world.lease(make_task("http://a.test/", parent=1)))
+    view = await world.cache.view(await world.lease(make_task("http://a.test/", parent=1)))
     assert view.state == HostState()
     assert (await world.record()).version == 0
 
@@ -169,23 +169,23 @@ def typed(url: str = "http://a.test/") -> Task:
 
 async def test_what_was_typed_is_typed_for_its_job_alone(world: World) -> None:
     lease = await world.lease(typed())
-    assert world.book.pin_of(await world.book.view(lease)) == Pin()
-    await world.book.fold()
+    assert world.cache.pin_of(await world.cache.view(lease)) == Pin()
+    await world.cache.flush()
     later = replace(lease, host_version=1, task=make_task("http://a.test/2", parent=1))
     same, other = (
-        world.make_book(),
-        HostBook(world.frontier, world.settings, world.clock, world.frontier_clock, job="b"),
+        world.make_cache(),
+        HostCache(world.frontier, world.settings, world.clock, world.frontier_clock, job="b"),
     )
     assert same.pin_of(await same.view(later)) == Pin(), "another process, or after a restart"
     assert other.pin_of(await other.view(later)) is None
 
 
 async def test_a_job_that_begins_afresh_has_typed_nothing(world: World) -> None:
-    world.book.opened(5.0)
+    world.cache.opened(5.0)
     lease = await world.lease(typed())
-    await world.book.view(lease)
-    await world.book.fold()
-    again = world.make_book()
+    await world.cache.view(lease)
+    await world.cache.flush()
+    again = world.make_cache()
     again.opened(6.0)
     later = replace(lease, host_version=1, task=make_task("http://a.test/2", parent=1))
     assert again.pin_of(await again.view(later)) is None
@@ -193,13 +193,13 @@ async def test_a_job_that_begins_afresh_has_typed_nothing(world: World) -> None:
 
 async def test_who_first_wrote_what_a_name_stands_for_is_right(world: World) -> None:
     lease = await world.lease(typed())
-    other = world.make_book()
-    for book in (world.book, other):
-        await book.view(lease)
-    world.book.pin(HOST, Pin(()))
+    other = world.make_cache()
+    for cache in (world.cache, other):
+        await cache.view(lease)
+    world.cache.pin(HOST, Pin(()))
     other.pin(HOST, Pin(("10.0.0.0/24",)))
-    await world.book.fold()
-    await other.fold()
+    await world.cache.flush()
+    await other.flush()
     assert list(state_of(await world.record()).pins.values()) == [Pin(())]
     assert other.pin_of(await other.view(lease)) == Pin(()), "and it is told so"
     other.pin(HOST, Pin(("10.0.0.0/24",)))
@@ -209,10 +209,10 @@ async def test_who_first_wrote_what_a_name_stands_for_is_right(world: World) -> 
 async def test_the_pins_of_many_jobs_take_little_room(world: World) -> None:
     await world.lease(typed())
     for n in range(100):
-        book = HostBook(world.frontier, world.settings, world.clock, world.frontier_clock, job=f"run-{n}")
+        cache = HostCache(world.frontier, world.settings, world.clock, world.frontier_clock, job=f"run-{n}")
         lease = Lease(1, typed(), 1e9, (await world.record()).version)
-        await book.view(lease)
-        await book.fold()
+        await cache.view(lease)
+        await cache.flush()
     pins = state_of(await world.record()).pins
     assert len(pins) <= 32
     assert "run-99" in pins
@@ -222,7 +222,7 @@ async def test_a_mark_of_an_earlier_version_is_no_obstacle(world: World) -> None
     lease = await world.lease()
     state = msgspec.msgpack.encode({"start": True, "typed": True})
     assert await world.frontier.update_host(replace(await world.record(), state=state))
-    view = await world.book.view(replace(lease, host_version=1))
+    view = await world.cache.view(replace(lease, host_version=1))
     assert view.state == HostState(start=True)
 
 
@@ -233,7 +233,7 @@ async def test_a_mark_of_an_earlier_version_is_no_obstacle(world: World) -> None
 async def test_a_change_that_loses_a_race_is_made_again(world: World, races: int) -> None:
     await world.lease()
     world.frontier.races = races
-    view = await world.book.change(HOST, lambda state: replace(state, good_from=state.good_from + 1))
+    view = await world.cache.change(HOST, lambda state: replace(state, good_from=state.good_from + 1))
     assert view.state.good_from == 1
     assert state_of(await world.record()).good_from == 1
     assert view.version == (await world.record()).version == races + 1
@@ -241,8 +241,8 @@ async def test_a_change_that_loses_a_race_is_made_again(world: World, races: int
 
 async def test_changes_of_two_processes_are_both_kept(world: World) -> None:
     await world.lease()
-    other = world.make_book()
-    one = world.book.change(HOST, lambda state: replace(state, start=True))
+    other = world.make_cache()
+    one = world.cache.change(HOST, lambda state: replace(state, start=True))
     two = other.change(HOST, lambda state: replace(state, good_from=4))
     await asyncio.gather(one, two)
     assert state_of(await world.record()) == HostState(start=True, good_from=4)
@@ -261,7 +261,7 @@ async def test_robots_txt_sets_the_valve_for_everybody(world: World) -> None:
     assert not view.robots["http"].allows("http://a.test/private")
     valve = (await world.record()).valve
     assert (valve.interval, valve.cap) == (7.0, 3)
-    fresh = await world.make_book().view(replace(lease, host_version=view.version))
+    fresh = await world.make_cache().view(replace(lease, host_version=view.version))
     assert fresh.robots
     assert fresh.robots["http"].crawl_delay() == 7
 
@@ -302,7 +302,7 @@ async def test_without_a_rate_nothing_is_held_back() -> None:
 async def test_robots_txt_is_wanted_once_while_it_holds(world: World) -> None:
     world.says(200, ROBOTS)
     lease = await world.lease()
-    view = await world.book.view(lease)
+    view = await world.cache.view(lease)
     assert world.robots.is_due(TASK, view)
     view = await world.robots.fetch(lease, since=world.clock.monotonic())
     assert not world.robots.is_due(TASK, view)
@@ -337,7 +337,7 @@ async def test_while_one_asks_again_the_others_go_by_the_old_answer(world: World
 
 async def test_robots_is_never_wanted_when_switched_off() -> None:
     world = World(robots=False)
-    view = await world.book.view(await world.lease())
+    view = await world.cache.view(await world.lease())
     assert not world.robots.is_due(TASK, view)
     assert (await world.record()).valve.cap == 3
 
@@ -406,7 +406,7 @@ async def test_another_user_agent_asks_for_itself_once(world: World) -> None:
     lease = await world.lease()
     await world.robots.fetch(lease, since=world.clock.monotonic())
     world.settings = replace(world.settings, user_agent="Other/1.0")
-    other = world.make_book()
+    other = world.make_cache()
     others = world.make_robots(other)
     view = await other.view(replace(lease, host_version=(await world.record()).version))
     assert others.is_due(TASK, view)
@@ -415,7 +415,7 @@ async def test_another_user_agent_asks_for_itself_once(world: World) -> None:
     assert view.robots
     assert not view.robots["http"].allows("http://a.test/open")
     assert not others.is_due(TASK, view)
-    mine = await world.book.view(replace(lease, host_version=(await world.record()).version))
+    mine = await world.cache.view(replace(lease, host_version=(await world.record()).version))
     assert not world.robots.is_due(TASK, mine)
     assert mine.robots
     assert not mine.robots["http"].allows("http://a.test/private")
@@ -437,7 +437,7 @@ async def test_a_record_of_an_earlier_version_is_asked_for_again(world: World) -
     old = {"verdict": "rules", "fetched_at": 0.0, "expires_at": 1e12, "text": "User-agent: *\nDisallow: /"}
     state = msgspec.msgpack.encode({"start": True, "robots": old})
     assert await world.frontier.update_host(replace(await world.record(), state=state))
-    view = await world.book.view(replace(lease, host_version=1))
+    view = await world.cache.view(replace(lease, host_version=1))
     assert view.state.start
     assert world.robots.is_due(TASK, view)
 
@@ -452,10 +452,10 @@ async def test_long_records_take_the_room_of_many(world: World, monkeypatch: pyt
     for n in range(20):
         record = await world.record(f"{n}.test")
         assert await world.frontier.update_host(replace(record, state=state))
-        await world.book.change(f"{n}.test", lambda state: state)
-    views = world.book._views
+        await world.cache.change(f"{n}.test", lambda state: state)
+    views = world.cache._views
     assert 1 < len(views) <= 200_000 // len(state)
-    assert sum(view.weight for view in views.values()) == world.book._cached_bytes <= 200_000
+    assert sum(view.weight for view in views.values()) == world.cache._cached_bytes <= 200_000
 
 
 # -- what was seen
@@ -474,13 +474,13 @@ def seen(world: World, kind: str = "ok", took: float = 1.0) -> Observation:
 
 async def test_what_moves_the_valve_is_written_with_the_next_beat(world: World) -> None:
     lease = await world.lease(make_task("http://a.test/", parent=1))
-    await world.book.view(lease)
-    world.book.saw(HOST, seen(world))
-    await world.book.fold()
+    await world.cache.view(lease)
+    world.cache.record(HOST, seen(world))
+    await world.cache.flush()
     assert (await world.record()).version == 0, "a good page teaches nothing that others must know right away"
     for _ in range(5):
-        world.book.saw(HOST, seen(world, "connect"))
-    await world.book.fold()
+        world.cache.record(HOST, seen(world, "connect"))
+    await world.cache.flush()
     record = await world.record()
     assert record.version == 1
     assert record.valve.blocked_until == pytest.approx(world.frontier_clock.now() + 5)
@@ -488,34 +488,34 @@ async def test_what_moves_the_valve_is_written_with_the_next_beat(world: World) 
 
 
 async def test_the_rest_is_written_after_a_while(world: World) -> None:
-    await world.book.view(await world.lease(make_task("http://a.test/", parent=1)))
-    world.book.saw(HOST, seen(world))
+    await world.cache.view(await world.lease(make_task("http://a.test/", parent=1)))
+    world.cache.record(HOST, seen(world))
     world.clock.advance(4)
-    world.book.saw(HOST, seen(world))
-    await world.book.keep()
+    world.cache.record(HOST, seen(world))
+    await world.cache.write_back()
     assert (await world.record()).version == 0
     world.clock.advance(1)
-    await world.book.keep()
+    await world.cache.write_back()
     assert state_of(await world.record()).policies
     world.clock.advance(60)
-    await world.book.keep()
+    await world.cache.write_back()
     assert (await world.record()).version == 1, "there was nothing new"
 
 
 async def test_all_of_it_is_written_in_the_end(world: World) -> None:
-    await world.book.view(await world.lease(make_task("http://a.test/", parent=1)))
-    world.book.saw(HOST, seen(world))
-    await world.book.keep(everything=True)
+    await world.cache.view(await world.lease(make_task("http://a.test/", parent=1)))
+    world.cache.record(HOST, seen(world))
+    await world.cache.write_back(everything=True)
     assert state_of(await world.record()).policies
 
 
 @pytest.mark.parametrize("races", [1, 3])
 async def test_what_was_seen_survives_a_race(world: World, races: int) -> None:
-    await world.book.view(await world.lease(make_task("http://a.test/", parent=1)))
+    await world.cache.view(await world.lease(make_task("http://a.test/", parent=1)))
     for _ in range(5):
-        world.book.saw(HOST, seen(world, "connect"))
+        world.cache.record(HOST, seen(world, "connect"))
     world.frontier.races = races
-    await world.book.fold()
+    await world.cache.flush()
     record = await world.record()
     assert record.valve.blocked_until > world.frontier_clock.now()
     assert state_of(record).errors == ("connect",) * 5
@@ -524,56 +524,56 @@ async def test_what_was_seen_survives_a_race(world: World, races: int) -> None:
 async def test_failures_of_two_processes_add_up(world: World) -> None:
     """Each saw three, five open the breaker."""
     lease = await world.lease(make_task("http://a.test/", parent=1))
-    other = world.make_book()
-    for book in (world.book, other):
-        await book.view(lease)
+    other = world.make_cache()
+    for cache in (world.cache, other):
+        await cache.view(lease)
         for _ in range(3):
-            book.saw(HOST, seen(world, "connect"))
-    await world.book.keep(everything=True)
-    await other.keep(everything=True)
+            cache.record(HOST, seen(world, "connect"))
+    await world.cache.write_back(everything=True)
+    await other.write_back(everything=True)
     assert (await world.record()).valve.blocked_until > world.frontier_clock.now()
 
 
 async def test_news_that_meets_what_was_seen_here_may_move_the_valve(world: World) -> None:
     """The other process has written its three failures; ours are still unwritten when we hear of it."""
     lease = await world.lease(make_task("http://a.test/", parent=1))
-    other = world.make_book()
-    for book in (world.book, other):
-        await book.view(lease)
+    other = world.make_cache()
+    for cache in (world.cache, other):
+        await cache.view(lease)
         for _ in range(3):
-            book.saw(HOST, seen(world, "connect"))
-    await other.keep(everything=True)
-    await world.book.view(replace(lease, host_version=1))
-    await world.book.fold()
+            cache.record(HOST, seen(world, "connect"))
+    await other.write_back(everything=True)
+    await world.cache.view(replace(lease, host_version=1))
+    await world.cache.flush()
     assert (await world.record()).valve.blocked_until > world.frontier_clock.now()
 
 
 async def test_a_lease_that_is_older_than_what_is_known_needs_no_reading(world: World) -> None:
     """A beat writes and claims together: its leases may carry the version before."""
     lease = await world.lease(make_task("http://a.test/", parent=1))
-    await world.book.view(lease)
-    world.book.saw(HOST, seen(world))
-    await world.book.keep(everything=True)
+    await world.cache.view(lease)
+    world.cache.record(HOST, seen(world))
+    await world.cache.write_back(everything=True)
     reads = world.frontier.reads
-    assert (await world.book.view(lease)).version == 1
+    assert (await world.cache.view(lease)).version == 1
     assert world.frontier.reads == reads
 
 
 async def test_what_is_seen_while_it_is_written_is_not_lost(world: World) -> None:
-    await world.book.view(await world.lease(make_task("http://a.test/", parent=1)))
+    await world.cache.view(await world.lease(make_task("http://a.test/", parent=1)))
     for _ in range(3):
-        world.book.saw(HOST, seen(world, "connect"))
+        world.cache.record(HOST, seen(world, "connect"))
     update = world.frontier.update_host
 
     async def slowly(record: HostRecord) -> bool:
         for _ in range(2):
-            world.book.saw(HOST, seen(world, "dns"))
+            world.cache.record(HOST, seen(world, "dns"))
         world.frontier.update_host = update  # type: ignore[method-assign]
         return await update(record)
 
     world.frontier.update_host = slowly  # type: ignore[method-assign]
-    await world.book.keep(everything=True)
-    await world.book.fold()
+    await world.cache.write_back(everything=True)
+    await world.cache.flush()
     record = await world.record()
     assert record.valve.blocked_until > world.frontier_clock.now(), "five in a row"
     assert state_of(record).errors == ("connect", "connect", "connect", "dns", "dns")
@@ -587,7 +587,7 @@ async def test_todays_settings_reach_yesterdays_hosts(world: World) -> None:
     lease = await world.lease(make_task("http://a.test/"), make_task("http://b.test/"))
     await world.robots.fetch(lease, since=world.clock.monotonic())
     world.settings = Settings(rate=0.1, per_host=9)
-    await world.make_book().reconfigure("job")
+    await world.make_cache().reconfigure("job")
     a, b = (await world.record()).valve, (await world.record("b.test")).valve
     assert (a.interval, a.cap) == (10.0, 9), "slower than robots.txt asks for, which is fine"
     assert (b.interval, b.cap) == (10.0, 1), "its robots.txt is still not known"
@@ -597,7 +597,7 @@ async def test_reconfiguring_survives_a_race(world: World) -> None:
     await world.lease()
     world.settings = Settings(rate=0.1)
     world.frontier.races = 1
-    await world.make_book().reconfigure("job")
+    await world.make_cache().reconfigure("job")
     assert (await world.record()).valve.interval == 10.0
 
 
@@ -605,8 +605,8 @@ async def test_only_so_many_hosts_are_remembered(world: World, monkeypatch: pyte
     monkeypatch.setattr("shoal.hosts.cache._CACHED", 2)
     await world.lease(*(make_task(f"http://{name}.test/", parent=1) for name in "abc"))
     for name in "abc":
-        await world.book.change(f"{name}.test", lambda state: state)
-    assert list(world.book._views) == ["b.test", "c.test"]
+        await world.cache.change(f"{name}.test", lambda state: state)
+    assert list(world.cache._views) == ["b.test", "c.test"]
 
 
 # -- several jobs
@@ -617,22 +617,22 @@ class TwoJobs:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.gentle = self.book("gentle", rate=1.0, per_host=1)
-        self.brisk = self.book("brisk", rate=10.0, per_host=5)
+        self.gentle = self.cache("gentle", rate=1.0, per_host=1)
+        self.brisk = self.cache("brisk", rate=10.0, per_host=5)
 
-    def book(self, job: str, **settings: object) -> HostBook:
+    def cache(self, job: str, **settings: object) -> HostCache:
         changed = replace(self.world.settings, robots=False, **settings)
-        return HostBook(self.world.frontier, changed, self.world.clock, self.world.frontier_clock, job=job)
+        return HostCache(self.world.frontier, changed, self.world.clock, self.world.frontier_clock, job=job)
 
     async def begin(self) -> None:
         """Both have pages of the host, and workers; each has said what it allows."""
-        for job, book in (("gentle", self.gentle), ("brisk", self.brisk)):
+        for job, cache in (("gentle", self.gentle), ("brisk", self.brisk)):
             await self.world.frontier.open_job(JobSpec(job))
             tasks = [make_task(f"http://a.test/{job}/{n}", parent=1) for n in range(2)]
             await self.world.frontier.add(job, tasks)
             await self.work_on(job)
-            await book.view(Lease(1, TASK, 0.0, (await self.world.record()).version))
-            await book.fold()
+            await cache.view(Lease(1, TASK, 0.0, (await self.world.record()).version))
+            await cache.flush()
 
     async def work_on(self, job: str) -> None:
         await self.world.frontier.extend(job, 60.0, encode_status(WorkerStatus(job=job)))
@@ -641,8 +641,8 @@ class TwoJobs:
         """The brisk one goes on; what the host's valve is then."""
         self.world.frontier_clock.sync(self.world.clock.time())
         await self.brisk.view(Lease(1, TASK, 0.0, (await self.world.record()).version))
-        self.brisk.saw(HOST, seen(self.world))
-        await self.brisk.keep(everything=True)
+        self.brisk.record(HOST, seen(self.world))
+        await self.brisk.write_back(everything=True)
         valve = (await self.world.record()).valve
         return round(valve.interval, 3), valve.cap
 
@@ -696,5 +696,5 @@ async def test_nor_one_that_has_no_page_left_there(world: World, jobs: TwoJobs) 
     # When it has more, its word counts again.
     await world.frontier.add("gentle", [make_task("http://a.test/more", parent=1)])
     await jobs.gentle.view(Lease(1, TASK, 0.0, (await world.record()).version))
-    await jobs.gentle.fold()
+    await jobs.gentle.flush()
     assert await jobs.goes_on() == GENTLE
