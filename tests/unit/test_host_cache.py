@@ -181,12 +181,12 @@ async def test_what_was_typed_is_typed_for_its_job_alone(world: World) -> None:
 
 
 async def test_a_job_that_begins_afresh_has_typed_nothing(world: World) -> None:
-    world.cache.opened(5.0)
+    await world.cache.open(5.0)
     lease = await world.lease(typed())
     await world.cache.view(lease)
     await world.cache.flush()
     again = world.make_cache()
-    again.opened(6.0)
+    await again.open(6.0)
     later = replace(lease, host_version=1, task=make_task("http://a.test/2", parent=1))
     assert again.pin_of(await again.view(later)) is None
 

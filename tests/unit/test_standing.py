@@ -185,7 +185,7 @@ async def test_a_pool_that_this_worker_lacks_is_waited_for() -> None:
         async def close(self) -> None: ...
 
     routes = Routes(Watched(), Settings(), MemoryFrontier(clock), traffic=Traffic(), clock=clock,
-                    rng=random.Random(0), now=clock.time, pool_at=lambda host: "gold")  # fmt: skip
+                    rng=random.Random(0), now=clock.time, own=lambda host: HostSettings(pool="gold"))  # fmt: skip
     outcome = await routes.fetch(FetchRequest(f"http://{SHOP}/"))
     assert isinstance(outcome, Failure)
     assert (outcome.kind, asked) == ("proxy_wait", [])

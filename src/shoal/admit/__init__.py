@@ -25,10 +25,11 @@ from shoal.admit.sending import redirect_url, resolve, sent_url
 from shoal.admit.traps import trap
 from shoal.limits import COOKIE_LINE, REDIRECT_COOKIE_BYTES, REDIRECT_COOKIES, URL_READ, URL_SHOWN
 from shoal.model import DEFAULT_LANE, Refused, Request, Task
-from shoal.settings import Settings
+from shoal.settings import HostSettings, Settings
 from shoal.text import SECRET_HEADERS, unreadable_url
 
 _ORDINARY = (DEFAULT_LANE, 0)
+_NOTHING = HostSettings()
 _NO_DEFAULTS: Mapping[str, tuple[str, int]] = MappingProxyType({})
 
 _BODY_HEADERS = frozenset({"content-type", "content-length", "content-encoding", "transfer-encoding"})
@@ -38,8 +39,8 @@ def _anything(url: str) -> bool:
     return True
 
 
-def _no_lane(host: str) -> str | None:
-    return None
+def _nothing(host: str) -> HostSettings:
+    return _NOTHING
 
 
 class Admission:
@@ -51,6 +52,7 @@ class Admission:
         start_urls: Iterable[str] = (),
         defaults: Mapping[str, tuple[str, int]] = _NO_DEFAULTS,  # handler name → (lane, priority)
         first: str = "",  # the handler that "" stands for
+        own: Callable[[str], HostSettings] = _nothing,  # what is set for a host alone
     ) -> None:
         self._settings = settings
         self._canonical = Canonicaliser(settings.tracking_params)
@@ -60,7 +62,7 @@ class Admission:
         self._defaults = defaults
         self._usual = ("", first)
         self._lanes = settings.lane_weights
-        self.lane_at: Callable[[str], str | None] = _no_lane  # a host's own
+        self._own = own
 
     def welcome(self, host: str) -> None:
         """Takes a host into the scope that the crawl was told to start at, in an earlier run or another process."""
@@ -111,7 +113,7 @@ class Admission:
 
     def _lane(self, host: str, usual: str) -> str:
         """The host's own, if it has one that this job knows."""
-        own = self.lane_at(host)
+        own = self._own(host).lane
         return own if own is not None and own in self._lanes else usual
 
     def moved(

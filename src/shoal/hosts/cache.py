@@ -79,7 +79,7 @@ class HostCache:
         self._frontier_clock = frontier_clock
         self._job = self._pins_key = job
         self._rules = HostRules(settings, job)
-        self.standing = StandingCopy(frontier)
+        self._standing = StandingCopy(frontier)
         self._first_valve = first_valve(settings)
         self._views: dict[str, HostView] = {}
         self._unwritten_since: dict[str, float] = {}  # by host with something unwritten, the longest first
@@ -95,14 +95,14 @@ class HostCache:
         view = self._views.get(host)
         if view is None and lease.host_version == 0:
             # Nobody has written anything about it yet, so there is nothing to read.
-            await self.standing.refresh(self._clock.monotonic(), older_than=_STANDING_AT_FIRST)
+            await self._standing.refresh(self._clock.monotonic(), older_than=_STANDING_AT_FIRST)
             view = self._put(HostRecord(host, self._first_valve))
             if self._moves_valve(host, view):
                 self._to_flush.add(host)
         elif (
             view is None
             or view.version < lease.host_version
-            or view.standing_version != self.standing.version
+            or view.standing_version != self._standing.version
         ):
             view = await self._read(host)
             if not self._rules.has_asked(host, view.state):
@@ -126,11 +126,12 @@ class HostCache:
         view.state, view.unmarked = state, True
         self._to_flush.add(host)
 
-    # -- hosts that were typed
-
-    def opened(self, created_at: float) -> None:
-        """Told when the job was made. A job that is begun afresh has typed nothing yet."""
+    async def open(self, created_at: float) -> None:
+        """`created_at`: when the job was made. A job that is begun afresh has typed nothing yet."""
         self._pins_key = f"{self._job}@{created_at:.3f}"
+        await self._standing.refresh(self._clock.monotonic(), older_than=0.0)
+
+    # -- hosts that were typed
 
     def pin_of(self, view: HostView) -> Pin | None:
         """What the host was, when this job first asked for it; None: it was not typed for this job."""
@@ -175,7 +176,7 @@ class HostCache:
 
     def _put(self, record: HostRecord) -> HostView:
         written = state_of(record)
-        state = self.standing.applied(record.name, written)
+        state = self._standing.applied(record.name, written)
         if state is not written:
             self._to_flush.add(record.name)
         old = self._views.get(record.name)
@@ -197,7 +198,7 @@ class HostCache:
             len(record.state),
             terms,
             own,
-            self.standing.version,
+            self._standing.version,
             old is not None and old.unmarked,
         )
         self._cached_bytes += view.weight - (old.weight if old is not None else 0)
@@ -259,7 +260,7 @@ class HostCache:
         view = self._views.get(host)
         if view is not None:
             return view.own
-        return over(self.standing.table.of(host), self._rules.table.of(host))
+        return over(self._standing.table.of(host), self._rules.table.of(host))
 
     def interval(self, host: str) -> float:
         """Seconds between two requests to the host, by the settings that hold there."""
@@ -314,7 +315,7 @@ class HostCache:
 
     async def write_back(self, *, everything: bool = False) -> None:
         """Writes what has waited long enough, or all there is."""
-        await self.standing.refresh(self._clock.monotonic(), older_than=_STANDING)
+        await self._standing.refresh(self._clock.monotonic(), older_than=_STANDING)
         before = self._clock.monotonic() - _WRITE_AFTER
         due = []
         for host, since in self._unwritten_since.items():
@@ -385,7 +386,7 @@ class HostCache:
 
     def _with(self, record: HostRecord, state: HostState) -> HostRecord:
         return self._rules.applied(
-            record, self.standing.applied(record.name, state), self._frontier_clock.now()
+            record, self._standing.applied(record.name, state), self._frontier_clock.now()
         )
 
 

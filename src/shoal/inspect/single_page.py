@@ -70,7 +70,7 @@ def _routes(settings: Settings, guard: Guard, frontier: Notes) -> Transport:
         clock=clock,
         rng=random.Random(),
         now=clock.time,
-        pool_at=lambda host: table.of(host).pool,
+        own=table.of,
     )
 
 

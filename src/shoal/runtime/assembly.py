@@ -49,7 +49,7 @@ from shoal.policy.budget import RetryBudget
 from shoal.policy.host_table import HostTable
 from shoal.policy.load import Backlog, Traffic
 from shoal.runtime.plan import Plan, file_claim
-from shoal.settings import Settings
+from shoal.settings import HostSettings, Settings
 from shoal.sink.jsonl import JsonLines
 from shoal.sink.ownership import FileClaim
 from shoal.sink.protocol import Sink
@@ -58,6 +58,8 @@ from shoal.spider.spider import Handler, Spider
 
 if TYPE_CHECKING:
     from shoal.engine.tracing import Tracing
+
+Own = Callable[[str], HostSettings]
 
 _ROUND = 60.0  # seconds after which an engine that has not ended its round hangs
 
@@ -166,10 +168,10 @@ class JobCrew:
         self.settings = settings
         self.sink = sink
         self.tally = Tally()
-        self.admission = make_admission(spider, settings)
         self._frontier = frontier
-        web = transport or Transports(settings, guard, clock)
-        web = AtHosts(web, lambda host: self._hosts.own(host))
+        self._hosts = hosts = HostCache(frontier, settings, clock, frontier_clock, job=job)
+        self.admission = make_admission(spider, settings, hosts.own)
+        web = AtHosts(transport or Transports(settings, guard, clock), hosts.own)
         confined = Confined(web, may_reach) if may_reach is not None else None
         self._transport = routes = Routes(
             confined or web,
@@ -180,16 +182,14 @@ class JobCrew:
             rng=rng,
             now=frontier_clock.now,
             handlers=pools_of(spider),
-            pool_at=lambda host: self._hosts.own(host).pool,
+            own=hosts.own,
         )
-        self._hosts = HostCache(frontier, settings, clock, frontier_clock, job=job)
-        self.admission.lane_at = lambda host: self._hosts.own(host).lane
         self._recorder = Recorder(frontier, job, self.tally, frontier_clock.now)
         pages = make_pipeline(
             spider,
             settings,
-            hosts=self._hosts,
-            robots=RobotsFetcher(routes, self._hosts, frontier, settings, clock, frontier_clock),
+            hosts=hosts,
+            robots=RobotsFetcher(routes, hosts, frontier, settings, clock, frontier_clock),
             transport=routes if tracing is None else tracing.transport(routes),
             guard=guard,
             traffic=traffic,
@@ -215,8 +215,7 @@ class JobCrew:
         await self._recorder.open()
         job = await self._frontier.job(self.name)
         self.made_at = job.created_at if job is not None else 0.0
-        self._hosts.opened(self.made_at)
-        await self._hosts.standing.refresh(0.0, older_than=0.0)
+        await self._hosts.open(self.made_at)
         async for record in self._frontier.hosts(self.name):
             if state_of(record).start:
                 self.admission.welcome(record.name)
@@ -398,21 +397,23 @@ def backlog_of(job: Job) -> Backlog:
     return Backlog(job.spec.name, c.pending, max(0, c.admitted - job.fed), ended, feeding=not job.fed_all)
 
 
-def make_admission(spider: Spider, settings: Settings) -> Admission:
+def make_admission(spider: Spider, settings: Settings, own: Own | None = None) -> Admission:
+    """`own`: what is set for a host alone, if more is known of that than the settings say."""
     spider.handler_named("")  # it has one
-    return admission_by(handlers_of(spider), settings, spider.start_urls_known())
+    return admission_by(handlers_of(spider), settings, spider.start_urls_known(), own)
 
 
 def admission_by(
-    handlers: Mapping[str, tuple[str, int]], settings: Settings, starts: Iterable[str] = ()
+    handlers: Mapping[str, tuple[str, int]],
+    settings: Settings,
+    starts: Iterable[str] = (),
+    own: Own | None = None,
 ) -> Admission:
     """By the handlers' names, lanes and priorities, the first one first."""
     first = next(iter(handlers))
-    admission = Admission(settings, starts, {**handlers, "": handlers[first]}, first)
-    table = HostTable(settings.host)
-    if table:
-        admission.lane_at = lambda host: table.of(host).lane
-    return admission
+    return Admission(
+        settings, starts, {**handlers, "": handlers[first]}, first, own or HostTable(settings.host).of
+    )
 
 
 def pools_of(spider: Spider) -> dict[str, str]:

@@ -30,10 +30,11 @@ from shoal.fetch.sessions import Session, Sessions
 from shoal.fetch.transport import FetchRequest, Rendered, Transport
 from shoal.frontier.protocol import Notes
 from shoal.model import DOUBT, Failure, Outcome, Response, Task
+from shoal.policy.host_table import NOTHING
 from shoal.policy.load import Traffic
 from shoal.policy.outcomes import kind_of, this_life
 from shoal.policy.proxy import Choice, ProxyPolicy, Seen, Sign, Wait
-from shoal.settings import Settings
+from shoal.settings import HostSettings, Settings
 
 BAN = "proxy_ban"
 
@@ -58,6 +59,10 @@ class NoRoute(Failure, frozen=True):
     wait: float = 0.0
 
 
+def _nothing(host: str) -> HostSettings:
+    return NOTHING
+
+
 class Routes:
     """A transport that finds a way for every request."""
 
@@ -72,10 +77,10 @@ class Routes:
         rng: random.Random,
         now: Callable[[], float],
         handlers: Mapping[str, str] | None = None,
-        pool_at: Callable[[str], str | None] = lambda host: None,
+        own: Callable[[str], HostSettings] = _nothing,
     ) -> None:
         self._transport = transport
-        self._pool_at = pool_at  # a host's own
+        self._own = own  # what is set for a host alone
         self._settings = settings
         self._traffic = traffic
         self._clock = clock
@@ -111,7 +116,7 @@ class Routes:
         """That the request names, else the host's own, else that of the handler; None: the setting."""
         return (
             task.pool
-            or self._pool_at(task.host)
+            or self._own(task.host).pool
             or (self._handlers.get(task.handler) if self._handlers else None)
         )
 
@@ -160,7 +165,7 @@ class Routes:
     def fetch(
         self, request: FetchRequest
     ) -> Coroutine[Any, Any, Outcome]:  # not async: the plain case costs nothing
-        if not self._books and request.session is None and self._pool_at(host_key(request.url)) is None:
+        if not self._books and request.session is None and self._own(host_key(request.url)).pool is None:
             return self._transport.fetch(request)
         return self._fetch(request)
 
@@ -241,7 +246,7 @@ class Routes:
         return settings.fallback[settings.fallback.index(first) :]
 
     async def _choose(self, request: FetchRequest, host: str, failed: Sequence[str]) -> str | NoRoute:
-        own = self._pool_at(host)
+        own = self._own(host).pool
         chain = self._chain(request.pool or own)
         if chain[0] not in self._books:
             if chain[0] == DIRECT:
