@@ -7,7 +7,7 @@ import traceback
 from pathlib import Path
 from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, GeneratorType
 
-_OWN = os.path.dirname(__file__)
+_OWN = str(Path(__file__).parents[1]) + os.sep
 
 
 def place_of_error(error: BaseException, where: str = "") -> str:
