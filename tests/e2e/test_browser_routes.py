@@ -263,7 +263,8 @@ async def test_a_session_in_the_browser_is_begun_anew_at_an_age(tmp_path: Path) 
 
         await crawl(spider, tmp_path / "store.db")
     first, second, third = begun()
-    assert min(second - first, third - second) > 0.9, "not before they are that old"
+    # The server sees a session later than it begins, by as much as the browser takes for its first page.
+    assert min(second - first, third - second) > 0.5, "not before they are that old"
 
 
 async def test_a_session_that_is_banned_in_the_browser_begins_anew(

@@ -14,7 +14,7 @@ from msgspec.structs import fields
 
 from benchmarks.patterns.terms import NOT_SENT, ROWS, TIMEOUT, URLS, Attempt, AttemptLog, Terms, read_terms
 from shoal.cli import main
-from shoal.engine.pipeline import Worker
+from shoal.engine.pipeline import Pipeline
 from shoal.fetch.http import HttpTransport
 from shoal.fetch.transport import FetchRequest
 from shoal.model import Failure, Lease, Outcome, Settlement
@@ -30,9 +30,9 @@ _taken: ContextVar[float] = ContextVar("taken")
 
 def note_requests(log: AttemptLog) -> None:
     """From here on every fetch of this process is logged."""
-    work, fetch = Worker.work, HttpTransport.fetch
+    work, fetch = Pipeline.process, HttpTransport.fetch
 
-    async def noting_work(self: Worker, lease: Lease) -> Settlement | None:
+    async def noting_work(self: Pipeline, lease: Lease) -> Settlement | None:
         _taken.set(monotonic())
         return await work(self, lease)
 
@@ -44,7 +44,7 @@ def note_requests(log: AttemptLog) -> None:
         log.write(Attempt(request.url, sent - _taken.get(), sent, monotonic(), name))
         return outcome
 
-    Worker.work = noting_work  # type: ignore[method-assign]
+    Pipeline.process = noting_work  # type: ignore[method-assign]
     HttpTransport.fetch = noting_fetch  # type: ignore[method-assign]
 
 

@@ -57,6 +57,7 @@ class Leadership:
         self._name = name
         self._key = key
         self._lease = lease
+        self._rng = random.Random(f"{name} {key}")  # another one for everybody
         self._term = Term()
         self._version = 0  # of the note, when we last wrote it
         self._met = 0  # … when we last read it
@@ -85,7 +86,7 @@ class Leadership:
         version, term = note.version if note is not None else 0, _read(note)
         # The followers of a large fleet look at different times: so one of them notices soon, and none often.
         # Half a term at most: who has seen a renewal must look again before that runs out.
-        patience = random.uniform(0.5, 1.0) * min(_PATIENCE, self._lease / 2)
+        patience = self._rng.uniform(0.5, 1.0) * min(_PATIENCE, self._lease / 2)
         renewed, self._met = 0 < self._met < version and term.until > 0, version
         if renewed:
             return patience

@@ -17,8 +17,9 @@ _FRESH = 5.0  # seconds for which what was seen is told again, if there is no ne
 
 
 class Lookout:
-    def __init__(self, frontier: Frontier) -> None:
+    def __init__(self, frontier: Frontier, rng: random.Random | None = None) -> None:
         self._frontier = frontier
+        self._rng = rng or random.Random()
         self._running: Sequence[Job] = ()
         self._seen = -1  # the news that there was before the last look …
         self._epoch = ""  # … and of which store
@@ -39,7 +40,7 @@ class Lookout:
             if (news, epoch) != (self._seen, self._epoch) or now >= self._fresh_until:
                 self._running = await self._frontier.jobs("running")
                 # A fleet that was told at the same time need not ask at the same time for ever.
-                self._fresh_until = now + random.uniform(0.8, 1.2) * _FRESH
+                self._fresh_until = now + self._rng.uniform(0.8, 1.2) * _FRESH
                 self._seen, self._epoch = news, epoch
             return self._running
 

@@ -16,6 +16,7 @@ from shoal.policy.load import Backlog, Traffic
 from shoal.runtime.assembly import JobCrew, backlog_of
 from shoal.runtime.coordinator import Coordinator
 from shoal.runtime.fleet_plan import WorkerPlan
+from shoal.runtime.lookout import Lookout
 from shoal.runtime.plan import Plan
 from shoal.runtime.roster import Roster
 from shoal.runtime.worker import meanwhile
@@ -46,9 +47,10 @@ class _Roster(Roster):
         transport: Transport,
         sink: Sink,
         traffic: Traffic,
+        lookout: Lookout,
     ) -> None:
         spiders = {plan.spider.name: plan.spider}
-        super().__init__(frontier, _own(plan), spiders, plan.settings, traffic)
+        super().__init__(frontier, _own(plan), spiders, plan.settings, traffic, lookout=lookout)
         self._process = process
         self._web = transport
         self._sink = sink
@@ -72,9 +74,10 @@ class FleetCrew:
         self, plan: Plan, process: Process, frontier: Frontier, transport: Transport, sink: Sink
     ) -> None:
         settings, traffic = plan.settings, Traffic()
+        lookout = Lookout(frontier, process.rng)
         self._settings = settings
         self._frontier = frontier
-        self._roster = _Roster(plan, process, frontier, transport, sink, traffic)
+        self._roster = _Roster(plan, process, frontier, transport, sink, traffic, lookout)
         self.engine = Engine(
             frontier,
             self._roster,
@@ -94,7 +97,7 @@ class FleetCrew:
             machine=Reading,
         )
         spiders = {plan.spider.name: plan.spider}
-        self._coordinator = Coordinator(frontier, _own(plan), spiders, name=process.name)
+        self._coordinator = Coordinator(frontier, _own(plan), spiders, name=process.name, lookout=lookout)
 
     async def run(self) -> None:
         governing = [asyncio.create_task(self._governor.run())] if self._settings.backpressure else []
