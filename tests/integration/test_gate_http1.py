@@ -8,8 +8,8 @@ import h11
 import pytest
 
 from browser import browser, plain
-from integration.raw_server import by_path, serve
-from shoal.fetch.browser.http1 import MessageError, answer_framing, body, read_head
+from integration.raw_server import always, by_path, serve
+from shoal.fetch.browser.http1 import Head, MessageError, answer_framing, body, read_head, request_framing
 
 OK = b"HTTP/1.1 200 OK\r\n"
 LENGTH = b"Content-Length: 2\r\n\r\nok"
@@ -39,19 +39,21 @@ ONLY_WE_TAKE = {
     "brackets in a name": OK + b"X[1]: 1\r\n" + LENGTH,
     "a name in UTF-8": OK + b"X-\xc3\xa9: 1\r\n" + LENGTH,
     "a control character": OK + b"X: a\x0bb\r\n" + LENGTH,
+    "a line without a colon": OK + b"junk\r\n" + LENGTH,
+    "a line without a name": OK + b": junk\r\n" + LENGTH,
+    "http in lower case": b"http/1.1 200 OK\r\n" + LENGTH,
     "two blanks before the status": b"HTTP/1.1  200 OK\r\n" + LENGTH,
     "no blank behind the status": b"HTTP/1.1 200OK\r\n" + LENGTH,
     "compressed for the connection": OK + b"Transfer-Encoding: gzip, chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
     "chunks twice": OK + b"Transfer-Encoding: chunked\r\n" + CHUNKED + b"2\r\nok\r\n0\r\n\r\n",
     "chunks that end with LF": OK + CHUNKED + b"2\nok\n0\n\n",
 }
+NO_LENGTHS = ("-2", "+2", "two", "2.0", "0x2", "2 2", "9" * 30)
 NOBODY_TAKES = {
     "two lengths": OK + b"Content-Length: 3\r\n" + LENGTH,
-    "a length below zero": OK + b"Content-Length: -2\r\n\r\nok",
     "a size that is none": OK + CHUNKED + b"x\r\nok\r\n0\r\n\r\n",
     "more than the chunk's size": OK + CHUNKED + b"1\r\nok\r\n0\r\n\r\n",
     "a NUL": OK + b"X: \0\r\n" + LENGTH,
-    "a line without a colon": OK + b"junk\r\n" + LENGTH,
     "another protocol": b"SSH-2.0-OpenSSH\r\n\r\n",
 }
 
@@ -97,11 +99,24 @@ async def test_we_take_more_than_h11(name: str) -> None:
     assert (await rest_by_us(data), rest_by_h11(data)) == (NEXT, None)
 
 
+@pytest.mark.parametrize("length", NO_LENGTHS)
+async def test_a_length_that_is_none_is_none(length: str) -> None:
+    """The body ends with the connection."""
+    data = OK + f"Content-Length: {length}\r\n\r\nok".encode() + NEXT
+    assert (await rest_by_us(data), rest_by_h11(data)) == (b"", None)
+    with pytest.raises(MessageError, match="a length that is none"):
+        request_framing(Head(b"POST / HTTP/1.1", ((b"Content-Length", length.encode()),)))
+
+
 async def test_a_browser_behind_the_gate_shows_them() -> None:
     answers = {f"/{number}": data for number, data in enumerate(ONLY_WE_TAKE.values())}
     async with browser() as chromium, serve(by_path(answers)) as server:
         for path in answers:
             assert (await plain(chromium, server.url(path))).body == b"ok", path
+        for length in NO_LENGTHS:
+            data = OK + f"Content-Length: {length}\r\n\r\nok".encode()
+            async with serve(always(data, close=True)) as other:
+                assert (await plain(chromium, other.url("/"))).body == b"ok", length
 
 
 @pytest.mark.parametrize("name", NOBODY_TAKES)

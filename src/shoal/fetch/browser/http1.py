@@ -51,7 +51,7 @@ class Head(Struct, frozen=True):
     def keeps_alive(self) -> bool:
         """Whether another message may follow on this connection."""
         options = _words(self.get(b"connection")) | _words(self.get(b"proxy-connection"))
-        return b"close" not in options and (b"HTTP/1.0" not in self.start or b"keep-alive" in options)
+        return b"close" not in options and (b"HTTP/1.0" not in self.start.upper() or b"keep-alive" in options)
 
     def passed_on(self, start: bytes, extra: Sequence[tuple[bytes, bytes]] = ()) -> bytes:
         """As it goes on to the other side: without what was for this side alone, and with `extra` instead."""
@@ -92,10 +92,11 @@ def _add_field(fields: list[tuple[bytes, bytes]], line: bytes) -> None:
         name, value = fields.pop()
         fields.append((name, value + b" " + line.strip()))
         return
+    if b"\r" in line.rstrip(b"\r\n") or b"\0" in line:
+        raise MessageError("a header with a CR or a NUL in it")
     name, colon, value = line.partition(b":")
-    if not colon or not name.strip() or b"\r" in line.rstrip(b"\r\n") or b"\0" in line:
-        raise MessageError("a header without a name")
-    fields.append((name.strip(), value.strip()))
+    if colon and name.strip():  # browsers pass over what has no name, and so do we with plain fetching
+        fields.append((name.strip(), value.strip()))
 
 
 def _words(text: bytes) -> set[bytes]:
@@ -105,7 +106,7 @@ def _words(text: bytes) -> set[bytes]:
 def status_of(head: Head) -> int:
     version, _, rest = head.start.partition(b" ")
     code = rest.lstrip()[:3]
-    if not version.startswith(b"HTTP/1.") or not re.fullmatch(rb"[1-9][0-9]{2}", code):
+    if not version.upper().startswith(b"HTTP/1.") or not re.fullmatch(rb"[1-9][0-9]{2}", code):
         raise MessageError("not an HTTP answer")
     return int(code)
 
@@ -130,6 +131,8 @@ def request_framing(head: Head) -> Framing:
         raise MessageError("a coding that hides where the body ends")
     if framing.chunked and head.get(b"content-length"):
         raise MessageError("two framings at once")
+    if framing.ends_with_connection and head.get(b"content-length"):
+        raise MessageError("a length that is none")
     return NO_BODY if framing.ends_with_connection else framing
 
 
@@ -147,9 +150,9 @@ def _framing(head: Head) -> Framing:
     if not lengths:
         return Framing(None)
     length = lengths.pop()
-    if lengths or not _LENGTH.fullmatch(length):
-        raise MessageError("a length that is none")
-    return Framing(int(length))
+    if lengths:
+        raise MessageError("lengths that contradict each other")
+    return Framing(int(length) if _LENGTH.fullmatch(length) else None)  # as browsers take it
 
 
 async def body(reader: asyncio.StreamReader, framing: Framing) -> AsyncIterator[bytes]:
