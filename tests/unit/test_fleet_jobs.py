@@ -29,7 +29,7 @@ from shoal.frontier.values import (
 from shoal.inspect.fleet import eta, look_at_fleet, slow_hosts
 from shoal.inspect.progress import View
 from shoal.jobs.note import note_of, settings_of, write_note
-from shoal.jobs.trouble import trouble_of
+from shoal.jobs.trouble import report_trouble, trouble_of
 from shoal.jobs.worker_status import WorkerStatus, encode_status
 from shoal.model import Done, Row, Settlement
 from shoal.policy.backpressure import Reason
@@ -385,6 +385,16 @@ async def test_a_start_that_fails_pauses_the_job_and_says_why() -> None:
     await feeders.stop()
     with pytest.raises(ShoalError, match=r"oops.*shoal resume books"):
         await wait_for(frontier, "books", lambda view: None)
+
+
+async def test_what_is_stored_of_a_trouble_has_no_password() -> None:
+    frontier = MemoryFrontier()
+    await frontier.open_job(submitted_spec(plan_of("/rows/x.jsonl")), OWN_START)
+    await report_trouble(frontier, "books", "OSError: cannot reach postgresql://me:p@hunter2@db.example/x")
+    assert (
+        await trouble_of(frontier, await job_of(frontier))
+        == "OSError: cannot reach postgresql://db.example/x"
+    )
 
 
 async def test_several_jobs_are_fed_at_once_and_a_paused_one_is_not() -> None:

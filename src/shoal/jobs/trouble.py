@@ -11,6 +11,7 @@ from shoal.frontier.protocol import Frontier, Jobs, Notes
 from shoal.frontier.values import Job, JobSpec
 from shoal.hints import command
 from shoal.humanize import plural
+from shoal.text import without_secrets
 
 log = logging.getLogger("shoal")
 
@@ -63,7 +64,7 @@ async def forget_trouble(frontier: Notes, job: str) -> None:
 
 
 async def _write(frontier: Notes, job: str, sentence: str) -> None:
-    value = sentence[:_LONGEST].encode(errors="replace")
+    value = without_secrets(sentence)[:_LONGEST].encode(errors="replace")
     note = await frontier.note(trouble_key(job))
     await frontier.set_note(trouble_key(job), value, note.version if note is not None else 0)
 
