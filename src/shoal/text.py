@@ -47,6 +47,12 @@ def one_line(text: str) -> str:
     return text if len(text) <= DETAIL else f"{text[: DETAIL - 1]}…"
 
 
+def error_line(error: BaseException) -> str:
+    """What somebody else's code has raised, as "ValueError: too high"."""
+    said = str(error)
+    return one_line(f"{type(error).__name__}: {said}") if said else type(error).__name__
+
+
 def without_secrets(text: str) -> str:
     """The text, in which no URL has a user or a password, however oddly it is written, and no `password=` a value."""
     if "@" in text:

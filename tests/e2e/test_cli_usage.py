@@ -32,6 +32,22 @@ def test_a_wrong_command_line_does_not_repeat_a_password(cli: Cli) -> None:
     assert "hunter2" not in err
 
 
+@pytest.mark.parametrize("where", ["at import", "in its start"])
+def test_an_error_of_a_spider_does_not_repeat_a_password(cli: Cli, tmp_path: Path, where: str) -> None:
+    fails = 'raise OSError("cannot reach postgresql://me:p@hunter2@db.example/x")'
+    text = (
+        f"from shoal import Spider\ndef start():\n    {fails}\n    yield\nspider = Spider('s', start=start)\n"
+    )
+    text += "@spider.handler\ndef page(page): ...\n"
+    (tmp_path / "s.py").write_text(text if where == "in its start" else fails)
+    code, _, err = cli(
+        "crawl", str(tmp_path / "s.py"), "-o", str(tmp_path / "rows.jsonl"), "--store", str(tmp_path / "s.db")
+    )
+    assert code == 2
+    assert "postgresql://db.example/x" in err
+    assert "hunter2" not in err
+
+
 # -- asking for help
 
 

@@ -14,7 +14,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from shoal.model import Failure, Snapshot
-from shoal.text import shown_url, unreadable_url, without_secrets
+from shoal.text import error_line, shown_url, unreadable_url, without_secrets
 
 SECRET = "hunter2"
 
@@ -192,6 +192,18 @@ def test_it_takes_linear_time(piece: str, head: str, tail: str) -> None:
 
     small, large = seconds(20_000), seconds(160_000)
     assert large < 8 * 4 * small + 0.05
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (ValueError("too\nhigh"), "ValueError: too high"),
+        (KeyboardInterrupt(), "KeyboardInterrupt"),
+        (OSError("no postgresql://me:hunter2@a/b:"), "OSError: no postgresql://a/b:"),
+    ],
+)
+def test_an_error_of_somebody_else_is_one_line(error: BaseException, line: str) -> None:
+    assert error_line(error) == line
 
 
 def test_a_failure_holds_none_whoever_makes_it() -> None:

@@ -39,6 +39,7 @@ from shoal.model import Dead, Done, Failure, Lease, Settlement, Snapshot
 from shoal.policy.backpressure import Pressure
 from shoal.policy.lanes import Lane, Lanes
 from shoal.settings import Settings
+from shoal.text import error_line
 from shoal.valve import FOREVER
 
 T = TypeVar("T")
@@ -398,7 +399,7 @@ class Engine:
             self._error = self._error or error
             self._untouched.append(lease)
         except Exception as error:
-            said = f"{type(error).__name__}: {error}"
+            said = error_line(error)
             event("bug", exc_info=True, job=lease.task.job, url=lease.task.url, error=said)
             failure = Failure("unexpected", said, attempt=lease.task.attempt)
             dead = Dead(failure, Snapshot(traceback=traceback.format_exc()))

@@ -25,7 +25,7 @@ from shoal.spider.page import Page
 from shoal.spider.places import place_of_code, place_of_error
 from shoal.spider.rendering import TabLost
 from shoal.spider.spider import Handler, Spider
-from shoal.text import one_line, shown_url
+from shoal.text import error_line, one_line, shown_url
 
 _SHOWN = 300  # characters of a URL in a detail
 
@@ -84,7 +84,7 @@ class Handling:
             lost = self._failure(task, "browser_crash", str(error))
             return Settlement(lease, Retry(self._settings.retry_base, lost))
         except Exception as error:
-            name, said = task.handler or "(first)", _one_line(error)
+            name, said = task.handler or "(first)", error_line(error)
             event("handler_failed", job=task.job, url=task.url, handler=name, error=said)
             return self._bury(lease, response, "handler", said, traceback.format_exc())
         cut = self._cut(task, yielded.requests)
@@ -128,8 +128,3 @@ class Handling:
 
     def _failure(self, task: Task, kind: str, detail: str) -> Failure:
         return Failure(kind, one_line(detail), at=self._clock.time(), attempt=task.attempt)
-
-
-def _one_line(error: BaseException) -> str:
-    text = str(error)
-    return one_line(f"{type(error).__name__}: {text}") if text else type(error).__name__

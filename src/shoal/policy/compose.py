@@ -21,6 +21,7 @@ from shoal.policy.protocol import NO_LIMITS, AnyPolicy, Limits, Observation, mil
 from shoal.policy.rate import RatePolicy
 from shoal.policy.timeout import TimeoutPolicy
 from shoal.settings import Settings
+from shoal.text import error_line
 
 # By the names of the policies, and of the origin where there is one (`state_name`). Raw: the state of a policy that
 # this process does not use; kept for those that do.
@@ -166,7 +167,7 @@ def _made(entry: str, settings: Settings) -> AnyPolicy:
     except SettingsError:
         raise
     except Exception as error:
-        raise SettingsError(f"policies: {entry!r} cannot be made: {_one_line(error)}") from error
+        raise SettingsError(f"policies: {entry!r} cannot be made: {error_line(error)}") from error
     return policy
 
 
@@ -178,7 +179,7 @@ def _imported(entry: str) -> type[AnyPolicy]:
     try:
         found: object = getattr(import_module(module), name, None)
     except Exception as error:
-        raise SettingsError(f"policies: {entry!r} cannot be imported: {_one_line(error)}") from error
+        raise SettingsError(f"policies: {entry!r} cannot be imported: {error_line(error)}") from error
     if found is None:
         raise SettingsError(f"policies: {entry!r} cannot be imported: {module} has no {name}")
     if (missing := _missing(found)) is not None:
@@ -196,7 +197,3 @@ def _missing(found: object) -> str | None:
     if not (isinstance(state, type) and issubclass(state, Struct)):
         return "a State, a msgspec Struct whose fields all have defaults"
     return next((f"{verb}()" for verb in ("observe", "limits") if not hasattr(found, verb)), None)
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())

@@ -23,6 +23,7 @@ from shoal.jobs.worker_status import status_of
 from shoal.runtime.assembly import make_admission
 from shoal.runtime.fleet_plan import WorkerPlan
 from shoal.spider.spider import Spider
+from shoal.text import error_line
 
 _Made = tuple[str, float]  # a job that is dropped and made anew has the same name, and is another one
 
@@ -95,8 +96,7 @@ class Feeders:
         except ShoalError as error:
             await report_trouble(self._frontier, name, str(error))
         except Exception as error:
-            said = " ".join(f"{type(error).__name__}: {error}".split())
-            await report_trouble(self._frontier, name, f"its start cannot be fed: {said}")
+            await report_trouble(self._frontier, name, f"its start cannot be fed: {error_line(error)}")
         raise _Fed
 
     async def stop(self) -> None:

@@ -17,6 +17,7 @@ from msgspec import Struct
 from shoal.errors import ShoalError, SpiderError
 from shoal.spider.places import place_of_error
 from shoal.spider.spider import Spider
+from shoal.text import error_line
 
 T = TypeVar("T")
 
@@ -101,10 +102,7 @@ def _run(load: Callable[[], T], where: str) -> T:
     except ShoalError as error:
         raise type(error)(f"{place_of_error(error, where)}: {error}") from error
     except (Exception, SystemExit) as error:
-        said = " ".join(str(error).split())
-        raise SpiderError(
-            f"{place_of_error(error, where)}: {type(error).__name__}{said and ': ' + said}"
-        ) from error
+        raise SpiderError(f"{place_of_error(error, where)}: {error_line(error)}") from error
 
 
 def _on_path(folder: Path) -> None:

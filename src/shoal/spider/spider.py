@@ -28,6 +28,7 @@ from shoal.limits import REQUEST_NUMBER, START_LINE, URL_SHOWN
 from shoal.model import DEFAULT_LANE, HANDLER_NAME, Request, is_storable, name_of_handler
 from shoal.settings import Settings
 from shoal.spider.places import StartPlace, place_of_error
+from shoal.text import error_line
 
 Function: TypeAlias = Callable[..., Any]
 F = TypeVar("F", bound=Function)
@@ -222,7 +223,7 @@ class Spider:
         except ShoalError as error:
             raise SpiderError(f"{place_of_error(error) or at}: {error}") from error
         except (Exception, SystemExit) as error:
-            said = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(":")
+            said = error_line(error)
             after = f" after start request {at.position:,}" if at.position else ""
             where = place_of_error(error) or at
             raise SpiderError(f"{where}: the start of spider {self.name!r} failed{after}: {said}") from error

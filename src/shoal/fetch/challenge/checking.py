@@ -13,6 +13,7 @@ from shoal.fetch.challenge.routes import TO_BROWSER, route, ways
 from shoal.fetch.challenge.signatures import Challenge, detect
 from shoal.model import Dead, Response, Retry, Task
 from shoal.settings import ChallengeKind, Settings
+from shoal.text import error_line
 
 Check: TypeAlias = Callable[[Response], str | None]
 
@@ -56,7 +57,7 @@ class Challenges:
             if not self._broken:  # once is enough: it is asked about every page
                 self._broken = True
                 where = f"{self._settings.challenge_check} failed on {response.url}"
-                event("check_failed", where=where, error=_one_line(error))
+                event("check_failed", where=where, error=error_line(error))
             return None
         if not said:
             return None
@@ -71,12 +72,7 @@ def load_check(path: str) -> Check:
     try:
         found: object = getattr(import_module(module), name, None)
     except Exception as error:
-        raise SettingsError(f"challenge_check: {path!r} cannot be imported: {_one_line(error)}") from error
+        raise SettingsError(f"challenge_check: {path!r} cannot be imported: {error_line(error)}") from error
     if not callable(found):
         raise SettingsError(f"challenge_check: {path!r} cannot be imported: {module} has no function {name}")
     return cast("Check", found)
-
-
-def _one_line(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}"[:300] if text else type(error).__name__
