@@ -49,6 +49,7 @@ class Pages:
         self._pipeline = make_pipeline(
             spider,
             settings,
+            frontier=frontier,
             hosts=hosts,
             robots=RobotsFetcher(transport, hosts, frontier, settings, clock, frontier_clock),
             transport=transport,

@@ -15,6 +15,7 @@ from shoal.fetch.proxy.routes import Routes
 from shoal.fetch.robots import BUSY, RobotsRecord
 from shoal.fetch.transports import Confined
 from shoal.frontier.clock import FrontierClock
+from shoal.frontier.protocol import Frontier
 from shoal.hosts.cache import HostCache, HostView
 from shoal.hosts.robots import RobotsFetcher
 from shoal.hosts.state import OriginState
@@ -42,6 +43,7 @@ class Permission:
         self,
         settings: Settings,
         *,
+        frontier: Frontier,
         hosts: HostCache,
         robots: RobotsFetcher,
         judge: Judge,
@@ -54,6 +56,7 @@ class Permission:
         confined: Confined | None = None,
     ) -> None:
         self._settings = settings
+        self._frontier = frontier
         self._hosts = hosts
         self._robots = robots
         self._judge = judge
@@ -77,7 +80,7 @@ class Permission:
         if limits.refuse:
             self._hosts.bury(task, limits)
             return Dead(self._failure(task, "host_down", limits.refuse))
-        if (wait := self._hosts.rest_of_origin(host, limits)) > 0:
+        if (wait := _rest_of_origin(host, limits, self._frontier_clock.now())) > 0:
             return self._postpone(task, self._failure(task, "origin_wait", limits.why), wait)
         if limits.probe and await self._leaves_probe(task, limits):
             detail = f"it failed before, so another page finds out: {limits.why}"
@@ -107,7 +110,12 @@ class Permission:
         last, since = task.history[-1], self._frontier_clock.now() - (limits.blocked_until or 0.0)
         if last.kind == "origin_wait" and self._clock.time() - last.at <= since:
             return False
-        return await self._hosts.has_others(task)
+        return await self._has_others(task)
+
+    async def _has_others(self, task: Task) -> bool:
+        """Whether other tasks wait in the task's queue."""
+        queues = await self._frontier.host_queues(task.host)
+        return any(queue.pending for queue in queues if (queue.job, queue.lane) == (task.job, task.lane))
 
     def _next(self, lease: Lease) -> float:
         """Seconds until another page has been given the probe."""
@@ -181,6 +189,13 @@ def _timeout(task: Task, host: HostView, limits: Limits) -> float | None:
     cut_off_after = max((past.elapsed for past in task.history if past.kind in TIMEOUTS), default=0.0)
     longest = limits.longest_timeout or host.terms.settings.total_timeout
     return max(limits.timeout, min(longest, 2 * cut_off_after))
+
+
+def _rest_of_origin(host: HostView, limits: Limits, now: float) -> float:
+    """Seconds that a task waits for its origin, while another origin of the host may be asked. Where none may, the
+    host's valve is shut, and what it lets through is the probe."""
+    until = limits.blocked_until or 0.0
+    return until - now if until > (host.limits.blocked_until or 0.0) else 0.0
 
 
 def _origin_of(task: Task, host: HostView) -> OriginState:

@@ -107,8 +107,8 @@ class HostCache:
             view = await self._read(host)
             if not self._rules.has_asked(host, view.state):
                 self._to_flush.add(host)  # another job's host, up to now
-        if lease.task.parent == 0:
-            self._mark_start(host, view)
+        if lease.task.parent == 0 and not view.state.start:
+            self._mark(host, view, replace(view.state, start=True))
         if lease.task.typed:
             self.pin(host, Pin())
         return view
@@ -116,10 +116,6 @@ class HostCache:
     async def current(self, host: str) -> HostView:
         """The host as it was last read; read now, if it was not or was forgotten."""
         return self._views.get(host) or await self._read(host)
-
-    def _mark_start(self, host: str, view: HostView) -> None:
-        if not view.state.start:
-            self._mark(host, view, replace(view.state, start=True))
 
     def _mark(self, host: str, view: HostView, state: HostState) -> None:
         """Written with the next beat: before the links of the page that is about to be fetched reach others."""
@@ -233,17 +229,6 @@ class HostCache:
             view.limits = view.terms.policies.limits(view.policies, now, view.state.origins)
             return None
         return None if lease.host_version < view.state.good_from else own
-
-    def rest_of_origin(self, view: HostView, limits: Limits) -> float:
-        """Seconds that a task waits for its origin, while another origin of the host may be asked. Where none may, the
-        host's valve is shut, and what it lets through is the probe."""
-        until = limits.blocked_until or 0.0
-        return until - self._frontier_clock.now() if until > (view.limits.blocked_until or 0.0) else 0.0
-
-    async def has_others(self, task: Task) -> bool:
-        """Whether other tasks wait in the task's queue."""
-        queues = await self._frontier.host_queues(task.host)
-        return any(queue.pending for queue in queues if (queue.job, queue.lane) == (task.job, task.lane))
 
     def no_retry(self, host: str) -> str | None:
         """Why the host has no retries left, by what was seen up to now."""

@@ -68,6 +68,7 @@ def make_pipeline(
     spider: Spider,
     settings: Settings,
     *,
+    frontier: Frontier,
     hosts: HostCache,
     robots: RobotsFetcher,
     transport: Transport,
@@ -102,6 +103,7 @@ def make_pipeline(
     )
     permission = Permission(
         settings,
+        frontier=frontier,
         hosts=hosts,
         robots=robots,
         judge=judge,
@@ -188,6 +190,7 @@ class JobCrew:
         pages = make_pipeline(
             spider,
             settings,
+            frontier=frontier,
             hosts=hosts,
             robots=RobotsFetcher(routes, hosts, frontier, settings, clock, frontier_clock),
             transport=routes if tracing is None else tracing.transport(routes),
