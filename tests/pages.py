@@ -13,6 +13,7 @@ from shoal.fetch.transport import Transport
 from shoal.frontier.clock import FrontierClock
 from shoal.frontier.protocol import Frontier
 from shoal.hosts.cache import HostCache
+from shoal.hosts.given_up import BuriedPages
 from shoal.hosts.robots import RobotsFetcher
 from shoal.model import Done, Lease, Response, Settlement
 from shoal.policy.load import Traffic
@@ -46,12 +47,13 @@ class Pages:
         spider.handler(page)
         tally = Tally()
         self._taken: list[Response] = []
-        self._pipeline = make_pipeline(
+        self.pipeline = make_pipeline(
             spider,
             settings,
             frontier=frontier,
             hosts=hosts,
             robots=RobotsFetcher(transport, hosts, frontier, settings, clock, frontier_clock),
+            buried=BuriedPages(frontier, "job"),
             transport=transport,
             guard=Guard([]),
             traffic=traffic or Traffic(),
@@ -68,7 +70,7 @@ class Pages:
 
     async def ask(self, lease: Lease) -> Response | Settlement | None:
         """The answer that a handler got, or how the page ended without."""
-        settlement = await self._pipeline.process(lease)
+        settlement = await self.pipeline.process(lease)
         return (
             self._taken.pop()
             if settlement is not None and isinstance(settlement.verdict, Done)

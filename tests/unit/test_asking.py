@@ -11,7 +11,7 @@ from pages import Pages
 from shoal.fetch.transport import FetchRequest
 from shoal.frontier.clock import FrontierClock
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.values import Claim, JobSpec
+from shoal.frontier.values import Claim, DeadFilter, JobSpec
 from shoal.hosts.cache import HostCache
 from shoal.hosts.state import HostState, state_of
 from shoal.model import Dead, Failure, Lease, Outcome, Response, Retry, Settlement, Task
@@ -94,6 +94,9 @@ class World:
         record = await self.frontier.host(HOST)
         assert record is not None
         return record.valve
+
+    async def dead(self) -> int:
+        return len(await self.frontier.dead(DeadFilter("job")))
 
     def fails(self, kind: str) -> None:
         self.transport.answer = lambda url: Failure(kind, "it failed")
@@ -205,6 +208,42 @@ async def test_another_process_gives_them_back_too() -> None:
     world.hosts = HostCache(world.frontier, world.settings, world.clock, world.frontier_clock)
     assert (await world.hosts.view(leases[1])).state.good_from == leases[1].host_version + 1
     assert world.hosts.limits(leases[1], await world.hosts.view(leases[1])) is None
+
+
+async def test_pages_of_a_host_that_answers_again_come_back() -> None:
+    world = World(**GIVE_UP)
+    pipeline = world.pages.pipeline
+    for lease in await given_up(world):
+        answer = await world.ask(lease)
+        assert isinstance(answer, Settlement)
+        await world.frontier.settle([answer])
+    assert await world.dead() == 5
+    await pipeline.write_back()
+    assert await world.dead() == 5, "it is too early for a probe"
+    world.clock.advance(101)
+    await pipeline.write_back(everything=True)
+    assert await world.dead() == 5, "a process that ends begins nothing"
+    await pipeline.write_back()
+    assert await world.dead() == 4, "one page finds out"
+
+    [stale, *_] = await world.claim(1)
+    assert await world.ask(stale) is None
+    await pipeline.flush()
+    await world.frontier.release([stale])
+    world.clock.advance(1)
+    world.says(200)
+    [probe] = await world.claim(1)
+    assert isinstance(await world.ask(probe), Response)
+    saved = world.frontier.saved()
+    await pipeline.flush()
+    assert await world.dead() == 0
+
+    world.frontier.go_back(saved)
+    await pipeline.flush()
+    assert await world.dead() == 4, "nobody has said that the store went back"
+    await pipeline.forget()
+    await pipeline.flush()
+    assert await world.dead() == 0
 
 
 # -- timeouts

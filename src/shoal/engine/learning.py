@@ -14,6 +14,7 @@ from shoal.fetch.proxy.routes import BAN, Routes
 from shoal.fetch.transport import Rendered
 from shoal.frontier.clock import FrontierClock
 from shoal.hosts.cache import HostCache
+from shoal.hosts.given_up import BuriedPages
 from shoal.model import Lease, Outcome, Response, Task
 from shoal.policy.budget import RetryBudget
 from shoal.policy.escalation import Look
@@ -30,6 +31,7 @@ class Learner:
         settings: Settings,
         *,
         hosts: HostCache,
+        buried: BuriedPages,
         escalation: Escalation,
         traffic: Traffic,
         budget: RetryBudget,
@@ -39,6 +41,7 @@ class Learner:
     ) -> None:
         self._settings = settings
         self._hosts = hosts
+        self._buried = buried
         self._escalation = escalation
         self._traffic = traffic
         self._budget = budget
@@ -74,7 +77,7 @@ class Learner:
             first_attempt=False,
             origin=scheme_of(task.url),
         )
-        self._hosts.record(task.host, seen)
+        self._observe(task.host, seen)
 
     def saw(
         self,
@@ -104,8 +107,12 @@ class Learner:
             look=look,
             origin=scheme_of(lease.task.url),
         )
-        self._hosts.record(lease.task.host, seen)
+        self._observe(lease.task.host, seen)
         self._traffic.saw(lease.task.host, kind, seen.elapsed, self._clock.monotonic(), retry=retried)
+
+    def _observe(self, host: str, seen: Observation) -> None:
+        if self._hosts.record(host, seen):
+            self._buried.answered(host)
 
     def _asks(self, outcome: Outcome) -> float | None:
         """Seconds that the server wants to be left alone for."""

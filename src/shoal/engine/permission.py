@@ -17,6 +17,7 @@ from shoal.fetch.transports import Confined
 from shoal.frontier.clock import FrontierClock
 from shoal.frontier.protocol import Frontier
 from shoal.hosts.cache import HostCache, HostView
+from shoal.hosts.given_up import BuriedPages
 from shoal.hosts.robots import RobotsFetcher
 from shoal.hosts.state import OriginState
 from shoal.model import Dead, Failure, Lease, Retry, Task
@@ -46,6 +47,7 @@ class Permission:
         frontier: Frontier,
         hosts: HostCache,
         robots: RobotsFetcher,
+        buried: BuriedPages,
         judge: Judge,
         learner: Learner,
         escalation: Escalation,
@@ -59,6 +61,7 @@ class Permission:
         self._frontier = frontier
         self._hosts = hosts
         self._robots = robots
+        self._buried = buried
         self._judge = judge
         self._learner = learner
         self._escalation = escalation
@@ -78,7 +81,7 @@ class Permission:
         if limits is None:
             return None
         if limits.refuse:
-            self._hosts.bury(task, limits)
+            self._buried.bury(task, limits.refuse_until or 0.0)
             return Dead(self._failure(task, "host_down", limits.refuse))
         if (wait := _rest_of_origin(host, limits, self._frontier_clock.now())) > 0:
             return self._postpone(task, self._failure(task, "origin_wait", limits.why), wait)

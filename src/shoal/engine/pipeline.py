@@ -26,6 +26,7 @@ from shoal.fetch.proxy.routes import Routes
 from shoal.fetch.slots import in_the_network
 from shoal.frontier.clock import FrontierClock
 from shoal.hosts.cache import HostCache
+from shoal.hosts.given_up import BuriedPages
 from shoal.model import (
     Dead,
     Done,
@@ -52,6 +53,7 @@ class Pipeline:
         settings: Settings,
         *,
         hosts: HostCache,
+        buried: BuriedPages,
         permission: Permission,
         fetcher: Fetcher,
         judge: Judge,
@@ -67,6 +69,7 @@ class Pipeline:
     ) -> None:
         self._settings = settings
         self._hosts = hosts
+        self._buried = buried
         self._permission = permission
         self._fetcher = fetcher
         self._judge = judge
@@ -168,6 +171,7 @@ class Pipeline:
     async def forget(self) -> None:
         """The store may have gone back: what it said before need not be so."""
         self._links.forget()
+        self._buried.forget()
         await self._hosts.forget()
 
     def complete(self, settlement: Settlement) -> Settlement:
@@ -177,10 +181,15 @@ class Pipeline:
         self._frontier_clock.sync(frontier_time)
 
     async def flush(self) -> None:
+        # First, the pages of a host that answers again come back: if the process died in between, the next answer would
+        # bring them back.
+        await self._buried.replay()
         await self._hosts.flush()
 
     async def write_back(self, *, everything: bool = False) -> None:
         await self._hosts.write_back(everything=everything)
+        if not everything:
+            await self._buried.probe(self._frontier_clock.now())
         if self._routes is not None:
             await self._routes.keep(everything=everything)
         await self._recorder.keep(everything=everything)

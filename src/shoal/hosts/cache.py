@@ -23,13 +23,12 @@ from shoal.fetch.robots import Robots
 from shoal.frontier.clock import FrontierClock
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import HostRecord
-from shoal.hosts.given_up import BuriedPages
 from shoal.hosts.notices import changed_breakers, tell_changes, tell_escalation
 from shoal.hosts.rules import Fold, HostRules, Terms, change_host, marked
 from shoal.hosts.sharing import OtherJobs
 from shoal.hosts.state import HostState, OriginState, encode_state, state_of
 from shoal.hosts.stored_settings import StandingCopy
-from shoal.model import Lease, Task
+from shoal.model import Lease
 from shoal.policy.compose import States
 from shoal.policy.escalation import NO_PATTERNS, Look, Patterns
 from shoal.policy.host_table import over
@@ -85,7 +84,6 @@ class HostCache:
         self._unwritten_since: dict[str, float] = {}  # by host with something unwritten, the longest first
         self._to_flush: set[str] = set()  # hosts with something unwritten that others must know
         self._others = OtherJobs(frontier, job)
-        self._buried = BuriedPages(frontier, job)
         self._cached_bytes = 0
 
     # -- looking
@@ -149,7 +147,6 @@ class HostCache:
         """The store may have gone back: records are read again. But what a host has told us it has told us, so a host
         that is to be left alone is so, and what is not written yet will be."""
         now = self._frontier_clock.now()
-        self._buried.forget()
         for host, view in list(self._views.items()):
             record = None
             if (
@@ -253,18 +250,17 @@ class HostCache:
 
     # -- recording
 
-    def record(self, host: str, seen: Observation) -> None:
+    def record(self, host: str, seen: Observation) -> bool:
+        """Whether a host that was given up is no longer."""
         view = self._views.get(host)
         if view is None:
-            return
+            return False
         before, known = view.limits, view.policies
         policies = view.terms.policies
         view.policies = policies.observe(known, [seen])
         view.limits = policies.limits(view.policies, self._frontier_clock.now(), view.state.origins)
         view.calm = policies.spares_origins(view.policies, self._frontier_clock.now())
         tell_changes(host, known, view.policies, self._frontier_clock.now())
-        if any(old.phase == "given_up" for _, old, _ in changed_breakers(known, view.policies)):
-            self._buried.answered(host)
         view.unwritten.append(seen)
         if seen.blames_host:
             view.state = view.state.with_errors([seen.kind])
@@ -273,6 +269,7 @@ class HostCache:
         self._unwritten_since.setdefault(host, self._clock.monotonic())
         if _for_valve(view.limits) != _for_valve(before) and self._moves_valve(host, view):
             self._to_flush.add(host)
+        return any(old.phase == "given_up" for _, old, _ in changed_breakers(known, view.policies))
 
     def _look(self, host: str, view: HostView, seen: Observation, look: Look) -> None:
         known = view.state.patterns.get(look.pattern)
@@ -286,14 +283,8 @@ class HostCache:
         now = self._frontier_clock.now()
         return _differ(view.valve, self._rules.valve(host, view.valve, view.state, view.limits), now)
 
-    def bury(self, task: Task, limits: Limits) -> None:
-        """Notes a task that is refused because its host was given up."""
-        self._buried.bury(task, limits.refuse_until or 0.0)
-
     async def flush(self) -> None:
-        """Writes what moves a valve. First, the pages of a host that answers again come back: if the process died
-        in between, the next answer would bring them back."""
-        await self._buried.replay()
+        """Writes what moves a valve."""
         while self._to_flush:
             hosts, self._to_flush = self._to_flush, set()
             await asyncio.gather(*(self._write(host) for host in sorted(hosts)))  # the same order every time
@@ -309,8 +300,6 @@ class HostCache:
             due.append(host)
         if due:
             await asyncio.gather(*(self._write(host) for host in due))
-        if not everything:
-            await self._buried.probe(self._frontier_clock.now())
 
     async def _write(self, host: str) -> None:
         view = self._views.get(host)

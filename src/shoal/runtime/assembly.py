@@ -42,6 +42,7 @@ from shoal.frontier.clock import FrontierClock
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import Job
 from shoal.hosts.cache import HostCache
+from shoal.hosts.given_up import BuriedPages
 from shoal.hosts.robots import RobotsFetcher
 from shoal.hosts.state import state_of
 from shoal.jobs.note import handlers_of
@@ -71,6 +72,7 @@ def make_pipeline(
     frontier: Frontier,
     hosts: HostCache,
     robots: RobotsFetcher,
+    buried: BuriedPages,
     transport: Transport,
     guard: Guard,
     traffic: Traffic,
@@ -94,6 +96,7 @@ def make_pipeline(
     learner = Learner(
         settings,
         hosts=hosts,
+        buried=buried,
         escalation=escalation,
         traffic=traffic,
         budget=budget,
@@ -106,6 +109,7 @@ def make_pipeline(
         frontier=frontier,
         hosts=hosts,
         robots=robots,
+        buried=buried,
         judge=judge,
         learner=learner,
         escalation=escalation,
@@ -129,6 +133,7 @@ def make_pipeline(
     return Pipeline(
         settings,
         hosts=hosts,
+        buried=buried,
         permission=permission,
         fetcher=fetcher,
         judge=judge,
@@ -193,6 +198,7 @@ class JobCrew:
             frontier=frontier,
             hosts=hosts,
             robots=RobotsFetcher(routes, hosts, frontier, settings, clock, frontier_clock),
+            buried=BuriedPages(frontier, job),
             transport=routes if tracing is None else tracing.transport(routes),
             guard=guard,
             traffic=traffic,
