@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from shoal.clock import Clock
 from shoal.fetch.challenge import Challenge, Challenges
 from shoal.fetch.proxy.routes import BAN, REFUSALS, NoRoute, Routes
+from shoal.frontier.rules import is_last_attempt
 from shoal.hosts.cache import HostCache
 from shoal.model import DOUBT, Dead, Failure, Outcome, Response, Retry, Snapshot, Task
 from shoal.policy.budget import RetryBudget
@@ -74,7 +75,7 @@ class Judge:
                 detail = f"{verdict.failure.detail} ({reason})"
                 verdict = Dead(replace(verdict.failure, detail=detail), snapshot)
             else:
-                retried = not is_last(task, self._settings)
+                retried = not is_last_attempt(task, self._settings.max_attempts)
         return Judgement(kind, verdict, snapshot, challenge, retried=retried, refused=refused)
 
     def postpone(self, failure: Failure, wait: float) -> Retry:
@@ -142,19 +143,14 @@ class Judge:
     # -- challenges and retries
 
     def _route(self, task: Task, response: Response, challenge: Challenge) -> Retry | Dead | None:
-        if challenge.kind == "empty_shell" and is_last(task, self._settings):
+        if challenge.kind == "empty_shell" and is_last_attempt(task, self._settings.max_attempts):
             return None  # with no attempt left, the handler has it as it is
         return self._challenges.route(challenge, response, task, now=self._clock.time(), rng=self._rng)
 
     def _no_retry(self, task: Task) -> str | None:
         """Why a failed fetch is not repeated, though its task has attempts left."""
-        if (reason := self._hosts.no_retry(task.host)) or is_last(task, self._settings):
+        if (reason := self._hosts.no_retry(task.host)) or is_last_attempt(task, self._settings.max_attempts):
             return reason
         if not self._budget.allows_retry():
             return f"too many retries in the whole crawl (retry_budget {self._settings.retry_budget:g})"
         return None
-
-
-def is_last(task: Task, settings: Settings) -> bool:
-    """Whether the task has no other attempt."""
-    return task.attempt >= (task.max_attempts or settings.max_attempts)

@@ -9,13 +9,14 @@ from msgspec import Struct
 from shoal.admit.identity import scheme as scheme_of
 from shoal.clock import Clock
 from shoal.engine.escalation import Escalation
-from shoal.engine.judging import Judge, is_last
+from shoal.engine.judging import Judge
 from shoal.engine.learning import Learner
 from shoal.fetch.proxy.routes import Routes
 from shoal.fetch.robots import BUSY, RobotsRecord
 from shoal.fetch.transports import Confined
 from shoal.frontier.clock import FrontierClock
 from shoal.frontier.protocol import Frontier
+from shoal.frontier.rules import is_last_attempt
 from shoal.hosts.cache import HostCache, HostView
 from shoal.hosts.given_up import BuriedPages
 from shoal.hosts.robots import RobotsFetcher
@@ -108,7 +109,7 @@ class Permission:
         """Whether a page that failed before is set aside, so that another one finds out whether the host is back: the
         fault may be the page's own. Once in a probe, or pages that all failed would wait for each other."""
         failures = [past for past in this_life(task) if rule_for(past.kind).blames_host]
-        if len(failures) < limits.probe or is_last(task, self._settings):
+        if len(failures) < limits.probe or is_last_attempt(task, self._settings.max_attempts):
             return False
         last, since = task.history[-1], self._frontier_clock.now() - (limits.blocked_until or 0.0)
         if last.kind == "origin_wait" and self._clock.time() - last.at <= since:
@@ -139,7 +140,7 @@ class Permission:
             kind = _cause(record)
             if record.asks is not None and record.status in (429, 503):
                 kind = f"http_{record.status}"  # what it asks for is for the whole host
-            retried = not is_last(lease.task, self._settings)
+            retried = not is_last_attempt(lease.task, self._settings.max_attempts)
             self._learner.saw(
                 lease, kind, started, retried=retried, reached=record.status > 0, asks=record.asks
             )

@@ -16,7 +16,7 @@ from shoal.clock import Clock
 from shoal.engine.fetching import Fetcher
 from shoal.engine.handling import Handling
 from shoal.engine.history_recorder import Recorder
-from shoal.engine.judging import Judge, is_last
+from shoal.engine.judging import Judge
 from shoal.engine.learning import Learner
 from shoal.engine.links import Links
 from shoal.engine.permission import Permission, Permit
@@ -25,6 +25,7 @@ from shoal.events import event
 from shoal.fetch.proxy.routes import Routes
 from shoal.fetch.slots import in_the_network
 from shoal.frontier.clock import FrontierClock
+from shoal.frontier.rules import is_last_attempt
 from shoal.hosts.cache import HostCache
 from shoal.hosts.given_up import BuriedPages
 from shoal.model import (
@@ -152,7 +153,9 @@ class Pipeline:
         elif isinstance(verdict, Dead):
             self._count_failure(task, verdict.failure, dead=True)
         elif isinstance(verdict, Retry) and verdict.counts:  # else it waits, and has not failed
-            self._count_failure(task, verdict.failure, dead=is_last(task, self._settings))
+            self._count_failure(
+                task, verdict.failure, dead=is_last_attempt(task, self._settings.max_attempts)
+            )
 
     def _count_failure(self, task: Task, failure: Failure, *, dead: bool) -> None:
         self._tally.failed(task.host, failure, retry=not dead)

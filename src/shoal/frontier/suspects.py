@@ -40,13 +40,18 @@ def wait_of_suspect(task: Task, place: int, company: int) -> float:
     return turn * _ROOM * (losses - 1)
 
 
+def lost(task: Task, place: int, company: int, now: float) -> Retry:
+    """What becomes of a task whose worker was lost, if no more is known of it."""
+    return Retry(wait_of_suspect(task, place, company), worker_lost(task.attempt, now))
+
+
 def verdict_on(
     task: Task, token: int, loss: Loss | None, place: int, company: int, now: float
 ) -> tuple[Retry, Snapshot | None] | None:
     """What becomes of a task whose worker was lost, and what is kept with it; None: it goes back unharmed. `loss` is
     what is known of the worker's end, if anything is."""
     if loss is None or not loss.hung or not loss.token:
-        return Retry(wait_of_suspect(task, place, company), worker_lost(task.attempt, now)), None
+        return lost(task, place, company, now), None
     if token != loss.token:
         return None
     detail = f"the page held the process for {loss.seconds:.0f} s{where(loss.stack)}, and was ended with it"

@@ -22,7 +22,8 @@ from shoal.frontier.memory.domains import Domains
 from shoal.frontier.memory.state import Held, JobRecord, Queue, copied
 from shoal.frontier.news import UnheardNews
 from shoal.frontier.protocol import Journal
-from shoal.frontier.suspects import wait_of_suspect
+from shoal.frontier.rules import budget_left, disposition, letter_of, own_mark, redirected
+from shoal.frontier.suspects import lost
 from shoal.frontier.timebase import Timebase
 from shoal.frontier.values import (
     HUSH,
@@ -51,9 +52,8 @@ from shoal.frontier.values import (
     is_same,
     matches,
     total,
-    worker_lost,
 )
-from shoal.model import Dead, DeadLetter, Done, Failure, Lease, Moved, Retry, Row, Settlement, Snapshot, Task
+from shoal.model import Dead, DeadLetter, Done, Lease, Moved, Retry, Row, Settlement, Task
 from shoal.valve import FOREVER
 
 replace = msgspec.structs.replace
@@ -293,10 +293,7 @@ class MemoryFrontier:
         return sorted([*names[start:], *names[:start]], key=lambda name: -self._jobs[name].spec.priority)
 
     def _permits(self, job: JobRecord) -> int:
-        """How many more tasks may be leased so that the page budget is never exceeded."""
-        if not job.spec.max_pages:
-            return 1 << 30
-        return max(0, job.spec.max_pages - job.count["done"] - self._leased(job.spec.name))
+        return budget_left(job.spec, job.count["done"], self._leased(job.spec.name))
 
     def _take(self, job: str, lane: str, room: int, claim: Claim, now: float) -> list[Lease]:
         """Serves the due hosts in passes, a fair share each, until there is no room or nothing is due."""
@@ -420,28 +417,30 @@ class MemoryFrontier:
             case Done():
                 job.count["done"] += 1
             case Moved(to) as moved:
-                if job.has_seen(to) and not moved.returns_to(task):
+                if own_mark(to) in job.seen and not moved.returns_to(task):
                     job.count.update(merged=1, duplicates=1)  # that page has its own task
                     job.merged |= dict.fromkeys(task.pages, to.url)
                 else:
                     job.see(to)
-                    # A redirect is not a failure: the fetch that met it does not count as an attempt.
-                    to = replace(to, id=task.id, job=task.job, attempt=task.attempt - 1, variant=None)
-                    self._enqueue(job, to)
-            case Dead(failure, snapshot):
-                self._bury(job, task, failure, snapshot)
+                    self._enqueue(job, redirected(task, to))
+            case Dead() as dead:
+                self._bury(job, task, dead)
             case Retry() as retry:
-                if retry.counts and task.attempt >= job.max_attempts(task):
-                    self._bury(job, task, retry.failure, settlement.snapshot)
-                    return 1
-                job.count["retried"] += retry.counts
-                heapq.heappush(self._delayed, (self._time.now() + retry.after, task.id, retry.task(task)))
+                return self._retry(job, task, disposition(retry, task, job.spec, settlement.snapshot))
         return 0
 
-    def _bury(self, job: JobRecord, task: Task, failure: Failure, snapshot: Snapshot | None) -> None:
+    def _retry(self, job: JobRecord, task: Task, verdict: Retry | Dead) -> int:
+        """Answers 1 if it had no attempt left."""
+        if isinstance(verdict, Dead):
+            self._bury(job, task, verdict)
+            return 1
+        job.count["retried"] += verdict.counts
+        heapq.heappush(self._delayed, (self._time.now() + verdict.after, task.id, verdict.task(task)))
+        return 0
+
+    def _bury(self, job: JobRecord, task: Task, dead: Dead) -> None:
         job.count["dead"] += 1
-        task = task.failed(failure)
-        job.letters[task.id] = DeadLetter(task, failure.kind, self._time.now(), snapshot)
+        job.letters[task.id] = letter_of(task, dead, self._time.now())
 
     def _free(self, task: Task, held: float | None = None) -> None:
         record = self._hosts[task.host]
@@ -503,14 +502,8 @@ class MemoryFrontier:
             del self._leases[lease.token]
             task, job = lease.task, self._jobs[lease.task.job]
             self._free(task)
-            failure = worker_lost(task.attempt, now)
-            if task.attempt >= job.max_attempts(task):
-                self._bury(job, task, failure, None)
-            else:
-                job.count["retried"] += 1
-                wait = wait_of_suspect(task, place, len(expired))
-                task = task.failed(failure)
-                heapq.heappush(self._delayed, (now + wait, task.id, task))
+            retry = lost(task, place, len(expired), now)
+            self._retry(job, task, disposition(retry, task, job.spec, None))
         self._promote(now)
         return len(expired)
 

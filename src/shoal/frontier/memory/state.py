@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from shoal.frontier.rules import marks
 from shoal.frontier.values import EARLIER, MOST_SOURCES, OWN_START, Cursor, JobSpec, JobState, Source
 from shoal.model import DeadLetter, Lease, Task
 
@@ -71,14 +72,7 @@ class JobRecord:
         self.sources[cursor.source] = Source(fed, known.fed_all or cursor.fed_all)
 
     def see(self, task: Task) -> None:
-        self.seen |= {one for one in (task.fingerprint, task.variant) if one is not None}
-
-    def has_seen(self, task: Task) -> bool:
-        """Whether there is a task for the page; with a variant, for the same handler and meta."""
-        return (task.fingerprint if task.variant is None else task.variant) in self.seen
-
-    def max_attempts(self, task: Task) -> int:
-        return task.max_attempts or self.spec.max_attempts
+        self.seen.update(marks(task))
 
 
 def copied(state: Any) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
+from shoal.frontier.rules import marks
 from shoal.frontier.sqlite.codec import encode_task
 from shoal.frontier.sqlite.connection import Session
 from shoal.frontier.values import Added, Cursor, Fate, JobSpec
@@ -82,15 +83,11 @@ def admit(
 
 
 def see(session: Session, job_id: int, host_id: int, task: Task) -> None:
-    for mark in (task.fingerprint, task.variant):
-        if mark is not None:
-            session.db.execute(_SEE, (job_id, host_id, mark))
+    session.db.executemany(_SEE, [(job_id, host_id, mark) for mark in marks(task)])
 
 
-def is_seen(session: Session, job_id: int, host_id: int, fingerprint: int) -> bool:
-    row = session.row(
-        "SELECT 1 FROM seen WHERE job = ? AND host = ? AND hash = ?", (job_id, host_id, fingerprint)
-    )
+def is_seen(session: Session, job_id: int, host_id: int, mark: int | None) -> bool:
+    row = session.row("SELECT 1 FROM seen WHERE job = ? AND host = ? AND hash = ?", (job_id, host_id, mark))
     return row is not None
 
 

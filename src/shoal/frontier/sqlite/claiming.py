@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from shoal.frontier.rules import budget_left
 from shoal.frontier.sqlite import domains
 from shoal.frontier.sqlite.adding import put_back
 from shoal.frontier.sqlite.codec import decode_task
@@ -82,8 +83,7 @@ def _running(session: Session, claim: Claim) -> list[tuple[int, str, int]]:
         row = session.row(_RUNNING, (name,))
         if row is not None and claim.means(name, row[3]):
             spec = session.job_row(name)[1]
-            permits = max(0, spec.max_pages - row[1] - row[2]) if spec.max_pages else 1 << 30
-            jobs.append((-spec.priority, row[0], name, permits))
+            jobs.append((-spec.priority, row[0], name, budget_left(spec, row[1], row[2])))
     jobs.sort(key=lambda job: job[0])
     return [job[1:] for job in jobs]
 

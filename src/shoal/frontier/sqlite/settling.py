@@ -6,17 +6,17 @@ from array import array
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 import apsw
-from msgspec.structs import replace
 
 from shoal.frontier.loss import Loss
 from shoal.frontier.protocol import Journal
+from shoal.frontier.rules import disposition, letter_of, own_mark, redirected
 from shoal.frontier.sqlite.adding import admit, is_seen, put_back, see
 from shoal.frontier.sqlite.codec import decode_task, encode_letter, encode_task
 from shoal.frontier.sqlite.connection import Session
 from shoal.frontier.sqlite.leases import end_leases
 from shoal.frontier.suspects import verdict_on
 from shoal.frontier.values import Flight, JobSpec, Settled, WorkerRecord, total
-from shoal.model import Dead, DeadLetter, Done, Failure, Lease, Moved, Retry, Settlement, Snapshot, Task
+from shoal.model import Dead, Done, Lease, Moved, Retry, Settlement, Snapshot, Task
 
 _FLIGHTS = """
 SELECT l.token, l.worker, l.since, l.deadline, l.queue, l.rank, l.id, l.attempt, l.body
@@ -73,11 +73,12 @@ def _conclude(session: Session, job_id: int, queue_id: int, settlement: Settleme
             session.count(job_id, done=1)
         case Moved() as moved:
             _move(session, job_id, task, moved)
-        case Dead(failure, snapshot):
-            _bury(session, job_id, queue_id, task, failure, snapshot)
+        case Dead() as dead:
+            _bury(session, job_id, queue_id, task, dead)
         case Retry() as retry:
-            if retry.counts and task.attempt >= (task.max_attempts or _spec(session, job_id).max_attempts):
-                _bury(session, job_id, queue_id, task, retry.failure, settlement.snapshot)
+            verdict = disposition(retry, task, _spec(session, job_id), settlement.snapshot)
+            if isinstance(verdict, Dead):
+                _bury(session, job_id, queue_id, task, verdict)
                 return 1
             _delay(session, job_id, queue_id, task, retry)
     return 0
@@ -102,14 +103,13 @@ def _move(session: Session, job_id: int, task: Task, moved: Moved) -> None:
     to = moved.to
     host_id = session.host_id(to.host, _spec(session, job_id).valve)
     if to.fingerprint is not None and not moved.returns_to(task):
-        if is_seen(session, job_id, host_id, to.fingerprint if to.variant is None else to.variant):
+        if is_seen(session, job_id, host_id, own_mark(to)):
             _merge(session, job_id, task, to)  # that page has its own task
             return
         see(session, job_id, host_id, to)
-    to = replace(to, created_at=task.created_at)
+    to = redirected(task, to)
     queue_id = session.queue_id(job_id, to.lane, host_id)
-    # A redirect is not a failure: the fetch that met it does not count as an attempt.
-    put_back(session, [(queue_id, -to.priority, task.id, task.attempt - 1, _body(to))])
+    put_back(session, [(queue_id, -to.priority, to.id, to.attempt, _body(to))])
 
 
 def _merge(session: Session, job_id: int, task: Task, to: Task) -> None:
@@ -120,11 +120,8 @@ def _merge(session: Session, job_id: int, task: Task, to: Task) -> None:
     )
 
 
-def _bury(
-    session: Session, job_id: int, queue_id: int, task: Task, failure: Failure, snapshot: Snapshot | None
-) -> None:
-    task = task.failed(failure)
-    letter = DeadLetter(task, failure.kind, session.now(), snapshot)
+def _bury(session: Session, job_id: int, queue_id: int, task: Task, dead: Dead) -> None:
+    letter = letter_of(task, dead, session.now())
     session.db.execute(
         "INSERT INTO dead(id, job, host, kind, at, queue, letter) VALUES (?, ?, ?, ?, ?, ?, ?)",
         (task.id, job_id, task.host, letter.kind, letter.at, queue_id, encode_letter(letter)),
@@ -250,8 +247,9 @@ def _take_back(
         put_back(session, [(queue_id, -task.priority, task.id, task.attempt - 1, _body(task))])
         return
     retry, snapshot = verdict
-    if task.attempt >= (task.max_attempts or _spec(session, job_id).max_attempts):
-        _bury(session, job_id, queue_id, task, retry.failure, snapshot)
+    last = disposition(retry, task, _spec(session, job_id), snapshot)
+    if isinstance(last, Dead):
+        _bury(session, job_id, queue_id, task, last)
     elif retry.after:
         _delay(session, job_id, queue_id, task, retry)
     else:
