@@ -68,6 +68,7 @@ class Roster:
         self._current: dict[str, JobCrew] = {}
         self._opening: dict[str, asyncio.Task[None]] = {}
         self._retired: list[JobCrew] = []
+        self._closing: set[asyncio.Task[None]] = set()
         self._aside: dict[str, float] = {}  # until when (the loop's time)
         self._lanes: dict[str, Lane] = {}
         self._has_browser = available(settings)
@@ -216,11 +217,15 @@ class Roster:
             await crew.pages.write_back(everything=True)
             self._retired.remove(crew)
             self._past = merge([self._past, crew.tally.report()], hosts=0)
-            await crew.close()
+            # A browser takes its time: if this process is told to stop meanwhile, the closing goes on.
+            closing = asyncio.create_task(crew.close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+            await asyncio.shield(closing)
 
     async def close(self) -> None:
         for task in list(self._opening.values()):
             task.cancel()
-        await asyncio.gather(*self._opening.values(), return_exceptions=True)
+        await asyncio.gather(*self._opening.values(), *self._closing, return_exceptions=True)
         for crew in self.everyone():
             await crew.close()
