@@ -241,10 +241,13 @@ async def test_a_site_that_bans_one_proxy_after_the_other(trial: Trial) -> None:
     results = await trial.crawl(120)
     assert results.view.job.counters.done == 120
     states = await trial.states()
-    assert [bool(state.hosts.get(site) and state.hosts[site].hold.strikes) for state in states.values()] == [
-        *[True] * 3,
-        False,
+    *banned, last = [
+        bool(state.hosts.get(site) and state.hosts[site].hold.strikes) for state in states.values()
     ]
+    # By chance one may be asked too seldom for a judgement, as the others are better.
+    assert all(held or len(proxy.failed) < 8 for held, proxy in zip(banned, good, strict=False)), banned
+    assert not last
+    assert max(len(proxy.failed) for proxy in good) <= HANDFUL
 
 
 async def test_a_proxy_that_fails_at_one_host(trial: Trial) -> None:
