@@ -56,10 +56,13 @@ class Mischief:
         self.story.append(f"{at:6.1f} s  {act()}")
 
     def wait_until(self, moment: float) -> None:
-        while time.monotonic() < moment:
+        """Whoever has slept long enough is woken meanwhile, be it late."""
+        while True:
             if self._sleeper is not None and time.monotonic() >= self._wake_at:
                 self._sleeper.signal(signal.SIGCONT)
                 self._woken, self._sleeper = self._sleeper, None
+            if time.monotonic() >= moment:
+                return
             time.sleep(_TICK)
 
     def wait_until_all_are_awake(self) -> None:
