@@ -166,7 +166,7 @@ def command(desk: Desk, web: WebProcess, *options: str, processes: int = 2) -> t
 def test_a_browser_that_is_killed_leaves_nothing_behind(
     desk: Desk, web: WebProcess, temporary: Temporary
 ) -> None:
-    desk.file("site.py", spider_of(lane="browser", pause=0.2))
+    desk.file("site.py", spider_of(lane="browser", pause=1.0))
     crawl = desk.start(*command(desk, web, processes=1))
     with_tabs_open(desk, crawl, temporary, 1)
     for pid in temporary.browsers():
@@ -203,7 +203,7 @@ def visits(web: WebProcess) -> Counter[str]:
 
 
 def test_pages_in_open_tabs_are_finished(desk: Desk, web: WebProcess, temporary: Temporary) -> None:
-    desk.file("site.py", spider_of(lane="browser", pause=0.5))
+    desk.file("site.py", spider_of(lane="browser", pause=1.5))
     crawl = desk.start(*command(desk, web))
     with_tabs_open(desk, crawl, temporary, 3)
     crawl.signal(signal.SIGTERM)
@@ -239,7 +239,7 @@ def test_pages_that_take_too_long_are_handed_back(desk: Desk, web: WebProcess, t
 def test_a_killed_process_takes_its_browser_with_it(
     desk: Desk, web: WebProcess, temporary: Temporary
 ) -> None:
-    desk.file("site.py", spider_of(lane="browser", pause=0.3))
+    desk.file("site.py", spider_of(lane="browser", pause=2.0))
     crawl = desk.start(*command(desk, web))
     with_tabs_open(desk, crawl, temporary, 3)
     victim = until(lambda: next(filter(_has_browser, crawl.children()), 0), "a child with a browser")
@@ -270,7 +270,7 @@ def _descent(pid: int) -> dict[int, str]:
 
 
 def test_a_killed_crawl_takes_its_browser_with_it(desk: Desk, web: WebProcess, temporary: Temporary) -> None:
-    desk.file("site.py", spider_of(lane="browser", pause=0.3))
+    desk.file("site.py", spider_of(lane="browser", pause=2.0))
     crawl = desk.start(*command(desk, web, processes=1))
     with_tabs_open(desk, crawl, temporary, 2)
     crawl.kill()
