@@ -3,9 +3,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Five workers for the two cores of a small machine: in more than half of their time tests wait for clocks and
+# Four workers for the two cores of a small machine: in more than half of their time tests wait for clocks and
 # processes. Each takes one module after another, in the order of tests/dealing.py.
-PYTEST_ARGS ?= -n 5 --dist loadfile --no-loadscope-reorder
+PYTEST_ARGS ?= -n 4 --dist loadfile --no-loadscope-reorder
 # What needs neither a server nor a browser nor seconds.
 QUICK := tests/unit tests/conformance/test_frontier.py tests/simulation
 QUICK_ARGS ?= -n 2 --dist worksteal -m 'not slow' -k 'not valkey and not redis and not cluster'
