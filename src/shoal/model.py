@@ -29,7 +29,7 @@ DOUBT = "proxy_doubt"  # a failure by the fault of a proxy or of the host
 class Failure(Struct, frozen=True, omit_defaults=True):
     """One attempt that gave no page: what happened, when, and how long it took."""
 
-    kind: str  # a key of classify.TABLE: "timeout", "connect", "http_503", "handler" …
+    kind: str  # a key of policy/outcomes.py: "timeout", "connect", "http_503", "handler" …
     detail: str = ""  # one line for a person; never contains credentials
     at: float = 0.0
     status: int | None = None

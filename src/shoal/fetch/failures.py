@@ -1,4 +1,4 @@
-"""What went wrong with an exchange, in the words of `classify.TABLE`: from the HTTP client's exceptions to a kind."""
+"""What went wrong with an exchange, in the words of `policy/outcomes.py`: from exceptions of HTTP clients to a kind."""
 
 from __future__ import annotations
 

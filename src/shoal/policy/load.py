@@ -113,7 +113,7 @@ class Traffic:
         self._hosts: dict[str, _Usual] = {}
 
     def saw(self, host: str, kind: str, elapsed: float, now: float, *, retry: bool) -> None:
-        """One fetch that ended: its kind as in classify.TABLE, its seconds (0: not known), if it must be repeated."""
+        """One fetch that ended: its kind (policy/outcomes.py), its seconds (0: not known), if it must be repeated."""
         self._fade(now)
         self._fetches += 1
         self._retries += retry

@@ -27,7 +27,7 @@ class Observation(Struct, frozen=True):
 
     started: float
     ended: float
-    kind: str  # a row of classify.TABLE: "ok", "redirect", "http_429", "timeout" …
+    kind: str  # a row of policy/outcomes.py: "ok", "redirect", "http_429", "timeout" …
     blames_host: bool = False  # evidence against the host; proxy faults and our own bugs are not
     retry_after: float | None = None  # seconds the server asks for
     first_attempt: bool = True

@@ -94,7 +94,7 @@ def route(
 
 
 def kind_of(challenge: Challenge) -> str:
-    """The row of classify.TABLE: a captcha and the walls against bots are evidence against the host's patience."""
+    """Its row in policy/outcomes.py: a captcha and the walls against bots are evidence against the host."""
     return challenge.kind if challenge.kind in ("login_wall", "empty_shell") else "challenge"
 
 
