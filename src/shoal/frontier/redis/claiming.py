@@ -224,8 +224,9 @@ class _Round:
         return any(filled)
 
     def _portions(self, peeks: Sequence[_Peek]) -> dict[int, tuple[int, list[int]]]:
-        """For each shard how much in all, and of each job and lane: the hosts of all shards stand in one line, and each
-        gets a fair share. Once nothing more is wanted, shards that keep hosts are told so, or they would wait for us."""
+        """For each shard, how much to take in all, and of each job and lane. The hosts of all shards stand in one line,
+        and each gets a fair share. A shard that has hosts in line is told when nothing more is wanted: otherwise it
+        waits for this process."""
         room = self._room
         by_lane = list(self._taken)
         allotted: list[dict[tuple[int, int], int]] = [{} for _ in peeks]
@@ -242,7 +243,11 @@ class _Round:
                 allotted[shard][job, lane] = allotted[shard].get((job, lane), 0) + count
                 by_lane[lane] += count
                 left, room = left - count, room - count
-        return {shard: _wanted(own) for shard, own in enumerate(allotted) if any(own.values()) or (own and not room)}
+        return {
+            shard: _wanted(own)
+            for shard, own in enumerate(allotted)
+            if any(own.values()) or (own and not room)
+        }
 
     async def _ask(self, portions: Mapping[int, tuple[int, list[int]]]) -> bool:
         """Takes so much from each shard; answers whether there was something."""
