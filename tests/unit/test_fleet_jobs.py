@@ -30,7 +30,7 @@ from shoal.inspect.fleet import eta, look_at_fleet, slow_hosts
 from shoal.inspect.progress import View
 from shoal.jobs.note import note_of, settings_of, write_note
 from shoal.jobs.trouble import report_trouble, trouble_of
-from shoal.jobs.worker_status import WorkerStatus, encode_status
+from shoal.jobs.worker_status import WorkerStatus, encode_status, tell_other_versions
 from shoal.model import Done, Row, Settlement
 from shoal.policy.backpressure import Reason
 from shoal.runtime.feeders import Feeders
@@ -46,7 +46,6 @@ from shoal.runtime.submit import (
     submitted_spec,
     wait_for,
 )
-from shoal.runtime.versions import tell_other_versions
 from shoal.settings import Settings
 from shoal.testing import ManualClock
 from shoal.testing.conformance.tools import claim, make_task, settle

@@ -5,13 +5,13 @@ Whatever a person can get wrong ends in one line on stderr; a traceback is alway
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from collections.abc import Sequence
 
 from shoal.engine import guardian
 from shoal.errors import ShoalError
-from shoal.runtime.stdio import open_closed_streams
 
 INTERRUPTED = 130
 
@@ -23,6 +23,8 @@ EXIT_CODES = {
     3: "the store or the results cannot be used",
     INTERRUPTED: "interrupted before or after the crawl proper",
 }
+
+_closed_streams: set[str] = set()
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -82,3 +84,24 @@ def complain(message: str, code: int, *, trace: bool = False) -> int:
         sys.stderr.write(printable(without_secrets(traceback.format_exc())))
     print("shoal:", printable(" ".join(message.split())), file=sys.stderr)  # noqa: T201
     return code
+
+
+def open_closed_streams() -> None:
+    """Opens standard input, output and error on /dev/null where the command was started without them (`<&-`, `>&-`,
+    `2>&-`). Otherwise the next file that is opened takes the free number, and log lines go to a socket or the
+    database. Called before anything else is opened."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
+            os.set_inheritable(number, True)
+            _closed_streams.add(name)
+        if getattr(sys, name) is None:
+            mode = "r" if name == "stdin" else "w"
+            setattr(sys, name, open(number, mode, closefd=False, errors="backslashreplace"))  # noqa: SIM115
+
+
+def is_closed(stream: str) -> bool:
+    """Whether the command was started without this stream."""
+    return stream in _closed_streams

@@ -13,7 +13,6 @@ from shoal import __version__
 from shoal.cli import (
     EXIT_CODES,
     add,
-    coordinator,
     crawl,
     dashboard,
     dead,
@@ -62,7 +61,7 @@ app.command("submit")(submit.submit)
 app.command("add")(add.add)
 app.command("worker")(worker.worker)
 app.command("up")(up.up)
-app.command("coordinator")(coordinator.coordinator)
+app.command("coordinator")(worker.coordinator)
 app.command("jobs")(jobs.jobs)
 app.command("pause")(jobs.pause)
 app.command("resume")(jobs.resume)

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from msgspec.structs import replace
 
-from shoal.cli import endings, options
+from shoal.cli import endings, is_closed, options
 from shoal.engine.guardian import guarded
 from shoal.errors import SinkError, UsageError
 from shoal.hints import command
-from shoal.runtime.stdio import is_closed
 
 if TYPE_CHECKING:
     from shoal.inspect.progress import View

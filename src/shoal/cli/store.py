@@ -1,4 +1,4 @@
-"""`shoal store`: what is in a store, what it takes up, and making room."""
+"""`shoal store`: what is in a store, what it takes up, making room, and upgrading its format."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from shoal.cli import upgrade
 from shoal.cli.options import DEFAULT_STORE, AsJson, Store, option, shown_store, switch
 from shoal.errors import UsageError
 from shoal.hints import command
@@ -17,8 +16,8 @@ if TYPE_CHECKING:
     from shoal.frontier.protocol import Frontier
     from shoal.inspect.retention import Retention
 
+
 app = typer.Typer(help="Look after the store itself: what it holds, and making room.")
-app.command("upgrade")(upgrade.upgrade)
 
 Prune = Annotated[
     bool, switch("--prune", text="Prune jobs that have ended, now; by the settings, or as given here.")
@@ -119,3 +118,17 @@ def _print(found: Inventory, store: str, jobs: int) -> None:
     console.print(shown)
     if jobs:
         console.print(safe(f"make room: {command('store --prune --keep 10')}", "dim"))
+
+
+@app.command("upgrade")
+def upgrade(store: Store = DEFAULT_STORE) -> None:
+    """Bring a store of an older version to this version's format. Nobody may be using it."""
+    from shoal.frontier import is_local, shown
+    from shoal.terminal.console import ask, stdout
+
+    ask(store, _format_of, create=not is_local(store))
+    stdout().print(f"{shown(store)} has the format of this version")
+
+
+async def _format_of(_: object) -> None:
+    """A store is upgraded when it is opened."""

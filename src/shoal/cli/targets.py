@@ -13,9 +13,9 @@ from pathlib import Path
 from shoal.admit.canonical import Canonicaliser
 from shoal.admit.identity import host_key
 from shoal.admit.typed import has_scheme, typed_url
+from shoal.cli import is_closed
 from shoal.engine.guardian import guarded
 from shoal.errors import UsageError
-from shoal.runtime.stdio import is_closed
 from shoal.spider.loading import SpiderSource
 
 log = logging.getLogger("shoal")

@@ -18,6 +18,7 @@ from shoal.inspect.event_log import EventBook, tell
 from shoal.jobs.leader import watch_leader
 from shoal.jobs.note import SUMMARY
 from shoal.jobs.trouble import check_all_done
+from shoal.jobs.worker_status import tell_other_versions
 from shoal.policy.load import Traffic
 from shoal.runtime.assembly import ProcessCrew
 from shoal.runtime.coordinator import Coordinator
@@ -25,7 +26,6 @@ from shoal.runtime.fleet_plan import WorkerPlan
 from shoal.runtime.lookout import Lookout
 from shoal.runtime.roster import Roster
 from shoal.runtime.signals import Stoppable, stopping_on_signals
-from shoal.runtime.versions import tell_other_versions
 from shoal.telemetry.health import probes_at
 
 Guidance = Callable[[Stoppable], AbstractContextManager[None]]  # what tells the engine to stop

@@ -17,8 +17,7 @@ from shoal.inspect.json_form import job_dict, past_dict, schedule_dict, sorted_j
 from shoal.inspect.progress import left_over, waits_for
 from shoal.jobs.note import nobody_works
 from shoal.jobs.schedule import Schedule
-from shoal.jobs.worker_status import WorkerStatus
-from shoal.runtime.versions import side_by_side, versions_of
+from shoal.jobs.worker_status import WorkerStatus, side_by_side, versions_of
 from shoal.terminal.console import safe, table, when
 
 _PASTS = 10  # that were pruned, and are shown

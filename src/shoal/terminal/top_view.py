@@ -22,7 +22,7 @@ from shoal.inspect.in_flight import PageInFlight
 from shoal.inspect.json_form import sorted_jobs
 from shoal.inspect.overview import LATELY, Overview
 from shoal.jobs.note import nobody_works
-from shoal.runtime.versions import side_by_side, versions_of
+from shoal.jobs.worker_status import side_by_side, versions_of
 
 FLIGHTS = 12  # pages in flight that are asked for
 NARROW = 100  # columns; below, tables have fewer
