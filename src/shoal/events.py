@@ -241,9 +241,9 @@ EVENTS: dict[str, Kind] = {
         "warning",
         "the host fails, and is left alone for a while",
         "host origin reason seconds",
-        "breaker of {host} opened: {reason}",
+        "host {host} is cooling down: {reason}",
     ),
-    "breaker_closed": _kind("info", "the host answers again", "host origin", "breaker of {host} closed"),
+    "breaker_closed": _kind("info", "the host answers again", "host origin", "host {host} is healthy again"),
     "host_given_up": _kind(
         "warning",
         "the host failed every probe: its pages are buried until it answers",

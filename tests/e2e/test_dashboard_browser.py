@@ -214,10 +214,18 @@ def test_hosts_are_sorted_and_found_by_the_server(page: Page, served: Served, cr
     expect(page.locator("tbody tr")).to_have_count(1)
 
 
-def test_an_open_breaker_is_explained(page: Page, served: Served, crawl: Crawl) -> None:
-    enter(page, served, "hosts?condition=open")
+def test_nothing_is_held_back_is_not_said_of_held_hosts(page: Page, served: Served, crawl: Crawl) -> None:
+    enter(page, served, "overview")
+    told = page.get_by_role("region", name="What holds the crawl back")
+    expect(told).to_contain_text("waiting: ")
+    expect(told).to_contain_text("eld back")
+    expect(told).not_to_contain_text("Nothing holds")
+
+
+def test_a_host_that_cools_down_is_explained(page: Page, served: Served, crawl: Crawl) -> None:
+    enter(page, served, "hosts?condition=cooling+down")
     failing = row(page, crawl.failing)
-    expect(failing.locator(".chip")).to_contain_text("open")
+    expect(failing.locator(".chip")).to_contain_text("cooling down")
     failing.get_by_role("link").click()
     expect(page.locator("#title")).to_have_text(crawl.failing)
     why = page.get_by_role("region", name="What holds it back")
@@ -241,7 +249,7 @@ def test_a_host_is_blocked_set_and_unblocked(page: Page, served: Served, crawl: 
     page.get_by_role("dialog").get_by_role("button", name="set").click()
     expect(why).to_contain_text("1 at a time")
     page.get_by_role("button", name="unblock").click()
-    expect(page.locator(".host-head .chip")).to_have_text("●closed")
+    expect(page.locator(".host-head .chip")).to_have_text("●healthy")
     page.get_by_role("button", name="set limits").click()
     page.get_by_label("requests at once").fill("")
     page.get_by_role("dialog").get_by_role("button", name="set").click()
@@ -498,7 +506,7 @@ def test_very_many_hosts_are_one_page_of_rows(page: Page, served: Served) -> Non
 
     def answer(route: Route) -> None:
         offset = int(route.request.url.partition("offset=")[2].partition("&")[0])
-        host = {"condition": "closed", "until": None, "rate": 2.0, "in_flight": 0, "cap": 2, "latency": 0.1}
+        host = {"condition": "healthy", "until": None, "rate": 2.0, "in_flight": 0, "cap": 2, "latency": 0.1}
         host |= {"timeout": 2.0, "pending": 7, "errors": [], "sparkline": [0.1, 0.2]}
         hosts = [{**host, "host": f"h{n}.example"} for n in range(offset, offset + 50)]
         route.fulfill(json={"now": 0.0, "age": 0.0, "total": 100_000, "hosts": hosts})

@@ -129,11 +129,11 @@ async def _needs_browser(host: str, pattern: str) -> None:
 
 def test_the_most_troubled_come_first_then_the_busiest(filled: Cli) -> None:
     found = as_json(filled, "hosts")
-    assert [(host["host"], host["breaker"], host["queue"]) for host in found] == [
-        ("down.example", "given_up", 0),
-        ("open.example", "open", 1),
-        ("busy.example", "closed", 9),
-        ("idle.example", "closed", 0),
+    assert [(host["host"], host["condition"], host["queue"]) for host in found] == [
+        ("down.example", "given up", 0),
+        ("open.example", "cooling down", 1),
+        ("busy.example", "healthy", 9),
+        ("idle.example", "healthy", 0),
     ]
     busy = found[2]
     assert (busy["rate"], busy["cap"], busy["in_flight"], busy["latency"]) == (0.1, 3, 0, 1.5)
@@ -144,7 +144,7 @@ def test_the_most_troubled_come_first_then_the_busiest(filled: Cli) -> None:
 def test_the_table(filled: Cli) -> None:
     code, out, err = filled("hosts", "--limit", "2")
     assert (code, err) == (0, "")
-    for words in ("given up 60 min", "open 5 min", "connect ×2, timeout", "2 of 4 hosts"):
+    for words in ("given up 60 min", "cooling down 5 min", "connect ×2, timeout", "2 of 4 hosts"):
         assert words in out
     assert "busy.example" not in out
     assert "busy.example" in filled("hosts", "--limit", "2", "--all")[1]
@@ -174,7 +174,7 @@ def test_hosts_of_a_job(filled: Cli) -> None:
 def test_one_host_in_detail(filled: Cli) -> None:
     code, out, _ = filled("hosts", "show", "open.example")
     assert code == 0
-    for words in ("0.1 req/s", "0 in flight, at most 1", "1 normal (job job)", "breaker open: 5 failures"):
+    for words in ("0.1 req/s", "0 in flight, at most 1", "1 normal (job job)", "cooling down: 5 failures"):
         assert words in out
     assert as_json(filled, "hosts", "show", "http://busy.example/7")["queues"] == [
         {"job": "job", "lane": "normal", "pending": 9, "delayed": 0}
@@ -202,7 +202,7 @@ def test_a_block_without_end(filled: Cli) -> None:
 def test_unblock_closes_a_breaker(filled: Cli) -> None:
     assert filled("hosts", "unblock", "open.example")[0] == 0
     (host,) = [host for host in as_json(filled, "hosts") if host["host"] == "open.example"]
-    assert (host["breaker"], host["cap"], host["causes"]) == ("closed", 3, [])
+    assert (host["condition"], host["cap"], host["causes"]) == ("healthy", 3, [])
 
 
 def test_unblock_gives_a_host_another_chance_at_its_own_pace(filled: Cli) -> None:

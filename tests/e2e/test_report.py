@@ -106,7 +106,7 @@ def test_a_crawl_becomes_a_page(cli: Cli, web: WebProcess, tmp_path: Path) -> No
     assert f'"Shoal {EVIL}"' in read.text  # a setting that is not at its default
     assert "retry_base" in read.text
     assert page.find("secret-token") == -1
-    assert "breaker of" in read.text
+    assert "is cooling down" in read.text
     assert read.tags.count("svg") == 4
     assert len(page) < 300_000
 

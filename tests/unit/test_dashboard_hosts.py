@@ -103,9 +103,9 @@ async def test_filters(frontier: MemoryFrontier) -> None:
     await index.walk()
     assert await names(index, Query(part="b.ex")) == "b"
     assert await names(index, Query(part="nothing")) == ""
-    assert await names(index, Query(condition="open")) == "b"
-    assert await names(index, Query(condition="closed", sort="pending")) == "cad"
-    assert index.conditions == {"closed": 3, "open": 1}
+    assert await names(index, Query(condition="cooling down")) == "b"
+    assert await names(index, Query(condition="healthy", sort="pending")) == "cad"
+    assert index.conditions == {"healthy": 3, "cooling down": 1}
 
 
 async def test_the_index_of_one_job(frontier: MemoryFrontier) -> None:

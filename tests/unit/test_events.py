@@ -94,7 +94,7 @@ def test_an_event_is_a_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None
     event("breaker_opened", host="a.example", reason="5 failures in a row", seconds=5.0)
     [record] = caplog.records
     assert record.levelname == "WARNING"
-    assert record.getMessage() == "breaker of a.example opened: 5 failures in a row"
+    assert record.getMessage() == "host a.example is cooling down: 5 failures in a row"
     assert vars(record)["event"] == "breaker_opened"
     assert vars(record)["fields"]["host"] == "a.example"
 

@@ -135,16 +135,16 @@ def test_an_open_breaker_comes_first() -> None:
     first, then = sentences(pending(host=host(policies={BREAKER: state})))
     assert first.startswith(
         "not fetched yet: host shop.test is blocked for another 41 s "
-        "(breaker open: 5 failures in a row, the last: http_503"
+        "(cooling down: 5 failures in a row, the last: http_503"
     )
     assert then.startswith("then it waits for its host's turn")
 
 
-def test_a_half_open_breaker() -> None:
+def test_a_host_that_is_probed() -> None:
     state = BreakerState("open", NOW - 1, reason="5 failures in a row, the last: http_503")
     answer = pending(host=host(policies={BREAKER: state}))
     assert answer.causes[0].name == "slowed_by_breaker"
-    assert "half open, one probe at a time" in answer.causes[0].sentence
+    assert "probing, one request at a time" in answer.causes[0].sentence
 
 
 def test_a_host_that_was_given_up() -> None:
@@ -310,4 +310,4 @@ def test_an_origin_that_fails_is_named_beside_one_that_does_not() -> None:
     alive = {BREAKER: BreakerState(spoke=True), state_name("breaker", "https"): dead}
     first = pending(host=host(policies=alive)).causes[0]
     assert first.sentence.startswith("not fetched yet: https://shop.test is given up: it has never answered")
-    assert host(policies=alive).condition == "closed", "the host is as well as its best origin"
+    assert host(policies=alive).condition == "healthy", "the host is as well as its best origin"

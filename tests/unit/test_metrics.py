@@ -166,7 +166,7 @@ def test_a_store_tells_of_its_jobs_and_queues() -> None:
         job("old", state="finished", done=4),
         workers=(held, WorkerStatus()),
     )
-    samples = parsed(render_store(seen, {"closed": 3, "half open": 1}))
+    samples = parsed(render_store(seen, {"healthy": 3, "probing": 1}))
     assert value(samples, "shoal_store_up") == 1
     assert value(samples, "shoal_jobs", state="running") == 1
     assert value(samples, "shoal_jobs", state="paused") == 0
@@ -182,7 +182,7 @@ def test_a_store_tells_of_its_jobs_and_queues() -> None:
     assert value(samples, "shoal_workers") == 2
     assert value(samples, "shoal_held_workers", rule="sink") == 1
     assert value(samples, "shoal_success_ratio") == 0.75
-    assert value(samples, "shoal_hosts", condition="half open") == 1
+    assert value(samples, "shoal_hosts", condition="probing") == 1
 
 
 def test_jobs_beyond_the_newest_are_summed_up_and_open_ones_come_first() -> None:
@@ -236,7 +236,7 @@ def test_names_follow_the_conventions(metric: metrics.Metric[Any]) -> None:
 def test_the_labels_told_are_those_of_the_table() -> None:
     told = parsed(
         render_process(busy_tally().report(), Vitals(memory=1, memory_limit=1, open_files=1, file_limit=1))
-        + render_store(overview(job("a")), {"closed": 1})
+        + render_store(overview(job("a")), {"healthy": 1})
     )
     for metric in [one for one in ALL if one.kind != "histogram"]:
         assert {tuple(sorted(labels)) for labels in label_sets(told, metric.name)} == {

@@ -114,10 +114,10 @@ def test_open_is_a_block_and_half_open_one_at_a_time(policy: BreakerPolicy) -> N
     state = opened(policy)
     blocked = policy.limits(state, state.until - 2)
     assert (blocked.cap, blocked.blocked_until, blocked.refuse) == (1, state.until, None)
-    assert blocked.why == "breaker open: 5 failures in a row, the last: timeout, next probe in 2 s"
+    assert blocked.why == "cooling down: 5 failures in a row, the last: timeout, next probe in 2 s"
     half_open = policy.limits(state, state.until)
     assert (half_open.cap, half_open.refuse) == (1, None)
-    assert half_open.why == "half open, one probe at a time: 5 failures in a row, the last: timeout"
+    assert half_open.why == "probing, one request at a time: 5 failures in a row, the last: timeout"
 
 
 @pytest.mark.parametrize("kind", ["ok", "http_404", "http_429"])

@@ -184,7 +184,7 @@ class HostIndex:
     def _seen(self, record: HostRecord, rules: HostRules, now: float) -> HostRow:
         """Time alone changes the condition of a host that is not well, and of no other."""
         known = self._rows.get(record.name)
-        if known is not None and known.version == record.version and known.condition == "closed":
+        if known is not None and known.version == record.version and known.condition == "healthy":
             known.in_flight = record.valve.in_flight
             return known
         row = row_of(sight_of(record, rules, now), record.version)

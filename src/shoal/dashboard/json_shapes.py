@@ -122,7 +122,7 @@ def host_dict(host: HostSight, queues: Sequence[HostQueue]) -> dict[str, Any]:
         "origins": [
             {
                 "origin": origin.name,
-                "breaker": origin.breaker.phase if origin.breaker is not None else "closed",
+                "condition": origin.condition,
                 "robots": origin.state.robots.verdict if origin.state.robots is not None else None,
             }
             for origin in host.origins.values()

@@ -57,8 +57,8 @@ async def find_holdups(frontier: Hosts, overview: Overview, patience: float) -> 
 def _ranked(hosts: Iterable[Holdup]) -> Sequence[Holdup]:
     """Those that are not well and those that are in turn, of each the one that takes longest first."""
     slowest = sorted(hosts, key=lambda one: -one.through)
-    well = [one for one in slowest if one.host.condition == "closed"]
-    ill = [one for one in slowest if one.host.condition != "closed"]
+    well = [one for one in slowest if one.host.condition == "healthy"]
+    ill = [one for one in slowest if one.host.condition != "healthy"]
     return [one for pair in zip_longest(ill, well) for one in pair if one is not None][:_SHOWN]
 
 
@@ -71,7 +71,7 @@ async def _walk(
     until = time.monotonic() + patience
     async for record in in_turns(frontier.hosts()):
         well = _is_well(record, now)
-        condition: Condition = "closed" if well else sight_of(record, rules, now).condition
+        condition: Condition = "healthy" if well else sight_of(record, rules, now).condition
         conditions[condition] += 1
         if not well and condition != "given up":  # the pages of a host that is given up do not wait
             heapq.heappush(worst, (CONDITIONS.index(condition), record.name))

@@ -26,13 +26,13 @@ from shoal.text import MASK
 from shoal.valve import FOREVER, Domain, DomainLimit, Valve
 
 # From well to ill.
-Condition = Literal["closed", "no robots", "resting", "half open", "open", "blocked", "given up"]
+Condition = Literal["healthy", "no robots", "resting", "probing", "cooling down", "blocked", "given up"]
 CONDITIONS: tuple[Condition, ...] = (
-    "closed",
+    "healthy",
     "no robots",
     "resting",
-    "half open",
-    "open",
+    "probing",
+    "cooling down",
     "blocked",
     "given up",
 )
@@ -51,7 +51,8 @@ class OriginSight(Struct, frozen=True):
     name: str  # "https://shop.example"
     state: OriginState
     opinions: Mapping[str, Limits]  # of the policies that are kept by origin, by their names
-    breaker: BreakerState | None
+    condition: Condition  # by its breaker alone
+    until: float  # then it is probed
 
     @property
     def limits(self) -> Limits:
@@ -103,10 +104,6 @@ class HostSight(Struct, frozen=True):
         return min(known, key=lambda one: (ease(one.limits), one.state.robots_missing), default=None)
 
     @property
-    def breaker(self) -> BreakerState | None:
-        return self.best.breaker if self.best is not None else None
-
-    @property
     def robots_missing(self) -> bool:
         """robots.txt could not be had from any origin, so nothing may be fetched."""
         return self.asks_robots and self.state.robots_missing
@@ -122,11 +119,11 @@ class HostSight(Struct, frozen=True):
             return "blocked"
         if self.limits.refuse:
             return "given up"
-        if self.breaker is not None and self.breaker.phase != "closed":
-            return "open" if self.breaker.until > self.now else "half open"
+        if self.best is not None and self.best.condition != "healthy":
+            return self.best.condition
         if self.robots_missing:
             return "no robots"
-        return "resting" if (self.limits.blocked_until or 0.0) > self.now else "closed"
+        return "resting" if (self.limits.blocked_until or 0.0) > self.now else "healthy"
 
     @property
     def until(self) -> float | None:
@@ -134,8 +131,8 @@ class HostSight(Struct, frozen=True):
         match self.condition:
             case "blocked":
                 until = self.state.manual.blocked_until
-            case "open" | "given up":
-                until = self.breaker.until if self.breaker is not None else FOREVER
+            case "cooling down" | "given up":
+                until = self.best.until if self.best is not None else FOREVER
             case "resting":
                 until = self.limits.blocked_until or FOREVER
             case _:
@@ -170,13 +167,23 @@ def sight_of(record: HostRecord, rules: HostRules, now: float, pending: int = 0)
 def _origin(
     host: str, scheme: str, state: HostState, states: States, terms: Terms, now: float
 ) -> OriginSight:
-    breaker = states.get(state_name("breaker", scheme))
+    found = states.get(state_name("breaker", scheme))
+    breaker = found if isinstance(found, BreakerState) else BreakerState()
     return OriginSight(
         f"{scheme}://{host}",
         state.origin(scheme),
         terms.policies.opinions_at(states, now, scheme),
-        breaker if isinstance(breaker, BreakerState) else None,
+        _condition(breaker, now),
+        breaker.until,
     )
+
+
+def _condition(breaker: BreakerState, now: float) -> Condition:
+    if breaker.phase == "closed":
+        return "healthy"
+    if now >= breaker.until:
+        return "probing"
+    return "given up" if breaker.phase == "given_up" else "cooling down"
 
 
 def with_robots(host: HostSight, rules: HostRules) -> HostSight:
@@ -347,7 +354,7 @@ def _jobs(host: HostSight) -> list[Cause]:
 
 def _slower(host: HostSight) -> list[Cause]:
     found = []
-    # A breaker that is half open says more than a smaller number of requests at once.
+    # A host that is probed says more than a smaller number of requests at once.
     by_weight = sorted(host.opinions.items(), key=lambda opinion: opinion[1].blocked_until is None)
     for policy, limits in by_weight:
         if limits.why and not limits.refuse and (limits.blocked_until or 0.0) <= host.now:

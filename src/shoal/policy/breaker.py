@@ -70,14 +70,14 @@ class BreakerPolicy:
         if state.phase == "closed":
             return NO_LIMITS
         if now >= state.until:
-            why = f"half open, one probe at a time: {state.reason}"
+            why = f"probing, one request at a time: {state.reason}"
             # Of a host that has answered, several pages have failed before its breaker opens: they may try once more.
             return Limits(cap=1, blocked_until=state.until, probe=2 if state.spoke else 1, why=why)
         again = f"next probe in {state.until - now:.0f} s"
         if state.phase == "given_up":
             refuse, why = f"host_down: {state.reason}", f"given up: {state.reason}, {again}"
             return Limits(refuse=refuse, refuse_until=state.until, why=why)
-        return Limits(cap=1, blocked_until=state.until, why=f"breaker open: {state.reason}, {again}")
+        return Limits(cap=1, blocked_until=state.until, why=f"cooling down: {state.reason}, {again}")
 
     def _event(self, state: BreakerState, seen: Observation) -> Event | None:
         if seen.started < state.until:

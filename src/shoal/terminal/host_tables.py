@@ -22,7 +22,7 @@ from shoal.settings import HOST_KEYS, HostSettings
 from shoal.terminal.console import safe, stdout, when
 from shoal.terminal.live_panel import latency_style
 
-_STYLES = {"closed": "green", "no robots": "yellow", "resting": "yellow", "half open": "yellow"}
+_STYLES = {"healthy": "green", "no robots": "yellow", "resting": "yellow", "probing": "yellow"}
 
 
 def print_table(hosts: Sequence[HostSight], total: int) -> None:
@@ -34,7 +34,7 @@ def print_table(hosts: Sequence[HostSight], total: int) -> None:
     listing.add_column("host", overflow="ellipsis")
     for name in ("req/s", "flight", "latency", "timeout"):
         listing.add_column(name, justify="right", no_wrap=True)
-    listing.add_column("breaker", no_wrap=True)
+    listing.add_column("condition", no_wrap=True)
     listing.add_column("queue", justify="right", no_wrap=True)
     listing.add_column("errors", overflow="ellipsis")
     for host in hosts:
@@ -87,7 +87,7 @@ def print_one(host: HostSight, queues: Sequence[HostQueue]) -> None:
         ("at a time", f"{host.valve.in_flight} in flight, at most {host.valve.cap}"),
         ("domain", _domain(host)),
         ("latency", _latency(host)),
-        ("breaker", _condition(host)),
+        ("condition", _condition(host)),
         ("robots.txt", _robots(host)),
         ("queue", _queue(queues)),
         ("errors", _errors(host) or "none"),
@@ -191,7 +191,7 @@ def in_one_line(host: HostSight) -> str:
     """ "shop.example: 0.5 req/s, 2 at a time, blocked for another 10 min"."""
     speed = "no limit on the rate" if host.rate is None else f"{humanize.speed(host.rate)} req/s"
     line = f"{host.name}: {speed}, {host.valve.cap} at a time"
-    if host.condition != "closed":
+    if host.condition != "healthy":
         line += f", {host.condition}"
         line += f" for another {humanize.span(host.until - host.now)}" if host.until is not None else ""
     return line
@@ -207,7 +207,7 @@ def as_dict(host: HostSight) -> dict[str, Any]:
         "domain": host.domain.name if host.domain is not None else None,
         "latency": host.latency,
         "timeout": host.limits.timeout,
-        "breaker": host.condition.replace(" ", "_"),
+        "condition": host.condition,
         "seconds_left": None if host.until is None else max(0.0, host.until - host.now),
         "queue": host.pending,
         "errors": list(state.errors),
@@ -231,5 +231,9 @@ def _verdict(origin: OriginSight | None) -> str | None:
 
 
 def _origin(origin: OriginSight) -> dict[str, Any]:
-    phase = origin.breaker.phase if origin.breaker is not None else "closed"
-    return {"origin": origin.name, "breaker": phase, "robots": _verdict(origin), "why": origin.limits.why}
+    return {
+        "origin": origin.name,
+        "condition": origin.condition,
+        "robots": _verdict(origin),
+        "why": origin.limits.why,
+    }

@@ -31,7 +31,7 @@ _COLUMNS = 60  # of the curve
 _UNWRITTEN = 15.0  # seconds: what happened just now may not be in the history yet
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _STATES = {"running": "green", "paused": "yellow", "finished": "dim", "cancelled": "red"}
-_WELL = {"closed": "green", "no robots": "yellow", "resting": "yellow", "half open": "yellow"}
+_WELL = {"healthy": "green", "no robots": "yellow", "resting": "yellow", "probing": "yellow"}
 _LEVELS = {"debug": "dim", "info": "", "warning": "yellow", "error": "red"}
 
 

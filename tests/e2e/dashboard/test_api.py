@@ -22,7 +22,7 @@ async def test_the_overview(viewer: Viewer) -> None:
     [job] = seen["jobs"]
     assert (job["job"], job["state"], job["progress"]) == ("books", "finished", 1.0)
     assert (seen["done"], seen["dead"], seen["hosts"]) == (7, 6, 2)
-    assert seen["conditions"]["closed"] == 2
+    assert seen["conditions"]["healthy"] == 2
     assert (await viewer.get("/api/live"))["points"][0].keys() == {
         "at", "rate", "in_flight", "pending", "success",
     }  # fmt: skip
@@ -163,7 +163,7 @@ async def test_a_blocked_host_is_not_asked(viewer: Viewer, store: str) -> None:
     assert "too slow" in seen["causes"][0]["sentence"]
     assert await claimed(store) == {second}
     status, seen = await viewer.post(f"/api/hosts/{first}", action="unblock")
-    assert (status, seen["condition"], seen["buried"]) == (200, "closed", 0)
+    assert (status, seen["condition"], seen["buried"]) == (200, "healthy", 0)
     assert await claimed(store) == {first, second}
 
 

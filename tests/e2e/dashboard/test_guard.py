@@ -94,7 +94,7 @@ async def test_a_foreign_page_changes_nothing(viewer: Viewer, headers: dict[str,
     host = await viewer.a_host()
     status, value = await viewer.ask("POST", f"/api/hosts/{host}", json=HOST_ORDER, headers=headers)
     assert (status, value["error"][:8]) == (403, "refused:")
-    assert (await viewer.get(f"/api/hosts/{host}"))["condition"] == "closed"
+    assert (await viewer.get(f"/api/hosts/{host}"))["condition"] == "healthy"
 
 
 async def test_our_own_page_does(viewer: Viewer) -> None:

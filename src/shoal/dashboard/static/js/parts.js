@@ -5,9 +5,9 @@ import * as words from "./words.js";
 
 // Every state has a sign of its own, so that nothing is told by colour alone.
 const LOOKS = {
-  good: ["running", "closed", "ok", "done"],
-  warn: ["paused", "no robots", "resting", "half open", "delayed", "warning", "probing", "pending"],
-  bad: ["open", "blocked", "given up", "cancelled", "dead", "error", "critical", "quarantined", "banned"],
+  good: ["running", "healthy", "ok", "done"],
+  warn: ["paused", "no robots", "resting", "delayed", "warning", "probing", "pending"],
+  bad: ["cooling down", "blocked", "given up", "cancelled", "dead", "error", "critical", "quarantined", "banned"],
 };
 const SIGNS = { good: "●", warn: "▲", bad: "■", plain: "○" };
 

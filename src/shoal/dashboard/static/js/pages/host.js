@@ -93,8 +93,8 @@ function robots({ robots: record, now }) {
 }
 
 function origins(host) {
-  const said = ({ origin, breaker, robots: verdict }) =>
-    `${origin}: ${breaker.replace("_", " ")}, robots.txt ${verdict ?? "not asked for yet"}`;
+  const said = ({ origin, condition, robots: verdict }) =>
+    `${origin}: ${condition}, robots.txt ${verdict ?? "not asked for yet"}`;
   return host.origins.map(said).join("; ");
 }
 

@@ -8,7 +8,7 @@ import * as words from "../words.js";
 
 const LIMIT = 50;
 const REFRESH = 3; // seconds
-const CONDITIONS = ["closed", "no robots", "resting", "half open", "open", "blocked", "given up"];
+const CONDITIONS = ["healthy", "no robots", "resting", "probing", "cooling down", "blocked", "given up"];
 
 export function show(view) {
   const { focus, ...given } = Object.fromEntries(view.params);

@@ -25,14 +25,14 @@ export class Orders {
 
   set(host) {
     this.host = host;
-    this.slot.set([host.condition === "closed", host.manual.blocked]);
+    this.slot.set([host.condition === "healthy", host.manual.blocked]);
   }
 
   #buttons() {
     const { host, condition, manual } = this.host;
     return [
       manual.blocked ? null : button("block", `block ${host}`, () => this.#block(), "danger"),
-      condition === "closed" ? null : button("unblock", `unblock ${host}`, () => this.#unblock()),
+      condition === "healthy" ? null : button("unblock", `unblock ${host}`, () => this.#unblock()),
       button("set limits", `set limits of ${host}`, () => this.#limit()),
     ];
   }

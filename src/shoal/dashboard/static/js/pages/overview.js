@@ -72,11 +72,11 @@ class Hold {
 
   #draw(lines, idle, pace, hosts) {
     this.node.className = `hold ${lines.length ? "warn" : idle ? "idle" : "good"}`;
-    const title = idle ? "No job is running" : "Nothing holds the crawl back";
+    const fine = idle ? "No job is running" : hosts ? "Some hosts are held back" : "Nothing holds the crawl back";
     const item = ([sentence, note]) =>
       el("li", null, sentence, note ? el("span", { class: "quiet" }, ` · ${note}`) : null);
     return [
-      el("strong", null, lines.length ? "Held back" : title),
+      el("strong", null, lines.length ? "Held back" : fine),
       lines.length ? el("ul", null, lines.map(item)) : pace ? el("p", null, sentence(pace)) : null,
       hosts ? el("a", { href: "#/hosts?sort=condition&order=desc" }, hosts) : null,
     ];
@@ -87,12 +87,12 @@ const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}.`;
 
 /** Hosts that are held back do not hold back the others; still, what is left may wait for them. */
 function hostLine({ conditions, hosts }) {
-  const { closed, ...held } = conditions ?? {};
+  const { healthy, ...held } = conditions ?? {};
   const known = Object.keys(ILL).filter((name) => held[name]);
   const number = known.reduce((sum, name) => sum + held[name], 0);
   if (!number) return "";
   const each = known.map((name) => `${words.count(held[name])} ${name}`).join(", ");
-  return `${words.count(number)} of ${words.plural(hosts, "host")} ${number === 1 ? "is" : "are"} held back: ${each}`;
+  return `${words.count(number)} of ${words.plural(hosts, "host")} ${number === 1 ? "is" : "are"} waiting: ${each}`;
 }
 
 /** The same rule on several workers is one line. */
@@ -180,11 +180,11 @@ function laneRow({ lane, pending, in_flight }) {
 }
 
 const ILL = {
-  closed: "good",
+  healthy: "good",
   "no robots": "warn",
   resting: "warn",
-  "half open": "warn",
-  open: "bad",
+  probing: "warn",
+  "cooling down": "bad",
   blocked: "bad",
   "given up": "bad",
 };
