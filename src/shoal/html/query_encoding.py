@@ -1,5 +1,5 @@
-"""Queries of links on pages in a legacy encoding: sent in that encoding, as browsers do (WHATWG URL, "percent-encode
-after encoding"). The rest of a URL is always UTF-8."""
+"""Queries of links and values of forms on pages in a legacy encoding: sent in that encoding, as browsers do (WHATWG
+URL, "percent-encode after encoding"). The rest of a URL is always UTF-8."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from shoal.html.decoding import NOT_DECODED, USER_DEFINED
 _FOREIGN = re.compile("[^\x00-\x7f]+")
 # Bytes that a query may not hold as they are. Some encodings write characters with bytes of ASCII, which it may.
 _ESCAPED = {byte: f"%{byte:02X}" for byte in (*range(0x21), *b"\"#'<>", *range(0x7F, 0x100))}
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _KEPT = 70_000  # characters that are remembered for an encoding: all that most of them have
 
 # GB18030 can write everything; pages that are read as it are mostly in GBK, which cannot.
@@ -33,6 +34,15 @@ def in_encoding(link: str, codec: str) -> str:
     codec = _WRITTEN_AS.get(codec, codec)
     query = _FOREIGN.sub(lambda found: _written(found[0], codec), query)
     return f"{head}?{query}{hash_}{fragment}"
+
+
+def in_bytes(text: str, codec: str) -> bytes:
+    """A form's text in the page's encoding. What that cannot write becomes a character reference."""
+    if not is_legacy(codec):
+        return _SURROGATE.sub("\ufffd", text).encode()
+    codec = _WRITTEN_AS.get(codec, codec)
+    euro = b"\x80" if codec == "gbk" else "€".encode(codec, "xmlcharrefreplace")
+    return euro.join(part.encode(codec, "xmlcharrefreplace") for part in text.split("€"))
 
 
 def _written(text: str, codec: str) -> str:

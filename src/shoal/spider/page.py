@@ -17,6 +17,7 @@ from shoal.errors import SpiderError
 from shoal.events import event
 from shoal.html import charset, decoding
 from shoal.html.css import Selection
+from shoal.html.forms import FieldValue, FormError, submit
 from shoal.html.links import absolute, document_base, target_of, targets_in
 from shoal.html.media import Kind, kind_of, media_type
 from shoal.html.pagination import largest_number, page_urls
@@ -356,6 +357,48 @@ class Page:
             target, name, base, lane, priority, depth, max_attempts,
             method, headers, body, pool, meta, dedupe, anywhere,
         )  # fmt: skip
+
+    def submit_form(
+        self,
+        form: str | Node = "form",
+        fields: Mapping[str, FieldValue] | None = None,
+        handler: HandlerLike = None,
+        *,
+        click: str | Node | bool = True,
+        **options: Unpack[FollowOptions],
+    ) -> Request:
+        """A request to yield: what a browser sends when the form is filled in and submitted.
+
+        `form` is a CSS selector or an element: the form, or anything inside it. `fields` are values by name, over those
+        of the page: a text or number, a list for several values, True or False for a checkbox, None to leave a field
+        out. Hidden fields, method, action and encoding are the form's. `click` is the button, as a selector or element;
+        by default the form's first one, as when Enter is pressed; False: none.
+        """
+        where = f"page.submit_form({form!r}) on {self.url}" if isinstance(form, str) else "page.submit_form()"
+        try:
+            sent = submit(
+                self.tree,
+                self._element(form),
+                fields or {},
+                click=click if isinstance(click, bool) else self._element(click),
+                url=self.url,
+                base=self.base,
+                codec=self.codec,
+            )
+        except FormError as error:
+            raise SpiderError(f"{where}: {error}") from None
+        options |= {"method": sent.method, "body": sent.body}
+        if sent.content_type:
+            options["headers"] = {"Content-Type": sent.content_type, **(options.get("headers") or {})}
+        return self.follow(sent.url, handler, **options)
+
+    def _element(self, found: str | Node) -> LexborNode:
+        node = self.first(found) if isinstance(found, str) else found
+        if node is None:
+            raise FormError(f"nothing matches {found!r}; the page has {len(self.tree.tags('form'))} forms")
+        if not isinstance(node, LexborNode):
+            raise FormError(f"it takes an element of an HTML page, not a {type(node).__name__}")
+        return node
 
     def follow_all(
         self,
