@@ -410,6 +410,16 @@ async def test_it_runs_at_a_lower_priority(chromium: BrowserTransport) -> None:
     assert min(nice) >= 10
 
 
+async def test_no_process_shows_its_address_bar(chromium: BrowserTransport) -> None:
+    """Every context is a window of its own. The address bar would take longer than the page."""
+    async with serve(always(html("<p>a"))) as server:
+        answer = await shown(chromium, server.url("/"))
+        commands = [_command(pid) for pid in current(chromium).family.pids()]
+        await answer.close()
+    assert any(b"--type=renderer" in command for command in commands)
+    assert not any(b"--top-chrome-webui" in command for command in commands)
+
+
 # -- proxies and secrets
 
 
