@@ -24,11 +24,11 @@ from typing import Any
 import shoal
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import Frontier
-from shoal.runtime.fleet_plan import WorkerPlan
 from shoal.runtime.plan import Plan
 from shoal.runtime.signals import Stoppable
 from shoal.runtime.submit import Submission, submit
 from shoal.runtime.worker import serve
+from shoal.runtime.worker_plan import WorkerPlan
 from shoal.settings import Settings
 from shoal.testing import ChaoticWeb, HostProfile
 from shoal.testing.servers import ValkeyServer

@@ -17,7 +17,8 @@ from shoal.hosts.given_up import BuriedPages
 from shoal.hosts.robots import RobotsFetcher
 from shoal.model import Done, Lease, Response, Settlement
 from shoal.policy.load import Traffic
-from shoal.runtime.assembly import make_admission, make_pipeline
+from shoal.runtime.admission import make_admission
+from shoal.runtime.job_runner import make_pipeline
 from shoal.settings import Settings
 from shoal.spider.handlers import Yielded
 from shoal.spider.page import Page

@@ -15,7 +15,7 @@ from shoal.admit.sending import sent_url
 from shoal.config import NOT_SETTINGS
 from shoal.model import Response, Task
 from shoal.policy.outcomes import TABLE
-from shoal.runtime.fleet_plan import OWN
+from shoal.runtime.worker_plan import OWN
 from shoal.settings import SECRET, WEIGHTS, Settings
 from shoal.spider.default import summary
 from shoal.spider.page import FollowOptions, Page

@@ -17,7 +17,7 @@ from shoal.frontier.protocol import Journal
 from shoal.frontier.values import Settled
 from shoal.model import Done, Outcome, Request, Response, Settlement
 from shoal.policy.load import Traffic
-from shoal.runtime.assembly import JobCrew
+from shoal.runtime.job_runner import JobRunner
 from shoal.runtime.plan import Plan, prepare
 from shoal.settings import Settings
 from shoal.sink.jsonl import MemoryJournal
@@ -88,7 +88,7 @@ def test_a_link_passed_over_before_a_set_back_is_brought_after_it(heeds: bool) -
 
         plan, frontier = Plan(spider, settings, "job"), GoesBack(given, heeds=heeds)
         await prepare(plan, frontier)
-        crew = JobCrew(
+        crew = JobRunner(
             "job",
             spider,
             settings,

@@ -16,7 +16,7 @@ from shoal.frontier.protocol import Journal
 from shoal.frontier.values import Settled
 from shoal.model import Outcome, Response, Retry, Settlement
 from shoal.policy.load import Traffic
-from shoal.runtime.assembly import JobCrew
+from shoal.runtime.job_runner import JobRunner
 from shoal.runtime.plan import Plan, prepare
 from shoal.settings import Settings
 from shoal.testing import HostProfile
@@ -92,7 +92,7 @@ async def crawl(profile: HostProfile) -> tuple[Browserlike, Watched, int]:
     frontier, web, rows = Watched(), Browserlike(profile), Rows()
     async with frontier, asyncio.timeout(DEADLINE):
         await prepare(plan, frontier)
-        crew = JobCrew(
+        crew = JobRunner(
             "job",
             spider,
             settings,

@@ -34,9 +34,8 @@ from shoal.jobs.worker_status import WorkerStatus, encode_status, tell_other_ver
 from shoal.model import Done, Row, Settlement
 from shoal.policy.backpressure import Reason
 from shoal.runtime.feeders import Feeders
-from shoal.runtime.fleet_plan import WorkerPlan
 from shoal.runtime.plan import Plan, finish
-from shoal.runtime.stuck import LONG, Facts, Silent, StuckWatch, reason, say_why
+from shoal.runtime.stalled_jobs import LONG, Facts, Silent, StalledJobs, reason, say_why
 from shoal.runtime.submit import (
     Submission,
     feed,
@@ -46,6 +45,7 @@ from shoal.runtime.submit import (
     submitted_spec,
     wait_for,
 )
+from shoal.runtime.worker_plan import WorkerPlan
 from shoal.settings import Settings
 from shoal.testing import ManualClock
 from shoal.testing.conformance.tools import claim, make_task, settle
@@ -602,7 +602,7 @@ def stuck_job(**counters: int) -> Job:
 
 
 def test_a_job_that_does_not_move_is_named_after_a_while_and_not_again_at_once() -> None:
-    watch, job = StuckWatch(), stuck_job(admitted=1, pending=1)
+    watch, job = StalledJobs(), stuck_job(admitted=1, pending=1)
     assert watch.look([job], 0.0) == []
     assert watch.look([job], LONG - 1) == []
     assert watch.look([job], LONG) == [(job, LONG)]

@@ -34,7 +34,7 @@ from shoal.jobs.schedule import Schedule
 from shoal.jobs.worker_status import WorkerStatus, encode_status
 from shoal.model import Dead, Failure
 from shoal.runtime.coordinator import Coordinator
-from shoal.runtime.fleet_plan import WorkerPlan
+from shoal.runtime.worker_plan import WorkerPlan
 from shoal.settings import Settings
 from shoal.testing import ChaoticWeb, HostProfile
 from shoal.testing.clock import ManualClock

@@ -23,7 +23,7 @@ from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.values import Claim, JobSpec
 from shoal.model import Failure, Outcome, Response, Settlement, Task
 from shoal.policy.load import Traffic
-from shoal.runtime.assembly import JobCrew
+from shoal.runtime.job_runner import JobRunner
 from shoal.settings import Settings
 from shoal.sink.jsonl import FileSink, MemoryJournal
 
@@ -73,7 +73,7 @@ async def spans_of(
     await frontier.open_job(JobSpec("job", spider="traced"))
     await frontier.add("job", [Task(URL, host="site.test", parent=77, depth=1, fingerprint=1)])
     [lease] = (await frontier.claim(Claim("me", ["job"], {"normal": 1}, 1))).leases
-    crew = JobCrew(
+    crew = JobRunner(
         "job",
         spider_with(handler),
         settings,

@@ -11,8 +11,8 @@ from shoal import Spider
 from shoal.errors import TrustError
 from shoal.frontier.values import JobSpec
 from shoal.jobs.note import SECRET, write_note
-from shoal.runtime.fleet_plan import OWN, WorkerPlan
 from shoal.runtime.trust import check_settings, own_output, own_reach, trusts_store
+from shoal.runtime.worker_plan import OWN, WorkerPlan
 from shoal.settings import HostSettings, Settings
 
 KEY = {"Authorization": "Bearer x"}

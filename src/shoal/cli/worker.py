@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from shoal.cli import options
 
 if TYPE_CHECKING:
-    from shoal.runtime.fleet_plan import WorkerPlan
+    from shoal.runtime.worker_plan import WorkerPlan
 
 
 def worker(
@@ -79,7 +79,7 @@ def make_plan(
 ) -> WorkerPlan:
     """The plan, whose settings are in order and whose spiders can be loaded. Who `fetches` needs its proxies too."""
     from shoal.fetch.proxy.pools import load_pools
-    from shoal.runtime.fleet_plan import WorkerPlan
+    from shoal.runtime.worker_plan import WorkerPlan
 
     where = str(config) if config is not None else None
     plan = WorkerPlan(tuple(spiders), store, tuple(jobs or ()), flags, where, coordinates, until_done)

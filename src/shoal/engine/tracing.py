@@ -4,7 +4,7 @@
               ├── handle       the handler's time
               └── settle       from the handler's end until the store has it
 
-Nothing of the path knows that it is traced: `runtime/assembly.py` wraps its parts when it puts them together.
+Nothing of the path knows that it is traced: `runtime/job_runner.py` wraps its parts when it puts them together.
 A URL is shown with its path, but without the values of its query.
 """
 

@@ -33,7 +33,7 @@ from shoal.jobs.note import note_of, settings_of
 from shoal.limits import START_LINE, URL_SHOWN
 from shoal.model import Refused, Request, Task
 from shoal.policy.lanes import no_such_lane
-from shoal.runtime.assembly import admission_by
+from shoal.runtime.admission import admission_by
 from shoal.settings import Settings
 from shoal.spider.places import StartPlace
 from shoal.spider.spider import Spider

@@ -18,9 +18,8 @@ from shoal.engine.vitals import Subject
 from shoal.errors import ShoalError
 from shoal.frontier import hint_at, open_frontier
 from shoal.inspect.event_log import EventBook
-from shoal.runtime.assembly import Crew
 from shoal.runtime.channel import Word, framed, receive
-from shoal.runtime.crawl import work_through
+from shoal.runtime.crawl import Crew, work_through
 from shoal.runtime.plan import Plan
 from shoal.runtime.processes import Part
 from shoal.runtime.signals import Stoppable, on_leash

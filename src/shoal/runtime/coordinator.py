@@ -21,10 +21,10 @@ from shoal.jobs.leader import Leadership
 from shoal.jobs.note import is_for_fleet
 from shoal.jobs.schedule import start_due_runs
 from shoal.runtime.feeders import Feeders
-from shoal.runtime.fleet_plan import WorkerPlan
-from shoal.runtime.lookout import Lookout
 from shoal.runtime.plan import finish
-from shoal.runtime.stuck import StuckWatch, say_why
+from shoal.runtime.served_jobs import RunningJobs
+from shoal.runtime.stalled_jobs import StalledJobs, say_why
+from shoal.runtime.worker_plan import WorkerPlan
 from shoal.spider.spider import Spider
 
 _EVERY = 0.7  # seconds between rounds while jobs run
@@ -43,11 +43,11 @@ class Coordinator:
         spiders: Mapping[str, Spider],
         *,
         name: str = "",
-        lookout: Lookout | None = None,
+        running: RunningJobs | None = None,
     ) -> None:
         self._frontier = frontier
-        self._lookout = lookout or Lookout(frontier)
-        self._stuck = StuckWatch()
+        self._running = running or RunningJobs(frontier)
+        self._stuck = StalledJobs()
         self._name = name = name or f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._retention = retention_of(plan.settings())
         self._prune_at = self._letters_at = 0.0
@@ -61,9 +61,9 @@ class Coordinator:
     async def _feed(self) -> None:
         try:
             while True:
-                self._feeders.tend(await self._lookout.running())
+                self._feeders.tend(await self._running.get())
                 await self._feeders.listen()
-                await self._lookout.change(_EVERY)
+                await self._running.change(_EVERY)
         finally:
             await self._feeders.stop()
 

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 from msgspec import Struct
@@ -21,19 +21,24 @@ from shoal.config import load
 from shoal.engine.feeder import Feeder
 from shoal.engine.guardian import can_resume
 from shoal.engine.loop import run_loop
+from shoal.engine.served import OneJob
 from shoal.engine.tally import TallyReport
-from shoal.engine.tracing import tracing_if
+from shoal.engine.tracing import Tracing, tracing_if
+from shoal.engine.vitals import Subject
 from shoal.errors import HandlerMissing, SettingsError, ShoalError, SpiderError
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import Frontier
+from shoal.frontier.values import Job
 from shoal.inspect.event_log import EventBook
 from shoal.inspect.progress import View
 from shoal.inspect.retention import tidy
 from shoal.jobs.trouble import pause_in_trouble, with_pages_left
-from shoal.runtime.assembly import Crew
+from shoal.policy.load import Traffic
+from shoal.runtime.job_runner import JobRunner
 from shoal.runtime.plan import Plan, conclude, prepare
 from shoal.runtime.signals import Stoppable, stopping_on_signals
 from shoal.runtime.watching import Watch, watching
+from shoal.runtime.worker import Worker
 from shoal.sink import is_database, open_sink
 from shoal.sink.jsonl import FileSink, MemoryJournal
 from shoal.sink.protocol import Sink
@@ -122,6 +127,66 @@ async def _run_here(plan: Plan, sink: Sink, watch: Watch | None, *, signals: boo
         view = await look()
         await tidy(frontier, plan.settings, spared={plan.job})
         return view
+
+
+class Crew:
+    """A process with one job: `shoal crawl`."""
+
+    def __init__(self, plan: Plan, frontier: Frontier, sink: Sink, tracing: Tracing | None = None) -> None:
+        traffic = Traffic()
+        self._plan = plan
+        self._frontier = frontier
+        self._job = JobRunner(
+            plan.job, plan.spider, plan.settings, frontier, sink, traffic=traffic, tracing=tracing
+        )
+        self._jobs = OneJob(frontier, self._job, plan.settings)
+        self._process = Worker(frontier, self._jobs, plan.settings, traffic)
+        self.engine = self._process.engine
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._job.open()
+        except BaseException:
+            await self._job.close()
+            raise
+        await self._process.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._process.__aexit__()
+        await self._job.close()
+
+    @property
+    def trouble(self) -> HandlerMissing | None:
+        """Why the engine ended before its work was done."""
+        return self._jobs.trouble
+
+    def was_replaced(self, job: Job | None) -> bool:
+        """Whether the job is no longer the one that was opened here."""
+        return job is None or job.created_at != self._job.made_at
+
+    def feeder(self) -> Feeder:
+        plan, job = self._plan, self._job
+        return Feeder(
+            plan.spider,
+            self._frontier,
+            job.admission,
+            plan.settings,
+            job.tally,
+            job=plan.job,
+            source=plan.feeds,
+            paused=lambda: self.feeding_paused,
+        )
+
+    @property
+    def feeding_paused(self) -> bool:
+        return self._process.feeding_paused
+
+    def report(self) -> TallyReport:
+        return self._job.tally.report(in_flight=self.engine.in_flight)
+
+    def subject(self) -> Subject:
+        return self._process.subject(self.report)
 
 
 async def work_through(crew: Crew, frontier: Frontier, job: str) -> None:

@@ -20,8 +20,8 @@ from shoal.jobs.leader import Leadership, feeder_key
 from shoal.jobs.note import is_for_fleet
 from shoal.jobs.trouble import report_trouble
 from shoal.jobs.worker_status import status_of
-from shoal.runtime.assembly import make_admission
-from shoal.runtime.fleet_plan import WorkerPlan
+from shoal.runtime.admission import make_admission
+from shoal.runtime.worker_plan import WorkerPlan
 from shoal.spider.spider import Spider
 from shoal.text import error_line
 

@@ -6,8 +6,8 @@ import sys
 
 from shoal.frontier import hint_at
 from shoal.runtime.child import Line, led_by_parent, line_from
-from shoal.runtime.fleet_plan import WorkerPlan
 from shoal.runtime.worker import serve
+from shoal.runtime.worker_plan import WorkerPlan
 
 
 async def work(plan: WorkerPlan, line: Line) -> None:

@@ -20,9 +20,9 @@ from shoal.frontier.protocol import Frontier
 from shoal.inspect.event_log import EventBook
 from shoal.inspect.fleet import FleetSight, Horizon, look_at_fleet
 from shoal.jobs.trouble import check_all_done
-from shoal.runtime.fleet_plan import WorkerPlan
 from shoal.runtime.processes import Child, Lost, subject_of
 from shoal.runtime.signals import stopping_on_signals
+from shoal.runtime.worker_plan import WorkerPlan
 from shoal.telemetry.health import probes_at
 
 log = logging.getLogger("shoal")

@@ -30,7 +30,7 @@ from shoal.frontier.loss import Loss
 from shoal.inspect.event_log import EventBook
 from shoal.inspect.progress import View
 from shoal.inspect.retention import tidy
-from shoal.runtime.assembly import make_admission
+from shoal.runtime.admission import make_admission
 from shoal.runtime.channel import Word, framed, read_framed
 from shoal.runtime.crawl import feeding
 from shoal.runtime.plan import Plan, conclude, prepare

@@ -28,7 +28,7 @@ from shoal.jobs.note import encode_note, note_of
 from shoal.jobs.schedule import Schedule, change_schedules, encoded_output
 from shoal.jobs.trouble import forget_trouble, trouble_of
 from shoal.jobs.worker_status import is_silent, status_of
-from shoal.runtime.assembly import make_admission
+from shoal.runtime.admission import make_admission
 from shoal.runtime.plan import (
     Plan,
     check_output,

@@ -3,32 +3,154 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import time
+import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
+from typing import TYPE_CHECKING, Self
 
-from shoal.engine.guardian import can_resume
+from shoal.clock import SystemClock
+from shoal.engine.dispatcher import Engine
+from shoal.engine.guardian import can_resume, guarded
+from shoal.engine.lost_workers import report_loss, tell_loss
+from shoal.engine.pressure import Governor
+from shoal.engine.served import Jobs
 from shoal.engine.tally import TallyReport
 from shoal.engine.tracing import tracing_if
-from shoal.engine.vitals import Pulse, Subject
+from shoal.engine.vitals import Pulse, Subject, Vitals
+from shoal.engine.watchdog import Watchdog
 from shoal.events import event
+from shoal.fetch.file_limit import within_file_limit
 from shoal.frontier import open_frontier, shown
 from shoal.frontier.protocol import Frontier
+from shoal.frontier.values import Job
 from shoal.inspect.event_log import EventBook, tell
 from shoal.jobs.leader import watch_leader
 from shoal.jobs.note import SUMMARY
 from shoal.jobs.trouble import check_all_done
 from shoal.jobs.worker_status import tell_other_versions
-from shoal.policy.load import Traffic
-from shoal.runtime.assembly import ProcessCrew
+from shoal.policy.load import Backlog, Traffic
 from shoal.runtime.coordinator import Coordinator
-from shoal.runtime.fleet_plan import WorkerPlan
-from shoal.runtime.lookout import Lookout
-from shoal.runtime.roster import Roster
+from shoal.runtime.served_jobs import RunningJobs, ServedJobs
 from shoal.runtime.signals import Stoppable, stopping_on_signals
+from shoal.runtime.worker_plan import WorkerPlan
+from shoal.settings import Settings
 from shoal.telemetry.health import probes_at
 
+if TYPE_CHECKING:
+    pass
+
 Guidance = Callable[[Stoppable], AbstractContextManager[None]]  # what tells the engine to stop
+
+
+_ROUND = 60.0  # seconds after which an engine that has not ended its round hangs
+
+
+class Worker:
+    """What a process has once: the engine, the governor that holds it back, and the watchdog over its handlers."""
+
+    def __init__(
+        self,
+        frontier: Frontier,
+        jobs: Jobs,
+        settings: Settings,
+        traffic: Traffic,
+        *,
+        spiders: tuple[str, ...] = (),
+    ) -> None:
+        settings = within_file_limit(settings)
+        self._frontier = frontier
+        self._jobs = jobs
+        self._slots = settings.concurrency
+        self._settings = settings
+        self._guarded = guarded()
+        flight = self._guarded.flight if self._guarded is not None else None
+        self._watchdog = Watchdog(settings, flight, self._handler_timeout)
+        self.engine = Engine(
+            frontier,
+            jobs,
+            settings,
+            name=f"{os.getpid()}-{uuid.uuid4().hex[:8]}",
+            pressure=lambda: self._governor.pressure,
+            spiders=spiders,
+            flight=flight,
+        )
+        self._governor = Governor(
+            settings,
+            traffic,
+            load=self.engine.load,
+            pending=self._pending,
+            on_change=frontier.wake,
+            clock=SystemClock(),
+            room=frontier.room,
+        )
+        self._governing: asyncio.Task[None] | None = None
+
+    def _handler_timeout(self) -> float:
+        """The longest that a handler may take now."""
+        jobs = self._jobs.everyone()
+        return max((job.settings.handler_timeout for job in jobs), default=self._settings.handler_timeout)
+
+    async def _pending(self) -> Backlog:
+        """What waits in the fullest of the jobs."""
+        backlogs = [backlog_of(job) for job in await self._jobs.records()]
+        return max(backlogs, key=lambda one: one.pending, default=Backlog())
+
+    async def __aenter__(self) -> Self:
+        if (mine := self._guarded) is not None:
+            if mine.loss is not None:
+                tell_loss(mine.loss, mine.loss.worker)
+                await report_loss(self._frontier, mine.loss)
+            mine.flight.name(self.engine.name, self._frontier.obituary(self.engine.name))
+        self._watchdog.start()
+        self._governing = asyncio.create_task(self._governor.run())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._governing is not None:
+            self._governing.cancel()
+            await asyncio.gather(
+                self._governing, return_exceptions=True
+            )  # the engine tells of a broken store
+        self._watchdog.stop()
+
+    @property
+    def feeding_paused(self) -> bool:
+        return self._governor.pressure.feeding_paused
+
+    def subject(self, report: Callable[[], TallyReport]) -> Subject:
+        """This process, for whoever asks how it is; `report` is what it has counted."""
+        return Subject(report, self._vitals, self._hangs, lambda: self.engine.stopping)
+
+    def _vitals(self) -> Vitals:
+        pressure, signals = self._governor.pressure, self._governor.signals()
+        return Vitals(
+            stale=self.engine.stale,
+            cpu=time.process_time(),
+            processes=1,
+            slots=self._slots,
+            usable=pressure.slots(self._slots),
+            held_by={reason.rule: 1 for reason in pressure.reasons},
+            settling_lag=signals.sink_lag,
+            loop_lag=signals.loop_lag,
+            memory=signals.memory,
+            memory_limit=signals.memory_limit,
+            open_files=signals.open_files,
+            file_limit=signals.file_limit,
+            waiting=self.engine.waiting,
+        )
+
+    def _hangs(self) -> str:
+        takes = self.engine.round_takes()
+        return f"the engine has not moved for {takes:.0f} s" if takes > _ROUND else ""
+
+
+def backlog_of(job: Job) -> Backlog:
+    c = job.counters
+    ended = c.done + c.dead + c.merged
+    return Backlog(job.spec.name, c.pending, max(0, c.admitted - job.fed), ended, feeding=not job.fed_all)
 
 
 async def serve(
@@ -44,24 +166,24 @@ async def serve(
         frontier = await stack.enter_async_context(open_frontier(plan.store, patient=True))
         await stack.enter_async_context(present(frontier, "worker", spiders, plan.store))
         traffic = Traffic()
-        lookout = Lookout(frontier)
-        roster = Roster(frontier, plan, spiders, settings, traffic, tracing, lookout)
+        running = RunningJobs(frontier)
+        roster = ServedJobs(frontier, plan, spiders, settings, traffic, tracing, running)
         stack.push_async_callback(roster.close)
-        crew = ProcessCrew(frontier, roster, settings, traffic, spiders=tuple(spiders))
-        await stack.enter_async_context(crew)
-        roster.holds = crew.engine.holds
-        subject = crew.subject(lambda: roster.report(in_flight=crew.engine.in_flight))
+        worker = Worker(frontier, roster, settings, traffic, spiders=tuple(spiders))
+        await stack.enter_async_context(worker)
+        roster.holds = worker.engine.holds
+        subject = worker.subject(lambda: roster.report(in_flight=worker.engine.in_flight))
         probes.watch(frontier, subject, whole_store=False)
         if tell is not None:
-            await stack.enter_async_context(meanwhile(tell(subject), crew.engine))
+            await stack.enter_async_context(meanwhile(tell(subject), worker.engine))
         can_resume()
         if guidance is None:
             guidance = partial(stopping_on_signals, grace=settings.grace)
-        stack.enter_context(guidance(crew.engine))
-        coordinator = Coordinator(frontier, plan, spiders, name=crew.engine.name, lookout=lookout)
+        stack.enter_context(guidance(worker.engine))
+        coordinator = Coordinator(frontier, plan, spiders, name=worker.engine.name, running=running)
         coordinating = coordinator.run() if plan.coordinates else watch_leader(frontier)
-        async with meanwhile(roster.run(), crew.engine), meanwhile(coordinating, crew.engine):
-            await crew.engine.run()
+        async with meanwhile(roster.run(), worker.engine), meanwhile(coordinating, worker.engine):
+            await worker.engine.run()
         if plan.until_done and tell is None:  # else whoever has started this process looks
             await check_all_done(frontier, lambda spec: plan.serves(spec, spiders))
 

@@ -1,4 +1,4 @@
-"""The parts of one simulated worker: the real ones, put together as in `runtime/assembly.py`, in a simulated world."""
+"""The real parts of one worker, put together as in `runtime/worker.py`, in a simulated world."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from shoal.engine.tally import Tally
 from shoal.fetch.transport import Transport
 from shoal.frontier.protocol import Frontier, Journal
 from shoal.policy.load import Backlog, Traffic
-from shoal.runtime.assembly import JobCrew, backlog_of, make_admission
+from shoal.runtime.admission import make_admission
+from shoal.runtime.job_runner import JobRunner
 from shoal.runtime.plan import Plan
+from shoal.runtime.worker import backlog_of
 from shoal.testing.simulation.process import Process
 from shoal.testing.sinks import JournalSink
 
@@ -26,7 +28,7 @@ class SimulatedCrew:
         settings, clock, traffic = plan.settings, process.clock, Traffic()
         self._plan = plan
         self._frontier = frontier
-        self._job = JobCrew(
+        self._job = JobRunner(
             plan.job,
             plan.spider,
             settings,

@@ -13,13 +13,12 @@ from shoal.fetch.transport import Transport
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import JobSpec
 from shoal.policy.load import Backlog, Traffic
-from shoal.runtime.assembly import JobCrew, backlog_of
 from shoal.runtime.coordinator import Coordinator
-from shoal.runtime.fleet_plan import WorkerPlan
-from shoal.runtime.lookout import Lookout
+from shoal.runtime.job_runner import JobRunner
 from shoal.runtime.plan import Plan
-from shoal.runtime.roster import Roster
-from shoal.runtime.worker import meanwhile
+from shoal.runtime.served_jobs import RunningJobs, ServedJobs
+from shoal.runtime.worker import backlog_of, meanwhile
+from shoal.runtime.worker_plan import WorkerPlan
 from shoal.settings import Settings
 from shoal.sink.protocol import Sink
 from shoal.spider.spider import Spider
@@ -36,7 +35,7 @@ class _OwnPlan(WorkerPlan, frozen=True, kw_only=True):
         return self.own
 
 
-class _Roster(Roster):
+class _SimulatedJobs(ServedJobs):
     """Serves its jobs from the generated web."""
 
     def __init__(
@@ -47,16 +46,16 @@ class _Roster(Roster):
         transport: Transport,
         sink: Sink,
         traffic: Traffic,
-        lookout: Lookout,
+        running: RunningJobs,
     ) -> None:
         spiders = {plan.spider.name: plan.spider}
-        super().__init__(frontier, _own(plan), spiders, plan.settings, traffic, lookout=lookout)
+        super().__init__(frontier, _own(plan), spiders, plan.settings, traffic, running=running)
         self._process = process
         self._web = transport
         self._sink = sink
 
-    def _crew(self, spec: JobSpec) -> JobCrew:
-        return JobCrew(
+    def _make_runner(self, spec: JobSpec) -> JobRunner:
+        return JobRunner(
             spec.name,
             self._spiders[spec.spider],
             self._settings,
@@ -74,19 +73,19 @@ class FleetCrew:
         self, plan: Plan, process: Process, frontier: Frontier, transport: Transport, sink: Sink
     ) -> None:
         settings, traffic = plan.settings, Traffic()
-        lookout = Lookout(frontier, process.rng)
+        running = RunningJobs(frontier, process.rng)
         self._settings = settings
         self._frontier = frontier
-        self._roster = _Roster(plan, process, frontier, transport, sink, traffic, lookout)
+        self._jobs = _SimulatedJobs(plan, process, frontier, transport, sink, traffic, running)
         self.engine = Engine(
             frontier,
-            self._roster,
+            self._jobs,
             settings,
             name=process.name,
             pressure=lambda: self._governor.pressure,
             spiders=(plan.spider.name,),
         )
-        self._roster.holds = self.engine.holds
+        self._jobs.holds = self.engine.holds
         self._governor = Governor(
             settings,
             traffic,
@@ -97,13 +96,13 @@ class FleetCrew:
             machine=Reading,
         )
         spiders = {plan.spider.name: plan.spider}
-        self._coordinator = Coordinator(frontier, _own(plan), spiders, name=process.name, lookout=lookout)
+        self._coordinator = Coordinator(frontier, _own(plan), spiders, name=process.name, running=running)
 
     async def run(self) -> None:
         governing = [asyncio.create_task(self._governor.run())] if self._settings.backpressure else []
         try:
             async with (
-                meanwhile(self._roster.run(), self.engine),
+                meanwhile(self._jobs.run(), self.engine),
                 meanwhile(self._coordinator.run(), self.engine),
             ):
                 await self.engine.run()
@@ -111,10 +110,10 @@ class FleetCrew:
             for task in governing:
                 task.cancel()
             await asyncio.gather(*governing, return_exceptions=True)
-            await self._roster.close()
+            await self._jobs.close()
 
     async def _pending(self) -> Backlog:
-        jobs = [await self._frontier.job(job.name) for job in self._roster.current()]
+        jobs = [await self._frontier.job(job.name) for job in self._jobs.current()]
         backlogs = [backlog_of(job) for job in jobs if job is not None]
         return max(backlogs, key=lambda one: one.pending, default=Backlog())
 

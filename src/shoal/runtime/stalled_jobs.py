@@ -50,7 +50,7 @@ class Facts(Struct, frozen=True):
     now: float = 0.0
 
 
-class StuckWatch:
+class StalledJobs:
     def __init__(self) -> None:
         self._seen: dict[str, _Seen] = {}
 

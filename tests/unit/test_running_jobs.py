@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.news import News, UnheardNews
 from shoal.frontier.values import Job, JobState
-from shoal.runtime.lookout import Lookout
+from shoal.runtime.served_jobs import RunningJobs
 from shoal.testing.conformance.tools import spec
 from shoal.testing.simulation.loop import VirtualLoop
 
@@ -28,36 +28,36 @@ class Counted(MemoryFrontier):
 
 async def test_one_read_for_all_until_there_is_news() -> None:
     frontier = Counted()
-    lookout = Lookout(frontier)
-    assert await asyncio.gather(*(lookout.running() for _ in range(5))) == [[]] * 5
+    jobs = RunningJobs(frontier)
+    assert await asyncio.gather(*(jobs.get() for _ in range(5))) == [[]] * 5
     assert frontier.reads == 1
-    waiting = asyncio.create_task(lookout.change(60))
+    waiting = asyncio.create_task(jobs.change(60))
     await asyncio.sleep(0)
     await frontier.open_job(spec(), "start")
     frontier.news.tell()
     async with asyncio.timeout(1):
         await waiting
-    assert [job.spec.name for job in await lookout.running()] == ["job"]
+    assert [job.spec.name for job in await jobs.get()] == ["job"]
     assert frontier.reads == 2
 
 
 async def test_a_store_that_went_back_is_read_again() -> None:
     frontier = Counted()
-    lookout = Lookout(frontier)
+    jobs = RunningJobs(frontier)
     before = frontier.saved()
     await frontier.open_job(spec(), "start")
-    assert len(await lookout.running()) == 1
+    assert len(await jobs.get()) == 1
     frontier.go_back(before)
-    assert await lookout.running() == []
+    assert await jobs.get() == []
 
 
 def test_it_is_read_now_and_then_in_case_news_got_lost() -> None:
     async def look() -> int:
         frontier = Counted()
-        lookout = Lookout(frontier)
+        jobs = RunningJobs(frontier)
         for _ in range(60):
-            await lookout.running()
-            await lookout.change(1.0)
+            await jobs.get()
+            await jobs.change(1.0)
         return frontier.reads
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:

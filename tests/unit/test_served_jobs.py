@@ -20,10 +20,10 @@ from shoal.jobs.trouble import trouble_of
 from shoal.jobs.worker_status import status_of
 from shoal.model import Response
 from shoal.policy.load import Traffic
-from shoal.runtime import roster as roster_module
-from shoal.runtime.fleet_plan import OWN, WorkerPlan
+from shoal.runtime import served_jobs
 from shoal.runtime.job_actions import resume
-from shoal.runtime.roster import Roster
+from shoal.runtime.served_jobs import ServedJobs
+from shoal.runtime.worker_plan import OWN, WorkerPlan
 from shoal.settings import Settings
 from shoal.testing.conformance.tools import make_task
 from shoal.valve import Valve
@@ -57,7 +57,7 @@ class Answers:
 
 @pytest.fixture(autouse=True)
 def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.runtime.assembly.Transports", lambda *args: Answers())
+    monkeypatch.setattr("shoal.runtime.job_runner.Transports", lambda *args: Answers())
 
 
 def spec(name: str, output: Path, spider: str = "books", **given: object) -> JobSpec:
@@ -68,17 +68,17 @@ def spec(name: str, output: Path, spider: str = "books", **given: object) -> Job
 
 def make(
     frontier: MemoryFrontier, spiders: dict[str, Spider] = SPIDERS, **options: object
-) -> tuple[Roster, Engine]:
+) -> tuple[ServedJobs, Engine]:
     plan = WorkerPlan((), "memory", **options)  # type: ignore[arg-type]
-    roster = Roster(frontier, plan, spiders, plan.settings(), Traffic())
-    engine = Engine(frontier, roster, plan.settings(), name="worker", spiders=tuple(spiders))
-    roster.holds = engine.holds
-    return roster, engine
+    jobs = ServedJobs(frontier, plan, spiders, plan.settings(), Traffic())
+    engine = Engine(frontier, jobs, plan.settings(), name="worker", spiders=tuple(spiders))
+    jobs.holds = engine.holds
+    return jobs, engine
 
 
 @asynccontextmanager
-async def serving(roster: Roster, engine: Engine) -> AsyncIterator[None]:
-    looking, running = asyncio.create_task(roster.run()), asyncio.create_task(engine.run())
+async def serving(jobs: ServedJobs, engine: Engine) -> AsyncIterator[None]:
+    looking, running = asyncio.create_task(jobs.run()), asyncio.create_task(engine.run())
     try:
         async with asyncio.timeout(DEADLINE):
             yield
@@ -86,7 +86,7 @@ async def serving(roster: Roster, engine: Engine) -> AsyncIterator[None]:
         engine.stop()
         looking.cancel()
         await asyncio.gather(looking, running, return_exceptions=True)
-        await roster.close()
+        await jobs.close()
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -105,10 +105,10 @@ def rows(path: Path) -> int:
 
 async def test_one_engine_serves_several_jobs_each_with_its_own_spider_and_file(tmp_path: Path) -> None:
     frontier = MemoryFrontier()
-    roster, engine = make(frontier)
+    jobs, engine = make(frontier)
     await frontier.open_job(spec("b1", tmp_path))
     await frontier.add("b1", [make_task(f"http://h{n}.test/") for n in range(5)])
-    async with serving(roster, engine):
+    async with serving(jobs, engine):
         await is_done(frontier, "b1", 5)
         await frontier.open_job(spec("n1", tmp_path, "news"))  # while it runs
         await frontier.add("n1", [make_task(f"http://n{n}.test/") for n in range(3)])
@@ -126,11 +126,11 @@ async def test_what_is_none_of_its_business_is_left_alone(tmp_path: Path) -> Non
     await frontier.open_job(replace(spec("crawl", tmp_path), settings=write_note(b"", Settings())))
     await frontier.open_job(spec("chosen-1", tmp_path))
     await frontier.open_job(spec("left", tmp_path))
-    roster, _ = make(frontier, jobs=("chosen-*",))
-    await roster.refresh()
-    await until(lambda: roster.current())
-    assert [crew.name for crew in roster.current()] == ["chosen-1"]
-    await roster.close()
+    jobs, _ = make(frontier, jobs=("chosen-*",))
+    await jobs.refresh()
+    await until(lambda: jobs.current())
+    assert [job.name for job in jobs.current()] == ["chosen-1"]
+    await jobs.close()
 
 
 async def test_the_settings_are_the_jobs_but_the_machine_is_the_workers(tmp_path: Path) -> None:
@@ -147,52 +147,52 @@ async def test_the_settings_are_the_jobs_but_the_machine_is_the_workers(tmp_path
 
 async def test_a_job_that_is_paused_is_retired_and_served_again_when_it_is_resumed(tmp_path: Path) -> None:
     frontier = MemoryFrontier()
-    roster, engine = make(frontier)
+    jobs, engine = make(frontier)
     await frontier.open_job(spec("b1", tmp_path))
-    async with serving(roster, engine):
-        await until(lambda: roster.current())
-        [first] = roster.current()
+    async with serving(jobs, engine):
+        await until(lambda: jobs.current())
+        [first] = jobs.current()
         await frontier.set_state("b1", "paused")
-        await until(lambda: not roster.everyone())
+        await until(lambda: not jobs.everyone())
         await frontier.set_state("b1", "running")
         await frontier.add("b1", [make_task("http://h.test/")])
         await is_done(frontier, "b1", 1)
-        assert roster.current()[0] is not first
+        assert jobs.current()[0] is not first
 
 
 async def test_a_job_that_is_submitted_anew_is_opened_anew(tmp_path: Path) -> None:
     frontier = MemoryFrontier()
-    roster, engine = make(frontier)
+    jobs, engine = make(frontier)
     await frontier.open_job(spec("b1", tmp_path))
-    async with serving(roster, engine):
-        await until(lambda: roster.current())
+    async with serving(jobs, engine):
+        await until(lambda: jobs.current())
         await frontier.open_job(spec("b1", tmp_path, max_redirects=3))
-        await until(lambda: [crew.settings.max_redirects for crew in roster.current()] == [3])
+        await until(lambda: [job.settings.max_redirects for job in jobs.current()] == [3])
 
 
 async def test_a_job_that_was_dropped_and_made_again_is_another_one(tmp_path: Path) -> None:
     frontier = MemoryFrontier()
-    roster, engine = make(frontier)
+    jobs, engine = make(frontier)
     await frontier.open_job(spec("b1", tmp_path))
-    async with serving(roster, engine):
-        await until(lambda: roster.current())
-        [first] = roster.current()
+    async with serving(jobs, engine):
+        await until(lambda: jobs.current())
+        [first] = jobs.current()
         await frontier.drop_job("b1")
         await frontier.open_job(spec("b1", tmp_path))
-        await until(lambda: [crew for crew in roster.current() if crew is not first])
+        await until(lambda: [job for job in jobs.current() if job is not first])
 
 
 async def test_a_job_whose_rows_cannot_be_written_is_set_aside_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(roster_module, "_ASIDE", 0.3)
+    monkeypatch.setattr(served_jobs, "_ASIDE", 0.3)
     frontier = MemoryFrontier()
-    roster, engine = make(frontier)
+    jobs, engine = make(frontier)
     missing = tmp_path / "missing"
     for name, place in (("bad", missing), ("good", tmp_path)):
         await frontier.open_job(spec(name, place))
         await frontier.add(name, [make_task(f"http://{name}{n}.test/") for n in range(4)])
-    async with serving(roster, engine):
+    async with serving(jobs, engine):
         await is_done(frontier, "good", 4)
         await until(lambda: "job bad cannot be served here" in caplog.text)
         job = await frontier.job("bad")
@@ -208,13 +208,13 @@ async def test_pages_of_a_handler_that_is_gone_wait_for_it(
 ) -> None:
     """The job is paused with the reason; others go on. With a spider that has the handler again, nothing is missing."""
     frontier = MemoryFrontier()
-    roster, engine = make(frontier)
+    jobs, engine = make(frontier)
     await frontier.open_job(spec("b1", tmp_path))
     await frontier.open_job(spec("n1", tmp_path, "news"))
     gone = [make_task(f"http://g{n}.test/", handler="detail") for n in range(30)]
     await frontier.add("b1", [*gone, make_task("http://h.test/")], Cursor(fed_all=True))
     await frontier.add("n1", [make_task(f"http://n{n}.test/") for n in range(4)])
-    async with serving(roster, engine):
+    async with serving(jobs, engine):
         await is_done(frontier, "n1", 4)
         await until(lambda: "is paused: pages wait for handler 'detail'" in caplog.text)
         await settled_down(frontier, "b1")
@@ -231,9 +231,9 @@ async def test_pages_of_a_handler_that_is_gone_wait_for_it(
 
     mended = spider_of("books")
     mended.add_handler(lambda page: {"url": page.url}, name="detail")
-    roster, engine = make(frontier, spiders={"books": mended})
+    jobs, engine = make(frontier, spiders={"books": mended})
     await resume(frontier, "b1")
-    async with serving(roster, engine):
+    async with serving(jobs, engine):
         await is_done(frontier, "b1", 31)
     assert rows(tmp_path / "b1.jsonl") == 31
 
@@ -245,22 +245,22 @@ async def settled_down(frontier: MemoryFrontier, name: str) -> None:
 
 async def test_lanes_of_jobs_are_served_as_they_come(tmp_path: Path) -> None:
     frontier = MemoryFrontier()
-    roster, engine = make(frontier)
-    async with serving(roster, engine):
+    jobs, engine = make(frontier)
+    async with serving(jobs, engine):
         await frontier.open_job(spec("b1", tmp_path, lanes={"images": 2.0}))
         await frontier.add("b1", [make_task("http://h.test/", lane="images")])
         await is_done(frontier, "b1", 1)
-        assert "images" in roster.lanes()
+        assert "images" in jobs.lanes()
 
 
 async def test_a_worker_with_chosen_lanes_takes_no_others(tmp_path: Path) -> None:
     frontier = MemoryFrontier()
-    roster, engine = make(frontier, flags={"serve": "urgent"})
+    jobs, engine = make(frontier, flags={"serve": "urgent"})
     await frontier.open_job(spec("b1", tmp_path))
     await frontier.add("b1", [make_task("http://h.test/"), make_task("http://u.test/", lane="urgent")])
-    async with serving(roster, engine):
+    async with serving(jobs, engine):
         await is_done(frontier, "b1", 1)
-        assert list(roster.lanes()) == ["urgent"]
+        assert list(jobs.lanes()) == ["urgent"]
     job = await frontier.job("b1")
     assert job is not None
     assert job.counters.pending == 1
@@ -268,10 +268,10 @@ async def test_a_worker_with_chosen_lanes_takes_no_others(tmp_path: Path) -> Non
 
 async def test_until_done_ends_when_every_job_of_its_spiders_is_exhausted(tmp_path: Path) -> None:
     frontier = MemoryFrontier()
-    roster, engine = make(frontier, until_done=True)
+    jobs, engine = make(frontier, until_done=True)
     await frontier.open_job(spec("b1", tmp_path))
     await frontier.open_job(spec("other", tmp_path, "unknown"))
-    looking = asyncio.create_task(roster.run())
+    looking = asyncio.create_task(jobs.run())
     running = asyncio.create_task(engine.run())
     await asyncio.sleep(0.05)
     assert not running.done(), "its start has not been fed yet"
@@ -279,7 +279,7 @@ async def test_until_done_ends_when_every_job_of_its_spiders_is_exhausted(tmp_pa
     async with asyncio.timeout(DEADLINE):
         await running
     looking.cancel()
-    await roster.close()
+    await jobs.close()
     job = await frontier.job("b1")
     assert job is not None
     assert job.counters.done == 1
@@ -287,12 +287,12 @@ async def test_until_done_ends_when_every_job_of_its_spiders_is_exhausted(tmp_pa
 
 async def test_set_aside_answers_that_the_others_can_go_on(tmp_path: Path) -> None:
     frontier = MemoryFrontier()
-    roster, _ = make(frontier)
+    jobs, _ = make(frontier)
     await frontier.open_job(spec("b1", tmp_path))
-    await roster.refresh()
-    await until(lambda: roster.current())
-    [crew] = roster.current()
-    assert roster.set_aside(crew, SinkError("disk full"))
-    await roster.refresh()
-    assert roster.current() == ()
-    await roster.close()
+    await jobs.refresh()
+    await until(lambda: jobs.current())
+    [job] = jobs.current()
+    assert jobs.set_aside(job, SinkError("disk full"))
+    await jobs.refresh()
+    assert jobs.current() == ()
+    await jobs.close()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -23,10 +24,9 @@ from shoal.frontier.values import Job, JobSpec
 from shoal.jobs.trouble import report_trouble, with_pages_left
 from shoal.policy.lanes import Lane, cap_of
 from shoal.policy.load import Traffic
-from shoal.runtime.assembly import JobCrew
-from shoal.runtime.fleet_plan import WorkerPlan
-from shoal.runtime.lookout import Lookout
+from shoal.runtime.job_runner import JobRunner
 from shoal.runtime.plan import finish
+from shoal.runtime.worker_plan import WorkerPlan
 from shoal.settings import BROWSER, Settings
 from shoal.sink import open_sink
 from shoal.spider.spider import Spider
@@ -34,18 +34,20 @@ from shoal.spider.spider import Spider
 if TYPE_CHECKING:
     from shoal.engine.tracing import Tracing
 
+
 log = logging.getLogger("shoal")
 
 _EVERY = 0.7  # seconds between rounds; the store is asked when there is news
+_FRESH = 5.0  # seconds for which the running jobs are not read again, if there is no news
 _ASIDE = 15.0  # seconds before a job whose rows could not be written is tried again
 
 
-# A job that is dropped and made again has the same name, but not the same past: what a crew remembers of links that
+# A job that is dropped and made again has the same name, but not the same past: what a runner remembers of links that
 # were admitted would no longer be true. So its time of creation is part of what it is.
 Incarnation = tuple[JobSpec, float]
 
 
-class Roster:
+class ServedJobs:
     def __init__(
         self,
         frontier: Frontier,
@@ -54,10 +56,10 @@ class Roster:
         settings: Settings,
         traffic: Traffic,
         tracing: Tracing | None = None,
-        lookout: Lookout | None = None,
+        running: RunningJobs | None = None,
     ) -> None:
         self._frontier = frontier
-        self._lookout = lookout or Lookout(frontier)
+        self._running = running or RunningJobs(frontier)
         self._plan = plan
         self._spiders = spiders
         self._settings = settings
@@ -65,9 +67,9 @@ class Roster:
         self._tracing = tracing
         self._past = TallyReport()  # of jobs that were closed
         self._known: dict[str, Incarnation] = {}  # what the current ones were opened for
-        self._current: dict[str, JobCrew] = {}
+        self._current: dict[str, JobRunner] = {}
         self._opening: dict[str, asyncio.Task[None]] = {}
-        self._retired: list[JobCrew] = []
+        self._retired: list[JobRunner] = []
         self._closing: set[asyncio.Task[None]] = set()
         self._aside: dict[str, float] = {}  # until when (the loop's time)
         self._lanes: dict[str, Lane] = {}
@@ -76,14 +78,14 @@ class Roster:
         self._choose_lanes()
 
     def __repr__(self) -> str:
-        return f"<Roster: {', '.join(self._current) or 'no jobs'}>"
+        return f"<ServedJobs: {', '.join(self._current) or 'no jobs'}>"
 
     # -- asked by the engine
 
-    def current(self) -> Sequence[JobCrew]:
+    def current(self) -> Sequence[JobRunner]:
         return tuple(self._current.values())
 
-    def everyone(self) -> Sequence[JobCrew]:
+    def everyone(self) -> Sequence[JobRunner]:
         return (*self._current.values(), *self._retired)
 
     def lanes(self) -> Mapping[str, Lane]:
@@ -99,7 +101,7 @@ class Roster:
         return True
 
     async def records(self) -> Sequence[Job]:
-        return [job for job in await self._lookout.running() if job.spec.name in self._current]
+        return [job for job in await self._running.get() if job.spec.name in self._current]
 
     def set_aside(self, job: Served, error: SinkError | HandlerMissing) -> bool:
         if isinstance(error, HandlerMissing):
@@ -116,7 +118,7 @@ class Roster:
 
     def report(self, *, in_flight: int) -> TallyReport:
         """What this process has counted, of all jobs that it ever served."""
-        counted = [crew.tally.report(hosts=0) for crew in self.everyone()]
+        counted = [runner.tally.report(hosts=0) for runner in self.everyone()]
         return merge([TallyReport(in_flight=in_flight), self._past, *counted])
 
     # -- following the store
@@ -129,10 +131,10 @@ class Roster:
                 log.debug("cannot look for jobs: %s", error)  # the engine meets the same trouble and says so
             if self._plan.until_done:
                 self._frontier.wake()
-            await self._lookout.change(_EVERY)
+            await self._running.change(_EVERY)
 
     async def refresh(self) -> None:
-        jobs = [job for job in await self._lookout.running() if self._is_mine(job)]
+        jobs = [job for job in await self._running.get() if self._is_mine(job)]
         mine: dict[str, Incarnation] = {job.spec.name: (job.spec, job.created_at) for job in jobs}
         now = asyncio.get_running_loop().time()
         for name in [name for name in self._current if mine.get(name) != self._known[name]]:
@@ -146,22 +148,22 @@ class Roster:
         return job.state == "running" and self._plan.serves(job.spec, self._spiders)
 
     async def _open(self, found: Incarnation) -> None:
-        spec, crew = found[0], None
+        spec, runner = found[0], None
         try:
-            crew = self._crew(spec)
-            await crew.open(reconfigure=False)
+            runner = self._make_runner(spec)
+            await runner.open(reconfigure=False)
         except (OutputTaken, TrustError) as error:
             await report_trouble(self._frontier, spec.name, str(error))
-            if crew is not None:
-                await crew.close()
+            if runner is not None:
+                await runner.close()
         except ShoalError as error:
             said = f"job {spec.name} cannot be served here, tried again in {_ASIDE:.0f} s: {error}"
             event("job_set_aside", said, job=spec.name, seconds=_ASIDE, reason=str(error))
             self._aside[spec.name] = asyncio.get_running_loop().time() + _ASIDE
-            if crew is not None:
-                await crew.close()
+            if runner is not None:
+                await runner.close()
         else:
-            self._current[spec.name], self._known[spec.name] = crew, found
+            self._current[spec.name], self._known[spec.name] = runner, found
             self._choose_lanes()
             event("job_served", job=spec.name)
             self._frontier.wake()
@@ -174,13 +176,13 @@ class Roster:
         finally:
             del self._opening[name]
 
-    def _crew(self, spec: JobSpec) -> JobCrew:
+    def _make_runner(self, spec: JobSpec) -> JobRunner:
         spider = self._spiders[spec.spider]
         settings = self._plan.settings_for(spec, spider)
         output = self._plan.output_for(spec, spider)
         reach = self._plan.reach_for(spider)
         sink = open_sink(output, job=spec.name, local=is_local(self._plan.store))
-        return JobCrew(
+        return JobRunner(
             spec.name,
             spider,
             settings,
@@ -195,8 +197,8 @@ class Roster:
         """Those of all jobs, or of these the ones that this worker was told to serve. They only ever grow, for pages
         of jobs that have ended may still be in flight."""
         weights = self._settings.lane_weights
-        for crew in self.everyone():
-            weights |= crew.settings.lane_weights
+        for runner in self.everyone():
+            weights |= runner.settings.lane_weights
         wanted = self._settings.serve or [name for name in weights if name != BROWSER or self._has_browser]
         names = [name for name in wanted if name in weights]
         lanes = {name: Lane(weights[name], cap_of(name, self._settings)) for name in names}
@@ -212,13 +214,13 @@ class Roster:
 
     async def _close_retired(self) -> None:
         """Once nothing of theirs is in flight; what they learnt about hosts is written first."""
-        through = [crew for crew in self._retired if not self.holds(crew)]
-        for crew in through:
-            await crew.pages.write_back(everything=True)
-            self._retired.remove(crew)
-            self._past = merge([self._past, crew.tally.report()], hosts=0)
+        through = [runner for runner in self._retired if not self.holds(runner)]
+        for runner in through:
+            await runner.pages.write_back(everything=True)
+            self._retired.remove(runner)
+            self._past = merge([self._past, runner.tally.report()], hosts=0)
             # A browser takes its time: if this process is told to stop meanwhile, the closing goes on.
-            closing = asyncio.create_task(crew.close())
+            closing = asyncio.create_task(runner.close())
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
             await asyncio.shield(closing)
@@ -227,5 +229,40 @@ class Roster:
         for task in list(self._opening.values()):
             task.cancel()
         await asyncio.gather(*self._opening.values(), *self._closing, return_exceptions=True)
-        for crew in self.everyone():
-            await crew.close()
+        for runner in self.everyone():
+            await runner.close()
+
+
+class RunningJobs:
+    """The running jobs of a store, read once for all parts of this process.
+
+    A store tells when something happens to a job (`frontier/news.py`). So the jobs are read again when there is news,
+    and every few seconds in case some got lost."""
+
+    def __init__(self, frontier: Frontier, rng: random.Random | None = None) -> None:
+        self._frontier = frontier
+        self._rng = rng or random.Random()
+        self._running: Sequence[Job] = ()
+        self._seen = -1  # the news that there was before the last look …
+        self._epoch = ""  # … and of which store
+        self._fresh_until = 0.0
+        self._looking = asyncio.Lock()
+
+    def __repr__(self) -> str:
+        return f"<RunningJobs: {len(self._running)} jobs run>"
+
+    async def get(self) -> Sequence[Job]:
+        """Their states are those of the latest news; their counters may be a few seconds old."""
+        async with self._looking:
+            now = asyncio.get_running_loop().time()
+            news, epoch = self._frontier.news.count, self._frontier.epoch
+            if (news, epoch) != (self._seen, self._epoch) or now >= self._fresh_until:
+                self._running = await self._frontier.jobs("running")
+                # A fleet that was told at the same time need not ask at the same time for ever.
+                self._fresh_until = now + self._rng.uniform(0.8, 1.2) * _FRESH
+                self._seen, self._epoch = news, epoch
+            return self._running
+
+    async def change(self, seconds: float) -> None:
+        """Returns when there is news, at the latest after so many seconds."""
+        await self._frontier.news.after(self._seen, seconds)

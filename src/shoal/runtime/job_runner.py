@@ -1,0 +1,237 @@
+"""The parts that crawl one job in one process, put together."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from shoal.admit import Admission
+from shoal.clock import Clock, SystemClock
+from shoal.engine.escalation import Escalation
+from shoal.engine.fetching import Fetcher
+from shoal.engine.handling import Handling
+from shoal.engine.history_recorder import Recorder
+from shoal.engine.judging import Judge
+from shoal.engine.learning import Learner
+from shoal.engine.links import Links
+from shoal.engine.permission import Permission
+from shoal.engine.pipeline import Pipeline
+from shoal.engine.served import Pages
+from shoal.engine.tally import Tally
+from shoal.fetch.browser.executable import available
+from shoal.fetch.challenge import Challenges
+from shoal.fetch.guard import Guard
+from shoal.fetch.proxy.routes import Routes
+from shoal.fetch.transport import Transport
+from shoal.fetch.transports import AtHosts, Confined, Transports
+from shoal.frontier.clock import FrontierClock
+from shoal.frontier.protocol import Frontier
+from shoal.hosts.cache import HostCache
+from shoal.hosts.given_up import BuriedPages
+from shoal.hosts.robots import RobotsFetcher
+from shoal.hosts.state import state_of
+from shoal.policy.budget import RetryBudget
+from shoal.policy.load import Traffic
+from shoal.runtime.plan import file_claim
+from shoal.settings import Settings
+from shoal.sink.jsonl import JsonLines
+from shoal.sink.ownership import FileClaim
+from shoal.sink.protocol import Sink
+from shoal.spider.handlers import Yielded, collect
+from shoal.spider.spider import Handler, Spider
+
+if TYPE_CHECKING:
+    from shoal.engine.tracing import Tracing
+
+from shoal.runtime.admission import make_admission
+
+
+class JobRunner:
+    """The parts of one job in one process: its settings, guard, cookies, host cache and sink are its own."""
+
+    def __init__(
+        self,
+        job: str,
+        spider: Spider,
+        settings: Settings,
+        frontier: Frontier,
+        sink: Sink,
+        *,
+        traffic: Traffic,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+        transport: Transport | None = None,
+        tracing: Tracing | None = None,
+        may_reach: Callable[[str], bool] | None = None,
+    ) -> None:
+        clock, guard, rng = clock or SystemClock(), Guard(settings.allow_network), rng or random.Random()
+        frontier_clock = FrontierClock(clock)
+        self.name = job
+        self.made_at = 0.0
+        self.spider = spider
+        self.settings = settings
+        self.sink = sink
+        self.tally = Tally()
+        self._frontier = frontier
+        self._hosts = hosts = HostCache(frontier, settings, clock, frontier_clock, job=job)
+        self.admission = make_admission(spider, settings, hosts.own)
+        web = AtHosts(transport or Transports(settings, guard, clock), hosts.own)
+        confined = Confined(web, may_reach) if may_reach is not None else None
+        self._transport = routes = Routes(
+            confined or web,
+            settings,
+            frontier,
+            traffic=traffic,
+            clock=clock,
+            rng=rng,
+            now=frontier_clock.now,
+            handlers=pools_of(spider),
+            own=hosts.own,
+        )
+        self._recorder = Recorder(frontier, job, self.tally, frontier_clock.now)
+        pages = make_pipeline(
+            spider,
+            settings,
+            frontier=frontier,
+            hosts=hosts,
+            robots=RobotsFetcher(routes, hosts, frontier, settings, clock, frontier_clock),
+            buried=BuriedPages(frontier, job),
+            transport=routes if tracing is None else tracing.transport(routes),
+            guard=guard,
+            traffic=traffic,
+            admission=self.admission,
+            tally=self.tally,
+            recorder=self._recorder,
+            clock=clock,
+            frontier_clock=frontier_clock,
+            rng=rng,
+            routes=routes,
+            browser=transport is None and available(settings),
+            confined=confined,
+            collecting=collect if tracing is None else tracing.collect,
+        )
+        self.pages: Pages = pages if tracing is None else tracing.pages(pages)
+
+    def __repr__(self) -> str:
+        return f"<JobRunner {self.name}>"
+
+    async def open(self, *, reconfigure: bool = True) -> None:
+        """`reconfigure`: gives the hosts of a resumed job the valves of these settings."""
+        await self.sink.open(await self._file_claim())
+        await self._recorder.open()
+        job = await self._frontier.job(self.name)
+        self.made_at = job.created_at if job is not None else 0.0
+        await self._hosts.open(self.made_at)
+        async for record in self._frontier.hosts(self.name):
+            if state_of(record).start:
+                self.admission.welcome(record.name)
+        if reconfigure:
+            await self._hosts.reconfigure(self.name)
+
+    async def _file_claim(self) -> FileClaim | None:
+        journal = self.sink.journal
+        job = await self._frontier.job(self.name) if isinstance(journal, JsonLines) else None
+        return await file_claim(self._frontier, job, journal.key) if journal and job else None
+
+    async def close(self) -> None:
+        await self._transport.close()
+        await self.sink.close()
+
+
+def make_pipeline(
+    spider: Spider,
+    settings: Settings,
+    *,
+    frontier: Frontier,
+    hosts: HostCache,
+    robots: RobotsFetcher,
+    buried: BuriedPages,
+    transport: Transport,
+    guard: Guard,
+    traffic: Traffic,
+    admission: Admission,
+    tally: Tally,
+    recorder: Recorder,
+    clock: Clock,
+    frontier_clock: FrontierClock,
+    rng: random.Random,
+    routes: Routes | None = None,
+    browser: bool = False,
+    confined: Confined | None = None,
+    collecting: Callable[..., Awaitable[Yielded]] = collect,
+) -> Pipeline:
+    """The steps of a page's path, in their order. `browser`: there is one to open pages with."""
+    budget, challenges = RetryBudget(settings), Challenges(settings, browser=browser)
+    escalation = Escalation(hosts, frontier_clock, rng, on=challenges.escalates)
+    judge = Judge(
+        settings, hosts=hosts, budget=budget, challenges=challenges, clock=clock, rng=rng, routes=routes
+    )
+    learner = Learner(
+        settings,
+        hosts=hosts,
+        buried=buried,
+        escalation=escalation,
+        traffic=traffic,
+        budget=budget,
+        clock=clock,
+        frontier_clock=frontier_clock,
+        routes=routes,
+    )
+    permission = Permission(
+        settings,
+        frontier=frontier,
+        hosts=hosts,
+        robots=robots,
+        buried=buried,
+        judge=judge,
+        learner=learner,
+        escalation=escalation,
+        clock=clock,
+        frontier_clock=frontier_clock,
+        rng=rng,
+        routes=routes,
+        confined=confined,
+    )
+    fetcher = Fetcher(
+        transport,
+        hosts=hosts,
+        guard=guard,
+        frontier_clock=frontier_clock,
+        escalation=escalation,
+        routes=routes,
+        waits=waits_of(spider),
+    )
+    links = Links(settings, admission=admission, escalation=escalation, tally=tally, now=clock.time)
+    handling = Handling(spider, settings, links=links, tally=tally, clock=clock, collecting=collecting)
+    return Pipeline(
+        settings,
+        hosts=hosts,
+        buried=buried,
+        permission=permission,
+        fetcher=fetcher,
+        judge=judge,
+        learner=learner,
+        handling=handling,
+        links=links,
+        admission=admission,
+        tally=tally,
+        recorder=recorder,
+        routes=routes,
+        clock=clock,
+        frontier_clock=frontier_clock,
+    )
+
+
+def pools_of(spider: Spider) -> dict[str, str]:
+    """The pools that handlers ask for."""
+    return {name: handler.pool for name, handler in _by_name(spider) if handler.pool}
+
+
+def waits_of(spider: Spider) -> dict[str, str]:
+    """What the pages of handlers wait for in a browser."""
+    return {name: handler.wait_for for name, handler in _by_name(spider) if handler.wait_for}
+
+
+def _by_name(spider: Spider) -> list[tuple[str, Handler]]:
+    return [*spider.handlers.items(), ("", spider.handler_named(""))]
