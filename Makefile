@@ -18,7 +18,7 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 test: $(STAMP)
-	$(BIN)/python -m shoal.testing.chromium
+	$(BIN)/python -m shoal.testing.install_chromium
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 # The parts by themselves, two homes of the frontier and some hundred simulated worlds: within a minute.

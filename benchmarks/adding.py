@@ -36,7 +36,7 @@ from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import Job
 from shoal.runtime.job_actions import pause
 from shoal.testing.servers import ValkeyCluster, ValkeyServer
-from shoal.testing.servers.ports import free_port
+from shoal.testing.servers.server_process import free_port
 
 T = TypeVar("T")
 

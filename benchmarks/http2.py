@@ -32,8 +32,7 @@ from shoal.fetch.http2 import Http2Transport
 from shoal.fetch.transport import FetchRequest, Transport
 from shoal.model import Response
 from shoal.settings import Settings
-from shoal.testing.servers.ports import free_port
-from shoal.testing.servers.process import ServerProcess
+from shoal.testing.servers.server_process import ServerProcess, free_port
 
 ROOT = Path(__file__).parents[1]
 CERTS = ROOT / "tests" / "integration" / "certs"

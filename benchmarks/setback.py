@@ -37,8 +37,7 @@ from shoal.errors import StoreError
 from shoal.frontier import open_frontier
 from shoal.frontier.values import Job
 from shoal.testing.servers import ValkeyCluster, ValkeySentinel, ValkeyServer
-from shoal.testing.servers.ports import free_port
-from shoal.testing.servers.process import wait_until
+from shoal.testing.servers.server_process import free_port, wait_until
 
 HOSTS, BRANCHES = 12, 4
 LEASE = 6.0

@@ -33,7 +33,7 @@ import yaml
 
 from shoal.testing import HostProfile, WebProcess
 from shoal.testing.servers import PostgresServer, ValkeyServer
-from shoal.testing.servers.ports import free_port
+from shoal.testing.servers.server_process import free_port
 from shoal.testing.servers.valkey import valkey_binary
 
 DEPLOY = Path(__file__).parent

@@ -10,8 +10,8 @@ import pytest
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.sqlite import SqliteFrontier
-from shoal.testing.clock import ManualClock
 from shoal.testing.conformance import FrontierConformance
+from shoal.testing.manual_clock import ManualClock
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import pytest
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.redis.home import RedisFrontier
 from shoal.frontier.redis.link import Argument, Link, Script
-from shoal.testing.clock import ManualClock
 from shoal.testing.conformance import FrontierConformance
+from shoal.testing.manual_clock import ManualClock
 from shoal.testing.servers import ValkeyCluster, ValkeyServer
 
 _number = itertools.count()

@@ -23,7 +23,7 @@ from shoal.policy.backpressure import Rule
 from shoal.settings import Settings
 from shoal.sink.jsonl import MemoryJournal
 from shoal.testing import ChaoticWeb, Hit, HostProfile
-from shoal.testing.proxies import ProxyServer
+from shoal.testing.proxy_server import ProxyServer
 
 SCALE = 50
 DEADLINE = 60

@@ -21,7 +21,7 @@ from shoal.fetch.proxy.pool_state import read_pools
 from shoal.frontier import open_frontier
 from shoal.hosts.state import state_of
 from shoal.policy.proxy import ProxyState
-from shoal.testing.proxies import Habit, ProxyServer
+from shoal.testing.proxy_server import Habit, ProxyServer
 
 CERTS = Path(__file__).parent.parent / "integration" / "certs"
 HOSTS, PAGES = 6, 300

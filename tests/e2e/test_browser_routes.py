@@ -30,7 +30,7 @@ from shoal.model import DeadLetter
 from shoal.settings import Settings
 from shoal.telemetry.metrics import render_process, render_store
 from shoal.testing import ChaoticWeb, HostProfile
-from shoal.testing.proxies import ProxyServer
+from shoal.testing.proxy_server import ProxyServer
 
 pytestmark = pytest.mark.skipif(not available(Settings()), reason="no browser")
 

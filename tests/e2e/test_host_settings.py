@@ -35,7 +35,7 @@ from shoal.inspect.single_page import look
 from shoal.jobs.note import note_of, settings_of
 from shoal.settings import HostSettings, Settings
 from shoal.testing import ChaoticWeb, Hit, HostProfile, WebProcess
-from shoal.testing.proxies import ProxyServer
+from shoal.testing.proxy_server import ProxyServer
 from shoal.testing.servers import ValkeyServer
 
 Cli = Callable[..., tuple[int, str, str]]

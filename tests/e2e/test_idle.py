@@ -17,8 +17,7 @@ from shoal.frontier.sqlite import SqliteFrontier
 from shoal.frontier.values import JobSpec
 from shoal.model import Done, Lease, Settlement
 from shoal.settings import Settings
-from shoal.testing.conformance.tools import make_task
-from shoal.testing.sinks import JournalSink
+from shoal.testing.conformance.tools import JournalSink, make_task
 from shoal.valve import Valve
 
 HOSTS = 100_000

@@ -28,7 +28,7 @@ from shoal.model import DeadLetter
 from shoal.policy.proxy import PoolState
 from shoal.settings import Settings
 from shoal.testing import ChaoticWeb, HostProfile
-from shoal.testing.proxies import ProxyServer
+from shoal.testing.proxy_server import ProxyServer
 from shoal.testing.servers import ValkeyServer
 
 PASSWORD = "s3cret-hunter2"

@@ -6,9 +6,8 @@ import os
 import signal
 from pathlib import Path
 
-from shoal.testing.fuzz.sharing import Share
 from shoal.testing.fuzz.target import Run, Target, pure
-from shoal.testing.fuzz.trying import Trial, Work, tried
+from shoal.testing.fuzz.trial import Share, Trial, Work, tried
 
 
 def planted(run: Run) -> Target:

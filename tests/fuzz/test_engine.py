@@ -12,12 +12,10 @@ import pytest
 from fuzz.planted import planted, planted_child
 from shoal.testing.fuzz import TARGETS
 from shoal.testing.fuzz.findings import shrunk
-from shoal.testing.fuzz.mutating import Mutator
-from shoal.testing.fuzz.reader import Reader, lines
-from shoal.testing.fuzz.sharing import Share
-from shoal.testing.fuzz.target import Run
-from shoal.testing.fuzz.trying import Trial, Work
-from shoal.testing.fuzz.watching import fuzz
+from shoal.testing.fuzz.mutator import Mutator
+from shoal.testing.fuzz.target import Reader, Run, lines
+from shoal.testing.fuzz.trial import Share, Trial, Work
+from shoal.testing.fuzz.watcher import fuzz
 
 
 def trial_of(run: Run) -> Trial:
@@ -116,8 +114,8 @@ def test_what_a_process_was_at_is_still_there_when_it_is_gone(tmp_path: Path) ->
 def test_a_process_that_dies_or_hangs_leaves_its_input_as_a_finding(
     name: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shoal.testing.fuzz.watching.run_child", planted_child)
-    monkeypatch.setattr("shoal.testing.fuzz.watching.HANG", 0.3)
+    monkeypatch.setattr("shoal.testing.fuzz.watcher.run_child", planted_child)
+    monkeypatch.setattr("shoal.testing.fuzz.watcher.HANG", 0.3)
     report = fuzz(Work(name, 2), tmp_path)
     assert report.inputs == 2, "it went on with the next input"
     assert [path.name.startswith(f"{name}-{kind}-") for path in report.findings].count(True) >= 1

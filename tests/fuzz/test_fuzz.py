@@ -20,7 +20,7 @@ from shoal.testing.fuzz import TARGETS
 from shoal.testing.fuzz.corpus import inputs
 from shoal.testing.fuzz.target import Run
 from shoal.testing.fuzz.targets import LIVE
-from shoal.testing.fuzz.targets.urls import check_line
+from shoal.testing.fuzz.targets.texts import check_line
 
 ROOT = Path(__file__).parents[2]
 WORDS = ["a.py", "m:n", "a.example", "localhost:8000", "ftp://u:s3cret@h"]

@@ -30,7 +30,7 @@ from shoal.fetch.proxy.pools import load_pools
 from shoal.fetch.transport import FetchRequest
 from shoal.settings import Settings
 from shoal.spider.rendering import Rendering, TabLost
-from shoal.testing.proxies import ProxyServer
+from shoal.testing.proxy_server import ProxyServer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -24,8 +24,8 @@ from shoal.fetch.guard import Guard
 from shoal.fetch.proxy.pools import Proxy, load_pools
 from shoal.model import Failure
 from shoal.settings import Settings
-from shoal.testing.proxies import ProxyServer
-from shoal.testing.servers.ports import free_port
+from shoal.testing.proxy_server import ProxyServer
+from shoal.testing.servers.server_process import free_port
 
 CERTS = Path(__file__).parent / "certs"
 LOOPBACK = ["127.0.0.0/8", "::1/128"]

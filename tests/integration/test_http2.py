@@ -36,8 +36,8 @@ from shoal.fetch.transport import FetchRequest
 from shoal.fetch.transports import Transports
 from shoal.model import Failure, Outcome, Response
 from shoal.settings import USER_AGENT, Settings
-from shoal.testing.proxies import ProxyServer
-from shoal.testing.servers.ports import free_port
+from shoal.testing.proxy_server import ProxyServer
+from shoal.testing.servers.server_process import free_port
 
 LOOPBACK = ["127.0.0.0/8", "::1/128"]
 KINDS: list[Literal["http", "socks5"]] = ["http", "socks5"]

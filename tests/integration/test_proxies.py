@@ -21,7 +21,7 @@ from shoal.fetch.proxy.pools import Proxy, load_pools
 from shoal.fetch.transport import FetchRequest
 from shoal.model import Failure, Outcome, Response
 from shoal.settings import Settings
-from shoal.testing.proxies import ProxyServer
+from shoal.testing.proxy_server import ProxyServer
 
 PASSWORD = "hunter2:/@ß"
 CERTS = Path(__file__).parent / "certs"

@@ -20,7 +20,7 @@ from shoal.fetch.proxy.pools import load_pools
 from shoal.fetch.transport import FetchRequest
 from shoal.policy.outcomes import kind_of
 from shoal.settings import Settings
-from shoal.testing.proxies import ProxyServer
+from shoal.testing.proxy_server import ProxyServer
 
 CERTS = Path(__file__).parent / "certs"
 CURL = shutil.which("curl")

@@ -16,7 +16,7 @@ from shoal.frontier.redis.checks import refuse
 from shoal.frontier.redis.home import RedisFrontier
 from shoal.frontier.redis.link import Link
 from shoal.testing.servers import ValkeySentinel, ValkeyServer
-from shoal.testing.servers.ports import free_port
+from shoal.testing.servers.server_process import free_port
 
 
 async def refused(url: str) -> str:

@@ -15,7 +15,7 @@ from shoal.frontier.redis.home import RedisFrontier
 from shoal.model import Done, Settlement
 from shoal.testing.conformance.tools import balanced, claim, make_task, spec
 from shoal.testing.servers import ValkeyCluster, ValkeyServer
-from shoal.testing.servers.process import wait_until
+from shoal.testing.servers.server_process import wait_until
 
 
 @pytest.fixture

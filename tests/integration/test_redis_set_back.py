@@ -17,9 +17,9 @@ from shoal.frontier.redis.link import Link, Script
 from shoal.frontier.values import OWN_START, Claim, Claimed, Cursor
 from shoal.model import Done, Moved, Row, Settlement
 from shoal.sink.jsonl import JsonLines
-from shoal.testing.clock import ManualClock
 from shoal.testing.conformance import tools
 from shoal.testing.conformance.tools import balanced, make_task, settle, spec
+from shoal.testing.manual_clock import ManualClock
 from shoal.testing.servers import ValkeyCluster, ValkeyServer
 from shoal.valve import Valve
 

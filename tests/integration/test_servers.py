@@ -12,7 +12,7 @@ import pytest
 from redis import exceptions as said
 
 from shoal.testing.servers import PostgresServer, ValkeyCluster, ValkeyServer
-from shoal.testing.servers.process import wait_until
+from shoal.testing.servers.server_process import wait_until
 
 
 def test_an_append_only_valkey_remembers_across_a_restart_and_a_kill(tmp_path: Path) -> None:

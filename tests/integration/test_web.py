@@ -18,8 +18,8 @@ from shoal.fetch.challenge import detect
 from shoal.model import Response
 from shoal.settings import Settings
 from shoal.testing import ChaoticWeb, HostProfile, ManualClock, Site, WebProcess
-from shoal.testing.demo import DEMO_SETTINGS, demo_profiles
 from shoal.testing.web.habits import Flapping, Lifelike, Limited
+from shoal.testing.web.profile import DEMO_SETTINGS, demo_profiles
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from shoal.policy.load import Backlog, Traffic
 from shoal.policy.protocol import NO_LIMITS, Limits
 from shoal.settings import Settings
 from shoal.testing.simulation import Trace, run
-from shoal.testing.simulation.loop import SimulatedClock, VirtualLoop
+from shoal.testing.simulation.virtual import SimulatedClock, VirtualLoop
 from shoal.testing.simulation.world import Home
 from shoal.valve import Valve
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.redis.home import RedisFrontier
-from shoal.testing.clock import ManualClock
+from shoal.testing.manual_clock import ManualClock
 from shoal.testing.servers import ValkeyServer
 from shoal.testing.stateful import machine
 

@@ -19,8 +19,8 @@ from shoal.frontier.redis.home import RedisFrontier
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.frontier.values import Cursor
 from shoal.model import Dead, Done, Lease, Retry, Row, Settlement
-from shoal.testing.clock import ManualClock
 from shoal.testing.conformance.tools import FAILED, ListJournal, claim, make_task, settle, spec
+from shoal.testing.manual_clock import ManualClock
 from shoal.testing.servers import ValkeyServer
 
 FOLDER = Path(__file__).parent

@@ -27,7 +27,7 @@ from shoal.runtime.plan import Plan, spec_of
 from shoal.settings import Settings
 from shoal.testing.conformance.tools import make_task
 from shoal.testing.servers import ValkeyCluster, ValkeyServer
-from shoal.testing.servers.process import wait_until
+from shoal.testing.servers.server_process import wait_until
 
 DEADLINE = 10.0
 

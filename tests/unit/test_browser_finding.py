@@ -10,7 +10,7 @@ import pytest
 from shoal.fetch.browser import executable
 from shoal.fetch.browser.executable import available, find_chromium, why_not
 from shoal.settings import Settings
-from shoal.testing import chromium
+from shoal.testing import install_chromium
 
 
 @pytest.fixture(autouse=True)
@@ -92,15 +92,15 @@ def test_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_tests_own_way_to_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(chromium.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(install_chromium.os, "geteuid", lambda: 1000)
     monkeypatch.setenv("CI", "true")
-    assert chromium.main() == 1
+    assert install_chromium.main() == 1
     assert "apt install chromium" in capsys.readouterr().err
     monkeypatch.delenv("CI")
-    assert chromium.main() == 0
+    assert install_chromium.main() == 0
     path = program(tmp_path / "own")
     monkeypatch.setenv("SHOAL_BROWSER_PATH", str(path))
-    assert chromium.main() == 0
+    assert install_chromium.main() == 0
     assert capsys.readouterr().out == f"{path}\n"
 
 
@@ -118,7 +118,7 @@ esac
 @pytest.fixture
 def apt_get(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
     """A stand-in, on the path of one who may install: `install` is what it does then."""
-    monkeypatch.setattr(chromium.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(install_chromium.os, "geteuid", lambda: 0)
     monkeypatch.setenv("CI", "true")
 
     def put(install: str) -> Path:
@@ -134,7 +134,7 @@ def test_one_is_installed_even_if_the_lists_are_old(
 ) -> None:
     installed = tmp_path / "bin/chromium"
     calls = apt_get(f"echo > '{installed}'; /bin/chmod +x '{installed}'")
-    assert chromium.main() == 0
+    assert install_chromium.main() == 0
     out, err = capfd.readouterr()
     assert out == f"{installed}\n"
     assert "no network" in err
@@ -149,13 +149,13 @@ def test_one_that_cannot_be_installed(
     apt_get: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     apt_get("echo 'E: no such package' >&2; exit 100")
-    assert chromium.main() == 1
+    assert install_chromium.main() == 1
     out, err = capfd.readouterr()
     assert out == ""
     assert "E: no such package" in err
     assert err.splitlines()[-1].startswith("there is no Chromium")
     monkeypatch.delenv("CI")
-    assert chromium.main() == 0
+    assert install_chromium.main() == 0
 
 
 def test_nothing_is_installed_in_place_of_the_one_that_is_named(
@@ -163,6 +163,6 @@ def test_nothing_is_installed_in_place_of_the_one_that_is_named(
 ) -> None:
     calls = apt_get("exit 0")
     monkeypatch.setenv("SHOAL_BROWSER_PATH", "/nowhere/chrome")
-    assert chromium.main() == 1
+    assert install_chromium.main() == 1
     assert "browser_path: /nowhere/chrome" in capfd.readouterr().err
     assert not calls.exists()

@@ -22,7 +22,7 @@ from shoal.fetch.browser.processes import Family
 from shoal.fetch.browser.tab import is_gone, plain
 from shoal.fetch.sessions import SiteJar
 from shoal.policy.outcomes import TABLE
-from shoal.testing.servers.process import wait_until
+from shoal.testing.servers.server_process import wait_until
 
 # -- answers
 

@@ -21,9 +21,9 @@ from shoal.runtime.job_runner import JobRunner
 from shoal.runtime.plan import Plan, prepare
 from shoal.settings import Settings
 from shoal.sink.jsonl import MemoryJournal
-from shoal.testing.simulation.crew import make_feeder
-from shoal.testing.simulation.loop import SimulatedClock, VirtualLoop
-from shoal.testing.sinks import JournalSink
+from shoal.testing.conformance.tools import JournalSink
+from shoal.testing.simulation.virtual import SimulatedClock, VirtualLoop
+from shoal.testing.simulation.workers import make_feeder
 
 QUICK, SLOW, LINKED = "http://a.test/quick", "http://a.test/slow", "http://a.test/linked"
 SECONDS = {QUICK: 0.1, SLOW: 1.0, LINKED: 5.0}

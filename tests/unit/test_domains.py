@@ -15,9 +15,9 @@ from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model import Done, Settlement
 from shoal.policy.host_valve import domain_limit
 from shoal.settings import Settings
-from shoal.testing.clock import ManualClock
 from shoal.testing.conformance.domains import wild
 from shoal.testing.conformance.tools import claim, make_task, spec
+from shoal.testing.manual_clock import ManualClock
 from shoal.testing.servers import ValkeyServer
 from shoal.valve import FOREVER, Domain, DomainLimit, Valve, strictest
 

@@ -25,8 +25,7 @@ from shoal.model import Done, Failure, Lease, Retry, Settlement
 from shoal.policy.backpressure import Pressure, Reason
 from shoal.settings import Settings
 from shoal.sink.protocol import Sink
-from shoal.testing.conformance.tools import make_task
-from shoal.testing.sinks import JournalSink
+from shoal.testing.conformance.tools import JournalSink, make_task
 from shoal.valve import Valve
 
 OPEN = Valve(interval=0.0, cap=100)

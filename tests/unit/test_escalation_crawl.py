@@ -20,8 +20,8 @@ from shoal.runtime.job_runner import JobRunner
 from shoal.runtime.plan import Plan, prepare
 from shoal.settings import Settings
 from shoal.testing import HostProfile
-from shoal.testing.simulation.crew import make_feeder
-from shoal.testing.sinks import JournalSink
+from shoal.testing.conformance.tools import JournalSink
+from shoal.testing.simulation.workers import make_feeder
 from shoal.testing.web.habits import Scripted
 
 HOST = "site.test"

@@ -23,7 +23,7 @@ from shoal.runtime.feeders import Feeders
 from shoal.runtime.worker_plan import WorkerPlan
 from shoal.settings import Settings
 from shoal.testing.conformance.tools import make_task
-from shoal.testing.simulation.loop import SimulatedClock, VirtualLoop
+from shoal.testing.simulation.virtual import SimulatedClock, VirtualLoop
 
 FEW = 10
 

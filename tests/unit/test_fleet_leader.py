@@ -17,7 +17,7 @@ from shoal.errors import StoreError
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.values import Note
 from shoal.jobs.leader import KEY, Leadership, leader, watch_leader
-from shoal.testing.simulation.loop import SimulatedClock, VirtualLoop
+from shoal.testing.simulation.virtual import SimulatedClock, VirtualLoop
 
 LEASE = 0.3
 DEADLINE = 5.0

@@ -11,7 +11,7 @@ from shoal.engine.heartbeat import Heartbeat
 from shoal.frontier.memory import MemoryFrontier
 from shoal.jobs.worker_status import WorkerStatus
 from shoal.settings import Settings
-from shoal.testing.simulation.loop import SimulatedClock, VirtualLoop
+from shoal.testing.simulation.virtual import SimulatedClock, VirtualLoop
 
 
 class Listening(MemoryFrontier):

@@ -24,8 +24,8 @@ from shoal.frontier.redis.link import Script
 from shoal.frontier.values import DeadFilter
 from shoal.model import Dead, Done, Retry, Row, Settlement, Task
 from shoal.sink.jsonl import JsonLines
-from shoal.testing.clock import ManualClock
 from shoal.testing.conformance.tools import FAILED, ListJournal, claim, counted, make_task, settle, spec
+from shoal.testing.manual_clock import ManualClock
 from shoal.testing.servers import ValkeyServer
 from shoal.valve import DomainLimit, Valve
 

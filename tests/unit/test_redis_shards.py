@@ -15,7 +15,6 @@ from shoal.frontier.redis.keys import shard_of
 from shoal.frontier.redis.shards import Shards
 from shoal.frontier.values import Added, Cursor
 from shoal.model import Dead, Done, Lease, Moved, Row, Settlement
-from shoal.testing.clock import ManualClock
 from shoal.testing.conformance.tools import (
     FAILED,
     ListJournal,
@@ -26,6 +25,7 @@ from shoal.testing.conformance.tools import (
     settle,
     spec,
 )
+from shoal.testing.manual_clock import ManualClock
 from shoal.testing.servers import ValkeyServer
 
 SHARDS = 4

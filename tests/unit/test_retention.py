@@ -37,8 +37,8 @@ from shoal.runtime.coordinator import Coordinator
 from shoal.runtime.worker_plan import WorkerPlan
 from shoal.settings import Settings
 from shoal.testing import ChaoticWeb, HostProfile
-from shoal.testing.clock import ManualClock
 from shoal.testing.conformance.tools import claim, make_task, settle, spec
+from shoal.testing.manual_clock import ManualClock
 
 NOW = 1_000 * DAY
 

@@ -10,7 +10,7 @@ from shoal.frontier.news import News, UnheardNews
 from shoal.frontier.values import Job, JobState
 from shoal.runtime.served_jobs import RunningJobs
 from shoal.testing.conformance.tools import spec
-from shoal.testing.simulation.loop import VirtualLoop
+from shoal.testing.simulation.virtual import VirtualLoop
 
 
 class Counted(MemoryFrontier):

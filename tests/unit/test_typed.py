@@ -7,7 +7,7 @@ import pytest
 from shoal.admit.typed import meant_by, typed_url
 from shoal.errors import UrlError
 from shoal.testing.fuzz import TARGETS
-from shoal.testing.fuzz.trying import Trial
+from shoal.testing.fuzz.trial import Trial
 
 
 @pytest.mark.parametrize(

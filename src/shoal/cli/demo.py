@@ -66,7 +66,7 @@ def _perform(place: Path, seconds: float, processes: int, keep: bool) -> None:
     from shoal.terminal import summary
     from shoal.terminal.console import ask, say, stderr
     from shoal.testing import WebProcess
-    from shoal.testing.demo import demo_profiles
+    from shoal.testing.web.profile import demo_profiles
 
     with WebProcess(demo_profiles()) as web:
         say(
@@ -86,7 +86,7 @@ def _plan(place: Path, urls: Sequence[str], processes: int) -> Plan:
     from shoal.config import load
     from shoal.runtime.crawl import Plan
     from shoal.spider.loading import SpiderSource
-    from shoal.testing.demo import DEMO_SETTINGS
+    from shoal.testing.web.profile import DEMO_SETTINGS
 
     source = SpiderSource(name="demo", urls=tuple(urls))
     # The defaults and no other layer: a shoal.toml lying about is not meant for the demo.

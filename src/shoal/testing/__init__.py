@@ -6,7 +6,7 @@ serves the same from a process of its own; `ManualClock` moves time by hand.
 
 from __future__ import annotations
 
-from shoal.testing.clock import ManualClock
+from shoal.testing.manual_clock import ManualClock
 from shoal.testing.web import ChaoticWeb, Hit, HostProfile, Site, WebProcess
 
 __all__ = ["ChaoticWeb", "Hit", "HostProfile", "ManualClock", "Site", "WebProcess"]

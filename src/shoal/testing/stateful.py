@@ -23,8 +23,8 @@ from shoal.admit.identity import host_key
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import Claim, DeadFilter, JobSpec
 from shoal.model import Dead, Done, Failure, Lease, Moved, Retry, Row, Settlement, Task, Verdict
-from shoal.testing.clock import ManualClock
 from shoal.testing.conformance.tools import ListJournal, make_task
+from shoal.testing.manual_clock import ManualClock
 from shoal.valve import DomainLimit, Valve
 
 DOMAIN = "c.test"

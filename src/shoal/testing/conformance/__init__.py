@@ -14,14 +14,13 @@ A home proves itself by a subclass that provides two fixtures:
 
 from __future__ import annotations
 
-from shoal.testing.conformance.adding import AddingAndClaiming
+from shoal.testing.conformance.adding import AddingAndClaiming, Sources
 from shoal.testing.conformance.domains import Domains
 from shoal.testing.conformance.finding import Finding
 from shoal.testing.conformance.finishing import Finishing
 from shoal.testing.conformance.jobs import JobsAndLetters
 from shoal.testing.conformance.leases import Leases
 from shoal.testing.conformance.settling import Settling
-from shoal.testing.conformance.sources import Sources
 from shoal.testing.conformance.valves import Valves
 
 

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from shoal.admit.suffixes import registrable_domain
 from shoal.frontier.protocol import Frontier
 from shoal.model import Moved, Task
-from shoal.testing.clock import ManualClock
 from shoal.testing.conformance.tools import claim, counted, make_task, settle, spec
+from shoal.testing.manual_clock import ManualClock
 from shoal.valve import DomainLimit, Valve
 
 PACED = Valve(interval=0.05, cap=5)

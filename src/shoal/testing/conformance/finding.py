@@ -8,8 +8,8 @@ from shoal.admit.identity import fingerprint, host_key
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import DeadFilter, HostQueue, Whereabouts
 from shoal.model import Dead, Failure, Moved, Retry, Task
-from shoal.testing.clock import ManualClock
 from shoal.testing.conformance.tools import FAILED, claim, make_task, settle, spec
+from shoal.testing.manual_clock import ManualClock
 
 URL = "http://a.test/wanted"
 

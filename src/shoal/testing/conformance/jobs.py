@@ -8,7 +8,6 @@ from shoal.errors import UsageError
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import Cursor, DeadFilter
 from shoal.model import Dead, Failure, Moved, Retry, Row, Settlement
-from shoal.testing.clock import ManualClock
 from shoal.testing.conformance.tools import (
     FAILED,
     ListJournal,
@@ -18,6 +17,7 @@ from shoal.testing.conformance.tools import (
     settle,
     spec,
 )
+from shoal.testing.manual_clock import ManualClock
 from shoal.valve import Valve
 
 

@@ -7,7 +7,6 @@ from shoal.frontier.loss import Loss
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import DeadFilter
 from shoal.model import Retry
-from shoal.testing.clock import ManualClock
 from shoal.testing.conformance.tools import (
     FAILED,
     claim,
@@ -16,6 +15,7 @@ from shoal.testing.conformance.tools import (
     settle,
     spec,
 )
+from shoal.testing.manual_clock import ManualClock
 
 
 class Leases:

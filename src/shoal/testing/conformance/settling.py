@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import DeadFilter, Whereabouts
 from shoal.model import Dead, Done, Failure, Moved, Retry, Row, Settlement, Snapshot
-from shoal.testing.clock import ManualClock
 from shoal.testing.conformance.tools import (
     FAILED,
     ListJournal,
@@ -20,6 +19,7 @@ from shoal.testing.conformance.tools import (
     spec,
     urls_of,
 )
+from shoal.testing.manual_clock import ManualClock
 
 
 class Settling:

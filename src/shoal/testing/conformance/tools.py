@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from shoal.admit.identity import fingerprint, host_key
-from shoal.frontier.protocol import Frontier
+from shoal.frontier.protocol import Frontier, Journal
 from shoal.frontier.values import Claim, Claimed, Job, JobSpec
 from shoal.model import Done, Failure, Lease, Settlement, Task, Verdict
+from shoal.sink.ownership import FileClaim
 from shoal.valve import Valve
 
 OPEN = Valve(interval=0.0, cap=100)  # a valve that lets everything through
@@ -75,3 +76,19 @@ class ListJournal:
     def append(self, committed: int, rows: Sequence[bytes]) -> int:
         self.data = self.data[:committed] + b"".join(rows)
         return len(self.data)
+
+
+class JournalSink:
+    """A sink for engines under test: rows go to the journal within the settlement; without one they go nowhere."""
+
+    def __init__(self, journal: Journal | None = None) -> None:
+        self.journal = journal
+
+    async def open(self, asked: FileClaim | None = None) -> None:
+        pass
+
+    async def write(self, batch: Sequence[Settlement]) -> Sequence[Settlement]:
+        return batch
+
+    async def close(self) -> None:
+        pass

@@ -7,7 +7,6 @@ import itertools
 from msgspec.structs import replace
 
 from shoal.frontier.protocol import Frontier
-from shoal.testing.clock import ManualClock
 from shoal.testing.conformance.tools import (
     claim,
     make_task,
@@ -15,6 +14,7 @@ from shoal.testing.conformance.tools import (
     spec,
     urls_of,
 )
+from shoal.testing.manual_clock import ManualClock
 from shoal.valve import Valve
 
 

@@ -6,8 +6,7 @@ end with the process that started them, however that one ends. Each can be stopp
 
 from __future__ import annotations
 
-from shoal.testing.servers.cluster import ValkeyCluster
 from shoal.testing.servers.postgres import PostgresServer
-from shoal.testing.servers.valkey import ValkeySentinel, ValkeyServer
+from shoal.testing.servers.valkey import ValkeyCluster, ValkeySentinel, ValkeyServer
 
 __all__ = ["PostgresServer", "ValkeyCluster", "ValkeySentinel", "ValkeyServer"]

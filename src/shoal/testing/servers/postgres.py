@@ -18,8 +18,7 @@ from functools import cache
 from pathlib import Path
 
 from shoal.fetch.browser.processes import children_of
-from shoal.testing.servers.ports import free_port
-from shoal.testing.servers.process import START_SECONDS, ServerProcess
+from shoal.testing.servers.server_process import START_SECONDS, ServerProcess, free_port
 
 _USER = "shoal"
 _NOBODY = 65534

@@ -44,7 +44,7 @@ from shoal.policy.breaker import BreakerState
 from shoal.policy.compose import HostPolicies
 from shoal.policy.host_valve import domain_limit
 from shoal.settings import Settings
-from shoal.testing.simulation.web import Host, Web, forbids
+from shoal.testing.simulation.generated_web import Host, Web, forbids
 
 _CLOSE = 1e-4  # seconds; epoch times have no finer grain in the sums of them
 

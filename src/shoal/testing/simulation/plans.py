@@ -11,7 +11,7 @@ from shoal.runtime.plan import Plan
 from shoal.settings import Settings
 from shoal.spider.page import Page
 from shoal.spider.spider import Spider
-from shoal.testing.simulation.web import Web
+from shoal.testing.simulation.generated_web import Web
 
 JOB = "crawl"
 

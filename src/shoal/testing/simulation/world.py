@@ -25,25 +25,21 @@ from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import HUSH
 from shoal.jobs.trouble import trouble_of
 from shoal.runtime.plan import prepare
+from shoal.testing.conformance.tools import JournalSink
 from shoal.testing.simulation.check import Checker, Violation
-from shoal.testing.simulation.crew import SimulatedCrew, make_feeder
-from shoal.testing.simulation.faults import CALM, Faults, Mood, mood_of, mood_with_set_backs
-from shoal.testing.simulation.fleet import FleetCrew
-from shoal.testing.simulation.loop import SimulatedClock, VirtualLoop
-from shoal.testing.simulation.plans import JOB, plan_of
-from shoal.testing.simulation.process import Process
-from shoal.testing.simulation.servers import Servers
-from shoal.testing.simulation.store import (
+from shoal.testing.simulation.fault_injection import CALM, Faults, Mood, mood_of, mood_with_set_backs
+from shoal.testing.simulation.faulty_store import (
     CheckedFrontier,
     FaultyFrontier,
     FaultyJournal,
     SimulatedFault,
     Table,
 )
-from shoal.testing.simulation.story import Story
-from shoal.testing.simulation.transport import SimulatedTransport
-from shoal.testing.simulation.web import Web
-from shoal.testing.sinks import JournalSink
+from shoal.testing.simulation.generated_web import Web
+from shoal.testing.simulation.network import Servers, SimulatedTransport
+from shoal.testing.simulation.plans import JOB, plan_of
+from shoal.testing.simulation.virtual import Process, SimulatedClock, Story, VirtualLoop
+from shoal.testing.simulation.workers import FleetCrew, SimulatedCrew, make_feeder
 
 _LONGEST = 3600.0  # virtual seconds; a world that has not ended by then never will
 _FAILING = 10  # in every tenth world, all pages fail

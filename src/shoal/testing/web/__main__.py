@@ -20,10 +20,8 @@ from typing import IO
 import msgspec
 import uvloop
 
-from shoal.testing.demo import demo_profiles
-from shoal.testing.web.profile import WebSpec
-from shoal.testing.web.server import ChaoticWeb
-from shoal.testing.web.view import Hit
+from shoal.testing.web.chaotic import ChaoticWeb
+from shoal.testing.web.profile import Hit, WebSpec, demo_profiles
 
 
 def main() -> None:

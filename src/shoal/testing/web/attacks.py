@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from itertools import repeat
 
-from shoal.testing.web.answer import Answer
+from shoal.testing.web.site import Answer
 
 Attack = Callable[[int, int], Answer]  # of the page's number, and how large it may be
 

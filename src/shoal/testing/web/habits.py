@@ -11,10 +11,9 @@ from typing import ClassVar
 
 from msgspec import structs
 
-from shoal.testing.web.answer import Answer
 from shoal.testing.web.attacks import ATTACKS
 from shoal.testing.web.profile import NO_ANSWER, HostProfile, Kind
-from shoal.testing.web.site import site_of, small_page
+from shoal.testing.web.site import Answer, site_of, small_page
 
 _CACHED_PAGES = 4_096
 _BLOCK = b"<!-- " + b"x" * 65_500 + b" -->\n"

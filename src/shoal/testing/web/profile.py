@@ -1,4 +1,8 @@
-"""What a host of the chaotic web is like: plain values that can be written as JSON."""
+"""What a host of the chaotic web is like, and a hit on it: plain values that can be written as JSON.
+
+The web that `shoal demo` crawls is here, too: a dozen hosts with every habit, and settings that suit it. At 20 requests
+a second and host, a crawl of all of it takes about ten seconds.
+"""
 
 from __future__ import annotations
 
@@ -76,3 +80,50 @@ class WebSpec(Struct, frozen=True):
         if isinstance(hosts, Mapping):
             return cls(dict(hosts), seed)
         return cls({f"{profile.kind}-{n}": profile for n, profile in enumerate(hosts)}, seed)
+
+
+class Hit(Struct, frozen=True):
+    """One request as the server saw it. Times are monotonic seconds, the same in all processes of the machine."""
+
+    host: str  # by name
+    path: str
+    status: int  # 0: never answered in full
+    started: float
+    ended: float
+    concurrent: int  # requests under way on this host when this one arrived, itself included
+    in_browser: bool = False  # a browser asked
+
+
+# Names and meanings as in shoal.settings.Settings. Timeouts are short because a hanging host is part of the show.
+DEMO_SETTINGS: dict[str, int | float] = {
+    "rate": 20.0,
+    "per_host": 4,
+    "max_pages_per_host": 80,  # what stops a crawl in an endless calendar
+    "connect_timeout": 1.0,
+    "read_timeout": 1.5,
+    "total_timeout": 4.0,
+    "max_body": 1024 * 1024,
+    "max_redirects": 5,
+    "max_attempts": 3,
+    "retry_base": 0.3,
+    "retry_cap": 2.0,
+}
+
+
+def demo_profiles() -> dict[str, HostProfile]:
+    """The hosts by name, the well-behaved ones first."""
+    return {
+        "shop": HostProfile("fast", pages=70, links=12, body_bytes=8_000),
+        "docs": HostProfile("fast", pages=40, private=5, robots="User-agent: *\nDisallow: /private/\n"),
+        "library": HostProfile("fast", pages=12, robots="User-agent: *\nCrawl-delay: 0.25\n"),
+        "archive": HostProfile("slow", pages=20, latency=0.4),
+        "api": HostProfile("limited", pages=30, rate=8.0, retry_after=1),
+        "forum": HostProfile("flapping", pages=40, failure_share=0.3),
+        "old-site": HostProfile("redirecting", pages=20),
+        "calendar": HostProfile("trapping", pages=10),
+        "media": HostProfile("huge", pages=10),
+        "tarpit": HostProfile("hanging"),
+        "members": HostProfile("fast", robots=503),
+        "broken": HostProfile("closing"),
+        "gone": HostProfile("down"),
+    }

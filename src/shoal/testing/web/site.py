@@ -1,10 +1,11 @@
-"""A generated site: any number of pages, all reachable from the first, the same for the same seed."""
+"""A generated site: any number of pages, all reachable from the first, the same for the same seed; and an answer."""
 
 from __future__ import annotations
 
 import random
 import zlib
 from collections.abc import Iterable, Iterator
+from http import HTTPStatus
 
 import msgspec
 from msgspec import Struct
@@ -18,6 +19,36 @@ _WORDS = (
     "paper", "island", "valley", "timber", "glass", "anchor", "village", "mirror", "thunder", "copse",
 )
 # fmt: on
+_REASONS = {status.value: status.phrase for status in HTTPStatus}
+
+
+class Answer(Struct, frozen=True):
+    """What a host decides to do with a request. Deciding is pure; `connection.Connection` carries it out."""
+
+    status: int  # NO_ANSWER: stay silent until the client leaves
+    body: bytes = b""
+    headers: tuple[str, ...] = ()  # besides Content-Type and the one that frames the body
+    media_type: str | None = "text/html; charset=utf-8"  # None: it does not say
+    delay: float = 0.0  # seconds before the first byte
+    stream: Iterator[bytes] | None = None  # instead of `body`, sent as fast as the client reads
+    length: int | None = None  # of the stream; None: it never ends, and is sent in chunks
+    pause: float = 0.0  # seconds between two blocks of the stream
+    closes: bool = False  # the connection ends with it
+
+    def head(self) -> bytes:
+        if self.stream is None:
+            frame = f"Content-Length: {len(self.body)}"
+        elif self.length is None:
+            frame = "Transfer-Encoding: chunked"
+        else:
+            frame = f"Content-Length: {self.length}"
+        if any(line.startswith("Transfer-Encoding") for line in self.headers):
+            frame = "X-Framing: its own"
+        kind = "" if self.media_type is None else f"Content-Type: {self.media_type}\r\n"
+        more = "".join([f"{line}\r\n" for line in self.headers])
+        return f"HTTP/1.1 {self.status} {_REASONS[self.status]}\r\n{kind}{frame}\r\n{more}\r\n".encode(
+            errors="surrogateescape"
+        )
 
 
 class Site(Struct, frozen=True):

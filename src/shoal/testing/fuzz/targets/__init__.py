@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from shoal.testing.fuzz import words
 from shoal.testing.fuzz.target import Run, Target, pure, rule_of
-from shoal.testing.fuzz.targets import answers, live, pages, stores, texts, urls
+from shoal.testing.fuzz.targets import answers, live, pages, stores, texts
 
 
 def _pure(name: str, run: Run, vocabulary: tuple[bytes, ...] = (), largest: int = 4096) -> Target:
@@ -18,10 +18,10 @@ def _values(name: str, run: Run) -> Target:
 
 
 _ALL = (
-    _pure("url", urls.url, words.URLS, 2048),
-    _pure("typed", urls.typed, words.URLS, 512),
-    _pure("admission", urls.admission, words.URLS, 2048),
-    _pure("paging", urls.paging, words.URLS, 1024),
+    _pure("url", texts.url, words.URLS, 2048),
+    _pure("typed", texts.typed, words.URLS, 512),
+    _pure("admission", texts.admission, words.URLS, 2048),
+    _pure("paging", texts.paging, words.URLS, 1024),
     _pure("robots", answers.robots, words.ROBOTS),
     _pure("retry-after", answers.retry_times, words.TIMES, 256),
     _pure("encodings", pages.encodings, words.ENCODINGS),

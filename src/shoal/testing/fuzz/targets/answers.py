@@ -25,7 +25,7 @@ from shoal.model import Dead, DeadLetter, Outcome, Response, Retry, Task
 from shoal.policy.outcomes import TABLE, judge, kind_of, row_of, snapshot_of
 from shoal.policy.retry import retry_after
 from shoal.settings import Settings
-from shoal.testing.fuzz.reader import Reader, as_text, lines
+from shoal.testing.fuzz.target import Reader, as_text, lines
 
 _SETTINGS = Settings()
 _NOW = 1_700_000_000.0

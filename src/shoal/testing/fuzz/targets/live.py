@@ -19,8 +19,7 @@ from shoal.frontier.values import Claim, DeadFilter, JobSpec
 from shoal.model import Dead, Done, Lease, Moved, Outcome, Response, Retry, Settlement, Snapshot, Task
 from shoal.policy.outcomes import TABLE, judge, kind_of, row_of, snapshot_of
 from shoal.settings import Settings
-from shoal.testing.fuzz.reader import Reader
-from shoal.testing.fuzz.target import Run
+from shoal.testing.fuzz.target import Reader, Run
 from shoal.testing.fuzz.targets.stores import as_stored, failure_of, task_of
 from shoal.testing.servers import ValkeyServer
 from shoal.valve import Valve

@@ -15,8 +15,8 @@ from shoal.sink.rows import encode_row
 from shoal.spider.default import summary
 from shoal.spider.page import Page
 from shoal.spider.spider import Handler
-from shoal.testing.fuzz.reader import as_text, lines
-from shoal.testing.fuzz.targets.urls import check_sent
+from shoal.testing.fuzz.target import as_text, lines
+from shoal.testing.fuzz.targets.texts import check_sent
 
 _URL = "https://a.example/dir/page"
 _TASK = Task(_URL, host="a.example")

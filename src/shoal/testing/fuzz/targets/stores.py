@@ -20,7 +20,7 @@ from shoal.model import DeadLetter, Failure, Snapshot, Task
 from shoal.packing import pack, writable
 from shoal.policy.compose import HostPolicies
 from shoal.settings import Settings
-from shoal.testing.fuzz.reader import Reader
+from shoal.testing.fuzz.target import Reader
 from shoal.valve import Valve
 
 _policies = HostPolicies(Settings())

@@ -11,10 +11,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import cast
 
-from shoal.testing.web.answer import Answer
 from shoal.testing.web.habits import Host
-from shoal.testing.web.profile import NO_ANSWER
-from shoal.testing.web.view import Hit
+from shoal.testing.web.profile import NO_ANSWER, Hit
+from shoal.testing.web.site import Answer
 
 _MAX_HEAD = 65_536
 _BODY_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import os
+import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -152,3 +154,20 @@ def _die_with(parent: int, how: signal.Signals) -> Callable[[], None] | None:
             os._exit(1)
 
     return arrange
+
+
+# Below the range from which the system takes ports for outgoing connections: one of those could take the port of a
+# server while it restarts.
+_LOWEST, _HIGHEST = 20000, 32000
+
+
+def free_port() -> int:
+    for _ in range(1000):
+        port = random.SystemRandom().randrange(_LOWEST, _HIGHEST)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise OSError("no free port on loopback")

@@ -29,10 +29,9 @@ from shoal.model import Lease, Settlement, Task
 from shoal.sink.jsonl import MemoryJournal
 from shoal.sink.ownership import FileClaim
 from shoal.testing.simulation.check import Checker
-from shoal.testing.simulation.faults import Faults
+from shoal.testing.simulation.fault_injection import Faults
 from shoal.testing.simulation.past import Past
-from shoal.testing.simulation.process import Process
-from shoal.testing.simulation.story import Story
+from shoal.testing.simulation.virtual import Process, Story
 
 T = TypeVar("T")
 

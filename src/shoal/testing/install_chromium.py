@@ -1,4 +1,4 @@
-"""Sees to it that there is a browser for the tests: `python -m shoal.testing.chromium`.
+"""Sees to it that there is a browser for the tests: `python -m shoal.testing.install_chromium`.
 
 Prints where it is. If there is none it is installed, where that needs no more than a Debian and the right to do so;
 else a line says how to get one, and under CI that is an error: elsewhere the tests that need it are skipped.

@@ -13,8 +13,8 @@ from typing import IO, Self
 import msgspec
 
 import shoal
-from shoal.testing.web.profile import HostProfile, WebSpec
-from shoal.testing.web.view import Hit, WebView
+from shoal.testing.web.chaotic import WebView
+from shoal.testing.web.profile import Hit, HostProfile, WebSpec
 
 _END_TIMEOUT = 10.0
 

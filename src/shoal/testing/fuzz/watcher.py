@@ -16,8 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.testing.fuzz.findings import Finding
-from shoal.testing.fuzz.sharing import Share
-from shoal.testing.fuzz.trying import Work, run_child
+from shoal.testing.fuzz.trial import Share, Work, run_child
 
 HANG = 10.0  # CPU seconds for one input
 _SILENCE = 90.0  # seconds for one input, whatever it waits for
@@ -26,7 +25,7 @@ _MOST_DEATHS = 10
 
 # Each process is forked from one that has everything imported: else a second would go by before its first input.
 _context = get_context("forkserver")
-_context.set_forkserver_preload(["shoal.testing.fuzz.trying"])
+_context.set_forkserver_preload(["shoal.testing.fuzz.trial"])
 
 
 class Report(Struct):
