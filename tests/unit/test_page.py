@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -64,6 +66,59 @@ def test_a_wrong_selector_is_named(selector: str) -> None:
         make().css(selector)
     with pytest.raises(ValueError, match="not a CSS selector: "):
         make().first(selector)
+
+
+@pytest.mark.parametrize(
+    ("selector", "hint"),
+    [
+        ("h1::text", "the text is page.text('h1'), or page.texts('h1') for every match"),
+        ("a.x::attr(href)", "the attribute is page.attr('a.x', 'href'), or page.attrs(…) for every match"),
+        ("p::before", "there are no pseudo-elements here"),
+    ],
+)
+def test_selectors_of_other_tools_get_a_hint(selector: str, hint: str) -> None:
+    for look in (make("<h1>x</h1>").css, make("<h1>x</h1>").text, make("<h1>x</h1>").texts):
+        with pytest.raises(ValueError, match=re.escape(f"not a CSS selector: {selector!r}; {hint}")):
+            look(selector)
+
+
+def test_every_match_at_once() -> None:
+    page = make("<a href=/1>one <b>x</b></a><a>two</a><a href=/3>three: 3 4</a>")
+    assert page.texts("a") == ["one x", "two", "three: 3 4"]
+    assert page.attrs("a", "href") == ["/1", "/3"]
+    assert page.texts("i") == page.attrs("i", "href") == []
+    assert page.re(r"\d", "a") == ["3", "4"]
+    assert page.re(r"(\w+): (\d)", "a") == ["three", "3"]
+    assert page.re(re.compile(r"href=(\S+?)>")) == ["/1", "/3"]
+
+
+def test_jsonld() -> None:
+    def ld(*texts: str) -> list[dict[str, object]]:
+        return make(
+            "".join(f"<script type='application/ld+json; charset=utf-8'>{text}</script>" for text in texts)
+        ).jsonld()
+
+    assert ld('{"@type": "Product"}', '[{"a": 1}, [{"b": 2}], 3]') == [
+        {"@type": "Product"},
+        {"a": 1},
+        {"b": 2},
+    ]
+    assert ld('{"@context": "c", "@graph": [{"a": 1}, {"@context": "d", "@graph": [{"b": 2}]}]}') == [
+        {"@context": "c", "a": 1},
+        {"@context": "d", "b": 2},
+    ]
+    assert ld("{", "", "null", '"text"', "<!-- {} -->", '//<![CDATA[\n{"a": "b\nc"};\n//]]>') == [
+        {},
+        {"a": "b\nc"},
+    ]
+    assert ld("[" * 100_000) == []
+    assert make("<script>{}</script>").jsonld() == []
+
+
+def test_a_page_is_saved_whole(tmp_path: Path) -> None:
+    saved = make("<p>ü").save(tmp_path / "a" / "page.html")
+    assert saved.read_text("utf-8") == "<p>ü"
+    assert [path.name for path in saved.parent.iterdir()] == ["page.html"]
 
 
 def test_xpath() -> None:

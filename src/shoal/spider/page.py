@@ -6,7 +6,10 @@ Nodes of HTML are selectolax's (`selectolax.lexbor.LexborNode`), those of XML ha
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, TypeAlias, TypedDict, TypeVar, Unpack
 
 import msgspec
@@ -18,12 +21,13 @@ from shoal.events import event
 from shoal.html import charset, decoding
 from shoal.html.css import Selection
 from shoal.html.forms import FieldValue, FormError, submit
+from shoal.html.jsonld import objects_in
 from shoal.html.links import absolute, document_base, target_of, targets_in
 from shoal.html.media import Kind, kind_of, media_type
 from shoal.html.pagination import largest_number, page_urls
 from shoal.html.parsing import parse
 from shoal.html.query_encoding import in_encoding, is_legacy
-from shoal.html.visible_text import squeeze, visible_text
+from shoal.html.visible_text import readable_text, squeeze, visible_text
 from shoal.html.xhtml import as_html
 from shoal.html.xml import XmlDocument, XmlNode
 from shoal.model import Request, Response, Task
@@ -205,7 +209,7 @@ class Page:
         try:
             return list[Node](self._select().all(selector))
         except (SelectolaxError, UnicodeError):
-            raise ValueError(f"not a CSS selector: {selector!r}") from None
+            raise _no_selector(selector) from None
 
     def first(self, selector: str) -> Node | None:
         """The first element that matches."""
@@ -214,7 +218,7 @@ class Page:
         try:
             return self._select().first(selector)
         except (SelectolaxError, UnicodeError):
-            raise ValueError(f"not a CSS selector: {selector!r}") from None
+            raise _no_selector(selector) from None
 
     def _select(self) -> Selection:
         if self._selection is None:
@@ -239,15 +243,48 @@ class Page:
     def text(self, selector: str | None = None, default: str = "") -> str:
         """The text of the first match, or all that can be read on the page; white space becomes single spaces."""
         if selector is None:
-            return squeeze(self._document.text() if self.is_xml else visible_text(self.tree))
+            return squeeze(self._document.text()) if self.is_xml else visible_text(self.tree)
         node = self.first(selector)
-        return default if node is None else squeeze(node.text())
+        return default if node is None else _text_of(node)
+
+    def texts(self, selector: str) -> list[str]:
+        """The text of every match."""
+        return [_text_of(node) for node in self.css(selector)]
 
     def attr(self, selector: str, name: str, default: T | None = None) -> str | T | None:
         """An attribute of the first match."""
         node = self.first(selector)
         value = None if node is None else node.attributes.get(name)
         return default if value is None else value
+
+    def attrs(self, selector: str, name: str) -> list[str]:
+        """An attribute of every match that has it."""
+        values = (node.attributes.get(name) for node in self.css(selector))
+        return [value for value in values if value is not None]
+
+    def re(self, pattern: str | re.Pattern[str], selector: str | None = None) -> list[str]:
+        """What a regular expression finds in the text of every match, or in the whole body: its groups, if it has some,
+        else all that it matches."""
+        texts = [self.html] if selector is None else self.texts(selector)
+        found = [match for text in texts for match in re.finditer(pattern, text)]
+        return [one for match in found for one in (match.groups("") or (match[0],))]
+
+    def jsonld(self) -> list[dict[str, Any]]:
+        """The objects that the page describes itself with (JSON-LD), those of lists and graphs one by one. What is not
+        JSON is passed over."""
+        return [] if self.is_xml else objects_in(self.tree)
+
+    def save(self, path: str | Path) -> Path:
+        """Writes the body to a file, whole or not at all, and gives its path. Folders are made."""
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(f"{path.name}.{os.getpid()}.part")
+        try:
+            part.write_bytes(self.body)
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+        return path
 
     def links(self, selector: str | None = None) -> list[str]:
         """The absolute URLs that the matching elements point to, each once; without a selector, those of all links,
@@ -473,6 +510,23 @@ class Page:
         """Links on a page in a legacy encoding have their query in it."""
         codec = self.codec
         return [in_encoding(target, codec) for target in targets] if is_legacy(codec) else targets
+
+
+def _no_selector(selector: str) -> ValueError:
+    plain, colons, ending = selector.partition("::")
+    hint = ""
+    if ending.startswith("text"):
+        hint = f"; the text is page.text({plain!r}), or page.texts({plain!r}) for every match"
+    elif ending.startswith("attr("):
+        name = ending[5:].partition(")")[0].strip("\"' ")
+        hint = f"; the attribute is page.attr({plain!r}, {name!r}), or page.attrs(…) for every match"
+    elif colons:
+        hint = "; there are no pseudo-elements here"
+    return ValueError(f"not a CSS selector: {selector!r}{hint}")
+
+
+def _text_of(node: Node) -> str:
+    return readable_text(node) if isinstance(node, LexborNode) else squeeze(node.text())
 
 
 def _target(node: Node) -> str:

@@ -1,4 +1,4 @@
-"""Forms: page.submit_form sends what a real Chromium sends for the same form."""
+"""What a real Chromium makes of the same page: what it sends for a form, and which text it shows."""
 
 from __future__ import annotations
 
@@ -218,3 +218,34 @@ async def test_fields_are_filled_in(fields: dict[str, Any], options: dict[str, A
 async def test_what_cannot_be_submitted_is_told(options: dict[str, Any], said: str) -> None:
     with pytest.raises(SpiderError, match=re.escape(said)):
         sent_by_page("http://127.0.0.1/form", LOGIN, "utf-8", **options)
+
+
+# -- text
+
+TEXT = {
+    "blocks": "<p>A.</p><p>b<br>c</p>",
+    "inline": "<b>in</b>line <i>x</i><u>y</u> z",
+    "list": "<ul><li>one<li>two<ul><li>three</ul></ul>",
+    "table": "<table><caption>T</caption><tr><th>a<td>b<tr><td>c<td>d</table>",
+    "definition": "<dl><dt>a<dd>b</dl>",
+    "script": "a<script>var p = '<p>no</p>'</script>b<style>p {}</style>c<template><p>no</p></template>d",
+    "comment": "a<!-- <p>no</p> -->b",
+    "references": "1 &lt; 2 &amp;&amp; 3 &gt; 2 &amp;lt; &nbsp; &copy; &quot;",
+    "attributes": '<a title="a > b <p> &quot;" href=x>link</a>s<img alt="<br>">t',
+    "sections": "<header>a</header><main><h1>b</h1><article>c</article></main><footer>d</footer>",
+    "similar names": "<span>a</span><sub>b</sub><dfn>c</dfn><code>d</code>"
+    "<pre>e\nf</pre><custom-p>g</custom-p>h<p-x>i</p-x>",
+    "choice": "<select><option>a<option>b</select>",
+    "text alone": "  just \n text ",
+    "nothing": "",
+    "svg": "a<svg><text>b</text></svg>c",
+}
+
+
+@pytest.mark.parametrize("markup", TEXT.values(), ids=TEXT)
+async def test_the_text_is_what_a_reader_sees(tab: Any, markup: str) -> None:
+    markup = f"<!doctype html><title>t</title><div>{markup}</div>"
+    await tab.set_content(markup)
+    expected = " ".join((await tab.evaluate("document.querySelector('div').innerText")).split())
+    page = Page(Task("http://a.test/"), Response("http://a.test/", 200, {}, markup.encode()), "one")
+    assert page.text("div") == page.text() == expected
