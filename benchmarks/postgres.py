@@ -21,9 +21,8 @@ from typing import Any
 
 import asyncpg
 
-from shoal.sink.postgres.entries import Entry
 from shoal.sink.postgres.tables import Table, find_table
-from shoal.sink.postgres.writing import write
+from shoal.sink.postgres.writing import Entry, write
 
 NAME = "shoal_bench"
 Way = Callable[[Any, Table, Sequence[Entry]], Awaitable[None]]

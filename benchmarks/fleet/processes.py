@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 import shoal
-from shoal.fetch.browser.processes import children_of
+from shoal.fetch.browser.chromium import children_of
 
 ROOT = Path(__file__).parents[2]
 SOURCE = Path(shoal.__file__).parents[1]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from shoal.fetch.browser.processes import descent
+from shoal.fetch.browser.chromium import descent
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TASKS = "SOAK_TASKS"  # the folder in which each process of the crawl writes how many tasks it has

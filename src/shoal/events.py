@@ -13,8 +13,7 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
-from shoal.hints import at_store
-from shoal.text import one_line
+from shoal.text import at_store, one_line
 
 log = logging.getLogger("shoal")
 

@@ -7,6 +7,11 @@ that should have been encoded and were not are looked for as well; then rather t
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+import msgspec
 
 from shoal.limits import DETAIL
 
@@ -97,3 +102,56 @@ def _scrubbed(found: re.Match[str]) -> str:
 def _cut(found: re.Match[str]) -> str:
     odd = _SLASHES.search(found[0])
     return found[0] if odd is None else found[0][: odd.start() + 2]
+
+
+# -- Commands that a person is told to type, with the store that this process works on.
+
+
+# " --store …", or "": the default. Of this task, and of those that it begins.
+at_store: ContextVar[str] = ContextVar("shoal-at-store", default="")
+
+
+def command(words: str) -> str:
+    """Such as "shoal jobs --store redis://queue/"."""
+    return f"shoal {words}{at_store.get()}"
+
+
+# -- Values as MessagePack, whatever text is in them.
+#
+# Text from elsewhere may hold lone surrogates: bytes of a header that are no UTF-8, or half a character in a script's
+# JSON. They can be written nowhere, so they become U+FFFD before they would stop a whole crawl.
+
+
+# What decoding raises for bytes that are no such value. msgspec hands on the error of a text that is no UTF-8.
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+_encode = msgspec.msgpack.Encoder().encode
+_encode_sorted = msgspec.msgpack.Encoder(order="deterministic").encode
+
+
+def pack(value: object) -> bytes:
+    return _packed(value, _encode)
+
+
+def pack_sorted(value: object) -> bytes:
+    """The same bytes for equal values, whatever the order of their keys."""
+    return _packed(value, _encode_sorted)
+
+
+def _packed(value: object, encode: Callable[[object], bytes]) -> bytes:
+    try:
+        return encode(value)
+    except UnicodeEncodeError:
+        return encode(writable(msgspec.to_builtins(value, builtin_types=(bytes,))))
+
+
+def writable(value: Any) -> Any:
+    """A plain value, in which all text can be encoded."""
+    match value:
+        case str():
+            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        case dict():
+            return {writable(key): writable(one) for key, one in value.items()}
+        case list() | tuple():
+            return [writable(one) for one in value]
+    return value

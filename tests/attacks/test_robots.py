@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from attacks.stage import RATE, Stage, Villain, html
-from shoal.fetch.robots import MAX_BYTES
+from shoal.fetch.robots_fetch import MAX_BYTES
 from shoal.frontier import open_frontier
 
 _MEMORY = 200 * 1024 * 1024  # a crawl takes about 80 MB

@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 
 from shoal import cli, errors, limits
-from shoal.admit import tracking, traps
+from shoal.admit import canonical, traps
 from shoal.admit.canonical import Canonicaliser
 from shoal.admit.sending import sent_url
 from shoal.config import NOT_SETTINGS
@@ -101,13 +101,13 @@ def dropped(label: str) -> list[str]:
 
 
 def test_tracking_parameters() -> None:
-    assert dropped("Names that begin with") == sorted(f"{prefix}*" for prefix in tracking.TRACKING_PREFIXES)
-    assert dropped("Names") == sorted(tracking.TRACKING_PARAMS)
-    prefixes = {f"{prefix}*" for prefix in tracking.SESSION_PREFIXES}
-    assert dropped("Session ids") == sorted(tracking.SESSION_PARAMS | prefixes)
+    assert dropped("Names that begin with") == sorted(f"{prefix}*" for prefix in canonical.TRACKING_PREFIXES)
+    assert dropped("Names") == sorted(canonical.TRACKING_PARAMS)
+    prefixes = {f"{prefix}*" for prefix in canonical.SESSION_PREFIXES}
+    assert dropped("Session ids") == sorted(canonical.SESSION_PARAMS | prefixes)
     in_path = [name.removesuffix("…") for name in dropped("Session ids in the path")]
-    assert all(tracking.SESSION_IN_PATH.fullmatch(f"{name}1") for name in in_path)
-    assert len(in_path) == tracking.SESSION_IN_PATH.pattern.count("|") + 1
+    assert all(canonical.SESSION_IN_PATH.fullmatch(f"{name}1") for name in in_path)
+    assert len(in_path) == canonical.SESSION_IN_PATH.pattern.count("|") + 1
 
 
 FORMS = re.findall(r"^\| `(\S+)` \| `(\S+)` \| `(\S+)` \|$", section("urls.md", "Two forms"), re.MULTILINE)

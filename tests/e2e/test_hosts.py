@@ -25,8 +25,8 @@ from shoal.hosts.state import HostState, Manual, encode_state, state_of
 from shoal.jobs.note import write_note
 from shoal.model import Dead, Failure, Settlement, Task
 from shoal.policy.breaker import BreakerState
+from shoal.policy.compose import first_valve
 from shoal.policy.escalation import Pattern
-from shoal.policy.host_valve import first_valve
 from shoal.policy.timeout import TimeoutState
 from shoal.settings import Settings
 from shoal.testing import HostProfile, WebProcess

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 import shoal
 from shoal import Page, Spider
 from shoal.admit.identity import fingerprint
-from shoal.fetch.robots import RobotsRecord
+from shoal.fetch.robots_fetch import RobotsRecord
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import Claim, Cursor, JobSpec

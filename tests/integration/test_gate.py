@@ -17,8 +17,8 @@ import pytest
 from integration.raw_server import always, by_path, page, serve
 from integration.test_guard import FakeDns
 from integration.tls_front import tls_front
-from shoal.fetch import resolver
-from shoal.fetch.browser import dialer, gate
+from shoal.fetch import dialer, resolver
+from shoal.fetch.browser import gate
 from shoal.fetch.browser.gate import Door, Gate
 from shoal.fetch.guard import Guard
 from shoal.fetch.proxy.pools import Proxy, load_pools

@@ -9,7 +9,7 @@ import pytest
 
 from browser import browser, plain
 from integration.raw_server import always, by_path, serve
-from shoal.fetch.browser.http1 import Head, MessageError, answer_framing, body, read_head, request_framing
+from shoal.fetch.http_messages import Head, MessageError, answer_framing, body, read_head, request_framing
 
 OK = b"HTTP/1.1 200 OK\r\n"
 LENGTH = b"Content-Length: 2\r\n\r\nok"

@@ -22,7 +22,7 @@ from aiohttp.compression_utils import HAS_ZSTD
 from integration.raw_server import Answer, RawServer, always, by_path, page, serve
 from shoal import limits
 from shoal.clock import SystemClock
-from shoal.fetch import meter
+from shoal.fetch import body_reader
 from shoal.fetch.deadline import Tenure
 from shoal.fetch.guard import Guard
 from shoal.fetch.http import HttpTransport
@@ -601,7 +601,7 @@ def slowly(*parts: bytes, every: float = 0.02, first: float = 0.0) -> Answer:
 async def test_an_answer_that_drips_is_cut(
     monkeypatch: pytest.MonkeyPatch, parts: tuple[bytes, ...], status: int | None
 ) -> None:
-    monkeypatch.setattr(meter, "GRACE", 0.1)
+    monkeypatch.setattr(body_reader, "GRACE", 0.1)
     async with serve(slowly(*parts)) as server, transport(min_rate=5000) as http:
         failure = await failure_of(http, server.url())
     assert (failure.kind, failure.status) == ("too_slow", status)
@@ -610,7 +610,7 @@ async def test_an_answer_that_drips_is_cut(
 
 async def test_a_kept_connection_that_drips_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rate is that of the answer, not of what came over the connection before."""
-    monkeypatch.setattr(meter, "GRACE", 0.1)
+    monkeypatch.setattr(body_reader, "GRACE", 0.1)
     dripping = slowly(b"HTTP/1.1 200 OK\r\nX-Long: ", b"x")
 
     async def first_quickly(head: bytes, writer: asyncio.StreamWriter) -> None:
@@ -623,14 +623,14 @@ async def test_a_kept_connection_that_drips_is_cut(monkeypatch: pytest.MonkeyPat
 
 
 async def test_a_large_piece_is_no_licence_to_drip(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meter, "GRACE", 0.1)
+    monkeypatch.setattr(body_reader, "GRACE", 0.1)
     begun = b"HTTP/1.1 200 OK\r\nContent-Length: 500000\r\n\r\n" + b"x" * 100_000
     async with serve(slowly(begun, b"x")) as server, transport(min_rate=5000) as http:
         assert (await failure_of(http, server.url())).kind == "too_slow"
 
 
 async def test_a_small_piece_after_long_thought_is_no_drip(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meter, "GRACE", 0.05)
+    monkeypatch.setattr(body_reader, "GRACE", 0.05)
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
     answer = slowly(head, b"2\r\nok\r\n", b"0\r\n\r\n", every=0.2)
     async with serve(answer) as server, transport(min_rate=100_000) as http:
@@ -640,7 +640,7 @@ async def test_a_small_piece_after_long_thought_is_no_drip(monkeypatch: pytest.M
 @pytest.mark.parametrize("where", ["before", "between", "within"])
 async def test_a_server_that_thinks_is_not_too_slow(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     """It is silent for a while and then sends what it has; read_timeout is for that."""
-    monkeypatch.setattr(meter, "GRACE", 0.05)
+    monkeypatch.setattr(body_reader, "GRACE", 0.05)
     head, body = b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n", b"x" * 5000
     parts = {"before": (head + body,), "between": (head, body), "within": (head + body[:100], body[100:])}
     answer = slowly(*parts[where], every=0.3, first=0.3 if where == "before" else 0.0)
@@ -649,14 +649,14 @@ async def test_a_server_that_thinks_is_not_too_slow(monkeypatch: pytest.MonkeyPa
 
 
 async def test_a_small_page_that_is_complete_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meter, "GRACE", 0.05)
+    monkeypatch.setattr(body_reader, "GRACE", 0.05)
     answer = slowly(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n", b"ok", every=0.2)
     async with serve(answer) as server, transport(min_rate=100_000) as http:
         assert (await answer_of(http, server.url())).body == b"ok"
 
 
 async def test_the_least_rate_can_be_lifted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meter, "GRACE", 0.0)
+    monkeypatch.setattr(body_reader, "GRACE", 0.0)
     answer = slowly(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", b"x", every=0.01)
     async with serve(answer) as server, transport(min_rate=0) as http:
         assert (await answer_of(http, server.url())).body == b"x" * 9

@@ -22,11 +22,10 @@ from integration.tls_front import tls_front
 from shoal.admit.sending import sent_url
 from shoal.clock import SystemClock
 from shoal.errors import SettingsError
+from shoal.fetch import body_reader, dialer
 from shoal.fetch import http2 as module
-from shoal.fetch import meter
 from shoal.fetch.aiohttp_private import SiteJar
-from shoal.fetch.browser import dialer
-from shoal.fetch.content_encoding import Decoder
+from shoal.fetch.body_reader import Decoder
 from shoal.fetch.deadline import Tenure
 from shoal.fetch.guard import Guard
 from shoal.fetch.http import HttpTransport
@@ -522,7 +521,7 @@ async def half_an_answer(stream: Stream) -> None:
 
 
 async def test_a_body_that_drips_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meter, "GRACE", 0.1)
+    monkeypatch.setattr(body_reader, "GRACE", 0.1)
 
     async def drip(stream: Stream) -> None:
         await stream.head()

@@ -9,7 +9,7 @@ import pytest
 from browser import browser, text_of
 from integration.raw_server import page, serve
 from shoal.admit.sending import sent_url
-from shoal.html.query_encoding import in_encoding
+from shoal.html.page_links import in_encoding
 from shoal.model import Response, Task
 from shoal.spider.page import Page
 

@@ -25,12 +25,12 @@ from msgspec.structs import replace
 
 from shoal import Page, Spider, crawl
 from shoal.errors import ShoalError, SinkError
-from shoal.fetch.browser.processes import children_of
+from shoal.fetch.browser.chromium import children_of
 from shoal.model import Dead, Done, Lease, Settlement, Task
 from shoal.sink import open_sink
 from shoal.sink.jsonl import encode_row
 from shoal.sink.postgres.address import read_address
-from shoal.sink.postgres.link import Link
+from shoal.sink.postgres.database import Link
 from shoal.sink.postgres.sink import PostgresSink
 from shoal.spider.spider import Handler
 from shoal.testing import ChaoticWeb, HostProfile

@@ -14,7 +14,7 @@ from integration.raw_server import Answer, RawServer, always, by_path, page, ser
 from shoal.clock import SystemClock
 from shoal.fetch.guard import Guard
 from shoal.fetch.http import HttpTransport
-from shoal.fetch.robots import MAX_BYTES, Anywhere, Robots, RobotsRecord, fetch_robots
+from shoal.fetch.robots_fetch import MAX_BYTES, Anywhere, Robots, RobotsRecord, fetch_robots
 from shoal.settings import Settings
 
 NOW = 5000.0

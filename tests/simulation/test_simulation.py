@@ -26,9 +26,9 @@ from shoal.frontier.values import Claim, Claimed, HostRecord, Settled
 from shoal.hosts.robots import RobotsFetcher
 from shoal.model import Lease, Settlement
 from shoal.policy.breaker import BreakerPolicy, BreakerState
-from shoal.policy.budget import BudgetPolicy, RetryBudget
 from shoal.policy.load import Backlog, Traffic
 from shoal.policy.protocol import NO_LIMITS, Limits
+from shoal.policy.retry import BudgetPolicy, RetryBudget
 from shoal.settings import Settings
 from shoal.testing.simulation import Trace, run
 from shoal.testing.simulation.virtual import SimulatedClock, VirtualLoop

@@ -14,8 +14,8 @@ from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.values import Claim, JobSpec
 from shoal.hosts.cache import HostCache
 from shoal.model import Failure, Lease, Outcome, Response, Retry, Settlement, Task
+from shoal.policy.compose import first_valve
 from shoal.policy.escalation import Look
-from shoal.policy.host_valve import first_valve
 from shoal.policy.outcomes import this_life
 from shoal.policy.protocol import Observation
 from shoal.settings import Settings

@@ -17,7 +17,7 @@ from shoal.frontier.values import Claim, JobSpec
 from shoal.hosts.cache import HostCache
 from shoal.hosts.state import HostState, state_of
 from shoal.model import Dead, Failure, Lease, Outcome, Response, Retry, Settlement
-from shoal.policy.host_valve import first_valve
+from shoal.policy.compose import first_valve
 from shoal.policy.load import Traffic
 from shoal.settings import Settings
 from shoal.testing import ManualClock

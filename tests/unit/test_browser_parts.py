@@ -15,12 +15,20 @@ import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from shoal.fetch.browser import chromium, processes
-from shoal.fetch.browser.answers import _ERRORS, Nature, decoded, failure_for, headers_of, nature_of, rendered
-from shoal.fetch.browser.cookies import SharedCookies, cookies_from, cookies_of
-from shoal.fetch.browser.processes import Family
+from shoal.fetch.browser import chromium
+from shoal.fetch.browser.chromium import Family
+from shoal.fetch.browser.contexts import SharedCookies, cookies_from, cookies_of
+from shoal.fetch.browser.page_network import (
+    _ERRORS,
+    Nature,
+    decoded,
+    failure_for,
+    headers_of,
+    nature_of,
+    rendered,
+)
 from shoal.fetch.browser.tab import is_gone, plain
-from shoal.fetch.sessions import SiteJar
+from shoal.fetch.proxy.sessions import SiteJar
 from shoal.policy.outcomes import TABLE
 from shoal.testing.servers.server_process import wait_until
 
@@ -234,9 +242,9 @@ def test_a_strangers_process_is_not_taken_for_the_driver() -> None:
 
 def test_what_cannot_be_looked_at_is_estimated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = {"/proc/7/statm": "100 30 10 1 0 1 0"}
-    monkeypatch.setattr(processes, "_read", lambda path: texts.get(path, ""))
-    assert processes._memory(7) == 20 * os.sysconf("SC_PAGE_SIZE")
-    assert processes._memory(8) == 0
+    monkeypatch.setattr(chromium, "_read", lambda path: texts.get(path, ""))
+    assert chromium._memory(7) == 20 * os.sysconf("SC_PAGE_SIZE")
+    assert chromium._memory(8) == 0
 
 
 def test_the_launcher_ships_ready_to_run() -> None:

@@ -17,8 +17,7 @@ from multidict import CIMultiDict
 
 from shoal.errors import SettingsError
 from shoal.fetch.challenge import Challenge, Challenges, detect
-from shoal.fetch.challenge.signatures import readable
-from shoal.fetch.challenge.signs import HEADERS, PHRASES, VENDORS, WIDGETS
+from shoal.fetch.challenge.signatures import HEADERS, PHRASES, VENDORS, WIDGETS, readable
 from shoal.model import Dead, Failure, Response, Retry, Task
 from shoal.policy.outcomes import TABLE
 from shoal.settings import Settings

@@ -12,10 +12,8 @@ import webencodings
 from html5lib._inputstream import EncodingParser, HTMLBinaryInputStream
 from w3lib.encoding import html_to_unicode
 
-from shoal.html.charset import codec_named, codec_of, encoding_named
+from shoal.html.charset import codec_named, codec_of, encoding_named, guess, prescan
 from shoal.html.decoding import FALLBACK, NOT_DECODED, USER_DEFINED, decode, half_character, utf8
-from shoal.html.detection import guess
-from shoal.html.prescan import prescan
 
 LABELS = sorted(webencodings.LABELS)
 WORDS = (

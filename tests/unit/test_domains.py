@@ -13,7 +13,7 @@ from shoal.frontier.protocol import Frontier
 from shoal.frontier.redis.home import RedisFrontier
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.model import Done, Settlement
-from shoal.policy.host_valve import domain_limit
+from shoal.policy.compose import domain_limit
 from shoal.settings import Settings
 from shoal.testing.conformance.domains import wild
 from shoal.testing.conformance.tools import claim, make_task, spec

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.admit.typed import typed_url
+from shoal.admit.sending import typed_url
 from shoal.errors import ShoalError, StoreError, UrlError
 
 

@@ -17,6 +17,7 @@ from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.values import Claim, HostRecord, JobSpec
 from shoal.hosts.cache import HostCache
 from shoal.hosts.state import HostState, encode_state, state_of
+from shoal.policy.compose import first_valve
 from shoal.policy.escalation import (
     PATTERNS,
     Gave,
@@ -29,7 +30,6 @@ from shoal.policy.escalation import (
     pattern_of,
     sentence,
 )
-from shoal.policy.host_valve import first_valve
 from shoal.policy.protocol import Observation
 from shoal.settings import Settings
 from shoal.testing import ManualClock

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from shoal.fetch.robots import RobotsRecord
+from shoal.fetch.robots_fetch import RobotsRecord
 from shoal.frontier.values import Counters, HostRecord, Job, JobSpec, Whereabouts, WorkerRecord
 from shoal.hosts.rules import HostRules
 from shoal.hosts.state import Ask, HostState, Manual, OriginState, encode_state

@@ -12,9 +12,9 @@ import pytest
 import shoal
 from shoal.frontier import DEFAULT_STORE, hint_at
 from shoal.frontier.values import JobSpec
-from shoal.hints import at_store, command
 from shoal.jobs.note import SUMMARY, nobody_works, write_note
 from shoal.settings import Settings
+from shoal.text import at_store, command
 
 ROOT = Path(shoal.__file__).parent
 WITH_A_STORE = (

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from shoal.fetch.guard import Pin
-from shoal.fetch.robots import RobotsRecord
+from shoal.fetch.robots_fetch import RobotsRecord
 from shoal.fetch.transport import FetchRequest
 from shoal.frontier.clock import FrontierClock
 from shoal.frontier.memory import MemoryFrontier
@@ -19,7 +19,7 @@ from shoal.hosts.robots import RobotsFetcher
 from shoal.hosts.state import HostState, OriginState, encode_state, state_of
 from shoal.jobs.worker_status import WorkerStatus, encode_status
 from shoal.model import Done, Failure, Lease, Outcome, Response, Settlement, Task
-from shoal.policy.host_valve import first_valve
+from shoal.policy.compose import first_valve
 from shoal.policy.protocol import Observation
 from shoal.settings import Settings
 from shoal.testing import ManualClock

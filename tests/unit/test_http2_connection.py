@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.fetch.failures import BrokenAnswerError, FloodError, LostError
-from shoal.fetch.http2_connection import Exchange, Header, Http2Connection
-from shoal.fetch.http2_frames import Frames
+from shoal.fetch.http2_connection import Exchange, Frames, Header, Http2Connection
 from shoal.limits import EMPTY_FRAMES, FRAME_BYTES, FRAME_SHARE, HEADER_LINES
 
 REQUEST: list[Header] = [

@@ -10,15 +10,14 @@ from yarl import URL
 from shoal import limits
 from shoal.admit import Admission
 from shoal.admit.sizes import OversizeError, stored_size
-from shoal.fetch.sessions import SiteJar
+from shoal.fetch.proxy.sessions import SiteJar
 from shoal.model import Failure, Request, Retry, Task
-from shoal.packing import pack
 from shoal.settings import Settings
-from shoal.sink import rows as rows_module
-from shoal.sink.rows import encode_rows
+from shoal.sink import items as rows_module
+from shoal.sink.items import encode_rows
 from shoal.spider.handlers import JunkError
 from shoal.spider.spider import Handler, Spider
-from shoal.text import one_line
+from shoal.text import one_line, pack
 
 URL_ = "https://shop.example/a"
 

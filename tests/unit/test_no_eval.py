@@ -41,8 +41,8 @@ IMPORTS_BY_NAME = {
     "__init__.py",
     "spider/loading.py",
     "policy/compose.py",
-    "fetch/challenge/checking.py",
-    "fetch/content_encoding.py",
+    "fetch/challenge/verdict.py",
+    "fetch/body_reader.py",
 }
 
 

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from shoal.model import Snapshot
-from shoal.packing import pack
 from shoal.telemetry.logging import JsonFormatter, Line
+from shoal.text import pack
 
 HALF = "a\udcff\ud800"
 

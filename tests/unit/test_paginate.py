@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.html.pagination import largest_number, query_value, with_query_value
+from shoal.html.page_links import largest_number, query_value, with_query_value
 from shoal.model import Response, Task
 from shoal.spider.page import MAX_DETECTED_PAGES, Page
 

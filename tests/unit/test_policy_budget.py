@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.policy.budget import MAX_SAVINGS, BudgetPolicy, BudgetState, RetryBudget
 from shoal.policy.protocol import Limits, Observation
+from shoal.policy.retry import MAX_SAVINGS, BudgetPolicy, BudgetState, RetryBudget
 from shoal.settings import Settings
 
 T = 1_750_000_000.0

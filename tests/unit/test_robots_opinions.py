@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pytest
 from protego import Protego
 
-from shoal.fetch.robots import MAX_BYTES, Anywhere, Robots, agent_of, fetch_robots
+from shoal.fetch.robots_fetch import MAX_BYTES, Anywhere, Robots, agent_of, fetch_robots
 from shoal.fetch.transport import FetchRequest
 from shoal.model import Response
 

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from protego import Protego
 
-from shoal.fetch.robots import (
+from shoal.fetch.robots_fetch import (
     MAX_BYTES,
     Anywhere,
     Robots,
@@ -21,7 +21,7 @@ from shoal.fetch.robots import (
     fetch_robots,
     rules_record,
 )
-from shoal.fetch.robotstxt import (
+from shoal.fetch.robots_rules import (
     MAX_PATTERN,
     MAX_RULES,
     MAX_RULES_TEXT,

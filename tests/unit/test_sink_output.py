@@ -14,7 +14,7 @@ from shoal.model import Done, Lease, Row, Settlement, Task, Verdict
 from shoal.sink import describe, open_sink, output_key
 from shoal.sink.jsonl import FileSink, JsonLines, StdoutJournal, encode_row
 from shoal.sink.postgres.address import read_address
-from shoal.sink.postgres.entries import loads
+from shoal.sink.postgres.writing import loads
 from shoal.spider.spider import Handler, Spider
 
 SECRET = "hunter2"

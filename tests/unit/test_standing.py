@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from shoal.errors import UsageError
 from shoal.fetch.proxy.routes import Routes
-from shoal.fetch.robots import rules_record
+from shoal.fetch.robots_fetch import rules_record
 from shoal.fetch.transport import FetchRequest
 from shoal.frontier.clock import FrontierClock
 from shoal.frontier.memory import MemoryFrontier
@@ -24,8 +24,8 @@ from shoal.inspect.host import rate_source, sight_of, with_robots, with_sources
 from shoal.inspect.host_actions import set_for_hosts
 from shoal.jobs.note import write_note
 from shoal.model import Failure, Lease, Outcome, Response, Task
+from shoal.policy.compose import first_valve
 from shoal.policy.host_table import HostTable
-from shoal.policy.host_valve import first_valve
 from shoal.policy.load import Traffic
 from shoal.policy.protocol import Observation
 from shoal.policy.rate import RateState

@@ -7,7 +7,7 @@ import time
 import pytest
 from publicsuffixlist import PublicSuffixList
 
-from shoal.admit.suffixes import is_public_suffix, registrable_domain
+from shoal.admit.identity import is_public_suffix, registrable_domain
 from shoal.frontier.redis.keys import OWNED_BELOW, shard_key, shard_of
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.admit.typed import meant_by, typed_url
+from shoal.admit.sending import meant_by, typed_url
 from shoal.errors import UrlError
 from shoal.testing.fuzz import TARGETS
 from shoal.testing.fuzz.trial import Trial

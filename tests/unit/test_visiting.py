@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import replace
 
-from shoal.fetch.robots import RobotsRecord
+from shoal.fetch.robots_fetch import RobotsRecord
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.values import Claim, HostRecord, JobSpec
 from shoal.hosts.robots_visits import Visitor

@@ -13,11 +13,10 @@ from xml.sax.saxutils import escape, quoteattr
 import pytest
 from lxml import etree
 
+from shoal.html.markup_repair import as_html, mend
 from shoal.html.media import kind_of
-from shoal.html.xhtml import as_html
 from shoal.html.xml import XmlDocument, XmlNode
 from shoal.html.xml_css import planned
-from shoal.html.xml_repair import mend
 from shoal.limits import XML_TAGS
 from shoal.model import Response, Task
 from shoal.spider.default import summary

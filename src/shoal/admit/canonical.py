@@ -15,13 +15,6 @@ import re
 from collections.abc import Iterable
 
 from shoal.admit.sending import sent_url
-from shoal.admit.tracking import (
-    SESSION_IN_PATH,
-    SESSION_PARAMS,
-    SESSION_PREFIXES,
-    TRACKING_PARAMS,
-    TRACKING_PREFIXES,
-)
 
 _HEX = "0123456789ABCDEFabcdef"
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
@@ -84,3 +77,53 @@ def _normal_escapes(text: str) -> str:
     if "%" not in text:
         return text
     return _ESCAPE.sub(lambda match: _NORMAL_ESCAPE[match[1]], text)
+
+
+# -- query parameters that say nothing about the page: who sent the visitor, or which visit this is
+#
+# They are sent, but two URLs that differ in nothing else are the same page. The lists hold only names that never mean
+# content: with a name such as `ref`, `sid` or `session_id`, pages of some site would be lost silently. Case does not
+# matter. The setting `tracking_params` adds names; a final `*` there stands for any ending.
+
+
+TRACKING_PREFIXES = (
+    "utm_",  # Google Analytics campaigns, understood by nearly every other tool
+    "mtm_",  # Matomo campaigns
+    "matomo_",
+    "piwik_",
+)
+
+TRACKING_PARAMS = frozenset(
+    {
+        # Google
+        *("gclid", "gclsrc", "dclid", "gbraid", "wbraid", "gad_source", "gad_campaignid", "srsltid"),
+        *("_ga", "_gl", "_gac"),
+        # Meta
+        *("fbclid", "fb_action_ids", "fb_action_types", "fb_ref", "igshid", "igsh"),
+        # other networks: Microsoft, Yandex, X, TikTok, LinkedIn, Pinterest, Reddit, Snapchat
+        *(
+            "msclkid",
+            "yclid",
+            "ysclid",
+            "_openstat",
+            "twclid",
+            "ttclid",
+            "li_fat_id",
+            "epik",
+            "rdt_cid",
+            "sccid",
+        ),
+        # mail and marketing: Mailchimp, Marketo, HubSpot, Vero, Omeda, Klaviyo, MailerLite
+        *("mc_cid", "mc_eid", "mkt_tok", "_hsenc", "_hsmi", "__hssc", "__hstc", "__hsfp", "hsctatracking"),
+        *("vero_id", "vero_conv", "oly_enc_id", "oly_anon_id", "_kx", "ml_subscriber", "ml_subscriber_hash"),
+        # affiliate and deep-link services: Impact, Wicked Reports, Branch
+        *("irclickid", "wickedid", "_branch_match_id", "_branch_referrer"),
+    }
+)
+
+# Names that only ever carry the id of a session, because a language or a shop system writes them.
+SESSION_PARAMS = frozenset({"phpsessid", "jsessionid", "oscsid", "zenid"})
+SESSION_PREFIXES = ("aspsessionid",)
+
+# Java and PHP also write the session's id into the path: /basket;jsessionid=1A2B?item=3
+SESSION_IN_PATH = re.compile(r";(?:jsessionid|phpsessid)=[^/;]*", re.IGNORECASE)

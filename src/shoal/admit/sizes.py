@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shoal.limits import REQUEST_BODY, REQUEST_HEADERS, REQUEST_META, REQUEST_META_DEPTH, REQUEST_WORD
 from shoal.model import Request
-from shoal.packing import pack
+from shoal.text import pack
 
 
 class OversizeError(ValueError):

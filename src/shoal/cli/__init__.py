@@ -43,9 +43,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 def run(argv: Sequence[str]) -> int:
     """Runs one command line; answers the exit code."""
     from shoal.cli.app import Abort, app, usage_mistake
-    from shoal.fetch.file_limit import LEAST, file_limit, raise_file_limit
-    from shoal.hints import at_store
-    from shoal.text import without_secrets
+    from shoal.fetch.slots import LEAST, file_limit, raise_file_limit
+    from shoal.text import at_store, without_secrets
 
     before = at_store.set("")
     raise_file_limit()

@@ -11,8 +11,8 @@ import typer
 
 from shoal.cli import options
 from shoal.errors import StoreError, UsageError
-from shoal.hints import command
 from shoal.limits import REQUEST_NUMBER
+from shoal.text import command
 
 if TYPE_CHECKING:
     from shoal.frontier.protocol import Frontier

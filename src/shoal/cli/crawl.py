@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from shoal.cli import endings, is_closed, options
 from shoal.engine.guardian import guarded
 from shoal.errors import SinkError, UsageError
-from shoal.hints import command
+from shoal.text import command
 
 if TYPE_CHECKING:
     from shoal.inspect.progress import View

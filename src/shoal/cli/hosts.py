@@ -10,7 +10,7 @@ import typer
 
 from shoal.cli.options import DEFAULT_STORE, SHOWN, AsJson, Store, option, refuse_options, seconds, switch
 from shoal.errors import UsageError
-from shoal.hints import command
+from shoal.text import command
 
 if TYPE_CHECKING:
     from shoal.frontier.protocol import Frontier

@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from shoal.cli.options import DEFAULT_STORE, AsJson, Store, shown_store, switch
-from shoal.hints import command
+from shoal.text import command
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -9,7 +9,7 @@ import typer
 
 from shoal.cli.options import DEFAULT_STORE, AsJson, Store, option, shown_store, switch
 from shoal.errors import UsageError
-from shoal.hints import command
+from shoal.text import command
 
 if TYPE_CHECKING:
     from shoal.frontier.inventory import Inventory

@@ -13,8 +13,8 @@ import typer
 
 from shoal.cli import endings, options
 from shoal.errors import UsageError
-from shoal.hints import command
 from shoal.limits import REQUEST_NUMBER
+from shoal.text import command
 
 if TYPE_CHECKING:
     from shoal.engine.tally import TallyReport

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from shoal.admit.canonical import Canonicaliser
 from shoal.admit.identity import host_key
-from shoal.admit.typed import has_scheme, typed_url
+from shoal.admit.sending import has_scheme, typed_url
 from shoal.cli import is_closed
 from shoal.engine.guardian import guarded
 from shoal.errors import UsageError

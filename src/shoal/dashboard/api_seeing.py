@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shoal import __version__
-from shoal.admit.typed import typed_url
+from shoal.admit.sending import typed_url
 from shoal.dashboard.context import Board
 from shoal.dashboard.json_shapes import errors_dict, history_dict, pool_rows, worker_rows
 from shoal.dashboard.responses import Refusal, whole, word

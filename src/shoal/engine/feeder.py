@@ -9,8 +9,8 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from shoal.admit import Admission
+from shoal.admit.sending import meant_by
 from shoal.admit.sizes import OversizeError, stored_size
-from shoal.admit.typed import meant_by
 from shoal.engine import guardian
 from shoal.engine.recently_fed import Recent
 from shoal.engine.tally import Tally
@@ -18,7 +18,6 @@ from shoal.errors import ShoalError, SpiderError, StoreError, StoreFull
 from shoal.events import event
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import OWN_START, Cursor, Job, Room, Source
-from shoal.hints import command
 from shoal.hosts.stored_settings import StandingCopy
 from shoal.limits import START_LINE, URL_SHOWN
 from shoal.model import Refused, Request, Task
@@ -26,7 +25,7 @@ from shoal.policy.lanes import no_such_lane
 from shoal.settings import Settings
 from shoal.spider.places import StartPlace
 from shoal.spider.spider import Spider
-from shoal.text import shown_url
+from shoal.text import command, shown_url
 
 _BATCH = 5_000
 _LINGER = 0.2  # seconds a slow source's URLs wait for company

@@ -19,7 +19,7 @@ from shoal.model import Dead, Done, Failure, Lease, Request, Response, Retry, Se
 from shoal.policy.lanes import no_such_lane
 from shoal.policy.outcomes import snapshot_of
 from shoal.settings import Settings
-from shoal.sink.rows import encode_rows
+from shoal.sink.items import encode_rows
 from shoal.spider.handlers import HandlerTimeout, JunkError, Yielded, collect
 from shoal.spider.page import Page
 from shoal.spider.places import place_of_code, place_of_error

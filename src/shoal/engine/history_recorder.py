@@ -19,8 +19,8 @@ from shoal.engine.tally import Tally, TallyReport
 from shoal.frontier.notes import TRIES, change_note
 from shoal.frontier.protocol import Frontier, Notes
 from shoal.frontier.values import Job, Note, PastJob
-from shoal.packing import UNREADABLE
 from shoal.policy.outcomes import row_of
+from shoal.text import UNREADABLE
 
 _WRITE_EVERY, _WRITE_SELDOM = 5.0, 30.0  # seconds
 _APART = 1.0  # seconds between the writes of a fleet, as far as the bounds above allow

@@ -18,9 +18,8 @@ from shoal.fetch.proxy.routes import BAN, REFUSALS, NoRoute, Routes
 from shoal.frontier.rules import is_last_attempt
 from shoal.hosts.cache import HostCache
 from shoal.model import DOUBT, Dead, Failure, Outcome, Response, Retry, Snapshot, Task
-from shoal.policy.budget import RetryBudget
 from shoal.policy.outcomes import NOT_ASKED, judge, kind_of, snapshot_of
-from shoal.policy.retry import backoff
+from shoal.policy.retry import RetryBudget, backoff
 from shoal.settings import Settings
 
 _DOUBTS = 5  # fetches of a page that may have failed by a proxy's fault, before one counts as an attempt

@@ -16,12 +16,11 @@ from shoal.frontier.clock import FrontierClock
 from shoal.hosts.cache import HostCache
 from shoal.hosts.given_up import BuriedPages
 from shoal.model import Lease, Outcome, Response, Task
-from shoal.policy.budget import RetryBudget
 from shoal.policy.escalation import Look
 from shoal.policy.load import Traffic
 from shoal.policy.outcomes import rule_for
 from shoal.policy.protocol import Observation
-from shoal.policy.retry import retry_after
+from shoal.policy.retry import RetryBudget, retry_after
 from shoal.settings import Settings
 
 

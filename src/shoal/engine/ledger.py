@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.engine.tally import TallyReport
-from shoal.packing import UNREADABLE
+from shoal.text import UNREADABLE
 
 _HEAD = struct.Struct("<QII")  # number, length, checksum
 _SLOT = 1 << 20  # bytes; a report has a few thousand

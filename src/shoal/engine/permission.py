@@ -12,7 +12,7 @@ from shoal.engine.escalation import Escalation
 from shoal.engine.judging import Judge
 from shoal.engine.learning import Learner
 from shoal.fetch.proxy.routes import Routes
-from shoal.fetch.robots import BUSY, RobotsRecord
+from shoal.fetch.robots_fetch import BUSY, RobotsRecord
 from shoal.fetch.transports import Confined
 from shoal.frontier.clock import FrontierClock
 from shoal.frontier.protocol import Frontier

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shoal.fetch.robots import agent_of
-from shoal.html.links import join
+from shoal.fetch.robots_fetch import agent_of
+from shoal.html.page_links import join
 from shoal.html.robots_meta import NOFOLLOW, NOINDEX, header_asks, markup_asks, unendorsed
 from shoal.model import Request
 from shoal.spider.handlers import Yielded

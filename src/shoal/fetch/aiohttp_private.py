@@ -16,8 +16,8 @@ from aiohttp import AddrInfoType, CookieJar, StreamReader
 from aiohttp.abc import ResolveResult
 from aiohttp.client_proto import ResponseHandler
 
-from shoal.admit.suffixes import is_public_suffix
-from shoal.fetch.socks import resolve_nothing
+from shoal.admit.identity import is_public_suffix
+from shoal.fetch.proxy.socks import resolve_nothing
 
 PRIVATE = {
     "ClientSession": ("_retry_connection",),

@@ -10,7 +10,7 @@ import aiohttp
 
 from shoal.fetch.dns_lookup import UnresolvedError
 from shoal.fetch.guard import ForbiddenAddressError
-from shoal.fetch.socks import SocksAuthError, SocksReplyError
+from shoal.fetch.proxy.socks import SocksAuthError, SocksReplyError
 from shoal.limits import FETCH_DETAIL
 
 _GATEWAY = frozenset({500, 502, 503, 504})  # a tunnel is refused so when the host cannot be reached

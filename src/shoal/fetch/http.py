@@ -15,26 +15,29 @@ from functools import lru_cache, partial
 from typing import Any
 
 import aiohttp
+from aiohttp import StreamReader
 from aiohttp.abc import AbstractCookieJar
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
+from aiohttp.http import RawResponseMessage
+from aiohttp.http_exceptions import HttpProcessingError
 from multidict import CIMultiDict
 from yarl import URL
 
 from shoal.admit.sending import without_route
 from shoal.clock import Clock
-from shoal.fetch.aiohttp_private import Connector, SiteJar, SocketConnector, never_repeat
-from shoal.fetch.content_encoding import read_body
+from shoal.fetch.aiohttp_private import Connector, Protocol, SiteJar, SocketConnector, never_repeat
+from shoal.fetch.body_reader import Meter, read_body
 from shoal.fetch.deadline import check_lease
-from shoal.fetch.failures import ProxyAuthError, Stage, explain, explain_proxy
-from shoal.fetch.file_limit import connections, file_limit
+from shoal.fetch.failures import BrokenAnswerError, FloodError, ProxyAuthError, Stage, explain, explain_proxy
 from shoal.fetch.guard import Guard
-from shoal.fetch.http_protocol import BoundedProtocol
+from shoal.fetch.http_repair import SWITCHING, Mender
 from shoal.fetch.proxy.pools import Proxy
+from shoal.fetch.proxy.socks import open_tunnel
 from shoal.fetch.resolver import Resolver
-from shoal.fetch.socks import open_tunnel
+from shoal.fetch.slots import connections, file_limit
 from shoal.fetch.transport import FetchRequest
-from shoal.limits import ANSWER_HEADERS, HEADER_LINES
+from shoal.limits import ANSWER_HEADERS, BODY_OVERHEAD, HEADER_LINES
 from shoal.model import Failure, Outcome, Response
 from shoal.settings import Settings
 
@@ -292,3 +295,84 @@ def default_headers(settings: Settings) -> CIMultiDict[str]:
     )
     headers.update(settings.headers)
     return headers
+
+
+class BoundedProtocol(Protocol):
+    """aiohttp's side of an HTTP/1.1 connection: repairs what servers get wrong, and bounds what is not body.
+
+    Whoever reads a body bounds it. But the parser consumes interim answers, empty lines and tiny chunks without telling
+    how many there were, and it parses data on an idle connection into answers to no request.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, min_rate: float) -> None:
+        super().__init__(loop)
+        self._meter = Meter(min_rate, loop.time)
+        self._received = 0  # bytes of the exchange that is under way
+        self._answer: StreamReader | None = None  # the body of the final answer, once its head is there
+        self._mender: Mender | None = None  # of the exchange
+
+    def set_response_params(self, **params: Any) -> None:
+        """A request is about to be sent."""
+        self._received = 0
+        self._answer = None
+        self._meter.reset()
+        self._mender = Mender(is_head=params.get("skip_payload", False))
+        super().set_response_params(**params)
+
+    def data_received(self, data: bytes) -> None:
+        if self._answer is not None and self._answer.is_eof() and data:
+            self._cut(None)  # the answer is complete: this is none of it
+            return
+        if self._mender is None or not data:
+            super().data_received(data)  # nothing was asked yet; or nothing has come, but there is room again
+            return
+        self._received += len(data)
+        clean = self._mender.feed(data)
+        if self._mender.odd:
+            self.keep_no_longer()
+        if clean:
+            super().data_received(clean)
+        else:
+            self.put_off_timeout()
+        if self._mender.error is not None:
+            self._cut(self._mender.error)
+        else:
+            self._check(len(data))
+
+    def _check(self, arrived: int) -> None:
+        answer, received = self._answer, self._received
+        if self._meter.is_too_slow(arrived) and (answer is None or not answer.is_eof()):
+            self._cut(self._meter.error())
+        elif answer is None:
+            if received > ANSWER_HEADERS:
+                self._cut(BrokenAnswerError(f"no end of its headers within {ANSWER_HEADERS} bytes"))
+        elif not answer.is_eof() and received > BODY_OVERHEAD + 1.5 * answer.total_raw_bytes:
+            self._cut(FloodError(f"{received} bytes for {answer.total_raw_bytes} of a body"))
+
+    def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
+        """Takes the head of an answer from the parser."""
+        message, body = data
+        if message.code >= 200 or message.code == SWITCHING:
+            self._answer = body
+            super().feed_data(data, size)
+
+    def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
+        """Tells the reader of a body as well when its framing breaks midway, who would else wait until the deadline."""
+        payload = self.body
+        super().set_exception(exc, *cause)
+        if isinstance(exc, HttpProcessingError) and payload is not None and not payload.is_eof():
+            payload.set_exception(aiohttp.ClientPayloadError(exc.message), *cause)
+
+    def close(self) -> None:
+        """At once: over TLS the server would be listened to until it says farewell, or for half a minute."""
+        self.abort()
+
+    def _cut(self, error: Exception | None) -> None:
+        """Ends the connection; with an error, the exchange as well."""
+        self.keep_no_longer()
+        if error is not None:
+            self.set_exception(error)
+            if self._answer is not None and not self._answer.is_eof():
+                self._answer.set_exception(error)
+        if self.transport is not None:
+            self.transport.abort()

@@ -19,9 +19,9 @@ from yarl import URL
 
 from shoal.clock import Clock
 from shoal.errors import SettingsError
-from shoal.fetch.browser.dialer import Dialler, Hosts
-from shoal.fetch.content_encoding import read_body
+from shoal.fetch.body_reader import Meter, read_body
 from shoal.fetch.deadline import check_lease
+from shoal.fetch.dialer import Dialler, Hosts
 from shoal.fetch.failures import (
     BrokenAnswerError,
     LostError,
@@ -32,7 +32,6 @@ from shoal.fetch.failures import (
 from shoal.fetch.guard import Guard
 from shoal.fetch.http import IDEMPOTENT, HttpTransport, default_headers, parse_url
 from shoal.fetch.http_repair import escape_bytes
-from shoal.fetch.meter import Meter
 from shoal.fetch.proxy.pools import Proxy
 from shoal.fetch.transport import FetchRequest
 from shoal.model import Failure, Outcome, Response

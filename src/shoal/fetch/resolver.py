@@ -19,7 +19,7 @@ from ipaddress import ip_address
 from aiohttp.abc import AbstractResolver, ResolveResult
 from msgspec import Struct
 
-from shoal.admit.suffixes import registrable_domain
+from shoal.admit.identity import registrable_domain
 from shoal.fetch.dns_lookup import Lookup, UnresolvedError, Why, check_servers, make_lookup
 from shoal.fetch.guard import Guard
 from shoal.fetch.slots import waiting

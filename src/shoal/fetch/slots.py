@@ -15,10 +15,16 @@ received is bounded together: each may have SMALL bytes, and those with more sha
 from __future__ import annotations
 
 import asyncio
+import resource
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+
+from msgspec.structs import replace
+
+from shoal.events import event
+from shoal.settings import Settings
 
 PATIENCE = 0.05  # seconds that a page in the network keeps its slot
 LATE = 0.025  # seconds that a timer may be late before it is our own processor that pages wait for
@@ -262,3 +268,52 @@ async def received(size: int) -> None:
     place = _current.get()
     if place is not None and size > SMALL:
         await place.grow(size)
+
+
+# -- How many files a process may have open (`ulimit -n`), and how many requests at once that bears.
+#
+# A connection is an open file. Without room for one, nothing works any more that opens a file, the store included; so
+# the number of slots follows the limit before any is used up.
+
+
+LEAST = 80  # with fewer, hardly a connection would be left
+_OWN = 56  # the store, the results, logs, name lookups, spiders
+# Of the others, for requests under way. As many again are closing: one that is dropped for a request to another host
+# is still open when that one begins. The rest is kept idle, for the next request to the same host.
+_ACTIVE = 0.4
+
+
+def file_limit() -> int:
+    """0: there is none."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 0 if soft == resource.RLIM_INFINITY else soft
+
+
+def raise_file_limit() -> None:
+    """As far as a process may by itself: the usual soft limit is meant for programs that use `select`."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == hard:
+        return
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (OSError, ValueError):
+        pass  # macOS may refuse "unlimited"; the limit then stays as it was
+
+
+def connections(limit: int) -> tuple[int, int]:
+    """How many may be in use, and how many more kept idle."""
+    room = max(2, limit - _OWN)
+    active = max(1, int(room * _ACTIVE))
+    return active, room - 2 * active
+
+
+def within_file_limit(settings: Settings) -> Settings:
+    """The settings with no more slots than the limit bears."""
+    limit = file_limit()
+    if not limit:
+        return settings
+    slots, _ = connections(limit)
+    if settings.concurrency <= slots:
+        return settings
+    event("slots_limited", limit=limit, slots=slots, wanted=settings.concurrency)
+    return replace(settings, concurrency=slots)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shoal.errors import StoreError, UsageError
-from shoal.hints import at_store
+from shoal.text import at_store
 
 if TYPE_CHECKING:
     from shoal.frontier.protocol import Frontier

@@ -8,7 +8,7 @@ from functools import wraps
 from typing import ParamSpec, TypeVar
 
 from shoal.errors import StoreError
-from shoal.packing import UNREADABLE
+from shoal.text import UNREADABLE
 
 P = ParamSpec("P")
 T = TypeVar("T")

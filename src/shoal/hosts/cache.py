@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from shoal.admit.identity import scheme as scheme_of
 from shoal.clock import Clock
 from shoal.fetch.guard import Pin
-from shoal.fetch.robots import Robots
+from shoal.fetch.robots_fetch import Robots
 from shoal.frontier.clock import FrontierClock
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import HostRecord
@@ -29,10 +29,9 @@ from shoal.hosts.sharing import OtherJobs
 from shoal.hosts.state import HostState, OriginState, encode_state, state_of
 from shoal.hosts.stored_settings import StandingCopy
 from shoal.model import Lease
-from shoal.policy.compose import States
+from shoal.policy.compose import States, first_valve
 from shoal.policy.escalation import NO_PATTERNS, Look, Patterns
 from shoal.policy.host_table import over
-from shoal.policy.host_valve import first_valve
 from shoal.policy.protocol import Limits, Observation
 from shoal.settings import HostSettings, Settings
 from shoal.valve import Valve

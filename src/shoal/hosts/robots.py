@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from shoal.admit.identity import origin
 from shoal.admit.identity import scheme as scheme_of
 from shoal.clock import Clock
-from shoal.fetch.robots import RobotsRecord, agent_of, fetch_robots
+from shoal.fetch.robots_fetch import RobotsRecord, agent_of, fetch_robots
 from shoal.fetch.transport import Transport
 from shoal.frontier.clock import FrontierClock
 from shoal.frontier.protocol import Frontier

@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from shoal.admit.identity import host_key, origin, scheme
-from shoal.fetch.robots import RobotsRecord, agent_of
+from shoal.fetch.robots_fetch import RobotsRecord, agent_of
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import HostRecord
 from shoal.hosts.rules import change_host
@@ -38,7 +38,7 @@ _BUCKETS = 4096
 
 
 class Visitor:
-    """`Elsewhere` of fetch/robots.py, for a crawl."""
+    """`Elsewhere` of fetch/robots_fetch.py, for a crawl."""
 
     def __init__(
         self,

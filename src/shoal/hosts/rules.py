@@ -7,13 +7,12 @@ from collections.abc import Callable, Mapping, Set
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.fetch.robots import Robots, RobotsRecord, agent_of
+from shoal.fetch.robots_fetch import Robots, RobotsRecord, agent_of
 from shoal.frontier.protocol import Hosts
 from shoal.frontier.values import HostRecord
 from shoal.hosts.state import NO_ORDERS, Ask, HostState, Manual, encode_state, state_of
-from shoal.policy.compose import HostPolicies
+from shoal.policy.compose import HostPolicies, configured
 from shoal.policy.host_table import NOTHING, HostTable, over, settings_at
-from shoal.policy.host_valve import configured
 from shoal.policy.protocol import Limits
 from shoal.settings import HostSettings, Settings
 from shoal.valve import Valve

@@ -8,13 +8,13 @@ import msgspec
 from msgspec import Struct
 
 from shoal.fetch.guard import Pin
-from shoal.fetch.robots import RobotsRecord
+from shoal.fetch.robots_fetch import RobotsRecord
 from shoal.frontier.values import HostRecord
-from shoal.packing import UNREADABLE
 from shoal.policy.escalation import Patterns, observe
 from shoal.policy.host_table import NOTHING
 from shoal.policy.protocol import Observation
 from shoal.settings import HostSettings
+from shoal.text import UNREADABLE
 
 _ERRORS = 5
 _PINS = 32

@@ -19,9 +19,9 @@ from shoal.frontier.protocol import Frontier, Hosts, Notes
 from shoal.frontier.values import Note
 from shoal.hosts.state import BY_HAND, HostState, state_of
 from shoal.limits import HOST_TABLES
-from shoal.packing import UNREADABLE
 from shoal.policy.host_table import HostTable
 from shoal.settings import HostSettings
+from shoal.text import UNREADABLE
 
 KEY = "host-settings"
 

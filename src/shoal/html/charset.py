@@ -7,15 +7,16 @@ for windows-1252, or ask.
 
 from __future__ import annotations
 
+import codecs
 import re
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 
+from msgspec import Struct
 from webencodings.labels import LABELS  # type: ignore[import-untyped]
 
-from shoal.html.decoding import UTF8, codec_for, mark_of
-from shoal.html.detection import guess
+from shoal.html.decoding import FALLBACK, UTF8, codec_for, mark_of
 from shoal.html.media import is_json, is_xml_type, media_type
-from shoal.html.prescan import prescan, utf16_xml, xml_encoding
 
 _PRESCAN = 1024  # where the HTML standard stops looking ahead for <meta charset>
 _LATE = 64 * 1024  # … and the parser may still meet one: then browsers start anew
@@ -91,3 +92,197 @@ def _xml_declared(body: bytes) -> str | None:
 
 def _lookup(label: bytes) -> str | None:
     return encoding_named(label.decode("latin-1"))
+
+
+# -- Looks for an encoding in the first bytes of a document, as the HTML standard says ("prescan a byte stream").
+#
+# Every step starts where the last one ended, and the patterns are possessive: the time grows with the bytes, whatever
+# they are. A step that finds no end means that the bytes end there, and nothing is declared.
+
+
+_SPACES = {b"b": rb"\t\n\f\r "}
+_META = re.compile(rb"<meta[%(b)b/]" % _SPACES, re.IGNORECASE)
+_TAG_NAME = re.compile(rb"</?[a-zA-Z][^%(b)b>]*+" % _SPACES)
+_TAG_END = re.compile(rb"[%(b)b/]*+>" % _SPACES)
+# A name may begin with "=". A value that begins with ">" is empty, and the tag ends there.
+_ATTRIBUTE = re.compile(
+    rb"""
+    [%(b)b/]*+ (?P<name> [^%(b)b/>][^%(b)b/>=]*+ )
+    (?:
+        [%(b)b]*+ = [%(b)b]*+
+        (?: "(?P<double>[^"]*+)" | '(?P<single>[^']*+)' | (?P<bare>[^%(b)b>"'][^%(b)b>]*+) | (?=>) )
+    |
+        (?! [%(b)b]*+ = )
+    )
+    """.replace(b" ", b"").replace(b"\n", b"")
+    % _SPACES
+)
+_CHARSET = re.compile(rb"charset[%(b)b]*+=[%(b)b]*+" % _SPACES, re.IGNORECASE)
+_LABEL = re.compile(rb"""(?:"([^"]*+)"|'([^']*+)'|([^%(b)b;"'][^%(b)b;]*+))""" % _SPACES)
+_XML_LABEL = re.compile(rb"""[\0-\x20]*+=[\0-\x20]*+(?:"([^"\0-\x20]*+)"|'([^'\0-\x20]*+)')""")
+_UTF16 = ((b"<\0?\0x\0", "utf-16le"), (b"\0<\0?\0x", "utf-16be"))
+
+Lookup = Callable[[bytes], str | None]  # from a label to the name of an encoding
+
+
+class _Meta(Struct):
+    """What the attributes of a <meta> say."""
+
+    encoding: str | None = None  # "" is one that does not exist
+    needs_pragma: bool = False
+    has_pragma: bool = False  # http-equiv="content-type"
+
+
+def prescan(head: bytes, lookup: Lookup) -> str | None:
+    """The encoding that a <meta> declares, or else an XML declaration at the very beginning."""
+    return utf16_xml(head) or _declared(head, lookup) or xml_encoding(head, lookup)
+
+
+def utf16_xml(head: bytes) -> str | None:
+    """UTF-16 without a byte-order mark, where an XML declaration shows it."""
+    return next((name for start, name in _UTF16 if head.startswith(start)), None)
+
+
+def xml_encoding(head: bytes, lookup: Lookup) -> str | None:
+    """The encoding that an XML declaration names."""
+    end = head.find(b">") if head.startswith(b"<?xml") else -1
+    at = head.find(b"encoding", 0, end) if end > 0 else -1
+    found = _XML_LABEL.match(head, at + len(b"encoding"), end) if at >= 0 else None
+    return _readable(lookup(found[1] or found[2] or b"")) if found else None
+
+
+def _declared(head: bytes, lookup: Lookup) -> str | None:
+    at = 0
+    while (at := head.find(b"<", at)) >= 0:
+        meta = None
+        if head.startswith(b"<!--", at):
+            end = _past(head, b"-->", at + 2)  # "<!-->" is a comment, too
+        elif _META.match(head, at):
+            meta = _Meta()
+            end = _read_attributes(head, at + len(b"<meta"), meta, lookup)
+        elif tag := _TAG_NAME.match(head, at):
+            end = _read_attributes(head, tag.end())
+        elif head.startswith((b"<!", b"</", b"<?"), at):
+            end = _past(head, b">", at)
+        else:
+            end = at + 1
+        if end < 0:
+            return None
+        if meta is not None and meta.encoding and (meta.has_pragma or not meta.needs_pragma):
+            return "windows-1252" if meta.encoding == "x-user-defined" else _readable(meta.encoding)
+        at = end
+    return None
+
+
+def _past(head: bytes, mark: bytes, at: int) -> int:
+    found = head.find(mark, at)
+    return found + len(mark) if found >= 0 else -1
+
+
+def _read_attributes(head: bytes, at: int, meta: _Meta | None = None, lookup: Lookup | None = None) -> int:
+    """Up to the end of the tag; -1: the bytes end in it."""
+    seen = set[bytes]()
+    while found := _ATTRIBUTE.match(head, at):
+        at = found.end()
+        if meta is not None and lookup is not None and (name := found["name"].lower()) not in seen:
+            seen.add(name)
+            _take(meta, name, found["double"] or found["single"] or found["bare"] or b"", lookup)
+    end = _TAG_END.match(head, at)
+    return end.end() if end else -1
+
+
+def _take(meta: _Meta, name: bytes, value: bytes, lookup: Lookup) -> None:
+    match name:
+        case b"http-equiv":
+            meta.has_pragma = value.lower() == b"content-type"
+        case b"charset":
+            meta.encoding, meta.needs_pragma = lookup(value) or "", False
+        case b"content" if meta.encoding is None and (encoding := lookup(_label_in(value))):
+            meta.encoding, meta.needs_pragma = encoding, True
+
+
+def _label_in(content: bytes) -> bytes:
+    """Of "text/html; charset=utf-8"; empty if there is none."""
+    found = _CHARSET.search(content)
+    label = _LABEL.match(content, found.end()) if found else None
+    return label[1] or label[2] or label[3] or b"" if label else b""
+
+
+def _readable(encoding: str | None) -> str | None:
+    """What says so in ASCII is not in UTF-16."""
+    return "utf-8" if encoding in ("utf-16le", "utf-16be") else encoding
+
+
+# -- What encoding undeclared text is in: UTF-8 shows by itself, and a detector looks at the rest.
+
+
+_SAMPLE = 4 * 1024  # bytes of text that are looked at: some 20 ms, and 100 ms of junk
+_WITH_TAGS = 32 * 1024
+_FEW = 12  # letters that are not ASCII: too few to tell Latin alphabets apart
+_MOSTLY = 0.9
+
+_NOT_ASCII = re.compile(rb"[\x80-\xff]")
+_UTF8_CHARACTER = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
+_TAG = re.compile(rb"<[^<>]*+>")
+_WORD = re.compile(rb"[\x80-\xff]{3,}+")
+_ESCAPES = (b"\x1b$B", b"\x1b$@")  # of ISO-2022-JP
+
+# What pages without a declaration are in. Of a detector's hundred encodings, the others are wrong guesses.
+_LATIN = ("cp1250", "cp1252", "cp1254", "cp1257", "cp1258", "iso8859_2")
+_OTHER_SCRIPTS = (
+    *("cp1251", "koi8_r", "koi8_u", "cp866", "cp1253", "iso8859_7", "cp1255", "cp1256", "cp874"),
+    *("cp932", "euc_jp", "gb18030", "big5", "cp949"),
+)
+
+
+def guess(body: bytes) -> str:
+    """A codec of Python's. What is ASCII is called windows-1252, as in browsers."""
+    if body.isascii():
+        return "iso2022_jp" if any(escape in body for escape in _ESCAPES) else FALLBACK
+    sample = _sample(body)
+    if _is_utf8(body, sample):
+        return UTF8
+    return _detected(sample) or FALLBACK
+
+
+def _sample(body: bytes) -> bytes:
+    """Some text, from the first character on that is not ASCII."""
+    first = _NOT_ASCII.search(body)
+    start = first.start() if first else 0
+    return _TAG.sub(b" ", body[start : start + _WITH_TAGS])[:_SAMPLE]
+
+
+def _is_utf8(body: bytes, sample: bytes) -> bool:
+    """All of it, or so much that the rest must be a mistake. It may end in the middle of a character."""
+    try:
+        text, _ = codecs.utf_8_decode(body, "strict", False)
+    except UnicodeDecodeError:
+        return sum(map(len, _UTF8_CHARACTER.findall(sample))) >= _MOSTLY * _count_not_ascii(sample)
+    return not text.isascii()  # if that beginning is all there is, it can be anything
+
+
+def _count_not_ascii(text: bytes) -> int:
+    return len(_NOT_ASCII.findall(text))
+
+
+def _detected(sample: bytes) -> str | None:
+    from charset_normalizer import from_bytes  # when first needed: it takes 40 ms to import
+
+    # In Latin scripts letters that are not ASCII stand alone, in others whole words consist of them.
+    not_ascii = _count_not_ascii(sample)
+    is_latin = sum(map(len, _WORD.findall(sample))) * 2 <= not_ascii
+    if is_latin and not_ascii < _FEW:
+        return None
+    usual = list(_LATIN if is_latin else _OTHER_SCRIPTS)
+    for text in _ends(sample):
+        found = from_bytes(text, cp_isolation=usual, preemptive_behaviour=False, enable_fallback=False).best()
+        if found is not None:
+            return codec_for(found.encoding)
+    return None
+
+
+def _ends(sample: bytes) -> Iterator[bytes]:
+    """The sample may end within a character of two bytes."""
+    yield sample
+    if len(sample) == _SAMPLE:
+        yield sample[:-1]

@@ -13,7 +13,7 @@ from msgspec import Struct
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from shoal.html.decoding import UTF8, codec_for
-from shoal.html.query_encoding import in_bytes, is_legacy
+from shoal.html.page_links import in_bytes, is_legacy
 
 FieldValue: TypeAlias = str | int | float | bool | Sequence[str] | None
 Entry: TypeAlias = tuple[str, str]

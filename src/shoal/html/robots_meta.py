@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from selectolax.lexbor import LexborHTMLParser
 
-from shoal.html.links import absolute
+from shoal.html.page_links import absolute
 
 NOINDEX, NOFOLLOW = "noindex", "nofollow"
 _MEANINGS = {NOINDEX: {NOINDEX}, NOFOLLOW: {NOFOLLOW}, "none": {NOINDEX, NOFOLLOW}}

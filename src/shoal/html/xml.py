@@ -6,19 +6,21 @@ broken is read as far as it makes sense.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from shoal.html.attribute_bombs import crowded_tag
 from shoal.html.css import Plan, Source, select
-from shoal.html.parsing import stopwatch
+from shoal.html.markup_repair import mend
+from shoal.html.parsing import allowance, stopwatch
 from shoal.html.xml_css import matcher, planned
-from shoal.html.xml_repair import mend
 from shoal.limits import XML_TAGS
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
+
 
 _SMALL = 24 * 1024  # bytes
 _PIECE = 4 * 1024
@@ -238,3 +240,45 @@ _XML = "http://www.w3.org/XML/1998/namespace"
 def _written(name: str, prefix: str | None) -> str:
     local = name.rpartition("}")[2]
     return f"{prefix}:{local}" if prefix else local
+
+
+# -- XPath in HTML
+#
+# lxml has the same budget of time as lexbor (`parsing.py`): a document that is not small is first read in pieces. Its
+# parser stops at 256 nested elements; only `page.css` sees what is nested deeper.
+
+
+def evaluate(
+    html: bytes, expression: str, namespaces: Mapping[str, str] | None = None
+) -> tuple[list[Any], int]:
+    """What the expression finds in a UTF-8 document, and how many bytes of that were read.
+
+    A single value (count(), string()) is a list of one.
+    """
+    try:
+        from lxml import etree
+        from lxml.html import HTMLParser
+    except ImportError:
+        raise ImportError("page.xpath() needs lxml: pip install 'shoal[xpath]'") from None
+    kept = _affordable(html, HTMLParser(encoding="utf-8"))
+    root = etree.fromstring(html[:kept] or b"<html/>", HTMLParser(encoding="utf-8"))
+    if root is None:  # nothing but blanks or comments
+        return [], kept
+    try:
+        found = root.xpath(expression, namespaces=dict(namespaces or {}), smart_strings=False)
+    except etree.XPathError as error:
+        raise ValueError(f"not an XPath expression: {expression!r} ({error})") from None
+    return (found if isinstance(found, list) else [found]), kept
+
+
+def _affordable(html: bytes, parser: Any) -> int:
+    """How many bytes can be parsed in the time that a page has."""
+    if len(html) <= _SMALL:
+        return len(html)
+    html = html[: crowded_tag(html)]
+    began = time.thread_time()
+    for at in range(0, len(html), _PIECE):
+        parser.feed(html[at : at + _PIECE])
+        if time.thread_time() - began > _SLOWER * allowance(at):
+            return at
+    return len(html)

@@ -19,7 +19,7 @@ from shoal.events import event as event  # what is kept here is told there
 from shoal.frontier.notes import TRIES, change_note
 from shoal.frontier.protocol import Notes
 from shoal.frontier.values import Note
-from shoal.packing import UNREADABLE, pack
+from shoal.text import UNREADABLE, pack
 
 log = logging.getLogger("shoal")
 

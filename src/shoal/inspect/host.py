@@ -8,21 +8,19 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.fetch.robots import Robots, RobotsRecord
+from shoal.fetch.robots_fetch import Robots, RobotsRecord
 from shoal.frontier.values import HostRecord
-from shoal.hints import command
 from shoal.hosts.rules import HostRules, Terms
 from shoal.hosts.state import HostState, OriginState, state_of
 from shoal.humanize import span, speed
 from shoal.policy.breaker import BreakerState
-from shoal.policy.compose import States, origins_of, state_name
+from shoal.policy.compose import States, domain_limit, origins_of, state_name
 from shoal.policy.escalation import needs_browser, sentence
 from shoal.policy.host_table import NOTHING, HostTable
-from shoal.policy.host_valve import domain_limit
 from shoal.policy.protocol import Limits, ease, strictest
 from shoal.policy.timeout import TimeoutState
 from shoal.settings import HOST_KEYS, HostSettings, Settings
-from shoal.text import MASK
+from shoal.text import MASK, command
 from shoal.valve import FOREVER, Domain, DomainLimit, Valve
 
 # From well to ill.

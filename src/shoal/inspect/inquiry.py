@@ -15,7 +15,6 @@ from shoal.errors import SettingsError, UsageError
 from shoal.fetch.proxy.pool_state import read_pools
 from shoal.frontier.protocol import Frontier, Hosts, Jobs
 from shoal.frontier.values import HostQueue, Job, Whereabouts
-from shoal.hints import command
 from shoal.hosts.rules import HostRules
 from shoal.hosts.sharing import OtherJobs
 from shoal.hosts.state import state_of
@@ -30,6 +29,7 @@ from shoal.policy.compose import BUILT_IN
 from shoal.policy.host_table import NOTHING, over
 from shoal.policy.proxy import condition
 from shoal.settings import HostSettings, Settings
+from shoal.text import command
 
 _EVERYTHING = 1 << 40
 

@@ -20,13 +20,13 @@ from shoal.errors import ShoalError, UsageError
 from shoal.events import event
 from shoal.frontier.protocol import Frontier, Jobs, Notes
 from shoal.frontier.values import DeadFilter, Job, PastJob
-from shoal.hints import command
 from shoal.inspect import dead_letters
 from shoal.jobs.leader import feeder_key
 from shoal.jobs.schedule import Schedules, old_runs, schedules
 from shoal.jobs.trouble import trouble_key
 from shoal.jobs.worker_status import status_of
 from shoal.settings import Settings
+from shoal.text import command
 
 log = logging.getLogger("shoal")
 

@@ -18,7 +18,7 @@ from shoal.errors import UrlError
 from shoal.fetch.guard import Guard
 from shoal.fetch.proxy.pools import find_pools
 from shoal.fetch.proxy.routes import Routes
-from shoal.fetch.robots import Anywhere, Robots, RobotsRecord, agent_of, fetch_robots
+from shoal.fetch.robots_fetch import Anywhere, Robots, RobotsRecord, agent_of, fetch_robots
 from shoal.fetch.transport import FetchRequest, Rendered, Rendering, Transport
 from shoal.fetch.transports import AtHosts, Transports
 from shoal.frontier import open_frontier

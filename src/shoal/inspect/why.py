@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from shoal.frontier.values import Job, Place, Whereabouts, WorkerRecord
-from shoal.hints import command
 from shoal.humanize import count, plural, span, speed
 from shoal.inspect.host import Cause, HostSight, causes
 from shoal.jobs.note import nobody_works
@@ -16,6 +15,7 @@ from shoal.jobs.worker_status import WorkerStatus, status_of
 from shoal.model import DOUBT, Failure, Task
 from shoal.policy.escalation import pattern_of
 from shoal.policy.outcomes import NOT_ASKED
+from shoal.text import command
 
 _SCOPE = {
     "host": "its host is outside the crawl's scope; the settings hosts and any_host widen it",

@@ -22,7 +22,7 @@ from shoal.errors import ShoalError
 from shoal.events import event
 from shoal.frontier.protocol import Notes
 from shoal.frontier.values import Note
-from shoal.packing import UNREADABLE
+from shoal.text import UNREADABLE
 
 log = logging.getLogger("shoal")
 

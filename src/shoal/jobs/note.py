@@ -13,10 +13,9 @@ import msgspec
 from msgspec import Struct
 
 from shoal.frontier.values import JobSpec
-from shoal.hints import command
-from shoal.packing import UNREADABLE
 from shoal.settings import SECRET as SECRET
 from shoal.settings import HostSettings, Settings, masked
+from shoal.text import UNREADABLE, command
 
 if TYPE_CHECKING:
     from shoal.spider.spider import Spider

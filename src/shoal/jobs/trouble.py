@@ -9,9 +9,8 @@ from shoal.errors import HandlerMissing, ShoalError
 from shoal.events import event
 from shoal.frontier.protocol import Frontier, Jobs, Notes
 from shoal.frontier.values import Job, JobSpec
-from shoal.hints import command
 from shoal.humanize import plural
-from shoal.text import without_secrets
+from shoal.text import command, without_secrets
 
 log = logging.getLogger("shoal")
 

@@ -16,8 +16,8 @@ from shoal.events import event
 from shoal.frontier.protocol import Viewing
 from shoal.frontier.values import WorkerRecord
 from shoal.humanize import plural
-from shoal.packing import UNREADABLE
 from shoal.policy.backpressure import Reason
+from shoal.text import UNREADABLE
 
 
 class WorkerStatus(Struct, frozen=True, omit_defaults=True):

@@ -21,8 +21,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal.admit.sending import meant_by
 from shoal.admit.sizes import OversizeError, stored_size
-from shoal.admit.typed import meant_by
 from shoal.engine.feeder import too_full
 from shoal.errors import ShoalError, SpiderError, UsageError
 from shoal.frontier import open_frontier

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from shoal.engine.tally import TallyReport
 from shoal.engine.vitals import Vitals
-from shoal.packing import pack
+from shoal.text import pack
 
 T = TypeVar("T")
 

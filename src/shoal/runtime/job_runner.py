@@ -31,8 +31,8 @@ from shoal.hosts.cache import HostCache
 from shoal.hosts.given_up import BuriedPages
 from shoal.hosts.robots import RobotsFetcher
 from shoal.hosts.state import state_of
-from shoal.policy.budget import RetryBudget
 from shoal.policy.load import Traffic
+from shoal.policy.retry import RetryBudget
 from shoal.runtime.plan import file_claim
 from shoal.settings import Settings
 from shoal.sink.jsonl import JsonLines

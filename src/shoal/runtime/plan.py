@@ -15,13 +15,11 @@ from shoal.fetch.browser.executable import available, why_not
 from shoal.fetch.proxy.pools import find_pools
 from shoal.frontier.protocol import Frontier, Jobs, Queue, Viewing
 from shoal.frontier.values import OWN_START, Job, JobSpec
-from shoal.hints import command
 from shoal.jobs.note import FedBy, handlers_of, note_of, write_note
 from shoal.jobs.trouble import forget_trouble
 from shoal.jobs.worker_status import is_silent, status_of
-from shoal.policy.compose import HostPolicies
+from shoal.policy.compose import HostPolicies, domain_limit, first_valve
 from shoal.policy.host_table import table_name
-from shoal.policy.host_valve import domain_limit, first_valve
 from shoal.policy.lanes import no_such_lane, served
 from shoal.settings import BROWSER, Settings
 from shoal.sink import describe, is_database, output_key
@@ -29,6 +27,7 @@ from shoal.sink.jsonl import JsonLines, describe_existing
 from shoal.sink.ownership import FileClaim, Owner, claim
 from shoal.spider.loading import SpiderSource
 from shoal.spider.spider import Spider
+from shoal.text import command
 
 
 class Plan(Struct, frozen=True):

@@ -9,7 +9,6 @@ from msgspec import Struct
 
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import Job, WorkerRecord
-from shoal.hints import command
 from shoal.humanize import plural, span
 from shoal.inspect.fleet import slow_hosts
 from shoal.inspect.host import HostSight, causes, sight_of, with_robots
@@ -17,6 +16,7 @@ from shoal.inspect.inquiry import rules_for
 from shoal.inspect.progress import waits_for
 from shoal.jobs.note import SUMMARY, nobody_works
 from shoal.jobs.worker_status import WorkerStatus, is_silent, status_of
+from shoal.text import command
 from shoal.valve import FOREVER
 
 log = logging.getLogger("shoal")

@@ -17,7 +17,6 @@ from shoal.errors import OutputTaken, ShoalError, SinkError, UsageError
 from shoal.frontier import is_local
 from shoal.frontier.protocol import Frontier, Hosts, Viewing
 from shoal.frontier.values import Job, JobSpec
-from shoal.hints import command
 from shoal.hosts.rules import HostRules, change_host
 from shoal.humanize import plural
 from shoal.inspect.event_log import tell
@@ -41,6 +40,7 @@ from shoal.runtime.plan import (
 )
 from shoal.sink import describe, is_database
 from shoal.spider.spider import Spider
+from shoal.text import command
 
 _HIGH_WATER = 1_000_000  # URLs that were given are queued also while no worker is there yet
 _EVERY = 0.5

@@ -22,7 +22,7 @@ from shoal.engine.tracing import tracing_if
 from shoal.engine.vitals import Pulse, Subject, Vitals
 from shoal.engine.watchdog import Watchdog
 from shoal.events import event
-from shoal.fetch.file_limit import within_file_limit
+from shoal.fetch.slots import within_file_limit
 from shoal.frontier import open_frontier, shown
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import Job

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from shoal.errors import SinkError
 from shoal.model import Settlement
+from shoal.sink.items import encode_row
 from shoal.sink.ownership import FileClaim, Owner, claim, held
-from shoal.sink.rows import encode_row
 
 __all__ = ["JsonLines", "MemoryJournal", "StdoutJournal", "describe_existing", "encode_row"]
 

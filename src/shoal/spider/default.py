@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from shoal.html.links import join
+from shoal.html.page_links import join
 from shoal.html.visible_text import squeeze, visible_length
 from shoal.model import Request
 from shoal.spider.spider import Spider, Start

@@ -22,13 +22,20 @@ from shoal.html import charset, decoding
 from shoal.html.css import Selection
 from shoal.html.forms import FieldValue, FormError, submit
 from shoal.html.jsonld import objects_in
-from shoal.html.links import absolute, document_base, target_of, targets_in
+from shoal.html.markup_repair import as_html
 from shoal.html.media import Kind, kind_of, media_type
-from shoal.html.pagination import largest_number, page_urls
+from shoal.html.page_links import (
+    absolute,
+    document_base,
+    in_encoding,
+    is_legacy,
+    largest_number,
+    page_urls,
+    target_of,
+    targets_in,
+)
 from shoal.html.parsing import parse
-from shoal.html.query_encoding import in_encoding, is_legacy
 from shoal.html.visible_text import readable_text, squeeze, visible_text
-from shoal.html.xhtml import as_html
 from shoal.html.xml import XmlDocument, XmlNode
 from shoal.model import Request, Response, Task
 from shoal.spider.rendering import Rendered, Tab
@@ -233,7 +240,7 @@ class Page:
         """
         if self.is_xml:
             return self._document.xpath(expression, namespaces)
-        from shoal.html.xpath import evaluate
+        from shoal.html.xml import evaluate
 
         html = self._markup()
         found, kept = evaluate(html, expression, namespaces)

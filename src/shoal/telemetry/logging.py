@@ -17,8 +17,7 @@ from msgspec import Struct
 
 from shoal.errors import UsageError
 from shoal.humanize import printable
-from shoal.packing import writable
-from shoal.text import without_secrets
+from shoal.text import without_secrets, writable
 
 LEVELS = ("debug", "info", "warning", "error")
 DEFAULT_LEVEL = "warning"

@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.text import Text
 
 from shoal import humanize
-from shoal.hints import command
 from shoal.inspect.json_form import attempt_dict
 from shoal.model import DeadLetter, Failure, Snapshot
 from shoal.policy.outcomes import rule_for
 from shoal.terminal.console import safe, stdout, table, when
+from shoal.text import command
 
 BODY_SHOWN = 2_000  # characters
 

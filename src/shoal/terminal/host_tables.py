@@ -11,9 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from shoal import humanize
-from shoal.fetch.robots import RobotsRecord
+from shoal.fetch.robots_fetch import RobotsRecord
 from shoal.frontier.values import HostQueue
-from shoal.hints import command
 from shoal.inspect.host import HostSight, OriginSight, causes, rate_source, settings_in_words
 from shoal.inspect.host_actions import Set
 from shoal.inspect.json_form import cause_dicts
@@ -21,6 +20,7 @@ from shoal.policy.host_table import ANY
 from shoal.settings import HOST_KEYS, HostSettings
 from shoal.terminal.console import safe, stdout, when
 from shoal.terminal.live_panel import latency_style
+from shoal.text import command
 
 _STYLES = {"healthy": "green", "no robots": "yellow", "resting": "yellow", "probing": "yellow"}
 

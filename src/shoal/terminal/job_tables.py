@@ -11,7 +11,6 @@ from rich.text import Text
 
 from shoal import humanize
 from shoal.frontier.values import PastJob
-from shoal.hints import command
 from shoal.inspect.fleet import FleetSight, JobSight
 from shoal.inspect.json_form import job_dict, past_dict, schedule_dict, sorted_jobs, worker_dict
 from shoal.inspect.progress import left_over, waits_for
@@ -19,6 +18,7 @@ from shoal.jobs.note import nobody_works
 from shoal.jobs.schedule import Schedule
 from shoal.jobs.worker_status import WorkerStatus, side_by_side, versions_of
 from shoal.terminal.console import safe, table, when
+from shoal.text import command
 
 _PASTS = 10  # that were pruned, and are shown
 _STYLES = {"running": "green", "paused": "yellow", "finished": "dim", "cancelled": "red"}

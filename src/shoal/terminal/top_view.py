@@ -14,7 +14,6 @@ from rich.text import Text
 
 from shoal import humanize
 from shoal.engine.history import History
-from shoal.hints import command
 from shoal.inspect.event_log import Event
 from shoal.inspect.fleet import JobSight
 from shoal.inspect.held_back import Holdup, Holdups
@@ -23,6 +22,7 @@ from shoal.inspect.json_form import sorted_jobs
 from shoal.inspect.overview import LATELY, Overview
 from shoal.jobs.note import nobody_works
 from shoal.jobs.worker_status import side_by_side, versions_of
+from shoal.text import command
 
 FLIGHTS = 12  # pages in flight that are asked for
 NARROW = 100  # columns; below, tables have fewer

@@ -13,11 +13,10 @@ from base64 import b64encode
 from collections.abc import Callable
 from secrets import token_urlsafe
 
-from shoal.fetch.browser.dialer import Dialler, Hosts
-from shoal.fetch.browser.gate_connection import Visit
-from shoal.fetch.browser.gate_http import Target
-from shoal.fetch.browser.http1 import MAX_LINE
+from shoal.fetch.browser.gate_connection import Target, Visit
+from shoal.fetch.dialer import Dialler, Hosts
 from shoal.fetch.guard import Guard
+from shoal.fetch.http_messages import MAX_LINE
 from shoal.fetch.proxy.pools import Proxy
 from shoal.fetch.resolver import Resolver
 from shoal.model import Failure

@@ -23,17 +23,17 @@ from urllib.parse import urljoin, urlsplit
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from shoal.admit.identity import host_key, origin
-from shoal.fetch.browser.answers import (
+from shoal.fetch.browser.gate import Door
+from shoal.fetch.browser.page_network import (
     REDIRECTS,
     Headers,
+    Wire,
     decoded,
     failure_for,
     headers_of,
     looks_like_a_page,
     nature_of,
 )
-from shoal.fetch.browser.gate import Door
-from shoal.fetch.browser.page_traffic import Wire
 from shoal.fetch.transport import FetchRequest
 from shoal.model import Failure, Outcome, Response
 from shoal.settings import Settings

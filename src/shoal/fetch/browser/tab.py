@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from shoal.fetch.browser.page_traffic import Wire
+from shoal.fetch.browser.page_network import Wire
 from shoal.spider.rendering import TabLost, TabTimeout
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@
 
 from __future__ import annotations
 
-from shoal.fetch.challenge.checking import Challenges
-from shoal.fetch.challenge.routes import route
 from shoal.fetch.challenge.signatures import Challenge, detect
+from shoal.fetch.challenge.verdict import Challenges, route
 
 __all__ = ["Challenge", "Challenges", "detect", "route"]

@@ -17,8 +17,8 @@ import msgspec
 from shoal.frontier.notes import TRIES, change_note
 from shoal.frontier.protocol import Notes
 from shoal.frontier.values import Note
-from shoal.packing import UNREADABLE
 from shoal.policy.proxy import Choice, PoolState, ProxyPolicy, Seen, Wait, is_held, serves_well, tidied
+from shoal.text import UNREADABLE
 
 INDEX = "proxies"  # the note that names the pools there are notes of
 _EVERY = 3.0  # seconds between two looks at the note

@@ -26,7 +26,7 @@ from shoal.clock import Clock
 from shoal.events import event
 from shoal.fetch.proxy.pool_state import PoolBook
 from shoal.fetch.proxy.pools import DIRECT, Proxy, find_pools
-from shoal.fetch.sessions import Session, Sessions
+from shoal.fetch.proxy.sessions import Session, Sessions
 from shoal.fetch.transport import FetchRequest, Rendered, Transport
 from shoal.frontier.protocol import Notes
 from shoal.model import DOUBT, Failure, Outcome, Response, Task

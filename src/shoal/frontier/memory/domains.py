@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from shoal.admit.suffixes import registrable_domain
+from shoal.admit.identity import registrable_domain
 from shoal.frontier.memory.state import JobRecord
 from shoal.frontier.values import HostRecord
 from shoal.valve import FOREVER, Domain, DomainLimit, strictest

@@ -8,7 +8,7 @@ from itertools import islice
 from msgspec import Raw
 from msgspec.structs import replace
 
-from shoal.admit.suffixes import registrable_domain
+from shoal.admit.identity import registrable_domain
 from shoal.errors import UsageError
 from shoal.frontier.redis.codec import as_text, band, encode_rest
 from shoal.frontier.redis.jobs import bring_back

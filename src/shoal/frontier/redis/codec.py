@@ -21,7 +21,7 @@ from shoal.frontier.damage import stored
 from shoal.frontier.rare_fields import rarities, restored
 from shoal.frontier.values import worker_lost
 from shoal.model import DeadLetter, Snapshot, Task
-from shoal.packing import pack
+from shoal.text import pack
 
 _LOW, _HIGH = -(2**31), 2**31 - 1
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Raw
 from msgspec.structs import replace
 
-from shoal.admit.suffixes import registrable_domain
+from shoal.admit.identity import registrable_domain
 from shoal.frontier.redis.adding import Flat, by_shard, grouped
 from shoal.frontier.redis.codec import as_text, band, encode_item, encode_snapshot
 from shoal.frontier.redis.outbox import encode_payload

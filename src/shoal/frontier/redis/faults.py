@@ -17,7 +17,7 @@ from redis.asyncio.sentinel import MasterNotFoundError
 from shoal.errors import ShoalError, StoreError, StoreFull, StoreVersionError, UsageError
 from shoal.frontier.redis.address import Address
 from shoal.frontier.redis.keys import LAYOUT
-from shoal.hints import command
+from shoal.text import command
 
 Meaning = Literal[
     "passing",  # restart, failover, lost connection: the same call will go through later

@@ -6,7 +6,7 @@ import struct
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 
-from shoal.admit.suffixes import registrable_domain
+from shoal.admit.identity import registrable_domain
 from shoal.frontier.redis.codec import as_text
 from shoal.frontier.redis.jobs import MOST
 from shoal.frontier.redis.keys import HOME

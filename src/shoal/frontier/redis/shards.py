@@ -27,8 +27,8 @@ from shoal.frontier.redis.script_loader import script
 from shoal.frontier.redis.upgrading import OLDEST, UPGRADING, upgrade
 from shoal.frontier.timebase import Timebase
 from shoal.frontier.values import Job
-from shoal.hints import command
 from shoal.model import Task
+from shoal.text import command
 
 LANES_PER_JOB = 1024
 FULL = 1.0  # seconds that what is new waits for a store without memory; then whoever brings it must know

@@ -13,7 +13,7 @@ import msgspec
 from shoal.frontier.damage import stored
 from shoal.frontier.rare_fields import rarities, restored
 from shoal.model import DeadLetter, Task
-from shoal.packing import pack
+from shoal.text import pack
 
 _decode = msgspec.msgpack.Decoder(tuple[str, str, int, int, float, int | None, dict[str, Any] | None]).decode
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shoal.admit.suffixes import registrable_domain
+from shoal.admit.identity import registrable_domain
 from shoal.valve import FOREVER, Domain
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from shoal.frontier.sqlite.codec import decode_letter, decode_task
 from shoal.frontier.sqlite.connection import Session
 from shoal.frontier.values import HostQueue, Whereabouts, concerns
 from shoal.model import Task
-from shoal.packing import pack
+from shoal.text import pack
 
 _LETTERS = 20_000  # the latest of a host that are looked through: with their snapshots they are long
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 from msgspec.structs import replace
 
-from shoal.admit.suffixes import registrable_domain
+from shoal.admit.identity import registrable_domain
 from shoal.frontier.protocol import Frontier
 from shoal.model import Moved, Task
 from shoal.testing.conformance.tools import claim, counted, make_task, settle, spec

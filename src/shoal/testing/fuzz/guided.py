@@ -27,7 +27,7 @@ _INSTRUMENTED = (
         "shoal.fetch",
         "shoal.policy",
     ),
-    *("shoal.frontier", "shoal.packing", "shoal.config", "shoal.jobs.cron", "shoal.sink"),
+    *("shoal.frontier", "shoal.text", "shoal.config", "shoal.jobs.cron", "shoal.sink"),
     *("protego", "aiohttp", "yarl", "http.cookies", "email", "tomllib"),
 )
 _TIMEOUT = 10  # seconds for one input

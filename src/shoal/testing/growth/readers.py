@@ -14,14 +14,11 @@ from shoal.fetch.challenge import detect
 from shoal.fetch.http_repair import Mender
 from shoal.html import charset, decoding
 from shoal.html.attribute_bombs import crowded_tag
-from shoal.html.links import absolute
+from shoal.html.markup_repair import as_html, mend
 from shoal.html.media import is_html
-from shoal.html.pagination import largest_number, query_value, with_query_value
+from shoal.html.page_links import absolute, in_encoding, largest_number, query_value, with_query_value
 from shoal.html.parsing import allowance
-from shoal.html.query_encoding import in_encoding
 from shoal.html.robots_meta import header_asks
-from shoal.html.xhtml import as_html
-from shoal.html.xml_repair import mend
 from shoal.model import Request, Response, Task
 from shoal.policy.escalation import pattern_of
 from shoal.policy.outcomes import kind_of

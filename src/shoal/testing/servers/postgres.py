@@ -17,7 +17,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from shoal.fetch.browser.processes import children_of
+from shoal.fetch.browser.chromium import children_of
 from shoal.testing.servers.server_process import START_SECONDS, ServerProcess, free_port
 
 _USER = "shoal"

@@ -34,15 +34,13 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.admit.identity import host_key
-from shoal.admit.suffixes import registrable_domain
+from shoal.admit.identity import host_key, registrable_domain
 from shoal.frontier.memory.state import copied
 from shoal.frontier.values import Added, Claim, Claimed, Counters, HostRecord, Settled
 from shoal.hosts.state import state_of
 from shoal.model import Dead, Done, Lease, Moved, Retry, Settlement, Task
 from shoal.policy.breaker import BreakerState
-from shoal.policy.compose import HostPolicies
-from shoal.policy.host_valve import domain_limit
+from shoal.policy.compose import HostPolicies, domain_limit
 from shoal.settings import Settings
 from shoal.testing.simulation.generated_web import Host, Web, forbids
 

@@ -12,12 +12,12 @@ from yarl import URL
 
 from shoal.admit.sending import sent_url
 from shoal.fetch.aiohttp_private import SiteJar
-from shoal.fetch.browser.http1 import MessageError, answer_framing, body, read_head, request_framing
+from shoal.fetch.body_reader import Decoder
 from shoal.fetch.challenge.signatures import detect
-from shoal.fetch.content_encoding import Decoder
 from shoal.fetch.failures import BodyTooLargeError, UndecodableBodyError
+from shoal.fetch.http_messages import MessageError, answer_framing, body, read_head, request_framing
 from shoal.fetch.http_repair import Mender
-from shoal.fetch.robots import Anywhere, Robots, agent_of, fetch_robots
+from shoal.fetch.robots_fetch import Anywhere, Robots, agent_of, fetch_robots
 from shoal.fetch.transport import FetchRequest
 from shoal.frontier.redis.codec import encode_snapshot
 from shoal.frontier.sqlite.codec import decode_letter, encode_letter

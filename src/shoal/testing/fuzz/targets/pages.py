@@ -11,7 +11,7 @@ from shoal.html import charset, decoding
 from shoal.html.media import is_html, kind_of
 from shoal.model import Request, Response, Task
 from shoal.settings import Settings
-from shoal.sink.rows import encode_row
+from shoal.sink.items import encode_row
 from shoal.spider.default import summary
 from shoal.spider.page import Page
 from shoal.spider.spider import Handler

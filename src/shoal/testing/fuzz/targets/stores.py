@@ -17,10 +17,10 @@ from shoal.hosts.state import state_of
 from shoal.jobs.note import note_of, settings_of
 from shoal.jobs.worker_status import status_of
 from shoal.model import DeadLetter, Failure, Snapshot, Task
-from shoal.packing import pack, writable
 from shoal.policy.compose import HostPolicies
 from shoal.settings import Settings
 from shoal.testing.fuzz.target import Reader
+from shoal.text import pack, writable
 from shoal.valve import Valve
 
 _policies = HostPolicies(Settings())

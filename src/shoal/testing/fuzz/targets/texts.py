@@ -12,12 +12,11 @@ from shoal import config
 from shoal.admit import Admission, trap
 from shoal.admit.canonical import Canonicaliser
 from shoal.admit.identity import fingerprint, host_key, origin, site
-from shoal.admit.sending import sent_url
-from shoal.admit.typed import typed_url
+from shoal.admit.sending import sent_url, typed_url
 from shoal.errors import UrlError, UsageError
 from shoal.fetch.proxy.pools import load_pools
 from shoal.frontier.redis.address import Address
-from shoal.html.pagination import largest_number, query_value, with_query_value
+from shoal.html.page_links import largest_number, query_value, with_query_value
 from shoal.jobs.cron import parse_cron
 from shoal.model import Refused, Request, Task
 from shoal.settings import Settings

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from yarl import URL
 
 from shoal.admit.identity import host_key
-from shoal.fetch.robotstxt import MAX_RULES, matcher, path_of, product_token, read
+from shoal.fetch.robots_rules import MAX_RULES, matcher, path_of, product_token, read
 from shoal.fetch.transport import FetchRequest, Transport
 from shoal.model import DOUBT, Failure, Outcome, Response
 from shoal.policy.retry import retry_after
@@ -42,7 +42,7 @@ class RobotsRecord(Struct, frozen=True, omit_defaults=True):
     expires_at: float
     reason: str = ""  # why it is not "rules": "HTTP 503", "timeout" …; or what was left out of them
     agent: str = ""  # the product token whose rules these are, in lower case; "": what is said to anybody
-    rules: str = ""  # as fetch/robotstxt.py writes them
+    rules: str = ""  # as fetch/robots_rules.py writes them
     delay: float | None = None
     sitemaps: tuple[str, ...] = ()
     detail: str = ""  # of a failure: one line for a person

@@ -1,0 +1,198 @@
+"""Links of a page: what its markup says, and the absolute URLs it means."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from urllib.parse import quote, unquote_plus
+
+import ada_url
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from shoal.html.decoding import NOT_DECODED, USER_DEFINED
+from shoal.html.xml import XmlNode
+
+# The tags that lead to other pages, and by which attribute.
+_LINKS = (("a", "href"), ("area", "href"), ("iframe", "src"), ("frame", "src"))
+
+# "5; url=/next", as the HTML standard reads it: the word "url" may be missing, and a blank may stand for the semicolon.
+_REFRESH = re.compile(
+    r"[\t\n\f\r ]*+[0-9.]++(?=[\t\n\f\r ;,])[\t\n\f\r ]*+[;,]?+[\t\n\f\r ]*+"
+    r"(?:url[\t\n\f\r ]*+=[\t\n\f\r ]*+)?+(.+)",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def targets_in(tree: LexborHTMLParser) -> list[str]:
+    """Where a page leads: its links, the areas of its maps, its frames, and what it says it moves on to."""
+    targets = [
+        target
+        for tag, attribute in _LINKS
+        for node in tree.tags(tag)
+        if (target := node.attributes.get(attribute))
+    ]
+    return targets + [target for node in tree.tags("meta") if (target := _refresh_of(node))]
+
+
+def _refresh_of(node: LexborNode) -> str | None:
+    attributes = node.attributes
+    if (attributes.get("http-equiv") or "").lower() != "refresh":
+        return None
+    found = _REFRESH.match(attributes.get("content") or "")
+    if found is None:
+        return None
+    target = found[1]
+    quote = target[0]
+    return target[1:].partition(quote)[0] if quote in "\"'" else target
+
+
+def target_of(node: LexborNode | XmlNode) -> str | None:
+    """Where an element points: its href or src, as written."""
+    if isinstance(node, XmlNode):
+        return node.target
+    attributes = node.attributes
+    return attributes.get("href") or attributes.get("src")
+
+
+def document_base(tree: LexborHTMLParser, url: str) -> str:
+    """What relative links are relative to: the page's URL unless <base href> says otherwise."""
+    for node in tree.tags("base"):
+        href = node.attributes.get("href")
+        if href is not None:
+            return join(url, href) or url
+    return url
+
+
+def join(base: str, target: str) -> str | None:
+    """The absolute http(s) URL; None if there is none (mailto:, javascript:, junk)."""
+    try:
+        url = ada_url.join_url(base, target)
+    except (ValueError, UnicodeError):
+        return None
+    return url if url.startswith(("http://", "https://")) else None
+
+
+def absolute(base: str, targets: Iterable[str]) -> list[str]:
+    """The targets as absolute URLs, each once, in order of appearance; what is no web link is left out."""
+    urls = dict.fromkeys(join(base, target) for target in targets)
+    return [url for url in urls if url is not None]
+
+
+# -- Numbered pages: how many there are, and their URLs.
+
+
+# "12", "1,234", "1.234" and "1 234" (with a no-break space) are one number each.
+_NUMBER = re.compile(r"[0-9]{1,3}(?:[,.'’\u00a0\u202f][0-9]{3}){1,4}(?![0-9])|[0-9]{1,15}")
+_NOT_DIGIT = re.compile(r"[^0-9]")
+
+
+def largest_number(text: str) -> int | None:
+    """The largest whole number in a text such as "Page 1 of 1,234"."""
+    numbers = [int(_NOT_DIGIT.sub("", found)) for found in _NUMBER.findall(text)]
+    return max(numbers, default=None)
+
+
+def page_urls(url: str, param: str, first: int, total: int) -> Iterator[str]:
+    """The URLs of the second page to the last, in which `param` counts from `first`.
+
+    Only the first page answers: if every page named all the others, each would be queued as often as there are pages.
+    """
+    current = query_value(url, param)
+    if current is not None and current != str(first):
+        return
+    for number in range(first + 1, first + total):
+        yield with_query_value(url, param, str(number))
+
+
+def query_value(url: str, param: str) -> str | None:
+    """The value of a query parameter; None if it is absent."""
+    query = url.partition("#")[0].partition("?")[2]
+    for pair in query.split("&"):
+        name, _, value = pair.partition("=")
+        if unquote_plus(name) == param:
+            return unquote_plus(value)
+    return None
+
+
+def with_query_value(url: str, param: str, value: str) -> str:
+    """The URL with the parameter set, everything else in its query as it was, and without the fragment."""
+    path, _, query = url.partition("#")[0].partition("?")
+    changed = f"{quote(param)}={quote(value)}"
+    pairs = [pair for pair in query.split("&") if pair]
+    kept = [changed if unquote_plus(pair.partition("=")[0]) == param else pair for pair in pairs]
+    if changed not in kept:
+        kept.append(changed)
+    return f"{path}?{'&'.join(kept)}"
+
+
+# -- Queries of links on pages in a legacy encoding: sent in that encoding, as browsers do (WHATWG URL, "percent-encode
+# after encoding"). The rest of a URL is always UTF-8.
+
+
+_FOREIGN = re.compile("[^\x00-\x7f]+")
+# Bytes that a query may not hold as they are. Some encodings write characters with bytes of ASCII, which it may.
+_ESCAPED = {byte: f"%{byte:02X}" for byte in (*range(0x21), *b"\"#'<>", *range(0x7F, 0x100))}
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_KEPT = 70_000  # characters that are remembered for an encoding: all that most of them have
+
+# GB18030 can write everything; pages that are read as it are mostly in GBK, which cannot.
+_WRITTEN_AS = {"gb18030": "gbk"}
+
+
+def is_legacy(codec: str) -> bool:
+    """Whether queries are sent in the page's encoding. From UTF-16, and from what Python cannot write, as UTF-8."""
+    return not codec.startswith("utf") and codec not in (NOT_DECODED, USER_DEFINED)
+
+
+def in_encoding(link: str, codec: str) -> str:
+    """The link with its query in the page's encoding. What that cannot write becomes a character reference."""
+    if link.isascii():
+        return link
+    head, mark, rest = link.partition("?")
+    if not mark or "#" in head:
+        return link
+    query, hash_, fragment = rest.partition("#")
+    codec = _WRITTEN_AS.get(codec, codec)
+    query = _FOREIGN.sub(lambda found: _written(found[0], codec), query)
+    return f"{head}?{query}{hash_}{fragment}"
+
+
+def in_bytes(text: str, codec: str) -> bytes:
+    """A form's text in the page's encoding. What that cannot write becomes a character reference."""
+    if not is_legacy(codec):
+        return _SURROGATE.sub("\ufffd", text).encode()
+    codec = _WRITTEN_AS.get(codec, codec)
+    euro = b"\x80" if codec == "gbk" else "€".encode(codec, "xmlcharrefreplace")
+    return euro.join(part.encode(codec, "xmlcharrefreplace") for part in text.split("€"))
+
+
+def _written(text: str, codec: str) -> str:
+    return text.translate(_writable(codec)).encode(codec).decode("latin-1").translate(_ESCAPED)
+
+
+@lru_cache(maxsize=64)
+def _writable(codec: str) -> _Writable:
+    return _Writable(codec)
+
+
+class _Writable(dict[int, str]):
+    """What an encoding has for a character: the same, or a reference to it. Found out as they are met."""
+
+    def __init__(self, codec: str) -> None:
+        self._codec = codec
+
+    def __missing__(self, number: int) -> str:
+        if len(self) >= _KEPT:
+            self.clear()
+        self[number] = written = self._write(number)
+        return written
+
+    def _write(self, number: int) -> str:
+        try:
+            chr(number).encode(self._codec)
+        except UnicodeEncodeError:
+            if self._codec == "gbk" and number == 0x20AC:
+                return "%80"  # the euro sign, which Python's table does not have
+            return f"%26%23{number if not 0xD800 <= number <= 0xDFFF else 0xFFFD}%3B"
+        return chr(number)
