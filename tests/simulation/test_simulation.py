@@ -19,8 +19,7 @@ from shoal.engine.pressure import Governor, Load
 from shoal.engine.served import OneJob
 from shoal.errors import ShoalError, StoreError
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.memory.domains import Domains
-from shoal.frontier.memory.state import Held
+from shoal.frontier.memory.state import Domains, Held
 from shoal.frontier.protocol import Journal
 from shoal.frontier.values import Claim, Claimed, HostRecord, Settled
 from shoal.hosts.robots import RobotsFetcher

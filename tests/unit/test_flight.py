@@ -14,7 +14,7 @@ import pytest
 
 from shoal.engine.flight_recorder import FlightRecorder, Vigil, waits_for_reader
 from shoal.frontier.loss import Loss
-from shoal.frontier.suspects import where
+from shoal.frontier.verdicts import where
 
 
 @pytest.fixture

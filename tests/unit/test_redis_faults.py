@@ -7,8 +7,7 @@ from redis import exceptions as said
 
 from shoal.errors import ShoalError, StoreError, StoreFull, UsageError
 from shoal.frontier.redis.address import Address
-from shoal.frontier.redis.faults import FAULTS, meaning, translate
-from shoal.frontier.redis.reconnecting import LONGEST_DELAY, delay
+from shoal.frontier.redis.faults import FAULTS, LONGEST_DELAY, delay, meaning, translate
 
 ADDRESS = Address.parse("redis://me:hunter2@h:1", {})
 

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from shoal.frontier.sqlite.schema import connect
-from shoal.frontier.sqlite.timebase import boot_id, shared_timebase
-from shoal.frontier.timebase import Timebase
+from shoal.frontier.clock import Timebase
+from shoal.frontier.sqlite.schema import boot_id, connect, shared_timebase
 from shoal.testing import ManualClock
 
 NOON = 1_800_000_000.0

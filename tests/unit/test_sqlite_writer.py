@@ -12,10 +12,10 @@ import apsw
 import pytest
 
 from shoal.errors import StoreError, StoreFull
+from shoal.frontier.clock import Timebase
 from shoal.frontier.sqlite.connection import Session
 from shoal.frontier.sqlite.schema import connect
 from shoal.frontier.sqlite.writer import Writer
-from shoal.frontier.timebase import Timebase
 from shoal.testing import ManualClock
 from shoal.valve import Valve
 

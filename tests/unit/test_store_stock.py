@@ -13,12 +13,12 @@ import pytest
 from shoal.cli import run
 from shoal.errors import StoreError
 from shoal.frontier import open_frontier
-from shoal.frontier.inventory import KINDS, Inventory
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.redis import inventory
 from shoal.frontier.redis.home import RedisFrontier
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.frontier.sqlite import inventory as sqlite_stocktaking
+from shoal.frontier.values import KINDS, Inventory
 from shoal.inspect.retention import prune
 from shoal.jobs.worker_status import WorkerStatus, encode_status
 from shoal.model import Dead, Done, Failure, Row, Settlement, Snapshot

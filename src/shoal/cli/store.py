@@ -12,8 +12,8 @@ from shoal.errors import UsageError
 from shoal.text import command
 
 if TYPE_CHECKING:
-    from shoal.frontier.inventory import Inventory
     from shoal.frontier.protocol import Frontier
+    from shoal.frontier.values import Inventory
     from shoal.inspect.retention import Retention
 
 
@@ -100,7 +100,7 @@ def _as_dict(found: Inventory) -> dict[str, Any]:
 
 
 def _print(found: Inventory, store: str, jobs: int) -> None:
-    from shoal.frontier.inventory import KINDS
+    from shoal.frontier.values import KINDS
     from shoal.humanize import count, size
     from shoal.terminal.console import safe, stdout, table
 

@@ -32,8 +32,8 @@ from shoal.events import event
 from shoal.fetch.deadline import Tenure, Tenures
 from shoal.fetch.slots import Place, Slots
 from shoal.frontier.protocol import Queue
-from shoal.frontier.suspects import is_suspect
 from shoal.frontier.values import Claim, Claimed
+from shoal.frontier.verdicts import is_suspect
 from shoal.jobs.worker_status import WorkerStatus
 from shoal.model import Dead, Done, Failure, Lease, Settlement, Snapshot
 from shoal.policy.backpressure import Pressure

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from shoal.clock import Clock
 from shoal.fetch.challenge import Challenge, Challenges
 from shoal.fetch.proxy.routes import BAN, REFUSALS, NoRoute, Routes
-from shoal.frontier.rules import is_last_attempt
+from shoal.frontier.verdicts import is_last_attempt
 from shoal.hosts.cache import HostCache
 from shoal.model import DOUBT, Dead, Failure, Outcome, Response, Retry, Snapshot, Task
 from shoal.policy.outcomes import NOT_ASKED, judge, kind_of, snapshot_of

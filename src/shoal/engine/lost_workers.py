@@ -8,7 +8,7 @@ from __future__ import annotations
 from shoal.events import event
 from shoal.frontier.loss import Loss
 from shoal.frontier.protocol import Queue
-from shoal.frontier.suspects import verdict_on, where
+from shoal.frontier.verdicts import verdict_on, where
 from shoal.model import Lease, Settlement
 
 

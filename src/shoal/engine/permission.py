@@ -16,7 +16,7 @@ from shoal.fetch.robots_fetch import BUSY, RobotsRecord
 from shoal.fetch.transports import Confined
 from shoal.frontier.clock import FrontierClock
 from shoal.frontier.protocol import Frontier
-from shoal.frontier.rules import is_last_attempt
+from shoal.frontier.verdicts import is_last_attempt
 from shoal.hosts.cache import HostCache, HostView
 from shoal.hosts.given_up import BuriedPages
 from shoal.hosts.robots import RobotsFetcher

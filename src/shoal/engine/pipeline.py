@@ -25,7 +25,7 @@ from shoal.events import event
 from shoal.fetch.proxy.routes import Routes
 from shoal.fetch.slots import in_the_network
 from shoal.frontier.clock import FrontierClock
-from shoal.frontier.rules import is_last_attempt
+from shoal.frontier.verdicts import is_last_attempt
 from shoal.hosts.cache import HostCache
 from shoal.hosts.given_up import BuriedPages
 from shoal.model import (

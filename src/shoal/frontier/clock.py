@@ -1,23 +1,36 @@
-"""The frontier's time, as a process knows it between two claims."""
+"""The frontier's own time: epoch seconds that never jump.
+
+The wall clock is read once; from then on only the monotonic clock moves this time. If somebody sets the wall clock an
+hour forward or back, no retry comes early and no lease expires.
+"""
 
 from __future__ import annotations
 
 from shoal.clock import Clock
-from shoal.frontier.timebase import Timebase
 
-_DRIFT = 1e-3  # seconds a second that two clocks may part
+_DRIFT = 1e-3  # seconds a second that two clocks may drift apart
+
+
+class Timebase:
+    def __init__(self, clock: Clock, offset: float | None = None) -> None:
+        self._clock = clock
+        self.offset = clock.time() - clock.monotonic() if offset is None else offset
+
+    def now(self) -> float:
+        return self._clock.monotonic() + self.offset
 
 
 class FrontierClock(Timebase):
-    """Until the first `sync` it goes by the clock of this machine."""
+    """The frontier's time in a process that uses it, set by the answers to claims. Before the first `sync` it is the
+    time of this machine."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock)
         self._synced_at: float | None = None
 
     def sync(self, frontier_time: float) -> None:
-        """Sets the clock by the answer to a claim. An answer is always a little late, so the one that came quickest is
-        nearest to the truth. Were time to go back, a probe could seem to start before its time."""
+        """Sets the clock by the answer to a claim. Every answer arrives a little late, so the quickest one is the most
+        exact. The clock never goes back: a probe must not seem to start before its time."""
         monotonic = self._clock.monotonic()
         offset = frontier_time - monotonic
         if self._synced_at is not None:

@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Protocol, Self
 
-from shoal.frontier.inventory import Inventory
 from shoal.frontier.news import News
 from shoal.frontier.values import (
     SCAN,
@@ -29,6 +28,7 @@ from shoal.frontier.values import (
     Flight,
     HostQueue,
     HostRecord,
+    Inventory,
     Job,
     JobSpec,
     JobState,

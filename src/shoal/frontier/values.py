@@ -298,3 +298,53 @@ def matches(query: DeadFilter, letter: DeadLetter) -> bool:
 def worker_lost(attempt: int, at: float) -> Failure:
     """What the history says of an attempt whose worker died or went silent."""
     return Failure("worker_lost", "the worker died or stopped renewing its lease", at=at, attempt=attempt)
+
+
+# -- what a store holds, by kind
+
+KINDS = {
+    "queues": "tasks that wait, and the lines of their hosts",
+    "in hand": "tasks that workers have",
+    "seen": "what dedupe remembers of URLs",
+    "row keys": "keys of rows that were written",
+    "dead letters": "tasks that were given up, with their snapshots",
+    "jobs": "specs and counters",
+    "pruned jobs": "what is left of them",
+    "hosts": "their pace, and what policies remember of them",
+    "history": "what happened over time, by job",
+    "events": "the latest of the store",
+    "result positions": "how long result files are",
+    "notes": "small values that processes agree on",
+    "workers": "their last signs of life",
+    "call markers": "answers kept in case they got lost on the way",
+    "on the way": "found tasks between shards",
+    "unused": "room in the file that is used again",
+    "other": "indexes, and what the store needs for itself",
+}
+
+
+class Stock(Struct, frozen=True):
+    kind: str  # one of KINDS
+    count: int | None  # how many; None: it is not counted
+    size: int  # bytes, about
+
+
+class Inventory(Struct, frozen=True):
+    format: str  # such as "schema 6"
+    stocks: Sequence[Stock]
+    used: int  # bytes
+    limit: int = 0  # bytes; 0: none
+    free: int | None = None  # bytes of the disk; None: not known
+    durability: Mapping[str, str] = {}
+    estimated: bool = False  # not all was looked at
+
+
+def inventory(
+    format: str, counts: Mapping[str, int | None], sizes: Mapping[str, int], used: int, **rest: object
+) -> Inventory:
+    """The inventory. What the sizes do not account for is of the kind `other`."""
+    known = {kind: sizes.get(kind, 0) for kind in KINDS if kind != "other"}
+    other = max(0, used - sum(known.values()))
+    stocks = [Stock(kind, counts.get(kind), size) for kind, size in (*known.items(), ("other", other))]
+    shown = [stock for stock in stocks if stock.size or stock.count]
+    return Inventory(format, shown, used, **rest)  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.frontier.damage import stored
+from shoal.frontier.codec import stored
 from shoal.frontier.notes import change_note
 from shoal.frontier.protocol import Frontier, Notes
 from shoal.frontier.values import OWN_START, Job, JobSpec, Note

@@ -16,15 +16,11 @@ import msgspec
 
 from shoal.clock import Clock, SystemClock
 from shoal.errors import UsageError
-from shoal.frontier.inventory import Inventory
+from shoal.frontier.clock import Timebase
 from shoal.frontier.memory import finding
-from shoal.frontier.memory.domains import Domains
-from shoal.frontier.memory.state import Held, JobRecord, Queue, copied
+from shoal.frontier.memory.state import Domains, Held, JobRecord, Queue, copied
 from shoal.frontier.news import UnheardNews
 from shoal.frontier.protocol import Journal
-from shoal.frontier.rules import budget_left, disposition, letter_of, own_mark, redirected
-from shoal.frontier.suspects import lost
-from shoal.frontier.timebase import Timebase
 from shoal.frontier.values import (
     HUSH,
     PAST_JOBS,
@@ -39,6 +35,7 @@ from shoal.frontier.values import (
     Flight,
     HostQueue,
     HostRecord,
+    Inventory,
     Job,
     JobSpec,
     JobState,
@@ -53,6 +50,7 @@ from shoal.frontier.values import (
     matches,
     total,
 )
+from shoal.frontier.verdicts import budget_left, disposition, letter_of, lost, own_mark, redirected
 from shoal.model import Dead, DeadLetter, Done, Lease, Moved, Retry, Row, Settlement, Task
 from shoal.valve import FOREVER
 

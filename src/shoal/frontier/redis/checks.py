@@ -15,8 +15,7 @@ from shoal.errors import StoreError, UsageError
 from shoal.events import event
 from shoal.frontier.redis.address import Address
 from shoal.frontier.redis.clients import CONNECT_SECONDS, Client
-from shoal.frontier.redis.faults import FAULTS, meaning, misunderstood, never_helps, reason, translate
-from shoal.frontier.redis.reconnecting import delay
+from shoal.frontier.redis.faults import FAULTS, delay, meaning, misunderstood, never_helps, reason, translate
 from shoal.frontier.values import Room
 
 OLDEST = (6, 2)

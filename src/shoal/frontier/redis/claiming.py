@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from shoal.frontier.redis import budgets, outbox
+from shoal.frontier.redis import jobs, outbox
 from shoal.frontier.redis.keys import HOME
 from shoal.frontier.redis.shards import Shards
 from shoal.frontier.values import Claim, Claimed, JobSpec
@@ -220,7 +220,9 @@ class _Round:
         for shard, peek in enumerate(peeks):
             for job in set(peek.short):
                 short.setdefault(job, []).append(shard)
-        filled = [await budgets.fill(self._shards, job, where, self._room) for job, where in short.items()]
+        filled = [
+            await jobs.fill_budget(self._shards, job, where, self._room) for job, where in short.items()
+        ]
         return any(filled)
 
     def _portions(self, peeks: Sequence[_Peek]) -> dict[int, tuple[int, list[int]]]:

@@ -17,8 +17,7 @@ from typing import Any
 import msgspec
 
 from shoal.admit.identity import fingerprint
-from shoal.frontier.damage import stored
-from shoal.frontier.rare_fields import rarities, restored
+from shoal.frontier.codec import rare_fields, restored, stored
 from shoal.frontier.values import worker_lost
 from shoal.model import DeadLetter, Snapshot, Task
 from shoal.text import pack
@@ -71,7 +70,7 @@ def _encode_body(task: Task, handler: int) -> bytes:
         bits |= _NO_PRINT
     elif task.fingerprint != fingerprint(task.url, task.method, task.body):
         bits |= _OWN_PRINT
-    rare = rarities(task)
+    rare = rare_fields(task)
     if not _LOW <= task.priority <= _HIGH:
         rare = {**(rare or {}), "priority": task.priority}
     if rare:

@@ -1,20 +1,23 @@
-"""What a store's complaint means: wait and repeat, make room, or tell somebody."""
+"""What an error of the server means: wait and repeat the call, make room, or raise it in plain words."""
 
 from __future__ import annotations
 
 import errno
 import os
+import random
 import re
 import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import monotonic
 from typing import Literal
 
 from redis import exceptions as said
 from redis.asyncio.sentinel import MasterNotFoundError
 
 from shoal.errors import ShoalError, StoreError, StoreFull, StoreVersionError, UsageError
+from shoal.events import event
 from shoal.frontier.redis.address import Address
 from shoal.frontier.redis.keys import LAYOUT
 from shoal.text import command
@@ -27,7 +30,7 @@ Meaning = Literal[
 
 
 class Taken(StoreError):
-    """Another process has taken over what this one was doing, for it was silent for too long."""
+    """Another process has taken over this upgrade, because this one was silent for too long."""
 
 
 # How redis-py begins its own sentence, which repeats the address: "Error 111 connecting to 127.0.0.1:6379. …"
@@ -44,8 +47,8 @@ _WRAPPED = re.compile(r"-([A-Z]{3,})\b")
 
 @contextmanager
 def closed_connections() -> Iterator[None]:
-    """A server that goes away while something is being written to it: uvloop has its own word for that, and redis-py
-    lets it through. It is a lost connection like any other."""
+    """Turns uvloop's own error for a connection that closes during a write, which redis-py does not translate, into an
+    ordinary lost connection."""
     try:
         yield
     except RuntimeError as error:
@@ -76,7 +79,7 @@ def meaning(error: BaseException) -> Meaning:
 
 
 def _inner(error: BaseException) -> BaseException:
-    """The cluster client asks its nodes in turn, and wraps what the last one said."""
+    """The cluster client tries its nodes in turn, and wraps the error of the last one."""
     while isinstance(error, said.RedisClusterException) and error.__cause__ is not None:
         error = error.__cause__
     return error
@@ -88,13 +91,13 @@ def _codes(error: said.ResponseError) -> set[str]:
 
 
 def _certificate_fault(error: BaseException) -> bool:
-    """TLS that will fail again. A handshake cut short by a dying server is not that."""
+    """TLS that will fail again; not a handshake that was cut short by a dying server."""
     cause = root(error)
     return isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError | ssl.SSLZeroReturnError)
 
 
 def misunderstood(error: BaseException) -> bool:
-    """Somebody is there, but said nothing that makes sense: perhaps one side speaks TLS and the other does not."""
+    """Something answers, but not with Redis protocol: perhaps only one side speaks TLS."""
     error = _inner(error)
     if isinstance(error, said.AuthenticationError | said.ResponseError | said.BusyLoadingError):
         return False
@@ -103,15 +106,15 @@ def misunderstood(error: BaseException) -> bool:
 
 
 def never_helps(error: BaseException) -> bool:
-    """Where waiting would not help somebody who begins: there is no such name, or another kind of server answers. Later
-    it may: a name can be away for a while."""
+    """Whether it is useless to wait at the start: there is no such name, or another kind of server answers. In a
+    running crawl it is not: a name may be missing for a while."""
     cause = root(error)
     unknown = isinstance(cause, socket.gaierror) and cause.errno not in (socket.EAI_AGAIN, socket.EAI_SYSTEM)
     return unknown or isinstance(_inner(error), said.InvalidResponse)
 
 
 def root(error: BaseException) -> BaseException:
-    """What redis-py's exception was made from."""
+    """The exception that redis-py's exception was made from."""
     while (inner := error.__cause__ or error.__context__) is not None:
         error = inner
     return error
@@ -198,3 +201,54 @@ def reason(error: BaseException) -> str:
 
 def _line(text: str) -> str:
     return " ".join(text.split())[:200]
+
+
+# -- waiting for a store that is away
+
+FIRST_DELAY, LONGEST_DELAY = 0.05, 2.0
+
+
+def delay(attempt: int) -> float:
+    """Seconds before the nth repetition; random, so that workers do not all come back at once."""
+    return random.uniform(0, min(LONGEST_DELAY, FIRST_DELAY * 2 ** min(attempt - 1, 16)))
+
+
+class Outage:
+    """The calls that wait for the store. The log has one line when an outage begins and one when it is over, however
+    many calls wait."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._told = False
+        self._full = False
+        self._since = 0.0
+        self.waiting = 0
+
+    def begin(self, error: BaseException) -> None:
+        self.waiting += 1
+        if self._told:
+            return
+        self._told, self._since = True, monotonic()
+        store, why = str(self._address), reason(error)
+        self._full = meaning(error) == "full"
+        full = f"the store at {store} is full ({why}), waiting" if self._full else ""
+        event("store_lost", full, store=store, reason=why)
+
+    def end(self, answered: bool) -> None:
+        """A call that waited has ended. If all of them were cut short, as a viewer's are, a store that was away still
+        is; a full one may not be."""
+        self.waiting -= 1
+        if answered:
+            self._over()
+        elif self._full and not self.waiting:
+            self._told = False
+
+    def answered(self) -> None:
+        """A call that did not wait was answered."""
+        if not self.waiting:
+            self._over()
+
+    def _over(self) -> None:
+        if self._told:
+            self._told = False
+            event("store_back", store=str(self._address), seconds=monotonic() - self._since)

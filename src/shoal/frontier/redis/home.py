@@ -5,23 +5,22 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from functools import partial
 from math import inf
 from typing import Self
 
 from shoal.clock import Clock
 from shoal.errors import StoreError
-from shoal.frontier.inventory import Inventory
 from shoal.frontier.news import News
 from shoal.frontier.protocol import Journal
-from shoal.frontier.redis import adding, dead_letters, epochs, finding, hosts, jobs, leases, notes
+from shoal.frontier.redis import adding, dead_letters, finding, hosts, jobs, leases, outbox
 from shoal.frontier.redis.address import Address
 from shoal.frontier.redis.checks import room_of
 from shoal.frontier.redis.claiming import Claimer
+from shoal.frontier.redis.codec import as_text
+from shoal.frontier.redis.durability import Replicas
 from shoal.frontier.redis.inventory import take_stock
-from shoal.frontier.redis.keys import wake_channel
+from shoal.frontier.redis.keys import HOME, wake_channel
 from shoal.frontier.redis.link import OPEN_PATIENCE, Link
-from shoal.frontier.redis.replicas import Replicas
 from shoal.frontier.redis.settling import Settler
 from shoal.frontier.redis.shards import Shards
 from shoal.frontier.values import (
@@ -34,6 +33,7 @@ from shoal.frontier.values import (
     Flight,
     HostQueue,
     HostRecord,
+    Inventory,
     Job,
     JobSpec,
     JobState,
@@ -72,7 +72,7 @@ class RedisFrontier:
         )
         self._shards = Shards(self._link, self.address.prefix, self.address.shards, clock)
         self._may_upgrade = may_upgrade
-        self._shards.mend = partial(epochs.mend, self._shards)
+        self._shards.mend = self._mend
         self._claimer = Claimer(self._shards)
         self._settler = Settler(self._shards)
         self._replicas = Replicas(self._link, self._shards.tags, self.address.wait)
@@ -103,6 +103,20 @@ class RedisFrontier:
         except BaseException:
             await self._link.close()
             raise
+
+    async def _mend(self) -> None:
+        """Repairs the store after a shard may have gone back, before anything else is asked of it.
+
+        What one shard stores is consistent: a page that is done there has its links and rows there. But what it stores
+        about another shard may be ahead of that one. `begin.lua` has already given all shards the home shard's jobs,
+        told the home shard about every granted page of a budget, and set the sources of start URLs back."""
+        await self._shards.tell_words()
+        if not self._shards.several:
+            return
+        for shard, name, number in self._shards.take_orphans():
+            await jobs.clear_orphan(self._shards, shard, number, name)
+        await outbox.bring_again(self._shards)
+        await jobs.revive_unfinished(self._shards)
 
     async def close(self) -> None:
         try:
@@ -299,13 +313,14 @@ class RedisFrontier:
     # -- notes
 
     async def note(self, key: str) -> Note | None:
-        return await notes.find_note(self._shards, key)
+        [_, data] = await self._shards.look(HOME, ("HGET", "notes", key))
+        return None if data is None else Note(data[6:], int.from_bytes(data[:6], "little"))
 
     async def set_note(self, key: str, value: bytes, version: int) -> bool:
-        return await notes.set_note(self._shards, key, value, version)
+        return bool(int(await self._shards.run("set_note", HOME, [key, as_text(value), version])))
 
     async def drop_note(self, key: str) -> None:
-        await notes.drop_note(self._shards, key)
+        await self._shards.run("drop_note", HOME, [key])
 
     # -- journals
 

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from shoal.frontier.inventory import Inventory, inventory
 from shoal.frontier.redis import jobs
 from shoal.frontier.redis.checks import Info
 from shoal.frontier.redis.keys import HOME, LAYOUT
 from shoal.frontier.redis.shards import Shards
+from shoal.frontier.values import Inventory, inventory
 
 _KEYS = 20_000  # looked at, in all shards
 _PAGE = 200  # keys a script looks at: a few milliseconds

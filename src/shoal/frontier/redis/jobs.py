@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from shoal.errors import UsageError
 from shoal.events import event
-from shoal.frontier.damage import stored
-from shoal.frontier.redis import budgets
+from shoal.frontier.codec import stored
 from shoal.frontier.redis.codec import as_text
 from shoal.frontier.redis.keys import HOME
 from shoal.frontier.redis.shards import FULL, Shards, as_str
@@ -67,7 +66,7 @@ async def open_job(shards: Shards, spec: JobSpec, source: str | None = None, aga
             shard: [spec.name, number, *words, created, False, False] for shard in shards.all if shard != HOME
         }
         await shards.run_many("open_job", others, full_patience=FULL)
-        await budgets.take_back(shards, number)  # it may have become smaller
+        await take_back_budget(shards, number)  # it may have become smaller
     await _finish(shards, number, -1.0)
     return await _existing(shards, spec.name)
 
@@ -349,3 +348,36 @@ async def journal_length(shards: Shards, job: str, key: str) -> int | None:
     answers = await shards.look_all(("HGET", f"journals:{number}", key))
     lengths = [int(length) for _, length in answers if length is not None]
     return max(lengths, default=None)
+
+
+# -- the page budget of a job on several shards
+#
+# Each shard is granted a part and gives back what it does not use. All numbers are totals since the job was made and
+# only grow, so a message that comes late or twice does no harm.
+
+
+async def fill_budget(shards: Shards, job: int, short: Sequence[int], wanted: int) -> bool:
+    """Gets permits for shards that lack them. If none are left, it takes back what other shards do not use."""
+    portion = max(1, wanted // len(short))
+    granted = [await _grant_pages(shards, job, shard, portion) for shard in short]
+    if any(granted):
+        return True
+    await take_back_budget(shards, job)
+    return await _grant_pages(shards, job, short[0], wanted)
+
+
+async def _grant_pages(shards: Shards, job: int, shard: int, wanted: int) -> bool:
+    [_, before] = await shards.look(HOME, ("HGET", f"job:{job}", f"to:{shard}"))
+    granted = int(await shards.run("grant", HOME, [job, shard, wanted]))
+    await shards.run("allow", shard, [job, granted, False])
+    return granted > int(before or 0)
+
+
+async def take_back_budget(shards: Shards, job: int) -> None:
+    """Every shard gives back what it does not use, including what it was granted but never heard of."""
+    fields = [f"to:{shard}" for shard in shards.all]
+    [_, granted] = await shards.look(HOME, ("HMGET", f"job:{job}", *fields))
+    asks = {shard: [job, int(granted[shard] or 0), True] for shard in shards.all}
+    returned = await shards.run_many("allow", asks)
+    for shard, total in zip(asks, returned, strict=True):
+        await shards.run("regain", HOME, [job, shard, int(total)])

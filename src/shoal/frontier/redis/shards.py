@@ -19,13 +19,13 @@ import msgspec
 
 from shoal.clock import Clock
 from shoal.errors import StoreError, StoreVersionError, UsageError
-from shoal.frontier.damage import damaged
+from shoal.frontier.clock import Timebase
+from shoal.frontier.codec import damaged
 from shoal.frontier.redis.codec import as_text, decode_item
 from shoal.frontier.redis.keys import HOME, LAYOUT, shard_of, tag
 from shoal.frontier.redis.link import Argument, Link, SetBack
 from shoal.frontier.redis.script_loader import script
 from shoal.frontier.redis.upgrading import OLDEST, UPGRADING, upgrade
-from shoal.frontier.timebase import Timebase
 from shoal.frontier.values import Job
 from shoal.model import Task
 from shoal.text import command

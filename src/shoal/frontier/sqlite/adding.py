@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from shoal.frontier.rules import marks
 from shoal.frontier.sqlite.codec import encode_task
 from shoal.frontier.sqlite.connection import Session
 from shoal.frontier.values import Added, Cursor, Fate, JobSpec
+from shoal.frontier.verdicts import marks
 from shoal.model import Task
 
 TaskRow = tuple[int, int, int, int, bytes]  # queue, rank, id, attempt, body

@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from shoal.frontier.rules import budget_left
 from shoal.frontier.sqlite import domains
 from shoal.frontier.sqlite.adding import put_back
 from shoal.frontier.sqlite.codec import decode_task
 from shoal.frontier.sqlite.connection import Session
 from shoal.frontier.sqlite.domains import CROWDED, SharedDomain
 from shoal.frontier.values import Claim, Claimed
+from shoal.frontier.verdicts import budget_left
 from shoal.model import Lease
 from shoal.valve import FOREVER, Valve
 

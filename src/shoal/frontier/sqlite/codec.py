@@ -10,8 +10,7 @@ from typing import Any
 
 import msgspec
 
-from shoal.frontier.damage import stored
-from shoal.frontier.rare_fields import rarities, restored
+from shoal.frontier.codec import rare_fields, restored, stored
 from shoal.model import DeadLetter, Task
 from shoal.text import pack
 
@@ -23,7 +22,7 @@ decode_letter = stored("dead letter")(msgspec.msgpack.Decoder(DeadLetter).decode
 
 def encode_task(task: Task, created_at: float) -> bytes:
     return pack(
-        (task.url, task.handler, task.depth, task.parent, created_at, task.fingerprint, rarities(task))
+        (task.url, task.handler, task.depth, task.parent, created_at, task.fingerprint, rare_fields(task))
     )
 
 

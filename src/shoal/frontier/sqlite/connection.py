@@ -11,9 +11,9 @@ import apsw
 import msgspec
 
 from shoal.errors import UsageError
+from shoal.frontier.clock import Timebase
 from shoal.frontier.sqlite import domains
 from shoal.frontier.sqlite.schema import check_version
-from shoal.frontier.timebase import Timebase
 from shoal.frontier.values import Counters, JobSpec
 from shoal.valve import DomainLimit, Valve, strictest
 

@@ -10,18 +10,16 @@ from typing import Self
 
 from shoal.clock import Clock
 from shoal.errors import StoreError
-from shoal.frontier.inventory import Inventory
+from shoal.frontier.clock import Timebase
 from shoal.frontier.news import UnheardNews
 from shoal.frontier.protocol import Journal
-from shoal.frontier.sqlite import adding, claiming, finding, jobs, notes, settling
+from shoal.frontier.sqlite import adding, claiming, finding, jobs, settling
 from shoal.frontier.sqlite.connection import Session
 from shoal.frontier.sqlite.faults import translated
 from shoal.frontier.sqlite.inventory import compact, take_stock
 from shoal.frontier.sqlite.presence import Presence, workers_folder
-from shoal.frontier.sqlite.schema import connect
-from shoal.frontier.sqlite.timebase import shared_timebase
+from shoal.frontier.sqlite.schema import connect, shared_timebase
 from shoal.frontier.sqlite.writer import Writer
-from shoal.frontier.timebase import Timebase
 from shoal.frontier.values import (
     SCAN,
     Added,
@@ -32,6 +30,7 @@ from shoal.frontier.values import (
     Flight,
     HostQueue,
     HostRecord,
+    Inventory,
     Job,
     JobSpec,
     JobState,
@@ -283,13 +282,13 @@ class SqliteFrontier:
     # -- notes
 
     async def note(self, key: str) -> Note | None:
-        return await self._writer.do(lambda s: notes.find_note(s, key))
+        return await self._writer.do(lambda s: jobs.find_note(s, key))
 
     async def set_note(self, key: str, value: bytes, version: int) -> bool:
-        return await self._writer.do(lambda s: notes.set_note(s, key, value, version))
+        return await self._writer.do(lambda s: jobs.set_note(s, key, value, version))
 
     async def drop_note(self, key: str) -> None:
-        await self._writer.do(lambda s: notes.drop_note(s, key))
+        await self._writer.do(lambda s: jobs.drop_note(s, key))
 
     # -- journals
 

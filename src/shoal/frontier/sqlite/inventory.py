@@ -10,10 +10,10 @@ from typing import Any
 import apsw
 
 from shoal.errors import StoreError
-from shoal.frontier.inventory import Inventory, inventory
 from shoal.frontier.sqlite.connection import Session
 from shoal.frontier.sqlite.faults import translated
 from shoal.frontier.sqlite.schema import VERSION, connect
+from shoal.frontier.values import Inventory, inventory
 
 _SAMPLE = 500  # rows
 _NUMBER = 9  # bytes of a large integer with its header

@@ -1,4 +1,4 @@
-"""Jobs, hosts, journals and dead letters: the rows that people ask about."""
+"""Jobs, hosts, journals, dead letters and notes."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from shoal.frontier.damage import stored
+from shoal.frontier.codec import stored
 from shoal.frontier.sqlite.adding import put_back
 from shoal.frontier.sqlite.codec import decode_letter, encode_task
 from shoal.frontier.sqlite.connection import COUNTED, Session, decode_spec
 from shoal.frontier.sqlite.domains import look_again
-from shoal.frontier.sqlite.leases import end_leases
+from shoal.frontier.sqlite.settling import end_leases
 from shoal.frontier.values import (
     EARLIER,
     MOST_SOURCES,
@@ -24,6 +24,7 @@ from shoal.frontier.values import (
     Job,
     JobSpec,
     JobState,
+    Note,
     PastJob,
     Source,
     fed_of,
@@ -328,3 +329,32 @@ def drop(session: Session, query: DeadFilter) -> int:
     ids = _ids(session, query)
     session.db.executemany("DELETE FROM dead WHERE id = ?", [(id,) for id in ids])
     return len(ids)
+
+
+# -- notes, in the table `meta`
+
+
+_encode_note = msgspec.msgpack.Encoder().encode
+_decode_note = msgspec.msgpack.Decoder(Note).decode
+
+
+def find_note(session: Session, key: str) -> Note | None:
+    blob = session.value("SELECT value FROM meta WHERE key = ?", (_note_key(key),))
+    return None if blob is None else _decode_note(blob)
+
+
+def set_note(session: Session, key: str, value: bytes, version: int) -> bool:
+    known = find_note(session, key)
+    if version != (known.version if known else 0):
+        return False
+    blob = _encode_note(Note(value, version + 1))
+    session.db.execute("INSERT OR REPLACE INTO meta(key, value) VALUES (?, ?)", (_note_key(key), blob))
+    return True
+
+
+def drop_note(session: Session, key: str) -> None:
+    session.db.execute("DELETE FROM meta WHERE key = ?", (_note_key(key),))
+
+
+def _note_key(key: str) -> str:
+    return f"note:{key}"

@@ -1,9 +1,9 @@
-"""The tables, their version, and how the file is opened.
+"""The tables, their version, how the file is opened, and its time.
 
-Clustered keys keep it quick and flat: a host's seen URLs lie together, and so do a queue's tasks in the order they
-will be claimed. `queue` is what claim walks: one row per job, lane and host that has (or had) work. Those with pending
-tasks are in one of three indexes: by the time their host is due, and once it is, by their place in line, or in the
-crowd of a domain that is not. So ten idle hosts or a hundred thousand cost a claim the same.
+Clustered keys keep reads short: a host's seen URLs lie together, and so do a queue's tasks, in the order of claiming.
+`queue` has one row for each job, lane and host that has or had work. Queues with pending tasks are in one of three
+indexes: by the time when their host is due; once it is due, by their place in line; or in the crowd of a domain that is
+not due. So a claim costs the same with ten idle hosts or a hundred thousand.
 """
 
 from __future__ import annotations
@@ -12,10 +12,13 @@ import os
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import apsw
 
+from shoal.clock import Clock, SystemClock
 from shoal.errors import StoreError, StoreVersionError
+from shoal.frontier.clock import Timebase
 from shoal.frontier.sqlite.faults import translated
 from shoal.frontier.sqlite.presence import living, workers_folder
 
@@ -154,16 +157,17 @@ def connect(path: str) -> apsw.Connection:
 
 
 def _make_private(path: Path) -> None:
-    """A new store is for its owner alone: it holds pages, cookies and what handlers put into requests. What exists
-    keeps the rights it has. (SQLite gives its other files the rights of this one.)"""
+    """A new store is readable by its owner only: it holds pages, cookies and what handlers put into requests. An
+    existing file keeps its rights. (SQLite gives its other files the rights of this one.)"""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with suppress(OSError):  # what is wrong with the path SQLite says better
-        # Only if it is new: to close a file drops all the locks that this process has on it.
+    with suppress(OSError):  # SQLite has the better message for a bad path
+        # Only if it is new: closing a file drops all locks that this process has on it.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def _make_ready(db: apsw.Connection) -> None:
-    """The step to WAL does not go through the busy handler: two that open a new file at once would fail each other."""
+    """Switching to WAL does not call the busy handler: without this, two processes that open a new file at once
+    fail."""
     for tries in range(_TRIES):
         try:
             db.execute(PRAGMAS)
@@ -190,7 +194,7 @@ def _prepare(db: apsw.Connection, path: str) -> None:
 
 
 def _upgrade(db: apsw.Connection, path: str, version: int) -> None:
-    """From the version that the file has to ours, step by step; refused if that cannot be done, or not now."""
+    """Upgrades the file step by step to this version; raises if that is impossible, or if older workers use it."""
     if version not in STEPS:
         age = "a newer" if version > VERSION else "an older"
         raise StoreVersionError(
@@ -208,10 +212,45 @@ def _upgrade(db: apsw.Connection, path: str, version: int) -> None:
 
 
 def check_version(db: apsw.Connection) -> None:
-    """In every transaction: a newer version of Shoal may have upgraded the file under us."""
+    """Called in every transaction: a newer version of Shoal may have upgraded the file meanwhile."""
     version = db.execute("PRAGMA user_version").get
     if version != VERSION:
         raise StoreVersionError(
             f"{db.filename} was upgraded to schema {version} while this was running, which knows {VERSION}:"
             " start that version of Shoal"
         )
+
+
+def shared_timebase(db: apsw.Connection, clock: Clock | None = None, boot: str | None = None) -> Timebase:
+    """One time for all processes that share the file.
+
+    The monotonic clock is the same for all processes of a machine, but starts anew with every boot. So the file stores
+    the boot, and the difference between its own time and that clock. The first process after a boot sets the difference
+    anew, and never goes back behind the last known time, even if the wall clock was set back.
+    """
+    clock = clock or SystemClock()
+    boot = boot_id() if boot is None else boot
+    db.execute("BEGIN IMMEDIATE")
+    rows: list[Any] = db.execute(
+        "SELECT key, value FROM meta WHERE key IN ('boot', 'offset', 'last')"
+    ).fetchall()
+    known: dict[str, Any] = dict(rows)
+    same_boot = known.get("boot") == boot and clock.monotonic() + known["offset"] >= known["last"]
+    if same_boot:
+        timebase = Timebase(clock, known["offset"])
+    else:
+        timebase = Timebase(clock)
+        if (last := known.get("last")) is not None and timebase.now() < last:
+            timebase = Timebase(clock, last - clock.monotonic())
+    facts = (("boot", boot), ("offset", timebase.offset), ("last", timebase.now()))
+    db.executemany("INSERT OR REPLACE INTO meta(key, value) VALUES (?, ?)", facts)
+    db.execute("COMMIT")
+    return timebase
+
+
+def boot_id() -> str:
+    """Names this run of the machine; empty where the system has no such name."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""

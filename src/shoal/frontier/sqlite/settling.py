@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence, Set
+from statistics import fmean
 
 import apsw
 
 from shoal.frontier.loss import Loss
 from shoal.frontier.protocol import Journal
-from shoal.frontier.rules import disposition, letter_of, own_mark, redirected
 from shoal.frontier.sqlite.adding import admit, is_seen, put_back, see
 from shoal.frontier.sqlite.codec import decode_task, encode_letter, encode_task
 from shoal.frontier.sqlite.connection import Session
-from shoal.frontier.sqlite.leases import end_leases
-from shoal.frontier.suspects import verdict_on
+from shoal.frontier.sqlite.domains import give_back
 from shoal.frontier.values import Flight, JobSpec, Settled, WorkerRecord, total
+from shoal.frontier.verdicts import disposition, letter_of, own_mark, redirected, verdict_on
 from shoal.model import Dead, Done, Lease, Moved, Retry, Settlement, Snapshot, Task
 
 _FLIGHTS = """
@@ -256,3 +257,30 @@ def _take_back(
         task = retry.task(task)
         put_back(session, [(queue_id, -task.priority, task.id, task.attempt, _body(task))])
         session.count(job_id, retried=1)
+
+
+def end_leases(session: Session, tokens: Set[int], *, timed: bool = False) -> dict[int, int]:
+    """Deletes the leases, and gives each host and domain its places back. Returns token -> queue for the leases that
+    were still held. `timed`: how long they were held counts for the host's average."""
+    if not tokens:
+        return {}
+    rows = session.all(
+        "DELETE FROM lease WHERE token IN carray(?) RETURNING token, queue, since",
+        (apsw.carray(array("q", tokens)),),
+    )
+    now = session.now()
+    hosts: dict[int, list[float]] = {}
+    for _, queue_id, since in rows:
+        info = session.queue_info(queue_id)
+        hosts.setdefault(info.host_id, []).append(now - since)
+        session.count(info.job_id, leased=-1)
+    shared: Counter[int] = Counter()
+    for host_id, held in hosts.items():
+        valve, domain_id, not_before = session.host_row(host_id)
+        after = valve.give_back(len(held), fmean(held) if timed else None)
+        session.set_valve(host_id, valve, after, not_before)
+        if domain_id:
+            shared[domain_id] += len(held)
+    for domain_id, count in shared.items():
+        give_back(session, domain_id, count)
+    return {token: queue_id for token, queue_id, _ in rows}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.frontier.rules import (
+from shoal.frontier.values import JobSpec
+from shoal.frontier.verdicts import (
     budget_left,
     disposition,
     is_last_attempt,
@@ -13,7 +14,6 @@ from shoal.frontier.rules import (
     own_mark,
     redirected,
 )
-from shoal.frontier.values import JobSpec
 from shoal.model import Dead, Failure, Retry, Snapshot, Task
 
 FAILED = Failure("timeout", "too slow", at=7.0, attempt=3)

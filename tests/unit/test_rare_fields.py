@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from shoal.frontier.rare_fields import RARE, rarities, restored
+from shoal.frontier.codec import RARE, rare_fields, restored
 from shoal.model import Failure, Task
 
 # What queues, lists and columns say about a task, and what every task has.
@@ -34,12 +34,12 @@ def test_every_field_has_its_place() -> None:
 
 
 def test_a_plain_link_has_none() -> None:
-    assert rarities(Task("http://a.test/", "page", depth=3, parent=7, fingerprint=1)) is None
+    assert rare_fields(Task("http://a.test/", "page", depth=3, parent=7, fingerprint=1)) is None
     assert restored(None) == {}
 
 
 @pytest.mark.parametrize("name", RARE)
 def test_each_alone_comes_back_as_it_went(name: str) -> None:
     task = Task("http://a.test/", **{name: RARELY[name]})
-    written = msgspec.msgpack.encode(rarities(task))
+    written = msgspec.msgpack.encode(rare_fields(task))
     assert Task("http://a.test/", **restored(msgspec.msgpack.decode(written))) == task
