@@ -22,7 +22,7 @@ from statistics import median
 from msgspec import Struct
 
 from shoal import Page, Request, Spider, crawl
-from shoal.engine.loop import run_loop
+from shoal.engine.event_loop import run_loop
 from shoal.testing import HostProfile, WebProcess
 
 SCRIPTED = "scripted"

@@ -25,7 +25,7 @@ from typing import Any
 import msgspec
 
 from shoal.clock import SystemClock
-from shoal.engine.loop import run_loop
+from shoal.engine.event_loop import run_loop
 from shoal.fetch.guard import Guard
 from shoal.fetch.http import HttpTransport
 from shoal.fetch.http2 import Http2Transport

@@ -21,7 +21,7 @@ from statistics import median, quantiles
 from msgspec import Struct
 
 from shoal import Page, Request, Spider, crawl
-from shoal.engine.loop import run_loop
+from shoal.engine.event_loop import run_loop
 from shoal.testing import Hit, HostProfile, WebProcess
 
 BIG = "big"

@@ -13,7 +13,7 @@ from shoal.fetch.transport import Transport
 from shoal.frontier.clock import FrontierClock
 from shoal.frontier.protocol import Frontier
 from shoal.hosts.cache import HostCache
-from shoal.hosts.given_up import BuriedPages
+from shoal.hosts.given_up import GivenUpPages
 from shoal.hosts.robots import RobotsFetcher
 from shoal.model import Done, Lease, Response, Settlement
 from shoal.policy.load import Traffic
@@ -54,7 +54,7 @@ class Pages:
             frontier=frontier,
             hosts=hosts,
             robots=RobotsFetcher(transport, hosts, frontier, settings, clock, frontier_clock),
-            buried=BuriedPages(frontier, "job"),
+            buried=GivenUpPages(frontier, "job"),
             transport=transport,
             guard=Guard([]),
             traffic=traffic or Traffic(),

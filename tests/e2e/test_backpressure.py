@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 import shoal
 from shoal import Page, Request, Spider
-from shoal.engine.machine import Machine
+from shoal.engine.vitals import Machine
 from shoal.policy import backpressure
 from shoal.policy.backpressure import Rule
 from shoal.settings import Settings
@@ -43,8 +43,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backpressure, "rules", rules)
     for name in (
         "shoal.engine.pressure._EVERY",
-        "shoal.engine.machine._TICK",
-        "shoal.engine.machine._WINDOW",
+        "shoal.engine.vitals._TICK",
+        "shoal.engine.vitals._WINDOW",
         "shoal.policy.backpressure._IDLE",
         "shoal.policy.backpressure._OPEN",
         "shoal.policy.load._MEMORY",

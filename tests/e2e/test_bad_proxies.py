@@ -19,7 +19,7 @@ from integration.raw_server import RawServer, page, serve
 from shoal import Page, Request, Spider
 from shoal.fetch.proxy.pool_state import read_pools
 from shoal.frontier import open_frontier
-from shoal.hosts.state import state_of
+from shoal.hosts.host_state import state_of
 from shoal.policy.proxy import ProxyState
 from shoal.testing.proxy_server import Habit, ProxyServer
 

@@ -28,8 +28,8 @@ from shoal.errors import SettingsError
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import DeadFilter, HostRecord
-from shoal.hosts.state import state_of
-from shoal.hosts.stored_settings import read_standing
+from shoal.hosts.host_state import state_of
+from shoal.hosts.stored_settings import read_stored_settings
 from shoal.inspect.host_actions import set_for_hosts
 from shoal.inspect.single_page import look
 from shoal.jobs.note import note_of, settings_of
@@ -326,7 +326,7 @@ async def test_set_by_hand_for_hosts_that_nobody_has_met(
                 await set_for_hosts(frontier, slowed, {"rate": None})
                 await crawling
             assert state_of(await record_of(frontier, new)).manual.rate == 2.5
-            assert (await read_standing(frontier)).tables.keys() == {new}
+            assert (await read_stored_settings(frontier)).tables.keys() == {new}
         times = sorted(hit.started for hit in web.hits_of("new"))
         assert not [hit for hit in web.hits_of("new") if hit.path == "/robots.txt"]
         assert len(times) == 8

@@ -20,8 +20,8 @@ import shoal
 from shoal.admit.identity import fingerprint
 from shoal.frontier import open_frontier
 from shoal.frontier.values import Claim, JobSpec
-from shoal.hosts.rules import HostRules
-from shoal.hosts.state import HostState, Manual, encode_state, state_of
+from shoal.hosts.host_limits import HostRules
+from shoal.hosts.host_state import HostState, Manual, encode_state, state_of
 from shoal.jobs.note import write_note
 from shoal.model import Dead, Failure, Settlement, Task
 from shoal.policy.breaker import BreakerState

@@ -18,7 +18,7 @@ from shoal.fetch.robots_fetch import RobotsRecord
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import Claim, Cursor, JobSpec
-from shoal.hosts.state import HostState, OriginState, encode_state
+from shoal.hosts.host_state import HostState, OriginState, encode_state
 from shoal.jobs.worker_status import WorkerStatus, encode_status
 from shoal.model import Dead, Done, Failure, Retry, Settlement, Task, Verdict
 from shoal.policy.backpressure import Reason

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from shoal.clock import Clock
 from shoal.engine.dispatcher import Engine
-from shoal.engine.machine import Reading
 from shoal.engine.pressure import Governor, Load
 from shoal.engine.served import OneJob
+from shoal.engine.vitals import Reading
 from shoal.errors import ShoalError, StoreError
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.memory.state import Domains, Held

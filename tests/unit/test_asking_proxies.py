@@ -15,7 +15,7 @@ from shoal.frontier.clock import FrontierClock
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.values import Claim, JobSpec
 from shoal.hosts.cache import HostCache
-from shoal.hosts.state import HostState, state_of
+from shoal.hosts.host_state import HostState, state_of
 from shoal.model import Dead, Failure, Lease, Outcome, Response, Retry, Settlement
 from shoal.policy.compose import first_valve
 from shoal.policy.load import Traffic

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal import config
-from shoal.engine.machine import LoopLag, Machine, memory_available
+from shoal.engine.event_loop import LoopLag
+from shoal.engine.vitals import Machine, memory_available
 from shoal.errors import SettingsError
 from shoal.policy.backpressure import FLOOR, Backpressure, Pressure, rules
 from shoal.policy.load import Backlog, Growth, Signals, Traffic

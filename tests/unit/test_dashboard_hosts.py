@@ -11,8 +11,8 @@ from shoal.admit.identity import fingerprint
 from shoal.dashboard.hostindex import SORTS, HostIndex, HostIndexes, Query, Trails
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.values import Claim, JobSpec
-from shoal.hosts.rules import HostRules, change_host
-from shoal.hosts.state import HostState, state_of
+from shoal.hosts.host_limits import HostRules, change_host
+from shoal.hosts.host_state import HostState, state_of
 from shoal.inspect.host_actions import block, order
 from shoal.jobs.note import write_note
 from shoal.model import Task

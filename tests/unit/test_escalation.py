@@ -16,7 +16,7 @@ from shoal.frontier.clock import FrontierClock
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.values import Claim, HostRecord, JobSpec
 from shoal.hosts.cache import HostCache
-from shoal.hosts.state import HostState, encode_state, state_of
+from shoal.hosts.host_state import HostState, encode_state, state_of
 from shoal.policy.compose import first_valve
 from shoal.policy.escalation import (
     PATTERNS,

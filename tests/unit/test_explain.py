@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from shoal.fetch.robots_fetch import RobotsRecord
 from shoal.frontier.values import Counters, HostRecord, Job, JobSpec, Whereabouts, WorkerRecord
-from shoal.hosts.rules import HostRules
-from shoal.hosts.state import Ask, HostState, Manual, OriginState, encode_state
+from shoal.hosts.host_limits import HostRules
+from shoal.hosts.host_state import Ask, HostState, Manual, OriginState, encode_state
 from shoal.inspect.host import HostSight, sight_of, with_robots
 from shoal.inspect.why import Answer, Facts, explain
 from shoal.jobs.worker_status import WorkerStatus, encode_status

@@ -11,8 +11,7 @@ import pytest
 
 from shoal import Spider
 from shoal.admit import Admission
-from shoal.engine.feeder import Feeder
-from shoal.engine.recently_fed import LASTS, Recent
+from shoal.engine.feeder import LASTS, Feeder, RecentlyFed
 from shoal.engine.tally import Tally
 from shoal.errors import StoreError
 from shoal.frontier.memory import MemoryFrontier
@@ -204,7 +203,7 @@ def test_a_look_at_the_job_before_a_batch_loses_nothing(fails: bool) -> None:
 def test_what_is_too_much_to_be_remembered_is_read_again(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shoal.engine.recently_fed._MOST", FEW)
+    monkeypatch.setattr("shoal.engine.feeder._MOST", FEW)
     tally = Tally()
     given = [*urls(FEW * 3), "gopher://a.test/", *urls(FEW, FEW * 3)]
     path = tmp_path / "urls.txt"
@@ -230,7 +229,7 @@ def test_standard_input_that_was_forgotten_is_asked_for_again(monkeypatch: pytes
         for url in urls(4 * FEW):
             yield url
 
-    monkeypatch.setattr("shoal.engine.recently_fed._MOST", FEW)
+    monkeypatch.setattr("shoal.engine.feeder._MOST", FEW)
     monkeypatch.setattr("shoal.engine.feeder._BATCH", FEW)
     monkeypatch.setattr("shoal.spider.spider.lines_of_stdin", lines)
 
@@ -282,7 +281,7 @@ def test_a_coordinator_feeds_again_what_it_had_fed_to_the_end() -> None:
 
 
 def test_what_is_remembered_is_bounded_by_time() -> None:
-    recent = Recent(5, anew=False)
+    recent = RecentlyFed(5, anew=False)
     recent.keep([make_task("http://a.test/1")], 6, 0.0)
     recent.keep([make_task("http://a.test/2")], 7, LASTS)
     assert recent.since(4) is None
@@ -297,7 +296,7 @@ def test_what_is_remembered_is_bounded_by_time() -> None:
 
 def test_a_position_of_another_time_says_nothing_about_a_source_that_is_read_anew() -> None:
     """A start function gave 9 URLs to a process that died. The next one has given 2, and the store forgets that."""
-    recent = Recent(0, anew=True)
+    recent = RecentlyFed(0, anew=True)
     recent.keep([make_task("http://a.test/1")], 1, 0.0)
     recent.keep([make_task("http://a.test/2")], 2, 1.0)
     assert len(recent.since(9) or ()) == 2

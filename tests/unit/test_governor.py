@@ -7,8 +7,8 @@ import logging
 
 import pytest
 
-from shoal.engine.machine import Reading
 from shoal.engine.pressure import Governor, Load
+from shoal.engine.vitals import Reading
 from shoal.errors import StoreError
 from shoal.policy.backpressure import Pressure
 from shoal.policy.load import Backlog, Traffic

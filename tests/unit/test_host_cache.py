@@ -15,8 +15,8 @@ from shoal.frontier.clock import FrontierClock
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.values import Claim, HostRecord, JobSpec, JobState
 from shoal.hosts.cache import HostCache, HostView
+from shoal.hosts.host_state import HostState, OriginState, encode_state, state_of
 from shoal.hosts.robots import RobotsFetcher
-from shoal.hosts.state import HostState, OriginState, encode_state, state_of
 from shoal.jobs.worker_status import WorkerStatus, encode_status
 from shoal.model import Done, Failure, Lease, Outcome, Response, Settlement, Task
 from shoal.policy.compose import first_valve

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from shoal.engine.flight_recorder import shared_file
-from shoal.engine.ledger import Ledger, Page
-from shoal.engine.tally import TallyReport
+from shoal.engine.liveness import shared_file
+from shoal.engine.tally import Ledger, RunTotals, TallyReport
 
 
 @pytest.fixture
@@ -19,13 +18,13 @@ def file() -> Iterator[int]:
     os.close(made)
 
 
-def page(pages: int, elapsed: float = 1.0) -> Page:
-    return Page(TallyReport(pages=pages, in_flight=3, errors={"timeout": 2}), elapsed)
+def page(pages: int, elapsed: float = 1.0) -> RunTotals:
+    return RunTotals(TallyReport(pages=pages, in_flight=3, errors={"timeout": 2}), elapsed)
 
 
 def test_the_next_process_goes_on_with_what_was_written_last(file: int) -> None:
     first = Ledger(file)
-    assert first.before == Page()
+    assert first.before == RunTotals()
     for number in range(5):
         first.write(page(number))
     before = Ledger(file).before
@@ -36,7 +35,7 @@ def test_the_next_process_goes_on_with_what_was_written_last(file: int) -> None:
 def test_a_second_death_counts_on(file: int) -> None:
     Ledger(file).write(page(1))
     second = Ledger(file)
-    second.write(Page(TallyReport(pages=7), 2.0, second.before.restarts))
+    second.write(RunTotals(TallyReport(pages=7), 2.0, second.before.restarts))
     assert (Ledger(file).before.report.pages, Ledger(file).before.restarts) == (7, 2)
 
 
@@ -58,6 +57,6 @@ def test_a_write_that_was_cut_off_leaves_the_one_before(file: int, cut: int) -> 
 
 def test_junk_and_no_file_count_as_nothing(file: int) -> None:
     os.pwrite(file, b"\xff" * 100, 0)
-    assert Ledger(file).before == Page()
+    assert Ledger(file).before == RunTotals()
     Ledger(None).write(page(1))
-    assert Ledger(None).before == Page()
+    assert Ledger(None).before == RunTotals()

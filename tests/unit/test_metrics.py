@@ -13,7 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from shoal.engine.tally import Tally, TallyReport
-from shoal.engine.vitals import Pulse, Vitals, together
+from shoal.engine.vitals import OwnVitals, Vitals, together
 from shoal.frontier.values import Counters, Job, JobSpec, JobState
 from shoal.inspect.fleet import JobSight
 from shoal.jobs.worker_status import WorkerStatus
@@ -137,7 +137,7 @@ def test_several_processes_are_one_and_a_dead_one_leaves_what_it_counted() -> No
 
 
 async def test_a_process_that_fetches_nothing_has_a_pulse() -> None:
-    with Pulse() as pulse:
+    with OwnVitals() as pulse:
         vitals = pulse.vitals()
     assert vitals.processes == 1
     assert vitals.memory > 1 << 20

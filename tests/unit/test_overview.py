@@ -18,8 +18,8 @@ from shoal.engine.history_recorder import Recorder
 from shoal.engine.tally import Tally
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.values import Claim, Counters, Job, JobSpec
-from shoal.hosts.rules import HostRules
-from shoal.hosts.state import HostState, Manual
+from shoal.hosts.host_limits import HostRules
+from shoal.hosts.host_state import HostState, Manual
 from shoal.inspect.event_log import Event
 from shoal.inspect.fleet import JobSight
 from shoal.inspect.held_back import Holdups, find_holdups

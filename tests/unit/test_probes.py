@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from shoal.engine.tally import TallyReport
-from shoal.engine.vitals import Subject, Vitals
+from shoal.engine.vitals import StatusSource, Vitals
 from shoal.errors import StoreError, UsageError
 from shoal.frontier.memory import MemoryFrontier
 from shoal.telemetry import endpoint, health
@@ -181,8 +181,8 @@ class Subjects:
     def __init__(self) -> None:
         self.trouble, self.ending = "", False
 
-    def made(self) -> Subject:
-        return Subject(
+    def made(self) -> StatusSource:
+        return StatusSource(
             lambda: TallyReport(pages=3),
             lambda: Vitals(processes=1),
             hangs=lambda: self.trouble,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from multidict import CIMultiDict
 
-from shoal.engine.robots_directives import Manners
+from shoal.engine.handling import RobotsDirectives
 from shoal.engine.tally import Tally
 from shoal.html.robots_meta import header_asks, markup_asks, unendorsed
 from shoal.model import Request, Response, Task
@@ -87,7 +87,7 @@ def test_links_that_nobody_vouches_for() -> None:
 def taken(seen: Page, **settings: bool) -> tuple[int, list[str], dict[str, int], dict[str, int]]:
     tally = Tally()
     given = Yielded([{"a": 1}, {"b": 2}], [*seen.follow_all("a"), Request("/typed")])
-    kept = Manners(Settings(**settings)).apply(seen, given, tally)
+    kept = RobotsDirectives(Settings(**settings)).apply(seen, given, tally)
     report = tally.report()
     return len(kept.items), [request.url for request in kept.requests], report.refused, report.cut
 
@@ -105,4 +105,4 @@ def test_what_is_asked_for_is_done_if_the_settings_say_so() -> None:
 
 def test_what_is_no_html_may_ask_by_its_header() -> None:
     seen = page("<meta name=robots content=nofollow>", "noindex", content_type="application/json")
-    assert Manners(Settings()).asked(seen) == {"noindex"}
+    assert RobotsDirectives(Settings()).asked(seen) == {"noindex"}

@@ -17,9 +17,9 @@ from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.values import Claim, HostRecord, JobSpec
 from shoal.hosts import stored_settings as standing_module
 from shoal.hosts.cache import HostCache
-from shoal.hosts.rules import HostRules
-from shoal.hosts.state import Ask, HostState, Manual, encode_state, state_of
-from shoal.hosts.stored_settings import StandingCopy, change_standing, read_standing
+from shoal.hosts.host_limits import HostRules
+from shoal.hosts.host_state import Ask, HostState, Manual, encode_state, state_of
+from shoal.hosts.stored_settings import StoredSettingsCopy, change_stored_settings, read_stored_settings
 from shoal.inspect.host import rate_source, sight_of, with_robots, with_sources
 from shoal.inspect.host_actions import set_for_hosts
 from shoal.jobs.note import write_note
@@ -119,7 +119,7 @@ async def test_a_host_that_came_while_it_was_being_set_follows_soon() -> None:
     [lease] = await world.claim()
     await world.cache.view(lease)
     # As if the walk over known hosts had missed it:
-    await change_standing(world.frontier, lambda tables: {**tables, SHOP: HostSettings(rate=0.5)})
+    await change_stored_settings(world.frontier, lambda tables: {**tables, SHOP: HostSettings(rate=0.5)})
     world.clock.advance(3)
     await world.cache.write_back()
     view = await world.cache.view(lease)
@@ -131,7 +131,7 @@ async def test_a_host_that_came_while_it_was_being_set_follows_soon() -> None:
 async def test_older_words_never_win() -> None:
     world = World()
     await set_for_hosts(world.frontier, SHOP, {"rate": 1})
-    copy = StandingCopy(world.frontier)
+    copy = StoredSettingsCopy(world.frontier)
     await copy.refresh(0.0, older_than=1)
     newer = HostState(manual=Manual(rate=0.1, version=7))
     assert copy.applied(SHOP, newer) is newer
@@ -142,7 +142,7 @@ async def test_older_words_never_win() -> None:
 
 async def test_it_is_read_again_only_when_it_is_old() -> None:
     world = World()
-    copy = StandingCopy(world.frontier)
+    copy = StoredSettingsCopy(world.frontier)
     await copy.refresh(0.0, older_than=2)
     await set_for_hosts(world.frontier, SHOP, {"rate": 1})
     await copy.refresh(1.0, older_than=2)
@@ -167,9 +167,9 @@ async def test_words_of_another_version() -> None:
     await frontier.set_note(
         "host-settings", standing_module._encode({"a.b": {"rate": 1.0, "mood": "good", "timeout": "?"}}), 0
     )
-    assert (await read_standing(frontier)).tables == {"a.b": HostSettings(rate=1.0)}
+    assert (await read_stored_settings(frontier)).tables == {"a.b": HostSettings(rate=1.0)}
     await frontier.set_note("host-settings", b"\xff", 1)
-    assert (await read_standing(frontier)).tables == {}
+    assert (await read_stored_settings(frontier)).tables == {}
 
 
 async def test_a_pool_that_this_worker_lacks_is_waited_for() -> None:

@@ -12,7 +12,7 @@ from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.redis import codec as redis
 from shoal.frontier.sqlite import codec as sqlite
 from shoal.frontier.values import HostRecord, JobSpec, Note, WorkerRecord
-from shoal.hosts.state import HostState, state_of
+from shoal.hosts.host_state import HostState, state_of
 from shoal.inspect.event_log import _ring
 from shoal.jobs.note import JobNote, note_of, settings_of
 from shoal.jobs.schedule import KEY, schedules

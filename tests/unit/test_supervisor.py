@@ -10,9 +10,8 @@ from typing import cast
 import pytest
 
 from shoal import Spider
-from shoal.engine.machine import memory_available
 from shoal.engine.tally import TallyReport
-from shoal.engine.vitals import Vitals
+from shoal.engine.vitals import Vitals, memory_available
 from shoal.runtime.channel import Word, framed
 from shoal.runtime.plan import Plan
 from shoal.runtime.processes import Child, Team

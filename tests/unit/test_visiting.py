@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from shoal.fetch.robots_fetch import RobotsRecord
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.values import Claim, HostRecord, JobSpec
-from shoal.hosts.robots_visits import Visitor
-from shoal.hosts.rules import HostRules
-from shoal.hosts.state import HostState, OriginState, encode_state, state_of
+from shoal.hosts.host_limits import HostRules
+from shoal.hosts.host_state import HostState, OriginState, encode_state, state_of
+from shoal.hosts.robots import RobotsVisits
 from shoal.model import Lease
 from shoal.settings import Settings
 from shoal.testing import ManualClock
@@ -30,9 +30,9 @@ class World:
         self.frontier = MemoryFrontier(self.clock)
         self.visitor = self.make_visitor(settings)
 
-    def make_visitor(self, settings: Settings = SETTINGS) -> Visitor:
+    def make_visitor(self, settings: Settings = SETTINGS) -> RobotsVisits:
         interval = 1 / settings.rate if settings.rate else 0.0
-        return Visitor(self.frontier, settings, self.clock.time, self.sleep, lambda host: interval)
+        return RobotsVisits(self.frontier, settings, self.clock.time, self.sleep, lambda host: interval)
 
     async def sleep(self, seconds: float) -> None:
         self.clock.advance(seconds)

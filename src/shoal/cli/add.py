@@ -73,7 +73,7 @@ def add(
     log_level: options.LogLevel = None,
 ) -> None:
     """Put URLs into a JOB while it runs, is paused, or has finished. The same command again adds nothing twice."""
-    from shoal.engine.loop import run_loop
+    from shoal.engine.event_loop import run_loop
     from shoal.runtime.adding import Common
     from shoal.terminal.console import say
 

@@ -151,7 +151,7 @@ def run_plan(
     import asyncio
     import signal
 
-    from shoal.engine.loop import run_loop
+    from shoal.engine.event_loop import run_loop
     from shoal.runtime.crawl import execute
     from shoal.terminal.progress_lines import make_progress
 

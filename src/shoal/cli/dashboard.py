@@ -56,7 +56,7 @@ def dashboard(
 ) -> None:
     """Show the crawls of a store in the browser: how they go, why they are slow, and the levers for that."""
     from shoal.dashboard.server import LOOPBACK, Options
-    from shoal.engine.loop import run_loop
+    from shoal.engine.event_loop import run_loop
     from shoal.runtime.signals import stoppable
 
     options.set_up_logging(log_level, log_format)

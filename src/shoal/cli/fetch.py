@@ -39,7 +39,7 @@ def fetch(
     """Fetch one page and show what Shoal sees: robots, redirects, status, timing, links."""
     from shoal.cli.targets import as_url
     from shoal.config import load
-    from shoal.engine.loop import run_loop
+    from shoal.engine.event_loop import run_loop
     from shoal.errors import UsageError
     from shoal.fetch.browser.executable import available, why_not
     from shoal.inspect.single_page import look

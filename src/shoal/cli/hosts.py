@@ -204,7 +204,7 @@ def unset(
     store: Store = DEFAULT_STORE,
 ) -> None:
     """Take back what was set for a host by hand."""
-    from shoal.hosts.state import BY_HAND
+    from shoal.hosts.host_state import BY_HAND
 
     _change(host, dict.fromkeys(keys or BY_HAND, DEFAULT), store)
 
@@ -212,11 +212,11 @@ def unset(
 @app.command(name="settings")
 def settings_(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
     """Show what was set by hand in this store, host by host and pattern by pattern."""
-    from shoal.hosts.stored_settings import read_standing
+    from shoal.hosts.stored_settings import read_stored_settings
     from shoal.terminal import host_tables
     from shoal.terminal.console import ask, print_json
 
-    standing = ask(store, read_standing)
+    standing = ask(store, read_stored_settings)
     if as_json:
         print_json(
             {name: host_tables.settings_dict(table) for name, table in sorted(standing.tables.items())}

@@ -98,7 +98,7 @@ def try_out(
     """Fetch a page through every proxy of the settings, and tell how it went."""
     from shoal.cli.targets import as_url
     from shoal.config import load
-    from shoal.engine.loop import run_loop
+    from shoal.engine.event_loop import run_loop
     from shoal.terminal.console import print_json
 
     settings = load(config, {}, os.environ, flags(pairs))

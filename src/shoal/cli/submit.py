@@ -199,7 +199,7 @@ def _schedule(made: Submission, every: str | None, cron: str | None, keep: int) 
 
 def _submit(made: Submission, wait: bool, quiet: bool, fail_above: float | None) -> None:
     from shoal.cli.crawl import dead_command
-    from shoal.engine.loop import run_loop
+    from shoal.engine.event_loop import run_loop
     from shoal.humanize import by_count
     from shoal.terminal.console import say
     from shoal.terminal.progress_lines import make_progress

@@ -45,7 +45,7 @@ def up(
 ) -> None:
     """Keep N workers running on this machine. One Ctrl-C drains them all, a second one stops them at once."""
     from shoal.cli.dashboard import beside
-    from shoal.engine.loop import run_loop
+    from shoal.engine.event_loop import run_loop
     from shoal.runtime.local_fleet import keep_up
     from shoal.runtime.signals import stoppable
 

@@ -37,7 +37,7 @@ def worker(
         spiders or (), store, jobs, flags, config, coordinates=not no_coordinator, until_done=until_done
     )
     plan = replace(plan, metrics=metrics or "", trace=trace)
-    from shoal.engine.loop import run_loop
+    from shoal.engine.event_loop import run_loop
     from shoal.runtime.signals import stoppable
     from shoal.runtime.worker import serve
 
@@ -58,7 +58,7 @@ def coordinator(
     options.set_up_logging(log_level, log_format, "info")
     plan = make_plan(spiders or (), store, None, options.flags(pairs), config, fetches=False)
     plan = replace(plan, metrics=metrics or "")
-    from shoal.engine.loop import run_loop
+    from shoal.engine.event_loop import run_loop
     from shoal.runtime.signals import stoppable
     from shoal.runtime.worker import coordinate
 

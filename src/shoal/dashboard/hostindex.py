@@ -17,11 +17,11 @@ from typing import Literal, get_args
 
 from msgspec import Struct
 
-from shoal.engine.loop import in_turns
+from shoal.engine.event_loop import in_turns
 from shoal.errors import ShoalError
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import HostRecord
-from shoal.hosts.rules import HostRules
+from shoal.hosts.host_limits import HostRules
 from shoal.inspect.host import CONDITIONS, Condition, HostSight, sight_of
 from shoal.inspect.inquiry import chosen_jobs, rules_for
 

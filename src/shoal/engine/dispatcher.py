@@ -23,8 +23,8 @@ from typing import Any, TypeVar, cast
 from msgspec import Struct
 
 from shoal.engine.delivery import Delivery
-from shoal.engine.flight_recorder import FlightRecorder
 from shoal.engine.heartbeat import Heartbeat
+from shoal.engine.liveness import Liveness
 from shoal.engine.pressure import Load
 from shoal.engine.served import Jobs, Served
 from shoal.errors import HandlerMissing, ShoalError, SinkError
@@ -79,10 +79,10 @@ class Engine:
         name: str,
         pressure: Callable[[], Pressure] = Pressure,
         spiders: tuple[str, ...] = (),
-        flight: FlightRecorder | None = None,
+        liveness: Liveness | None = None,
     ) -> None:
         self._frontier = frontier
-        self._flight = flight
+        self._liveness = liveness
         self._jobs = jobs
         self._settings = settings
         self.name = name
@@ -240,8 +240,8 @@ class Engine:
             place = self._slots.enter(lease.task.lane)
             tenure = self._tenures.begin(self._asked, self._lease_seconds)
             work = running = self._run_page(job, lease, place, self._asked, tenure)
-            if self._flight is not None:
-                running = self._flight.on_cpu(lease.token, work, job.settings.handler_timeout)
+            if self._liveness is not None:
+                running = self._liveness.on_cpu(lease.token, work, job.settings.handler_timeout)
             page = asyncio.create_task(running)
             self._running[page] = job, lease
             self._tenures.watch(page, tenure)

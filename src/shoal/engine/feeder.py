@@ -1,24 +1,25 @@
-"""Feeding a job with its start URLs: streamed, in batches, and only while the queue is below its high water."""
+"""Feeds a job with its start URLs: in batches, and only while the queue is below its high water."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.admit import Admission
 from shoal.admit.sending import meant_by
 from shoal.admit.sizes import OversizeError, stored_size
 from shoal.engine import guardian
-from shoal.engine.recently_fed import Recent
 from shoal.engine.tally import Tally
 from shoal.errors import ShoalError, SpiderError, StoreError, StoreFull
 from shoal.events import event
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import OWN_START, Cursor, Job, Room, Source
-from shoal.hosts.stored_settings import StandingCopy
+from shoal.hosts.stored_settings import StoredSettingsCopy
 from shoal.limits import START_LINE, URL_SHOWN
 from shoal.model import Refused, Request, Task
 from shoal.policy.lanes import no_such_lane
@@ -36,13 +37,13 @@ _REFUSALS_TOLD = 20
 
 
 class _WentBack(ShoalError):
-    """The store has forgotten more than is remembered here."""
+    """The store has lost more than this process remembers."""
 
 
 class Feeder:
-    """Reads a spider's start and adds it to the job, as one of the job's sources. How far it got is committed with what
-    it added, so a feeder that is killed goes on at the same place; a source that is a function is read again, and
-    deduplicated. If the store goes back, it is given again what it has forgotten."""
+    """Reads a spider's start and adds it to the job, as one of the job's sources. The position is committed with the
+    tasks, so a feeder that was killed goes on at the same place. A source that is a function is read again from its
+    beginning, and dedupe drops what is known. If the store goes back, what it has lost is added again."""
 
     def __init__(
         self,
@@ -69,7 +70,7 @@ class Feeder:
         self._waits_for_room = waits_for_room
         self._on_wait = on_wait
         self._lanes = settings.lane_weights
-        self._standing = StandingCopy(frontier)
+        self._standing = StoredSettingsCopy(frontier)
         self._batch: list[Task] = []
         self._position = 0
         self._made_at = 0.0  # when the job was made
@@ -77,14 +78,14 @@ class Feeder:
         self._failure: ShoalError | None = None
         self._at = StartPlace()
         self._refusals = 0
-        self._judged = 0  # so many were looked at; what is read again is not counted again
+        self._judged = 0  # how many were admitted or refused; what is read again is not counted again
         self._epoch = ""  # of the store, when it was told the position
-        self._recent = Recent(0, anew=True)
+        self._recent = RecentlyFed(0, anew=True)
         self._last = False  # everything was given
         self._asked = 0.0  # when the store was asked whether it has gone back (the loop's time)
 
     async def feed(self, *, stays: bool = False) -> None:
-        """`stays`: until it is cancelled, should the store go back after all is fed."""
+        """`stays`: stays until it is cancelled, to feed again if the store goes back after everything was fed."""
         await guardian.feeding(self._feed(stays))
 
     async def _feed(self, stays: bool) -> None:
@@ -107,8 +108,8 @@ class Feeder:
         anew = self._spider.starts_anew()
         skip = 0 if anew else source.fed
         self._position = skip
-        self._recent, self._last = Recent(skip, anew=anew), False
-        # Counted here and not by the batch, which a slow source's regular flushes would keep short for ever.
+        self._recent, self._last = RecentlyFed(skip, anew=anew), False
+        # Counted here and not by the length of the batch: regular flushes keep the batches of a slow source short.
         stride, taken = min(_BATCH, self._settings.high_water), 0
         await self._wait_for_room()
         await self._standing.refresh(asyncio.get_running_loop().time(), older_than=0.0)
@@ -123,11 +124,11 @@ class Feeder:
             self._last = True
             await self._flush()
             await self._confirm()
-            while stays and self._epoch:  # what is forgotten is given again by `_flush_regularly`
+            while stays and self._epoch:  # `_flush_regularly` adds again what the store has lost
                 await asyncio.sleep(_LOOK_AGAIN)
                 self._raise_failure()
         except SpiderError:
-            await self._flush()  # what it gave before is kept
+            await self._flush()  # keeps what came before the error
             raise
         finally:
             flushing.cancel()
@@ -163,7 +164,7 @@ class Feeder:
         return SpiderError(f"spider {self._spider.name!r}: {where}: {problem} ({url})")
 
     def _refuse(self, refused: Refused) -> None:
-        """Counts every one, and tells the first few: whoever wrote them finds them by their line."""
+        """Counts every refused URL, and logs the first few with their line."""
         self._tally.refused(refused.reason)
         self._refusals += 1
         if self._refusals <= _REFUSALS_TOLD:
@@ -181,7 +182,7 @@ class Feeder:
         return job.sources.get(self._source, Source())
 
     async def _look(self) -> Job | None:
-        """The job, and the epoch that it is of."""
+        """Reads the job, and notes the epoch in which it was read."""
         while True:
             self._epoch = self._frontier.epoch
             job = await self._frontier.job(self._job)
@@ -194,7 +195,7 @@ class Feeder:
             try:
                 await self._check_job()
                 await self._standing.refresh(asyncio.get_running_loop().time(), older_than=_STANDING)
-                # Taken together with its position, which goes on with every await.
+                # Taken before the next await: the reader moves both the batch and the position on.
                 batch, self._batch = self._batch, []
                 await self._add(batch)
             except ShoalError as error:
@@ -202,9 +203,9 @@ class Feeder:
                 raise
 
     async def _add(self, batch: list[Task]) -> None:
-        cursor = Cursor(self._source, self._position, self._last)  # they go on meanwhile
-        if self._epoch:  # else it never goes back
-            self._recent.keep(batch, self._position, asyncio.get_running_loop().time())
+        cursor = Cursor(self._source, self._position, self._last)
+        if self._epoch:  # otherwise the store never goes back
+            self._recent.add(batch, self._position, asyncio.get_running_loop().time())
         while True:
             added = await self._frontier.add(self._job, batch, cursor, epoch=self._epoch)
             if not added.outdated:
@@ -212,7 +213,7 @@ class Feeder:
             batch = await self._forgotten()
 
     async def _forgotten(self) -> list[Task]:
-        """What the store has to be given again, now that it has gone back."""
+        """The tasks to add again, now that the store has gone back."""
         job = await self._look()
         if job is None:
             raise StoreError(
@@ -226,14 +227,14 @@ class Feeder:
         return again
 
     async def _check_job(self) -> None:
-        """A process that was stopped for a while may wake up to another job of that name, in which it has no place."""
+        """A process that was stopped for a while may find another job of the same name."""
         job = await self._frontier.job(self._job)
         if job is not None and job.created_at != self._made_at:
             self._failure = StoreError(f"job {self._job} was dropped meanwhile; its start is not fed on")
             raise self._failure
 
     def _raise_failure(self) -> None:
-        """After a batch that may be lost, another would commit a position beyond it."""
+        """After a batch that may be lost, the next one must not commit a position beyond it."""
         if self._failure is not None:
             raise self._failure
 
@@ -244,11 +245,11 @@ class Feeder:
                 try:
                     await self._flush()
                 except ShoalError:
-                    return  # raised by whoever feeds
+                    return  # `_feed_once` raises it
 
     async def _has_gone_back(self) -> bool:
-        """Whether the store has forgotten something, as far as anybody in this process has heard. While nobody else may
-        speak with it, it is asked."""
+        """Whether the store has gone back, as far as this process knows. Asks the store now and then, for nobody else
+        may."""
         loop = asyncio.get_running_loop()
         self._recent.forget(loop.time())
         if self._recent and loop.time() >= self._asked + _LOOK_AGAIN:
@@ -258,7 +259,7 @@ class Feeder:
         return self._frontier.epoch != self._epoch
 
     async def _confirm(self) -> None:
-        """Stays until the store will not forget the last of it: once this process is gone, nobody knows what it was."""
+        """Waits until the store cannot lose the last batch: once this process has ended, nobody could add it again."""
         while self._epoch:
             if not await self._frontier.durable(_CONFIRMED):
                 await asyncio.sleep(_CONFIRMED)
@@ -269,8 +270,8 @@ class Feeder:
             await self._flush()
 
     async def _below_high_water(self) -> None:
-        """Waits while the queue is full, or the crawl has other worries; feeding goes on at half the mark, not at
-        every page that leaves."""
+        """Waits while the queue is full, or backpressure pauses feeding. Once full, it goes on at half the mark, not
+        with every page that leaves."""
         mark, told = self._settings.high_water, False
         while (job := await self._frontier.job(self._job)) is not None:
             await self._wait_for_room()
@@ -291,7 +292,7 @@ class Feeder:
 
 
 def too_full(room: Room, settings: Settings) -> StoreFull | None:
-    """Why nothing new is brought to a store; what is in it must find room to be finished."""
+    """The error if a store is too full to take new tasks; those in it need room to be finished."""
     if room.share <= settings.store_high_water:
         return None
     return StoreFull(
@@ -299,3 +300,59 @@ def too_full(room: Room, settings: Settings) -> StoreFull | None:
         f" {settings.store_high_water:.0%} (store_high_water): raise its maxmemory, or make room with"
         f" {command('store --prune')}, then run the same command again"
     )
+
+
+# -- what was fed lately, in case the store goes back
+
+# Seconds. A power cut costs a store two at most, a failover as much as its replica lags behind. If one of several
+# shards has gone back, the position is a minute old. Add to that the time that the store is away.
+LASTS = 120.0
+_MOST = 50_000  # tasks
+
+
+class _Batch(Struct, frozen=True):
+    at: float  # monotonic
+    position: int  # of the source, after it
+    tasks: Sequence[Task]
+
+
+class RecentlyFed:
+    """The latest batches of one source, after a position. `anew`: the source was read from its beginning, whatever
+    position the store had."""
+
+    def __init__(self, position: int, *, anew: bool) -> None:
+        self._anew = anew
+        self._reaches = position  # the position before the oldest batch
+        self._batches: deque[_Batch] = deque()
+        self._size = 0
+        self._has_all = True  # nothing was forgotten yet
+
+    def __repr__(self) -> str:
+        return f"<RecentlyFed: {self._size} tasks beyond {self._reaches}>"
+
+    def __bool__(self) -> bool:
+        return bool(self._batches)
+
+    def add(self, tasks: Sequence[Task], position: int, now: float) -> None:
+        self._batches.append(_Batch(now, position, tasks))
+        self._size += len(tasks)
+        self.forget(now)
+
+    def forget(self, now: float) -> None:
+        """Drops batches that are too old, or too many."""
+        batches = self._batches
+        while batches and (batches[0].at < now - LASTS or (self._size > _MOST and len(batches) > 1)):
+            oldest = batches.popleft()
+            self._size -= len(oldest.tasks)
+            self._reaches, self._has_all = oldest.position, False
+
+    def since(self, fed: int) -> list[Task] | None:
+        """The tasks to add again to a store that knows the source up to `fed`; None: that is too long ago. For a source
+        that is read anew, `fed` may be an old position: then all tasks are added again."""
+        if fed < self._reaches or (self._anew and fed > self._position and not self._has_all):
+            return None
+        return [task for batch in self._batches if self._anew or batch.position > fed for task in batch.tasks]
+
+    @property
+    def _position(self) -> int:
+        return self._batches[-1].position if self._batches else self._reaches

@@ -16,10 +16,10 @@ import time
 from collections.abc import Coroutine, Sequence
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
-from shoal.engine.flight_recorder import (
+from shoal.engine.liveness import (
     STARTING,
-    FlightRecorder,
-    Vigil,
+    HangDetector,
+    Liveness,
     die_with,
     leave_stacks,
     shared_file,
@@ -53,10 +53,10 @@ _ASKED_FOR = frozenset(
 class Guarded(NamedTuple):
     """What a process under a guardian has from it."""
 
-    flight: FlightRecorder
+    liveness: Liveness
     leash: int  # told here to stop; closed when the guardian is gone
     loss: Loss | None = None  # of the process in whose place it came
-    ledger: int | None = None  # a file that outlives it; see engine/ledger.py
+    ledger: int | None = None  # a file that outlives it; see Ledger in engine/tally.py
 
     @property
     def restarted(self) -> bool:
@@ -74,19 +74,19 @@ def guarded() -> Guarded | None:
 def can_resume() -> None:
     """From now on another process can go on where this one dies."""
     if _guarded is not None:
-        _guarded.flight.can_resume()
+        _guarded.liveness.can_resume()
 
 
 async def feeding(reading: Coroutine[Any, Any, T]) -> T:
     """Reads a job's start. However long that holds the event loop, it is not taken for a page that hangs."""
-    return await (reading if _guarded is None else _guarded.flight.feeding(reading))
+    return await (reading if _guarded is None else _guarded.liveness.feeding(reading))
 
 
 def take_guard(mine: Guarded) -> None:
     """This process works under a guardian from now on."""
     global _guarded
     _guarded = mine
-    leave_stacks(mine.flight.file)
+    leave_stacks(mine.liveness.file)
 
 
 def is_wanted(argv: Sequence[str]) -> bool:
@@ -104,13 +104,13 @@ def guard() -> None:
     guardian = Guardian()
     while True:
         leash, hand = os.pipe()
-        guardian.flight.clear()
+        guardian.liveness.clear()
         parent, child = os.getpid(), os.fork()
         if child == 0:
             os.close(hand)
             guardian.let_go()
             die_with(parent)
-            take_guard(Guarded(guardian.flight, leash, loss, guardian.ledger))
+            take_guard(Guarded(guardian.liveness, leash, loss, guardian.ledger))
             return
         os.close(leash)
         loss = guardian.watch(child, hand)
@@ -120,7 +120,7 @@ def guard() -> None:
 
 class Guardian:
     def __init__(self) -> None:
-        self.flight = FlightRecorder.create()
+        self.liveness = Liveness.create()
         self.ledger = shared_file("shoal-ledger")
         self._signals: list[int] = []
         self._wakes, self._waker = os.pipe()
@@ -151,42 +151,44 @@ class Guardian:
     def watch(self, child: int, hand: int) -> Loss:
         """Until the child has died and another is to be started; else the guardian exits as the child did."""
         began, told = time.monotonic(), 0
-        vigil, loss = Vigil(self.flight), None
+        detector, loss = HangDetector(self.liveness), None
         while (code := _exit_code(child)) is None:
             now = time.monotonic()
-            vigil.look(now, excused=waits_for_reader(1, 2))
+            detector.look(now, excused=waits_for_reader(1, 2))
             for _ in self._signals[told:]:
-                if self.flight.state == STARTING:
+                if self.liveness.state == STARTING:
                     self._end_at_once(child)
                 told += 1
                 _say(hand, STOP if told == 1 else FORCE)
-                vigil.told_to_stop(now, self.flight.grace if told == 1 else 0.0)
-            if loss is None and (vigil.hangs or vigil.overdue):
-                loss = self._last_words(child, vigil)
+                detector.told_to_stop(now, self.liveness.grace if told == 1 else 0.0)
+            if loss is None and (detector.hangs or detector.overdue):
+                loss = self._last_words(child, detector)
                 os.kill(child, signal.SIGKILL)
-            self._sleep(_LOOK_EVERY if self.flight.limit or told else 1.0)
+            self._sleep(_LOOK_EVERY if self.liveness.limit or told else 1.0)
         if told and loss is not None:
             _give_up(
                 "did not stop in time and was ended; nothing is lost, run the same command again to go on"
             )
         if loss is None and (told or not _is_crash(code)):
             _exit_like(code)
-        loss = loss._replace(exit=code) if loss is not None else self.flight.loss(code)
+        loss = loss._replace(exit=code) if loss is not None else self.liveness.loss(code)
         self._decide(loss, time.monotonic() - began)
         return loss
 
-    def _last_words(self, child: int, vigil: Vigil) -> Loss:
+    def _last_words(self, child: int, detector: HangDetector) -> Loss:
         """A page is to blame only if it hung for as long as no page may."""
         return (
-            self.flight.last_words(child, vigil.silence) if vigil.hangs else self.flight.loss(-signal.SIGKILL)
+            self.liveness.last_words(child, detector.silence)
+            if detector.hangs
+            else self.liveness.loss(-signal.SIGKILL)
         )
 
     def _decide(self, loss: Loss, lived: float) -> None:
         """Whether another is started, and after what pause."""
         what = f"hung for {loss.seconds:.0f} s" if loss.hung else f"died (exit {loss.exit})"
-        if self.flight.state == STARTING:
+        if self.liveness.state == STARTING:
             _give_up(f"{what} before it had begun")
-        if not self.flight.resumes:
+        if not self.liveness.resumes:
             _give_up(f"{what}, and what it had done was only in memory: nothing is left to go on with", loss)
         self._mysteries = self._mysteries + 1 if loss.hung and not loss.token else 0
         self._deaths = 1 if loss.hung or lived >= _LONG_LIFE else self._deaths + 1

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
 
 from shoal.admit.sizes import OversizeError, stored_size
 from shoal.clock import Clock
 from shoal.engine.links import Links
-from shoal.engine.robots_directives import Manners
 from shoal.engine.tally import Tally
 from shoal.errors import HandlerMissing, SpiderError
 from shoal.events import event
+from shoal.fetch.robots_fetch import agent_of
 from shoal.fetch.slots import take_slot
 from shoal.hosts.cache import HostView
+from shoal.html.page_links import join
+from shoal.html.robots_meta import NOFOLLOW, NOINDEX, header_asks, markup_asks, unendorsed
 from shoal.limits import PAGE_REQUESTS, TRACEBACK
 from shoal.model import Dead, Done, Failure, Lease, Request, Response, Retry, Settlement, Snapshot, Task
 from shoal.policy.lanes import no_such_lane
@@ -26,6 +29,12 @@ from shoal.spider.places import place_of_code, place_of_error
 from shoal.spider.rendering import TabLost
 from shoal.spider.spider import Handler, Spider
 from shoal.text import error_line, one_line, shown_url
+
+if TYPE_CHECKING:
+    from shoal.engine.tally import Tally
+    from shoal.settings import Settings
+    from shoal.spider.page import Page
+
 
 _SHOWN = 300  # characters of a URL in a detail
 
@@ -48,10 +57,10 @@ class Handling:
         self._clock = clock
         self._collect = collecting
         self._lanes = settings.lane_weights
-        self._manners = Manners(settings)
+        self._directives = RobotsDirectives(settings)
 
     def check_handler(self, task: Task) -> None:
-        """Before anything is fetched: a page that no handler takes is not done, and not dead either."""
+        """Called before anything is fetched: a page without a handler is neither done nor dead."""
         handlers = self._spider.handlers
         if task.handler and task.handler not in handlers:
             raise HandlerMissing(
@@ -72,7 +81,7 @@ class Handling:
                 deadline=started + self._settings.handler_timeout,
                 monotonic=self._clock.monotonic,
             )
-            yielded = self._manners.apply(page, yielded, self._tally)
+            yielded = self._directives.apply(page, yielded, self._tally)
             self._check(handler, yielded.requests)
             rows = encode_rows(yielded.items, handler, asked_at)
         except HandlerTimeout as error:
@@ -93,8 +102,8 @@ class Handling:
         )
 
     def _check(self, handler: Handler, requests: Sequence[Request]) -> None:
-        """A task in a lane that nobody serves would lie in its queue for ever; one for a handler that does not exist
-        would be fetched in vain; one that cannot be stored would stop the settlement of others."""
+        """Refuses requests in a lane that nobody serves, which would wait for ever; for a handler that does not exist;
+        and those too large to be stored, which would stop the settlement of others."""
         size, handlers = 0, self._spider.handlers
         try:
             for request in requests:
@@ -113,7 +122,7 @@ class Handling:
             ) from None
 
     def _cut(self, task: Task, requests: Sequence[Request]) -> int:
-        """How many links are more than are taken from one page."""
+        """How many links the page has beyond the limit."""
         most = self._settings.max_links
         cut = max(0, len(requests) - most)
         if cut:
@@ -128,3 +137,44 @@ class Handling:
 
     def _failure(self, task: Task, kind: str, detail: str) -> Failure:
         return Failure(kind, one_line(detail), at=self._clock.time(), attempt=task.attempt)
+
+
+class RobotsDirectives:
+    """Leaves out what a page asks robots not to take, if the settings say so.
+
+    noindex    the page's items are not written
+    nofollow   the page's links are not followed
+    rel        links with rel="nofollow" are not followed
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._agent = agent_of(settings.user_agent)
+
+    def asked(self, page: Page) -> set[str]:
+        """Which of "noindex" and "nofollow" the page asks for."""
+        getall = getattr(page.headers, "getall", None)
+        values = getall("X-Robots-Tag", ()) if getall else [page.headers.get("X-Robots-Tag", "")]
+        asked = header_asks(values, self._agent)
+        return asked | markup_asks(page.tree, self._agent) if page.is_html else asked
+
+    def followed(self, page: Page, requests: list[Request]) -> list[Request]:
+        """The requests without those that the page asks robots not to follow."""
+        if self._settings.robots_meta and NOFOLLOW in self.asked(page):
+            return []
+        if not (self._settings.rel_nofollow and requests and page.is_html):
+            return requests
+        skipped = unendorsed(page.tree, page.base)
+        return [request for request in requests if join(request.base or page.url, request.url) not in skipped]
+
+    def apply(self, page: Page, yielded: Yielded, tally: Tally) -> Yielded:
+        """What may be taken of what a handler yielded. The rest is counted."""
+        if not (self._settings.robots_meta or self._settings.rel_nofollow):
+            return yielded
+        items, requests = yielded.items, self.followed(page, yielded.requests)
+        if self._settings.robots_meta and items and NOINDEX in self.asked(page):
+            tally.cut("noindex items", len(items))
+            items = []
+        if len(requests) < len(yielded.requests):
+            tally.refused(NOFOLLOW, len(yielded.requests) - len(requests))
+        return Yielded(items, requests)

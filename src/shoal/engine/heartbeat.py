@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection
 from msgspec.structs import replace
 
 from shoal import __version__
-from shoal.engine.machine import Machine
 from shoal.engine.tally import RateWindow
+from shoal.engine.vitals import Machine
 from shoal.frontier import known_layout
 from shoal.frontier.protocol import Queue
 from shoal.jobs.worker_status import WorkerStatus, encode_status

@@ -14,7 +14,7 @@ from shoal.fetch.proxy.routes import BAN, Routes
 from shoal.fetch.transport import Rendered
 from shoal.frontier.clock import FrontierClock
 from shoal.hosts.cache import HostCache
-from shoal.hosts.given_up import BuriedPages
+from shoal.hosts.given_up import GivenUpPages
 from shoal.model import Lease, Outcome, Response, Task
 from shoal.policy.escalation import Look
 from shoal.policy.load import Traffic
@@ -30,7 +30,7 @@ class Learner:
         settings: Settings,
         *,
         hosts: HostCache,
-        buried: BuriedPages,
+        buried: GivenUpPages,
         escalation: Escalation,
         traffic: Traffic,
         budget: RetryBudget,

@@ -18,9 +18,9 @@ from shoal.frontier.clock import FrontierClock
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.verdicts import is_last_attempt
 from shoal.hosts.cache import HostCache, HostView
-from shoal.hosts.given_up import BuriedPages
+from shoal.hosts.given_up import GivenUpPages
+from shoal.hosts.host_state import OriginState
 from shoal.hosts.robots import RobotsFetcher
-from shoal.hosts.state import OriginState
 from shoal.model import Dead, Failure, Lease, Retry, Task
 from shoal.policy.outcomes import rule_for, this_life
 from shoal.policy.protocol import TIMEOUTS, Limits
@@ -48,7 +48,7 @@ class Permission:
         frontier: Frontier,
         hosts: HostCache,
         robots: RobotsFetcher,
-        buried: BuriedPages,
+        buried: GivenUpPages,
         judge: Judge,
         learner: Learner,
         escalation: Escalation,

@@ -27,7 +27,7 @@ from shoal.fetch.slots import in_the_network
 from shoal.frontier.clock import FrontierClock
 from shoal.frontier.verdicts import is_last_attempt
 from shoal.hosts.cache import HostCache
-from shoal.hosts.given_up import BuriedPages
+from shoal.hosts.given_up import GivenUpPages
 from shoal.model import (
     Dead,
     Done,
@@ -54,7 +54,7 @@ class Pipeline:
         settings: Settings,
         *,
         hosts: HostCache,
-        buried: BuriedPages,
+        buried: GivenUpPages,
         permission: Permission,
         fetcher: Fetcher,
         judge: Judge,

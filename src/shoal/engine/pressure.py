@@ -13,7 +13,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.clock import Clock
-from shoal.engine.machine import LoopLag, Machine, Reading
+from shoal.engine.event_loop import LoopLag
+from shoal.engine.vitals import Machine, Reading
 from shoal.errors import ShoalError
 from shoal.events import event
 from shoal.frontier.values import Room

@@ -1,24 +1,30 @@
-"""What one process has counted: pages, failures, bytes and latencies, overall and by host.
+"""What one process has counted: pages, failures, bytes and latencies, in all and by host.
 
-A Tally is written on the hot path (a microsecond a call), a TallyReport is what it says at one moment:
-frozen, serialisable, and mergeable, so that several processes make one picture.
+A Tally is written on the hot path (a microsecond a call). A TallyReport is its state at one moment: frozen,
+serialisable and mergeable, so that reports of several processes can be added up.
 
-The job's counters in the frontier are the truth about tasks; a tally is about this run's traffic, which the
-frontier does not keep.
+The job's counters in the frontier count tasks; a tally counts the traffic of this run, which the frontier does not
+keep.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
+import os
+import struct
+import zlib
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
+import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from shoal.model import Failure, Response
+from shoal.text import UNREADABLE
 
 _FASTEST, _SLOWEST, _STEPS = 0.001, 120.0, 64
 _RATIO = math.pow(_SLOWEST / _FASTEST, 1 / _STEPS)  # 1.2: a percentile is right within 10 %
@@ -274,3 +280,62 @@ class RateWindow:
             points.popleft()
         (began, first), (ended, last) = points[0], points[-1]
         return (last - first) / (ended - began) if ended > began else 0.0
+
+
+# -- totals in memory that outlives the process
+
+_HEAD = struct.Struct("<QII")  # number, length, checksum
+_SLOT = 1 << 20  # bytes; a report has a few thousand
+
+
+class RunTotals(Struct, frozen=True):
+    report: TallyReport = TallyReport()
+    elapsed: float = 0.0  # seconds of the run
+    restarts: int = 0
+
+
+_encode_totals = msgspec.msgpack.Encoder().encode
+_decode_totals = msgspec.msgpack.Decoder(RunTotals).decode
+
+
+class Ledger:
+    """The totals of a run, in a file that the next process inherits: if this process dies, the next one goes on
+    counting from them. None: there will be no next process.
+
+    Two slots are written in turns, each with a number and a checksum, so a process that dies while it writes leaves the
+    other slot. The last half second before its death is not counted."""
+
+    def __init__(self, file: int | None) -> None:
+        self._file = file
+        self._number, known = 0, None
+        for slot in range(2):
+            number, page = self._read(slot)
+            if number > self._number:
+                self._number, known = number, page
+        self.before = RunTotals()  # what the processes before this one had counted
+        if known is not None:
+            report = replace(known.report, in_flight=0)
+            self.before = replace(known, report=report, restarts=known.restarts + 1)
+
+    def write(self, totals: RunTotals) -> None:
+        data = _encode_totals(totals)
+        if self._file is None or len(data) > _SLOT - _HEAD.size:
+            return
+        self._number += 1
+        head = _HEAD.pack(self._number, len(data), _checksum(self._number, data))
+        os.pwrite(self._file, head + data, self._number % 2 * _SLOT)
+
+    def _read(self, slot: int) -> tuple[int, RunTotals | None]:
+        if self._file is None or len(head := os.pread(self._file, _HEAD.size, slot * _SLOT)) < _HEAD.size:
+            return 0, None
+        number, length, checksum = _HEAD.unpack(head)
+        data = os.pread(self._file, length, slot * _SLOT + _HEAD.size)
+        try:
+            return (number, _decode_totals(data)) if _checksum(number, data) == checksum else (0, None)
+        except UNREADABLE:
+            return 0, None
+
+
+def _checksum(number: int, data: bytes) -> int:
+    """Covers the number too: if only the number was written, an old slot would seem to be the newest."""
+    return zlib.crc32(data, zlib.crc32(number.to_bytes(8, "little")))

@@ -5,8 +5,8 @@ of the loop; when it stops, the log names the line that holds it, and after `han
 interrupted like any other that takes too long.
 
 That needs the interpreter's lock, and a handler that runs Python. What holds the lock (a regex, a parser in C) or
-sleeps in the kernel is ended a little later from outside, with the process: the pulse also beats in the flight
-recorder.
+sleeps in the kernel is ended a little later from outside, with the process: the pulse also beats in the liveness
+record.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable
 from contextvars import copy_context
 from types import FrameType
 
-from shoal.engine.flight_recorder import FlightRecorder
+from shoal.engine.liveness import Liveness
 from shoal.events import event
 from shoal.settings import Settings
 from shoal.spider import handlers
@@ -33,11 +33,11 @@ class Watchdog:
     def __init__(
         self,
         settings: Settings,
-        flight: FlightRecorder | None = None,
+        liveness: Liveness | None = None,
         handler_timeout: Callable[[], float] | None = None,
     ) -> None:
         """`handler_timeout`: that of the jobs served at the moment, where they come and go."""
-        self._flight = flight
+        self._liveness = liveness
         self._warn_after = settings.handler_warn
         self._handler_timeout = handler_timeout or (lambda: settings.handler_timeout)
         self._interrupt_after = settings.handler_timeout
@@ -59,15 +59,15 @@ class Watchdog:
         self._done.set()
         if self._timer is not None:
             self._timer.cancel()
-        if self._flight is not None:
-            self._flight.unwatch()
+        if self._liveness is not None:
+            self._liveness.unwatch()
         self._thread.join()
 
     def _pulse(self) -> None:
         self._beat = time.monotonic()
         self._interrupt_after = self._handler_timeout()
-        if self._flight is not None:
-            self._flight.beat(self._interrupt_after)
+        if self._liveness is not None:
+            self._liveness.beat(self._interrupt_after)
         self._timer = asyncio.get_running_loop().call_later(_PULSE, self._pulse)
 
     def _watch(self) -> None:

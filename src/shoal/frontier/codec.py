@@ -11,7 +11,7 @@ import msgspec
 
 from shoal.errors import StoreError
 from shoal.model import Failure, Task
-from shoal.packing import UNREADABLE
+from shoal.text import UNREADABLE
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -23,11 +23,17 @@ from shoal.fetch.robots_fetch import Robots
 from shoal.frontier.clock import FrontierClock
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import HostRecord
-from shoal.hosts.notices import changed_breakers, tell_changes, tell_escalation
-from shoal.hosts.rules import Fold, HostRules, Terms, change_host, marked
-from shoal.hosts.sharing import OtherJobs
-from shoal.hosts.state import HostState, OriginState, encode_state, state_of
-from shoal.hosts.stored_settings import StandingCopy
+from shoal.hosts.host_limits import HostRules, OtherJobs, StateChange, Terms, change_host, marked
+from shoal.hosts.host_state import (
+    HostState,
+    OriginState,
+    changed_breakers,
+    encode_state,
+    state_of,
+    tell_changes,
+    tell_escalation,
+)
+from shoal.hosts.stored_settings import StoredSettingsCopy
 from shoal.model import Lease
 from shoal.policy.compose import States, first_valve
 from shoal.policy.escalation import NO_PATTERNS, Look, Patterns
@@ -77,7 +83,7 @@ class HostCache:
         self._frontier_clock = frontier_clock
         self._job = self._pins_key = job
         self._rules = HostRules(settings, job)
-        self._standing = StandingCopy(frontier)
+        self._standing = StoredSettingsCopy(frontier)
         self._first_valve = first_valve(settings)
         self._views: dict[str, HostView] = {}
         self._unwritten_since: dict[str, float] = {}  # by host with something unwritten, the longest first
@@ -329,7 +335,7 @@ class HostCache:
 
     # -- changing
 
-    async def change(self, host: str, fold: Fold, *, late: float = 0.0) -> HostView:
+    async def change(self, host: str, fold: StateChange, *, late: float = 0.0) -> HostView:
         """`late` is how long after its claim a request may have reached the host. A first request opens a connection,
         the next one does not: counted from the claim, it would arrive before its interval is over."""
 

@@ -1,8 +1,8 @@
-"""The pages of hosts that were given up: dead letters, most of which were never asked for, until the host answers.
+"""The pages of hosts that were given up. They are dead letters until the host answers.
 
-A crawl must not last for hours because of a dead host, so its pages are buried (`host_down`) when it is given up. While
-the job goes on for other reasons, one of them is replayed whenever the host may be probed again; the first answer of
-the host, to whatever page, brings all of them back.
+A crawl must not last for hours because of a dead host, so the host's pages become dead letters (`host_down`) when it is
+given up. While the job still runs, one of them is replayed whenever the host may be probed again. The first answer of
+the host, to any page, brings all of them back.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ _REMEMBERED = 10_000  # hosts that are probed again
 _RECENT = 200  # hosts whose pages have just been brought back
 
 
-class BuriedPages:
+class GivenUpPages:
     def __init__(self, frontier: Frontier, job: str) -> None:
         self._frontier = frontier
         self._job = job
         self._probes: dict[
             str, tuple[float, int]
-        ] = {}  # by host: when it may be asked again, and for which page
+        ] = {}  # by host: when it may be probed again, and with which task
         self._answered: dict[str, None] = {}  # hosts that were given up, and have answered
-        # What was brought back, in case the store forgets it: a page of which nothing was heard since, and all pages of
-        # hosts that were not given up again.
+        # What was replayed, in case the store goes back: tasks whose probe has not ended, and hosts that were not given
+        # up again.
         self._probing: dict[str, tuple[float, int]] = {}
         self._replayed: dict[str, None] = {}
 
     def bury(self, task: Task, until: float) -> None:
-        """A task of a host that is given up until that time goes to the dead letters."""
+        """A task of a host that is given up until that time becomes a dead letter."""
         self._probing.pop(task.host, None)
         self._replayed.pop(task.host, None)
         known = self._probes.get(task.host)
@@ -48,12 +48,12 @@ class BuriedPages:
         self._answered[host] = None
 
     def forget(self) -> None:
-        """The store may have gone back: what was brought back may be dead again."""
+        """The store may have gone back: what was replayed may be dead again."""
         self._answered |= self._replayed
         self._probes |= self._probing
 
     async def replay(self) -> None:
-        """Brings the pages of hosts back that have answered: those of all jobs that run."""
+        """Replays the pages of hosts that have answered, of all running jobs."""
         while self._answered:
             host, _ = self._answered.popitem()
             _remember(self._replayed, host, None, most=_RECENT)
@@ -63,7 +63,7 @@ class BuriedPages:
                     event("letters_replayed", count=count, job=name, host=host, kind=KIND, by="its answer")
 
     async def probe(self, now: float) -> None:
-        """Replays one page of every host that may be asked again. A job that has nothing else to do just ends."""
+        """Replays one page of every host that may be probed again, unless the job has nothing else to do."""
         for host, (at, id) in list(self._probes.items()):
             if at > now:
                 continue

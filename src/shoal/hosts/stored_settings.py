@@ -1,8 +1,8 @@
-"""Settings for hosts that a person has given a store: for every job in it, and for hosts that nobody has met yet.
+"""Settings for hosts that a person has put into a store: for all jobs, and for hosts that no job has met yet.
 
-They are one small note, by host or by "*.example.com". A host's record has a copy of what they say of it, with the
-note's version: so whoever looks at the host sees them at once, and a worker whose own copy of the note is older does
-not undo what is newer. A worker looks at the note every now and then, and before it meets a host for the first time.
+They are in one note, by host or by "*.example.com". The record of a host has a copy of its settings and the note's
+version, so that a worker with an older copy of the note does not undo newer settings. A worker reads the note every few
+seconds, and before it meets a host for the first time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from shoal.errors import UsageError
 from shoal.frontier.notes import change_note
 from shoal.frontier.protocol import Frontier, Hosts, Notes
 from shoal.frontier.values import Note
-from shoal.hosts.state import BY_HAND, HostState, state_of
+from shoal.hosts.host_state import BY_HAND, HostState, state_of
 from shoal.limits import HOST_TABLES
 from shoal.policy.host_table import HostTable
 from shoal.settings import HostSettings
@@ -31,8 +31,8 @@ _decode = msgspec.msgpack.Decoder(dict[str, dict[str, Any]]).decode
 Tables = Mapping[str, HostSettings]
 
 
-class Standing(Struct, frozen=True):
-    """The settings of a store for hosts, and their version; 0: there have never been any."""
+class StoredSettings(Struct, frozen=True):
+    """The settings of a store for hosts, and their version. 0: there have never been any."""
 
     tables: Tables = {}
     version: int = 0
@@ -42,12 +42,14 @@ class Standing(Struct, frozen=True):
         return HostTable(self.tables)
 
 
-async def read_standing(frontier: Notes) -> Standing:
+async def read_stored_settings(frontier: Notes) -> StoredSettings:
     return _read(await frontier.note(KEY))
 
 
-async def change_standing(frontier: Frontier, fold: Callable[[dict[str, HostSettings]], Tables]) -> Standing:
-    """`fold` is asked anew if somebody else was quicker."""
+async def change_stored_settings(
+    frontier: Frontier, fold: Callable[[dict[str, HostSettings]], Tables]
+) -> StoredSettings:
+    """`fold` is called again if another process wrote first."""
     tables: Tables = {}
 
     async def encoded(note: Note | None) -> bytes:
@@ -64,11 +66,11 @@ async def change_standing(frontier: Frontier, fold: Callable[[dict[str, HostSett
 
     written = await change_note(frontier, KEY, encoded)
     assert written is not None
-    return Standing(tables, written.version)
+    return StoredSettings(tables, written.version)
 
 
 async def _set_before(frontier: Hosts) -> dict[str, HostSettings]:
-    """What versions without such a note have written into the records of hosts."""
+    """The settings that older versions, which had no such note, have written into the records of hosts."""
     return {
         record.name: manual.settings
         async for record in frontier.hosts()
@@ -76,18 +78,18 @@ async def _set_before(frontier: Hosts) -> dict[str, HostSettings]:
     }
 
 
-def _read(note: Note | None) -> Standing:
+def _read(note: Note | None) -> StoredSettings:
     if note is None:
-        return Standing()
+        return StoredSettings()
     try:
         found = _decode(note.value)
     except UNREADABLE:
         found = {}
-    return Standing({name: _known(table) for name, table in found.items()}, note.version)
+    return StoredSettings({name: _known(table) for name, table in found.items()}, note.version)
 
 
 def _known(table: dict[str, Any]) -> HostSettings:
-    """What this version knows of; a newer one may have written more."""
+    """The settings that this version knows; a newer one may have written more."""
     given = {}
     for key in BY_HAND:
         try:
@@ -97,7 +99,7 @@ def _known(table: dict[str, Any]) -> HostSettings:
     return HostSettings(**given)
 
 
-class StandingCopy:
+class StoredSettingsCopy:
     """A worker's copy of the note."""
 
     def __init__(self, frontier: Notes) -> None:
@@ -111,12 +113,12 @@ class StandingCopy:
         if self._read_at is not None and now - self._read_at < older_than:
             return
         self._read_at = now
-        standing = await read_standing(self._frontier)
+        standing = await read_stored_settings(self._frontier)
         if standing.version != self.version:
             self.version, self.table = standing.version, standing.table
 
     def applied(self, host: str, state: HostState) -> HostState:
-        """The state with what the note says of the host, unless the state has that, or newer words."""
+        """The state with the note's settings for the host, unless it has these already, or newer ones."""
         if self.version <= state.manual.version:
             return state
         manual = state.manual.following(self.table.of(host), self.version)

@@ -10,11 +10,11 @@ from itertools import zip_longest
 from msgspec import Struct
 
 from shoal import humanize
-from shoal.engine.loop import in_turns
+from shoal.engine.event_loop import in_turns
 from shoal.frontier.protocol import Hosts
 from shoal.frontier.values import HostRecord
-from shoal.hosts.rules import HostRules
-from shoal.hosts.state import state_of
+from shoal.hosts.host_limits import HostRules
+from shoal.hosts.host_state import state_of
 from shoal.inspect.fleet import SlowHost, slow_host
 from shoal.inspect.host import CONDITIONS, Condition, HostSight, causes, sight_of, with_robots
 from shoal.inspect.inquiry import rules_for

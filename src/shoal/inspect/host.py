@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from shoal.fetch.robots_fetch import Robots, RobotsRecord
 from shoal.frontier.values import HostRecord
-from shoal.hosts.rules import HostRules, Terms
-from shoal.hosts.state import HostState, OriginState, state_of
+from shoal.hosts.host_limits import HostRules, Terms
+from shoal.hosts.host_state import HostState, OriginState, state_of
 from shoal.humanize import span, speed
 from shoal.policy.breaker import BreakerState
 from shoal.policy.compose import States, domain_limit, origins_of, state_name

@@ -8,9 +8,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.frontier.protocol import Frontier, Hosts
-from shoal.hosts.rules import Fold, change_host
-from shoal.hosts.state import HostState, Manual, state_of
-from shoal.hosts.stored_settings import Standing, Tables, change_standing
+from shoal.hosts.host_limits import StateChange, change_host
+from shoal.hosts.host_state import HostState, Manual, state_of
+from shoal.hosts.stored_settings import StoredSettings, Tables, change_stored_settings
 from shoal.inspect.event_log import tell
 from shoal.inspect.host import HostSight
 from shoal.inspect.inquiry import RulesOfHosts, look_at_host, rules_of_host, unknown_host
@@ -21,7 +21,7 @@ from shoal.valve import FOREVER
 
 class Order(Struct, frozen=True):
     event: str  # by which it is told
-    fold: Fold
+    fold: StateChange
 
 
 async def order(frontier: Frontier, host: str, wanted: Order) -> HostSight:
@@ -81,7 +81,7 @@ async def set_for_hosts(frontier: Frontier, pattern: str, given: Mapping[str, ob
     def fold(tables: dict[str, HostSettings]) -> Tables:
         return {**tables, pattern: replace(tables.get(pattern, HostSettings()), **given)}
 
-    standing = await change_standing(frontier, fold)
+    standing = await change_stored_settings(frontier, fold)
     hosts = [name async for name in _meant_by(pattern, frontier)]
     await _follow(frontier, hosts, standing)
     settings = standing.tables.get(pattern, HostSettings())
@@ -109,10 +109,10 @@ async def _meant_by(pattern: str, frontier: Hosts) -> AsyncIterator[str]:
             yield record.name
 
 
-async def _follow(frontier: Frontier, hosts: Sequence[str], standing: Standing) -> None:
+async def _follow(frontier: Frontier, hosts: Sequence[str], standing: StoredSettings) -> None:
     table, rules = standing.table, RulesOfHosts(frontier)
 
-    def fold_for(host: str) -> Fold:
+    def fold_for(host: str) -> StateChange:
         said = table.of(host)
         return lambda state: replace(state, manual=state.manual.following(said, standing.version))
 

@@ -15,10 +15,9 @@ from shoal.errors import SettingsError, UsageError
 from shoal.fetch.proxy.pool_state import read_pools
 from shoal.frontier.protocol import Frontier, Hosts, Jobs
 from shoal.frontier.values import HostQueue, Job, Whereabouts
-from shoal.hosts.rules import HostRules
-from shoal.hosts.sharing import OtherJobs
-from shoal.hosts.state import state_of
-from shoal.hosts.stored_settings import read_standing
+from shoal.hosts.host_limits import HostRules, OtherJobs
+from shoal.hosts.host_state import state_of
+from shoal.hosts.stored_settings import read_stored_settings
 from shoal.humanize import plural
 from shoal.inspect.host import Cause, HostSight, sight_of, with_robots, with_sources
 from shoal.inspect.retention import unknown_job
@@ -66,7 +65,7 @@ async def look_at_hosts(frontier: Frontier, job: str | None) -> AsyncIterator[Ho
     jobs = await chosen_jobs(frontier, job)
     rules, now = rules_for(jobs[0] if jobs else None), await frontier.now()
     pending = dict(await frontier.queues(job, limit=_EVERYTHING))
-    standing = (await read_standing(frontier)).table
+    standing = (await read_stored_settings(frontier)).table
     async for record in frontier.hosts(job):
         yield with_sources(sight_of(record, rules, now, pending.get(record.name, 0)), rules, standing)
 
@@ -80,7 +79,7 @@ async def look_at_host(frontier: Frontier, host: str) -> tuple[HostSight, Sequen
     pending = sum(queue.pending for queue in queues)
     now = await frontier.now()
     sight = await _with_its_jobs(frontier, sight_of(record, rules, now, pending))
-    sight = with_sources(sight, rules, (await read_standing(frontier)).table)
+    sight = with_sources(sight, rules, (await read_stored_settings(frontier)).table)
     return with_robots(sight, rules), queues
 
 
@@ -90,7 +89,7 @@ async def settings_to_come(frontier: Frontier, host: str) -> HostSettings | None
         return None
     jobs = await chosen_jobs(frontier, None)
     by_job = rules_for(jobs[0] if jobs else None).table.of(host)
-    found = over((await read_standing(frontier)).table.of(host), by_job)
+    found = over((await read_stored_settings(frontier)).table.of(host), by_job)
     return None if found == NOTHING else found
 
 
@@ -208,7 +207,7 @@ async def inquire(frontier: Frontier, job: Job, typed: str) -> Facts:
     host = None
     if record is not None:
         host = with_robots(await _with_its_jobs(frontier, sight_of(record, rules, now)), rules)
-        host = with_sources(host, rules, (await read_standing(frontier)).table)
+        host = with_sources(host, rules, (await read_stored_settings(frontier)).table)
         its_own = {name: known for name, known in host.origins.items() if name == scheme(now_at.url)}
         host = replace(host, origins=its_own)
     queues = await frontier.host_queues(now_at.host)

@@ -13,7 +13,7 @@ from yarl import URL
 
 from shoal.admit import Admission, origin
 from shoal.clock import SystemClock
-from shoal.engine.robots_directives import Manners
+from shoal.engine.handling import RobotsDirectives
 from shoal.errors import UrlError
 from shoal.fetch.guard import Guard
 from shoal.fetch.proxy.pools import find_pools
@@ -96,7 +96,7 @@ async def _follow(
         kind = kind_of(outcome)
         if kind != "redirect" or not isinstance(outcome, Response):
             seen = Sight(task, robots, outcome, kind, picture=await _picture(outcome))
-            return _described(seen, admission, Manners(settings))
+            return _described(seen, admission, RobotsDirectives(settings))
         moved = admission.moved(task, outcome.headers["Location"], outcome.cookies, outcome.status)
         if isinstance(moved, Refused):
             detail = f"redirects to {moved.url}, which is refused: {moved.reason}"
@@ -149,7 +149,7 @@ def _host_and_port(url: str) -> tuple[str, int]:
     return parsed.host or "", parsed.port or 0
 
 
-def _described(sight: Sight, admission: Admission, manners: Manners) -> Sight:
+def _described(sight: Sight, admission: Admission, manners: RobotsDirectives) -> Sight:
     """The sight with what is in the page, if it is an HTML page."""
     if not isinstance(sight.outcome, Response):
         return sight

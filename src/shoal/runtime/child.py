@@ -10,11 +10,11 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from typing import Any, TypeVar
 
-from shoal.engine.flight_recorder import FlightRecorder, die_with
+from shoal.engine.event_loop import run_loop
 from shoal.engine.guardian import Guarded, guarded, take_guard
-from shoal.engine.loop import run_loop
+from shoal.engine.liveness import Liveness, die_with
 from shoal.engine.tracing import tracing_if
-from shoal.engine.vitals import Subject
+from shoal.engine.vitals import StatusSource
 from shoal.errors import ShoalError
 from shoal.frontier import hint_at, open_frontier
 from shoal.inspect.event_log import EventBook
@@ -34,10 +34,10 @@ T = TypeVar("T")
 class Line:
     """The line to the parent."""
 
-    def __init__(self, parent: int, line: int, flight: int) -> None:
+    def __init__(self, parent: int, line: int, liveness: int) -> None:
         self._socket = socket.socket(fileno=line)
         die_with(parent)
-        take_guard(Guarded(FlightRecorder(flight), line))
+        take_guard(Guarded(Liveness(liveness), line))
         # What a service manager sends to all processes of a group, the parent passes on in its own way.
         signal.signal(signal.SIGTERM, lambda *_: None)
 
@@ -47,7 +47,9 @@ class Line:
         except OSError:
             pass  # the parent is gone; its closed end also stops the engine
 
-    async def report_regularly(self, subject: Subject, feeding_paused: Callable[[], bool] = bool) -> None:
+    async def report_regularly(
+        self, subject: StatusSource, feeding_paused: Callable[[], bool] = bool
+    ) -> None:
         while True:
             self.say(
                 Word(subject.report(), feeding_paused(), vitals=subject.vitals(), trouble=subject.hangs())

@@ -18,13 +18,13 @@ import msgspec
 from msgspec import Struct
 
 from shoal.config import load
+from shoal.engine.event_loop import run_loop
 from shoal.engine.feeder import Feeder
 from shoal.engine.guardian import can_resume
-from shoal.engine.loop import run_loop
 from shoal.engine.served import OneJob
 from shoal.engine.tally import TallyReport
 from shoal.engine.tracing import Tracing, tracing_if
-from shoal.engine.vitals import Subject
+from shoal.engine.vitals import StatusSource
 from shoal.errors import HandlerMissing, SettingsError, ShoalError, SpiderError
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import Frontier
@@ -185,7 +185,7 @@ class Crew:
     def report(self) -> TallyReport:
         return self._job.tally.report(in_flight=self.engine.in_flight)
 
-    def subject(self) -> Subject:
+    def subject(self) -> StatusSource:
         return self._process.subject(self.report)
 
 

@@ -28,9 +28,9 @@ from shoal.fetch.transports import AtHosts, Confined, Transports
 from shoal.frontier.clock import FrontierClock
 from shoal.frontier.protocol import Frontier
 from shoal.hosts.cache import HostCache
-from shoal.hosts.given_up import BuriedPages
+from shoal.hosts.given_up import GivenUpPages
+from shoal.hosts.host_state import state_of
 from shoal.hosts.robots import RobotsFetcher
-from shoal.hosts.state import state_of
 from shoal.policy.load import Traffic
 from shoal.policy.retry import RetryBudget
 from shoal.runtime.plan import file_claim
@@ -96,7 +96,7 @@ class JobRunner:
             frontier=frontier,
             hosts=hosts,
             robots=RobotsFetcher(routes, hosts, frontier, settings, clock, frontier_clock),
-            buried=BuriedPages(frontier, job),
+            buried=GivenUpPages(frontier, job),
             transport=routes if tracing is None else tracing.transport(routes),
             guard=guard,
             traffic=traffic,
@@ -146,7 +146,7 @@ def make_pipeline(
     frontier: Frontier,
     hosts: HostCache,
     robots: RobotsFetcher,
-    buried: BuriedPages,
+    buried: GivenUpPages,
     transport: Transport,
     guard: Guard,
     traffic: Traffic,

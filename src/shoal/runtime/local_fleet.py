@@ -11,9 +11,8 @@ from msgspec.structs import replace
 
 from shoal.engine.guardian import can_resume
 from shoal.engine.lost_workers import report_loss
-from shoal.engine.machine import Machine
 from shoal.engine.tally import TallyReport, merge
-from shoal.engine.vitals import Pulse
+from shoal.engine.vitals import Machine, OwnVitals
 from shoal.errors import ShoalError
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import Frontier
@@ -76,7 +75,7 @@ async def keep_up(plan: WorkerPlan, count: int, watch: Watch) -> FleetSight:
     ):
         can_resume()
         workers = Workers(plan, count, partial(report_loss, frontier))
-        with stopping_on_signals(workers, grace=workers.grace), Pulse() as pulse:
+        with stopping_on_signals(workers, grace=workers.grace), OwnVitals() as pulse:
             probes.watch(frontier, subject_of(workers.children, workers.report, pulse), whole_store=True)
             looking = asyncio.create_task(_look_regularly(frontier, watch))
             try:

@@ -18,12 +18,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.engine.feeder import Feeder
-from shoal.engine.flight_recorder import FlightRecorder, Vigil, waits_for_reader
 from shoal.engine.guardian import DEATHS, FORCE, STOP, can_resume, restart_delay
+from shoal.engine.liveness import HangDetector, Liveness, waits_for_reader
 from shoal.engine.lost_workers import report_loss, tell_loss
-from shoal.engine.machine import Machine
 from shoal.engine.tally import Tally, TallyReport, merge
-from shoal.engine.vitals import Pulse, Subject, Vitals, together
+from shoal.engine.vitals import Machine, OwnVitals, StatusSource, Vitals, together
 from shoal.errors import SettingsError, ShoalError, StoreError, UsageError
 from shoal.frontier import open_frontier
 from shoal.frontier.loss import Loss
@@ -75,7 +74,7 @@ async def supervise(plan: Plan, watch: Watch | None) -> View:
         can_resume()
         team = Team(plan, plan.source, str(plan.output), partial(report_loss, frontier))
         stack.enter_context(stopping_on_signals(team, grace=plan.settings.grace))
-        pulse = stack.enter_context(Pulse())
+        pulse = stack.enter_context(OwnVitals())
 
         def report() -> TallyReport:
             return merge([tally.report(), *team.reports()])
@@ -152,10 +151,10 @@ class Child:
         self._module = module
         self._lasting = lasting
         self._lost = lost
-        self._flight: FlightRecorder | None = None
+        self._liveness: Liveness | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._writer: asyncio.StreamWriter | None = None
-        self._vigil: Vigil | None = None
+        self._detector: HangDetector | None = None
         self._past: list[TallyReport] = []  # of those that died, in one
         self._last: TallyReport | None = None
         self._past_vitals = self._vitals = Vitals()
@@ -211,14 +210,14 @@ class Child:
 
     async def _run_once(self) -> tuple[str, Loss]:
         """From start to end: what it complained of, and how it died."""
-        flight = self._flight = self._flight or FlightRecorder.create()
-        flight.clear()
+        liveness = self._liveness = self._liveness or Liveness.create()
+        liveness.clear()
         ours, theirs = socket.socketpair()
         with theirs:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
-                *("-m", self._module, str(os.getpid()), str(theirs.fileno()), str(flight.file)),
-                pass_fds=(theirs.fileno(), flight.file),
+                *("-m", self._module, str(os.getpid()), str(theirs.fileno()), str(liveness.file)),
+                pass_fds=(theirs.fileno(), liveness.file),
                 stdin=asyncio.subprocess.DEVNULL,
                 stderr=asyncio.subprocess.PIPE,
                 start_new_session=True,  # Ctrl-C is for the parent, which passes it on in its own way
@@ -227,8 +226,8 @@ class Child:
             )
         self._process, self._heard_at = process, asyncio.get_running_loop().time()
         reader, self._writer = await asyncio.open_unix_connection(sock=ours)
-        self._vigil = Vigil(flight)
-        watching = asyncio.create_task(self._watch(process, flight, self._vigil))
+        self._detector = HangDetector(liveness)
+        watching = asyncio.create_task(self._watch(process, liveness, self._detector))
         try:
             self._writer.write(framed(self._part))
             if self.stopping:  # told so while it was started
@@ -241,18 +240,20 @@ class Child:
             self._writer.close()
             await asyncio.wait([watching])
 
-    async def _watch(self, process: asyncio.subprocess.Process, flight: FlightRecorder, vigil: Vigil) -> Loss:
+    async def _watch(
+        self, process: asyncio.subprocess.Process, liveness: Liveness, detector: HangDetector
+    ) -> Loss:
         """Ends the child if it hangs, or has not stopped in time; takes back what was lost with it."""
         loss: Loss | None = None
         ending = asyncio.create_task(process.wait())
         while not (await asyncio.wait([ending], timeout=_LOOK_EVERY))[0]:
-            vigil.look(asyncio.get_running_loop().time(), excused=waits_for_reader(1))
-            if loss is None and vigil.hangs:
-                loss = await asyncio.to_thread(flight.last_words, process.pid, vigil.silence)
-            if (loss is not None or vigil.overdue) and process.returncode is None:
+            detector.look(asyncio.get_running_loop().time(), excused=waits_for_reader(1))
+            if loss is None and detector.hangs:
+                loss = await asyncio.to_thread(liveness.last_words, process.pid, detector.silence)
+            if (loss is not None or detector.overdue) and process.returncode is None:
                 process.kill()
         code = ending.result()
-        loss = loss._replace(exit=code) if loss is not None else flight.loss(code)
+        loss = loss._replace(exit=code) if loss is not None else liveness.loss(code)
         if code and self._lost is not None:
             try:
                 await self._lost(loss)
@@ -284,15 +285,17 @@ class Child:
         self._tell(FORCE)
 
     def _tell(self, word: bytes, patience: float = 0.0) -> None:
-        if self._vigil is not None:
-            self._vigil.told_to_stop(asyncio.get_running_loop().time(), patience)
+        if self._detector is not None:
+            self._detector.told_to_stop(asyncio.get_running_loop().time(), patience)
         if self._writer is not None and not self._writer.is_closing():
             self._writer.write(word)
 
 
-def subject_of(children: Sequence[Child], report: Callable[[], TallyReport], pulse: Pulse) -> Subject:
+def subject_of(
+    children: Sequence[Child], report: Callable[[], TallyReport], pulse: OwnVitals
+) -> StatusSource:
     """A parent and its children, as one."""
-    return Subject(
+    return StatusSource(
         report,
         vitals=lambda: together([pulse.vitals(), *(child.vitals for child in children)]),
         hangs=lambda: next((trouble for child in children if (trouble := child.hangs)), ""),

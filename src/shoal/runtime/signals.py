@@ -106,9 +106,9 @@ def on_leash(
             force() if word == FORCE[0] else stop()
 
     loop.add_reader(mine.leash, told)
-    mine.flight.listen(grace)
+    mine.liveness.listen(grace)
     try:
         yield
     finally:
-        mine.flight.end()
+        mine.liveness.end()
         loop.remove_reader(mine.leash)

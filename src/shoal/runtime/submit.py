@@ -17,7 +17,7 @@ from shoal.errors import OutputTaken, ShoalError, SinkError, UsageError
 from shoal.frontier import is_local
 from shoal.frontier.protocol import Frontier, Hosts, Viewing
 from shoal.frontier.values import Job, JobSpec
-from shoal.hosts.rules import HostRules, change_host
+from shoal.hosts.host_limits import HostRules, change_host
 from shoal.humanize import plural
 from shoal.inspect.event_log import tell
 from shoal.inspect.fleet import Horizon, look_at_job

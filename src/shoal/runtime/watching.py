@@ -9,8 +9,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from shoal.engine.guardian import guarded
-from shoal.engine.ledger import Ledger, Page
-from shoal.engine.tally import RateWindow, TallyReport, merge
+from shoal.engine.tally import Ledger, RateWindow, RunTotals, TallyReport, merge
 from shoal.errors import ShoalError, StoreError
 from shoal.frontier.protocol import Frontier
 from shoal.inspect.progress import View, eta, remaining
@@ -66,7 +65,7 @@ async def watching(
                 view = await look()
             except ShoalError:
                 return  # the engine meets the same trouble and says so
-            ledger.write(Page(view.report, view.elapsed, view.restarts))
+            ledger.write(RunTotals(view.report, view.elapsed, view.restarts))
             watch(view)
             await asyncio.sleep(_EVERY)
 

@@ -19,7 +19,7 @@ from shoal.engine.pressure import Governor
 from shoal.engine.served import Jobs
 from shoal.engine.tally import TallyReport
 from shoal.engine.tracing import tracing_if
-from shoal.engine.vitals import Pulse, Subject, Vitals
+from shoal.engine.vitals import OwnVitals, StatusSource, Vitals
 from shoal.engine.watchdog import Watchdog
 from shoal.events import event
 from shoal.fetch.slots import within_file_limit
@@ -66,8 +66,8 @@ class Worker:
         self._slots = settings.concurrency
         self._settings = settings
         self._guarded = guarded()
-        flight = self._guarded.flight if self._guarded is not None else None
-        self._watchdog = Watchdog(settings, flight, self._handler_timeout)
+        liveness = self._guarded.liveness if self._guarded is not None else None
+        self._watchdog = Watchdog(settings, liveness, self._handler_timeout)
         self.engine = Engine(
             frontier,
             jobs,
@@ -75,7 +75,7 @@ class Worker:
             name=f"{os.getpid()}-{uuid.uuid4().hex[:8]}",
             pressure=lambda: self._governor.pressure,
             spiders=spiders,
-            flight=flight,
+            liveness=liveness,
         )
         self._governor = Governor(
             settings,
@@ -103,7 +103,7 @@ class Worker:
             if mine.loss is not None:
                 tell_loss(mine.loss, mine.loss.worker)
                 await report_loss(self._frontier, mine.loss)
-            mine.flight.name(self.engine.name, self._frontier.obituary(self.engine.name))
+            mine.liveness.name(self.engine.name, self._frontier.obituary(self.engine.name))
         self._watchdog.start()
         self._governing = asyncio.create_task(self._governor.run())
         return self
@@ -120,9 +120,9 @@ class Worker:
     def feeding_paused(self) -> bool:
         return self._governor.pressure.feeding_paused
 
-    def subject(self, report: Callable[[], TallyReport]) -> Subject:
+    def subject(self, report: Callable[[], TallyReport]) -> StatusSource:
         """This process, for whoever asks how it is; `report` is what it has counted."""
-        return Subject(report, self._vitals, self._hangs, lambda: self.engine.stopping)
+        return StatusSource(report, self._vitals, self._hangs, lambda: self.engine.stopping)
 
     def _vitals(self) -> Vitals:
         pressure, signals = self._governor.pressure, self._governor.signals()
@@ -156,7 +156,7 @@ def backlog_of(job: Job) -> Backlog:
 async def serve(
     plan: WorkerPlan,
     guidance: Guidance | None = None,
-    tell: Callable[[Subject], Coroutine[None, None, None]] | None = None,
+    tell: Callable[[StatusSource], Coroutine[None, None, None]] | None = None,
 ) -> None:
     """Works until it is told to stop; with `until_done`, until no job is left to do. `tell` runs beside it."""
     spiders, settings = plan.load_spiders(), plan.settings()
@@ -194,8 +194,8 @@ async def coordinate(plan: WorkerPlan) -> None:
     async with probes_at(plan.metrics) as probes, open_frontier(plan.store, patient=True) as frontier:
         coordinator = Coordinator(frontier, plan, spiders)
         stop = _Stop()
-        with stopping_on_signals(stop, "stopping"), Pulse() as pulse:
-            probes.watch(frontier, Subject(TallyReport, pulse.vitals), whole_store=True)
+        with stopping_on_signals(stop, "stopping"), OwnVitals() as pulse:
+            probes.watch(frontier, StatusSource(TallyReport, pulse.vitals), whole_store=True)
             async with (
                 present(frontier, "coordinator", spiders, plan.store),
                 meanwhile(coordinator.run(), stop),

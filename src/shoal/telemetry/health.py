@@ -14,7 +14,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from shoal.engine.tally import TallyReport
-from shoal.engine.vitals import Subject, Vitals
+from shoal.engine.vitals import StatusSource, Vitals
 from shoal.errors import ShoalError
 from shoal.frontier.protocol import Frontier
 from shoal.telemetry.endpoint import Answer, listening
@@ -30,13 +30,13 @@ _FRESH = 1.0  # seconds for which a look at the store may be shown again
 class Probes:
     def __init__(self) -> None:
         self._frontier: Frontier | None = None
-        self._subject: Subject | None = None
+        self._subject: StatusSource | None = None
         self._whole_store = False
         self._looking = asyncio.Lock()
         self._overview: Overview | None = None
         self._until = 0.0
 
-    def watch(self, frontier: Frontier, subject: Subject, *, whole_store: bool) -> None:
+    def watch(self, frontier: Frontier, subject: StatusSource, *, whole_store: bool) -> None:
         """From now on there is something to tell. `whole_store`: of the jobs and queues too. Of a fleet's workers
         each would tell the same, and ask the store for it every time."""
         self._frontier, self._subject, self._whole_store = frontier, subject, whole_store

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from shoal.engine.loop import run_loop
+from shoal.engine.event_loop import run_loop
 from shoal.humanize import printable
 from shoal.telemetry.logging import log, only_json
 

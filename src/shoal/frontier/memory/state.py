@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from shoal.admit.suffixes import registrable_domain
+from shoal.admit.identity import registrable_domain
 from shoal.frontier.values import (
     EARLIER,
     MOST_SOURCES,

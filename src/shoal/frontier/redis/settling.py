@@ -9,7 +9,7 @@ from math import inf
 from msgspec import Raw
 from msgspec.structs import replace
 
-from shoal.admit.suffixes import registrable_domain
+from shoal.admit.identity import registrable_domain
 from shoal.errors import StoreFull
 from shoal.frontier.protocol import Journal
 from shoal.frontier.redis import outbox, rows

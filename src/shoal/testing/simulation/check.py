@@ -37,7 +37,7 @@ from msgspec.structs import replace
 from shoal.admit.identity import host_key, registrable_domain
 from shoal.frontier.memory.state import copied
 from shoal.frontier.values import Added, Claim, Claimed, Counters, HostRecord, Settled
-from shoal.hosts.state import state_of
+from shoal.hosts.host_state import state_of
 from shoal.model import Dead, Done, Lease, Moved, Retry, Settlement, Task
 from shoal.policy.breaker import BreakerState
 from shoal.policy.compose import HostPolicies, domain_limit

@@ -6,10 +6,10 @@ import asyncio
 
 from shoal.engine.dispatcher import Engine
 from shoal.engine.feeder import Feeder
-from shoal.engine.machine import Reading
 from shoal.engine.pressure import Governor
 from shoal.engine.served import OneJob
 from shoal.engine.tally import Tally
+from shoal.engine.vitals import Reading
 from shoal.fetch.transport import Transport
 from shoal.frontier.protocol import Frontier, Journal
 from shoal.frontier.values import JobSpec

@@ -13,7 +13,7 @@ from shoal.errors import StoreError
 from shoal.frontier.redis import codec as redis
 from shoal.frontier.sqlite import codec as sqlite
 from shoal.frontier.values import HostRecord, JobSpec, WorkerRecord
-from shoal.hosts.state import state_of
+from shoal.hosts.host_state import state_of
 from shoal.jobs.note import note_of, settings_of
 from shoal.jobs.worker_status import status_of
 from shoal.model import DeadLetter, Failure, Snapshot, Task

@@ -1,4 +1,4 @@
-"""The flight recorder says which page was on the CPU; the vigil, whether a process hangs."""
+"""The liveness record says which page was on the CPU; the detector, whether a process hangs."""
 
 from __future__ import annotations
 
@@ -12,60 +12,60 @@ from pathlib import Path
 
 import pytest
 
-from shoal.engine.flight_recorder import FlightRecorder, Vigil, waits_for_reader
+from shoal.engine.liveness import HangDetector, Liveness, waits_for_reader
 from shoal.frontier.loss import Loss
 from shoal.frontier.verdicts import where
 
 
 @pytest.fixture
-def flight() -> Iterator[FlightRecorder]:
-    flight = FlightRecorder.create()
-    yield flight
-    flight.close()
+def liveness() -> Iterator[Liveness]:
+    liveness = Liveness.create()
+    yield liveness
+    liveness.close()
 
 
-def token(flight: FlightRecorder) -> int:
+def token(liveness: Liveness) -> int:
     """As whoever started the process sees it."""
-    return FlightRecorder(flight.file)._numbers[1]
+    return Liveness(liveness.file)._numbers[1]
 
 
-async def test_the_page_on_the_cpu_is_the_one_recorded(flight: FlightRecorder) -> None:
+async def test_the_page_on_the_cpu_is_the_one_recorded(liveness: Liveness) -> None:
     seen: list[tuple[int, int]] = []
     turns = asyncio.Semaphore(0)
 
     async def page(number: int) -> int:
         for _ in range(3):
-            seen.append((number, token(flight)))
+            seen.append((number, token(liveness)))
             turns.release()
             await turns.acquire()
             await asyncio.sleep(0)
         return number * 10
 
-    tasks = [asyncio.create_task(flight.on_cpu(number, page(number), 1)) for number in (7, 8)]
+    tasks = [asyncio.create_task(liveness.on_cpu(number, page(number), 1)) for number in (7, 8)]
     assert await asyncio.gather(*tasks) == [70, 80]
     assert len(seen) == 6
     assert [number for number, _ in seen] != sorted(number for number, _ in seen), "they take turns"
     assert all(number == recorded for number, recorded in seen)
-    assert token(flight) == 0
+    assert token(liveness) == 0
 
 
-async def test_nobody_is_on_the_cpu_while_all_wait(flight: FlightRecorder) -> None:
+async def test_nobody_is_on_the_cpu_while_all_wait(liveness: Liveness) -> None:
     waiting = asyncio.Event()
-    page = asyncio.create_task(flight.on_cpu(7, waiting.wait(), 1))
+    page = asyncio.create_task(liveness.on_cpu(7, waiting.wait(), 1))
     await asyncio.sleep(0)
-    assert token(flight) == 0
+    assert token(liveness) == 0
     waiting.set()
     assert await page is True
 
 
-async def test_exceptions_and_cancellations_pass_through(flight: FlightRecorder) -> None:
+async def test_exceptions_and_cancellations_pass_through(liveness: Liveness) -> None:
     async def fails() -> None:
         await asyncio.sleep(0)
         raise ValueError("of the page")
 
     with pytest.raises(ValueError, match="of the page"):
-        await flight.on_cpu(7, fails(), 1)
-    assert token(flight) == 0
+        await liveness.on_cpu(7, fails(), 1)
+    assert token(liveness) == 0
     cleaned: list[int] = []
 
     async def waits() -> None:
@@ -73,9 +73,9 @@ async def test_exceptions_and_cancellations_pass_through(flight: FlightRecorder)
             await asyncio.Event().wait()
         finally:
             await asyncio.sleep(0)
-            cleaned.append(token(flight))
+            cleaned.append(token(liveness))
 
-    page = asyncio.create_task(flight.on_cpu(8, waits(), 1))
+    page = asyncio.create_task(liveness.on_cpu(8, waits(), 1))
     await asyncio.sleep(0)
     page.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -83,7 +83,7 @@ async def test_exceptions_and_cancellations_pass_through(flight: FlightRecorder)
     assert cleaned == [8]
 
 
-async def test_a_timeout_inside_works(flight: FlightRecorder) -> None:
+async def test_a_timeout_inside_works(liveness: Liveness) -> None:
     async def page() -> str:
         try:
             async with asyncio.timeout(0.01):
@@ -92,103 +92,103 @@ async def test_a_timeout_inside_works(flight: FlightRecorder) -> None:
             return "in time"
         return "never"
 
-    assert await flight.on_cpu(7, page(), 1) == "in time"
+    assert await liveness.on_cpu(7, page(), 1) == "in time"
 
 
-def test_a_hang_is_silence_for_longer_than_a_handler_may_take(flight: FlightRecorder) -> None:
-    vigil = Vigil(flight)
-    flight.beat(1.0)
+def test_a_hang_is_silence_for_longer_than_a_handler_may_take(liveness: Liveness) -> None:
+    detector = HangDetector(liveness)
+    liveness.beat(1.0)
     for tenth in range(100, 129):
-        vigil.look(tenth / 10)
-        assert not vigil.hangs, tenth
-    vigil.look(13.1)
-    assert vigil.hangs
-    flight.beat(1.0)
-    vigil.look(13.2)
-    assert not vigil.hangs
+        detector.look(tenth / 10)
+        assert not detector.hangs, tenth
+    detector.look(13.1)
+    assert detector.hangs
+    liveness.beat(1.0)
+    detector.look(13.2)
+    assert not detector.hangs
 
 
-def test_who_was_asleep_himself_accuses_nobody(flight: FlightRecorder) -> None:
-    vigil = Vigil(flight)
-    flight.beat(1.0)
-    vigil.look(10.0)
-    vigil.look(1000.0)
-    assert not vigil.hangs
-    vigil.look(1000.5)
-    assert not vigil.hangs
+def test_who_was_asleep_himself_accuses_nobody(liveness: Liveness) -> None:
+    detector = HangDetector(liveness)
+    liveness.beat(1.0)
+    detector.look(10.0)
+    detector.look(1000.0)
+    assert not detector.hangs
+    detector.look(1000.5)
+    assert not detector.hangs
 
 
-def test_silence_that_is_excused_does_not_count(flight: FlightRecorder) -> None:
-    vigil = Vigil(flight)
-    flight.beat(1.0)
+def test_silence_that_is_excused_does_not_count(liveness: Liveness) -> None:
+    detector = HangDetector(liveness)
+    liveness.beat(1.0)
     for second in range(20):
-        vigil.look(10.0 + second / 2, excused=True)
-        assert not vigil.hangs
+        detector.look(10.0 + second / 2, excused=True)
+        assert not detector.hangs
 
 
-def test_a_start_that_takes_its_time_is_no_hang(flight: FlightRecorder) -> None:
-    vigil = Vigil(flight)
+def test_a_start_that_takes_its_time_is_no_hang(liveness: Liveness) -> None:
+    detector = HangDetector(liveness)
     seen: list[bool] = []
 
     async def start() -> None:
         for second in range(20):
-            vigil.look(10.0 + second / 2)
-            seen.append(vigil.hangs)
+            detector.look(10.0 + second / 2)
+            seen.append(detector.hangs)
 
-    flight.beat(1.0)
-    asyncio.run(flight.feeding(start()))
-    vigil.look(20.5)
+    liveness.beat(1.0)
+    asyncio.run(liveness.feeding(start()))
+    detector.look(20.5)
     assert not any(seen)
-    assert not vigil.hangs
+    assert not detector.hangs
 
 
-def test_feeding_alone_makes_no_process_watched(flight: FlightRecorder) -> None:
+def test_feeding_alone_makes_no_process_watched(liveness: Liveness) -> None:
     """A parent of workers feeds, but has no beat: it is not stuck when it is told to stop."""
-    asyncio.run(flight.feeding(asyncio.sleep(0)))
-    assert flight.limit == 0
+    asyncio.run(liveness.feeding(asyncio.sleep(0)))
+    assert liveness.limit == 0
 
 
-def test_who_does_not_stop_is_overdue(flight: FlightRecorder) -> None:
-    vigil = Vigil(flight)
+def test_who_does_not_stop_is_overdue(liveness: Liveness) -> None:
+    detector = HangDetector(liveness)
 
     def overdue(at: float) -> bool:
-        vigil.look(at)
-        return vigil.overdue
+        detector.look(at)
+        return detector.overdue
 
-    flight.beat(60.0)
+    liveness.beat(60.0)
     assert not overdue(0.5)
-    vigil.told_to_stop(0.5, grace=1.0)
+    detector.told_to_stop(0.5, grace=1.0)
     assert not overdue(1.0)
     assert overdue(1.6), "its grace period is over, and nothing moves"
-    flight.beat(60.0)
+    liveness.beat(60.0)
     assert not overdue(1.7), "it moves: it may write down its results"
-    flight.unwatch()
+    liveness.unwatch()
     assert not any(overdue(2.0 + tenth / 2) for tenth in range(18))
     assert overdue(11.6)
 
 
-def test_the_last_words_of_a_process_that_hangs(flight: FlightRecorder, tmp_path: Path) -> None:
+def test_the_last_words_of_a_process_that_hangs(liveness: Liveness, tmp_path: Path) -> None:
     """Its stack, though it never runs another line of Python."""
     obituary = tmp_path / "obituary"
     obituary.touch()
     code = """
 import re, sys
-from shoal.engine.flight_recorder import FlightRecorder, leave_stacks
-flight = FlightRecorder(int(sys.argv[1]))
-leave_stacks(flight.file)
-flight.name("w1", sys.argv[2])
+from shoal.engine.liveness import Liveness, leave_stacks
+liveness = Liveness(int(sys.argv[1]))
+leave_stacks(liveness.file)
+liveness.name("w1", sys.argv[2])
 async def page():
     print("now", flush=True); re.match(r"(a+)+$", "a" * 60 + "b")
-flight.on_cpu(42, page(), 1.0).send(None)
+liveness.on_cpu(42, page(), 1.0).send(None)
 """
     with subprocess.Popen(
-        [sys.executable, "-c", code, str(flight.file), str(obituary)],
-        pass_fds=[flight.file],
+        [sys.executable, "-c", code, str(liveness.file), str(obituary)],
+        pass_fds=[liveness.file],
         stdout=subprocess.PIPE,
     ) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == b"now\n"
-        loss = flight.last_words(child.pid, 3.0)
+        loss = liveness.last_words(child.pid, 3.0)
         child.kill()
     assert (loss.worker, loss.token, loss.hung) == ("w1", 42, True)
     assert 'File "<string>", line 8 in page' in loss.stack
@@ -200,10 +200,10 @@ def test_words_that_say_nothing(words: bytes) -> None:
     assert Loss.read("w1", words) is None
 
 
-def test_a_name_too_long_is_left_out(flight: FlightRecorder) -> None:
-    flight.name("w1", "x" * 5000)
-    assert flight.worker == "w1"
-    assert flight._read(256) == ""
+def test_a_name_too_long_is_left_out(liveness: Liveness) -> None:
+    liveness.name("w1", "x" * 5000)
+    assert liveness.worker == "w1"
+    assert liveness._read(256) == ""
 
 
 STACK = """Thread 0x01 (most recent call first):

@@ -55,7 +55,7 @@ def shared_file(name: str) -> int:
         return os.dup(made.fileno())
 
 
-class FlightRecorder:
+class Liveness:
     """One page of memory that two processes share, and the file behind it."""
 
     def __init__(self, file: int) -> None:
@@ -64,13 +64,13 @@ class FlightRecorder:
         self._numbers = memoryview(self._memory)[:_NUMBERS].cast("Q")
 
     @classmethod
-    def create(cls) -> FlightRecorder:
+    def create(cls) -> Liveness:
         recorder = cls._sized(shared_file("shoal-flight"))
         recorder.clear()
         return recorder
 
     @classmethod
-    def _sized(cls, file: int) -> FlightRecorder:
+    def _sized(cls, file: int) -> Liveness:
         os.ftruncate(file, _SIZE)
         return cls(file)
 
@@ -211,11 +211,11 @@ class FlightRecorder:
         return os.fsdecode(self._memory[at + 2 : at + 2 + length])
 
 
-class Vigil:
+class HangDetector:
     """Watches the beats of a process, and whether it stops when it is told to."""
 
-    def __init__(self, flight: FlightRecorder) -> None:
-        self._flight = flight
+    def __init__(self, liveness: Liveness) -> None:
+        self._liveness = liveness
         self._beats = -1
         self._heard = self._looked = 0.0
         self._stops_by = float("inf")
@@ -224,8 +224,8 @@ class Vigil:
     def look(self, now: float, *, excused: bool = False) -> None:
         """A watcher that was held up itself (stopped, starved, asleep with the machine) knows nothing about the time
         between; nor does silence count that is `excused`."""
-        beats = self._flight.beats
-        excused = excused or self._flight.feeds
+        beats = self._liveness.beats
+        excused = excused or self._liveness.feeds
         if beats != self._beats or excused or now - self._looked > _OWN_PAUSE:
             self._beats, self._heard = beats, now
         self._looked = now
@@ -233,7 +233,7 @@ class Vigil:
 
     @property
     def hangs(self) -> bool:
-        return 0 < self._flight.limit < self.silence
+        return 0 < self._liveness.limit < self.silence
 
     def told_to_stop(self, now: float, grace: float) -> None:
         self._stops_by = min(self._stops_by, now + grace)
@@ -242,7 +242,7 @@ class Vigil:
     def overdue(self) -> bool:
         """Told to stop, and its grace period is over: at once if nothing moves any more, else after what it may take
         to write down the last results."""
-        stuck = self._flight.limit > 0 and self.silence > _STUCK
+        stuck = self._liveness.limit > 0 and self.silence > _STUCK
         return self._looked > self._stops_by + (0.0 if stuck else _WRITING_DOWN)
 
 

@@ -1,4 +1,4 @@
-"""What is remembered about a host beside its valve: policies, robots.txt, and what a person decided."""
+"""What is stored about a host beside its valve: policies, robots.txt, and what a person decided."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from msgspec import Struct
 
+from shoal.events import event
 from shoal.fetch.guard import Pin
 from shoal.fetch.robots_fetch import RobotsRecord
 from shoal.frontier.values import HostRecord
-from shoal.policy.escalation import Patterns, observe
+from shoal.policy.breaker import BreakerPolicy, BreakerState
+from shoal.policy.compose import States, origins_of, state_name
+from shoal.policy.escalation import Pattern, Patterns, observe, reason
 from shoal.policy.host_table import NOTHING
 from shoal.policy.protocol import Observation
 from shoal.settings import HostSettings
@@ -22,17 +25,19 @@ _AGENTS = 3  # other user agents whose rules are kept
 
 
 class Manual(Struct, frozen=True, omit_defaults=True):
-    """What a person decided about a host; it holds until it is taken back."""
+    """What a person decided about a host. It holds until the person takes it back."""
 
     blocked_until: float = 0.0
     reason: str = ""
     rate: float | None = None  # requests a second, instead of the setting; 0 lifts the limit
-    per_host: int | None = None  # instead of the setting, as what follows
+    per_host: int | None = None  # these too are used instead of the setting
     timeout: float | None = None
     pool: str | None = None
     robots: bool | None = None
     lane: str | None = None
-    version: int = 0  # of the store's settings for hosts (hosts/stored_settings.py), from which these are
+    version: int = (
+        0  # of the store's settings for hosts (hosts/stored_settings.py) that these are copied from
+    )
 
     @property
     def settings(self) -> HostSettings:
@@ -41,7 +46,7 @@ class Manual(Struct, frozen=True, omit_defaults=True):
         return HostSettings(**{key: getattr(self, key) for key in BY_HAND})
 
     def following(self, settings: HostSettings, version: int) -> Manual:
-        """With these settings, of that version, unless it has newer ones."""
+        """With these settings of that version, unless it already has newer ones."""
         if version < self.version:
             return self
         given = {key: getattr(settings, key) for key in BY_HAND}
@@ -53,33 +58,33 @@ BY_HAND = ("rate", "per_host", "timeout", "pool", "robots", "lane")  # headers m
 
 
 class Ask(Struct, frozen=True, array_like=True):
-    """What a job's settings allow on a host. The strictest of all jobs that crawl it holds."""
+    """The limits that a job sets for a host. The strictest of all jobs that crawl it hold."""
 
     interval: float
     cap: int
-    at: float  # when it was said
+    at: float  # when it was set
 
 
 class OriginState(Struct, frozen=True, omit_defaults=True):
-    """What one origin of a host said: a host may answer on one port, and on another not at all."""
+    """What is known of one origin: a host may answer on https, and not at all on http."""
 
-    robots: RobotsRecord | None = None  # as last asked for, by whatever job
-    robots_for_others: tuple[RobotsRecord, ...] = ()  # … and before, on behalf of other user agents
-    silent: int = 0  # how often in a row robots.txt could not be had
+    robots: RobotsRecord | None = None  # as last fetched, by any job
+    robots_for_others: tuple[RobotsRecord, ...] = ()  # earlier ones, fetched for other user agents
+    silent: int = 0  # how often in a row robots.txt could not be fetched
 
     @property
     def robots_missing(self) -> bool:
-        """robots.txt could not be had, so nothing may be fetched."""
+        """robots.txt could not be fetched, so no page may be."""
         return self.robots is not None and self.robots.verdict == "disallow"
 
     def robots_for(self, agent: str) -> RobotsRecord | None:
-        """What robots.txt says to that agent; None: it was not read on behalf of it."""
+        """What robots.txt says to that agent; None: it was not read for it."""
         known = (self.robots, *self.robots_for_others)
         return next((record for record in known if record is not None and record.fits(agent)), None)
 
     def with_robots(self, record: RobotsRecord) -> OriginState:
-        """Jobs with other user agents keep the rules that were read for them: were there but one record, two jobs
-        would ask again and again, each after the other."""
+        """Adds a record, and keeps those that were read for other user agents: with one record for all, two jobs with
+        different agents would fetch it again and again."""
         known = (self.robots, *self.robots_for_others)
         others = [old for old in known if old is not None and old.agent and not old.fits(record.agent)]
         kept = tuple(others[:_AGENTS]) if record.agent else ()
@@ -91,16 +96,16 @@ _NEVER_ASKED = OriginState()
 
 class HostState(Struct, frozen=True, omit_defaults=True):
     start: bool = False  # a start URL leads here: it is part of the crawl
-    pins: dict[str, Pin] = {}  # … and a person typed it: its address may be a private one. By job
+    pins: dict[str, Pin] = {}  # by job: a person typed the host, so its address may be private
     origins: dict[str, OriginState] = {}  # by scheme: the host's name and port are in its key
     policies: bytes = b""  # their states, as policy/compose.py writes them
     errors: tuple[str, ...] = ()  # the kinds of the latest failures, newest last
     manual: Manual = NO_ORDERS
-    given_up: bool = False  # its valve lets everything through, to be buried
+    given_up: bool = False  # its valve lets all tasks through, to become dead letters
     asks: dict[str, Ask] = {}  # by job
-    good_from: int = 0  # leases of an older version of the record were for burial only
+    good_from: int = 0  # leases with an older version of the record were only for dead letters
     patterns: Patterns = {}  # of URLs whose pages may need a browser
-    visit_until: float = 0.0  # its valve is shut for a request without a lease (hosts/robots_visits.py)
+    visit_until: float = 0.0  # its valve is shut for a request without a lease (RobotsVisits)
     visits_from: float = 0.0  # when there may be another one
 
     def origin(self, scheme: str) -> OriginState:
@@ -111,12 +116,12 @@ class HostState(Struct, frozen=True, omit_defaults=True):
 
     @property
     def robots_missing(self) -> bool:
-        """robots.txt could be had from none of the origins that were asked for it."""
+        """robots.txt could be fetched from none of the origins that were asked."""
         asked = [origin for origin in self.origins.values() if origin.robots is not None]
         return bool(asked) and all(origin.robots_missing for origin in asked)
 
     def with_pin(self, job: str, pin: Pin) -> HostState:
-        """Of jobs in great number, such as the runs of a recurring one, the latest are remembered."""
+        """Pins the host for a job. Only the latest jobs are kept: a recurring job makes very many."""
         pins = {**self.pins, job: pin}
         latest = dict(list(pins.items())[-_PINS:])
         return msgspec.structs.replace(self, pins=latest)
@@ -140,4 +145,39 @@ def state_of(record: HostRecord) -> HostState:
     try:
         return _decode(record.state) if record.state else HostState()
     except UNREADABLE:
-        return HostState()  # another version's words
+        return HostState()  # written by another version
+
+
+# -- events about a host
+
+
+def tell_changes(host: str, before: States, after: States, now: float) -> None:
+    """Logs each breaker that opened or closed. Called by the process that saw the change, so it is logged once."""
+    for scheme, _, new in changed_breakers(before, after):
+        origin, seconds = f"{scheme}://{host}", round(max(0.0, new.until - now), 1)
+        if new.phase == "closed":
+            event("breaker_closed", host=host, origin=origin)
+        elif new.phase == "given_up":
+            event("host_given_up", host=host, origin=origin, reason=new.reason, seconds=seconds)
+        else:
+            event("breaker_opened", host=host, origin=origin, reason=new.reason, seconds=seconds)
+
+
+def changed_breakers(before: States, after: States) -> list[tuple[str, BreakerState, BreakerState]]:
+    """The origins whose breaker changed its phase: (scheme, before, after)."""
+    found = []
+    if before is not after:
+        for scheme in sorted(origins_of(after)):
+            name = state_name(BreakerPolicy.name, scheme)
+            old, new = before.get(name, BreakerState()), after.get(name)
+            if isinstance(old, BreakerState) and isinstance(new, BreakerState) and old.phase != new.phase:
+                found.append((scheme, old, new))
+    return found
+
+
+def tell_escalation(host: str, name: str, pattern: Pattern | None) -> None:
+    """Logs that a pattern of URLs goes to the browser from now on, or no longer does."""
+    if pattern is not None and pattern.browser:
+        event("escalation_learned", host=host, pattern=name, reason=reason(pattern))
+    else:
+        event("escalation_given_back", host=host, pattern=name)

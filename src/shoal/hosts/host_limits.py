@@ -1,23 +1,24 @@
-"""How a host's valve follows from what is known about it, and the one way to change a host's record."""
+"""The limits that hold at a host: its valve, from settings, robots.txt, policies and the limits of other jobs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.fetch.robots_fetch import Robots, RobotsRecord, agent_of
-from shoal.frontier.protocol import Hosts
+from shoal.frontier.protocol import Frontier, Hosts
 from shoal.frontier.values import HostRecord
-from shoal.hosts.state import NO_ORDERS, Ask, HostState, Manual, encode_state, state_of
+from shoal.hosts.host_state import NO_ORDERS, Ask, HostState, Manual, encode_state, state_of
+from shoal.jobs.worker_status import status_of
 from shoal.policy.compose import HostPolicies, configured
 from shoal.policy.host_table import NOTHING, HostTable, over, settings_at
 from shoal.policy.protocol import Limits
 from shoal.settings import HostSettings, Settings
 from shoal.valve import Valve
 
-Fold = Callable[[HostState], HostState]
+StateChange = Callable[[HostState], HostState]
 
 _TERMS = 1_000  # sets of settings that are kept
 
@@ -35,8 +36,8 @@ async def change_host(
 
 
 def marked(state: HostState, limits: Limits, version: int) -> HostState:
-    """The state as it is to be written over a record of that version: noting whether its valve lets tasks through
-    to be buried, and since when it does not."""
+    """The state to write over a record of that version. It notes whether the host is given up, so that its valve lets
+    all tasks through to be buried; and from which version on it is not."""
     given_up = limits.refuse is not None
     if given_up == state.given_up:
         return state
@@ -44,7 +45,7 @@ def marked(state: HostState, limits: Limits, version: int) -> HostState:
 
 
 class Terms(Struct, frozen=True):
-    """What holds at a host: the settings with its own among them, and the policies that go by them."""
+    """The settings that hold at a host, its own among them, and the policies made from them."""
 
     settings: Settings
     policies: HostPolicies
@@ -55,7 +56,7 @@ class Terms(Struct, frozen=True):
 
 
 class HostRules:
-    """The settings of one crawl, as far as they concern hosts. Without the job's name they are only looked at."""
+    """The settings of one job for hosts. Without the job's name, it only reads and sets no limits of its own."""
 
     def __init__(self, settings: Settings, job: str = "") -> None:
         self.settings = settings
@@ -67,7 +68,7 @@ class HostRules:
         self._special: dict[tuple[object, ...], Terms] = {}  # hosts with the same settings share them
 
     def own(self, host: str, manual: Manual = NO_ORDERS) -> HostSettings:
-        """What the host has of its own: by the tables of the job, and before that by hand."""
+        """The host's own settings: set by a person in the store, else in the tables of the job."""
         return over(manual.settings, self.table.of(host)) if manual is not NO_ORDERS else self.table.of(host)
 
     def terms(self, own: HostSettings) -> Terms:
@@ -84,11 +85,11 @@ class HostRules:
         return known
 
     def robots_record(self, state: HostState, scheme: str) -> RobotsRecord | None:
-        """What an origin's robots.txt says to this crawl; None: it was not asked for on its behalf."""
+        """What an origin's robots.txt says to this crawl's user agent; None: it was not read for it."""
         return state.origin(scheme).robots_for(self._agent)
 
     def robots(self, state: HostState) -> Mapping[str, Robots]:
-        """The same for all origins that were asked, by their schemes."""
+        """The rules of all origins whose robots.txt was read, by scheme."""
         records = {scheme: self.robots_record(state, scheme) for scheme in state.origins}
         return {scheme: Robots(record) for scheme, record in records.items() if record is not None}
 
@@ -100,7 +101,7 @@ class HostRules:
         return (ask.interval, ask.cap) == (terms.interval, terms.settings.per_host)
 
     def asked(self, host: str, state: HostState, now: float, silent: Set[str] = frozenset()) -> HostState:
-        """The state with what this job allows, and without the words of jobs that count no more."""
+        """The state with this job's limits, and without those of jobs in `silent`."""
         asks = {job: ask for job, ask in state.asks.items() if job not in silent}
         if not self.has_asked(host, state):
             terms = self.terms(self.table.of(host))
@@ -139,10 +140,62 @@ class HostRules:
         valve = self.valve(record.name, record.valve, state, limits)
         return replace(record, state=encode_state(state), valve=valve)
 
-    def folded(self, fold: Fold, now: float) -> Callable[[HostRecord], HostRecord]:
-        """`fold` as a change for `change_host`."""
+    def folded(self, fold: StateChange, now: float) -> Callable[[HostRecord], HostRecord]:
+        """The change of a state as a change of the record, for `change_host`."""
 
         def change(record: HostRecord) -> HostRecord:
             return self.applied(record, fold(state_of(record)), now)
 
         return change
+
+
+# -- limits of other jobs
+
+_LOOK_AGAIN = 5.0  # seconds between two looks at which jobs run
+# While its job runs, a limit counts for so long in any case: the job's worker may not have sent a heartbeat yet, or may
+# have the last pages of the host in hand.
+_FRESH = 60.0
+
+
+class OtherJobs:
+    """The jobs that crawl the same hosts. At a host, the strictest limits of all jobs hold; but not those of a job that
+    has ended, that nobody works on, or that has no page left there."""
+
+    def __init__(self, frontier: Frontier, job: str) -> None:
+        self._frontier = frontier
+        self._job = job
+        self._running: set[str] = set()
+        self._worked_on: set[str] = set()
+        self._known_at: float | None = None
+        self._looked: dict[str, float] = {}  # host -> when its queues were last read
+
+    async def silent(self, host: str, state: HostState, now: float) -> set[str]:
+        """Jobs that have set limits for the host which do not count any more."""
+        others = state.asks.keys() - {self._job}
+        if not others:
+            return set()
+        await self._look(now)
+        silent = {job for job in others if job not in self._running}
+        old = {job for job in others - silent if now - state.asks[job].at >= _FRESH}
+        silent |= old - self._worked_on
+        if (old := old - silent) and now - self._looked.get(host, 0.0) >= _FRESH:
+            self._forget(now)
+            self._looked[host] = now
+            silent |= await self._without_work(host, old)
+        return silent
+
+    async def _look(self, now: float) -> None:
+        if self._known_at is not None and now - self._known_at < _LOOK_AGAIN:
+            return
+        self._known_at = now
+        self._running = {job.spec.name for job in await self._frontier.jobs("running")}
+        statuses = [status_of(worker) for worker in await self._frontier.workers()]
+        self._worked_on = {job for job in self._running if any(status.serves(job) for status in statuses)}
+
+    async def _without_work(self, host: str, jobs: Iterable[str]) -> set[str]:
+        queues = await self._frontier.host_queues(host)
+        return set(jobs) - {queue.job for queue in queues if queue.pending or queue.delayed}
+
+    def _forget(self, now: float) -> None:
+        while self._looked and now - next(iter(self._looked.values())) >= _FRESH:
+            del self._looked[next(iter(self._looked))]

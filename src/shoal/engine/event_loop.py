@@ -1,0 +1,68 @@
+"""The event loop: uvloop where it is installed, how a long iteration shares it, and how late it is."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_TURN = 0.01  # seconds of work before other tasks of the loop run
+_TICK, _WINDOW = 0.25, 1.0  # seconds
+
+
+def run_loop(main: Coroutine[Any, Any, T]) -> T:
+    """asyncio.run, on uvloop where there is one."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(main)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(main)
+
+
+async def in_turns(values: AsyncIterator[T]) -> AsyncIterator[T]:
+    """Yields the same values, but lets other tasks of the loop run in between, even if all values come at once."""
+    until = time.monotonic() + _TURN
+    async for value in values:
+        yield value
+        if time.monotonic() > until:
+            await asyncio.sleep(0)
+            until = time.monotonic() + _TURN
+
+
+class LoopLag:
+    """How late the event loop is with its timers: the maximum of the last one to two seconds."""
+
+    def __init__(self) -> None:
+        self._timer: asyncio.TimerHandle | None = None
+        self._due = self._window_ends = 0.0
+        self._current = self._previous = 0.0
+
+    @property
+    def seconds(self) -> float:
+        return max(self._current, self._previous)
+
+    def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._window_ends = loop.time() + _WINDOW
+        self._wait(loop)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _wait(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._due = loop.time() + _TICK
+        self._timer = loop.call_at(self._due, self._tick, loop)
+
+    def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
+        now = loop.time()
+        if now >= self._window_ends:
+            self._previous, self._current = self._current, 0.0
+            self._window_ends = now + _WINDOW
+        self._current = max(self._current, now - self._due)
+        self._wait(loop)
