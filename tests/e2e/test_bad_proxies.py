@@ -17,9 +17,9 @@ import pytest
 import shoal
 from integration.raw_server import RawServer, page, serve
 from shoal import Page, Request, Spider
-from shoal.fetch.proxy.pool_state import read_pools
 from shoal.frontier import open_frontier
 from shoal.hosts.host_state import state_of
+from shoal.hosts.proxy_pools import StoredPools
 from shoal.policy.proxy import ProxyState
 from shoal.testing.proxy_server import Habit, ProxyServer
 
@@ -127,7 +127,7 @@ class Trial:
 
     async def states(self) -> dict[str, ProxyState]:
         async with open_frontier(str(self._store)) as frontier:
-            pools = await read_pools(frontier)
+            pools = await StoredPools(frontier).read_all()
         found = pools["dc"].proxies if pools else {}
         return {name: found.get(f"dc/{proxy.address}", ProxyState()) for name, proxy in self.proxies.items()}
 

@@ -21,9 +21,9 @@ from shoal import Page, Request, Spider
 from shoal.engine.history_recorder import read_history
 from shoal.engine.vitals import Vitals
 from shoal.fetch.browser.executable import available
-from shoal.fetch.proxy.pool_state import read_pools
 from shoal.frontier import open_frontier
 from shoal.frontier.values import DeadFilter
+from shoal.hosts.proxy_pools import StoredPools
 from shoal.inspect.event_log import read_events
 from shoal.inspect.overview import look
 from shoal.model import DeadLetter
@@ -110,7 +110,7 @@ async def test_a_browser_learns_which_proxies_are_good(
     assert all(str(row["title"]).startswith("Page ") for row in results)
     assert {row["via"] for row in results} == {f"dc/{good.address}", f"dc/{other.address}"}, "both are used"
     async with open_frontier(str(store)) as frontier:
-        pools, events = await read_pools(frontier), await read_events(frontier)
+        pools, events = await StoredPools(frontier).read_all(), await read_events(frontier)
         [letter] = await frontier.dead(DeadFilter())
         overview, history = await look(frontier), await read_history(frontier, results.view.job.spec.name)
     states = {name.partition("/")[2]: state for name, state in pools["dc"].proxies.items()}

@@ -20,9 +20,9 @@ import shoal
 from integration.raw_server import page as answer_of
 from integration.raw_server import serve
 from shoal import Page, Request, Spider
-from shoal.fetch.proxy.pool_state import read_pools
 from shoal.frontier import open_frontier
 from shoal.frontier.values import DeadFilter
+from shoal.hosts.proxy_pools import StoredPools
 from shoal.inspect.single_page import look as look_at
 from shoal.model import DeadLetter
 from shoal.policy.proxy import PoolState
@@ -64,7 +64,7 @@ async def crawl(spider: Spider, store: Path) -> shoal.Results:
 
 async def look(store: Path) -> tuple[dict[str, PoolState], list[DeadLetter]]:
     async with open_frontier(str(store)) as frontier:
-        return await read_pools(frontier), list(await frontier.dead(DeadFilter()))
+        return await StoredPools(frontier).read_all(), list(await frontier.dead(DeadFilter()))
 
 
 async def test_a_pool_learns_whom_to_ask(
@@ -364,7 +364,7 @@ async def test_a_fleet_shares_what_it_knows_of_proxies(valkey: ValkeyServer, pro
     assert len(results) == len(again) == 80
     assert wrong.connections - asked <= 1, "the next crawl knows it already; at most a probe"
     async with open_frontier(valkey.url) as frontier:
-        known = (await read_pools(frontier))["dc"].proxies
+        known = (await StoredPools(frontier).read_all())["dc"].proxies
     assert known[f"dc/{wrong.address}"].hold.reason == "proxy_auth"
     valkey.command("CONFIG", "SET", "rdbcompression", "no")  # or a search would see little
     stored = b"".join(

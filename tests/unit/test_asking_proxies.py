@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from pages import Pages
+from shoal.fetch.proxy.pool import LocalPools
 from shoal.fetch.proxy.routes import Routes
 from shoal.fetch.transport import FetchRequest
 from shoal.frontier.clock import FrontierClock
@@ -50,7 +51,7 @@ class World:
         self.routes = Routes(
             self.transport,
             self.settings,
-            self.frontier,
+            LocalPools(),
             traffic=self.traffic,
             clock=self.clock,
             rng=rng,

@@ -485,7 +485,7 @@ class Web:
             self.now += 1 / rate
             host = names[turn % len(names)]
             elapsed = self.hosts[host] * slower * math.exp(self._rng.gauss(0, 0.3))
-            self.traffic.saw(host, "ok", elapsed, self.now, retry=False)
+            self.traffic.record(host, "ok", elapsed, self.now, retry=False)
         return self.traffic.signals(self.now)
 
 
@@ -501,7 +501,7 @@ def test_shares_of_recent_fetches() -> None:
     traffic = Traffic()
     for n in range(100):
         kind = "http_429" if n % 10 == 0 else "proxy_connect" if n % 5 == 1 else "ok"
-        traffic.saw("a.example", kind, 0.5, 50.0, retry=n % 4 == 0)
+        traffic.record("a.example", kind, 0.5, 50.0, retry=n % 4 == 0)
     signals = traffic.signals(50.0)
     assert signals.fetches == pytest.approx(100)
     assert signals.retry_share == pytest.approx(0.25)
@@ -513,10 +513,10 @@ def test_shares_of_recent_fetches() -> None:
 def test_what_is_old_fades() -> None:
     traffic = Traffic()
     for _ in range(100):
-        traffic.saw("a.example", "timeout", 20.0, 0.0, retry=True)
+        traffic.record("a.example", "timeout", 20.0, 0.0, retry=True)
     assert traffic.signals(20.0).fetches == pytest.approx(100 / math.e)
     for _ in range(100):
-        traffic.saw("a.example", "ok", 0.5, 100.0, retry=False)
+        traffic.record("a.example", "ok", 0.5, 100.0, retry=False)
     assert traffic.signals(100.0).retry_share < 0.01
     assert traffic.signals(10_000.0).fetches == pytest.approx(0, abs=1e-9)
 
@@ -550,7 +550,7 @@ def test_the_start_of_a_crawl_where_quick_hosts_answer_first_is_not_congestion()
     traffic = Traffic()
     latencies = sorted(0.05 * 1.02**n for n in range(300))
     for n, latency in enumerate(latencies):
-        traffic.saw(f"h{n}", "ok", latency, latency, retry=False)
+        traffic.record(f"h{n}", "ok", latency, latency, retry=False)
     assert traffic.signals(latencies[-1]).latency == 0.0
 
 
@@ -559,7 +559,7 @@ def test_a_broad_crawl_of_hosts_met_once_sees_congestion_too() -> None:
     rng = random.Random(3)
     for n in range(4000):
         slower = 3.0 if n >= 3000 else 1.0
-        traffic.saw(f"h{n}", "ok", slower * math.exp(rng.gauss(-1, 0.8)), n / 50, retry=False)
+        traffic.record(f"h{n}", "ok", slower * math.exp(rng.gauss(-1, 0.8)), n / 50, retry=False)
     assert slowdown(traffic.signals(80.0)) > 2
 
 
@@ -568,7 +568,7 @@ def test_signals_are_always_sane(fetches: list[tuple[str, float, float, bool]]) 
     traffic, now = Traffic(), 0.0
     for host, elapsed, passed, retry in fetches:
         now += passed
-        traffic.saw(host, "ok", elapsed, now, retry=retry)
+        traffic.record(host, "ok", elapsed, now, retry=retry)
         signals = traffic.signals(now)
         assert 0 <= signals.retry_share <= 1 + 1e-9
         assert 0 <= signals.latency < 1e9

@@ -97,7 +97,7 @@ def test_memory_and_files_are_felt(world: World) -> None:
 
 def test_traffic_is_felt(world: World) -> None:
     for _ in range(50):
-        world.traffic.saw("a.test", "http_503", 0.1, world.clock.monotonic(), retry=True)
+        world.traffic.record("a.test", "http_503", 0.1, world.clock.monotonic(), retry=True)
     assert [reason.rule for reason in world.feel().reasons] == ["retries"]
 
 

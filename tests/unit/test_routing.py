@@ -12,11 +12,11 @@ import pytest
 from msgspec.structs import replace
 
 from shoal.errors import SettingsError
-from shoal.fetch.proxy.pool_state import read_pools
 from shoal.fetch.proxy.pools import load_pools
 from shoal.fetch.proxy.routes import BAN, NoRoute, Routes
 from shoal.fetch.transport import FetchRequest, Rendered, Rendering
 from shoal.frontier.memory import MemoryFrontier
+from shoal.hosts.proxy_pools import StoredPools
 from shoal.model import Failure, Outcome, Response, Retry, Task
 from shoal.policy.load import Traffic
 from shoal.policy.proxy import PoolState
@@ -59,7 +59,7 @@ class World:
         self.routes = Routes(
             self.transport,
             Settings(**settings),  # type: ignore[arg-type]
-            self.frontier,
+            StoredPools(self.frontier),
             traffic=self.traffic,
             clock=self.clock,
             rng=random.Random(0),
@@ -76,8 +76,8 @@ class World:
         self.transport.answer = lambda via, request: Failure(failing[via], "") if via in failing else OK
 
     async def states(self) -> dict[str, PoolState]:
-        await self.routes.keep(everything=True)
-        return await read_pools(self.frontier)
+        await self.routes.flush(everything=True)
+        return await StoredPools(self.frontier).read_all()
 
 
 def kind_of(outcome: Outcome) -> str:
@@ -107,9 +107,9 @@ async def test_pools_of_requests_handlers_and_workers() -> None:
     bare = FetchRequest(URL)
 
     def pool_of(task: Task) -> str | None:
-        return world.routes.addressed(bare, task).pool
+        return world.routes.with_route(bare, task).pool
 
-    assert world.routes.addressed(bare, Task(URL)) is bare
+    assert world.routes.with_route(bare, Task(URL)) is bare
     assert pool_of(Task(URL, handler="own")) == "dc"
     assert pool_of(Task(URL, handler="own", pool="home")) == "home"
     await world.fetch()
@@ -166,7 +166,7 @@ async def test_an_exhausted_pool_is_told_once(caplog: pytest.LogCaptureFixture) 
     held = await world.fetch()
     assert isinstance(held, NoRoute)
     assert held.wait == pytest.approx(30)
-    assert held == world.routes.held(Task(URL, host=HOST))
+    assert held == world.routes.no_route_now(Task(URL, host=HOST))
     [record] = caplog.records
     assert (
         "pool dc: every proxy is in quarantine (1 proxy_connect; the next is tried in 30 s)" in record.message
@@ -175,7 +175,7 @@ async def test_an_exhausted_pool_is_told_once(caplog: pytest.LogCaptureFixture) 
     world.clock.advance(31)
     assert kind_of(await world.fetch()) == "ok"
     assert caplog.records[-1].message == "pool dc works again"
-    assert world.routes.held(Task(URL, host=HOST)) is None
+    assert world.routes.no_route_now(Task(URL, host=HOST)) is None
 
 
 # -- the proxy's fault or the host's
@@ -237,7 +237,7 @@ async def test_a_page_that_fails_through_two_good_proxies_is_no_longer_in_doubt(
     task = Task(bad, host=HOST, attempt=1)
     kinds = []
     for _ in range(3):
-        outcome = await world.routes.fetch(world.routes.addressed(FetchRequest(bad), task))
+        outcome = await world.routes.fetch(world.routes.with_route(FetchRequest(bad), task))
         kinds.append(kind_of(outcome))
         if isinstance(outcome, Failure) and outcome.kind == "proxy_doubt":
             task = replace(Retry(0, outcome, counts=False).task(task), attempt=1)
@@ -306,29 +306,29 @@ def banned(*ways: str) -> Task:
 async def test_a_refused_page_goes_another_way() -> None:
     world = World(fallback=["dc", "home"], proxies={**DC, "home": ["four:4"]})
     task = banned(ONE)
-    request = world.routes.addressed(FetchRequest(URL), task)
+    request = world.routes.with_route(FetchRequest(URL), task)
     assert request.avoid == (ONE,)
     for _ in range(6):
         await world.routes.fetch(request)
     assert set(world.transport.ways) == {TWO, THREE}
-    assert world.routes.detour(Task(URL, host=HOST, attempt=1), ONE)
-    assert world.routes.detour(task, TWO), "two of this pool are enough, but there is another pool"
-    everywhere = world.routes.addressed(FetchRequest(URL), banned(ONE, TWO, THREE))
+    assert world.routes.has_other_route(Task(URL, host=HOST, attempt=1), ONE)
+    assert world.routes.has_other_route(task, TWO), "two of this pool are enough, but there is another pool"
+    everywhere = world.routes.with_route(FetchRequest(URL), banned(ONE, TWO, THREE))
     assert (await world.routes.fetch(everywhere)).via == "home/four:4"
-    assert not world.routes.detour(banned(ONE, TWO), "home/four:4")
+    assert not world.routes.has_other_route(banned(ONE, TWO), "home/four:4")
 
 
 async def test_refused_by_two_is_refused() -> None:
     world = World()
-    assert world.routes.detour(Task(URL, host=HOST, attempt=1), ONE)
-    assert not world.routes.detour(banned(ONE), TWO)
-    assert not world.routes.detour(Task(URL, host=HOST, attempt=1), ""), "not through a proxy at all"
+    assert world.routes.has_other_route(Task(URL, host=HOST, attempt=1), ONE)
+    assert not world.routes.has_other_route(banned(ONE), TWO)
+    assert not world.routes.has_other_route(Task(URL, host=HOST, attempt=1), ""), "not through a proxy at all"
 
 
 async def test_a_page_had_elsewhere_proves_the_ban() -> None:
     world = World()
     for _ in range(2):
-        world.routes.had(banned(ONE), replace(OK, via=TWO))
+        world.routes.record_page(banned(ONE), replace(OK, via=TWO))
     for _ in range(6):
         await world.fetch()
     assert ONE not in world.transport.ways
@@ -340,7 +340,7 @@ async def test_a_host_that_refuses_us_directly_gets_a_proxy() -> None:
     world = World(pool="", fallback=["direct", "dc"])
     await world.fetch()
     for _ in range(2):
-        world.routes.had(banned("direct"), replace(OK, via=ONE))
+        world.routes.record_page(banned("direct"), replace(OK, via=ONE))
     await world.fetch()
     await world.routes.fetch(FetchRequest("http://b.test/"))
     first, second, third = world.transport.ways
@@ -381,7 +381,7 @@ def test_an_attempt_is_given_back() -> None:
     assert [failure.detail for failure in again.history] == ["", "second"], "only the last is kept"
     world = World()
     mixed = replace(again, attempt=3, history=(Failure(BAN, attempt=2, via=ONE), again.history[-1]))
-    assert world.routes.addressed(FetchRequest(URL), mixed).avoid == (ONE,)
+    assert world.routes.with_route(FetchRequest(URL), mixed).avoid == (ONE,)
 
 
 # -- together
@@ -393,7 +393,7 @@ async def test_processes_share_what_they_know() -> None:
     one.fails((ONE, "proxy_auth"))
     for _ in range(3):
         await one.fetch()
-    await one.routes.keep(everything=True)
+    await one.routes.flush(everything=True)
     for _ in range(6):
         await two.fetch()
     assert ONE not in two.transport.ways
@@ -410,7 +410,7 @@ async def test_who_writes_second_folds_into_what_the_first_wrote() -> None:
         for _ in range(6):
             await world.fetch()
     for world in (one, two, one):
-        await world.routes.keep(everything=True)
+        await world.routes.flush(everything=True)
     assert [proxy.requests for proxy in (await one.states())["dc"].proxies.values()] == [4, 4, 4]
 
 
@@ -419,7 +419,7 @@ async def test_only_one_process_has_the_probe() -> None:
     worlds += [World(worlds[0].frontier, worlds[0].clock, proxies={"dc": ["one:1"]}) for _ in range(3)]
     worlds[0].fails((ONE, "proxy_auth"))
     await worlds[0].fetch()
-    await worlds[0].routes.keep(everything=True)
+    await worlds[0].routes.flush(everything=True)
     for world in worlds[1:]:
         assert kind_of(await world.fetch()) == "proxy_wait"
     worlds[0].clock.advance(31)

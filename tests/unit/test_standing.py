@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from shoal.errors import UsageError
+from shoal.fetch.proxy.pool import LocalPools
 from shoal.fetch.proxy.routes import Routes
 from shoal.fetch.robots_fetch import rules_record
 from shoal.fetch.transport import FetchRequest
@@ -184,7 +185,7 @@ async def test_a_pool_that_this_worker_lacks_is_waited_for() -> None:
 
         async def close(self) -> None: ...
 
-    routes = Routes(Watched(), Settings(), MemoryFrontier(clock), traffic=Traffic(), clock=clock,
+    routes = Routes(Watched(), Settings(), LocalPools(), traffic=Traffic(), clock=clock,
                     rng=random.Random(0), now=clock.time, own=lambda host: HostSettings(pool="gold"))  # fmt: skip
     outcome = await routes.fetch(FetchRequest(f"http://{SHOP}/"))
     assert isinstance(outcome, Failure)

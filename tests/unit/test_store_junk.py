@@ -7,12 +7,12 @@ import pytest
 from shoal.engine.history import History
 from shoal.engine.history_recorder import _history_of
 from shoal.errors import StoreError
-from shoal.fetch.proxy.pool_state import state_of as pool_of
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.redis import codec as redis
 from shoal.frontier.sqlite import codec as sqlite
 from shoal.frontier.values import HostRecord, JobSpec, Note, WorkerRecord
 from shoal.hosts.host_state import HostState, state_of
+from shoal.hosts.proxy_pools import state_of as pool_of
 from shoal.inspect.event_log import _ring
 from shoal.jobs.note import JobNote, note_of, settings_of
 from shoal.jobs.schedule import KEY, schedules

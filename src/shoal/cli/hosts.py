@@ -273,7 +273,7 @@ async def _check_names(frontier: Frontier, wanted: dict[str, object]) -> None:
     import os
 
     from shoal.config import load
-    from shoal.fetch.proxy.pool_state import read_pools
+    from shoal.hosts.proxy_pools import StoredPools
     from shoal.inspect.inquiry import chosen_jobs, settings_for
     from shoal.policy.lanes import no_such_lane
 
@@ -286,7 +286,7 @@ async def _check_names(frontier: Frontier, wanted: dict[str, object]) -> None:
         if lane not in lanes:
             raise UsageError(f"lane={lane}: {no_such_lane(str(lane), lanes)}")
     if pool and mine is not None:
-        pools = sorted({*await read_pools(frontier), *mine.proxies, "direct"})
+        pools = sorted({*await StoredPools(frontier).read_all(), *mine.proxies, "direct"})
         if pool not in pools:
             raise UsageError(
                 f"pool={pool}: no crawl on this store has used such a pool; there are {', '.join(pools)}. "

@@ -49,7 +49,7 @@ class Fetcher:
         started = self._frontier_clock.now()
         request = self._request(task, host, timeout)
         if self._routes is not None:
-            request = self._routes.addressed(request, task)
+            request = self._routes.with_route(request, task)
         outcome = await self._transport.fetch(request)
         if isinstance(outcome, Failure) and outcome.kind == "forbidden_address" and _is_listed(task):
             outcome = replace(outcome, detail=f"{outcome.detail}, or -s trust_start=true for all start URLs")

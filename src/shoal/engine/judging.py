@@ -108,7 +108,7 @@ class Judge:
         """Whether it takes no attempt from the page, for it may be the proxy's fault."""
         if self._routes is None or failure.kind not in _UNSETTLED:
             return False
-        return len(self._routes.doubted(task)) < _DOUBTS
+        return len(self._routes.doubtful_proxies(task)) < _DOUBTS
 
     def _wait_after(self, failure: Failure) -> float:
         if isinstance(failure, NoRoute):
@@ -125,7 +125,7 @@ class Judge:
     def _detour(self, task: Task, response: Response, challenge: Challenge | None) -> Retry | None:
         """A host that refuses may mean the proxy and not the page: whether that is so, another proxy will show."""
         assert self._routes is not None
-        if not self._routes.detour(task, response.via):
+        if not self._routes.has_other_route(task, response.via):
             return None
         what = str(challenge) if challenge is not None else f"HTTP {response.status}"
         failure = Failure(

@@ -55,9 +55,9 @@ class Learner:
             return
         if self._routes is not None and isinstance(outcome, Response):
             if judgement.refused:
-                self._routes.refused(task, outcome)
+                self._routes.record_refusal(task, outcome)
             if judgement.verdict is None:
-                self._routes.had(task, outcome)
+                self._routes.record_page(task, outcome)
         self._budget.retries += judgement.retried
         is_plain = fetched.request.rendering is None and kind != BAN
         look = self._escalation.look(task, judgement.kind, judgement.challenge) if is_plain else None
@@ -66,7 +66,7 @@ class Learner:
         self.saw(lease, kind, fetched.started, retried=judgement.retried, asks=asks, took=took, look=look)
 
     def not_asked(self, task: Task, kind: str) -> None:
-        self._traffic.saw(task.host, kind, 0.0, self._clock.monotonic(), retry=False)
+        self._traffic.record(task.host, kind, 0.0, self._clock.monotonic(), retry=False)
 
     def robots_read(self, task: Task, started: float) -> None:
         seen = Observation(
@@ -107,7 +107,7 @@ class Learner:
             origin=scheme_of(lease.task.url),
         )
         self._observe(lease.task.host, seen)
-        self._traffic.saw(lease.task.host, kind, seen.elapsed, self._clock.monotonic(), retry=retried)
+        self._traffic.record(lease.task.host, kind, seen.elapsed, self._clock.monotonic(), retry=retried)
 
     def _observe(self, host: str, seen: Observation) -> None:
         if self._hosts.record(host, seen):

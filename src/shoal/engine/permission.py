@@ -91,7 +91,7 @@ class Permission:
             return self._postpone(task, self._failure(task, "origin_wait", detail), self._next(lease))
         timeout = _timeout(task, host, limits)
         if self._robots.is_due(task, host):
-            if self._routes is not None and (held := self._routes.held(task)) is not None:
+            if self._routes is not None and (held := self._routes.no_route_now(task)) is not None:
                 return self._postpone(task, held, held.wait)
             read = await self._ask_robots(lease, timeout)
             if read is None:

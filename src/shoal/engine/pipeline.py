@@ -194,7 +194,7 @@ class Pipeline:
         if not everything:
             await self._buried.probe(self._frontier_clock.now())
         if self._routes is not None:
-            await self._routes.keep(everything=everything)
+            await self._routes.flush(everything=everything)
         await self._recorder.keep(everything=everything)
 
 

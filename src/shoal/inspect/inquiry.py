@@ -12,11 +12,11 @@ from shoal.admit import Admission, Canonicaliser, fingerprint, host_key, sent_ur
 from shoal.admit.identity import scheme
 from shoal.config import load
 from shoal.errors import SettingsError, UsageError
-from shoal.fetch.proxy.pool_state import read_pools
 from shoal.frontier.protocol import Frontier, Hosts, Jobs
 from shoal.frontier.values import HostQueue, Job, Whereabouts
 from shoal.hosts.host_limits import HostRules, OtherJobs
 from shoal.hosts.host_state import state_of
+from shoal.hosts.proxy_pools import StoredPools
 from shoal.hosts.stored_settings import read_stored_settings
 from shoal.humanize import plural
 from shoal.inspect.host import Cause, HostSight, sight_of, with_robots, with_sources
@@ -168,7 +168,7 @@ async def look_at_proxies(frontier: Frontier) -> list[ProxySight]:
             tuple(sorted(host for host, pair in proxy.hosts.items() if pair.hold.strikes)),
             costs.get(pool),
         )
-        for pool, state in (await read_pools(frontier)).items()
+        for pool, state in (await StoredPools(frontier).read_all()).items()
         for name, proxy in state.proxies.items()
     ]
 

@@ -16,13 +16,12 @@ from shoal.clock import SystemClock
 from shoal.engine.handling import RobotsDirectives
 from shoal.errors import UrlError
 from shoal.fetch.guard import Guard
+from shoal.fetch.proxy.pool import LocalPools
 from shoal.fetch.proxy.pools import find_pools
 from shoal.fetch.proxy.routes import Routes
 from shoal.fetch.robots_fetch import Anywhere, Robots, RobotsRecord, agent_of, fetch_robots
 from shoal.fetch.transport import FetchRequest, Rendered, Rendering, Transport
 from shoal.fetch.transports import AtHosts, Transports
-from shoal.frontier import open_frontier
-from shoal.frontier.protocol import Notes
 from shoal.model import Failure, Outcome, Refused, Request, Response, Task
 from shoal.policy.host_table import HostTable, settings_at
 from shoal.policy.load import Traffic
@@ -51,21 +50,20 @@ async def look(url: str, settings: Settings, *, rendering: Rendering | None = No
         raise UrlError(f"{task.url}: refused ({task.reason}), so a crawl would not fetch it")
     guard = Guard(settings.allow_network, [_host_and_port(task.url)])
     find_pools(settings, [], os.environ)
-    async with open_frontier(":memory:") as frontier:
-        transport = _routes(settings, guard, frontier)
-        try:
-            return await _follow(transport, admission, task, settings, rendering)
-        finally:
-            await transport.close()
+    transport = _routes(settings, guard)
+    try:
+        return await _follow(transport, admission, task, settings, rendering)
+    finally:
+        await transport.close()
 
 
-def _routes(settings: Settings, guard: Guard, frontier: Notes) -> Transport:
+def _routes(settings: Settings, guard: Guard) -> Transport:
     """As a crawl would go: through the proxies of its settings, if it has any, with what is set for the host."""
     clock, table = SystemClock(), HostTable(settings.host)
     return Routes(
         AtHosts(Transports(settings, guard, clock), table.of),
         settings,
-        frontier,
+        LocalPools(),
         traffic=Traffic(),
         clock=clock,
         rng=random.Random(),

@@ -112,7 +112,7 @@ class Traffic:
         self._all = _Usual()
         self._hosts: dict[str, _Usual] = {}
 
-    def saw(self, host: str, kind: str, elapsed: float, now: float, *, retry: bool) -> None:
+    def record(self, host: str, kind: str, elapsed: float, now: float, *, retry: bool) -> None:
         """One fetch that ended: its kind (policy/outcomes.py), its seconds (0: not known), if it must be repeated."""
         self._fade(now)
         self._fetches += 1

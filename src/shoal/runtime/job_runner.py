@@ -30,6 +30,7 @@ from shoal.frontier.protocol import Frontier
 from shoal.hosts.cache import HostCache
 from shoal.hosts.given_up import GivenUpPages
 from shoal.hosts.host_state import state_of
+from shoal.hosts.proxy_pools import StoredPools
 from shoal.hosts.robots import RobotsFetcher
 from shoal.policy.load import Traffic
 from shoal.policy.retry import RetryBudget
@@ -81,7 +82,7 @@ class JobRunner:
         self._transport = routes = Routes(
             confined or web,
             settings,
-            frontier,
+            StoredPools(frontier),
             traffic=traffic,
             clock=clock,
             rng=rng,

@@ -24,11 +24,10 @@ from msgspec.structs import replace
 from shoal.admit.identity import host_key
 from shoal.clock import Clock
 from shoal.events import event
-from shoal.fetch.proxy.pool_state import PoolBook
+from shoal.fetch.proxy.pool import PoolStore, ProxyPool
 from shoal.fetch.proxy.pools import DIRECT, Proxy, find_pools
 from shoal.fetch.proxy.sessions import Session, Sessions
 from shoal.fetch.transport import FetchRequest, Rendered, Transport
-from shoal.frontier.protocol import Notes
 from shoal.model import DOUBT, Failure, Outcome, Response, Task
 from shoal.policy.host_table import NOTHING
 from shoal.policy.load import Traffic
@@ -70,7 +69,7 @@ class Routes:
         self,
         transport: Transport,
         settings: Settings,
-        frontier: Notes,
+        store: PoolStore,
         *,
         traffic: Traffic,
         clock: Clock,
@@ -89,30 +88,30 @@ class Routes:
         pools = find_pools(settings, list(self._handlers.values()), os.environ)
         policy = ProxyPolicy(settings)
         self._proxies = {proxy.name: proxy for pool in pools.values() for proxy in pool}
-        self._books = {
-            pool: PoolBook(frontier, pool, [proxy.name for proxy in proxies], policy, now, rng)
-            for pool, proxies in pools.items()
+        self._pools = {
+            name: ProxyPool(store, name, [proxy.name for proxy in proxies], policy, now, rng)
+            for name, proxies in pools.items()
         }
         if DIRECT in settings.fallback:
-            self._books[DIRECT] = PoolBook(frontier, DIRECT, [DIRECT], policy, now, rng)
+            self._pools[DIRECT] = ProxyPool(store, DIRECT, [DIRECT], policy, now, rng)
         self._sessions = Sessions(settings)
         self._exhausted: set[tuple[str, str]] = set()  # pool, and host if the pool is of use elsewhere
 
     def __repr__(self) -> str:
-        return f"<Routes: {', '.join(self._books) or 'direct'}>"
+        return f"<Routes: {', '.join(self._pools) or 'direct'}>"
 
     # -- what a task asks for
 
-    def addressed(self, request: FetchRequest, task: Task) -> FetchRequest:
+    def with_route(self, request: FetchRequest, task: Task) -> FetchRequest:
         """The request with the way that its task is to take."""
-        pool = self._pool(task)
-        session, banned = task.session, banned_at(task) if task.history else ()
-        doubted = self.doubted(task)
+        pool = self._pool_name(task)
+        session, banned = task.session, banned_proxies(task) if task.history else ()
+        doubted = self.doubtful_proxies(task)
         if pool is None and session is None and not banned and not doubted:
             return request
         return replace(request, pool=pool, session=session, avoid=(*banned, *doubted), doubted=doubted)
 
-    def _pool(self, task: Task) -> str | None:
+    def _pool_name(self, task: Task) -> str | None:
         """That the request names, else the host's own, else that of the handler; None: the setting."""
         return (
             task.pool
@@ -120,61 +119,61 @@ class Routes:
             or (self._handlers.get(task.handler) if self._handlers else None)
         )
 
-    def doubted(self, task: Task) -> tuple[str, ...]:
+    def doubtful_proxies(self, task: Task) -> tuple[str, ...]:
         """The ways on which the page has failed by the fault of the proxy or of the host; each as often as it did."""
         if not task.history:
             return ()
         return tuple(failure.via for failure in this_life(task) if failure.kind == DOUBT)
 
-    def detour(self, task: Task, via: str) -> bool:
+    def has_other_route(self, task: Task, via: str) -> bool:
         """Whether a page that was refused on the way `via` may be had on another."""
         if not via:
             return False
-        refused = {*banned_at(task), via}
+        refused = {*banned_proxies(task), via}
         host = task.host
-        for pool in self._chain(self._pool(task)):
-            book = self._books.get(pool)
-            if book is None or sum(name in refused for name in book.names) >= _BANS_PER_POOL:
+        for name in self._chain(self._pool_name(task)):
+            pool = self._pools.get(name)
+            if pool is None or sum(proxy in refused for proxy in pool.proxies) >= _BANS_PER_POOL:
                 continue
-            if isinstance(book.glance(host, avoid=refused), Choice):
+            if isinstance(pool.peek(host, avoid=refused), Choice):
                 return True
         return False
 
-    def refused(self, task: Task, response: Response) -> None:
+    def record_refusal(self, task: Task, response: Response) -> None:
         """The host refused a page on this way, be it with a friendly status. Its session has ended."""
         now = self._now()
-        book = self._books.get(_pool_of(response.via))
-        if book is not None and response.status not in REFUSALS:
-            book.saw(Seen(response.via, task.host, "doubt", now, now, BAN))
+        pool = self._pools.get(_pool_of(response.via))
+        if pool is not None and response.status not in REFUSALS:
+            pool.record(Seen(response.via, task.host, "doubt", now, now, BAN))
         session = self._sessions.current(task.session, now) if task.session is not None else None
         if session is not None and _name(session.proxy) == response.via:
             self._sessions.retire(session)
 
-    def had(self, task: Task, response: Response) -> None:
+    def record_page(self, task: Task, response: Response) -> None:
         """A page was had at last: the ways on which it was refused before are banned, and not the page forbidden."""
         if not task.history:
             return
-        for name in banned_at(task):
-            book = self._books.get(_pool_of(name))
-            if book is not None and name != response.via:
+        for name in banned_proxies(task):
+            pool = self._pools.get(_pool_of(name))
+            if pool is not None and name != response.via:
                 now = self._now()
-                book.saw(Seen(name, task.host, "banned", now, now, BAN))
+                pool.record(Seen(name, task.host, "banned", now, now, BAN))
 
     # -- fetching
 
     def fetch(
         self, request: FetchRequest
     ) -> Coroutine[Any, Any, Outcome]:  # not async: the plain case costs nothing
-        if not self._books and request.session is None and self._own(host_key(request.url)).pool is None:
+        if not self._pools and request.session is None and self._own(host_key(request.url)).pool is None:
             return self._transport.fetch(request)
         return self._fetch(request)
 
     async def close(self) -> None:
         await self._transport.close()
 
-    async def keep(self, *, everything: bool = False) -> None:
-        for book in self._books.values():
-            await book.keep(everything=everything)
+    async def flush(self, *, everything: bool = False) -> None:
+        for pool in self._pools.values():
+            await pool.flush(everything=everything)
 
     async def _fetch(self, request: FetchRequest) -> Outcome:
         host = host_key(request.url)
@@ -188,11 +187,11 @@ class Routes:
             proxy = self._proxies.get(via)
             started = self._now()
             prepared = self._prepared(request, proxy, session)
-            if via == DIRECT and DIRECT not in self._books:
+            if via == DIRECT and DIRECT not in self._pools:
                 outcome = await self._transport.fetch(prepared)
                 return outcome if session is None else replace(outcome, via=DIRECT)
-            book = self._books[_pool_of(via)]
-            with book.asking(via):
+            pool = self._pools[_pool_of(via)]
+            with pool.asking(via):
                 outcome = await self._transport.fetch(prepared)
             outcome = replace(outcome, via=via)
             self._learn(host, outcome, _sign(prepared, outcome), started)
@@ -207,7 +206,7 @@ class Routes:
             if len(failed) > _ROTATIONS:
                 return outcome
             kind = getattr(outcome, "kind", BAN)
-            self._traffic.saw(host, kind, 0.0, self._clock.monotonic(), retry=False)
+            self._traffic.record(host, kind, 0.0, self._clock.monotonic(), retry=False)
 
     async def _way(
         self, request: FetchRequest, host: str, failed: Sequence[str]
@@ -248,7 +247,7 @@ class Routes:
     async def _choose(self, request: FetchRequest, host: str, failed: Sequence[str]) -> str | NoRoute:
         own = self._own(host).pool
         chain = self._chain(request.pool or own)
-        if chain[0] not in self._books:
+        if chain[0] not in self._pools:
             if chain[0] == DIRECT:
                 return DIRECT
             missing = f"there is no pool {chain[0]!r} in the setting proxies"
@@ -264,19 +263,19 @@ class Routes:
         # Rather the next pool than a proxy that was refused before; but rather that than none.
         for pool, shunned in [*((pool, avoid) for pool in pools), *((pool, {*failed}) for pool in pools)]:
             hold = self._settings.total_timeout
-            choice = await self._books[pool].choose(host, avoid=shunned, probes=probes, hold=hold)
+            choice = await self._pools[pool].choose(host, avoid=shunned, probes=probes, hold=hold)
             if isinstance(choice, Choice):
                 return choice.proxy
             if isinstance(choice, Wait):
                 waits.append((pool, choice))
         return self._no_route(waits, chain, host)
 
-    def held(self, task: Task) -> NoRoute | None:
+    def no_route_now(self, task: Task) -> NoRoute | None:
         """Whether there is no way for the task now, as far as is known."""
         waits: list[tuple[str, Wait]] = []
-        chain = self._chain(self._pool(task))
+        chain = self._chain(self._pool_name(task))
         for pool in chain:
-            choice = self._books[pool].glance(task.host) if pool in self._books else None
+            choice = self._pools[pool].peek(task.host) if pool in self._pools else None
             if not isinstance(choice, Wait):
                 return None
             waits.append((pool, choice))
@@ -289,7 +288,7 @@ class Routes:
             return chain
 
         def price(pool: str) -> float:
-            return (costs.get(pool, 0.0) + _LEAST_PRICE) / max(self._books[pool].chance(host), 1e-6)
+            return (costs.get(pool, 0.0) + _LEAST_PRICE) / max(self._pools[pool].chance(host), 1e-6)
 
         return sorted(chain, key=price)
 
@@ -321,7 +320,7 @@ class Routes:
         gateway = kind == "proxy_gateway"
         if not gateway and not _is_eithers_fault(request, outcome):
             return outcome
-        if self._books[_pool_of(outcome.via)].blames_host(host, outcome.via, request.doubted):
+        if self._pools[_pool_of(outcome.via)].blames_host(host, outcome.via, request.doubted):
             if not gateway:
                 return outcome
             assert isinstance(outcome, Failure)
@@ -338,24 +337,24 @@ class Routes:
         """Whether a session is to leave its proxy. One that has served well gets a second chance with a page."""
         if kind_of(outcome) != DOUBT:
             return False
-        return outcome.via in request.doubted or not self._books[_pool_of(outcome.via)].serves_well(
+        return outcome.via in request.doubted or not self._pools[_pool_of(outcome.via)].serves_well(
             outcome.via
         )
 
     def _is_held(self, via: str) -> bool:
-        book = self._books.get(_pool_of(via))
-        return book is not None and book.is_held(via)
+        pool = self._pools.get(_pool_of(via))
+        return pool is not None and pool.is_held(via)
 
     def _learn(self, host: str, outcome: Outcome, sign: Sign, started: float) -> None:
         via = outcome.via
         if via == DIRECT and isinstance(outcome, Failure):
             return
-        self._books[_pool_of(via)].saw(Seen(via, host, sign, started, self._now(), kind_of(outcome)))
+        self._pools[_pool_of(via)].record(Seen(via, host, sign, started, self._now(), kind_of(outcome)))
         if self._exhausted and isinstance(outcome, Response) and sign != "failed":
             self._is_back(_pool_of(via), host)
 
 
-def banned_at(task: Task) -> tuple[str, ...]:
+def banned_proxies(task: Task) -> tuple[str, ...]:
     """The ways on which the task was refused, since it was last replayed."""
     return tuple(dict.fromkeys(failure.via for failure in this_life(task) if failure.kind == BAN))
 
