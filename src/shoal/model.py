@@ -10,12 +10,16 @@ durations are seconds. Worker clocks never meet the frontier's: what a worker sa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
 from types import NoneType
 from typing import Any, TypeAlias
+from urllib.parse import unquote, urlencode
 
+import msgspec
 from msgspec import Struct
-from msgspec.structs import force_setattr, replace
+from msgspec.structs import astuple, force_setattr, replace
 
 from shoal.errors import SpiderError
 from shoal.limits import HISTORY, REQUEST_NUMBER
@@ -24,6 +28,8 @@ from shoal.text import without_secrets
 DEFAULT_LANE = "normal"
 HANDLER_NAME = "shoal_handler"  # the attribute in which a function keeps the name that it is registered under
 DOUBT = "proxy_doubt"  # a failure by the fault of a proxy or of the host
+
+Pairs: TypeAlias = Mapping[str, Any] | Iterable[tuple[str, Any]]  # of a form or a query
 
 
 class Failure(Struct, frozen=True, omit_defaults=True):
@@ -55,7 +61,11 @@ def name_of_handler(handler: object) -> str:
 
 
 class Request(Struct, frozen=True, omit_defaults=True):
-    """What a handler or a start list asks for, before admission. `url` may be relative to `base`."""
+    """What a handler or a start list asks for, before admission. `url` may be relative to `base`.
+
+    `params`, `form`, `json`, `auth`, `cookies` and a user in the URL are other ways to write the URL, body and headers:
+    they are written there at once, and are None from then on.
+    """
 
     url: str
     handler: Any = (
@@ -66,13 +76,24 @@ class Request(Struct, frozen=True, omit_defaults=True):
     priority: int | None = None  # None: the handler's priority
     depth: int | None = None  # None: one more than the page that asks
     max_attempts: int = 0
-    method: str = "GET"
+    method: str = "GET"  # with a form or JSON, "GET" becomes "POST"
     headers: dict[str, str] | None = None
     body: bytes | None = None
     pool: str | None = None
     meta: dict[str, Any] | None = None
     dedupe: bool = True  # False: fetch even if this URL was asked for before
     anywhere: bool = False  # True: exempt from the host, pattern and depth limits of the crawl's scope
+    params: Pairs | None = None  # added to the query of the URL
+    form: Pairs | None = None  # the body, as a form sends it
+    json: Any = None  # the body, as JSON
+    auth: tuple[str, str] | None = None  # user and password (HTTP Basic)
+    cookies: dict[str, str] | None = None  # sent with this request, beside those of its session
+    session: str | None = None  # whose cookies, proxy and headers it is sent with
+    timeout: float | None = (
+        None  # seconds for all of it; None: the setting total_timeout, or what the host needs
+    )
+    max_body: int | None = None  # bytes; None: the setting
+    wait_for: str | None = None  # in a browser: when it is complete; None: as its handler says
 
     def __post_init__(self) -> None:
         """A value of another type is told here, where the line that gave it is known, and not by the store."""
@@ -80,20 +101,12 @@ class Request(Struct, frozen=True, omit_defaults=True):
         if type(handler) is not str and callable(handler):
             handler = name_of_handler(handler)
             force_setattr(self, "handler", handler)
+        url, base = self.url, self.base
         if (
-            type(self.url) is str is type(handler)
-            and self.meta is None
-            and self.headers is None
-            and self.body is None
-            and self.lane is None
-            and self.priority is None
-            and self.depth is None
-            and self.pool is None
-            and self.dedupe is True
-            and self.anywhere is False
-            and self.method == "GET"
-            and self.max_attempts == 0
-            and (self.base is None or type(self.base) is str)
+            type(url) is str is type(handler)
+            and (base is None or type(base) is str)
+            and astuple(self)[3:] == _PLAIN
+            and "@" not in url
         ):
             return  # a link, as nearly all are
         for name, (kind, wanted) in _REQUEST_TYPES.items():
@@ -102,11 +115,94 @@ class Request(Struct, frozen=True, omit_defaults=True):
                 raise SpiderError(f"Request: its {name} is {_shown(value)}; give {wanted}")
             if kind in (int, _NUMBER) and not is_storable(value):
                 raise SpiderError(f"Request: its {name} is beyond {REQUEST_NUMBER:,}")
-        for key, value in (self.headers or {}).items():
-            if not isinstance(key, str) or not isinstance(value, str):
-                raise SpiderError(
-                    f"Request: its headers have {_shown(key)}: {_shown(value)}; give texts (str)"
-                )
+        for name in ("headers", "cookies"):
+            for key, value in (getattr(self, name) or {}).items():
+                if not isinstance(key, str) or not isinstance(value, str):
+                    raise SpiderError(
+                        f"Request: its {name} have {_shown(key)}: {_shown(value)}; give texts (str)"
+                    )
+        for name in ("timeout", "max_body"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < float("inf"):
+                raise SpiderError(f"Request: its {name} is {value}; give a number above 0")
+        self._write()
+
+    def _write(self) -> None:
+        """The short forms, as what they stand for."""
+        method, headers = self.method, dict(self.headers or {})
+        given = {name.lower() for name in headers}
+
+        def add(name: str, value: str) -> None:
+            if name.lower() not in given:
+                headers[name] = value
+
+        def write(field: str, value: object, instead: str) -> None:
+            force_setattr(self, field, value)
+            force_setattr(self, instead, None)
+
+        if sum(getattr(self, name) is not None for name in ("body", "form", "json")) > 1:
+            raise SpiderError("Request: give one of body, form and json")
+        if self.params is not None:
+            write("url", _with_query(self.url, urlencode(_pairs("params", self.params))), "params")
+        if self.form is not None:
+            add("Content-Type", "application/x-www-form-urlencoded")
+            write("body", urlencode(_pairs("form", self.form)).encode(), "form")
+            method = "POST" if method == "GET" else method
+        if self.json is not None:
+            add("Content-Type", "application/json")
+            write("body", _encoded(self.json), "json")
+            method = "POST" if method == "GET" else method
+        if self.auth is not None and not (
+            len(self.auth) == 2 and all(isinstance(one, str) for one in self.auth)
+        ):
+            raise SpiderError("Request: its auth is not a pair of texts; give (user, password)")
+        user = _USER.match(self.url) if "@" in self.url else None
+        if user is not None:
+            force_setattr(self, "url", user[1] + self.url[user.end() :])
+        auth = self.auth or (tuple(map(unquote, user.group(2, 3))) if user is not None else None)
+        if auth is not None:
+            add("Authorization", "Basic " + b64encode(":".join(auth).encode()).decode())
+            force_setattr(self, "auth", None)
+        if self.cookies is not None:
+            add("Cookie", "; ".join(f"{name}={value}" for name, value in self.cookies.items()))
+            force_setattr(self, "cookies", None)
+        force_setattr(self, "method", method)
+        force_setattr(self, "headers", headers or None)
+
+
+_PLAIN = Request.__struct_defaults__[2:]  # without url, handler and base
+_USER = re.compile(r"(https?:[/\\]{2})([^/?#\\@:]*):?([^/?#\\@]*)@", re.IGNORECASE)
+
+
+def _pairs(name: str, given: Pairs) -> list[tuple[str, str]]:
+    """A list as a value stands for several ones; None leaves a name out."""
+    pairs = given.items() if isinstance(given, Mapping) else given
+    written: list[tuple[str, str]] = []
+    for pair in pairs:
+        if not isinstance(pair, tuple | list) or len(pair) != 2 or not isinstance(pair[0], str):
+            raise SpiderError(
+                f"Request: its {name} has {_shown(pair)}; give a dict, or pairs of name and value"
+            )
+        key, value = pair
+        for one in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(one, bool) or not isinstance(one, str | int | float | NoneType):
+                raise SpiderError(f"Request: its {name} has {key!r}: {_shown(one)}; give a text or a number")
+            if one is not None:
+                written.append((key, str(one)))
+    return written
+
+
+def _with_query(url: str, query: str) -> str:
+    head, hash_, fragment = url.partition("#")
+    mark = "" if not query or head.endswith(("?", "&")) else "&" if "?" in head else "?"
+    return f"{head}{mark}{query}{hash_}{fragment}"
+
+
+def _encoded(value: object) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise SpiderError(f"Request: its json cannot be written: {error}") from None
 
 
 def is_storable(number: int | None) -> bool:
@@ -115,6 +211,7 @@ def is_storable(number: int | None) -> bool:
 
 
 _NUMBER = (int, NoneType)
+_PAIRS = (Mapping, list, tuple, NoneType)
 _REQUEST_TYPES: dict[str, tuple[Any, str]] = {
     "url": (str, "a text (str)"),
     "handler": (str, "the name of a handler, or a function with @spider.handler above it"),
@@ -130,6 +227,14 @@ _REQUEST_TYPES: dict[str, tuple[Any, str]] = {
     "meta": ((dict, NoneType), "a dict"),
     "dedupe": (bool, "True or False"),
     "anywhere": (bool, "True or False"),
+    "params": (_PAIRS, "a dict, or pairs of name and value"),
+    "form": (_PAIRS, "a dict, or pairs of name and value"),
+    "auth": ((tuple, NoneType), "a pair of user and password"),
+    "cookies": ((dict, NoneType), "a dict of texts"),
+    "session": ((str, NoneType), "a text (str)"),
+    "timeout": ((int, float, NoneType), "seconds"),
+    "max_body": (_NUMBER, "a whole number"),
+    "wait_for": ((str, NoneType), "a text (str)"),
 }
 
 
@@ -149,6 +254,18 @@ class Refused(Struct, frozen=True):
     reason: str
 
 
+class FetchOptions(Struct, frozen=True, omit_defaults=True):
+    """How one request is fetched, where that is not as the settings say. See `Request`."""
+
+    session: str | None = None
+    timeout: float | None = None
+    max_body: int | None = None
+    wait_for: str | None = None
+
+
+USUAL_FETCH = FetchOptions()
+
+
 class Task(Struct, frozen=True, omit_defaults=True):
     """One URL to fetch for one handler. `url` is sent as it stands, `host` is its politeness key."""
 
@@ -166,6 +283,7 @@ class Task(Struct, frozen=True, omit_defaults=True):
     headers: dict[str, str] | None = None
     body: bytes | None = None
     pool: str | None = None  # proxy pool
+    options: FetchOptions = USUAL_FETCH
     parent: int = 0  # id of the task whose page yielded this one
     created_at: float = 0.0
     meta: dict[str, Any] | None = None
@@ -181,6 +299,10 @@ class Task(Struct, frozen=True, omit_defaults=True):
     )
     history: tuple[Failure, ...] = ()  # earlier attempts that failed
     typed: bool = False  # a person wrote this URL: its host's address may be a private one
+
+    @property
+    def session(self) -> str | None:
+        return self.options.session
 
     @property
     def origin(self) -> str:
@@ -200,16 +322,6 @@ class Task(Struct, frozen=True, omit_defaults=True):
     def failed(self, failure: Failure) -> Task:
         """The task with one failure more in its history."""
         return replace(self, history=(*self.history, failure)[-HISTORY:])
-
-    @property
-    def session(self) -> str | None:
-        """The name of the session that it is to be fetched in."""
-        return self.meta.get("session") if self.meta else None
-
-    @property
-    def wait_for(self) -> str:
-        """When it counts as complete in a browser; "": as its handler says."""
-        return str(self.meta.get("wait_for", "")) if self.meta else ""
 
 
 class Lease(Struct, frozen=True):

@@ -16,7 +16,7 @@ from crash.harness import Desk
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import OWN_START, JobSpec
 from shoal.jobs.note import JobNote, encode_note
-from shoal.model import Task
+from shoal.model import FetchOptions, Task
 from shoal.testing import HostProfile, WebProcess
 
 PAGES = 8
@@ -103,7 +103,13 @@ def test_an_attacker_with_the_store_gets_nothing_of_a_worker(
             await frontier.open_job(job("honest", "honest.jsonl"), OWN_START)
             # A page of the honest job, on a host that shall see the worker's headers; in a session, too.
             lure = [
-                Task(villain.url("/"), host=host, handler="listing", meta={"session": "s"}, fingerprint=7)
+                Task(
+                    villain.url("/"),
+                    host=host,
+                    handler="listing",
+                    options=FetchOptions(session="s"),
+                    fingerprint=7,
+                )
             ]
             await frontier.add("honest", lure)
 

@@ -102,7 +102,7 @@ class Trial:
         self, pages: int = PAGES, *, sessions: int = 0, job: str = "trial", **settings: Any
     ) -> shoal.Results:
         start = [
-            Request(url, meta={"session": f"s{n % sessions}"} if sessions else None)
+            Request(url, session=f"s{n % sessions}" if sessions else None)
             for n, url in enumerate(self.urls(pages))
         ]
         pool = [proxy.url for proxy in self.proxies.values()]

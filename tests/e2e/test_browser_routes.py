@@ -154,7 +154,7 @@ def echoing() -> Answer:
 async def test_a_session_is_the_same_in_both_worlds(tmp_path: Path) -> None:
     users = ["alice", "bob", "carol"]
     async with serve(echoing()) as server:
-        start = [Request(server.url(f"/login?u={who}"), meta={"session": who}) for who in users]
+        start = [Request(server.url(f"/login?u={who}"), session=who) for who in users]
         spider = Spider("worlds", [*start, server.url("/login?u=none")], robots=False, **QUICK)
 
         @spider.handler
@@ -201,7 +201,7 @@ async def test_cookies_are_sent_as_they_were_set(tmp_path: Path, lane: str) -> N
         writer.write(html("<title>t</title><p>page</p>", **sets))
 
     async with serve(answer) as server:
-        start = Request(server.url("/set"), lane=lane, meta={"session": "me"})
+        start = Request(server.url("/set"), lane=lane, session="me")
         spider = Spider("values", [start], robots=False, **QUICK)
 
         @spider.handler
@@ -231,7 +231,7 @@ def numbering(server_hits: list[tuple[float, str]]) -> Answer:
 async def test_a_session_in_the_browser_is_begun_anew_after_some_requests(tmp_path: Path) -> None:
     hits: list[tuple[float, str]] = []
     async with serve(numbering(hits)) as server:
-        start = Request(server.url("/1"), lane="browser", meta={"session": "me"})
+        start = Request(server.url("/1"), lane="browser", session="me")
         spider = Spider("worn", [start], robots=False, session_requests=3, **QUICK)
 
         @spider.handler
@@ -252,7 +252,7 @@ async def test_a_session_in_the_browser_is_begun_anew_at_an_age(tmp_path: Path) 
         return [at for at, sent in hits if not sent]
 
     async with serve(numbering(hits)) as server:
-        start = Request(server.url("/1"), lane="browser", meta={"session": "me"})
+        start = Request(server.url("/1"), lane="browser", session="me")
         spider = Spider("old", [start], robots=False, session_age=1.0, **QUICK)
 
         @spider.handler
@@ -273,7 +273,7 @@ async def test_a_session_that_is_banned_in_the_browser_begins_anew(
     servers = [await stack.enter_async_context(ProxyServer("http")) for _ in range(3)]
     hits: list[tuple[float, str]] = []
     async with serve(numbering(hits)) as server:
-        start = Request(server.url("/0"), lane="browser", meta={"session": "me"})
+        start = Request(server.url("/0"), lane="browser", session="me")
         pool = {"dc": [proxy.url for proxy in servers]}
         spider = Spider("banned", [start], robots=False, proxies=pool, pool="dc", **QUICK)
         ways: list[str] = []
@@ -319,7 +319,7 @@ async def test_cookies_stay_where_they_belong(tmp_path: Path, stack: AsyncExitSt
         def at(host: str, path: str) -> str:
             return f"http://{host}:{server.port}{path}"
 
-        start = Request(at("shop.co.uk", "/set"), lane="browser", meta={"session": "me"})
+        start = Request(at("shop.co.uk", "/set"), lane="browser", session="me")
         pool = {"dc": [proxy.url]}
         spider = Spider("wide", [start], robots=False, any_host=True, proxies=pool, pool="dc", **QUICK)
 

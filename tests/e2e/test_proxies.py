@@ -209,7 +209,7 @@ async def test_jars_are_never_mixed(tmp_path: Path) -> None:
 
     async with serve(answer) as server:
         users = ["alice", "bob", "carol"]
-        start = [Request(server.url(f"/login?u={who}"), meta={"session": who}) for who in users]
+        start = [Request(server.url(f"/login?u={who}"), session=who) for who in users]
         spider = Spider("sessions", [*start, server.url("/login?u=none")], robots=False, **QUICK)
 
         @spider.handler
@@ -235,7 +235,7 @@ async def test_a_session_that_is_banned_begins_anew(tmp_path: Path, proxies: Asy
 
     async with serve(answer) as server:
         urls = [proxy.url for proxy in servers]
-        start = Request(server.url("/0"), meta={"session": "me"})
+        start = Request(server.url("/0"), session="me")
         spider = Spider("banned", [start], robots=False, proxies={"dc": urls}, pool="dc", **QUICK)
         ways: list[str] = []
 

@@ -198,10 +198,10 @@ FILLED = [
 
 @pytest.mark.parametrize(("fields", "options", "body"), FILLED)
 async def test_fields_are_filled_in(fields: dict[str, Any], options: dict[str, Any], body: bytes) -> None:
-    sent = sent_by_page("http://127.0.0.1/form", LOGIN, "utf-8", form="#login", fields=fields, **options)
+    sent = sent_by_page("http://127.0.0.1/form", LOGIN, "utf-8", selector="#login", fields=fields, **options)
     assert sent == ("POST", "/login", "application/x-www-form-urlencoded", body)
     inside = sent_by_page(
-        "http://127.0.0.1/form", LOGIN, "utf-8", form="input[type=password]", fields=fields, **options
+        "http://127.0.0.1/form", LOGIN, "utf-8", selector="input[type=password]", fields=fields, **options
     )
     assert inside == sent
 
@@ -209,9 +209,9 @@ async def test_fields_are_filled_in(fields: dict[str, Any], options: dict[str, A
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"form": "#nothing"}, "nothing matches '#nothing'; the page has 2 forms"),
-        ({"form": "body"}, "<body> is not a form, nor inside of one"),
-        ({"form": "#search", "click": "#other"}, "<button> is not a submit button of this form"),
+        ({"selector": "#nothing"}, "nothing matches '#nothing'; the page has 2 forms"),
+        ({"selector": "body"}, "<body> is not a form, nor inside of one"),
+        ({"selector": "#search", "click": "#other"}, "<button> is not a submit button of this form"),
         ({"fields": {"q": {}}}, "the value of field 'q' is a dict; give a text, a number or a list"),
     ],
 )

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from shoal.frontier.codec import RARE, rare_fields, restored
-from shoal.model import Failure, Task
+from shoal.model import Failure, FetchOptions, Task
 
 # What queues, lists and columns say about a task, and what every task has.
 ELSEWHERE = {"id", "job", "host", "lane", "priority", "attempt"}
@@ -18,7 +18,8 @@ RARELY = {
     "headers": {"Accept": "*/*"},
     "body": b"x",
     "pool": "residential",
-    "meta": {"session": "s"},
+    "meta": {"a": "s"},
+    "options": FetchOptions(session="s", timeout=2.5, max_body=7, wait_for="load"),
     "hops": ("http://a.test/",),
     "renewed": 1,
     "cookies": ("a=1",),

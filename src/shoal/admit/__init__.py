@@ -24,12 +24,13 @@ from shoal.admit.scope import Scope
 from shoal.admit.sending import redirect_url, resolve, sent_url
 from shoal.admit.traps import trap
 from shoal.limits import COOKIE_LINE, REDIRECT_COOKIE_BYTES, REDIRECT_COOKIES, URL_READ, URL_SHOWN
-from shoal.model import DEFAULT_LANE, Refused, Request, Task
+from shoal.model import DEFAULT_LANE, USUAL_FETCH, FetchOptions, Refused, Request, Task
 from shoal.settings import HostSettings, Settings
 from shoal.text import SECRET_HEADERS, unreadable_url
 
 _ORDINARY = (DEFAULT_LANE, 0)
 _NOTHING = HostSettings()
+_USUAL_OPTIONS = (None, None, None, None)
 _NO_DEFAULTS: Mapping[str, tuple[str, int]] = MappingProxyType({})
 
 _BODY_HEADERS = frozenset({"content-type", "content-length", "content-encoding", "transfer-encoding"})
@@ -105,6 +106,7 @@ class Admission:
             headers=request.headers,
             body=request.body,
             pool=request.pool,
+            options=_options(request),
             parent=parent.id if parent else 0,
             meta=request.meta,
             fingerprint=page,
@@ -204,6 +206,11 @@ class Admission:
         if scope.refuses(task.url, task.depth, self._canonical(task.url)):
             return None  # the task itself was let in from `anywhere`, so it may end anywhere
         return scope.refuses(url, task.depth, canonical)
+
+
+def _options(request: Request) -> FetchOptions:
+    given = (request.session, request.timeout, request.max_body, request.wait_for)
+    return USUAL_FETCH if given == _USUAL_OPTIONS else FetchOptions(*given)
 
 
 def _is_start(task: Task) -> bool:

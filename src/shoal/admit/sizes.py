@@ -18,10 +18,12 @@ def stored_size(request: Request) -> int:
         and request.headers is None
         and request.body is None
         and request.pool is None
+        and request.session is None
+        and request.wait_for is None
         and len(request.method) + len(request.handler) <= REQUEST_WORD
     ):
         return 0  # a link, as nearly all are
-    for name in ("method", "pool", "handler"):
+    for name in ("method", "pool", "handler", "session", "wait_for"):
         size = len(getattr(request, name) or "")
         if size > REQUEST_WORD:
             raise OversizeError(f"its {name} has {size:,} characters; {REQUEST_WORD} are the most")

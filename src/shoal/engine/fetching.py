@@ -58,9 +58,10 @@ class Fetcher:
     def _request(self, task: Task, host: HostView, timeout: float | None) -> FetchRequest:
         rendering = None
         if task.lane == BROWSER and not self._escalation.is_plain(task):
-            rendering = Rendering(task.wait_for or self._waits.get(task.handler, ""))
+            rendering = Rendering(task.options.wait_for or self._waits.get(task.handler, ""))
             # A page with its scripts has all the time there is: the host's own timeout is for its answers alone.
             timeout = host.terms.settings.total_timeout
+        options = task.options
         request = FetchRequest(
             task.url,
             task.method,
@@ -68,7 +69,8 @@ class Fetcher:
             task.body,
             task.cookies,
             task.hops[-1] if task.hops else None,
-            timeout,
+            options.timeout or timeout,
+            max_body=options.max_body,
         )
         return request if rendering is None else replace(request, rendering=rendering)
 

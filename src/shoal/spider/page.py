@@ -37,7 +37,7 @@ from shoal.html.page_links import (
 from shoal.html.parsing import parse
 from shoal.html.visible_text import readable_text, squeeze, visible_text
 from shoal.html.xml import XmlDocument, XmlNode
-from shoal.model import Request, Response, Task
+from shoal.model import Pairs, Request, Response, Task
 from shoal.spider.rendering import Rendered, Tab
 from shoal.spider.spider import Handler, handler_name
 
@@ -58,8 +58,15 @@ class FollowOptions(TypedDict, total=False):
     method: str
     headers: dict[str, str] | None
     body: bytes | None
-    pool: str | None
+    params: Pairs | None
+    form: Pairs | None
+    json: Any
+    auth: tuple[str, str] | None
+    cookies: dict[str, str] | None
     session: str | None
+    pool: str | None
+    timeout: float | None
+    max_body: int | None
     wait_for: str | None
     dedupe: bool
     max_attempts: int
@@ -365,46 +372,22 @@ class Page:
     # -- asking for more
 
     def follow(
-        self,
-        target: str | Node,
-        handler: HandlerLike = None,
-        *,
-        lane: str | None = None,
-        priority: int | None = None,
-        depth: int | None = None,
-        meta: dict[str, Any] | None = None,
-        method: str = "GET",
-        headers: dict[str, str] | None = None,
-        body: bytes | None = None,
-        pool: str | None = None,
-        session: str | None = None,
-        wait_for: str | None = None,
-        dedupe: bool = True,
-        max_attempts: int = 0,
-        anywhere: bool = False,
+        self, target: str | Node, handler: HandlerLike = None, **options: Unpack[FollowOptions]
     ) -> Request:
         """A request to yield: for a URL (relative ones are fine) or an element with href or src.
 
         `handler` is a function decorated with @spider.handler, or its name; None is the handler of this page.
+        The options are those of `Request`.
         """
         if not isinstance(target, str):
             target = _target(target)
         [target] = self._as_sent([target])
         name = self.handler if handler is None else handler_name(handler)
-        base = self._base or self.base
-        if session is not None:
-            meta = {**(meta or {}), "session": session}
-        if wait_for is not None:
-            meta = {**(meta or {}), "wait_for": wait_for}
-        # By position: three times as fast as by name, and this runs for every link.
-        return Request(
-            target, name, base, lane, priority, depth, max_attempts,
-            method, headers, body, pool, meta, dedupe, anywhere,
-        )  # fmt: skip
+        return Request(target, name, self._base or self.base, **options)
 
     def submit_form(
         self,
-        form: str | Node = "form",
+        selector: str | Node = "form",
         fields: Mapping[str, FieldValue] | None = None,
         handler: HandlerLike = None,
         *,
@@ -413,16 +396,16 @@ class Page:
     ) -> Request:
         """A request to yield: what a browser sends when the form is filled in and submitted.
 
-        `form` is a CSS selector or an element: the form, or anything inside it. `fields` are values by name, over those
-        of the page: a text or number, a list for several values, True or False for a checkbox, None to leave a field
-        out. Hidden fields, method, action and encoding are the form's. `click` is the button, as a selector or element;
-        by default the form's first one, as when Enter is pressed; False: none.
+        `selector` finds the form, or anything inside it; an element will do, too. `fields` are values by name, which
+        replace those of the page: a text or number, a list for several values, True or False for a checkbox, None to
+        leave a field out. Hidden fields, method, action and encoding are the form's. `click` is the button, as a
+        selector or element; by default the form's first one, as when Enter is pressed; False: none.
         """
-        where = f"page.submit_form({form!r}) on {self.url}" if isinstance(form, str) else "page.submit_form()"
+        shown = repr(selector) if isinstance(selector, str) else ""
         try:
             sent = submit(
                 self.tree,
-                self._element(form),
+                self._element(selector),
                 fields or {},
                 click=click if isinstance(click, bool) else self._element(click),
                 url=self.url,
@@ -430,7 +413,7 @@ class Page:
                 codec=self.codec,
             )
         except FormError as error:
-            raise SpiderError(f"{where}: {error}") from None
+            raise SpiderError(f"page.submit_form({shown}) on {self.url}: {error}") from None
         options |= {"method": sent.method, "body": sent.body}
         if sent.content_type:
             options["headers"] = {"Content-Type": sent.content_type, **(options.get("headers") or {})}

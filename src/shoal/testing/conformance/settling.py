@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import DeadFilter, Whereabouts
-from shoal.model import Dead, Done, Failure, Moved, Retry, Row, Settlement, Snapshot
+from shoal.model import Dead, Done, Failure, FetchOptions, Moved, Retry, Row, Settlement, Snapshot
 from shoal.testing.conformance.tools import (
     FAILED,
     ListJournal,
@@ -96,7 +96,9 @@ class Settling:
         self, frontier: Frontier, clock: ManualClock
     ) -> None:
         await frontier.open_job(spec(max_attempts=1))
-        await frontier.add("job", [make_task("http://a.test/", pool="dc", meta={"session": "me"})])
+        await frontier.add(
+            "job", [make_task("http://a.test/", pool="dc", options=FetchOptions(session="me"))]
+        )
         for _ in range(4):
             [lease] = (await claim(frontier)).leases
             assert lease.task.attempt == 1
