@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from shoal.engine.tally import TallyReport
-from shoal.engine.vitals import StatusSource, Vitals
+from shoal.engine.vitals import Vitals
 from shoal.errors import StoreError, UsageError
 from shoal.frontier.memory import MemoryFrontier
 from shoal.telemetry import endpoint, health
@@ -175,19 +175,23 @@ async def test_a_port_that_is_taken_is_told_in_one_line() -> None:
 # -- what is answered
 
 
-class Subjects:
+class Process:
     """A process whose state is set by hand."""
 
     def __init__(self) -> None:
         self.trouble, self.ending = "", False
 
-    def made(self) -> StatusSource:
-        return StatusSource(
-            lambda: TallyReport(pages=3),
-            lambda: Vitals(processes=1),
-            hangs=lambda: self.trouble,
-            stopping=lambda: self.ending,
-        )
+    def report(self) -> TallyReport:
+        return TallyReport(pages=3)
+
+    def vitals(self) -> Vitals:
+        return Vitals(processes=1)
+
+    def hangs(self) -> str:
+        return self.trouble
+
+    def stopping(self) -> bool:
+        return self.ending
 
 
 class AwayFrontier(MemoryFrontier):
@@ -214,7 +218,7 @@ async def test_before_there_is_anything_to_tell_it_is_healthy_and_not_ready() ->
 
 async def test_a_process_that_works_is_healthy_and_ready(frontier: AwayFrontier) -> None:
     one = Probes()
-    one.watch(frontier, Subjects().made(), whole_store=False)
+    one.watch(frontier, Process(), whole_store=False)
     assert ((await one.healthz()).status, (await one.readyz()).status) == (200, 200)
     text = (await one.metrics()).body
     assert b"shoal_pages_total 3.0" in text
@@ -223,17 +227,17 @@ async def test_a_process_that_works_is_healthy_and_ready(frontier: AwayFrontier)
 
 
 async def test_one_that_is_told_to_stop_is_healthy_but_not_ready(frontier: AwayFrontier) -> None:
-    one, of = Probes(), Subjects()
-    one.watch(frontier, of.made(), whole_store=False)
-    of.ending = True
+    one, process = Probes(), Process()
+    one.watch(frontier, process, whole_store=False)
+    process.ending = True
     assert (await one.healthz()).status == 200
     assert (await one.readyz()).body == b"stopping\n"
 
 
 async def test_one_that_hangs_is_not_healthy_unless_it_waits_for_the_store(frontier: AwayFrontier) -> None:
-    one, of = Probes(), Subjects()
-    one.watch(frontier, of.made(), whole_store=False)
-    of.trouble = "the engine has not moved for 61 s"
+    one, process = Probes(), Process()
+    one.watch(frontier, process, whole_store=False)
+    process.trouble = "the engine has not moved for 61 s"
     assert ((await one.healthz()).status, (await one.healthz()).body) == (
         503,
         b"the engine has not moved for 61 s\n",
@@ -249,7 +253,7 @@ async def test_a_store_that_fails_is_not_up(frontier: AwayFrontier, monkeypatch:
         raise StoreError("gone")
 
     one = Probes()
-    one.watch(frontier, Subjects().made(), whole_store=False)
+    one.watch(frontier, Process(), whole_store=False)
     monkeypatch.setattr(frontier, "now", fails)
     assert (await one.readyz()).status == 503
 

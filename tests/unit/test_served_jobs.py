@@ -72,13 +72,12 @@ def make(
     plan = WorkerPlan((), "memory", **options)  # type: ignore[arg-type]
     jobs = ServedJobs(frontier, plan, spiders, plan.settings(), Traffic())
     engine = Engine(frontier, jobs, plan.settings(), name="worker", spiders=tuple(spiders))
-    jobs.holds = engine.holds
     return jobs, engine
 
 
 @asynccontextmanager
 async def serving(jobs: ServedJobs, engine: Engine) -> AsyncIterator[None]:
-    looking, running = asyncio.create_task(jobs.run()), asyncio.create_task(engine.run())
+    looking, running = asyncio.create_task(jobs.run(engine.holds)), asyncio.create_task(engine.run())
     try:
         async with asyncio.timeout(DEADLINE):
             yield
@@ -126,8 +125,8 @@ async def test_what_is_none_of_its_business_is_left_alone(tmp_path: Path) -> Non
     await frontier.open_job(replace(spec("crawl", tmp_path), settings=write_note(b"", Settings())))
     await frontier.open_job(spec("chosen-1", tmp_path))
     await frontier.open_job(spec("left", tmp_path))
-    jobs, _ = make(frontier, jobs=("chosen-*",))
-    await jobs.refresh()
+    jobs, engine = make(frontier, jobs=("chosen-*",))
+    await jobs.refresh(engine.holds)
     await until(lambda: jobs.current())
     assert [job.name for job in jobs.current()] == ["chosen-1"]
     await jobs.close()
@@ -271,7 +270,7 @@ async def test_until_done_ends_when_every_job_of_its_spiders_is_exhausted(tmp_pa
     jobs, engine = make(frontier, until_done=True)
     await frontier.open_job(spec("b1", tmp_path))
     await frontier.open_job(spec("other", tmp_path, "unknown"))
-    looking = asyncio.create_task(jobs.run())
+    looking = asyncio.create_task(jobs.run(engine.holds))
     running = asyncio.create_task(engine.run())
     await asyncio.sleep(0.05)
     assert not running.done(), "its start has not been fed yet"
@@ -287,12 +286,12 @@ async def test_until_done_ends_when_every_job_of_its_spiders_is_exhausted(tmp_pa
 
 async def test_set_aside_answers_that_the_others_can_go_on(tmp_path: Path) -> None:
     frontier = MemoryFrontier()
-    jobs, _ = make(frontier)
+    jobs, engine = make(frontier)
     await frontier.open_job(spec("b1", tmp_path))
-    await jobs.refresh()
+    await jobs.refresh(engine.holds)
     await until(lambda: jobs.current())
     [job] = jobs.current()
     assert jobs.set_aside(job, SinkError("disk full"))
-    await jobs.refresh()
+    await jobs.refresh(engine.holds)
     assert jobs.current() == ()
     await jobs.close()

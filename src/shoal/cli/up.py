@@ -46,8 +46,8 @@ def up(
     """Keep N workers running on this machine. One Ctrl-C drains them all, a second one stops them at once."""
     from shoal.cli.dashboard import beside
     from shoal.engine.event_loop import run_loop
-    from shoal.runtime.local_fleet import keep_up
     from shoal.runtime.signals import stoppable
+    from shoal.runtime.supervisor import supervise
 
     options.set_up_logging(log_level, log_format)
     if count is not None and count < 1:
@@ -58,7 +58,7 @@ def up(
 
     async def keeping() -> FleetSight:
         async with beside(store, dashboard, dashboard_port):
-            return await keep_up(plan, count or os.cpu_count() or 1, board.update)
+            return await supervise(plan, count or os.cpu_count() or 1, board.update)
 
     with _Board(quiet) as board:
         last = run_loop(stoppable(keeping()))
@@ -156,7 +156,7 @@ def _line(one: JobSight, workers: int) -> str:
     parts = [
         f"{humanize.count(c.done)} of {humanize.count(c.admitted)} pages",
         f"{humanize.rate(one.rate)}/s",
-        f"{humanize.count(c.leased)} in flight",
+        f"{humanize.count(c.leased)} in liveness",
         f"{humanize.count(c.dead)} dead",
     ]
     if workers:

@@ -9,8 +9,9 @@ import os
 import resource
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -63,13 +64,18 @@ def together(parts: Iterable[Vitals]) -> Vitals:
     )
 
 
-class StatusSource(Struct, frozen=True):
-    """Where the health of a process is read from."""
+class StatusSource(Protocol):
+    """A process that can be asked how it is doing."""
 
-    report: Callable[[], TallyReport]
-    vitals: Callable[[], Vitals]
-    hangs: Callable[[], str] = str  # why it makes no progress, though the store answers; "": it does
-    stopping: Callable[[], bool] = bool
+    def report(self) -> TallyReport: ...
+
+    def vitals(self) -> Vitals: ...
+
+    def hangs(self) -> str:
+        """Why it makes no progress, though the store answers; "": it does."""
+        ...
+
+    def stopping(self) -> bool: ...
 
 
 class OwnVitals:

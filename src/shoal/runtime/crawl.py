@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
-from contextlib import AsyncExitStack
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -20,25 +22,24 @@ from msgspec import Struct
 from shoal.config import load
 from shoal.engine.event_loop import run_loop
 from shoal.engine.feeder import Feeder
-from shoal.engine.guardian import can_resume
-from shoal.engine.served import OneJob
-from shoal.engine.tally import TallyReport
-from shoal.engine.tracing import Tracing, tracing_if
-from shoal.engine.vitals import StatusSource
-from shoal.errors import HandlerMissing, SettingsError, ShoalError, SpiderError
+from shoal.engine.guardian import can_resume, guarded
+from shoal.engine.lost_workers import report_loss
+from shoal.engine.tally import Ledger, RateWindow, RunTotals, TallyReport, merge
+from shoal.engine.tracing import tracing_if
+from shoal.errors import SettingsError, ShoalError, SpiderError, StoreError
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import Frontier
-from shoal.frontier.values import Job
 from shoal.inspect.event_log import EventBook
-from shoal.inspect.progress import View
+from shoal.inspect.progress import View, eta, remaining
 from shoal.inspect.retention import tidy
-from shoal.jobs.trouble import pause_in_trouble, with_pages_left
-from shoal.policy.load import Traffic
-from shoal.runtime.job_runner import JobRunner
+from shoal.inspect.throttled import PATIENCE, Sparing
+from shoal.jobs.trouble import pause_in_trouble
+from shoal.runtime.admission import make_admission
 from shoal.runtime.plan import Plan, conclude, prepare
 from shoal.runtime.signals import Stoppable, stopping_on_signals
-from shoal.runtime.watching import Watch, watching
-from shoal.runtime.worker import Worker
+from shoal.runtime.supervisor import Supervisor
+from shoal.runtime.worker import CrawlWorker
+from shoal.runtime.worker_plan import CrawlPlan, WorkerPlan
 from shoal.sink import is_database, open_sink
 from shoal.sink.jsonl import FileSink, MemoryJournal
 from shoal.sink.protocol import Sink
@@ -46,6 +47,10 @@ from shoal.spider.spider import Spider
 from shoal.telemetry.health import probes_at
 
 __all__ = ["Plan", "Results", "crawl", "execute", "run"]
+
+_EVERY = 0.5  # seconds between looks at a running crawl
+
+Watch = Callable[[View], None]
 
 
 class Results(Struct, frozen=True):
@@ -87,7 +92,7 @@ async def crawl(
         )
     kept = MemoryJournal()
     sink = FileSink(kept) if plan.output is None else open_sink(plan.output, job=plan.job)
-    view = await _run_here(plan, sink, watch, signals=False)
+    view = await _run(plan, sink, watch, signals=False)
     return Results([msgspec.json.decode(row) for row in kept.rows], view)
 
 
@@ -98,17 +103,21 @@ def run(spider: Spider, **options: Any) -> Results:
 
 async def execute(plan: Plan, watch: Watch | None = None) -> View:
     """Runs a plan to its end, or until a signal; answers the last view."""
-    if plan.settings.processes > 1:
-        from shoal.runtime.processes import supervise
+    if plan.settings.processes == 1:
+        return await _run(plan, open_sink(plan.output, job=plan.job), watch, signals=True)
+    if plan.source is None or plan.output is None:
+        raise SettingsError(
+            "processes: several processes need an output file; leave out `-o -` or --processes"
+        )
+    return await _run(plan, None, watch, signals=True)
 
-        return await supervise(plan, watch)
-    return await _run_here(plan, open_sink(plan.output, job=plan.job), watch, signals=True)
 
-
-async def _run_here(plan: Plan, sink: Sink, watch: Watch | None, *, signals: bool) -> View:
+async def _run(plan: Plan, sink: Sink | None, watch: Watch | None, *, signals: bool) -> View:
+    """Feeds a job while workers work on it, until it is done. Without a sink, they are processes of their own."""
     async with AsyncExitStack() as stack:
         probes = await stack.enter_async_context(probes_at(plan.metrics))
-        tracing = await stack.enter_async_context(tracing_if(plan.trace))
+        # Of several processes, each traces its own pages.
+        tracing = await stack.enter_async_context(tracing_if(plan.trace)) if sink is not None else None
         frontier = await stack.enter_async_context(open_frontier(plan.store))
         await stack.enter_async_context(EventBook(frontier))
         job = await prepare(plan, frontier)
@@ -116,88 +125,41 @@ async def _run_here(plan: Plan, sink: Sink, watch: Watch | None, *, signals: boo
             return View(job, TallyReport(), note="already finished")
         if plan.store != ":memory:":
             can_resume()
-        crew = await stack.enter_async_context(Crew(plan, frontier, sink, tracing))
-        probes.watch(frontier, crew.subject(), whole_store=True)
+        workers: CrawlWorker | Supervisor
+        if sink is not None:
+            workers = CrawlWorker(plan.job, plan.spider, plan.settings, frontier, sink, tracing)
+            admission = workers.admission
+        else:
+            workers = _supervisor(plan, frontier)
+            admission = make_admission(plan.spider, plan.settings)
+        await stack.enter_async_context(workers)
+        probes.watch(frontier, workers, whole_store=True)
         if signals:
-            stack.enter_context(stopping_on_signals(crew.engine, grace=plan.settings.grace))
-        look = await stack.enter_async_context(watching(plan, frontier, crew.report, watch))
-        async with feeding(crew.feeder(), crew.engine, frontier, plan.job):
-            await work_through(crew, frontier, plan.job)
+            stack.enter_context(stopping_on_signals(workers, grace=plan.settings.grace))
+        look = await stack.enter_async_context(watching(plan, frontier, workers.report, watch))
+        feeder = Feeder(
+            plan.spider,
+            frontier,
+            admission,
+            plan.settings,
+            workers.tally,
+            job=plan.job,
+            source=plan.feeds,
+            paused=workers.feeding_paused,
+        )
+        async with feeding(feeder, workers, frontier, plan.job):
+            await workers.run()
         await conclude(plan, frontier)
         view = await look()
         await tidy(frontier, plan.settings, spared={plan.job})
         return view
 
 
-class Crew:
-    """A process with one job: `shoal crawl`."""
-
-    def __init__(self, plan: Plan, frontier: Frontier, sink: Sink, tracing: Tracing | None = None) -> None:
-        traffic = Traffic()
-        self._plan = plan
-        self._frontier = frontier
-        self._job = JobRunner(
-            plan.job, plan.spider, plan.settings, frontier, sink, traffic=traffic, tracing=tracing
-        )
-        self._jobs = OneJob(frontier, self._job, plan.settings)
-        self._process = Worker(frontier, self._jobs, plan.settings, traffic)
-        self.engine = self._process.engine
-
-    async def __aenter__(self) -> Self:
-        try:
-            await self._job.open()
-        except BaseException:
-            await self._job.close()
-            raise
-        await self._process.__aenter__()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._process.__aexit__()
-        await self._job.close()
-
-    @property
-    def trouble(self) -> HandlerMissing | None:
-        """Why the engine ended before its work was done."""
-        return self._jobs.trouble
-
-    def was_replaced(self, job: Job | None) -> bool:
-        """Whether the job is no longer the one that was opened here."""
-        return job is None or job.created_at != self._job.made_at
-
-    def feeder(self) -> Feeder:
-        plan, job = self._plan, self._job
-        return Feeder(
-            plan.spider,
-            self._frontier,
-            job.admission,
-            plan.settings,
-            job.tally,
-            job=plan.job,
-            source=plan.feeds,
-            paused=lambda: self.feeding_paused,
-        )
-
-    @property
-    def feeding_paused(self) -> bool:
-        return self._process.feeding_paused
-
-    def report(self) -> TallyReport:
-        return self._job.tally.report(in_flight=self.engine.in_flight)
-
-    def subject(self) -> StatusSource:
-        return self._process.subject(self.report)
-
-
-async def work_through(crew: Crew, frontier: Frontier, job: str) -> None:
-    """Runs the engine to its end. Pages that nobody can handle stay in the queue of a job that is paused."""
-    await crew.engine.run()
-    if crew.was_replaced(await frontier.job(job)):
-        raise ShoalError(f"job {job} was forgotten or started anew by another command, so this one ends")
-    if (trouble := crew.trouble) is not None:
-        sentence = await with_pages_left(frontier, job, trouble)
-        await pause_in_trouble(frontier, job, sentence)
-        raise HandlerMissing(f"job {job} is paused: {sentence}; run the same command again to go on")
+def _supervisor(plan: Plan, frontier: Frontier) -> Supervisor:
+    assert plan.source is not None
+    crawl = CrawlPlan(plan.source, plan.settings, plan.job, str(plan.output))
+    worker = WorkerPlan((), plan.store, trace=plan.trace, crawl=crawl)
+    return Supervisor(worker, plan.settings.processes, partial(report_loss, frontier))
 
 
 class feeding:  # noqa: N801 (a context manager, used like a function)
@@ -232,3 +194,57 @@ class feeding:  # noqa: N801 (a context manager, used like a function)
         await asyncio.wait([self._task])
         if self._error is not None and kind is None:
             raise self._error
+
+
+@asynccontextmanager
+async def watching(
+    plan: Plan, frontier: Frontier, report: Callable[[], TallyReport], watch: Watch | None
+) -> AsyncIterator[Callable[[], Awaitable[View]]]:
+    """Calls `watch` twice a second until left; gives a function that looks once. A process that takes over from
+    one that died goes on with what that one had counted."""
+    began, mine = time.monotonic(), guarded()
+    ledger = Ledger(mine.ledger if mine is not None else None)
+    before = ledger.before
+    window = RateWindow()
+    asked: Sparing[Sequence[tuple[str, int]]] = Sparing((), patience=PATIENCE)
+    job = await frontier.job(plan.job)
+    done_before = job.counters.done if job is not None else 0
+    interval = 1 / plan.settings.rate if plan.settings.rate else 0.0
+
+    async def look() -> View:
+        job = await frontier.job(plan.job)
+        if job is None:
+            raise StoreError(
+                f"job {plan.job} was dropped while it ran, or the store has gone back to a time before it was made; "
+                "run the same command again"
+            )
+        queues = await asked.get(lambda: frontier.queues(plan.job, 5)) if job.counters.pending else ()
+        now = time.monotonic()
+        rate = window.add(now, job.counters.done)
+        longest = queues[0][1] if queues else 0
+        return View(
+            job,
+            merge([before.report, report()]),
+            elapsed=before.elapsed + now - began,
+            restarts=before.restarts,
+            rate=rate if now - began > 1 else (job.counters.done - done_before) / max(0.1, now - began),
+            eta=eta(remaining(job), rate, queue=longest, interval=interval),
+            queues=queues,
+            processes=plan.settings.processes,
+        )
+
+    async def look_regularly() -> None:
+        while watch is not None:
+            try:
+                view = await look()
+            except ShoalError:
+                return  # the engine meets the same trouble and says so
+            ledger.write(RunTotals(view.report, view.elapsed, view.restarts))
+            watch(view)
+            await asyncio.sleep(_EVERY)
+
+    looking = asyncio.create_task(look_regularly())
+    try:
+        yield look
+    finally:
+        looking.cancel()

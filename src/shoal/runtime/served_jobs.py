@@ -46,6 +46,8 @@ _ASIDE = 15.0  # seconds before a job whose rows could not be written is tried a
 # were admitted would no longer be true. So its time of creation is part of what it is.
 Incarnation = tuple[JobSpec, float]
 
+Holds = Callable[[Served], int]
+
 
 class ServedJobs:
     def __init__(
@@ -74,7 +76,6 @@ class ServedJobs:
         self._aside: dict[str, float] = {}  # until when (the loop's time)
         self._lanes: dict[str, Lane] = {}
         self._has_browser = available(settings)
-        self.holds: Callable[[Served], int] = lambda job: 0  # how many of a job's pages the engine has
         self._choose_lanes()
 
     def __repr__(self) -> str:
@@ -123,17 +124,18 @@ class ServedJobs:
 
     # -- following the store
 
-    async def run(self) -> None:
+    async def run(self, holds: Holds) -> None:
+        """Follows the store. `holds`: how many pages of a job the engine has in flight."""
         while True:
             try:
-                await self.refresh()
+                await self.refresh(holds)
             except ShoalError as error:
                 log.debug("cannot look for jobs: %s", error)  # the engine meets the same trouble and says so
             if self._plan.until_done:
                 self._frontier.wake()
             await self._running.change(_EVERY)
 
-    async def refresh(self) -> None:
+    async def refresh(self, holds: Holds) -> None:
         jobs = [job for job in await self._running.get() if self._is_mine(job)]
         mine: dict[str, Incarnation] = {job.spec.name: (job.spec, job.created_at) for job in jobs}
         now = asyncio.get_running_loop().time()
@@ -142,7 +144,7 @@ class ServedJobs:
         for name, found in mine.items():
             if name not in self._current and name not in self._opening and self._aside.get(name, 0.0) <= now:
                 self._opening[name] = asyncio.create_task(self._open(found))
-        await self._close_retired()
+        await self._close_retired(holds)
 
     def _is_mine(self, job: Job) -> bool:
         return job.state == "running" and self._plan.serves(job.spec, self._spiders)
@@ -212,9 +214,9 @@ class ServedJobs:
         del self._known[name]
         self._retired.append(self._current.pop(name))
 
-    async def _close_retired(self) -> None:
+    async def _close_retired(self, holds: Holds) -> None:
         """Once nothing of theirs is in flight; what they learnt about hosts is written first."""
-        through = [runner for runner in self._retired if not self.holds(runner)]
+        through = [runner for runner in self._retired if not holds(runner)]
         for runner in through:
             await runner.pages.write_back(everything=True)
             self._retired.remove(runner)

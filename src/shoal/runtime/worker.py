@@ -1,4 +1,4 @@
-"""One worker process: serves the jobs of its spiders, and hosts the coordinator when it is its turn."""
+"""A worker process: works on the one job of a crawl, or serves the jobs of a store and coordinates when it leads."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import asyncio
 import os
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
-from functools import partial
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from shoal.clock import SystemClock
 from shoal.engine.dispatcher import Engine
 from shoal.engine.guardian import can_resume, guarded
 from shoal.engine.lost_workers import report_loss, tell_loss
 from shoal.engine.pressure import Governor
-from shoal.engine.served import Jobs
+from shoal.engine.served import Jobs, OneJob
 from shoal.engine.tally import TallyReport
-from shoal.engine.tracing import tracing_if
-from shoal.engine.vitals import OwnVitals, StatusSource, Vitals
+from shoal.engine.tracing import Tracing, tracing_if
+from shoal.engine.vitals import OwnVitals, Vitals
 from shoal.engine.watchdog import Watchdog
+from shoal.errors import HandlerMissing, ShoalError
 from shoal.events import event
 from shoal.fetch.slots import within_file_limit
 from shoal.frontier import open_frontier, shown
@@ -29,27 +29,28 @@ from shoal.frontier.values import Job
 from shoal.inspect.event_log import EventBook, tell
 from shoal.jobs.leader import watch_leader
 from shoal.jobs.note import SUMMARY
-from shoal.jobs.trouble import check_all_done
+from shoal.jobs.trouble import check_all_done, pause_in_trouble, with_pages_left
 from shoal.jobs.worker_status import tell_other_versions
 from shoal.policy.load import Backlog, Traffic
 from shoal.runtime.coordinator import Coordinator
+from shoal.runtime.job_runner import JobRunner
 from shoal.runtime.served_jobs import RunningJobs, ServedJobs
 from shoal.runtime.signals import Stoppable, stopping_on_signals
 from shoal.runtime.worker_plan import WorkerPlan
 from shoal.settings import Settings
+from shoal.sink import open_sink
+from shoal.sink.protocol import Sink
+from shoal.spider.spider import Spider
 from shoal.telemetry.health import probes_at
 
-if TYPE_CHECKING:
-    pass
-
-Guidance = Callable[[Stoppable], AbstractContextManager[None]]  # what tells the engine to stop
-
+Guidance = Callable[[Stoppable], AbstractContextManager[None]]  # what tells a worker to stop
+Report = Callable[["Worker"], Coroutine[None, None, None]]  # runs beside a worker and tells how it is doing
 
 _ROUND = 60.0  # seconds after which an engine that has not ended its round hangs
 
 
 class Worker:
-    """What a process has once: the engine, the governor that holds it back, and the watchdog over its handlers."""
+    """What a process has once: the engine, the backpressure that holds it back, and the watchdog over its handlers."""
 
     def __init__(
         self,
@@ -111,20 +112,27 @@ class Worker:
     async def __aexit__(self, *_: object) -> None:
         if self._governing is not None:
             self._governing.cancel()
-            await asyncio.gather(
-                self._governing, return_exceptions=True
-            )  # the engine tells of a broken store
+            # Errors are ignored: the engine tells of a broken store.
+            await asyncio.gather(self._governing, return_exceptions=True)
         self._watchdog.stop()
 
-    @property
+    def stop(self) -> None:
+        self.engine.stop()
+
+    def force(self) -> None:
+        self.engine.force()
+
+    def stopping(self) -> bool:
+        return self.engine.stopping
+
     def feeding_paused(self) -> bool:
         return self._governor.pressure.feeding_paused
 
-    def subject(self, report: Callable[[], TallyReport]) -> StatusSource:
-        """This process, for whoever asks how it is; `report` is what it has counted."""
-        return StatusSource(report, self._vitals, self._hangs, lambda: self.engine.stopping)
+    def report(self) -> TallyReport:
+        """What this process has counted."""
+        raise NotImplementedError
 
-    def _vitals(self) -> Vitals:
+    def vitals(self) -> Vitals:
         pressure, signals = self._governor.pressure, self._governor.signals()
         return Vitals(
             stale=self.engine.stale,
@@ -142,9 +150,87 @@ class Worker:
             waiting=self.engine.waiting,
         )
 
-    def _hangs(self) -> str:
+    def hangs(self) -> str:
         takes = self.engine.round_takes()
         return f"the engine has not moved for {takes:.0f} s" if takes > _ROUND else ""
+
+
+class CrawlWorker(Worker):
+    """Works on one job until it is done. Whatever keeps the job from going on ends the worker."""
+
+    def __init__(
+        self,
+        job: str,
+        spider: Spider,
+        settings: Settings,
+        frontier: Frontier,
+        sink: Sink,
+        tracing: Tracing | None = None,
+    ) -> None:
+        traffic = Traffic()
+        self._runner = JobRunner(job, spider, settings, frontier, sink, traffic=traffic, tracing=tracing)
+        self._job = OneJob(frontier, self._runner, settings)
+        super().__init__(frontier, self._job, settings, traffic)
+        self.admission, self.tally = self._runner.admission, self._runner.tally
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._runner.open()
+            return await super().__aenter__()
+        except BaseException:
+            await self._runner.close()
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        await super().__aexit__()
+        await self._runner.close()
+
+    def report(self) -> TallyReport:
+        return self.tally.report(in_flight=self.engine.in_flight)
+
+    async def run(self) -> None:
+        """Raises an error if the job cannot go on. Pages that no handler takes stay in its queue, and it is paused."""
+        await self.engine.run()
+        name = self._runner.name
+        job = await self._frontier.job(name)
+        if job is None or job.created_at != self._runner.made_at:
+            raise ShoalError(f"job {name} was forgotten or started anew by another command, so this one ends")
+        if (trouble := self._job.trouble) is not None:
+            sentence = await with_pages_left(self._frontier, name, trouble)
+            await pause_in_trouble(self._frontier, name, sentence)
+            raise HandlerMissing(f"job {name} is paused: {sentence}; run the same command again to go on")
+
+
+class FleetWorker(Worker):
+    """Serves the jobs of its spiders until it is told to stop; with `until_done`, until no job is left to do."""
+
+    def __init__(
+        self,
+        plan: WorkerPlan,
+        spiders: Mapping[str, Spider],
+        frontier: Frontier,
+        tracing: Tracing | None = None,
+    ) -> None:
+        settings, traffic, running = plan.settings(), Traffic(), RunningJobs(frontier)
+        self._plan = plan
+        self._served = ServedJobs(frontier, plan, spiders, settings, traffic, tracing, running)
+        super().__init__(frontier, self._served, settings, traffic, spiders=tuple(spiders))
+        self._coordinator = Coordinator(frontier, plan, spiders, name=self.engine.name, running=running)
+
+    async def __aexit__(self, *_: object) -> None:
+        await super().__aexit__()
+        await self._served.close()
+
+    def report(self) -> TallyReport:
+        return self._served.report(in_flight=self.engine.in_flight)
+
+    async def run(self) -> None:
+        coordinating = self._coordinator.run() if self._plan.coordinates else watch_leader(self._frontier)
+        async with (
+            meanwhile(self._served.run(self.engine.holds), self),
+            meanwhile(coordinating, self),
+        ):
+            await self.engine.run()
 
 
 def backlog_of(job: Job) -> Backlog:
@@ -153,38 +239,31 @@ def backlog_of(job: Job) -> Backlog:
     return Backlog(job.spec.name, c.pending, max(0, c.admitted - job.fed), ended, feeding=not job.fed_all)
 
 
-async def serve(
-    plan: WorkerPlan,
-    guidance: Guidance | None = None,
-    tell: Callable[[StatusSource], Coroutine[None, None, None]] | None = None,
-) -> None:
-    """Works until it is told to stop; with `until_done`, until no job is left to do. `tell` runs beside it."""
-    spiders, settings = plan.load_spiders(), plan.settings()
+async def serve(plan: WorkerPlan, guidance: Guidance | None = None, report: Report | None = None) -> None:
+    """Runs the worker of a plan to its end. `guidance` tells it to stop, in place of signals."""
+    spiders = plan.load_spiders()
     async with AsyncExitStack() as stack:
         probes = await stack.enter_async_context(probes_at(plan.metrics))
         tracing = await stack.enter_async_context(tracing_if(plan.trace))
-        frontier = await stack.enter_async_context(open_frontier(plan.store, patient=True))
-        await stack.enter_async_context(present(frontier, "worker", spiders, plan.store))
-        traffic = Traffic()
-        running = RunningJobs(frontier)
-        roster = ServedJobs(frontier, plan, spiders, settings, traffic, tracing, running)
-        stack.push_async_callback(roster.close)
-        worker = Worker(frontier, roster, settings, traffic, spiders=tuple(spiders))
+        frontier = await stack.enter_async_context(open_frontier(plan.store, patient=plan.crawl is None))
+        worker: CrawlWorker | FleetWorker
+        if (crawl := plan.crawl) is not None:
+            await stack.enter_async_context(EventBook(frontier))
+            [spider], sink = spiders.values(), open_sink(crawl.output, job=crawl.job)
+            worker = CrawlWorker(crawl.job, spider, crawl.settings, frontier, sink, tracing)
+        else:
+            await stack.enter_async_context(present(frontier, "worker", spiders, plan.store))
+            worker = FleetWorker(plan, spiders, frontier, tracing)
         await stack.enter_async_context(worker)
-        roster.holds = worker.engine.holds
-        subject = worker.subject(lambda: roster.report(in_flight=worker.engine.in_flight))
-        probes.watch(frontier, subject, whole_store=False)
-        if tell is not None:
-            await stack.enter_async_context(meanwhile(tell(subject), worker.engine))
+        probes.watch(frontier, worker, whole_store=False)
+        if report is not None:
+            await stack.enter_async_context(meanwhile(report(worker), worker))
         can_resume()
-        if guidance is None:
-            guidance = partial(stopping_on_signals, grace=settings.grace)
-        stack.enter_context(guidance(worker.engine))
-        coordinator = Coordinator(frontier, plan, spiders, name=worker.engine.name, running=running)
-        coordinating = coordinator.run() if plan.coordinates else watch_leader(frontier)
-        async with meanwhile(roster.run(), worker.engine), meanwhile(coordinating, worker.engine):
-            await worker.engine.run()
-        if plan.until_done and tell is None:  # else whoever has started this process looks
+        stack.enter_context(
+            guidance(worker) if guidance else stopping_on_signals(worker, grace=plan.settings().grace)
+        )
+        await worker.run()
+        if plan.until_done and report is None:  # else the process that started this one looks
             await check_all_done(frontier, lambda spec: plan.serves(spec, spiders))
 
 
@@ -192,15 +271,39 @@ async def coordinate(plan: WorkerPlan) -> None:
     """Only coordinates, until it is told to stop."""
     spiders = plan.load_spiders()
     async with probes_at(plan.metrics) as probes, open_frontier(plan.store, patient=True) as frontier:
-        coordinator = Coordinator(frontier, plan, spiders)
-        stop = _Stop()
-        with stopping_on_signals(stop, "stopping"), OwnVitals() as pulse:
-            probes.watch(frontier, StatusSource(TallyReport, pulse.vitals), whole_store=True)
+        coordinator, process = Coordinator(frontier, plan, spiders), _CoordinatorProcess()
+        with stopping_on_signals(process, "stopping"), process.pulse:
+            probes.watch(frontier, process, whole_store=True)
             async with (
                 present(frontier, "coordinator", spiders, plan.store),
-                meanwhile(coordinator.run(), stop),
+                meanwhile(coordinator.run(), process),
             ):
-                await stop.told.wait()
+                await process.told.wait()
+
+
+class _CoordinatorProcess:
+    """There is nothing to drain: what was fed is in the store, and another process goes on from there."""
+
+    def __init__(self) -> None:
+        self.told = asyncio.Event()  # to stop
+        self.pulse = OwnVitals()
+
+    def stop(self) -> None:
+        self.told.set()
+
+    force = stop
+
+    def stopping(self) -> bool:
+        return self.told.is_set()
+
+    def report(self) -> TallyReport:
+        return TallyReport()
+
+    def vitals(self) -> Vitals:
+        return self.pulse.vitals()
+
+    def hangs(self) -> str:
+        return ""
 
 
 @asynccontextmanager
@@ -216,18 +319,6 @@ async def present(frontier: Frontier, role: str, spiders: Iterable[str], store: 
             yield
         finally:
             event("worker_stopped", role=role)
-
-
-class _Stop:
-    """There is nothing to drain: what was fed is in the store, and another goes on from there."""
-
-    def __init__(self) -> None:
-        self.told = asyncio.Event()
-
-    def stop(self) -> None:
-        self.told.set()
-
-    force = stop
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""What a process of a fleet is told, and by which settings it works on a job."""
+"""What a worker process is told, and by which settings it works on a job."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.config import load
+from shoal.engine.vitals import Machine
 from shoal.frontier.values import JobSpec
 from shoal.jobs.note import SECRET, SUMMARY, is_for_fleet, note_of, settings_of
 from shoal.runtime.trust import check_settings, own_output, own_reach, trusts_store
 from shoal.settings import HostSettings, Settings
 from shoal.spider.default import summary_spider
-from shoal.spider.loading import load_spiders
+from shoal.spider.loading import SpiderSource, load_spiders
 from shoal.spider.spider import Spider
 
 # What a worker decides for itself: its machine is its own. Everything else is the job's.
@@ -52,8 +53,17 @@ OWN = frozenset(
 )
 
 
+class CrawlPlan(Struct, frozen=True):
+    """The one job of `shoal crawl --processes`, for each of its processes."""
+
+    source: SpiderSource
+    settings: Settings
+    job: str
+    output: str
+
+
 class WorkerPlan(Struct, frozen=True):
-    """Everything that makes up one worker or coordinator."""
+    """Everything that makes up one worker or coordinator, in a form that another process can read."""
 
     spiders: tuple[str, ...]  # addresses
     store: str
@@ -64,14 +74,29 @@ class WorkerPlan(Struct, frozen=True):
     until_done: bool = False
     metrics: str = ""  # where to answer how it is: [HOST:]PORT
     trace: bool = False
+    crawl: CrawlPlan | None = None  # it works on this job alone, until it is done
 
     def load_spiders(self) -> dict[str, Spider]:
+        if self.crawl is not None:
+            return {self.crawl.job: self.crawl.source.load()}
         return {**load_spiders(self.spiders), SUMMARY: summary_spider(SUMMARY, ())}
 
     def settings(self, spider: Spider | None = None) -> Settings:
         """This process's own layers."""
+        if self.crawl is not None:
+            return self.crawl.settings
         config = Path(self.config) if self.config is not None else None
         return load(config, spider.settings if spider is not None else {}, os.environ, self.flags)
+
+    def divided(self, count: int) -> WorkerPlan:
+        """The plan of one of `count` processes: they share the memory of this machine, and the slots of a crawl."""
+        settings = self.settings()
+        memory = Machine(settings.memory_limit, processes=count).read().memory_limit
+        if self.crawl is None:
+            return replace(self, flags={**self.flags, "memory_limit": memory}, metrics="")
+        share = -(-settings.concurrency // count)
+        settings = replace(settings, processes=1, concurrency=share, memory_limit=memory)
+        return replace(self, crawl=replace(self.crawl, settings=settings), metrics="")
 
     def settings_for(self, spec: JobSpec, spider: Spider) -> Settings:
         """Those the job was submitted with; this process's own where its machine is concerned, and for what a job does

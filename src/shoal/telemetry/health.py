@@ -30,35 +30,35 @@ _FRESH = 1.0  # seconds for which a look at the store may be shown again
 class Probes:
     def __init__(self) -> None:
         self._frontier: Frontier | None = None
-        self._subject: StatusSource | None = None
+        self._process: StatusSource | None = None
         self._whole_store = False
         self._looking = asyncio.Lock()
         self._overview: Overview | None = None
         self._until = 0.0
 
-    def watch(self, frontier: Frontier, subject: StatusSource, *, whole_store: bool) -> None:
+    def watch(self, frontier: Frontier, process: StatusSource, *, whole_store: bool) -> None:
         """From now on there is something to tell. `whole_store`: of the jobs and queues too. Of a fleet's workers
         each would tell the same, and ask the store for it every time."""
-        self._frontier, self._subject, self._whole_store = frontier, subject, whole_store
+        self._frontier, self._process, self._whole_store = frontier, process, whole_store
 
     async def metrics(self) -> Answer:
-        if self._subject is None:
+        if self._process is None:
             return Answer(render_process(TallyReport(), Vitals()), content_type=CONTENT_TYPE)
-        process = render_process(self._subject.report(), self._subject.vitals())
+        own = render_process(self._process.report(), self._process.vitals())
         overview = await self._look() if self._whole_store else None
         up = overview is not None or (not self._whole_store and await self._store_answers())
-        return Answer(process + render_store(overview, up=up), content_type=CONTENT_TYPE)
+        return Answer(own + render_store(overview, up=up), content_type=CONTENT_TYPE)
 
     async def healthz(self) -> Answer:
-        trouble = self._subject.hangs() if self._subject is not None else ""
+        trouble = self._process.hangs() if self._process is not None else ""
         if trouble and await self._store_answers():
             return _no(trouble)
         return Answer(b"ok\n")
 
     async def readyz(self) -> Answer:
-        if self._subject is None:
+        if self._process is None:
             return _no("starting")
-        if self._subject.stopping():
+        if self._process.stopping():
             return _no("stopping")
         return Answer(b"ok\n") if await self._store_answers() else _no("the store does not answer")
 

@@ -152,7 +152,6 @@ class FleetCrew:
             pressure=lambda: self._governor.pressure,
             spiders=(plan.spider.name,),
         )
-        self._jobs.holds = self.engine.holds
         self._governor = Governor(
             settings,
             traffic,
@@ -169,7 +168,7 @@ class FleetCrew:
         governing = [asyncio.create_task(self._governor.run())] if self._settings.backpressure else []
         try:
             async with (
-                meanwhile(self._jobs.run(), self.engine),
+                meanwhile(self._jobs.run(self.engine.holds), self.engine),
                 meanwhile(self._coordinator.run(), self.engine),
             ):
                 await self.engine.run()

@@ -1,126 +1,72 @@
-"""Several processes on one frontier: this one feeds, watches and restarts; its children fetch.
+"""Starts worker processes, watches them, and starts them again when they die: for `up` and for `crawl --processes`.
 
-A child is told its part on a socket of its own, and reports there each half second (`wire.py`): what its handlers print
-is not taken for a report. A child that hangs is ended. The kernel ends them all with their parent, however that ends.
+A child gets its plan on a socket of its own, and reports there each half second. What its handlers print is not taken
+for a report. A child that hangs is ended. The kernel ends all children with their parent, however that ends.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
 from functools import partial
+from typing import Self
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.engine.feeder import Feeder
 from shoal.engine.guardian import DEATHS, FORCE, STOP, can_resume, restart_delay
 from shoal.engine.liveness import HangDetector, Liveness, waits_for_reader
 from shoal.engine.lost_workers import report_loss, tell_loss
 from shoal.engine.tally import Tally, TallyReport, merge
-from shoal.engine.vitals import Machine, OwnVitals, StatusSource, Vitals, together
-from shoal.errors import SettingsError, ShoalError, StoreError, UsageError
+from shoal.engine.vitals import OwnVitals, Vitals, together
+from shoal.errors import ShoalError
 from shoal.frontier import open_frontier
 from shoal.frontier.loss import Loss
+from shoal.frontier.protocol import Frontier
 from shoal.inspect.event_log import EventBook
-from shoal.inspect.progress import View
-from shoal.inspect.retention import tidy
-from shoal.runtime.admission import make_admission
-from shoal.runtime.channel import Word, framed, read_framed
-from shoal.runtime.crawl import feeding
-from shoal.runtime.plan import Plan, conclude, prepare
+from shoal.inspect.fleet import FleetSight, Horizon, look_at_fleet
+from shoal.jobs.trouble import check_all_done
 from shoal.runtime.signals import stopping_on_signals
-from shoal.runtime.watching import Watch, watching
-from shoal.settings import Settings
-from shoal.spider.loading import SpiderSource
+from shoal.runtime.worker_plan import WorkerPlan
 from shoal.telemetry.health import probes_at
 from shoal.telemetry.logging import environment, relay
+from shoal.text import pack
+
+log = logging.getLogger("shoal")
 
 _LONG_LIFE = 10.0  # seconds after which a death is not one more in a row
 _SILENCE = 30.0  # seconds after which a child that says nothing hangs
 _LOOK_EVERY = 0.25
+_WATCH_EVERY = 0.5
+_HEAD = 4  # bytes of a message's length
 
 Lost = Callable[[Loss], Awaitable[object]]
+Watch = Callable[[FleetSight], None]
 
 
-class Part(Struct, frozen=True):
-    """What a child is told."""
+class Supervisor:
+    """Keeps `count` worker processes running. It ends when each of them has ended because nothing was left to do."""
 
-    source: SpiderSource
-    settings: Settings
-    job: str
-    store: str
-    output: str
-    trace: bool = False
+    def __init__(self, plan: WorkerPlan, count: int, lost: Lost | None = None) -> None:
+        divided = plan.divided(count)
+        self.children = [Child(number + 1, divided, lost) for number in range(count)]
+        self.tally = Tally()  # what is counted in this process
+        self._pulse = OwnVitals()
 
+    async def __aenter__(self) -> Self:
+        self._pulse.__enter__()
+        return self
 
-async def supervise(plan: Plan, watch: Watch | None) -> View:
-    if plan.source is None or plan.output is None:
-        raise SettingsError(
-            "processes: several processes need an output file; leave out `-o -` or --processes"
-        )
-    async with AsyncExitStack() as stack:
-        probes = await stack.enter_async_context(probes_at(plan.metrics))
-        frontier = await stack.enter_async_context(open_frontier(plan.store))
-        await stack.enter_async_context(EventBook(frontier))
-        job = await prepare(plan, frontier)
-        if job.state == "finished":
-            return View(job, TallyReport(), note="already finished")
-        tally = Tally()
-        can_resume()
-        team = Team(plan, plan.source, str(plan.output), partial(report_loss, frontier))
-        stack.enter_context(stopping_on_signals(team, grace=plan.settings.grace))
-        pulse = stack.enter_context(OwnVitals())
-
-        def report() -> TallyReport:
-            return merge([tally.report(), *team.reports()])
-
-        probes.watch(frontier, subject_of(team.children, report, pulse), whole_store=True)
-        look = await stack.enter_async_context(watching(plan, frontier, report, watch))
-        admission = make_admission(plan.spider, plan.settings)
-        feeder = Feeder(
-            plan.spider,
-            frontier,
-            admission,
-            plan.settings,
-            tally,
-            job=plan.job,
-            source=plan.feeds,
-            paused=lambda: team.feeding_paused,
-        )
-        async with feeding(feeder, team, frontier, plan.job):
-            await team.run()
-        await conclude(plan, frontier)
-        view = await look()
-        await tidy(frontier, plan.settings, spared={plan.job})
-        return view
-
-
-class Team:
-    """The children. It ends when each of them has ended because there was nothing left to do."""
-
-    def __init__(self, plan: Plan, source: SpiderSource, output: str, lost: Lost | None = None) -> None:
-        count = plan.settings.processes
-        share = -(-plan.settings.concurrency // count)
-        memory = Machine(plan.settings.memory_limit, processes=count).read().memory_limit
-        settings = replace(plan.settings, processes=1, concurrency=share, memory_limit=memory)
-        part = Part(source, settings, plan.job, plan.store, output, plan.trace)
-        grace = plan.settings.grace
-        self.children = [Child(number + 1, part, grace=grace, lost=lost) for number in range(count)]
-
-    def reports(self) -> Sequence[TallyReport]:
-        return [report for child in self.children for report in child.reports]
-
-    @property
-    def feeding_paused(self) -> bool:
-        return any(child.feeding_paused for child in self.children)
+    async def __aexit__(self, *_: object) -> None:
+        self._pulse.__exit__()
 
     async def run(self) -> None:
-        await asyncio.gather(*(child.run() for child in self.children), return_exceptions=False)
+        await asyncio.gather(*(child.run() for child in self.children))
 
     def stop(self) -> None:
         for child in self.children:
@@ -130,6 +76,21 @@ class Team:
         for child in self.children:
             child.force()
 
+    def stopping(self) -> bool:
+        return all(child.stopping for child in self.children)
+
+    def feeding_paused(self) -> bool:
+        return any(child.feeding_paused for child in self.children)
+
+    def report(self) -> TallyReport:
+        return merge([self.tally.report(), *(report for child in self.children for report in child.reports)])
+
+    def vitals(self) -> Vitals:
+        return together([self._pulse.vitals(), *(child.vitals() for child in self.children)])
+
+    def hangs(self) -> str:
+        return next((trouble for child in self.children if (trouble := child.hangs())), "")
+
 
 class Child:
     """One worker process, started anew when it dies."""
@@ -137,19 +98,14 @@ class Child:
     def __init__(
         self,
         number: int,
-        part: Struct,
-        *,
-        grace: float = 0.0,
-        module: str = "shoal.runtime.child",
-        lasting: bool = False,
+        plan: WorkerPlan,
         lost: Lost | None = None,
     ) -> None:
-        """`lasting`: it is started again whatever it died of, for as long as it takes. `lost` is told of a death."""
+        """`lost` is told of a death."""
         self._number = number
-        self._part = part
-        self._grace = grace
-        self._module = module
-        self._lasting = lasting
+        self._plan = plan
+        self._grace = plan.settings().grace
+        self._lasting = plan.crawl is None  # started again whatever it died of, for as long as it takes
         self._lost = lost
         self._liveness: Liveness | None = None
         self._process: asyncio.subprocess.Process | None = None
@@ -167,11 +123,9 @@ class Child:
     def reports(self) -> Sequence[TallyReport]:
         return [*self._past, self._last] if self._last is not None else self._past
 
-    @property
     def vitals(self) -> Vitals:
         return together([self._past_vitals, self._vitals])
 
-    @property
     def hangs(self) -> str:
         """Why it no longer moves; "": it does, or is being started again."""
         if self._process is None or self._process.returncode is not None:
@@ -187,7 +141,9 @@ class Child:
             error, loss = await self._run_once()
             code = loss.exit
             if error and not self._lasting:
-                raise (UsageError if code == UsageError.exit_code else StoreError)(error)
+                failure = ShoalError(error)
+                failure.exit_code = code
+                raise failure
             if code == 0 or self.stopping:
                 return
             worked = self._last is not None and self._last.pages > 0
@@ -216,7 +172,7 @@ class Child:
         with theirs:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
-                *("-m", self._module, str(os.getpid()), str(theirs.fileno()), str(liveness.file)),
+                *("-m", "shoal.runtime.child", str(os.getpid()), str(theirs.fileno()), str(liveness.file)),
                 pass_fds=(theirs.fileno(), liveness.file),
                 stdin=asyncio.subprocess.DEVNULL,
                 stderr=asyncio.subprocess.PIPE,
@@ -229,7 +185,7 @@ class Child:
         self._detector = HangDetector(liveness)
         watching = asyncio.create_task(self._watch(process, liveness, self._detector))
         try:
-            self._writer.write(framed(self._part))
+            self._writer.write(framed(self._plan))
             if self.stopping:  # told so while it was started
                 self.stop()
             error, _ = await asyncio.gather(self._listen(reader), self._relay(process))
@@ -263,12 +219,12 @@ class Child:
 
     async def _listen(self, reader: asyncio.StreamReader) -> str:
         error = ""
-        while (word := await read_framed(reader, Word)) is not None:
+        while (message := await read_framed(reader)) is not None:
             self._heard_at = asyncio.get_running_loop().time()
-            if word.report is not None:
-                self._last, self.feeding_paused = word.report, word.feeding_paused
-                self._vitals, self._trouble = word.vitals, word.trouble
-            error = word.error or error
+            if message.report is not None:
+                self._last, self.feeding_paused = message.report, message.feeding_paused
+                self._vitals, self._trouble = message.vitals, message.trouble
+            error = message.error or error
         return error
 
     async def _relay(self, process: asyncio.subprocess.Process) -> None:
@@ -291,13 +247,74 @@ class Child:
             self._writer.write(word)
 
 
-def subject_of(
-    children: Sequence[Child], report: Callable[[], TallyReport], pulse: OwnVitals
-) -> StatusSource:
-    """A parent and its children, as one."""
-    return StatusSource(
-        report,
-        vitals=lambda: together([pulse.vitals(), *(child.vitals for child in children)]),
-        hangs=lambda: next((trouble for child in children if (trouble := child.hangs)), ""),
-        stopping=lambda: all(child.stopping for child in children),
-    )
+class ChildMessage(Struct, frozen=True, omit_defaults=True):
+    """What a child tells its parent: how it is doing, or why it cannot go on."""
+
+    report: TallyReport | None = None
+    feeding_paused: bool = False  # it has as much as it can bear
+    error: str = ""
+    vitals: Vitals = Vitals()
+    trouble: str = ""  # why it no longer moves
+
+
+def framed(message: Struct) -> bytes:
+    """The message behind its length."""
+    data = pack(message)
+    return len(data).to_bytes(_HEAD, "big") + data
+
+
+async def read_framed(reader: asyncio.StreamReader) -> ChildMessage | None:
+    """The next message; None if there will be no more."""
+    try:
+        length = int.from_bytes(await reader.readexactly(_HEAD), "big")
+        return msgspec.msgpack.decode(await reader.readexactly(length), type=ChildMessage)
+    except (asyncio.IncompleteReadError, ConnectionError):
+        return None
+
+
+def receive_plan(connection: socket.socket) -> WorkerPlan:
+    """The first message to a child. No byte more is read: what follows tells it to stop."""
+    length = int.from_bytes(_exactly(connection, _HEAD), "big")
+    return msgspec.msgpack.decode(_exactly(connection, length), type=WorkerPlan)
+
+
+def _exactly(connection: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        more = connection.recv(count - len(data))
+        if not more:
+            raise EOFError("the parent is gone")
+        data += more
+    return data
+
+
+async def supervise(plan: WorkerPlan, count: int, watch: Watch) -> FleetSight:
+    """Runs `count` workers until a signal, or until all is done if they were told so; returns the last look."""
+    async with (
+        probes_at(plan.metrics) as probes,
+        open_frontier(plan.store, patient=True) as frontier,
+        EventBook(frontier),
+        Supervisor(plan, count, partial(report_loss, frontier)) as supervisor,
+    ):
+        can_resume()
+        with stopping_on_signals(supervisor, grace=plan.settings().grace):
+            probes.watch(frontier, supervisor, whole_store=True)
+            watching = asyncio.create_task(_look_regularly(frontier, watch))
+            try:
+                await supervisor.run()
+            finally:
+                watching.cancel()
+        if plan.until_done:
+            spiders = plan.load_spiders()
+            await check_all_done(frontier, lambda spec: plan.serves(spec, spiders))
+        return await look_at_fleet(frontier)
+
+
+async def _look_regularly(frontier: Frontier, watch: Watch) -> None:
+    horizon = Horizon()
+    while True:
+        try:
+            watch(await look_at_fleet(frontier, horizon))
+        except ShoalError as error:
+            log.debug("cannot look at the fleet: %s", error)
+        await asyncio.sleep(_WATCH_EVERY)
