@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import fields
 
 import shoal
-from shoal.policy.backpressure import Grip, Rule, rules
+from shoal.policy.backpressure import RULES, Rule, RuleState
 from shoal.policy.breaker import _TRANSITIONS
 from shoal.policy.load import Signals
 from shoal.policy.protocol import Limits, Observation
@@ -54,17 +54,19 @@ def test_the_breakers_table_is_the_codes() -> None:
 def test_every_rule() -> None:
     assert [name for name, *_ in rows("Backpressure")] == list(get_args(BackpressureRule))
     kinds = {name: then.split(":")[0].removeprefix("only ") for name, _, then, _ in rows("Backpressure")}
-    for rule in rules(Settings()):
+    for rule in RULES:
         kind = "throttle" if rule.pace else "gate" if rule.feeding_paused else "tells"
         assert kinds[rule.name] == kind
 
 
-@pytest.mark.parametrize("rule", rules(Settings()), ids=lambda rule: rule.name)
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_every_sentence(rule: Rule) -> None:
     signals = MOMENTS[rule.name]
-    grip = rule.step(Grip(), signals, 0.0)
-    assert grip.on
-    assert f"backpressure {rule.name} on: {rule.sentence(grip, signals)}\n" in section("Backpressure")
+    state = rule.step(RuleState(), signals, Settings(), 0.0)
+    assert state.on
+    assert f"backpressure {rule.name} on: {rule.sentence(state, signals, Settings())}\n" in section(
+        "Backpressure"
+    )
 
 
 def test_weights_of_the_lanes() -> None:

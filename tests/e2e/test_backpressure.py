@@ -19,8 +19,6 @@ import shoal
 from shoal import Page, Request, Spider
 from shoal.engine.vitals import Machine
 from shoal.policy import backpressure
-from shoal.policy.backpressure import Rule
-from shoal.settings import Settings
 from shoal.sink.jsonl import MemoryJournal
 from shoal.testing import ChaoticWeb, Hit, HostProfile
 from shoal.testing.proxy_server import ProxyServer
@@ -35,12 +33,8 @@ NORMAL: dict[str, Any] = {"robots": False, "rate": 0, "retry_base": 0.01, "polic
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    usual = backpressure.rules
-
-    def rules(settings: Settings) -> Sequence[Rule]:
-        return tuple(replace(rule, pace=rule.pace / SCALE) for rule in usual(settings))
-
-    monkeypatch.setattr(backpressure, "rules", rules)
+    quicker = tuple(replace(rule, pace=rule.pace / SCALE) for rule in backpressure.RULES)
+    monkeypatch.setattr(backpressure, "RULES", quicker)
     for name in (
         "shoal.engine.pressure._EVERY",
         "shoal.engine.vitals._TICK",

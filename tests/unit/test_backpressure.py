@@ -17,7 +17,7 @@ from shoal import config
 from shoal.engine.event_loop import LoopLag
 from shoal.engine.vitals import Machine, memory_available
 from shoal.errors import SettingsError
-from shoal.policy.backpressure import FLOOR, Backpressure, Pressure, rules
+from shoal.policy.backpressure import FLOOR, RULES, Backpressure, Pressure
 from shoal.policy.load import Backlog, Growth, Signals, Traffic
 from shoal.settings import BackpressureRule, Settings
 
@@ -70,7 +70,7 @@ class Crawl:
 
 
 def test_every_rule_has_a_switch_and_every_switch_a_rule() -> None:
-    assert tuple(rule.name for rule in rules(Settings())) == get_args(BackpressureRule)
+    assert tuple(rule.name for rule in RULES) == get_args(BackpressureRule)
     assert set(TROUBLE) == set(BETWEEN) == set(get_args(BackpressureRule))
 
 

@@ -51,6 +51,19 @@ class Signals(Struct, frozen=True):
     store_used: int = 0  # bytes of the store, where it is fullest
     store_limit: int = 0  # bytes; 0: no limit is known
 
+    @property
+    def slowdown(self) -> float:
+        """How many times the usual latency a fetch takes."""
+        return self.latency / self.baseline_latency if self.baseline_latency else 0.0
+
+    @property
+    def store_share(self) -> float:
+        return self.store_used / self.store_limit if self.store_limit else 0.0
+
+    @property
+    def store_megabytes(self) -> int:
+        return self.store_limit >> 20
+
 
 class Backlog(Struct, frozen=True):
     """The queue of a job, and what has gone through it since the job began."""
