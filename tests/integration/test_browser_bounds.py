@@ -262,7 +262,7 @@ async def test_a_killed_browser_is_replaced(caplog: pytest.LogCaptureFixture) ->
         killed = current(chromium)
         loading = asyncio.create_task(failure(chromium, server.url("/silent")))
         await until(lambda: "/silent" in server.paths)
-        processes = killed.family.pids()
+        processes = killed.processes.pids()
         os.kill(killed.pid, signal.SIGKILL)
         async with asyncio.timeout(10):
             assert (await loading).kind == "browser_crash"
@@ -278,7 +278,7 @@ async def test_a_killed_browser_is_replaced(caplog: pytest.LogCaptureFixture) ->
 
 async def test_a_tab_that_dies_leaves_the_browser(chromium: BrowserTransport) -> None:
     def renderers() -> list[int]:
-        return [pid for pid in current(chromium).family.pids() if b"--type=renderer" in _command(pid)]
+        return [pid for pid in current(chromium).processes.pids() if b"--type=renderer" in _command(pid)]
 
     async def answer(head: bytes, writer: asyncio.StreamWriter) -> None:
         if b"/silent" in head:
@@ -312,7 +312,7 @@ async def test_a_browser_is_replaced_after_some_pages() -> None:
         open_page = await shown(chromium, server.url("/"))  # keeps the first one alive
         for _ in range(5):
             await text_of(chromium, server.url("/"))
-            seen[current(chromium).pid] = current(chromium).family.pids()
+            seen[current(chromium).pid] = current(chromium).processes.pids()
         first, second = list(seen)
         assert open_page.tab is not None
         assert "<p>a</p>" in await open_page.tab.html()
@@ -350,8 +350,8 @@ async def test_nothing_is_left_running(hangs: bool) -> None:
     async with serve(always(html("<p>a"))) as server:
         async with browser() as chromium:
             open_page = await shown(chromium, server.url("/"))
-            processes = current(chromium).family.pids()
-            profile = current(chromium).family.profile()
+            processes = current(chromium).processes.pids()
+            profile = current(chromium).processes.profile()
             assert profile is not None
             assert profile.is_dir()
             assert len(processes) > 3
@@ -373,7 +373,7 @@ async def test_nothing_is_left_by_a_killed_crawl() -> None:
         async def main(url):
             async with browser() as chromium:
                 await shown(chromium, url)
-                print(*chromium._browsers._current.family.pids(), flush=True)
+                print(*chromium._browsers._current.processes.pids(), flush=True)
                 await asyncio.sleep(60)
 
         asyncio.run(main(sys.argv[1]))
@@ -405,7 +405,7 @@ async def test_several_pages_at_once_share_one_browser(chromium: BrowserTranspor
 async def test_it_runs_at_a_lower_priority(chromium: BrowserTransport) -> None:
     async with serve(always(html("<p>a"))) as server:
         answer = await shown(chromium, server.url("/"))
-        nice = {os.getpriority(os.PRIO_PROCESS, pid) for pid in current(chromium).family.pids()}
+        nice = {os.getpriority(os.PRIO_PROCESS, pid) for pid in current(chromium).processes.pids()}
         await answer.close()
     assert min(nice) >= 10
 
@@ -414,7 +414,7 @@ async def test_no_process_shows_its_address_bar(chromium: BrowserTransport) -> N
     """Every context is a window of its own. The address bar would take longer than the page."""
     async with serve(always(html("<p>a"))) as server:
         answer = await shown(chromium, server.url("/"))
-        commands = [_command(pid) for pid in current(chromium).family.pids()]
+        commands = [_command(pid) for pid in current(chromium).processes.pids()]
         await answer.close()
     assert any(b"--type=renderer" in command for command in commands)
     assert not any(b"--top-chrome-webui" in command for command in commands)
@@ -456,7 +456,7 @@ async def test_a_cancelled_start_leaves_nothing() -> None:
             with pytest.raises(asyncio.CancelledError):
                 await fetch
             assert "<p>a</p>" in await text_of(chromium, server.url("/"))
-            processes = current(chromium).family.pids()
+            processes = current(chromium).processes.pids()
         await all_gone(processes)
 
 

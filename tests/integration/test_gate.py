@@ -92,7 +92,7 @@ class Client:
 
 
 @asynccontextmanager
-async def visit(door: Door) -> AsyncIterator[Client]:
+async def connection(door: Door) -> AsyncIterator[Client]:
     reader, writer = await asyncio.open_connection("127.0.0.1", int(door.url.rpartition(":")[2]))
     try:
         yield Client(door, reader, writer)
@@ -102,7 +102,7 @@ async def visit(door: Door) -> AsyncIterator[Client]:
 
 async def get(door: Door, url: str, *headers: str, method: str = "GET") -> tuple[int, bytes]:
     """One plain request; status 0 if there is no answer."""
-    async with visit(door) as client:
+    async with connection(door) as client:
         await client.ask(f"{method} {url} HTTP/1.1", *headers)
         try:
             return await client.answer()
@@ -111,7 +111,7 @@ async def get(door: Door, url: str, *headers: str, method: str = "GET") -> tuple
 
 
 async def tunnel(door: Door, target: str) -> int:
-    async with visit(door) as client:
+    async with connection(door) as client:
         await client.ask(f"CONNECT {target} HTTP/1.1", f"Host: {target}")
         return (await client.answer())[0]
 
@@ -125,21 +125,21 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def test_a_tunnel() -> None:
-    async with serve(always(page(b"hello"))) as server, open_door() as door, visit(door) as client:
+    async with serve(always(page(b"hello"))) as server, open_door() as door, connection(door) as client:
         await client.ask(f"CONNECT 127.0.0.1:{server.port} HTTP/1.1")
         assert (await client.answer())[0] == 200
         for path in ("/a", "/b"):
             await client.say(f"GET {path} HTTP/1.1\r\n\r\n")
             assert await client.answer() == (200, b"hello")
         assert door.wire_bytes == 2 * len(page(b"hello"))
-        assert door.trouble("127.0.0.1", server.port) is None
+        assert door.last_failure("127.0.0.1", server.port) is None
     assert server.paths == ["/a", "/b"]
     assert server.connections == 1
 
 
 async def test_plain_requests_one_after_another() -> None:
     async with serve(always(page(b"hello", X_Own="kept"))) as server, open_door() as door:
-        async with visit(door) as client:
+        async with connection(door) as client:
             for path in ("/a?b=%2F", ""):
                 await client.ask(
                     f"GET {server.origin}{path} HTTP/1.1",
@@ -163,7 +163,7 @@ async def test_a_client_that_turns_to_another_host() -> None:
         serve(always(page(b"one"))) as one,
         serve(always(page(b"two")), host="127.0.0.2") as two,
         open_door() as door,
-        visit(door) as client,
+        connection(door) as client,
     ):
         for server, text in ((one, b"one"), (two, b"two"), (one, b"one")):
             await client.ask(f"GET {server.url('/')} HTTP/1.1")
@@ -184,7 +184,7 @@ async def test_framings_of_answers() -> None:
         "/head": b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n",
         "/last": page(b"last"),
     }
-    async with serve(by_path(answers)) as server, open_door() as door, visit(door) as client:
+    async with serve(by_path(answers)) as server, open_door() as door, connection(door) as client:
         await client.ask(f"GET {server.url('/chunked')} HTTP/1.1")
         assert await client.head() == CHUNKED.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
         assert await client.reader.readuntil(b"Trailer: t\r\n\r\n") == CHUNKED.partition(b"\r\n\r\n")[2]
@@ -208,7 +208,7 @@ async def test_a_framing_is_not_only_for_this_connection(framing: str) -> None:
     name = framing.partition(":")[0]
     body = b"hello" if name == "Content-Length" else b"5\r\nhello\r\n0\r\n\r\n"
     head = f"HTTP/1.1 200 OK\r\n{framing}\r\nConnection: keep-alive, {name}\r\n\r\n"
-    async with serve(always(head.encode() + body)) as server, open_door() as door, visit(door) as client:
+    async with serve(always(head.encode() + body)) as server, open_door() as door, connection(door) as client:
         await client.ask(f"GET {server.url('/')} HTTP/1.1")
         assert framing.encode() in await client.head()
         assert await client.reader.readexactly(len(body)) == body
@@ -217,7 +217,7 @@ async def test_a_framing_is_not_only_for_this_connection(framing: str) -> None:
 async def test_an_answer_that_ends_with_its_connection() -> None:
     body = b"x" * 300_000
     answer = always(b"HTTP/1.1 200 OK\r\nConnection: keep-alive\r\n\r\n" + body, close=True)
-    async with serve(answer) as server, open_door() as door, visit(door) as client:
+    async with serve(answer) as server, open_door() as door, connection(door) as client:
         await client.ask(f"GET {server.url('/')} HTTP/1.1")
         assert b"\r\nConnection: close\r\n" in await client.head()
         assert await client.reader.read() == body
@@ -236,7 +236,7 @@ async def test_bodies_of_requests() -> None:
     server = await asyncio.start_server(echo, "127.0.0.1", 0)
     origin = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     long = b"y" * 50_000 + b"end"
-    async with server, open_door() as door, visit(door) as client:
+    async with server, open_door() as door, connection(door) as client:
         await client.ask(f"POST {origin}/ HTTP/1.1", f"Content-Length: {len(long)}", body=long)
         assert await client.answer() == (200, b"hello")
         await client.ask(
@@ -248,7 +248,7 @@ async def test_bodies_of_requests() -> None:
 
 async def test_much_goes_through() -> None:
     body = bytes(20_000_000)
-    async with serve(always(page(body))) as server, open_door() as door, visit(door) as client:
+    async with serve(always(page(body))) as server, open_door() as door, connection(door) as client:
         await client.ask(f"CONNECT 127.0.0.1:{server.port} HTTP/1.1")
         await client.head()
         await client.say("GET / HTTP/1.1\r\n\r\n")
@@ -261,7 +261,7 @@ async def test_one_side_may_be_done_before_the_other() -> None:
         writer.close()
 
     server = await asyncio.start_server(late, "127.0.0.1", 0)
-    async with server, open_door() as door, visit(door) as client:
+    async with server, open_door() as door, connection(door) as client:
         await client.ask(f"CONNECT 127.0.0.1:{server.sockets[0].getsockname()[1]} HTTP/1.1")
         await client.head()
         await client.say("all")
@@ -278,18 +278,18 @@ async def test_a_tunnel_ends_with_its_last_byte() -> None:
         writer.close()
 
     server = await asyncio.start_server(leave, "127.0.0.1", 0)
-    async with server, open_door() as door, visit(door) as client:
+    async with server, open_door() as door, connection(door) as client:
         await client.ask(f"CONNECT 127.0.0.1:{server.sockets[0].getsockname()[1]} HTTP/1.1")
         await client.head()
         await asyncio.sleep(0.05)
         received = await client.reader.read()
         assert received == body
         client.writer.close()
-        await until(lambda: not door._visits)
+        await until(lambda: not door._connections_open)
 
 
 async def test_what_is_said_before_the_tunnel_stands() -> None:
-    async with serve(always(page())) as server, open_door() as door, visit(door) as client:
+    async with serve(always(page())) as server, open_door() as door, connection(door) as client:
         await client.ask(f"CONNECT 127.0.0.1:{server.port} HTTP/1.1", body=b"GET /early HTTP/1.1\r\n\r\n")
         assert (await client.answer())[0] == 200
         assert await client.answer() == (200, b"hello")
@@ -311,7 +311,7 @@ async def test_who_does_not_read_holds_the_far_side_back() -> None:
 
     server = await asyncio.start_server(pour, "127.0.0.1", 0)
     async with server, open_door() as door:
-        async with visit(door) as client:
+        async with connection(door) as client:
             await client.ask(f"CONNECT 127.0.0.1:{server.sockets[0].getsockname()[1]} HTTP/1.1")
             await client.head()
             before = -1
@@ -320,7 +320,7 @@ async def test_who_does_not_read_holds_the_far_side_back() -> None:
                 await asyncio.sleep(0.2)
             assert 0 < sent < 50_000_000
             await client.reader.readexactly(sent + 1_000_000)
-        await until(lambda: not door._visits)
+        await until(lambda: not door._connections_open)
 
 
 async def test_a_client_that_leaves_before_the_tunnel_stands(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -334,11 +334,11 @@ async def test_a_client_that_leaves_before_the_tunnel_stands(monkeypatch: pytest
 
     monkeypatch.setattr(dialer, "_streams", slowly)
     async with serve(always(page())) as server, open_door() as door:
-        async with visit(door) as client:
+        async with connection(door) as client:
             await client.ask(f"CONNECT 127.0.0.1:{server.port} HTTP/1.1")
             await dialling_now.wait()
         go_on.set()
-        await until(lambda: not door._visits)
+        await until(lambda: not door._connections_open)
 
 
 # -- who gets through
@@ -353,17 +353,17 @@ async def test_no_password_no_passage(login: str) -> None:
             f"GET {server.url('/')} HTTP/1.1",
             "GET / HTTP/1.1",
         ):
-            async with visit(door) as client:
+            async with connection(door) as client:
                 await client.ask(start, *header, known=False)
                 head = await client.head()
                 assert head.startswith(b"HTTP/1.1 407 ")
                 assert b"\r\nProxy-Authenticate: Basic " in head
-        assert door.trouble("127.0.0.1", server.port) is None
+        assert door.last_failure("127.0.0.1", server.port) is None
     assert server.connections == 0
 
 
 async def test_who_is_asked_may_answer_on_the_same_connection() -> None:
-    async with serve(always(page())) as server, open_door() as door, visit(door) as client:
+    async with serve(always(page())) as server, open_door() as door, connection(door) as client:
         await client.ask(f"POST {server.url('/')} HTTP/1.1", "Content-Length: 3", body=b"abc", known=False)
         assert (await client.answer())[0] == 407
         await client.ask(f"GET {server.url('/')} HTTP/1.1")
@@ -402,9 +402,9 @@ SPELLINGS = [
 async def test_no_spelling_of_loopback_gets_through(host: str) -> None:
     async with serve(always(page())) as server, open_door(allow=[]) as door:
         assert await tunnel(door, f"{host}:{server.port}") == 502
-        trouble = door.trouble(host, server.port)
-        assert trouble is not None
-        assert trouble.kind in ("forbidden_address", "invalid_url")
+        last_failure = door.last_failure(host, server.port)
+        assert last_failure is not None
+        assert last_failure.kind in ("forbidden_address", "invalid_url")
         assert await get(door, f"http://{host}:{server.port}/") == (0, b"")
     assert server.connections == 0
 
@@ -412,9 +412,9 @@ async def test_no_spelling_of_loopback_gets_through(host: str) -> None:
 async def test_the_trouble_says_how_to_allow_it() -> None:
     async with open_door(allow=[]) as door:
         await tunnel(door, "127.0.0.1:1")
-        trouble = door.trouble("127.0.0.1", 1)
-    assert trouble is not None
-    assert "--allow-network 127.0.0.1/32" in trouble.detail
+        last_failure = door.last_failure("127.0.0.1", 1)
+    assert last_failure is not None
+    assert "--allow-network 127.0.0.1/32" in last_failure.detail
 
 
 async def test_a_name_that_turns_inside(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -429,7 +429,7 @@ async def test_a_name_that_turns_inside(monkeypatch: pytest.MonkeyPatch) -> None
             door = await made.open(None)
             for host in ("evil.example", "other.example"):
                 assert await tunnel(door, f"{host}:{server.port}") == 502
-                assert kind(door.trouble(host, server.port)) == "forbidden_address"
+                assert kind(door.last_failure(host, server.port)) == "forbidden_address"
         finally:
             await made.close()
     assert server.connections == 0
@@ -444,7 +444,7 @@ async def test_a_name_that_the_user_typed(monkeypatch: pytest.MonkeyPatch) -> No
             assert await tunnel(door, f"wiki.corp:{server.port}") == 200
             assert (await get(door, f"http://Wiki.Corp.:{server.port}/"))[0] == 200
             assert await tunnel(door, "wiki.corp:1") == 502
-            assert kind(door.trouble("WIKI.corp.", 1)) == "forbidden_address"
+            assert kind(door.last_failure("WIKI.corp.", 1)) == "forbidden_address"
         finally:
             await made.close()
 
@@ -460,15 +460,15 @@ async def test_nobody_there() -> None:
     port = free_port()
     async with open_door() as door:
         assert await tunnel(door, f"127.0.0.1:{port}") == 502
-        trouble = door.trouble("127.0.0.1", port)
-        assert kind(trouble) == "connect"
+        last_failure = door.last_failure("127.0.0.1", port)
+        assert kind(last_failure) == "connect"
         assert await get(door, f"http://127.0.0.1:{port}/") == (0, b"")
 
 
 async def test_a_name_that_nobody_knows() -> None:
     async with open_door() as door:
         assert await tunnel(door, "no-such-host.invalid:443") == 502
-        assert kind(door.trouble("no-such-host.invalid", 443)) == "dns"
+        assert kind(door.last_failure("no-such-host.invalid", 443)) == "dns"
 
 
 async def test_no_connection_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -478,24 +478,24 @@ async def test_no_connection_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dialer.aiohappyeyeballs, "start_connection", never)
     async with open_door(connect_timeout=0.05) as door:
         assert await tunnel(door, "127.0.0.1:80") == 502
-        assert kind(door.trouble("127.0.0.1", 80)) == "connect_timeout"
+        assert kind(door.last_failure("127.0.0.1", 80)) == "connect_timeout"
 
 
 async def test_trouble_ends_when_the_target_is_reached() -> None:
     async with serve(always(page())) as server, open_door(allow=[]) as door:
         await tunnel(door, f"127.0.0.1:{server.port}")
-        assert door.trouble("127.0.0.1", server.port) is not None
-        door._dialler._guard.allow("127.0.0.1", server.port)
+        assert door.last_failure("127.0.0.1", server.port) is not None
+        door._dialer._guard.allow("127.0.0.1", server.port)
         assert await tunnel(door, f"127.0.0.1:{server.port}") == 200
-        assert door.trouble("127.0.0.1", server.port) is None
+        assert door.last_failure("127.0.0.1", server.port) is None
 
 
 async def test_troubles_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate, "_MAX_TROUBLES", 3)
+    monkeypatch.setattr(gate, "_MAX_FAILURES", 3)
     async with open_door(allow=[]) as door:
         for port in range(1, 6):
             await tunnel(door, f"127.0.0.1:{port}")
-        assert [door.trouble("127.0.0.1", port) is not None for port in range(1, 6)] == [
+        assert [door.last_failure("127.0.0.1", port) is not None for port in range(1, 6)] == [
             False,
             False,
             True,
@@ -519,7 +519,7 @@ async def test_troubles_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_servers_that_do_not_speak_http(answer: bytes, expected: str) -> None:
     async with serve(always(answer, close=True)) as server, open_door() as door:
         assert await get(door, server.url("/")) == (0, b"")
-        assert kind(door.trouble("127.0.0.1", server.port)) == expected
+        assert kind(door.last_failure("127.0.0.1", server.port)) == expected
 
 
 @pytest.mark.parametrize(
@@ -531,21 +531,21 @@ async def test_servers_that_do_not_speak_http(answer: bytes, expected: str) -> N
     ],
 )
 async def test_a_body_that_ends_early_ends_early(answer: bytes) -> None:
-    async with serve(always(answer, close=True)) as server, open_door() as door, visit(door) as client:
+    async with serve(always(answer, close=True)) as server, open_door() as door, connection(door) as client:
         await client.ask(f"GET {server.url('/')} HTTP/1.1")
         await client.head()
         assert answer.endswith(await client.reader.read())
 
 
 async def test_a_kept_connection_that_the_server_has_ended() -> None:
-    async with serve(always(page(), close=True)) as server, open_door() as door, visit(door) as client:
+    async with serve(always(page(), close=True)) as server, open_door() as door, connection(door) as client:
         for _ in range(3):
             await client.ask(f"GET {server.url('/')} HTTP/1.1")
             try:
                 assert await client.answer() == (200, b"hello")
             except asyncio.IncompleteReadError:
                 break  # not noticed in time: a client asks again, as it knows that this may happen
-        assert door.trouble("127.0.0.1", server.port) is None
+        assert door.last_failure("127.0.0.1", server.port) is None
 
 
 BAD = [
@@ -567,7 +567,7 @@ BAD = [
 
 @pytest.mark.parametrize("start", BAD)
 async def test_what_is_not_for_a_proxy(start: str) -> None:
-    async with open_door() as door, visit(door) as client:
+    async with open_door() as door, connection(door) as client:
         await client.ask(start)
         assert (await client.head()).startswith(b"HTTP/1.1 400 ")
         assert await client.reader.read() == b""
@@ -642,7 +642,7 @@ async def test_clients_that_misbehave(habit: Callable[[Client, str], Awaitable[N
     """They are cut off; the next one is served."""
     async with serve(always(page(bytes(3_000_000)))) as server, open_door() as door:
         for leave in (False, True):
-            async with visit(door) as client:
+            async with connection(door) as client:
                 try:
                     await habit(client, server.origin)
                     if not leave:
@@ -651,16 +651,16 @@ async def test_clients_that_misbehave(habit: Callable[[Client, str], Awaitable[N
                 except OSError:
                     pass
         assert (await get(door, server.url("/")))[0] == 200
-        await until(lambda: not door._visits)
+        await until(lambda: not door._connections_open)
 
 
 async def test_connections_are_bounded() -> None:
     made = Gate(Guard(LOOPBACK), Settings())
     try:
         door = await made.open(None, connections=2)
-        async with visit(door), visit(door):
-            await until(lambda: len(door._visits) == 2)
-            async with visit(door) as third:
+        async with connection(door), connection(door):
+            await until(lambda: len(door._connections_open) == 2)
+            async with connection(door) as third:
                 assert await third.is_cut()
     finally:
         await made.close()
@@ -669,9 +669,9 @@ async def test_connections_are_bounded() -> None:
 async def test_idle_connections_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gate, "_IDLE", 0.2)
     async with serve(always(page())) as server, open_door(total_timeout=0.2) as door:
-        async with visit(door) as silent:
+        async with connection(door) as silent:
             assert await silent.is_cut()
-        async with visit(door) as client:
+        async with connection(door) as client:
             await client.ask(f"CONNECT 127.0.0.1:{server.port} HTTP/1.1")
             await client.head()
             assert await client.is_cut()
@@ -686,10 +686,10 @@ async def test_a_closed_door_cuts_its_connections() -> None:
         try:
             door, other = await made.open(None), await made.open(None)
             async with (
-                visit(door) as tunnelled,
-                visit(door) as plain,
-                visit(door) as silent,
-                visit(other) as stays,
+                connection(door) as tunnelled,
+                connection(door) as plain,
+                connection(door) as silent,
+                connection(other) as stays,
             ):
                 await tunnelled.ask(f"CONNECT 127.0.0.1:{server.port} HTTP/1.1")
                 await tunnelled.head()
@@ -717,12 +717,12 @@ async def test_through_a_proxy(kind_: Literal["http", "socks5"]) -> None:
         ProxyServer(kind_, user="u", password=PASSWORD) as proxy,
         open_door(proxy=proxy.url) as door,
     ):
-        async with visit(door) as client:
+        async with connection(door) as client:
             await client.ask(f"CONNECT 127.0.0.1:{server.port} HTTP/1.1")
             assert (await client.answer())[0] == 200
             await client.say("GET /tunnelled HTTP/1.1\r\n\r\n")
             assert await client.answer() == (200, b"hello")
-        async with visit(door) as client:
+        async with connection(door) as client:
             for path in ("/a", "/b"):
                 await client.ask(f"GET {server.url(path)} HTTP/1.1")
                 assert await client.answer() == (200, b"hello")
@@ -738,10 +738,14 @@ async def test_through_a_proxy(kind_: Literal["http", "socks5"]) -> None:
 
 async def test_hints_without_end() -> None:
     hint = b"HTTP/1.1 103 Early Hints\r\nLink: <x>\r\n\r\n"
-    async with serve(always(hint * 1_000 + page())) as server, open_door() as door, visit(door) as client:
+    async with (
+        serve(always(hint * 1_000 + page())) as server,
+        open_door() as door,
+        connection(door) as client,
+    ):
         await client.ask(f"GET {server.url('/')} HTTP/1.1")
         assert await client.reader.read() == b""
-        assert kind(door.trouble("127.0.0.1", server.port)) == "flood"
+        assert kind(door.last_failure("127.0.0.1", server.port)) == "flood"
 
 
 async def test_through_a_proxy_with_tls(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -754,11 +758,11 @@ async def test_through_a_proxy_with_tls(monkeypatch: pytest.MonkeyPatch) -> None
         url = f"https://u:p@127.0.0.1:{port}"
         async with open_door(proxy=url) as door:
             assert await tunnel(door, f"127.0.0.1:{server.port}") == 502
-            assert kind(door.trouble("127.0.0.1", server.port)) == "proxy_connect", (
+            assert kind(door.last_failure("127.0.0.1", server.port)) == "proxy_connect", (
                 "a certificate nobody vouches for"
             )
         monkeypatch.setattr(dialer, "_tls", lambda: context)
-        async with open_door(proxy=url) as door, visit(door) as client:
+        async with open_door(proxy=url) as door, connection(door) as client:
             await client.ask(f"CONNECT 127.0.0.1:{server.port} HTTP/1.1")
             assert (await client.answer())[0] == 200
             await client.say("GET / HTTP/1.1\r\n\r\n")
@@ -777,7 +781,7 @@ async def test_a_proxy_leads_nowhere_inside(kind_: Literal["http", "socks5"]) ->
     ):
         for host in ("127.0.0.1", "localhost", "[::1]", "0x7f.1", "127.1", "2130706433", "017700000001."):
             assert await tunnel(door, f"{host}:{server.port}") == 502
-            assert kind(door.trouble(host, server.port)) == "forbidden_address"
+            assert kind(door.last_failure(host, server.port)) == "forbidden_address"
             assert await get(door, f"http://{host}:{server.port}/") == (0, b"")
     assert proxy.connections == 0
 
@@ -787,7 +791,7 @@ async def test_a_kept_proxy_connection_leads_nowhere_inside_either() -> None:
         made = Gate(Guard(allowed=[("127.0.0.1", server.port)]), Settings())
         try:
             door = await made.open(proxy_of(proxy.url))
-            async with visit(door) as client:
+            async with connection(door) as client:
                 await client.ask(f"GET {server.url('/')} HTTP/1.1")
                 assert (await client.answer())[0] == 200
                 await client.ask("GET http://127.0.0.2/ HTTP/1.1")
@@ -831,10 +835,10 @@ async def test_proxies_that_fail(
     ):
         breaks(proxy)
         assert await tunnel(door, "127.0.0.1:443") == 502
-        trouble = door.trouble("127.0.0.1", 443)
-        assert trouble is not None
-        assert trouble.kind in expected
-        shown = f"{trouble!r} {door!r} {caplog.text}"
+        last_failure = door.last_failure("127.0.0.1", 443)
+        assert last_failure is not None
+        assert last_failure.kind in expected
+        shown = f"{last_failure!r} {door!r} {caplog.text}"
         assert "hunter2" not in shown
         assert door.password not in shown
 
@@ -843,7 +847,7 @@ async def test_a_proxy_that_refuses_to_forward() -> None:
     async with ProxyServer("http", user="u", password="p") as proxy, open_door(proxy=proxy.url) as door:
         _wrong_password(proxy)
         assert await get(door, "http://127.0.0.1:81/") == (0, b"")
-        assert kind(door.trouble("127.0.0.1", 81)) == "proxy_auth"
+        assert kind(door.last_failure("127.0.0.1", 81)) == "proxy_auth"
 
 
 @pytest.mark.parametrize("kind_", KINDS)
@@ -851,10 +855,10 @@ async def test_a_dead_proxy(kind_: Literal["http", "socks5"]) -> None:
     async with open_door(proxy=f"{kind_}://u:hunter2@127.0.0.1:{free_port()}") as door:
         for ask in (tunnel(door, "127.0.0.1:443"), get(door, "http://127.0.0.1:443/")):
             await ask
-            trouble = door.trouble("127.0.0.1", 443)
-            assert trouble is not None
-            assert trouble.kind == "proxy_connect"
-            assert "hunter2" not in repr(trouble)
+            last_failure = door.last_failure("127.0.0.1", 443)
+            assert last_failure is not None
+            assert last_failure.kind == "proxy_connect"
+            assert "hunter2" not in repr(last_failure)
 
 
 @pytest.mark.parametrize("kind_", KINDS)
@@ -864,14 +868,14 @@ async def test_a_proxy_that_is_silent(kind_: Literal["http", "socks5"]) -> None:
         open_door(proxy=proxy.url, connect_timeout=0.2) as door,
     ):
         assert await tunnel(door, "127.0.0.1:443") == 502
-        assert kind(door.trouble("127.0.0.1", 443)) in ("proxy_timeout", "proxy_gateway")
+        assert kind(door.last_failure("127.0.0.1", 443)) in ("proxy_timeout", "proxy_gateway")
 
 
 async def test_secrets_are_not_shown() -> None:
     made = Gate(Guard(LOOPBACK), Settings())
     try:
         door = await made.open(proxy_of("http://u:hunter2@127.0.0.1:9"))
-        shown = f"{made!r} {door!r} {door._dialler!r} {door.url}"
+        shown = f"{made!r} {door!r} {door._dialer!r} {door.url}"
         assert "hunter2" not in shown
         assert door.password not in shown
     finally:

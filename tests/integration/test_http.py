@@ -23,7 +23,7 @@ from integration.raw_server import Answer, RawServer, always, by_path, page, ser
 from shoal import limits
 from shoal.clock import SystemClock
 from shoal.fetch import body_reader
-from shoal.fetch.deadline import Tenure
+from shoal.fetch.deadline import LeaseDeadline
 from shoal.fetch.guard import Guard
 from shoal.fetch.http import HttpTransport
 from shoal.fetch.slots import Slots
@@ -125,12 +125,12 @@ async def test_who_was_frozen_past_its_lease_sends_nothing() -> None:
     """Its place at the host may be another's by now."""
     http = HttpTransport(Settings(), FreezingGuard(LOOPBACK), SystemClock())
     async with serve(always(page())) as server:
-        Tenure(asyncio.get_running_loop().time() + 0.1).hold()
+        LeaseDeadline(asyncio.get_running_loop().time() + 0.1).hold()
         with pytest.raises(asyncio.CancelledError):
             await http.fetch(FetchRequest(server.url("/late")))
-        Tenure(asyncio.get_running_loop().time() + 5).hold()
+        LeaseDeadline(asyncio.get_running_loop().time() + 5).hold()
         await answer_of(http, server.url("/in-time"))
-        Tenure(0.0).hold()
+        LeaseDeadline(0.0).hold()
         with pytest.raises(asyncio.CancelledError):
             await http.fetch(FetchRequest(server.url("/on-a-kept-connection")))
         await http.close()

@@ -26,7 +26,7 @@ from shoal.fetch import body_reader, dialer
 from shoal.fetch import http2 as module
 from shoal.fetch.aiohttp_private import SiteJar
 from shoal.fetch.body_reader import Decoder
-from shoal.fetch.deadline import Tenure
+from shoal.fetch.deadline import LeaseDeadline
 from shoal.fetch.guard import Guard
 from shoal.fetch.http import HttpTransport
 from shoal.fetch.http2 import Http2Transport, wants_http2
@@ -214,7 +214,7 @@ async def test_who_was_frozen_past_its_lease_sends_nothing() -> None:
     """Its place at the host may be another's by now."""
     async with serve_http2(hello) as server, transport() as http:
         ok(await http.fetch(FetchRequest(server.url("/in-time"))))
-        Tenure(0.0).hold()
+        LeaseDeadline(0.0).hold()
         with pytest.raises(asyncio.CancelledError):
             await http.fetch(FetchRequest(server.url("/late")))
     assert server.paths == ["/in-time"]

@@ -30,7 +30,7 @@ from shoal.model import Dead, Done, Lease, Settlement, Task
 from shoal.sink import open_sink
 from shoal.sink.jsonl import encode_row
 from shoal.sink.postgres.address import read_address
-from shoal.sink.postgres.database import Link
+from shoal.sink.postgres.database import Database
 from shoal.sink.postgres.sink import PostgresSink
 from shoal.spider.spider import Handler
 from shoal.testing import ChaoticWeb, HostProfile
@@ -55,7 +55,7 @@ def book(upc: str, price: float = 1.0, **more: object) -> dict[str, object]:
 
 @asynccontextmanager
 async def opened(output: str, job: str = "j", answer: float = 60.0) -> AsyncIterator[PostgresSink]:
-    sink = PostgresSink(output, job=job, link=Link(read_address(output), answer=answer))
+    sink = PostgresSink(output, job=job, database=Database(read_address(output), answer=answer))
     await sink.open()
     try:
         yield sink

@@ -14,7 +14,7 @@ from integration.raw_server import Answer, RawServer, always, by_path, page, ser
 from shoal.clock import SystemClock
 from shoal.fetch.guard import Guard
 from shoal.fetch.http import HttpTransport
-from shoal.fetch.robots_fetch import MAX_BYTES, Anywhere, Robots, RobotsRecord, fetch_robots
+from shoal.fetch.robots_fetch import MAX_BYTES, AnyHost, Robots, RobotsRecord, fetch_robots
 from shoal.settings import Settings
 
 NOW = 5000.0
@@ -39,7 +39,7 @@ class Pauses:
 async def fetch(http: HttpTransport, server: RawServer, pause: Pauses | None = None) -> RobotsRecord:
     async with asyncio.timeout(5):
         return await fetch_robots(
-            http, server.origin, agent="shoal", now=NOW, pause=pause or Pauses(), elsewhere=Anywhere()
+            http, server.origin, agent="shoal", now=NOW, pause=pause or Pauses(), other_hosts=AnyHost()
         )
 
 
@@ -158,7 +158,7 @@ async def test_every_other_host_is_visited_and_left_again(http: HttpTransport) -
         serve(by_path(dict(_moves({"/robots.txt": "/x", "/x": middle.url("/a")})))) as first,
     ):
         record = await fetch_robots(
-            http, first.origin, agent="shoal", now=NOW, pause=pauses, elsewhere=door, timeout=5
+            http, first.origin, agent="shoal", now=NOW, pause=pauses, other_hosts=door, timeout=5
         )
     assert record.verdict == "rules"
     assert door.visits == [middle.origin.removeprefix("http://"), last.origin.removeprefix("http://")]

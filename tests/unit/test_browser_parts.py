@@ -16,7 +16,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from shoal.fetch.browser import chromium
-from shoal.fetch.browser.chromium import Family
+from shoal.fetch.browser.chromium import BrowserProcesses
 from shoal.fetch.browser.contexts import SharedCookies, cookies_from, cookies_of
 from shoal.fetch.browser.page_network import (
     _ERRORS,
@@ -214,17 +214,17 @@ def test_a_family_is_found_measured_and_ended() -> None:
     try:
         assert driver.stdout is not None
         pid = int(driver.stdout.readline())
-        family = Family(pid)
-        assert (family.browser, family.driver) == (pid, driver.pid)
-        wait_until(lambda: len(family.pids()) == 3, 10, "no third process")
-        assert family.memory() > 3_000_000
-        family.kill()
-        wait_until(lambda: family.pids() == [driver.pid], 10, "still there")
-        family.kill_driver()
+        processes = BrowserProcesses(pid)
+        assert (processes.browser, processes.driver) == (pid, driver.pid)
+        wait_until(lambda: len(processes.pids()) == 3, 10, "no third process")
+        assert processes.memory() > 3_000_000
+        processes.kill()
+        wait_until(lambda: processes.pids() == [driver.pid], 10, "still there")
+        processes.kill_driver()
         assert driver.wait(10) != 0
-        assert family.pids() == []
-        family.kill()
-        family.kill_driver()
+        assert processes.pids() == []
+        processes.kill()
+        processes.kill_driver()
     finally:
         driver.kill()
         driver.communicate()
@@ -234,7 +234,7 @@ def test_a_family_is_found_measured_and_ended() -> None:
 def test_a_strangers_process_is_not_taken_for_the_driver() -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
-        assert Family(child.pid).driver is None  # its parent is this process, not a child of it
+        assert BrowserProcesses(child.pid).driver is None  # its parent is this process, not a child of it
     finally:
         child.kill()
         child.communicate()

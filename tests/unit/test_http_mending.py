@@ -12,13 +12,13 @@ from msgspec.structs import replace
 
 from integration.odd_answers import ALL, CHUNKED, CHUNKS, HEADERS, LAST, LENGTHS, OK, STATUS_LINES, Odd
 from shoal.fetch.failures import BrokenAnswerError, FloodError
-from shoal.fetch.http_repair import Mender, _faultless, _mended
+from shoal.fetch.http_repair import AnswerRepair, _faultless, _mended
 from shoal.limits import ANSWER_HEADERS, CHUNK_LINE, HEADER_LINES
 
 
 def mended(data: bytes, sizes: list[int]) -> tuple[bytes, bool, type | None]:
     """What has come out, chunks put together; whether it was odd; its error."""
-    mender = Mender(is_head=False)
+    mender = AnswerRepair(is_head=False)
     clean, at = b"", 0
     for size in sizes:
         clean += mender.feed(data[at : at + size])
@@ -81,7 +81,7 @@ HARMLESS = {
 def test_after_anything_odd_the_connection_is_not_used_again() -> None:
     trusted = set()
     for odd in (*STATUS_LINES, *HEADERS, *LENGTHS, *CHUNKS):
-        mender = Mender(is_head=False)
+        mender = AnswerRepair(is_head=False)
         mender.feed(odd.data)
         if not mender.odd and odd.ours[:3].isdigit():
             trusted.add(odd.name)
@@ -130,7 +130,7 @@ def test_the_fast_way_is_the_same_way(lines: list[bytes], status: bytes, end: by
 
 
 def test_a_head_has_no_body() -> None:
-    mender = Mender(is_head=True)
+    mender = AnswerRepair(is_head=True)
     assert mender.feed(OK + b"Content-Length: 5\r\n\r\n") == OK + b"Content-Length: 5\r\n\r\n"
     assert not mender.odd
     assert mender.feed(b"hello") == b""
@@ -151,7 +151,7 @@ def test_a_head_has_no_body() -> None:
     ],
 )
 def test_what_goes_too_far(data: bytes, error: type[Exception]) -> None:
-    mender = Mender(is_head=False)
+    mender = AnswerRepair(is_head=False)
     mender.feed(data)
     assert isinstance(mender.error, error)
     assert mender.feed(LAST) == b"", "nothing comes after an error"

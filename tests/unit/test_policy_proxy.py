@@ -13,12 +13,12 @@ from shoal.policy.proxy import (
     PAIRS,
     Choice,
     PoolState,
+    ProxyObservation,
     ProxyPolicy,
-    Seen,
     Sign,
     Wait,
     condition,
-    tidied,
+    pruned,
 )
 from shoal.settings import Settings
 
@@ -39,7 +39,7 @@ class Pool:
         self.turn = 0
 
     def saw(self, proxy: str, sign: Sign, host: str = HOST, *, took: float = 0.1, kind: str = "") -> None:
-        seen = Seen(proxy, host, sign, self.now, self.now + took, kind)
+        seen = ProxyObservation(proxy, host, sign, self.now, self.now + took, kind)
         self.state = self.policy.observe(self.state, seen)
         self.now += took
 
@@ -178,7 +178,7 @@ def test_what_was_on_its_way_is_no_probe() -> None:
     pool.down(A)
     hold = pool.state.proxies[A].hold
     for sign in ("down", "good"):
-        late = Seen(A, HOST, sign, T, pool.now + 1, "proxy_connect")  # type: ignore[arg-type]
+        late = ProxyObservation(A, HOST, sign, T, pool.now + 1, "proxy_connect")  # type: ignore[arg-type]
         pool.state = pool.policy.observe(pool.state, late)
     assert pool.state.proxies[A].hold == hold
 
@@ -279,8 +279,8 @@ def test_what_says_nothing_any_more_is_forgotten() -> None:
     pool = Pool()
     pool.saw(A, "doubt")
     pool.ban(B)
-    assert len(tidied(pool.state, pool.now + 600).proxies[A].hosts) == 1
-    later = tidied(pool.state, pool.now + 2 * 3600)
+    assert len(pruned(pool.state, pool.now + 600).proxies[A].hosts) == 1
+    later = pruned(pool.state, pool.now + 2 * 3600)
     assert (later.proxies[A].hosts, later.proxies[B].hosts) == ({}, {})
 
 
@@ -289,7 +289,7 @@ def test_memory_is_bounded_and_bans_are_kept_longest() -> None:
     pool.ban(A, "first.test")
     for n in range(PAIRS + 50):
         pool.saw(A, "doubt", f"h{n}.test", took=0.001)
-    kept = tidied(pool.state, pool.now).proxies[A].hosts
+    kept = pruned(pool.state, pool.now).proxies[A].hosts
     assert len(kept) == PAIRS
     assert "first.test" in kept
     assert "h0.test" not in kept

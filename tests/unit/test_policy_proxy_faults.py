@@ -14,12 +14,12 @@ from shoal.policy.proxy import (
     SITES,
     Choice,
     PoolState,
+    ProxyObservation,
     ProxyPolicy,
-    Seen,
     Wait,
     condition,
     is_believed,
-    tidied,
+    pruned,
 )
 from shoal.settings import Settings
 
@@ -69,7 +69,7 @@ class World:
         fails = fails or self.rng.random() < self.host(host)
         before = self.state
         started, self.now = self.now, self.now + 0.1
-        seen = Seen(
+        seen = ProxyObservation(
             name, host, "failed" if fails else "good", started, self.now, "timeout" if fails else "ok"
         )
         self.state = self.policy.observe(self.state, seen)
@@ -91,7 +91,7 @@ class World:
         for n in range(requests):
             self.ask(hosts(n))
             if n % 30 == 0:
-                self.state = tidied(self.state, self.now)
+                self.state = pruned(self.state, self.now)
         return self
 
 
@@ -240,10 +240,10 @@ def test_hosts_without_trouble_are_not_remembered() -> None:
 
 def test_what_is_known_of_hosts_is_bounded_and_fades() -> None:
     world = World([0, 0], lambda host: 0.5).run(3_000, each)
-    world.state = tidied(world.state, world.now)
+    world.state = pruned(world.state, world.now)
     assert 0 < len(world.state.sites) <= SITES
     assert len(msgspec.msgpack.encode(world.state)) < 100_000
-    assert tidied(world.state, world.now + 700).sites == {}
+    assert pruned(world.state, world.now + 700).sites == {}
 
 
 def test_a_quarantined_proxy_is_no_witness() -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pytest
 from protego import Protego
 
-from shoal.fetch.robots_fetch import MAX_BYTES, Anywhere, Robots, agent_of, fetch_robots
+from shoal.fetch.robots_fetch import MAX_BYTES, AnyHost, Robots, agent_of, fetch_robots
 from shoal.fetch.transport import FetchRequest
 from shoal.model import Response
 
@@ -388,7 +388,7 @@ async def ours(case: Case) -> Robots:
 
     agent = agent_of(case.agent)
     return Robots(
-        await fetch_robots(File(case.body), SITE, agent=agent, now=0.0, pause=pause, elsewhere=Anywhere())
+        await fetch_robots(File(case.body), SITE, agent=agent, now=0.0, pause=pause, other_hosts=AnyHost())
     )
 
 

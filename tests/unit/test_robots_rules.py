@@ -13,7 +13,7 @@ from protego import Protego
 
 from shoal.fetch.robots_fetch import (
     MAX_BYTES,
-    Anywhere,
+    AnyHost,
     Robots,
     RobotsRecord,
     RobotsVerdict,
@@ -272,7 +272,7 @@ async def test_a_redirect_to_half_a_host_leads_nowhere() -> None:
     async def pause() -> None: ...
 
     record = await fetch_robots(
-        Redirecting(), "https://a.example", agent="shoal", now=0.0, pause=pause, elsewhere=Anywhere()
+        Redirecting(), "https://a.example", agent="shoal", now=0.0, pause=pause, other_hosts=AnyHost()
     )
     assert (record.verdict, record.reason) == ("allow", "a redirect to nowhere")
 

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from shoal.fetch import slots as module
-from shoal.fetch.slots import Place, Slots, in_the_network, take_slot, waiting
+from shoal.fetch.slots import PageSlot, Slots, in_the_network, take_slot, waiting
 
 LANE = "normal"
 
@@ -30,7 +30,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def returning(place: Place) -> asyncio.Task[None]:
+async def returning(place: PageSlot) -> asyncio.Task[None]:
     task = asyncio.create_task(place.take())
     await settle()
     return task
@@ -132,7 +132,7 @@ async def test_a_page_that_is_cancelled_on_its_way_back_loses_no_slot(handed_ove
 # -- large bodies
 
 
-async def grown(place: Place, size: int) -> asyncio.Task[None]:
+async def grown(place: PageSlot, size: int) -> asyncio.Task[None]:
     task = asyncio.create_task(place.grow(size))
     await settle()
     return task

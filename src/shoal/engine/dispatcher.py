@@ -29,8 +29,8 @@ from shoal.engine.pressure import Load
 from shoal.engine.served import Jobs, Served
 from shoal.errors import HandlerMissing, ShoalError, SinkError
 from shoal.events import event
-from shoal.fetch.deadline import Tenure, Tenures
-from shoal.fetch.slots import Place, Slots
+from shoal.fetch.deadline import LeaseDeadline, LeaseDeadlines
+from shoal.fetch.slots import PageSlot, Slots
 from shoal.frontier.protocol import Queue
 from shoal.frontier.values import Claim, Claimed
 from shoal.frontier.verdicts import is_suspect
@@ -111,9 +111,9 @@ class Engine:
         self._last_end: float | None = None
         self._alarm: asyncio.TimerHandle | None = None
         self._told_full = -_TELL_FULL  # when it was last said that the store is full (the loop's time)
-        self._tenures = Tenures(settings.lease, self._lapsed)
+        self._deadlines = LeaseDeadlines(settings.lease, self._lapsed)
         self._heartbeat = Heartbeat(
-            frontier, name, settings, self._status, self._tokens, self._tenures.renewed
+            frontier, name, settings, self._status, self._tokens, self._deadlines.renewed
         )
         self._epoch = ""  # what is remembered of the store is from then
         self._latest_start = min(_LATEST_START, settings.lease / 4)
@@ -238,13 +238,13 @@ class Engine:
                 self._untouched.append(lease)
                 continue
             place = self._slots.enter(lease.task.lane)
-            tenure = self._tenures.begin(self._asked, self._lease_seconds)
-            work = running = self._run_page(job, lease, place, self._asked, tenure)
+            deadline = self._deadlines.begin(self._asked, self._lease_seconds)
+            work = running = self._run_page(job, lease, place, self._asked, deadline)
             if self._liveness is not None:
                 running = self._liveness.on_cpu(lease.token, work, job.settings.handler_timeout)
             page = asyncio.create_task(running)
             self._running[page] = job, lease
-            self._tenures.watch(page, tenure)
+            self._deadlines.watch(page, deadline)
             self._suspect = page if is_suspect(lease.task) else self._suspect
             self._lanes.started(lease.task.lane)
             page.add_done_callback(partial(self._page_ended, place, work))
@@ -382,13 +382,15 @@ class Engine:
 
     # -- one page
 
-    async def _run_page(self, job: Served, lease: Lease, place: Place, asked: float, tenure: Tenure) -> None:
+    async def _run_page(
+        self, job: Served, lease: Lease, place: PageSlot, asked: float, deadline: LeaseDeadline
+    ) -> None:
         if asyncio.get_running_loop().time() - asked > self._latest_start:
             # The store was away, or this process was frozen: the permission was for then.
             self._untouched.append(lease)
             return
         place.occupy()
-        tenure.hold()
+        deadline.hold()
         try:
             settlement = await job.pages.process(lease)
         except HandlerMissing as error:
@@ -412,7 +414,7 @@ class Engine:
             else:
                 self._settlements.append((job, settlement))
 
-    def _page_ended(self, place: Place, work: Coroutine[Any, Any, None], page: asyncio.Task[None]) -> None:
+    def _page_ended(self, place: PageSlot, work: Coroutine[Any, Any, None], page: asyncio.Task[None]) -> None:
         place.leave()
         self._last_end = asyncio.get_running_loop().time()
         lease = self._running.pop(page)[1]

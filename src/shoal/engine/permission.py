@@ -13,7 +13,7 @@ from shoal.engine.judging import Judge
 from shoal.engine.learning import Learner
 from shoal.fetch.proxy.routes import Routes
 from shoal.fetch.robots_fetch import BUSY, RobotsRecord
-from shoal.fetch.transports import Confined
+from shoal.fetch.transports import RestrictedTransport
 from shoal.frontier.clock import FrontierClock
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.verdicts import is_last_attempt
@@ -56,7 +56,7 @@ class Permission:
         frontier_clock: FrontierClock,
         rng: random.Random,
         routes: Routes | None = None,
-        confined: Confined | None = None,
+        confined: RestrictedTransport | None = None,
     ) -> None:
         self._settings = settings
         self._frontier = frontier

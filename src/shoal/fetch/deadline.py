@@ -20,10 +20,10 @@ from contextvars import ContextVar
 _MARGIN = 1.0  # seconds in which a connection is closed, and the server hears of it …
 _SHARE = 10  # … but no more than this part of the lease
 
-_current: ContextVar[Tenure | None] = ContextVar("shoal_tenure", default=None)
+_current: ContextVar[LeaseDeadline | None] = ContextVar("shoal_tenure", default=None)
 
 
-class Tenure:
+class LeaseDeadline:
     """One page's. `until` is in the loop's time."""
 
     __slots__ = ("until",)
@@ -32,32 +32,32 @@ class Tenure:
         self.until = until
 
     def __repr__(self) -> str:
-        return f"<Tenure until {self.until:.3f}>"
+        return f"<LeaseDeadline until {self.until:.3f}>"
 
     def hold(self) -> None:
-        """Makes this the tenure of the current task, and of those that it starts."""
+        """Makes this the deadline of the current task, and of those that it starts."""
         _current.set(self)
 
-    def has_lapsed(self) -> bool:
+    def has_passed(self) -> bool:
         return asyncio.get_running_loop().time() >= self.until
 
 
-class Tenures:
+class LeaseDeadlines:
     """Those of all pages that a process works on; `on_lapse` is told of a page that was cancelled."""
 
     def __init__(self, lease: float, on_lapse: Callable[[asyncio.Task[None]], None]) -> None:
         self._lease = lease
         self._margin = min(_MARGIN, lease / _SHARE)
         self._on_lapse = on_lapse
-        self._pages: dict[asyncio.Task[None], Tenure] = {}
+        self._pages: dict[asyncio.Task[None], LeaseDeadline] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def begin(self, asked: float, seconds: float) -> Tenure:
+    def begin(self, asked: float, seconds: float) -> LeaseDeadline:
         """Of a page whose lease was asked for at `asked`, for so many seconds."""
-        return Tenure(asked + seconds - self._margin)
+        return LeaseDeadline(asked + seconds - self._margin)
 
-    def watch(self, page: asyncio.Task[None], tenure: Tenure) -> None:
-        self._pages[page] = tenure
+    def watch(self, page: asyncio.Task[None], deadline: LeaseDeadline) -> None:
+        self._pages[page] = deadline
         page.add_done_callback(self._forget)
         if self._timer is None:
             self._look_later()
@@ -67,8 +67,8 @@ class Tenures:
         been lost before the question arrived."""
         self._end_lapsed()
         until = asked + self._lease - self._margin
-        for tenure in self._pages.values():
-            tenure.until = max(tenure.until, until)
+        for deadline in self._pages.values():
+            deadline.until = max(deadline.until, until)
 
     def _forget(self, page: asyncio.Task[None]) -> None:
         del self._pages[page]
@@ -82,19 +82,19 @@ class Tenures:
         self._look_later()
 
     def _look_later(self) -> None:
-        held = [tenure.until for page, tenure in self._pages.items() if not page.cancelling()]
+        held = [deadline.until for page, deadline in self._pages.items() if not page.cancelling()]
         if held:
             self._timer = asyncio.get_running_loop().call_at(min(held), self._look)
 
     def _end_lapsed(self) -> None:
-        for page, tenure in self._pages.items():
-            if tenure.has_lapsed() and not page.cancelling():
+        for page, deadline in self._pages.items():
+            if deadline.has_passed() and not page.cancelling():
                 page.cancel("its lease has run out")
                 self._on_lapse(page)
 
 
 def check_lease() -> None:
     """Right before a request is sent: ends the page if its lease may be another's by now."""
-    tenure = _current.get()
-    if tenure is not None and tenure.has_lapsed():
+    deadline = _current.get()
+    if deadline is not None and deadline.has_passed():
         raise asyncio.CancelledError("its lease has run out")

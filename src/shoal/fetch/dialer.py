@@ -29,7 +29,7 @@ from shoal.model import Failure
 _STAGGER = 0.25  # seconds before the next address of a host is tried as well
 
 
-class Hosts(Lookup):
+class HostConnector(Lookup):
     """Connects to hosts. Of aiohttp's connector only the resolving is used; the guard hears of every name that is
     resolved, and sees every address that is connected to."""
 
@@ -37,7 +37,7 @@ class Hosts(Lookup):
         super().__init__(resolver=resolver.for_connector(guard), use_dns_cache=False)
         self._guard = guard
 
-    async def connect_to(self, host: str, port: int) -> Ends:
+    async def connect_to(self, host: str, port: int) -> Streams:
         key = ConnectionKey(host, port, False, True, None, None, None)
         try:
             found = await self.addresses(host, port)
@@ -54,10 +54,12 @@ class Hosts(Lookup):
         return await _streams(sock)
 
 
-class Dialler:
+class Dialer:
     """Opens the connections of one door."""
 
-    def __init__(self, hosts: Hosts, guard: Guard, proxy: Proxy | None, connect_timeout: float) -> None:
+    def __init__(
+        self, hosts: HostConnector, guard: Guard, proxy: Proxy | None, connect_timeout: float
+    ) -> None:
         self._hosts = hosts
         self._guard = guard
         self._proxy = proxy
@@ -71,7 +73,7 @@ class Dialler:
         header = self._proxy.header() if self._proxy is not None else None
         return None if header is None else header.encode()
 
-    async def open(self, host: str, port: int, *, tunnel: bool) -> Ends | Failure:
+    async def open(self, host: str, port: int, *, tunnel: bool) -> Streams | Failure:
         """A connection to the host; without `tunnel` it may be one to a proxy that forwards requests."""
         loop = asyncio.get_running_loop()
         started = loop.time()
@@ -88,7 +90,7 @@ class Dialler:
             error = exc
         return self._failure(error, stage[0], loop.time() - started)
 
-    async def _open_by(self, proxy: Proxy, host: str, port: int, tunnel: bool, stage: list[Stage]) -> Ends:
+    async def _open_by(self, proxy: Proxy, host: str, port: int, tunnel: bool, stage: list[Stage]) -> Streams:
         def reached() -> None:
             stage[0] = "tunnelling"
 
@@ -121,7 +123,7 @@ class _ProxyAnswer(aiohttp.ClientHttpProxyError):
         super().__init__(request, (), status=status)
 
 
-async def _ask_for_tunnel(ends: Ends, proxy: Proxy, target: str) -> None:
+async def _ask_for_tunnel(ends: Streams, proxy: Proxy, target: str) -> None:
     reader, writer = ends
     try:
         login = proxy.header()
@@ -141,7 +143,7 @@ async def _ask_for_tunnel(ends: Ends, proxy: Proxy, target: str) -> None:
         raise
 
 
-async def _streams(sock: socket.socket, tls_with: str | None = None) -> Ends:
+async def _streams(sock: socket.socket, tls_with: str | None = None) -> Streams:
     try:
         return await asyncio.open_connection(
             sock=sock,
@@ -164,11 +166,11 @@ def _tls() -> ssl.SSLContext:
 # Protocols rather than streams: with a task and a buffer for each direction, busy tunnels would cost a third more.
 
 
-Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 async def relay(
-    near: Ends, far: Ends, on_sent: Callable[[int], None], on_received: Callable[[int], None]
+    near: Streams, far: Streams, on_sent: Callable[[int], None], on_received: Callable[[int], None]
 ) -> None:
     """Returns when the near connection has ended. The far one is the caller's to close; the streams are used up.
     `on_sent` and `on_received` hear the size of every piece, as seen from near."""

@@ -31,7 +31,7 @@ from shoal.fetch.body_reader import Meter, read_body
 from shoal.fetch.deadline import check_lease
 from shoal.fetch.failures import BrokenAnswerError, FloodError, ProxyAuthError, Stage, explain, explain_proxy
 from shoal.fetch.guard import Guard
-from shoal.fetch.http_repair import SWITCHING, Mender
+from shoal.fetch.http_repair import SWITCHING, AnswerRepair
 from shoal.fetch.proxy.pools import Proxy
 from shoal.fetch.proxy.socks import open_tunnel
 from shoal.fetch.resolver import Resolver
@@ -309,33 +309,33 @@ class BoundedProtocol(Protocol):
         self._meter = Meter(min_rate, loop.time)
         self._received = 0  # bytes of the exchange that is under way
         self._answer: StreamReader | None = None  # the body of the final answer, once its head is there
-        self._mender: Mender | None = None  # of the exchange
+        self._repair: AnswerRepair | None = None  # of the exchange
 
     def set_response_params(self, **params: Any) -> None:
         """A request is about to be sent."""
         self._received = 0
         self._answer = None
         self._meter.reset()
-        self._mender = Mender(is_head=params.get("skip_payload", False))
+        self._repair = AnswerRepair(is_head=params.get("skip_payload", False))
         super().set_response_params(**params)
 
     def data_received(self, data: bytes) -> None:
         if self._answer is not None and self._answer.is_eof() and data:
             self._cut(None)  # the answer is complete: this is none of it
             return
-        if self._mender is None or not data:
+        if self._repair is None or not data:
             super().data_received(data)  # nothing was asked yet; or nothing has come, but there is room again
             return
         self._received += len(data)
-        clean = self._mender.feed(data)
-        if self._mender.odd:
+        clean = self._repair.feed(data)
+        if self._repair.odd:
             self.keep_no_longer()
         if clean:
             super().data_received(clean)
         else:
             self.put_off_timeout()
-        if self._mender.error is not None:
-            self._cut(self._mender.error)
+        if self._repair.error is not None:
+            self._cut(self._repair.error)
         else:
             self._check(len(data))
 

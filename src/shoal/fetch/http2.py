@@ -21,7 +21,7 @@ from shoal.clock import Clock
 from shoal.errors import SettingsError
 from shoal.fetch.body_reader import Meter, read_body
 from shoal.fetch.deadline import check_lease
-from shoal.fetch.dialer import Dialler, Hosts
+from shoal.fetch.dialer import Dialer, HostConnector
 from shoal.fetch.failures import (
     BrokenAnswerError,
     LostError,
@@ -78,7 +78,7 @@ class Http2Transport:
         self._clock = clock
         self._http = http
         self._headers = default_headers(settings)
-        self._hosts = Hosts(guard, http.resolver)
+        self._hosts = HostConnector(guard, http.resolver)
         self._pool: dict[Key, list[Http2Connection]] = {}  # that used last comes last
         self._plain: dict[Key, None] = {}  # these take no HTTP/2
         self._opening: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
@@ -255,7 +255,7 @@ class Http2Transport:
         connection = Http2Connection(partial(self._drop, key))
         try:
             async with asyncio.timeout(timeout):
-                ends = await Dialler(self._hosts, self._guard, proxy, timeout).open(host, port, tunnel=True)
+                ends = await Dialer(self._hosts, self._guard, proxy, timeout).open(host, port, tunnel=True)
                 if isinstance(ends, Failure):
                     raise _Refused(ends)
                 if not await connection.open(ends, self._tls, host):

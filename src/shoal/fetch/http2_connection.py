@@ -28,7 +28,7 @@ from h2.events import (
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes, Settings
 
-from shoal.fetch.dialer import Ends
+from shoal.fetch.dialer import Streams
 from shoal.fetch.failures import BrokenAnswerError, FloodError, LostError, NotTakenError
 from shoal.limits import (
     ANSWER_HEADERS,
@@ -105,7 +105,7 @@ class Exchange:
             raise
 
     def close(self) -> None:
-        """Ends the exchange, however far it has come."""
+        """Streams the exchange, however far it has come."""
         self._connection.forget(self._number, self._unread, complete=self._ended and self._sent)
 
     # -- told by the connection
@@ -154,7 +154,7 @@ class Http2Connection(asyncio.Protocol):
         self._begun = 0
         self._idling: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
-        self._beneath: Ends | None = None  # kept: streams that nobody holds close their socket
+        self._beneath: Streams | None = None  # kept: streams that nobody holds close their socket
         self._writable = asyncio.Event()
         self._writable.set()
 
@@ -162,7 +162,7 @@ class Http2Connection(asyncio.Protocol):
         state = "open" if self._on_end is not None else "ending"
         return f"<Http2Connection {state}: {len(self._exchanges)} of {self._begun} exchanges under way>"
 
-    async def open(self, ends: Ends, context: SSLContext, host: str) -> bool:
+    async def open(self, ends: Streams, context: SSLContext, host: str) -> bool:
         """Speaks TLS over a connection; whether the server takes HTTP/2. If not, it is of no use."""
         loop = asyncio.get_running_loop()
         beneath = cast("asyncio.Transport", ends[1].transport)

@@ -1,6 +1,6 @@
 """HTTP/1.1 as servers send it, put into the form that a strict parser takes. Pure: bytes in, bytes out.
 
-    socket ──▶ Mender: what browsers and curl forgive ──▶ aiohttp's parser, which forgives little
+    socket ──▶ AnswerRepair: what browsers and curl forgive ──▶ aiohttp's parser, which forgives little
 
 Whoever sends an odd answer may see its end elsewhere than we do: what is left over would then be taken for the answer
 to the next request. So after anything odd the connection is not used again (`odd`). And where two readings of an
@@ -46,7 +46,7 @@ class Head(Struct, frozen=True):
     odd: bool
 
 
-class Mender:
+class AnswerRepair:
     """For one exchange. `is_head`: it answers a HEAD request, so no body follows."""
 
     def __init__(self, *, is_head: bool) -> None:

@@ -54,7 +54,7 @@ class RobotsRecord(Struct, frozen=True, omit_defaults=True):
         return self.agent == agent or (not self.agent and self.verdict != "rules")
 
 
-class Elsewhere(Protocol):
+class OtherHosts(Protocol):
     """The way to a host that a robots.txt redirects to: it has limits of its own."""
 
     async def known(self, url: str) -> RobotsRecord | None:
@@ -70,7 +70,7 @@ class Elsewhere(Protocol):
         ...
 
 
-class Anywhere:
+class AnyHost:
     """For a single page, which is no crawl: no host is asked twice."""
 
     async def known(self, url: str) -> RobotsRecord | None:
@@ -91,7 +91,7 @@ async def fetch_robots(
     agent: str,
     now: float,
     pause: Callable[[], Awaitable[None]],
-    elsewhere: Elsewhere,
+    other_hosts: OtherHosts,
     timeout: float | None = None,
 ) -> RobotsRecord:
     """Asks `origin` (scheme://host:port) for its robots.txt, following redirects, and keeps what is for `agent`.
@@ -107,9 +107,9 @@ async def fetch_robots(
             last, host = host, host_key(url)
             if host not in (home, last):
                 await visit.aclose()  # one host at a time: the next may keep us waiting
-                if (known := await elsewhere.known(url)) is not None:
+                if (known := await other_hosts.known(url)) is not None:
                     return known
-                if not await visit.enter_async_context(elsewhere.visit(host)):
+                if not await visit.enter_async_context(other_hosts.visit(host)):
                     return _record("disallow", now, reason=f"{BUSY} {host}, which cannot be asked now")
             elif hop:
                 await pause()
@@ -117,7 +117,7 @@ async def fetch_robots(
             if not (isinstance(outcome, Response) and outcome.status in _REDIRECTS):
                 record = _judge(outcome, agent, now)
                 if host != home:
-                    elsewhere.remember(url, record)
+                    other_hosts.remember(url, record)
                 return record
             url = _target(url, outcome.headers.get("Location", ""))
     return _record("allow", now, reason=f"more than {MAX_HOPS} redirects")

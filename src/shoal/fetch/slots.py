@@ -31,7 +31,7 @@ LATE = 0.025  # seconds that a timer may be late before it is our own processor 
 SMALL = 16 * 1024  # bytes that any page may have received without a slot
 ROOM = 64 * 1024 * 1024  # bytes that those with more have received together
 
-_current: ContextVar[Place | None] = ContextVar("shoal_place", default=None)
+_current: ContextVar[PageSlot | None] = ContextVar("shoal_place", default=None)
 
 
 class Slots:
@@ -74,9 +74,9 @@ class Slots:
             return free
         return min(free, self._calm * limit // self._full - in_flight)
 
-    def enter(self, lane: str) -> Place:
+    def enter(self, lane: str) -> PageSlot:
         self.working += 1
-        return Place(self, lane)
+        return PageSlot(self, lane)
 
     # -- told by places
 
@@ -134,7 +134,7 @@ class Slots:
                 self.working += 1
 
 
-class Place:
+class PageSlot:
     """One page among those that a process has in hand: it works, or it waits."""
 
     def __init__(self, slots: Slots, lane: str) -> None:
@@ -149,7 +149,7 @@ class Place:
         self._patient_until = 0.0
 
     def __repr__(self) -> str:
-        return f"<Place: {'left' if self._left else 'working' if self._working else 'waiting'}>"
+        return f"<PageSlot: {'left' if self._left else 'working' if self._working else 'waiting'}>"
 
     def occupy(self) -> None:
         """Makes this the place of the current task, and of those that it starts."""

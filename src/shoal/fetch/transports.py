@@ -66,7 +66,7 @@ class Transports:
         return await self._browser.fetch(request)
 
 
-class AtHosts:
+class HostTransport:
     """A transport that gives each host what is set for it alone: its headers, and its timeout.
 
     By the host of each URL, so whatever leads to another host, be it a redirect of robots.txt, takes nothing with it.
@@ -80,14 +80,14 @@ class AtHosts:
     def fetch(self, request: FetchRequest) -> Coroutine[Any, Any, Outcome]:
         own = self._own(host_key(request.url))
         if own is not NOTHING:
-            request = with_own(request, own)
+            request = with_host_settings(request, own)
         return self._transport.fetch(request)
 
     async def close(self) -> None:
         await self._transport.close()
 
 
-def with_own(request: FetchRequest, own: HostSettings) -> FetchRequest:
+def with_host_settings(request: FetchRequest, own: HostSettings) -> FetchRequest:
     """What a request says itself is stronger."""
     if own.headers:
         request = replace(request, headers=merged(own.headers, request.headers))
@@ -97,7 +97,7 @@ def with_own(request: FetchRequest, own: HostSettings) -> FetchRequest:
     return request
 
 
-class Confined:
+class RestrictedTransport:
     """A transport that asks certain hosts only: the others may not see the headers it sends."""
 
     def __init__(self, transport: Transport, may_reach: Callable[[str], bool]) -> None:

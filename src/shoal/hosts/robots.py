@@ -75,7 +75,7 @@ class RobotsFetcher:
                 agent=self._agent,
                 now=self._frontier_clock.now(),
                 pause=lambda: self._sleep(lease.interval),
-                elsewhere=self._visitor,
+                other_hosts=self._visitor,
                 timeout=timeout,
             )
             took = self._clock.monotonic() - since
@@ -114,7 +114,7 @@ _BUCKETS = 4096
 
 
 class RobotsVisits:
-    """Requests to a host without a lease for it, because a robots.txt redirects there (`Elsewhere` of fetch/robots.py).
+    """Requests to a host without a lease for it, because a robots.txt redirects there (`fetch/robots_fetch.py`).
     The host's limits hold all the same.
 
     A lease is a permission of the host's valve. Here there is none, so the valve is shut first, and the request is sent

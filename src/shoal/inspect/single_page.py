@@ -19,9 +19,9 @@ from shoal.fetch.guard import Guard
 from shoal.fetch.proxy.pool import LocalPools
 from shoal.fetch.proxy.pools import find_pools
 from shoal.fetch.proxy.routes import Routes
-from shoal.fetch.robots_fetch import Anywhere, Robots, RobotsRecord, agent_of, fetch_robots
+from shoal.fetch.robots_fetch import AnyHost, Robots, RobotsRecord, agent_of, fetch_robots
 from shoal.fetch.transport import FetchRequest, Rendered, Rendering, Transport
-from shoal.fetch.transports import AtHosts, Transports
+from shoal.fetch.transports import HostTransport, Transports
 from shoal.model import Failure, Outcome, Refused, Request, Response, Task
 from shoal.policy.host_table import HostTable, settings_at
 from shoal.policy.load import Traffic
@@ -61,7 +61,7 @@ def _routes(settings: Settings, guard: Guard) -> Transport:
     """As a crawl would go: through the proxies of its settings, if it has any, with what is set for the host."""
     clock, table = SystemClock(), HostTable(settings.host)
     return Routes(
-        AtHosts(Transports(settings, guard, clock), table.of),
+        HostTransport(Transports(settings, guard, clock), table.of),
         settings,
         LocalPools(),
         traffic=Traffic(),
@@ -130,7 +130,7 @@ async def _ask_robots(
             agent=agent_of(settings.user_agent),
             now=SystemClock().time(),
             pause=lambda: _pause(settings),
-            elsewhere=Anywhere(),
+            other_hosts=AnyHost(),
         )
         asked[site] = Robots(record), record
     robots, record = asked[site]

@@ -42,7 +42,7 @@ from msgspec.structs import replace
 from shoal.settings import Settings
 
 Probe = Literal["", "proxy", "pair"]
-Standing = Literal[
+Reputation = Literal[
     "proven", "fresh", "doubtful"
 ]  # it had answers lately; it failed at one host at most; neither
 Sign = Literal["good", "neutral", "doubt", "failed", "banned", "down"]
@@ -77,7 +77,7 @@ _NONE: Mapping[str, int] = {}
 _MOST_FAILED = 8  # proxies that are remembered to have failed at a host
 
 
-class Hold(Struct, frozen=True, omit_defaults=True):
+class Quarantine(Struct, frozen=True, omit_defaults=True):
     """A quarantine, or what leads to one."""
 
     row: int = 0  # failures in a row before it
@@ -87,7 +87,7 @@ class Hold(Struct, frozen=True, omit_defaults=True):
     reason: str = ""
 
 
-FREE = Hold()
+FREE = Quarantine()
 
 
 class Pair(Struct, frozen=True, omit_defaults=True):
@@ -96,7 +96,7 @@ class Pair(Struct, frozen=True, omit_defaults=True):
     good: float = 0.0
     bad: float = 0.0
     at: float = 0.0  # when the counts were last right
-    hold: Hold = FREE
+    hold: Quarantine = FREE
     suspicion: float = 0.0
 
 
@@ -106,7 +106,7 @@ class ProxyState(Struct, frozen=True, omit_defaults=True):
     bad: float = 0.0
     at: float = 0.0
     latency: float = 0.0  # smoothed seconds of what went well
-    hold: Hold = FREE
+    hold: Quarantine = FREE
     hosts: dict[str, Pair] = {}
     suspicion: float = 0.0
 
@@ -119,7 +119,7 @@ class ProxyState(Struct, frozen=True, omit_defaults=True):
 _UNKNOWN = ProxyState()
 
 
-class Site(Struct, frozen=True, omit_defaults=True):
+class HostFailures(Struct, frozen=True, omit_defaults=True):
     """A host where something went wrong, whoever asked."""
 
     failing: float  # share of requests that fail there, through proxies that are believed
@@ -130,11 +130,11 @@ class Site(Struct, frozen=True, omit_defaults=True):
 
 class PoolState(Struct, frozen=True, omit_defaults=True):
     proxies: dict[str, ProxyState] = {}
-    sites: dict[str, Site] = {}
+    sites: dict[str, HostFailures] = {}
     failing: float = _USUAL  # share of requests that fail at a host of which nothing is known
 
 
-class Seen(Struct, frozen=True):
+class ProxyObservation(Struct, frozen=True):
     """What one request told about a proxy. Times are the frontier's."""
 
     proxy: str
@@ -164,12 +164,12 @@ class ProxyPolicy:
 
     # -- seeing
 
-    def observe(self, state: PoolState, seen: Seen) -> PoolState:
+    def observe(self, state: PoolState, seen: ProxyObservation) -> PoolState:
         proxy = self._observe(state, seen)
         state = replace(state, proxies={**state.proxies, seen.proxy: proxy})
         return state if seen.sign == "down" else _learnt(state, seen)
 
-    def _observe(self, state: PoolState, seen: Seen) -> ProxyState:
+    def _observe(self, state: PoolState, seen: ProxyObservation) -> ProxyState:
         proxy = state.proxies.get(seen.proxy, _UNKNOWN)
         kept = _kept(proxy.at, seen.ended)
         expected = _expected(state, seen.host)
@@ -186,7 +186,7 @@ class ProxyPolicy:
             suspicion=0.0 if hold.strikes else proxy.suspicion,
         )
 
-    def _judged(self, proxy: ProxyState, seen: Seen, expected: float) -> Hold:
+    def _judged(self, proxy: ProxyState, seen: ProxyObservation, expected: float) -> Quarantine:
         """What becomes of its quarantine."""
         hold = proxy.hold
         if seen.sign == "down":
@@ -196,7 +196,9 @@ class ProxyPolicy:
             return self._suspected(hold, proxy.suspicion, seen, expected)
         return _passed(hold, seen)  # it let a request through, whatever came of it
 
-    def _suspected(self, hold: Hold, suspicion: float, seen: Seen, expected: float) -> Hold:
+    def _suspected(
+        self, hold: Quarantine, suspicion: float, seen: ProxyObservation, expected: float
+    ) -> Quarantine:
         if hold.strikes and expected >= 0.5:  # a probe at a host where others fail too has shown nothing
             return replace(hold, probing=0.0)
         if hold.strikes or suspicion >= _QUARANTINE:
@@ -204,7 +206,7 @@ class ProxyPolicy:
         return hold
 
     def _at_hosts(
-        self, hosts: dict[str, Pair], seen: Seen, evidence: float, expected: float
+        self, hosts: dict[str, Pair], seen: ProxyObservation, evidence: float, expected: float
     ) -> dict[str, Pair]:
         pair = hosts.get(seen.host)
         tells = seen.sign in ("doubt", "failed", "banned") or (seen.sign == "good" and pair is not None)
@@ -212,7 +214,7 @@ class ProxyPolicy:
             return hosts
         return {**hosts, seen.host: self._at_host(pair or Pair(), seen, evidence, expected)}
 
-    def _at_host(self, pair: Pair, seen: Seen, evidence: float, expected: float) -> Pair:
+    def _at_host(self, pair: Pair, seen: ProxyObservation, evidence: float, expected: float) -> Pair:
         kept, good, hold = _kept(pair.at, seen.ended), seen.sign == "good", pair.hold
         suspicion = max(0.0, pair.suspicion * kept + evidence)
         if seen.sign == "banned":
@@ -230,14 +232,14 @@ class ProxyPolicy:
             suspicion=0.0 if hold.strikes else suspicion,
         )
 
-    def _struck(self, hold: Hold, seen: Seen, after: int, reason: str) -> Hold:
+    def _struck(self, hold: Quarantine, seen: ProxyObservation, after: int, reason: str) -> Quarantine:
         if hold.strikes and seen.started < hold.until:
             return hold
         row = hold.row + 1
         if not hold.strikes and row < after:
-            return Hold(row=row, reason=reason)
+            return Quarantine(row=row, reason=reason)
         cooldown = self._cooldown * 2.0 ** min(hold.strikes, _MOST_DOUBLINGS)
-        return Hold(row, hold.strikes + 1, seen.ended + cooldown, reason=reason)
+        return Quarantine(row, hold.strikes + 1, seen.ended + cooldown, reason=reason)
 
     # -- blaming
 
@@ -245,11 +247,11 @@ class ProxyPolicy:
         """Whether a failure through the proxy, which has just been seen, is the host's fault."""
         if len(names) == 1:
             return True  # there is nobody else to ask
-        if _standing(state.proxies.get(proxy, _UNKNOWN), now) == "doubtful":
+        if _reputation(state.proxies.get(proxy, _UNKNOWN), now) == "doubtful":
             return False
         free = sum(name not in state.proxies or not state.proxies[name].hold.strikes for name in names)
         failed = _failed_at(state.sites.get(host), now)
-        standings = [_standing(state.proxies.get(name, _UNKNOWN), now) for name in failed]
+        standings = [_reputation(state.proxies.get(name, _UNKNOWN), now) for name in failed]
         if not _is_any_proven(state, now):
             return standings.count("fresh") >= min(_UNPROVEN, free)
         witnesses = len(standings) - standings.count("doubtful")
@@ -345,7 +347,7 @@ class ProxyPolicy:
         return max((good / (good + bad) for good, bad in found), default=0.0)
 
 
-def tidied(state: PoolState, now: float) -> PoolState:
+def pruned(state: PoolState, now: float) -> PoolState:
     """Without what no longer says anything, and not more than so much."""
     pairs = [
         (name, host, pair)
@@ -398,16 +400,16 @@ def is_held(state: PoolState, name: str, now: float) -> bool:
 
 def is_believed(state: PoolState, name: str, now: float) -> bool:
     """Whether a failure through the proxy says anything about the host."""
-    standing = _standing(state.proxies.get(name, _UNKNOWN), now)
+    standing = _reputation(state.proxies.get(name, _UNKNOWN), now)
     return standing == "proven" or (standing == "fresh" and not _is_any_proven(state, now))
 
 
 def serves_well(state: PoolState, name: str, now: float) -> bool:
     """Whether it had an answer lately, and is hardly suspected."""
-    return _standing(state.proxies.get(name, _UNKNOWN), now) == "proven"
+    return _reputation(state.proxies.get(name, _UNKNOWN), now) == "proven"
 
 
-def _standing(proxy: ProxyState, now: float) -> Standing:
+def _reputation(proxy: ProxyState, now: float) -> Reputation:
     if proxy.hold.strikes:
         return "doubtful"
     if _is_proven(proxy, now):
@@ -423,7 +425,7 @@ def _is_any_proven(state: PoolState, now: float) -> bool:
     return any(_is_proven(proxy, now) for proxy in state.proxies.values())
 
 
-def _is_failure(seen: Seen) -> bool:
+def _is_failure(seen: ProxyObservation) -> bool:
     """By the proxy's fault or the host's. A proxy that refuses to connect is one that does not work, or not there."""
     return seen.sign == "failed" or seen.kind == "proxy_refused"
 
@@ -435,7 +437,7 @@ def _expected(state: PoolState, host: str) -> float:
     return min(_BROKEN, max(_USUAL, failing))
 
 
-def _evidence_of(state: PoolState, seen: Seen, expected: float) -> float:
+def _evidence_of(state: PoolState, seen: ProxyObservation, expected: float) -> float:
     """How much likelier such an outcome is for a broken proxy, as a logarithm. Of one that has worked, and is the only
     one that has, nothing can be said: there is nobody to compare it with."""
     if _is_failure(seen):
@@ -444,17 +446,17 @@ def _evidence_of(state: PoolState, seen: Seen, expected: float) -> float:
     return math.log((1 - _BROKEN) / (1 - expected)) if seen.sign == "good" else 0.0
 
 
-def _badness(seen: Seen, expected: float) -> float:
+def _badness(seen: ProxyObservation, expected: float) -> float:
     """What of a failure counts against the proxy."""
     return 1.0 - expected if seen.sign == "failed" else float(seen.sign == "down")
 
 
-def _learnt(state: PoolState, seen: Seen) -> PoolState:
+def _learnt(state: PoolState, seen: ProxyObservation) -> PoolState:
     """What is known of the host, and of hosts in general, after one more request that may have reached it."""
     failed, site = _is_failure(seen), state.sites.get(seen.host)
     if failed:
         others = tuple(name for name in _failed_at(site, seen.ended) if name != seen.proxy)
-        site = replace(site or Site(state.failing), failed=(*others, seen.proxy)[-_MOST_FAILED:])
+        site = replace(site or HostFailures(state.failing), failed=(*others, seen.proxy)[-_MOST_FAILED:])
     elif site is not None:
         site = replace(site, row=0, failed=())
     if (failed or seen.sign == "good") and is_believed(state, seen.proxy, seen.ended):
@@ -467,18 +469,18 @@ def _learnt(state: PoolState, seen: Seen) -> PoolState:
     return state if site is None else _with(state, seen.host, replace(site, at=max(site.at, seen.ended)))
 
 
-def _with(state: PoolState, host: str, site: Site) -> PoolState:
+def _with(state: PoolState, host: str, site: HostFailures) -> PoolState:
     sites = {**state.sites, host: site}
     if site.failing < _LIGHT and not site.failed:
         del sites[host]
     return replace(state, sites=sites)
 
 
-def _failed_at(site: Site | None, now: float) -> tuple[str, ...]:
+def _failed_at(site: HostFailures | None, now: float) -> tuple[str, ...]:
     return site.failed if site is not None and _is_recent(site, now) else ()
 
 
-def _is_recent(site: Site, now: float) -> bool:
+def _is_recent(site: HostFailures, now: float) -> bool:
     return now - site.at < _HALF_LIFE
 
 
@@ -504,7 +506,7 @@ def _evidence(proxy: ProxyState, host: str, now: float) -> tuple[float, float]:
     return good, bad
 
 
-def _passed(hold: Hold, seen: Seen) -> Hold:
+def _passed(hold: Quarantine, seen: ProxyObservation) -> Quarantine:
     return hold if hold.strikes and seen.started < hold.until else FREE
 
 
@@ -514,7 +516,7 @@ def _says_something(pair: Pair, now: float) -> bool:
     return pair.bad * _kept(pair.at, now) > _LIGHT
 
 
-def _smoothed(latency: float, seen: Seen) -> float:
+def _smoothed(latency: float, seen: ProxyObservation) -> float:
     if seen.sign != "good":
         return latency
     took = max(0.0, seen.ended - seen.started)

@@ -24,7 +24,7 @@ from shoal.fetch.challenge import Challenges
 from shoal.fetch.guard import Guard
 from shoal.fetch.proxy.routes import Routes
 from shoal.fetch.transport import Transport
-from shoal.fetch.transports import AtHosts, Confined, Transports
+from shoal.fetch.transports import HostTransport, RestrictedTransport, Transports
 from shoal.frontier.clock import FrontierClock
 from shoal.frontier.protocol import Frontier
 from shoal.hosts.cache import HostCache
@@ -77,8 +77,8 @@ class JobRunner:
         self._frontier = frontier
         self._hosts = hosts = HostCache(frontier, settings, clock, frontier_clock, job=job)
         self.admission = make_admission(spider, settings, hosts.own)
-        web = AtHosts(transport or Transports(settings, guard, clock), hosts.own)
-        confined = Confined(web, may_reach) if may_reach is not None else None
+        web = HostTransport(transport or Transports(settings, guard, clock), hosts.own)
+        confined = RestrictedTransport(web, may_reach) if may_reach is not None else None
         self._transport = routes = Routes(
             confined or web,
             settings,
@@ -159,7 +159,7 @@ def make_pipeline(
     rng: random.Random,
     routes: Routes | None = None,
     browser: bool = False,
-    confined: Confined | None = None,
+    confined: RestrictedTransport | None = None,
     collecting: Callable[..., Awaitable[Yielded]] = collect,
 ) -> Pipeline:
     """The steps of a page's path, in their order. `browser`: there is one to open pages with."""

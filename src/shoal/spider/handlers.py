@@ -51,9 +51,9 @@ async def collect(
     return _collect_plain(handler.name, produced, deadline, monotonic)
 
 
-class _Term:
-    """The time of an async handler. While another holds the event loop, nobody can use theirs: without this, one that
-    blocks would bury every page whose handler waits beside it. So who is far too late has the term once more."""
+class _HandlerTimer:
+    """The deadline of an async handler. While another handler blocks the event loop, this one cannot run. So a handler
+    that is far too late gets its time once more; otherwise one that blocks would bury every page beside it."""
 
     def __init__(self, deadline: float, monotonic: Callable[[], float]) -> None:
         self.deadline = deadline
@@ -71,7 +71,7 @@ class _Term:
         return late > 0
 
     def interrupt(self, limit: asyncio.Timeout) -> None:
-        """Lets `limit` end what runs in it, when the term is over."""
+        """Lets `limit` end what runs in it, at the deadline."""
         loop = asyncio.get_running_loop()
         is_over, left = self.is_over(), self.deadline - self._monotonic()
         if is_over or left < _CLOSE:
@@ -90,23 +90,23 @@ async def _collect_async(
     deadline: float,
     monotonic: Callable[[], float],
 ) -> Yielded:
-    term = _Term(deadline, monotonic)
+    timer = _HandlerTimer(deadline, monotonic)
     try:
         async with asyncio.timeout(None) as limit:
-            term.interrupt(limit)
+            timer.interrupt(limit)
             result = await produced if isawaitable(produced) else produced
             if isinstance(result, AsyncIterable):
-                return await _drain(name, result, term)
+                return await _drain(name, result, timer)
     except TimeoutError:
         if limit.expired():
             raise _timeout(name) from None
         raise
     finally:
-        term.stop()
-    return _collect_plain(name, result, term.deadline, monotonic)
+        timer.stop()
+    return _collect_plain(name, result, timer.deadline, monotonic)
 
 
-async def _drain(name: str, produced: AsyncIterable[object], term: _Term) -> Yielded:
+async def _drain(name: str, produced: AsyncIterable[object], timer: _HandlerTimer) -> Yielded:
     into = Yielded()
     count = 0
     iterator = aiter(produced)
@@ -114,7 +114,7 @@ async def _drain(name: str, produced: AsyncIterable[object], term: _Term) -> Yie
         async for value in iterator:
             count += 1
             _sort(name, value, into)
-            if count > YIELDED or term.is_over():
+            if count > YIELDED or timer.is_over():
                 raise _endless(name, count)
     finally:
         if isinstance(iterator, AsyncGenerator):

@@ -60,8 +60,8 @@ class LaunchError(Exception):
 
 
 class Chromium:
-    def __init__(self, playwright: Playwright, browser: Browser, family: Family) -> None:
-        self.family = family
+    def __init__(self, playwright: Playwright, browser: Browser, processes: BrowserProcesses) -> None:
+        self.processes = processes
         self.pages = 0  # opened so far
         self.tabs = 0  # open now
         self.memory = 0  # bytes when last looked at; 0: not known
@@ -69,7 +69,7 @@ class Chromium:
         self._playwright = playwright
         self._browser = browser
         self._ending: asyncio.Task[None] | None = None
-        self._folders = family.folders()
+        self._folders = processes.folders()
         browser.on("disconnected", self._disconnected)
 
     def __repr__(self) -> str:
@@ -89,21 +89,22 @@ class Chromium:
             async with asyncio.timeout(2 * _START):
                 browser = await _launch(playwright, path, user_agent)
                 session = await browser.new_browser_cdp_session()
-                processes = await session.send("SystemInfo.getProcessInfo")
+                info = await session.send("SystemInfo.getProcessInfo")
         except (Error, TimeoutError) as error:
             await _quietly(playwright.stop())
             raise LaunchError(f"{path} does not start: {_reason(error)}") from None
         except BaseException:
             await _quietly(playwright.stop())
             raise
-        family = Family(next(one["id"] for one in processes["processInfo"] if one["type"] == "browser"))
-        if family.driver is not None:
-            os.setpriority(os.PRIO_PROCESS, family.driver, _NICE)
-        return cls(playwright, browser, family)
+        pid = next(process["id"] for process in info["processInfo"] if process["type"] == "browser")
+        processes = BrowserProcesses(pid)
+        if processes.driver is not None:
+            os.setpriority(os.PRIO_PROCESS, processes.driver, _NICE)
+        return cls(playwright, browser, processes)
 
     @property
     def pid(self) -> int:
-        return self.family.browser
+        return self.processes.browser
 
     @property
     def alive(self) -> bool:
@@ -124,12 +125,12 @@ class Chromium:
         )
 
     async def measure(self) -> int:
-        self.memory = await asyncio.to_thread(self.family.memory)
+        self.memory = await asyncio.to_thread(self.processes.memory)
         return self.memory
 
     def kill(self) -> None:
         """At once. Whatever is open fails."""
-        self.family.kill()
+        self.processes.kill()
 
     def close(self) -> asyncio.Task[None]:
         """Ends it, if need be by force. May be called more than once."""
@@ -138,12 +139,12 @@ class Chromium:
         return self._ending
 
     async def _close(self) -> None:
-        folders = {*self._folders, *self.family.folders()}
+        folders = {*self._folders, *self.processes.folders()}
         await _quietly(self._browser.close())
-        self.family.kill()
+        self.processes.kill()
         await _quietly(_gone(folders))  # the driver tidies up, and would leave that once it is told to stop
         await _quietly(self._playwright.stop())
-        self.family.kill_driver()
+        self.processes.kill_driver()
         for folder in folders:  # what is left: of a browser that was killed, or a driver that hangs
             await asyncio.to_thread(_remove, folder)
 
@@ -220,7 +221,7 @@ def _first_line(error: BaseException) -> str:
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
-class Family:
+class BrowserProcesses:
     """A browser, its children, and the program that drives it."""
 
     def __init__(self, browser: int) -> None:
@@ -231,7 +232,7 @@ class Family:
         self._born = {pid: _born(pid) for pid in (browser, self.driver) if pid is not None}
 
     def __repr__(self) -> str:
-        return f"<Family of {self.browser}: {len(self.pids())} processes>"
+        return f"<BrowserProcesses of {self.browser}: {len(self.pids())} processes>"
 
     def pids(self) -> list[int]:
         """Those that are running."""

@@ -13,8 +13,8 @@ from base64 import b64encode
 from collections.abc import Callable
 from secrets import token_urlsafe
 
-from shoal.fetch.browser.gate_connection import Target, Visit
-from shoal.fetch.dialer import Dialler, Hosts
+from shoal.fetch.browser.gate_connection import ClientConnection, Target
+from shoal.fetch.dialer import Dialer, HostConnector
 from shoal.fetch.guard import Guard
 from shoal.fetch.http_messages import MAX_LINE
 from shoal.fetch.proxy.pools import Proxy
@@ -23,7 +23,7 @@ from shoal.model import Failure
 from shoal.settings import Settings
 
 _CONNECTIONS = 256  # of one context; Chromium opens 32 at once, and as many for web sockets
-_MAX_TROUBLES = 1_000
+_MAX_FAILURES = 1_000
 _IDLE = 120.0
 
 
@@ -35,7 +35,7 @@ class Gate:
         self._settings = settings
         self._resolver = resolver
         self._own_resolver: Resolver | None = None
-        self._hosts: Hosts | None = None
+        self._hosts: HostConnector | None = None
         self._doors: set[Door] = set()
 
     def __repr__(self) -> str:
@@ -46,10 +46,10 @@ class Gate:
         if self._hosts is None:
             if self._resolver is None:
                 self._resolver = self._own_resolver = Resolver(self._settings)
-            self._hosts = Hosts(self._guard, self._resolver)
+            self._hosts = HostConnector(self._guard, self._resolver)
         settings = self._settings
-        dialler = Dialler(self._hosts, self._guard, proxy, settings.connect_timeout)
-        door = Door(dialler, connections, max(_IDLE, settings.total_timeout), self._doors.discard)
+        dialer = Dialer(self._hosts, self._guard, proxy, settings.connect_timeout)
+        door = Door(dialer, connections, max(_IDLE, settings.total_timeout), self._doors.discard)
         await door._listen()
         self._doors.add(door)
         return door
@@ -69,39 +69,39 @@ class Door:
     """Where the connections of one client come in."""
 
     def __init__(
-        self, dialler: Dialler, connections: int, idle: float, on_close: Callable[[Door], None]
+        self, dialer: Dialer, connections: int, idle: float, on_close: Callable[[Door], None]
     ) -> None:
         self.username = "shoal"
         self.password = token_urlsafe(24)
         self.wire_bytes = 0  # received for clients so far
         self._port = 0
         self._token = b64encode(f"{self.username}:{self.password}".encode())
-        self._dialler = dialler
+        self._dialer = dialer
         self._connections = connections
         self._idle = idle
         self._on_close = on_close
-        self._troubles: dict[Target, Failure] = {}
-        self._visits: set[asyncio.Task[None]] = set()
+        self._failures: dict[Target, Failure] = {}
+        self._connections_open: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
 
     def __repr__(self) -> str:
-        return f"<Door {self.url}: {len(self._visits)} connections, {self.wire_bytes} bytes>"
+        return f"<Door {self.url}: {len(self._connections_open)} connections, {self.wire_bytes} bytes>"
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self._port}"
 
-    def trouble(self, host: str, port: int) -> Failure | None:
+    def last_failure(self, host: str, port: int) -> Failure | None:
         """Why the target could not be had when it was last asked for."""
-        return self._troubles.get(_folded(Target(host, port)))
+        return self._failures.get(_folded(Target(host, port)))
 
     def note(self, target: Target, failure: Failure | None) -> None:
         target = _folded(target)
-        self._troubles.pop(target, None)
+        self._failures.pop(target, None)
         if failure is not None:
-            if len(self._troubles) >= _MAX_TROUBLES:
-                del self._troubles[next(iter(self._troubles))]
-            self._troubles[target] = failure
+            if len(self._failures) >= _MAX_FAILURES:
+                del self._failures[next(iter(self._failures))]
+            self._failures[target] = failure
 
     async def close(self) -> None:
         """Cuts every connection. May be called more than once."""
@@ -109,9 +109,9 @@ class Door:
             return
         server, self._server = self._server, None
         server.close()
-        for visit in self._visits:
-            visit.cancel()
-        await asyncio.gather(*self._visits, return_exceptions=True)
+        for connection in self._connections_open:
+            connection.cancel()
+        await asyncio.gather(*self._connections_open, return_exceptions=True)
         self._on_close(self)
 
     async def _listen(self) -> None:
@@ -119,13 +119,13 @@ class Door:
         self._port = self._server.sockets[0].getsockname()[1]
 
     def _arrived(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._server is None or len(self._visits) >= self._connections:
+        if self._server is None or len(self._connections_open) >= self._connections:
             writer.transport.abort()
             return
-        visit = Visit((reader, writer), self._dialler, self, self._token, self._idle)
-        task = asyncio.get_running_loop().create_task(visit.run())
-        self._visits.add(task)
-        task.add_done_callback(self._visits.discard)
+        connection = ClientConnection((reader, writer), self._dialer, self, self._token, self._idle)
+        task = asyncio.get_running_loop().create_task(connection.run())
+        self._connections_open.add(task)
+        task.add_done_callback(self._connections_open.discard)
 
 
 def _folded(target: Target) -> Target:

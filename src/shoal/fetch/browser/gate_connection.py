@@ -17,7 +17,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from shoal.fetch.dialer import Dialler, Ends, relay
+from shoal.fetch.dialer import Dialer, Streams, relay
 from shoal.fetch.failures import FloodError, explain
 from shoal.fetch.http_messages import (
     Head,
@@ -37,16 +37,16 @@ _START = re.compile(rb"([A-Z]{1,20}) (\S+) HTTP/1\.[01]")
 _AUTHORITY = re.compile(rb"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._~-]+))(?::([0-9]{1,5}))?")
 _PLAIN_URL = re.compile(rb"http://([^/?#]*)([^#]*)", re.IGNORECASE)
 
-_WHO = (
+_ASK_PASSWORD = (
     b"HTTP/1.1 407 Proxy Authentication Required\r\n"
     b'Proxy-Authenticate: Basic realm="gate"\r\nContent-Length: 0\r\n\r\n'
 )
 _BAD = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-_NOT_HAD = b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+_UNREACHABLE = b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 _TUNNEL = b"HTTP/1.1 200 Connection established\r\n\r\n"
 
 
-class Book(Protocol):
+class ConnectionLog(Protocol):
     """What a door keeps of its visits."""
 
     wire_bytes: int
@@ -56,19 +56,19 @@ class Book(Protocol):
         ...
 
 
-class Visit:
-    def __init__(self, near: Ends, dialler: Dialler, book: Book, token: bytes, idle: float) -> None:
+class ClientConnection:
+    def __init__(self, near: Streams, dialer: Dialer, book: ConnectionLog, token: bytes, idle: float) -> None:
         self._reader, self._writer = near
-        self._dialler = dialler
-        self._far = FarSide(dialler)
-        self._book = book
+        self._dialer = dialer
+        self._upstream = Upstream(dialer)
+        self._log = book
         self._token = token
         self._idle = idle
         self._touched = 0.0  # when something last happened
         self._timer: asyncio.TimerHandle
 
     async def run(self) -> None:
-        """Raises nothing but cancellation. A visit where nothing happens for long is cancelled."""
+        """Raises nothing but cancellation. A connection where nothing happens for long is cancelled."""
         task = asyncio.current_task()
         assert task is not None
         self._touch()
@@ -78,14 +78,14 @@ class Visit:
             if not self._writer.is_closing():  # else it was a tunnel, and is over
                 self._writer.close()
                 await self._writer.wait_closed()
-        except (OSError, MessageError, Lost):
+        except (OSError, MessageError, UpstreamError):
             pass  # either side went away, or does not speak HTTP
         except Exception:
             log.exception("the gate failed a connection")
         finally:
             self._timer.cancel()
             self._writer.transport.abort()
-            self._far.drop()
+            self._upstream.drop()
 
     def _watch(self, task: asyncio.Task[None]) -> None:
         loop = asyncio.get_running_loop()
@@ -102,7 +102,7 @@ class Visit:
         while (head := await read_head(self._reader)) is not None:
             self._touch()
             if not self._is_known(head):
-                await self._ask_who(head)
+                await self._ask_password(head)
                 continue
             request = _understand(head)
             if request is None:
@@ -118,19 +118,19 @@ class Visit:
         scheme, _, token = head.get(b"proxy-authorization").partition(b" ")
         return scheme.lower() == b"basic" and hmac.compare_digest(token.strip(), self._token)
 
-    async def _ask_who(self, head: Head) -> None:
+    async def _ask_password(self, head: Head) -> None:
         async for _ in body(self._reader, request_framing(head)):
             self._touch()
-        self._writer.write(_WHO)
+        self._writer.write(_ASK_PASSWORD)
         await self._writer.drain()
 
     async def _tunnel(self, target: Target) -> None:
-        far = await self._dialler.open(target.host, target.port, tunnel=True)
+        far = await self._dialer.open(target.host, target.port, tunnel=True)
         if isinstance(far, Failure):
-            self._book.note(target, far)
-            self._writer.write(_NOT_HAD)
+            self._log.note(target, far)
+            self._writer.write(_UNREACHABLE)
             return
-        self._book.note(target, None)
+        self._log.note(target, None)
         self._writer.write(_TUNNEL)
         try:
             await relay((self._reader, self._writer), far, self._sent, self._received)
@@ -142,40 +142,40 @@ class Visit:
 
     def _received(self, size: int) -> None:
         self._touch()
-        self._book.wire_bytes += size
+        self._log.wire_bytes += size
 
-    async def _bring(self, data: bytes) -> None:
+    async def _pass_on(self, data: bytes) -> None:
         self._received(len(data))
         self._writer.write(data)
         await self._writer.drain()
 
     async def _exchange(self, request: PlainRequest) -> bool:
         """One request and its answer; whether another may follow."""
-        reached = await self._far.reach(request.target)
+        reached = await self._upstream.reach(request.target)
         if isinstance(reached, Failure):
-            self._book.note(request.target, reached)
+            self._log.note(request.target, reached)
             return False
         try:
-            answer = await self._far.ask(request, self._reader)
-        except Lost as lost:
+            answer = await self._upstream.ask(request, self._reader)
+        except UpstreamError as lost:
             # A kept connection may have ended unnoticed: the client asks once more, and that will count.
             if not reached:
-                self._book.note(request.target, lost.failure)
+                self._log.note(request.target, lost.failure)
             raise
-        self._book.note(request.target, None)
+        self._log.note(request.target, None)
         return await self._answer(request, answer)
 
     async def _answer(self, request: PlainRequest, answer: Head) -> bool:
         framing = answer_framing(answer, request.method)
         goes_on = request.head.keeps_alive() and not framing.ends_with_connection
-        await self._bring(answer.passed_on(answer.start, () if goes_on else ((b"Connection", b"close"),)))
+        await self._pass_on(answer.passed_on(answer.start, () if goes_on else ((b"Connection", b"close"),)))
         try:
-            async for part in body(self._far.reader, framing):
-                await self._bring(part)
+            async for part in body(self._upstream.reader, framing):
+                await self._pass_on(part)
         except MessageError:
             return False  # the client sees for itself that the body ends early
         if not answer.keeps_alive():
-            self._far.drop()
+            self._upstream.drop()
         return goes_on
 
 
@@ -213,19 +213,19 @@ class PlainRequest(Struct, frozen=True):
     path: bytes
 
 
-class Lost(Exception):
+class UpstreamError(Exception):
     """The far side did not answer as it should."""
 
     def __init__(self, kind: str, detail: str) -> None:
         self.failure = Failure(kind=kind, detail=detail)
 
 
-class FarSide:
+class Upstream:
     """The connection behind a client's, opened anew when the client turns to another host."""
 
-    def __init__(self, dialler: Dialler) -> None:
-        self._dialler = dialler
-        self._ends: Ends | None = None
+    def __init__(self, dialer: Dialer) -> None:
+        self._dialer = dialer
+        self._ends: Streams | None = None
         self._target: Target | None = None
 
     async def reach(self, target: Target) -> bool | Failure:
@@ -233,7 +233,7 @@ class FarSide:
         if self._ends is not None and self._target == target and not self._ends[0].at_eof():
             return True
         self.drop()
-        ends = await self._dialler.open(target.host, target.port, tunnel=False)
+        ends = await self._dialer.open(target.host, target.port, tunnel=False)
         if isinstance(ends, Failure):
             return ends
         self._ends, self._target = ends, target
@@ -255,13 +255,13 @@ class FarSide:
             self._ends[1].write(data)
             await self._ends[1].drain()
         except OSError:
-            raise Lost("reset", "the server closed the connection while it was asked") from None
+            raise UpstreamError("reset", "the server closed the connection while it was asked") from None
 
     async def ask(self, request: PlainRequest, near: asyncio.StreamReader) -> Head:
         """Sends a request with its body; the head of the answer."""
         start = b"%s %s HTTP/1.1" % (request.method, self._address(request))
         extra = [(b"Host", request.authority)]
-        if self._dialler.forwards and (login := self._dialler.login) is not None:
+        if self._dialer.forwards and (login := self._dialer.login) is not None:
             extra.append((b"Proxy-Authorization", login))
         framing = request_framing(request.head)
         await self.send(request.head.passed_on(start, extra))
@@ -271,7 +271,7 @@ class FarSide:
 
     def _address(self, request: PlainRequest) -> bytes:
         path = request.path if request.path.startswith(b"/") else b"/" + request.path
-        return b"http://" + request.authority + path if self._dialler.forwards else path
+        return b"http://" + request.authority + path if self._dialer.forwards else path
 
     async def _answer(self) -> Head:
         for _ in range(INTERIM_ANSWERS + 1):
@@ -281,19 +281,19 @@ class FarSide:
             except OSError:
                 head = None
             except MessageError as error:
-                raise Lost("protocol", f"not a valid HTTP answer: {error}") from None
+                raise UpstreamError("protocol", f"not a valid HTTP answer: {error}") from None
             if head is None:
-                raise Lost("reset", "the server closed the connection without a complete answer")
+                raise UpstreamError("reset", "the server closed the connection without a complete answer")
             if status == 407:  # to the client it would be the gate's own
                 raise self._login_refused()
             if status == 101:
-                raise Lost("protocol", "not a valid HTTP answer: it changes the protocol unasked")
+                raise UpstreamError("protocol", "not a valid HTTP answer: it changes the protocol unasked")
             if status >= 200:  # before it come hints, for which nobody waits
                 return head
-        raise Lost(*explain(FloodError(f"more than {INTERIM_ANSWERS} interim answers (1xx)")))
+        raise UpstreamError(*explain(FloodError(f"more than {INTERIM_ANSWERS} interim answers (1xx)")))
 
-    def _login_refused(self) -> Lost:
-        if self._dialler.forwards:
-            refused = self._dialler.login_refused()
-            return Lost(refused.kind, refused.detail)
-        return Lost("protocol", "not a valid HTTP answer: a server answered as proxies do, with 407")
+    def _login_refused(self) -> UpstreamError:
+        if self._dialer.forwards:
+            refused = self._dialer.login_refused()
+            return UpstreamError(refused.kind, refused.detail)
+        return UpstreamError("protocol", "not a valid HTTP answer: a server answered as proxies do, with 407")

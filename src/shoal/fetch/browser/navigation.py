@@ -27,7 +27,7 @@ from shoal.fetch.browser.gate import Door
 from shoal.fetch.browser.page_network import (
     REDIRECTS,
     Headers,
-    Wire,
+    PageTraffic,
     decoded,
     failure_for,
     headers_of,
@@ -52,7 +52,7 @@ _PART = 1 << 20
 _EXTRA = 0.25  # seconds that the cookies of an answer may come later than the answer
 
 
-class Steering:
+class Navigation:
     """Of one page, from before it is opened until it is handed over."""
 
     def __init__(
@@ -69,7 +69,7 @@ class Steering:
         self.headers: Headers = CIMultiDictProxy(CIMultiDict())
         self.first_byte = 0.0
         self.cap = request.max_body or settings.max_body
-        self.wire = Wire(session, self.cap, self._too_large)
+        self.traffic = PageTraffic(session, self.cap, self._too_large)
         self._session = session
         self._door = door
         self._request = request
@@ -113,7 +113,7 @@ class Steering:
     def let_go(self) -> None:
         """The page is complete: from now on its handler decides."""
         self._is_free = True
-        self.wire.lift()
+        self.traffic.lift()
 
     def end(self, outcome: Outcome) -> None:
         if not self.verdict.done() and not self._is_free:
@@ -123,8 +123,10 @@ class Steering:
         """Why the document could not be had: the gate knows better than the browser."""
         target = urlsplit(self._request.url)
         port = target.port or (443 if target.scheme == "https" else 80)
-        trouble = self._door.trouble(target.hostname or "", port)
-        kind, detail = (trouble.kind, trouble.detail) if trouble is not None else failure_for(error)
+        last_failure = self._door.last_failure(target.hostname or "", port)
+        kind, detail = (
+            (last_failure.kind, last_failure.detail) if last_failure is not None else failure_for(error)
+        )
         return Failure(kind, detail, status=self.status or None)
 
     async def close(self) -> None:
@@ -219,7 +221,7 @@ class Steering:
             return
         body = await self._body(event)
         if nature == "unknown" and body is not None and looks_like_a_page(body):
-            await self._show(event, body)
+            await self._open_page(event, body)
             return
         if body is not None:
             self.end(self._response(status, decoded(headers), body))
@@ -252,7 +254,7 @@ class Steering:
             is_complete = part["eof"]
         return b"".join(parts)
 
-    async def _show(self, event: dict[str, Any], body: bytes) -> None:
+    async def _open_page(self, event: dict[str, Any], body: bytes) -> None:
         """A body without a type that turns out to be a page."""
         headers = [pair for pair in event["responseHeaders"] if pair["name"].lower() == "set-cookie"]
         headers.append({"name": "Content-Type", "value": "text/html"})
@@ -274,7 +276,7 @@ class Steering:
             body,
             elapsed=self._elapsed(),
             first_byte=self.first_byte,
-            wire_bytes=self.wire.received or len(body),
+            wire_bytes=self.traffic.received or len(body),
             cookies=cookies,
         )
 

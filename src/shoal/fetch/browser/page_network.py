@@ -47,7 +47,7 @@ _ERRORS = (
     ("HTTP_", "protocol", "not a valid HTTP answer"),
     ("UNSAFE_", "invalid_url", "a port that browsers do not open"),
     ("INVALID_URL", "invalid_url", "not a URL that can be opened"),
-    ("BLOCKED_BY_RESPONSE", "protocol", "the answer's own policy forbids showing it"),
+    ("BLOCKED_BY_RESPONSE", "protocol", "the answer's own policy forbids page it"),
 )
 
 Headers = CIMultiDictProxy[str]
@@ -104,7 +104,7 @@ _SILENCE = 0.5  # seconds
 _NEVER_ENDING = frozenset({"EventSource", "WebSocket", "Ping"})
 
 
-class Wire:
+class PageTraffic:
     """Listens to the events of one page. `on_full` is called once, when more than `cap` bytes have been unfolded."""
 
     def __init__(self, session: CDPSession, cap: int, on_full: Callable[[], None]) -> None:

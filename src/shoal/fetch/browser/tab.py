@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from shoal.fetch.browser.page_network import Wire
+from shoal.fetch.browser.page_network import PageTraffic
 from shoal.spider.rendering import TabLost, TabTimeout
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class OpenTab:
         self,
         page: Page,
         session: CDPSession,
-        wire: Wire,
+        traffic: PageTraffic,
         *,
         found_at: str,
         cap: int,
@@ -45,7 +45,7 @@ class OpenTab:
         self._page = page
         self._found_at = found_at
         self._session = session
-        self._wire = wire
+        self._traffic = traffic
         self._cap = cap
         self._patience = min(_PATIENCE, handler_timeout / 2)
         self._close = close
@@ -108,7 +108,7 @@ class OpenTab:
         try:
             async with asyncio.timeout(patience):
                 await self._page.wait_for_load_state("load", timeout=0)
-                await self._wire.silence()
+                await self._traffic.silence()
         except TimeoutError:
             pass
 

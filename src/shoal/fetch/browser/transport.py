@@ -20,7 +20,7 @@ from shoal.clock import Clock
 from shoal.fetch.browser.chromium import LaunchError
 from shoal.fetch.browser.contexts import Context, Contexts
 from shoal.fetch.browser.gate import Gate
-from shoal.fetch.browser.navigation import Steering
+from shoal.fetch.browser.navigation import Navigation
 from shoal.fetch.browser.page_network import rendered
 from shoal.fetch.browser.rotation import Browsers
 from shoal.fetch.browser.tab import OpenTab, is_gone, plain
@@ -53,7 +53,7 @@ class BrowserTransport:
         self._browsers = Browsers(settings)
         self._contexts = Contexts(self._gate, settings)
         self._slots = asyncio.Semaphore(settings.browser_tabs)
-        self._open: set[Showing] = set()
+        self._open: set[OpenPage] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def __repr__(self) -> str:
@@ -70,9 +70,7 @@ class BrowserTransport:
         """Closes every tab, and leaves no process behind."""
         await self._browsers.close()  # first: with it all the rest ends, even if it hangs
         while self._tasks or self._open:
-            await asyncio.gather(
-                *self._tasks, *(showing.end() for showing in self._open), return_exceptions=True
-            )
+            await asyncio.gather(*self._tasks, *(page.end() for page in self._open), return_exceptions=True)
         await self._contexts.close()
         await self._gate.close()
 
@@ -81,31 +79,31 @@ class BrowserTransport:
         # Goes on if we are cancelled, so that no half a tab is left open.
         opening = self._spawn(self._opened(request))
         try:
-            showing: Showing | Failure = await asyncio.shield(opening)
+            page: OpenPage | Failure = await asyncio.shield(opening)
         except asyncio.CancelledError:
             self._spawn(_end_when_open(opening))
             raise
-        if isinstance(showing, Failure):
-            return showing
+        if isinstance(page, Failure):
+            return page
         try:
             check_lease()
-            outcome = await showing.load()
+            outcome = await page.load()
         except BaseException:
-            self._spawn(showing.end())
+            self._spawn(page.end())
             raise
         if not isinstance(outcome, Rendered):
-            await showing.end()
+            await page.end()
         return outcome
 
-    async def _opened(self, request: FetchRequest) -> Showing | Failure:
+    async def _opened(self, request: FetchRequest) -> OpenPage | Failure:
         """An empty tab; whoever has it must end it."""
         from playwright.async_api import Error
 
-        showing: Showing | None = None
+        page: OpenPage | None = None
         try:
-            showing = await self._show(request)
-            await showing.prepare()
-            return showing
+            page = await self._open_page(request)
+            await page.prepare()
+            return page
         except LaunchError as error:
             failure = Failure("browser_crash", str(error))
         except TimeoutError:
@@ -113,13 +111,13 @@ class BrowserTransport:
         except Exception as error:
             is_lost = isinstance(error, Error) and is_gone(error)
             failure = CRASHED if is_lost else Failure("unexpected", f"{type(error).__name__}: {plain(error)}")
-        if showing is None:
+        if page is None:
             self._slots.release()
         else:
-            await showing.end()
+            await page.end()
         return failure
 
-    async def _show(self, request: FetchRequest) -> Showing:
+    async def _open_page(self, request: FetchRequest) -> OpenPage:
         chromium = await self._browsers.take()
         context: Context | None = None
         try:
@@ -134,10 +132,10 @@ class BrowserTransport:
             self._browsers.give_back(chromium)
             raise
 
-    async def _tab(self, context: Context, request: FetchRequest) -> Showing:
+    async def _tab(self, context: Context, request: FetchRequest) -> OpenPage:
         await context.prepare(request)
-        page = await context.handle.new_page()
-        session = await context.handle.new_cdp_session(page)
+        tab = await context.handle.new_page()
+        session = await context.handle.new_cdp_session(tab)
         own = CIMultiDict(request.headers or {})
         if agent := own.get("User-Agent"):
             await session.send("Emulation.setUserAgentOverride", {"userAgent": agent})
@@ -145,14 +143,14 @@ class BrowserTransport:
         headers.update(own)
         for name in _NOT_OURS:
             headers.popall(name, None)
-        showing = Showing(request, self._settings, context, page, session, headers, self._release)
-        self._open.add(showing)
-        return showing
+        page = OpenPage(request, self._settings, context, tab, session, headers, self._release)
+        self._open.add(page)
+        return page
 
-    async def _release(self, showing: Showing) -> None:
-        self._open.discard(showing)
-        await self._contexts.leave(showing.context)
-        self._browsers.give_back(showing.context.chromium)
+    async def _release(self, page: OpenPage) -> None:
+        self._open.discard(page)
+        await self._contexts.leave(page.context)
+        self._browsers.give_back(page.context.chromium)
         self._slots.release()
 
     def _spawn(self, doing: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
@@ -162,11 +160,11 @@ class BrowserTransport:
         return task
 
 
-async def _end_when_open(opening: asyncio.Task[Showing | Failure]) -> None:
-    showing = await opening
-    if isinstance(showing, Showing):
+async def _end_when_open(opening: asyncio.Task[OpenPage | Failure]) -> None:
+    page = await opening
+    if isinstance(page, OpenPage):
         with suppress(Exception):
-            await showing.end()
+            await page.end()
 
 
 def _refusal(request: FetchRequest) -> Failure | None:
@@ -187,7 +185,7 @@ _CLOSING = 5.0
 CRASHED = Failure("browser_crash", "the browser or its tab died with the page open")
 
 
-class Showing:
+class OpenPage:
     """`release` is awaited once, when the tab is closed."""
 
     def __init__(
@@ -198,7 +196,7 @@ class Showing:
         page: Page,
         session: CDPSession,
         headers: Mapping[str, str],
-        release: Callable[[Showing], Awaitable[None]],
+        release: Callable[[OpenPage], Awaitable[None]],
     ) -> None:
         self._request = request
         self.context = context
@@ -207,31 +205,31 @@ class Showing:
         self._total = settings.total_timeout if request.total_timeout is None else request.total_timeout
         self._wait = (request.rendering.wait if request.rendering else "") or settings.browser_wait
         self._missing = ""  # what is waited for
-        self._steering = Steering(session, context.door, request, headers, settings)
+        self._navigation = Navigation(session, context.door, request, headers, settings)
         self._tab = OpenTab(
             page,
             session,
-            self._steering.wire,
+            self._navigation.traffic,
             found_at=request.url,
-            cap=self._steering.cap,
+            cap=self._navigation.cap,
             handler_timeout=settings.handler_timeout,
             close=self.end,
         )
         self._loop = asyncio.get_running_loop()
         self._last_call = self._loop.call_later(self._total + settings.handler_timeout, self._expire)
         self._ending: asyncio.Task[None] | None = None
-        page.on("crash", lambda _: self._steering.end(CRASHED))
-        page.on("close", lambda _: self._steering.end(CRASHED))
+        page.on("crash", lambda _: self._navigation.end(CRASHED))
+        page.on("close", lambda _: self._navigation.end(CRASHED))
         page.on("popup", self._refuse)
 
     async def prepare(self) -> None:
-        await self._steering.start()
+        await self._navigation.start()
 
     async def load(self) -> Outcome:
         """Opens the page. What is answered with is a Rendered whose tab is this one, or ends it."""
         started = self._loop.time()
         going = self._loop.create_task(self._go(started))
-        verdict = self._steering.verdict
+        verdict = self._navigation.verdict
         try:
             async with asyncio.timeout(self._total):
                 await asyncio.wait({going, verdict}, return_when=asyncio.FIRST_COMPLETED)
@@ -255,24 +253,24 @@ class Showing:
 
         try:
             await self._navigate()
-            self._tab.frame = self._steering.frame
+            self._tab.frame = self._navigation.frame
             if (failure := await self._complete(started)) is not None:
                 return failure
             html = await self._tab.html()
         except Error as error:
-            return CRASHED if is_gone(error) else self._steering.failure(str(error))
+            return CRASHED if is_gone(error) else self._navigation.failure(str(error))
         except ConnectionError:
             return CRASHED
         except TabTimeout as error:
-            return Failure("browser_wait", str(error), status=self._steering.status)
+            return Failure("browser_wait", str(error), status=self._navigation.status)
         except ValueError as error:
-            return Failure("too_large", str(error), status=self._steering.status)
+            return Failure("too_large", str(error), status=self._navigation.status)
         return await self._rendered(html, started)
 
     async def _navigate(self) -> None:
         from playwright.async_api import Error
 
-        self._steering.begin()
+        self._navigation.begin()
         try:
             await self._page.goto(self._request.url, wait_until="commit", timeout=0)
         except Error as error:
@@ -284,7 +282,7 @@ class Showing:
         """Waits until the page counts as complete. Of an error page no more is asked than that it falls silent."""
         if self._wait == "load":
             await self._page.wait_for_load_state("load", timeout=0)
-        elif self._wait == "quiet" or self._steering.status >= 400:
+        elif self._wait == "quiet" or self._navigation.status >= 400:
             rest = started + self._total - self._loop.time()
             await self._tab.quiet(min(_PATIENCE, rest / 2))
         else:
@@ -305,28 +303,28 @@ class Showing:
         return None
 
     def _too_late(self) -> Failure:
-        status, within = self._steering.status or None, f"within {self._total:g} s"
+        status, within = self._navigation.status or None, f"within {self._total:g} s"
         if self._missing:
             return Failure("browser_wait", f"nothing matched {self._missing!r} {within}", status=status)
         return Failure("timeout", f"not complete {within}", status=status)
 
     async def _rendered(self, html: str, started: float) -> Outcome:
-        steering = self._steering
+        navigation = self._navigation
         body = html.encode("utf-8", "replace")
-        if len(body) > steering.cap:
-            detail = f"the document has more than {steering.cap} bytes; raise max_body to take it"
-            return Failure("too_large", detail, status=steering.status)
+        if len(body) > navigation.cap:
+            detail = f"the document has more than {navigation.cap} bytes; raise max_body to take it"
+            return Failure("too_large", detail, status=navigation.status)
         with suppress(Exception):
             await self.context.save()
-        steering.let_go()
+        navigation.let_go()
         return Rendered(
             url=self._tab.url,
-            status=steering.status,
-            headers=rendered(steering.headers),
+            status=navigation.status,
+            headers=rendered(navigation.headers),
             body=body,
             elapsed=self._loop.time() - started,
-            first_byte=steering.first_byte,
-            wire_bytes=steering.wire.received,
+            first_byte=navigation.first_byte,
+            wire_bytes=navigation.traffic.received,
             tab=self._tab,
         )
 
@@ -345,7 +343,7 @@ class Showing:
             if chromium.alive:
                 chromium.kill()  # a tab that cannot be closed would stay for ever
         finally:
-            await self._steering.close()  # last: a request that it holds back would be let go
+            await self._navigation.close()  # last: a request that it holds back would be let go
             await self._release(self)
 
     def _expire(self) -> None:
@@ -353,4 +351,4 @@ class Showing:
         self._ending = self._ending or self._loop.create_task(self._end())
 
     def _refuse(self, popup: Page) -> None:
-        self._steering.do(popup.close())
+        self._navigation.do(popup.close())

@@ -31,31 +31,31 @@ _MAX_EXPONENT = 30
 _JITTER = 0.5  # share of the delay that is added at random
 
 
-class Way(Struct, frozen=True):
+class Route(Struct, frozen=True):
     """An entry of `challenge_routes`."""
 
     by: Literal["lane", "pool"]
     name: str
 
 
-Step: TypeAlias = Way | None  # None: the same way again
-TO_BROWSER = Way("lane", BROWSER)
+Step: TypeAlias = Route | None  # None: the same way again
+TO_BROWSER = Route("lane", BROWSER)
 
 
-def ways(settings: Settings, *, browser: bool = False) -> tuple[Way, ...]:
+def routes_of(settings: Settings, *, browser: bool = False) -> tuple[Route, ...]:
     """`browser`: there is one."""
     lanes = settings.lane_weights.keys()
-    given = tuple(_way(entry, lanes) for entry in settings.challenge_routes)
+    given = tuple(_route(entry, lanes) for entry in settings.challenge_routes)
     return given or ((TO_BROWSER,) if browser and settings.escalate else ())
 
 
-def _way(entry: str, lanes: Set[str]) -> Way:
+def _route(entry: str, lanes: Set[str]) -> Route:
     by, _, name = entry.partition(":")
     if by not in ("lane", "pool") or not name:
         raise SettingsError(f"challenge_routes: {entry!r} is no route; write lane:NAME or pool:NAME")
     if by == "lane" and name not in lanes:  # nobody would ever claim from it
         raise SettingsError(f"challenge_routes: there is no lane named {name!r}; add it with lanes")
-    return Way(cast("Literal['lane', 'pool']", by), name)
+    return Route(cast("Literal['lane', 'pool']", by), name)
 
 
 def route(
@@ -80,7 +80,7 @@ def route(
         via=response.via,
     )
     helps = browser and kind != "login_wall"  # no more than waiting, it logs in
-    steps = _steps(kind, ways(settings, browser=helps))
+    steps = _steps(kind, routes_of(settings, browser=helps))
     met = sum(failure.kind == kind for failure in this_life(task))
     if kind == "empty_shell" and isinstance(response, Rendered) and TO_BROWSER in steps:
         met = max(met, steps.index(TO_BROWSER) + 1)  # it may have been sent there without a look at it
@@ -101,7 +101,7 @@ def kind_of(challenge: Challenge) -> str:
     return challenge.kind if challenge.kind in ("login_wall", "empty_shell") else "challenge"
 
 
-def _steps(kind: str, routes: tuple[Way, ...]) -> tuple[Step, ...]:
+def _steps(kind: str, routes: tuple[Route, ...]) -> tuple[Step, ...]:
     if kind == "challenge":
         return (None, *routes)
     return routes if kind == "login_wall" else tuple(way for way in routes if way.by == "lane")
@@ -131,8 +131,8 @@ class Challenges:
         self._browser = browser
         self._check = load_check(settings.challenge_check) if settings.challenge_check else None
         self._wanted = set(settings.challenges)
-        self.escalates = settings.escalate and TO_BROWSER in ways(settings, browser=browser)
-        if not any(way.by == "lane" for way in ways(settings, browser=browser)):
+        self.escalates = settings.escalate and TO_BROWSER in routes_of(settings, browser=browser)
+        if not any(way.by == "lane" for way in routes_of(settings, browser=browser)):
             self._wanted.discard("empty_shell")  # nobody here can fill it
         self._broken = False
 

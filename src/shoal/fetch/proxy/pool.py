@@ -14,7 +14,16 @@ from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from typing import Protocol
 
-from shoal.policy.proxy import Choice, PoolState, ProxyPolicy, Seen, Wait, is_held, serves_well, tidied
+from shoal.policy.proxy import (
+    Choice,
+    PoolState,
+    ProxyObservation,
+    ProxyPolicy,
+    Wait,
+    is_held,
+    pruned,
+    serves_well,
+)
 
 _INTERVAL = 3.0  # seconds between two looks at the shared state
 _TRIES = 20  # to write it, until the next flush
@@ -61,7 +70,7 @@ class ProxyPool:
         self._rng = rng
         self._state = PoolState()
         self._version = 0
-        self._unwritten: list[Seen] = []
+        self._unwritten: list[ProxyObservation] = []
         self._read_at = _NEVER
         self._writing = asyncio.Lock()  # two writes of our own would count an observation twice
         self._used = False
@@ -143,7 +152,7 @@ class ProxyPool:
         others = [name for name in earlier if name != proxy]
         return self.serves_well(proxy) and any(map(self.serves_well, others))
 
-    def record(self, seen: Seen) -> None:
+    def record(self, seen: ProxyObservation) -> None:
         if seen.sign == "good":
             self._unanswered[seen.proxy] = 0
         self._state = self._policy.observe(self._state, seen)
@@ -169,7 +178,7 @@ class ProxyPool:
     async def _write(self, state: PoolState) -> bool:
         """Compare-and-set. If another was quicker, reads what it wrote, and applies what was recorded here to that."""
         batch, self._unwritten = self._unwritten, []
-        state = tidied(state, self._now())
+        state = pruned(state, self._now())
         if await self._store.write(self.name, state, self._version):
             self._version += 1
             self._read_at = self._now()

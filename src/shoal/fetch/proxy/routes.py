@@ -32,7 +32,7 @@ from shoal.model import DOUBT, Failure, Outcome, Response, Task
 from shoal.policy.host_table import NOTHING
 from shoal.policy.load import Traffic
 from shoal.policy.outcomes import kind_of, this_life
-from shoal.policy.proxy import Choice, ProxyPolicy, Seen, Sign, Wait
+from shoal.policy.proxy import Choice, ProxyObservation, ProxyPolicy, Sign, Wait
 from shoal.settings import HostSettings, Settings
 
 BAN = "proxy_ban"
@@ -144,7 +144,7 @@ class Routes:
         now = self._now()
         pool = self._pools.get(_pool_of(response.via))
         if pool is not None and response.status not in REFUSALS:
-            pool.record(Seen(response.via, task.host, "doubt", now, now, BAN))
+            pool.record(ProxyObservation(response.via, task.host, "doubt", now, now, BAN))
         session = self._sessions.current(task.session, now) if task.session is not None else None
         if session is not None and _name(session.proxy) == response.via:
             self._sessions.retire(session)
@@ -157,7 +157,7 @@ class Routes:
             pool = self._pools.get(_pool_of(name))
             if pool is not None and name != response.via:
                 now = self._now()
-                pool.record(Seen(name, task.host, "banned", now, now, BAN))
+                pool.record(ProxyObservation(name, task.host, "banned", now, now, BAN))
 
     # -- fetching
 
@@ -349,7 +349,9 @@ class Routes:
         via = outcome.via
         if via == DIRECT and isinstance(outcome, Failure):
             return
-        self._pools[_pool_of(via)].record(Seen(via, host, sign, started, self._now(), kind_of(outcome)))
+        self._pools[_pool_of(via)].record(
+            ProxyObservation(via, host, sign, started, self._now(), kind_of(outcome))
+        )
         if self._exhausted and isinstance(outcome, Response) and sign != "failed":
             self._is_back(_pool_of(via), host)
 

@@ -44,7 +44,7 @@ class Connection(Protocol):
     async def close(self) -> None: ...
 
 
-class Link:
+class Database:
     def __init__(
         self, address: Address, *, answer: float = _ANSWER, rng: random.Random | None = None
     ) -> None:

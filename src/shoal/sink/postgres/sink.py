@@ -18,10 +18,10 @@ from shoal.errors import ShoalError, SinkError
 from shoal.model import Dead, Failure, Settlement
 from shoal.sink.ownership import FileClaim
 from shoal.sink.postgres.address import Address, read_address
-from shoal.sink.postgres.database import Connection, Link
+from shoal.sink.postgres.database import Connection, Database
 from shoal.sink.postgres.faults import NO_SUCH_DATABASE, cannot_write, no_connection, one_line, sqlstate
 from shoal.sink.postgres.tables import Table, find_table, keep_history, quoted
-from shoal.sink.postgres.writing import Entry, NoColumn, loads, trim, write
+from shoal.sink.postgres.writing import Entry, NoColumn, rows_by_table, trim, write
 
 Work: TypeAlias = Callable[[Connection, Table], Awaitable[None]]
 
@@ -35,10 +35,10 @@ SELECT current_schema(), pg_is_in_recovery(), current_user,
 class PostgresSink:
     journal = None
 
-    def __init__(self, output: str, *, job: str, link: Link | None = None) -> None:
+    def __init__(self, output: str, *, job: str, database: Database | None = None) -> None:
         self._address = read_address(output)
         self._job = job
-        self._link = link or Link(self._address)
+        self._database = database or Database(self._address)
         self._tables: dict[str, Table] = {}
         self._filled: set[str] = set()  # tables that have taken rows
 
@@ -46,15 +46,15 @@ class PostgresSink:
         return f"<PostgresSink {self._address.shown}: {', '.join(self._tables) or 'no table yet'}>"
 
     async def open(self, asked: FileClaim | None = None) -> None:
-        await self._link.open()
+        await self._database.open()
         try:
             await self._check_rights()
         except BaseException:
-            await self._link.close()
+            await self._database.close()
             raise
 
     async def _check_rights(self) -> None:
-        schema, standby, user, may_write = await self._link.run(lambda one: one.fetchrow(_RIGHTS))
+        schema, standby, user, may_write = await self._database.run(lambda one: one.fetchrow(_RIGHTS))
         where = self._address.shown
         if standby:
             raise SinkError(f"{where} is a standby and takes no rows: name the primary")
@@ -86,14 +86,14 @@ class PostgresSink:
         return {row.table for settlement in batch for row in settlement.rows} <= self._filled
 
     async def _write(self, batch: Sequence[Settlement]) -> None:
-        for name, load in loads(batch, self._job).items():
-            for part in load.parts():
+        for name, rows in rows_by_table(batch, self._job).items():
+            for part in rows.parts():
                 await self._do(name, part, partial(write, entries=part, job=self._job), alone=len(batch) == 1)
-            if load.extents:
-                await self._do(name, load.entries, partial(trim, extents=load.extents))
+            if rows.ranges:
+                await self._do(name, rows.entries, partial(trim, ranges=rows.ranges))
 
     async def close(self) -> None:
-        await self._link.close()
+        await self._database.close()
 
     async def _do(self, name: str, entries: Sequence[Entry], what: Work, *, alone: bool = False) -> None:
         """Does something with a table and these rows, until it is done. `alone`: they are of one page, so it is worth
@@ -104,10 +104,10 @@ class PostgresSink:
 
         try:
             try:
-                await self._link.run(work)
+                await self._database.run(work)
             except asyncpg.UndefinedTableError:  # somebody dropped it
                 self._tables.pop(name, None)
-                await self._link.run(work)
+                await self._database.run(work)
         except asyncpg.PostgresError as error:
             raise await self._explained(error, name, entries, alone) from None
         except (asyncpg.InterfaceError, OSError) as error:
@@ -129,7 +129,7 @@ class PostgresSink:
         culprit = None
         if alone and table is not None and is_about_a_value(error, table):
             try:
-                culprit = await self._link.run(partial(find_culprit, table=table, entries=entries))
+                culprit = await self._database.run(partial(find_culprit, table=table, entries=entries))
             except asyncpg.PostgresError:
                 pass  # then without its name
         return culprit or explain(error, self._address, name, table, entries)

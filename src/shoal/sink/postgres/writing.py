@@ -65,12 +65,12 @@ async def write(connection: Connection, table: Table, entries: Sequence[Entry], 
         await _write_typed(connection, table, entries, job)
 
 
-async def trim(connection: Connection, table: Table, extents: Sequence[Extent]) -> None:
+async def trim(connection: Connection, table: Table, ranges: Sequence[KeyRange]) -> None:
     await connection.execute(
         _TRIM.format(place=table.place),
-        [extent.after for extent in extents],
-        [extent.before for extent in extents],
-        [extent.at for extent in extents],
+        [extent.after for extent in ranges],
+        [extent.before for extent in ranges],
+        [extent.at for extent in ranges],
     )
 
 
@@ -161,7 +161,7 @@ class Entry(Struct, frozen=True):
         return item if isinstance(item, dict) else {}
 
 
-class Extent(Struct, frozen=True):
+class KeyRange(Struct, frozen=True):
     """The keys that a page's rows without a key of their own may have had before, and no longer have."""
 
     after: str
@@ -169,11 +169,11 @@ class Extent(Struct, frozen=True):
     at: float  # when the page was fetched
 
 
-class Load(Struct):
+class TableRows(Struct):
     """What goes to one table."""
 
     entries: list[Entry]
-    extents: list[Extent]
+    ranges: list[KeyRange]
 
     def parts(self) -> Iterator[Sequence[Entry]]:
         """Portions that a server can take at once."""
@@ -189,19 +189,19 @@ class Load(Struct):
             yield part
 
 
-def loads(batch: Sequence[Settlement], job: str) -> dict[str, Load]:
+def rows_by_table(batch: Sequence[Settlement], job: str) -> dict[str, TableRows]:
     """By table."""
-    found: dict[str, Load] = {}
+    found: dict[str, TableRows] = {}
     for settlement in batch:
         task = settlement.lease.task
         for place, row in enumerate(settlement.rows):
-            load = found.setdefault(row.table, Load([], []))
-            load.entries.append(_entry(row, task, job, place))
+            rows = found.setdefault(row.table, TableRows([], []))
+            rows.entries.append(_entry(row, task, job, place))
         if settlement.rows and not settlement.rows[-1].by:
             row = settlement.rows[-1]
-            load = found[row.table]
+            rows = found[row.table]
             page = _page(task, job, row.table)
-            load.extents.append(Extent(load.entries[-1].key, f"{page}#{_LAST}", row.at))
+            rows.ranges.append(KeyRange(rows.entries[-1].key, f"{page}#{_LAST}", row.at))
     return found
 
 

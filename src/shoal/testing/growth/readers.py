@@ -11,7 +11,7 @@ from shoal.admit.canonical import Canonicaliser
 from shoal.admit.sending import sent_url
 from shoal.admit.traps import trap
 from shoal.fetch.challenge import detect
-from shoal.fetch.http_repair import Mender
+from shoal.fetch.http_repair import AnswerRepair
 from shoal.html import charset, decoding
 from shoal.html.attribute_bombs import crowded_tag
 from shoal.html.markup_repair import as_html, mend
@@ -117,8 +117,8 @@ def _kind(body: bytes) -> None:
 def _mend(body: bytes) -> None:
     """As a head, as chunks, and in small pieces."""
     for data in (b"HTTP/1.1 200 OK\r\nX: " + body + b"\r\n\r\n", _CHUNKED + body):
-        Mender(is_head=False).feed(data)
-        pieces = Mender(is_head=False)
+        AnswerRepair(is_head=False).feed(data)
+        pieces = AnswerRepair(is_head=False)
         for at in range(0, len(data), 1_000):
             pieces.feed(data[at : at + 1_000])
 

@@ -16,8 +16,8 @@ from shoal.fetch.body_reader import Decoder
 from shoal.fetch.challenge.signatures import detect
 from shoal.fetch.failures import BodyTooLargeError, UndecodableBodyError
 from shoal.fetch.http_messages import MessageError, answer_framing, body, read_head, request_framing
-from shoal.fetch.http_repair import Mender
-from shoal.fetch.robots_fetch import Anywhere, Robots, agent_of, fetch_robots
+from shoal.fetch.http_repair import AnswerRepair
+from shoal.fetch.robots_fetch import AnyHost, Robots, agent_of, fetch_robots
 from shoal.fetch.transport import FetchRequest
 from shoal.frontier.redis.codec import encode_snapshot
 from shoal.frontier.sqlite.codec import decode_letter, encode_letter
@@ -105,7 +105,7 @@ def robots(data: bytes) -> None:
         agent=agent_of(_SETTINGS.user_agent),
         now=_NOW,
         pause=_pause,
-        elsewhere=Anywhere(),
+        other_hosts=AnyHost(),
     )
     rules = Robots(_loop().run_until_complete(asking))
     url = sent_url(as_text(path), "https://a.example/")
@@ -173,7 +173,7 @@ def mendings(data: bytes) -> None:
     reader = Reader(data)
     cut = reader.byte() + 1
     content = b"HTTP/1.1 200 OK" + reader.rest()
-    whole, pieces = Mender(is_head=False), Mender(is_head=False)
+    whole, pieces = AnswerRepair(is_head=False), AnswerRepair(is_head=False)
     clean = whole.feed(content)
     other = [pieces.feed(content[at : at + cut]) for at in range(0, len(content), cut)]
     assert (whole.odd, type(whole.error)) == (pieces.odd, type(pieces.error))
