@@ -14,7 +14,7 @@ from shoal.model import Done, Lease, Row, Settlement, Task, Verdict
 from shoal.sink import describe, open_sink, output_key
 from shoal.sink.jsonl import FileSink, JsonLines, StdoutJournal, encode_row
 from shoal.sink.postgres.address import read_address
-from shoal.sink.postgres.writing import loads
+from shoal.sink.postgres.writing import rows_by_table
 from shoal.spider.spider import Handler, Spider
 
 SECRET = "hunter2"
@@ -130,7 +130,7 @@ def settled(*rows: Row, url: str = "http://a/1", fingerprint: int | None = 1, id
 
 
 def keys(*batch: Settlement, job: str = "j", table: str = "book") -> list[str]:
-    return [entry.key for entry in loads(batch, job)[table].entries]
+    return [entry.key for entry in rows_by_table(batch, job)[table].entries]
 
 
 BOOK = Handler("book", print, key=("upc",))
@@ -165,15 +165,17 @@ def test_rows_without_a_key_are_known_by_page_and_place() -> None:
 
 def test_a_page_tells_which_keys_it_no_longer_has() -> None:
     many = keys(settled(*[encode_row({"n": n}, PLAIN) for n in range(12)]))
-    (extent,) = loads([settled(encode_row({}, PLAIN, 3.0), encode_row({}, PLAIN, 3.0))], "j")["book"].extents
+    (extent,) = rows_by_table([settled(encode_row({}, PLAIN, 3.0), encode_row({}, PLAIN, 3.0))], "j")[
+        "book"
+    ].ranges
     assert [extent.after < key < extent.before for key in many] == [False] * 2 + [True] * 10
     assert extent.at == 3.0
-    assert loads([settled(encode_row({"upc": "1"}, BOOK)), settled()], "j")["book"].extents == []
+    assert rows_by_table([settled(encode_row({"upc": "1"}, BOOK)), settled()], "j")["book"].ranges == []
 
 
 def test_characters_that_a_database_cannot_hold_are_left_out() -> None:
     item = {"upc": "a\0b", "t\0": ["x\0y", {"k": "\0"}], "kept": "\\u0000"}
-    (entry,) = loads([settled(encode_row(item, BOOK))], "j")["book"].entries
+    (entry,) = rows_by_table([settled(encode_row(item, BOOK))], "j")["book"].entries
     assert entry.fields == {"upc": "ab", "t": ["xy", {"k": ""}], "kept": "\\u0000"}
     assert entry.key == "ab"
 
@@ -186,7 +188,7 @@ def test_a_key_fits_into_an_index() -> None:
 
 
 def test_large_loads_come_in_parts() -> None:
-    small = loads([settled(*[encode_row({"n": n}, PLAIN) for n in range(4_500)])], "j")["book"]
+    small = rows_by_table([settled(*[encode_row({"n": n}, PLAIN) for n in range(4_500)])], "j")["book"]
     assert [len(part) for part in small.parts()] == [2_000, 2_000, 500]
-    large = loads([settled(*[encode_row({"t": "x" * 5_000_000}, PLAIN)] * 5)], "j")["book"]
+    large = rows_by_table([settled(*[encode_row({"t": "x" * 5_000_000}, PLAIN)] * 5)], "j")["book"]
     assert [len(part) for part in large.parts()] == [2, 2, 1]
