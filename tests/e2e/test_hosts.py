@@ -129,7 +129,7 @@ async def _needs_browser(host: str, pattern: str) -> None:
 
 def test_the_most_troubled_come_first_then_the_busiest(filled: Cli) -> None:
     found = as_json(filled, "hosts")
-    assert [(host["host"], host["condition"], host["queue"]) for host in found] == [
+    assert [(host["host"], host["condition"], host["pending"]) for host in found] == [
         ("down.example", "given up", 0),
         ("open.example", "cooling down", 1),
         ("busy.example", "healthy", 9),
@@ -137,7 +137,7 @@ def test_the_most_troubled_come_first_then_the_busiest(filled: Cli) -> None:
     ]
     busy = found[2]
     assert (busy["rate"], busy["cap"], busy["in_flight"], busy["latency"]) == (0.1, 3, 0, 1.5)
-    assert found[1]["seconds_left"] == pytest.approx(300, abs=30)
+    assert found[1]["until"] - time.time() == pytest.approx(300, abs=30)
     assert "5 failures in a row" in found[1]["causes"][0]["sentence"]
 
 

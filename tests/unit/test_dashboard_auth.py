@@ -16,11 +16,11 @@ from shoal.dashboard.auth import (
     fresh_token,
     is_csrf,
 )
-from shoal.dashboard.dead_letters import visible
 from shoal.dashboard.responses import Refusal, encode
 from shoal.dashboard.security import check_same_origin, host_name
 from shoal.dashboard.server import Options, Served, is_loopback
 from shoal.errors import UsageError
+from shoal.inspect.json_form import visible
 
 TOKEN = "a-token-of-good-length"
 

@@ -1,19 +1,19 @@
-"""The dashboard's index of hosts: what it knows, how it orders, and what it forgets."""
+"""Hosts as the dashboard lists them: page by page, by name and condition."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
 from shoal.admit.identity import fingerprint
-from shoal.dashboard.hostindex import SORTS, HostIndex, HostIndexes, Query, Trails
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.values import Claim, JobSpec
+from shoal.frontier.values import JobSpec
 from shoal.hosts.host_limits import HostRules, change_host
-from shoal.hosts.host_state import HostState, state_of
+from shoal.hosts.host_state import HostState
+from shoal.inspect import inquiry
 from shoal.inspect.host_actions import block, order
+from shoal.inspect.inquiry import find_hosts
 from shoal.jobs.note import write_note
 from shoal.model import Task
 from shoal.policy.breaker import BreakerState
@@ -67,134 +67,44 @@ async def learn(
     assert changed is not None
 
 
-async def names(index: HostIndex, query: Query) -> str:
-    """The first letters of the hosts, in order."""
-    return "".join(row.host[0] for row in await index.find(query, patience=1))
-
-
-async def test_every_order_and_its_reverse(frontier: MemoryFrontier) -> None:
-    index = HostIndex(frontier)
-    await index.walk()
-    orders = {
-        (sort, descending): await names(index, Query(sort=sort, descending=descending))
-        for sort in SORTS
-        for descending in (False, True)
-    }
-    assert orders == {
-        ("name", False): "abcd",
-        ("name", True): "dcba",
-        ("pending", False): "bcad",  # d has three, of two jobs
-        ("pending", True): "adcb",
-        ("rate", False): "abcd",
-        ("rate", True): "abcd",  # equal ones stay in the order of their names
-        ("latency", False): "cbda",  # not known comes before the quick ones
-        ("latency", True): "adbc",
-        ("in_flight", False): "abcd",
-        ("in_flight", True): "abcd",
-        ("errors", False): "cdab",
-        ("errors", True): "bacd",
-        ("condition", False): "acdb",
-        ("condition", True): "bacd",
-    }
+async def names(frontier: MemoryFrontier, **query: str) -> str:
+    """The first letters of the hosts."""
+    return "".join(host.name[0] for host in (await find_hosts(frontier, **query)).hosts)  # type: ignore[arg-type]
 
 
 async def test_filters(frontier: MemoryFrontier) -> None:
-    index = HostIndex(frontier)
-    await index.walk()
-    assert await names(index, Query(part="b.ex")) == "b"
-    assert await names(index, Query(part="nothing")) == ""
-    assert await names(index, Query(condition="cooling down")) == "b"
-    assert await names(index, Query(condition="healthy", sort="pending")) == "cad"
-    assert index.conditions == {"healthy": 3, "cooling down": 1}
+    assert await names(frontier) == "abcd"
+    assert await names(frontier, part="b.ex") == "b"
+    assert await names(frontier, part="nothing") == ""
+    assert await names(frontier, condition="cooling down") == "b"
+    assert await names(frontier, condition="healthy") == "acd"
 
 
-async def test_the_index_of_one_job(frontier: MemoryFrontier) -> None:
-    index = HostIndex(frontier, "second")
-    await index.walk()
-    [row] = await index.find(Query(), patience=1)
-    assert (row.host, row.pending) == ("d.example", 2)
+async def test_the_hosts_of_one_job(frontier: MemoryFrontier) -> None:
+    [host] = (await find_hosts(frontier, "second")).hosts
+    assert (host.name, host.pending) == ("d.example", 2)
+    whole = (await find_hosts(frontier)).hosts
+    assert [host.pending for host in whole] == [3, 1, 2, 3]
 
 
-async def test_what_moves_by_itself_is_taken_anew(frontier: MemoryFrontier) -> None:
-    index = HostIndex(frontier)
-    await index.walk()
-    await frontier.claim(Claim("w", ["first"], {"normal": 1}, 1))
-    await index.walk()
-    rows = await index.find(Query(sort="in_flight", descending=True), patience=1)
-    assert rows[0].in_flight == 1
-    assert rows[0].pending == PENDING[rows[0].host] - 1
-    assert [row.in_flight for row in rows[1:]] == [0, 0, 0]
-
-
-async def test_a_decision_shows_with_the_next_walk(frontier: MemoryFrontier) -> None:
-    index = HostIndex(frontier)
-    await index.walk()
+async def test_a_decision_shows_at_once(frontier: MemoryFrontier) -> None:
     await order(frontier, "c.example", block(None, "enough"))
-    await index.walk()
-    assert await names(index, Query(condition="blocked")) == "c"
-    record = await frontier.host("c.example")
-    assert record is not None
-    assert state_of(record).manual.reason == "enough"
+    assert await names(frontier, condition="blocked") == "c"
 
 
-async def test_time_alone_changes_who_is_not_well(frontier: MemoryFrontier) -> None:
-    now = await frontier.now()
-    await order(frontier, "c.example", block(now + 0.05, ""))
-    index = HostIndex(frontier)
-    await index.walk()
-    assert await names(index, Query(condition="blocked")) == "c"
-    async with asyncio.timeout(5):
-        while await names(index, Query(condition="blocked")) == "c":
-            await index.walk()
+async def test_pages(frontier: MemoryFrontier) -> None:
+    first = await find_hosts(frontier, limit=3)
+    assert [host.name[0] for host in first.hosts] == ["a", "b", "c"]
+    last = await find_hosts(frontier, after=first.after, limit=3)
+    assert ([host.name[0] for host in last.hosts], last.after) == (["d"], "")
 
 
-async def test_a_trail_of_those_that_change(frontier: MemoryFrontier) -> None:
-    index = HostIndex(frontier)
-    await index.walk()
-    assert index.trail("a.example") == []
-    for latency in (0.5, 0.5, 0.7):
-        await learn(frontier, "a.example", latency)
-        await index.walk()
-    assert index.trail("a.example") == [0.9, 0.5, 0.7]
-    assert index.trail("b.example") == []
-
-
-def test_trails_are_bounded() -> None:
-    trails = Trails(most=2)
-    for n in range(50):
-        trails.add("a", None, float(n))
-    assert trails.of("a") == [float(n) for n in range(20, 50)]
-    trails.add("b", 1.0, 2.0)
-    trails.add("a", None, 99.0)
-    trails.add("c", 1.0, 2.0)
-    assert len(trails) == 2
-    assert trails.of("b") == []
-    assert trails.of("c") == [1.0, 2.0]
-    trails.add("d", 1.0, None)
-    assert trails.of("d") == []
-
-
-async def test_who_asks_before_the_first_walk_is_over_gets_what_there_is(frontier: MemoryFrontier) -> None:
-    index = HostIndex(frontier)
-    assert await index.find(Query(), patience=0.01) == []
-    assert index.age is None
-    assert index.conditions is None
-    await index.walk()
-    assert index.age is not None
-
-
-async def test_nobody_looks_nobody_walks(frontier: MemoryFrontier) -> None:
-    indexes = HostIndexes(frontier, most=2)
-    try:
-        index = indexes.of()
-        await asyncio.sleep(0.05)
-        assert index.idle
-        assert index.age is None
-        rows = await index.find(Query(), patience=5)
-        assert len(rows) == 4
-        assert not index.idle
-        assert indexes.of("first") is not index
-        assert indexes.of("second") is indexes.of("second")
-        assert indexes.of() is index  # it stays, however many others come
-    finally:
-        await indexes.close()
+async def test_a_filter_looks_at_so_many_hosts_and_no_more(
+    frontier: MemoryFrontier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inquiry, "_PAGE", 2)
+    monkeypatch.setattr(inquiry, "_MOST_LOOKED", 2)
+    first = await find_hosts(frontier, part="d.ex")
+    assert (first.hosts, bool(first.after)) == ([], True)
+    second = await find_hosts(frontier, part="d.ex", after=first.after)
+    assert [host.name for host in second.hosts] == ["d.example"]

@@ -53,14 +53,15 @@ def list_(
     limit: Limit = 50,
     as_json: AsJson = False,
 ) -> None:
-    """List dead letters, each with its number, time, kind and URL."""
+    """List dead letters, the newest first, each with its number, time, kind and URL."""
+    from shoal.inspect.json_form import letter_dict
     from shoal.terminal import dead_letter_tables
     from shoal.terminal.console import print_json
 
     query = _query(job, host, kind, since, until, ids, limit)
     found = _letters(store, query)
     if as_json:
-        print_json([dead_letter_tables.as_dict(letter) for letter in found])
+        print_json([letter_dict(letter) for letter in found])
     else:
         dead_letter_tables.print_list(found, limit)
 
@@ -73,6 +74,7 @@ def show(
 ) -> None:
     """Show one dead letter: its attempts, the last response, the traceback."""
     from shoal.frontier.values import DeadFilter
+    from shoal.inspect.json_form import letter_dict
     from shoal.terminal import dead_letter_tables
     from shoal.terminal.console import print_json
 
@@ -82,7 +84,7 @@ def show(
             f"no dead letter {number} in {shown_store(store)}; {command('dead list')} shows which there are"
         )
     if as_json:
-        print_json(dead_letter_tables.as_dict(found[0]))
+        print_json(letter_dict(found[0]))
     else:
         dead_letter_tables.print_one(found[0])
 

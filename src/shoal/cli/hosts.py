@@ -62,6 +62,7 @@ def hosts(
         refuse_options(context)
         return
     from shoal.inspect.inquiry import look_at_hosts
+    from shoal.inspect.json_form import host_dict
     from shoal.terminal import host_tables
     from shoal.terminal.console import ask, print_json
 
@@ -70,7 +71,7 @@ def hosts(
     most = None if everything else limit
     shown, total = ask(store, lambda frontier: _first(look_at_hosts(frontier, job), sort, most))
     if as_json:
-        print_json([host_tables.as_dict(host) for host in shown])
+        print_json([host_dict(host) for host in shown])
     else:
         host_tables.print_table(shown, total)
 
@@ -108,6 +109,7 @@ def _order(sort: Sort) -> Callable[[HostSight], tuple[float | str, ...]]:
 def show(host: Host, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
     """Show one host, and what holds it back."""
     from shoal.inspect.inquiry import look_at_host, settings_to_come
+    from shoal.inspect.json_form import host_dict, settings_dict
     from shoal.terminal import host_tables
     from shoal.terminal.console import ask, print_json, stdout
 
@@ -120,13 +122,13 @@ def show(host: Host, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> N
     found = ask(store, look)
     if not isinstance(found, tuple):
         if as_json:
-            print_json({"host": name, "known": False, "settings": host_tables.settings_dict(found)})
+            print_json({"host": name, "known": False, "settings": settings_dict(found)})
         else:
             stdout().print(host_tables.not_met(name, found), markup=False)
         return
     sight, queues = found
     if as_json:
-        print_json({**host_tables.as_dict(sight), "queues": queues})
+        print_json({"now": sight.now, **host_dict(sight), "queues": queues})
     else:
         host_tables.print_one(sight, queues)
 
@@ -213,14 +215,13 @@ def unset(
 def settings_(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
     """Show what was set by hand in this store, host by host and pattern by pattern."""
     from shoal.hosts.stored_settings import read_stored_settings
+    from shoal.inspect.json_form import settings_dict
     from shoal.terminal import host_tables
     from shoal.terminal.console import ask, print_json
 
     standing = ask(store, read_stored_settings)
     if as_json:
-        print_json(
-            {name: host_tables.settings_dict(table) for name, table in sorted(standing.tables.items())}
-        )
+        print_json({name: settings_dict(table) for name, table in sorted(standing.tables.items())})
     else:
         host_tables.print_settings(standing.tables)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -64,20 +63,10 @@ async def _look_once(frontier: Frontier, store: str) -> Frame:
 def _as_dict(frame: Frame) -> dict[str, Any]:
     from shoal.inspect.json_form import flight_dict, overview_dict, worker_dict
 
-    overview, holdups = frame.overview, frame.holdups
+    overview = frame.overview
     return {
-        **overview_dict(overview, holdups.conditions),
+        **overview_dict(overview, frame.holdups),
         "workers": [worker_dict(worker) for worker in overview.workers],
-        "slowest_hosts": [
-            {
-                "host": one.host.name,
-                "condition": one.host.condition,
-                "waiting": one.waiting,
-                "needs": one.through - overview.now if math.isfinite(one.through) else None,
-                "why": one.why,
-            }
-            for one in holdups.hosts
-        ],
         "longest_in_flight": [flight_dict(one) for one in frame.flights],
         "events": frame.events,
     }

@@ -14,11 +14,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route as Path
 
-from shoal.dashboard import api_dead, api_hosts, api_jobs, api_seeing, pages
+from shoal.dashboard import api, pages
 from shoal.dashboard.auth import is_csrf
-from shoal.dashboard.context import Board
+from shoal.dashboard.board import AWAY, PATIENCE, Board
 from shoal.dashboard.responses import Refusal, reply
-from shoal.dashboard.sampling import AWAY, PATIENCE
 from shoal.dashboard.security import Secured, check_same_origin
 from shoal.dashboard.stream import StreamReply
 from shoal.errors import ShoalError, UsageError
@@ -62,24 +61,24 @@ ROUTES = (
     Route("/healthz", pages.healthz, public=True),
     Route("/readyz", pages.readyz, public=True),
     Route("/metrics", pages.metrics, public=True),  # it looks for the token itself
-    Route("/api/session", api_seeing.session),
-    Route("/api/overview", api_seeing.overview),
-    Route("/api/live", api_seeing.live),
-    Route("/api/stream", api_seeing.stream),
-    Route("/api/history", api_seeing.history),
-    Route("/api/errors", api_seeing.errors),
-    Route("/api/workers", api_seeing.workers),
-    Route("/api/flights", api_seeing.flights),
-    Route("/api/proxies", api_seeing.proxies),
-    Route("/api/events", api_seeing.events),
-    Route("/api/why", api_seeing.why, slow=True),
-    Route("/api/hosts", api_hosts.hosts),
-    Route("/api/hosts/{host:path}", api_hosts.host),
-    Route("/api/hosts/{host:path}", api_hosts.decide, "POST", acts=True),
-    Route("/api/dead", api_dead.dead, slow=True),
-    Route("/api/dead", api_dead.decide, "POST", acts=True, slow=True),
-    Route("/api/dead/{id}", api_dead.letter),
-    Route("/api/jobs/{name:path}", api_jobs.decide, "POST", acts=True),
+    Route("/api/session", api.session),
+    Route("/api/overview", api.overview),
+    Route("/api/live", api.live),
+    Route("/api/stream", api.stream),
+    Route("/api/history", api.history),
+    Route("/api/errors", api.errors),
+    Route("/api/workers", api.workers),
+    Route("/api/flights", api.flights),
+    Route("/api/proxies", api.proxies),
+    Route("/api/events", api.events),
+    Route("/api/why", api.why, slow=True),
+    Route("/api/hosts", api.hosts, slow=True),
+    Route("/api/hosts/{host:path}", api.host),
+    Route("/api/hosts/{host:path}", api.decide_host, "POST", acts=True),
+    Route("/api/dead", api.dead, slow=True),
+    Route("/api/dead", api.decide_letters, "POST", acts=True, slow=True),
+    Route("/api/dead/{id}", api.letter),
+    Route("/api/jobs/{name:path}", api.decide_job, "POST", acts=True),
 )
 
 

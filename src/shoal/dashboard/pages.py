@@ -9,7 +9,7 @@ from urllib.parse import parse_qs
 import msgspec
 
 from shoal.dashboard.assets import Asset, load_assets
-from shoal.dashboard.context import Board
+from shoal.dashboard.board import Board
 from shoal.dashboard.responses import Refusal, media_type, read_body, read_json, reply
 from shoal.errors import ShoalError
 from shoal.telemetry.metrics import CONTENT_TYPE, render_store
@@ -123,7 +123,8 @@ async def metrics(board: Board, request: Request) -> object:
         answer.headers["www-authenticate"] = "Bearer"
         return answer
     try:
-        text = render_store(await board.sampler.overview(), board.indexes.of().conditions)
+        overview = await board.sampler.overview()
+        text = render_store(overview, (await board.sampler.holdups(overview)).conditions)
     except (TimeoutError, ShoalError):
         text = render_store(None, up=False)
     return Response(text, media_type=CONTENT_TYPE)

@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from shoal.dashboard.auth import Gatekeeper, Sessions, fresh_token
-from shoal.dashboard.dead_letters import Shelf
-from shoal.dashboard.hostindex import host_indexes
-from shoal.dashboard.sampling import Sampler
+from shoal.dashboard.board import Sampler
 from shoal.dashboard.stream import Hub
 from shoal.errors import UsageError
 from shoal.frontier import open_frontier, shown
@@ -131,33 +129,30 @@ async def _serving(
     frontier: Frontier, listener: socket.socket, options: Options, token: str
 ) -> AsyncIterator[None]:
     from shoal.dashboard.app import make_app
-    from shoal.dashboard.context import Board
+    from shoal.dashboard.board import Board
 
     hub = Hub()
-    async with host_indexes(frontier) as indexes:
-        sampler = Sampler(frontier, hub, indexes)
-        board = Board(
-            frontier,
-            shown(options.store),
-            options.read_only,
-            f"shoal-{listener.getsockname()[1]}",
-            Gatekeeper(token, time.monotonic),
-            Sessions(time.monotonic),
-            indexes,
-            Shelf(frontier),
-            hub,
-            sampler,
-        )
-        server = _make_server(make_app(board, (*options.names, options.bind, socket.gethostname())))
-        sampling = asyncio.create_task(sampler.run())
-        serving = asyncio.create_task(server.serve([listener]))
-        try:
-            yield  # the port is open already, and whoever comes early waits there
-        finally:
-            hub.close()
-            server.should_exit = True
-            sampling.cancel()
-            await asyncio.gather(serving, sampling, return_exceptions=True)
+    sampler = Sampler(frontier, hub)
+    board = Board(
+        frontier,
+        shown(options.store),
+        options.read_only,
+        f"shoal-{listener.getsockname()[1]}",
+        Gatekeeper(token, time.monotonic),
+        Sessions(time.monotonic),
+        hub,
+        sampler,
+    )
+    server = _make_server(make_app(board, (*options.names, options.bind, socket.gethostname())))
+    sampling = asyncio.create_task(sampler.run())
+    serving = asyncio.create_task(server.serve([listener]))
+    try:
+        yield  # the port is open already, and whoever comes early waits there
+    finally:
+        hub.close()
+        server.should_exit = True
+        sampling.cancel()
+        await asyncio.gather(serving, sampling, return_exceptions=True)
 
 
 def _make_server(app: object) -> Server:

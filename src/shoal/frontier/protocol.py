@@ -26,6 +26,7 @@ from shoal.frontier.values import (
     Cursor,
     DeadFilter,
     Flight,
+    HostPage,
     HostQueue,
     HostRecord,
     Inventory,
@@ -195,6 +196,11 @@ class Hosts(Timed, Protocol):
 
     def hosts(self, job: str | None = None) -> AsyncIterator[HostRecord]: ...
 
+    async def host_page(self, job: str | None = None, after: str = "", limit: int = 1000) -> HostPage:
+        """About `limit` hosts, of one job or of all, in an order of the store's own. `after` is what the page before
+        said. A host that comes while pages are read may be missing, and one may be met twice."""
+        ...
+
     async def update_host(self, record: HostRecord) -> bool:
         """Compare-and-set: writes interval, burst, cap, blocked_until and state if `record.version` is current."""
         ...
@@ -223,7 +229,10 @@ class Notes(Timed, Protocol):
 class DeadLetters(Protocol):
     """Tasks that were given up."""
 
-    async def dead(self, query: DeadFilter) -> Sequence[DeadLetter]: ...
+    async def dead(self, query: DeadFilter) -> Sequence[DeadLetter]:
+        """The newest first, and of one moment those with the greater number first. It reads about as much as it
+        answers, unless a filter lets little through."""
+        ...
 
     async def replay(self, query: DeadFilter) -> int:
         """Makes dead tasks pending again with a fresh set of attempts; a finished job runs again."""

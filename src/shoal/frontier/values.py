@@ -25,6 +25,13 @@ class HostRecord(Struct, frozen=True):
     )
 
 
+class HostPage(Struct, frozen=True):
+    """Some of the hosts of a store."""
+
+    hosts: Sequence[tuple[HostRecord, int]]  # each with the number of tasks that are pending for it
+    after: str  # where the next page begins; "": there is none
+
+
 class JobSpec(Struct, frozen=True):
     """What the frontier must know about a job to run it."""
 
@@ -280,6 +287,7 @@ class DeadFilter(Struct, frozen=True):
     since: float | None = None
     until: float | None = None
     ids: Sequence[int] | None = None
+    before: tuple[float, int] | None = None  # time and number of the last letter of the page before
     limit: int | None = None
 
 
@@ -292,6 +300,7 @@ def matches(query: DeadFilter, letter: DeadLetter) -> bool:
         and (query.since is None or letter.at >= query.since)
         and (query.until is None or letter.at < query.until)
         and (query.ids is None or task.id in query.ids)
+        and (query.before is None or (letter.at, task.id) < query.before)
     )
 
 

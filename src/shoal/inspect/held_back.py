@@ -40,12 +40,12 @@ class Holdups(Struct, frozen=True):
 
 async def find_holdups(frontier: Hosts, overview: Overview, patience: float) -> Holdups:
     """All hosts are walked over, for `patience` seconds at most: then those that were not met are left out."""
+    jobs = sorted(overview.jobs, key=lambda one: (one.job.state == "running", one.job.created_at))
+    rules = rules_for(jobs[-1].job if jobs else None)
+    worst, conditions = await _walk(frontier, rules, overview.now, patience)
     open_jobs = [one for one in overview.open if one.job.counters.open]
     if not open_jobs:
-        return Holdups()
-    newest = max(open_jobs, key=lambda one: (one.job.state == "running", one.job.created_at))
-    rules = rules_for(newest.job)
-    worst, conditions = await _walk(frontier, rules, overview.now, patience)
+        return Holdups((), conditions)
     found = {host.record.name: host for one in open_jobs for host in one.slow}
     for name in worst:
         if name not in found and (host := await slow_host(frontier, name, overview.now)) is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Sequence
 
@@ -30,7 +31,8 @@ from shoal.policy.proxy import condition
 from shoal.settings import HostSettings, Settings
 from shoal.text import command
 
-_EVERYTHING = 1 << 40
+_PAGE = 500  # hosts that are read at once
+_MOST_LOOKED = 5_000  # hosts that are looked at for one answer
 
 
 async def chosen_jobs(frontier: Jobs, name: str | None) -> Sequence[Job]:
@@ -61,13 +63,55 @@ def rules_for(job: Job | None) -> HostRules:
 # -- hosts
 
 
-async def look_at_hosts(frontier: Frontier, job: str | None) -> AsyncIterator[HostSight]:
+class HostsFound(Struct, frozen=True):
+    """A page of hosts that were asked for."""
+
+    now: float
+    hosts: Sequence[HostSight]
+    after: str  # where the next page begins; "": there is none
+
+
+async def find_hosts(
+    frontier: Frontier,
+    job: str | None = None,
+    *,
+    part: str = "",
+    condition: str = "",
+    after: str = "",
+    limit: int = _PAGE,
+) -> HostsFound:
+    """About `limit` hosts that have `part` in their names and are in that condition. Where few match, it looks at so
+    many hosts and no more, and says where to go on."""
     jobs = await chosen_jobs(frontier, job)
     rules, now = rules_for(jobs[0] if jobs else None), await frontier.now()
-    pending = dict(await frontier.queues(job, limit=_EVERYTHING))
     standing = (await read_stored_settings(frontier)).table
-    async for record in frontier.hosts(job):
-        yield with_sources(sight_of(record, rules, now, pending.get(record.name, 0)), rules, standing)
+    found: list[HostSight] = []
+    looked = 0
+    while True:
+        page = await frontier.host_page(job, after, _PAGE if part or condition else limit)
+        looked, after = looked + len(page.hosts), page.after
+        for record, pending in page.hosts:
+            if part in record.name:
+                sight = sight_of(record, rules, now, pending)
+                if condition in ("", sight.condition):
+                    found.append(with_sources(sight, rules, standing))
+        if not after or len(found) >= limit or looked >= _MOST_LOOKED:
+            return HostsFound(now, found, after)
+        await asyncio.sleep(0)
+
+
+async def look_at_hosts(frontier: Frontier, job: str | None) -> AsyncIterator[HostSight]:
+    """All of them."""
+    met: set[str] = set()
+    page = await find_hosts(frontier, job)
+    while True:
+        for host in page.hosts:
+            if host.name not in met:
+                met.add(host.name)
+                yield host
+        if not page.after:
+            return
+        page = await find_hosts(frontier, job, after=page.after)
 
 
 async def look_at_host(frontier: Frontier, host: str) -> tuple[HostSight, Sequence[HostQueue]]:

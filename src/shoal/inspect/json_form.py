@@ -1,24 +1,46 @@
-"""What people look at, as plain values: the same words after `--json` and in the dashboard."""
+"""What people look at, as plain values: the same field names after `--json`, in the dashboard's API and in the docs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import base64
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from shoal.frontier.values import PastJob
+from shoal.engine.history import History
+from shoal.frontier.values import PastJob, WorkerRecord
+from shoal.html.charset import codec_of
+from shoal.html.decoding import decode
 from shoal.inspect.fleet import JobSight
-from shoal.inspect.host import CONDITIONS, Cause
+from shoal.inspect.held_back import Holdups
+from shoal.inspect.host import (
+    CONDITIONS,
+    Cause,
+    HostSight,
+    OriginSight,
+    causes,
+    rate_source,
+)
 from shoal.inspect.in_flight import PageInFlight
+from shoal.inspect.inquiry import ProxySight
 from shoal.inspect.overview import Overview
 from shoal.inspect.progress import left_over
 from shoal.inspect.why import Answer
 from shoal.jobs.schedule import Schedule
-from shoal.jobs.worker_status import WorkerStatus
-from shoal.model import Failure
+from shoal.jobs.worker_status import WorkerStatus, heard
+from shoal.model import DeadLetter, Failure, Snapshot
+from shoal.policy.outcomes import rule_for
+from shoal.settings import HOST_KEYS, HostSettings
+from shoal.valve import FOREVER
+
+MOST_TEXT = 64 * 1024  # characters of a body
 
 _RANK = {"running": 0, "paused": 1, "finished": 2, "cancelled": 3}
+
+
+# -- jobs
 
 
 def sorted_jobs(jobs: Sequence[JobSight]) -> list[JobSight]:
@@ -33,6 +55,7 @@ def job_dict(one: JobSight) -> dict[str, Any]:
         "spider": job.spec.spider,
         "state": job.state,
         **msgspec.to_builtins(job.counters),
+        "progress": one.progress,
         "rate": one.rate,
         "eta": one.eta,
         "priority": job.spec.priority,
@@ -50,8 +73,8 @@ def past_dict(past: PastJob) -> dict[str, Any]:
     return {**job_dict(JobSight(past.job)), "pruned_at": past.pruned_at}
 
 
-def overview_dict(overview: Overview, conditions: Mapping[str, int] | None) -> dict[str, Any]:
-    """`conditions`: None while the hosts have not been counted."""
+def overview_dict(overview: Overview, holdups: Holdups) -> dict[str, Any]:
+    conditions = holdups.conditions  # None: the hosts have not been counted yet
     return {
         "now": overview.now,
         "rate": overview.rate,
@@ -61,7 +84,7 @@ def overview_dict(overview: Overview, conditions: Mapping[str, int] | None) -> d
         "delayed": overview.delayed,
         "dead": overview.dead,
         "done": overview.done,
-        "jobs": [{**job_dict(one), "progress": one.progress} for one in sorted_jobs(overview.jobs)],
+        "jobs": [job_dict(one) for one in sorted_jobs(overview.jobs)],
         "lanes": [
             {"lane": lane, "pending": load.pending, "in_flight": load.in_flight}
             for lane, load in overview.lanes.items()
@@ -76,6 +99,16 @@ def overview_dict(overview: Overview, conditions: Mapping[str, int] | None) -> d
         "conditions": None if conditions is None else {name: conditions.get(name, 0) for name in CONDITIONS},
         "leader": overview.leader.holder if overview.leader else None,
         "schedules": [schedule_dict(one) for one in overview.schedules],
+        "slowest_hosts": [
+            {
+                "host": one.host.name,
+                "condition": one.host.condition,
+                "waiting": one.waiting,
+                "needs": one.through - overview.now if math.isfinite(one.through) else None,
+                "why": one.why,
+            }
+            for one in holdups.hosts
+        ],
     }
 
 
@@ -90,6 +123,9 @@ def schedule_dict(one: Schedule) -> dict[str, Any]:
     }
 
 
+# -- workers and what they have in hand
+
+
 def worker_dict(worker: WorkerStatus) -> dict[str, Any]:
     return {
         "pid": worker.pid,
@@ -97,6 +133,7 @@ def worker_dict(worker: WorkerStatus) -> dict[str, Any]:
         "version": worker.version or None,
         "layout": worker.layout or None,
         "rate": worker.rate,
+        "rates": worker.rates,
         "silent": worker.silent or None,
         "in_flight": worker.in_flight,
         "waiting": worker.waiting,
@@ -105,8 +142,18 @@ def worker_dict(worker: WorkerStatus) -> dict[str, Any]:
         "jobs": worker.jobs,
         "spiders": worker.spiders,
         "lanes": worker.lanes,
-        "pressure": [reason.sentence for reason in worker.pressure],
+        "paused_lanes": sorted(worker.paused_lanes),
+        "pressure": [{"rule": reason.rule, "sentence": reason.sentence} for reason in worker.pressure],
     }
+
+
+def worker_dicts(records: Sequence[WorkerRecord], now: float) -> list[dict[str, Any]]:
+    """The busiest first, each with its name in the store."""
+    rows = [
+        {**worker_dict(heard(record, now)), "worker": record.name, "seen_at": record.seen_at}
+        for record in records
+    ]
+    return sorted(rows, key=lambda row: (-row["rate"], row["worker"]))
 
 
 def flight_dict(one: PageInFlight) -> dict[str, Any]:
@@ -114,16 +161,72 @@ def flight_dict(one: PageInFlight) -> dict[str, Any]:
     return {**found, "pid": one.pid or None, "machine": one.machine or None}
 
 
-def attempt_dict(failure: Failure) -> dict[str, Any]:
+# -- hosts
+
+
+def host_dict(host: HostSight) -> dict[str, Any]:
     return {
-        "attempt": failure.attempt,
-        "at": failure.at,
-        "seconds": failure.elapsed,
-        "kind": failure.kind,
-        "status": failure.status,
-        "detail": failure.detail,
-        "via": failure.via,
+        "host": host.name,
+        "condition": host.condition,
+        "until": host.until,
+        "rate": host.rate,
+        "interval": host.valve.interval,
+        "rate_by": rate_source(host),
+        "in_flight": host.valve.in_flight,
+        "cap": host.valve.cap,
+        "latency": host.latency,
+        "timeout": host.limits.timeout,
+        "pending": host.pending,
+        "errors": host.state.errors,
+        "domain": host.domain.name if host.domain is not None else None,
+        "robots": _robots_dict(host),
+        "origins": [_origin_dict(origin) for origin in host.origins.values()],
+        "in_browser": list(host.in_browser),
+        "set_by_hand": _set_by_hand(host),
+        "settings": settings_dict(host.own),
+        "set_by": dict(host.sources),
+        "causes": cause_dicts(causes(host)),
     }
+
+
+def _robots_dict(host: HostSight) -> dict[str, Any] | None:
+    record = host.best.state.robots if host.best is not None else None
+    if record is None:
+        return None
+    return {
+        "verdict": record.verdict,
+        "reason": record.reason,
+        "fetched_at": record.fetched_at,
+        "expires_at": record.expires_at,
+        "crawl_delay": host.crawl_delay,
+    }
+
+
+def _origin_dict(origin: OriginSight) -> dict[str, Any]:
+    return {
+        "origin": origin.name,
+        "condition": origin.condition,
+        "robots": origin.state.robots.verdict if origin.state.robots is not None else None,
+        "why": origin.limits.why,
+    }
+
+
+def _set_by_hand(host: HostSight) -> dict[str, Any]:
+    manual = host.state.manual
+    blocked = manual.blocked_until > host.now
+    return {
+        "blocked": blocked,
+        "blocked_until": manual.blocked_until if blocked and manual.blocked_until < FOREVER else None,
+        "reason": manual.reason,
+        "rate": manual.rate,
+        "per_host": manual.per_host,
+    }
+
+
+def settings_dict(settings: HostSettings) -> dict[str, Any]:
+    """What is set for a host. Of headers only the names: their values may be secret."""
+    given = {key: getattr(settings, key) for key in HOST_KEYS} | {"headers": list(settings.headers)}
+    return {key: value for key, value in given.items() if value not in (None, [])}
 
 
 def answer_dict(answer: Answer) -> dict[str, Any]:
@@ -138,3 +241,120 @@ def answer_dict(answer: Answer) -> dict[str, Any]:
 
 def cause_dicts(causes: Sequence[Cause]) -> list[dict[str, str]]:
     return [{"name": cause.name, "sentence": cause.sentence} for cause in causes]
+
+
+def pool_dicts(proxies: Sequence[ProxySight]) -> list[dict[str, Any]]:
+    """Each pool with its proxies."""
+    pools: dict[str, dict[str, Any]] = {}
+    for one in proxies:
+        pool = pools.setdefault(one.pool, {"pool": one.pool, "cost": one.cost, "proxies": []})
+        told = msgspec.to_builtins(one)
+        pool["proxies"].append({key: told[key] for key in told if key not in pool})
+    return list(pools.values())
+
+
+# -- dead letters
+
+
+def letter_dict(letter: DeadLetter, *, response: bool = True) -> dict[str, Any]:
+    """Without the response, it is short enough for a list."""
+    task = letter.task
+    found = {
+        "id": task.id,
+        "job": task.job,
+        "url": task.url,
+        "host": task.host,
+        "handler": task.handler,
+        "depth": task.depth,
+        "hops": task.hops,
+        "kind": letter.kind,
+        "meaning": rule_for(letter.kind).meaning,
+        "at": letter.at,
+        "attempts": [_attempt_dict(failure) for failure in task.history],
+    }
+    if response:
+        found["response"] = None if letter.snapshot is None else _response_dict(letter.snapshot)
+    return found
+
+
+def _attempt_dict(failure: Failure) -> dict[str, Any]:
+    return {
+        "attempt": failure.attempt,
+        "at": failure.at,
+        "seconds": failure.elapsed,
+        "kind": failure.kind,
+        "status": failure.status,
+        "detail": failure.detail,
+        "via": failure.via,
+    }
+
+
+def _response_dict(snapshot: Snapshot) -> dict[str, Any]:
+    headers = snapshot.headers or {}
+    said = next((value for name, value in headers.items() if name.lower() == "content-type"), "")
+    body = snapshot.body[: 4 * MOST_TEXT]
+    text = decode(body, codec_of(body, said))
+    return {
+        "status": snapshot.status,
+        "headers": headers,
+        "body": visible(text[:MOST_TEXT]),
+        "cut": len(text) > MOST_TEXT,
+        "body_base64": base64.b64encode(snapshot.body).decode(),
+        "traceback": visible(snapshot.traceback),
+    }
+
+
+def visible(text: str) -> str:
+    """Control characters as their pictures, and those that reorder or hide text as U+FFFD."""
+    return "".join(c if c.isprintable() or c in "\n\t" else _picture(c) for c in text.replace("\r\n", "\n"))
+
+
+def _picture(character: str) -> str:
+    code = ord(character)
+    if code < 0x20:
+        return chr(0x2400 + code)
+    return "\u2421" if code == 0x7F else "\ufffd"
+
+
+# -- the past
+
+
+def history_dict(history: History) -> dict[str, Any]:
+    return {
+        "interval": history.interval,
+        "points": [
+            {
+                "at": point.at,
+                "pages": point.slice.pages,
+                "fetches": point.slice.fetches,
+                "retries": point.slice.retries,
+                "dead": point.slice.dead,
+                "bytes": point.slice.bytes,
+                "p50": point.slice.percentile(50),
+                "p95": point.slice.percentile(95),
+                "errors": point.slice.errors,
+            }
+            for point in history.points()
+        ],
+        "hosts": [
+            {"host": host, "pages": past.pages, "failures": past.failures, "latency": past.latency}
+            for host, past in sorted(history.hosts.items(), key=lambda item: -item[1].requests)
+        ],
+    }
+
+
+def errors_dict(history: History) -> dict[str, Any]:
+    totals = history.total().errors
+    return {
+        "errors": [
+            {
+                "kind": kind,
+                "count": totals[kind],
+                "meaning": rule_for(kind).meaning,
+                "blames_host": rule_for(kind).blames_host,
+            }
+            for kind in history.kinds()
+        ],
+        "interval": history.interval,
+        "points": [{"at": point.at, "errors": point.slice.errors} for point in history.points()],
+    }

@@ -1,16 +1,13 @@
-"""How dead letters look: as a list, one by one, and as JSON. Nothing in them is trusted by the terminal."""
+"""How dead letters look: as a list, and one by one. Nothing in them is trusted by the terminal."""
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
-from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
 from shoal import humanize
-from shoal.inspect.json_form import attempt_dict
 from shoal.model import DeadLetter, Failure, Snapshot
 from shoal.policy.outcomes import rule_for
 from shoal.terminal.console import safe, stdout, table, when
@@ -36,7 +33,7 @@ def print_list(letters: Sequence[DeadLetter], limit: int | None) -> None:
     console.print(listing)
     hint = f"{command('dead show ID')} for the whole story"
     if limit is not None and len(letters) >= limit:
-        hint = f"the first {limit}; --limit N for more · {hint}"
+        hint = f"the newest {limit}; --limit N for more · {hint}"
     console.print(Text(hint, "dim"))
 
 
@@ -88,29 +85,3 @@ def _print_snapshot(console: Console, snapshot: Snapshot) -> None:
         console.print(safe(text[:BODY_SHOWN]))
         if len(text) > BODY_SHOWN:
             console.print(Text(f"… {len(text) - BODY_SHOWN:,} more characters kept; --json has all", "dim"))
-
-
-def as_dict(letter: DeadLetter) -> dict[str, Any]:
-    task, snapshot = letter.task, letter.snapshot
-    return {
-        "id": task.id,
-        "job": task.job,
-        "url": task.url,
-        "host": task.host,
-        "handler": task.handler,
-        "depth": task.depth,
-        "hops": task.hops,
-        "kind": letter.kind,
-        "at": letter.at,
-        "attempts": [attempt_dict(failure) for failure in task.history],
-        "response": None if snapshot is None else _response(snapshot),
-    }
-
-
-def _response(snapshot: Snapshot) -> dict[str, Any]:
-    return {
-        "status": snapshot.status,
-        "headers": snapshot.headers or {},
-        "body_base64": base64.b64encode(snapshot.body).decode(),
-        "traceback": snapshot.traceback,
-    }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from rich.padding import Padding
 from rich.table import Table
@@ -13,11 +12,10 @@ from rich.text import Text
 from shoal import humanize
 from shoal.fetch.robots_fetch import RobotsRecord
 from shoal.frontier.values import HostQueue
-from shoal.inspect.host import HostSight, OriginSight, causes, rate_source, settings_in_words
+from shoal.inspect.host import HostSight, causes, rate_source, settings_in_words
 from shoal.inspect.host_actions import Set
-from shoal.inspect.json_form import cause_dicts
 from shoal.policy.host_table import ANY
-from shoal.settings import HOST_KEYS, HostSettings
+from shoal.settings import HostSettings
 from shoal.terminal.console import safe, stdout, when
 from shoal.terminal.live_panel import latency_style
 from shoal.text import command
@@ -142,11 +140,6 @@ def not_met(host: str, settings: HostSettings) -> str:
     return f"{host}: {said}; the host is not known here yet, and will begin with that"
 
 
-def settings_dict(settings: HostSettings) -> dict[str, Any]:
-    given = {key: getattr(settings, key) for key in HOST_KEYS} | {"headers": list(settings.headers)}
-    return {key: value for key, value in given.items() if value not in (None, [])}
-
-
 def _domain(host: HostSight) -> str:
     domain, limit = host.domain, host.domain_limit
     if domain is None:
@@ -195,45 +188,3 @@ def in_one_line(host: HostSight) -> str:
         line += f", {host.condition}"
         line += f" for another {humanize.span(host.until - host.now)}" if host.until is not None else ""
     return line
-
-
-def as_dict(host: HostSight) -> dict[str, Any]:
-    state = host.state
-    return {
-        "host": host.name,
-        "rate": host.rate,
-        "cap": host.valve.cap,
-        "in_flight": host.valve.in_flight,
-        "domain": host.domain.name if host.domain is not None else None,
-        "latency": host.latency,
-        "timeout": host.limits.timeout,
-        "condition": host.condition,
-        "seconds_left": None if host.until is None else max(0.0, host.until - host.now),
-        "queue": host.pending,
-        "errors": list(state.errors),
-        "robots": _verdict(host.best),
-        "origins": [_origin(origin) for origin in host.origins.values()],
-        "in_browser": list(host.in_browser),
-        "set_by_hand": {
-            "rate": state.manual.rate,
-            "per_host": state.manual.per_host,
-            "reason": state.manual.reason,
-        },
-        "settings": settings_dict(host.own),
-        "set_by": dict(host.sources),
-        "rate_by": rate_source(host),
-        "causes": cause_dicts(causes(host)),
-    }
-
-
-def _verdict(origin: OriginSight | None) -> str | None:
-    return origin.state.robots.verdict if origin is not None and origin.state.robots is not None else None
-
-
-def _origin(origin: OriginSight) -> dict[str, Any]:
-    return {
-        "origin": origin.name,
-        "condition": origin.condition,
-        "robots": _verdict(origin),
-        "why": origin.limits.why,
-    }

@@ -179,12 +179,10 @@ async def test_bodies_that_are_not_as_they_should_be(viewer: Viewer) -> None:
         assert got == status, value
         assert "\n" not in value["error"]
     for query in (
-        "sort=size",
-        "order=up",
         "condition=fine",
         "limit=0",
         "limit=501",
-        "offset=-1",
+        "after=x",
         "limit=nan",
     ):
         assert (await viewer.ask("GET", f"/api/hosts?{query}"))[0] == 400, query
@@ -205,5 +203,5 @@ async def test_read_only(store: str) -> None:
         ):
             status, value = await viewer.post(path, **body)
             assert (status, value["error"][:22]) == (403, "this dashboard is read")
-        assert (await viewer.get("/api/dead"))["total"] == 6
+        assert len((await viewer.get("/api/dead"))["letters"]) == 6
         assert (await viewer.post("/logout"))[0] == 200

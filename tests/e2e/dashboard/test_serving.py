@@ -19,7 +19,7 @@ import pytest
 import shoal
 from e2e.dashboard.viewer import DEADLINE, Viewer, claimed, spider_of, viewing
 from shoal.dashboard import app as app_module
-from shoal.dashboard import sampling
+from shoal.dashboard import board
 from shoal.dashboard.server import Options, Served, dashboard
 from shoal.dashboard.stream import Hub
 from shoal.errors import UsageError
@@ -88,7 +88,7 @@ async def test_on_valkey_and_while_it_is_away(
     web: WebProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(app_module, "PATIENCE", 0.0)
-    monkeypatch.setattr(sampling, "PATIENCE", 0.5)
+    monkeypatch.setattr(board, "PATIENCE", 0.5)
     with ValkeyServer(tmp_path / "valkey", appendonly=True, fsync="always", password="s3cret") as server:
         await shoal.crawl(spider_of(web), store=server.url)
         async with dashboard(Options(server.url, port=0)) as served, viewing(served) as viewer:

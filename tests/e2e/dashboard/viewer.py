@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -44,12 +43,8 @@ class Viewer:
         return await self.ask("POST", path, json=body, headers={"X-Shoal-CSRF": self.csrf})
 
     async def hosts(self, **query: str | int) -> list[dict[str, Any]]:
-        """Once all have been read."""
-        async with asyncio.timeout(DEADLINE):
-            while (found := await self.get("/api/hosts", **query))["age"] is None:
-                pass
-        assert found["total"] >= len(found["hosts"])
-        return list(found["hosts"])
+        found = await self.get("/api/hosts", **query)
+        return sorted(found["hosts"], key=lambda host: str(host["host"]))
 
     async def a_host(self) -> str:
         return str((await self.hosts())[0]["host"])

@@ -19,6 +19,7 @@ from shoal.frontier.values import (
     SCAN,
     DeadFilter,
     Flight,
+    HostPage,
     HostQueue,
     HostRecord,
     Inventory,
@@ -109,6 +110,13 @@ class MemoryFrontier(MemoryQueue):
             if job is None or self._jobs[job].per_host[record.name]:
                 yield self._domains.described(record)
 
+    async def host_page(self, job: str | None = None, after: str = "", limit: int = 1000) -> HostPage:
+        counts = None if job is None else self._jobs[job].per_host
+        names = sorted(name for name in self._hosts if name > after and (counts is None or counts[name]))
+        pending = dict(await self.queues(job, len(self._queues)))
+        page = [(self._domains.described(self._hosts[name]), pending.get(name, 0)) for name in names[:limit]]
+        return HostPage(page, names[limit - 1] if len(names) > limit else "")
+
     async def update_host(self, record: HostRecord) -> bool:
         current = self._hosts.get(record.name)
         if current is None or current.version != record.version:
@@ -157,7 +165,7 @@ class MemoryFrontier(MemoryQueue):
         found = [
             letter for job in self._jobs.values() for letter in job.letters.values() if matches(query, letter)
         ]
-        found.sort(key=lambda letter: (letter.at, letter.task.id))
+        found.sort(key=lambda letter: (letter.at, letter.task.id), reverse=True)
         return found[: query.limit]
 
     async def replay(self, query: DeadFilter) -> int:

@@ -1,8 +1,8 @@
-"""Dead letters: found page by page in the order of their death, replayed and dropped in batches."""
+"""Dead letters: found page by page, the newest first; replayed and dropped in batches."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Mapping, Sequence
 
 from shoal.frontier.redis.codec import decode_letter
 from shoal.frontier.redis.hosts import job_names
@@ -12,7 +12,9 @@ from shoal.frontier.values import DeadFilter, matches
 from shoal.model import DeadLetter
 
 _PAGE = 500
+_SCAN = 500  # letters that one call looks at, so that others are not held up
 
+Place = tuple[float, int, int, int]  # time of death, id, shard, job's number
 Found = tuple[int, int, DeadLetter]  # shard, job's number, letter
 
 
@@ -21,52 +23,57 @@ async def dead(shards: Shards, query: DeadFilter) -> Sequence[DeadLetter]:
 
 
 async def _find(shards: Shards, query: DeadFilter) -> list[Found]:
-    names = await job_names(shards)
-    found: list[Found] = []
-    for number, name in names.items():
-        if query.job not in (None, name):
-            continue
+    """First where they are, then no more of them than are asked for: a letter has a part of its page."""
+    names = {number: name for number, name in (await job_names(shards)).items() if query.job in (None, name)}
+    places: list[Place] = []
+    for number in names:
         for shard in shards.all:
-            found += await _of_shard(shards, shard, number, name, query)
-    found.sort(key=lambda entry: (entry[2].at, entry[2].task.id))
+            if query.ids is not None:
+                places += [(0.0, id, shard, number) for id in query.ids]
+            else:
+                places += await _places(shards, shard, number, query)
+    if query.ids is None:
+        places = sorted(places, reverse=True)[: query.limit]
+    found = [one for one in await _read(shards, names, places) if matches(query, one[2])]
+    found.sort(key=lambda one: (one[2].at, one[2].task.id), reverse=True)
     return found[: query.limit]
 
 
-async def _of_shard(shards: Shards, shard: int, number: int, name: str, query: DeadFilter) -> list[Found]:
-    """No more than asked for: what comes later in this shard comes later in the whole."""
-    found: list[Found] = []
-    async for page in _pages(shards, shard, number, query):
-        for data in page:
-            raw = decode_letter(data)
-            if query.host not in (None, raw.host) or query.kind not in (None, raw.kind):
-                continue
-            lane = await shards.lane(shard, raw.line % LANES_PER_JOB)
-            task = await shards.task(number, raw.item, name, raw.host, lane, raw.priority)
-            letter = raw.letter(task)
-            if matches(query, letter):
-                found.append((shard, number, letter))
-        if query.limit is not None and len(found) >= query.limit:
-            break
+async def _places(shards: Shards, shard: int, number: int, query: DeadFilter) -> list[Place]:
+    """The newest of a shard, of one host and kind if the query says so; all of the moment of the last one."""
+    low = "-inf" if query.since is None else repr(query.since)
+    high = "+inf" if query.until is None else f"({query.until!r}"
+    if query.before is not None and (query.until is None or query.before[0] < query.until):
+        high = repr(query.before[0])
+    found: list[Place] = []
+    seen, met, more = 0, 0, True
+    # A call that ran out of its time may have left some of the last moment.
+    while more and (query.limit is None or len(found) < query.limit or met == _SCAN):
+        ask = [number, low, high, seen, _SCAN, query.limit or _SCAN, query.host or "", query.kind or ""]
+        [met, more, flat] = await shards.run("letters", shard, ask)
+        pairs = zip(map(int, flat[::2]), map(float, flat[1::2]), strict=True)
+        found += [
+            (at, id, shard, number) for id, at in pairs if query.before is None or (at, id) < query.before
+        ]
+        seen += met
     return found
 
 
-async def _pages(
-    shards: Shards, shard: int, number: int, query: DeadFilter
-) -> AsyncIterator[Sequence[bytes]]:
-    low = "-inf" if query.since is None else repr(query.since)
-    high = "+inf" if query.until is None else f"({query.until!r}"
-    at = 0
-    while True:
-        if query.ids is None:
-            look = ("ZRANGEBYSCORE", f"deadat:{number}", low, high, "LIMIT", at, _PAGE)
-            [_, ids] = await shards.look(shard, look)
-        else:
-            ids = [str(id) for id in query.ids[at : at + _PAGE]]
-        if not ids:
-            return
-        [_, letters] = await shards.look(shard, ("HMGET", f"dead:{number}", *ids))
-        yield [letter for letter in letters if letter is not None]
-        at += _PAGE
+async def _read(shards: Shards, names: Mapping[int, str], places: Sequence[Place]) -> list[Found]:
+    by_place: dict[tuple[int, int], list[str]] = {}
+    for _, id, shard, number in places:
+        by_place.setdefault((shard, number), []).append(str(id))
+    found: list[Found] = []
+    for (shard, number), ids in by_place.items():
+        for at in range(0, len(ids), _PAGE):
+            [_, letters] = await shards.look(shard, ("HMGET", f"dead:{number}", *ids[at : at + _PAGE]))
+            for data in letters:
+                if data is not None:
+                    raw = decode_letter(data)
+                    lane = await shards.lane(shard, raw.line % LANES_PER_JOB)
+                    task = await shards.task(number, raw.item, names[number], raw.host, lane, raw.priority)
+                    found.append((shard, number, raw.letter(task)))
+    return found
 
 
 async def replay(shards: Shards, query: DeadFilter) -> int:

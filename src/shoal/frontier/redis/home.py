@@ -31,6 +31,7 @@ from shoal.frontier.values import (
     Cursor,
     DeadFilter,
     Flight,
+    HostPage,
     HostQueue,
     HostRecord,
     Inventory,
@@ -279,6 +280,9 @@ class RedisFrontier:
 
     def hosts(self, job: str | None = None) -> AsyncIterator[HostRecord]:
         return hosts.all_hosts(self._shards, job)
+
+    async def host_page(self, job: str | None = None, after: str = "", limit: int = 1000) -> HostPage:
+        return await hosts.host_page(self._shards, job, after, limit)
 
     async def update_host(self, record: HostRecord) -> bool:
         updated = await hosts.update_host(self._shards, record)

@@ -11,7 +11,7 @@ from shoal.frontier.redis.codec import as_text
 from shoal.frontier.redis.jobs import MOST
 from shoal.frontier.redis.keys import HOME
 from shoal.frontier.redis.shards import LANES_PER_JOB, Shards
-from shoal.frontier.values import HostQueue, HostRecord
+from shoal.frontier.values import HostPage, HostQueue, HostRecord
 from shoal.valve import Domain, Valve
 
 _VALVE = struct.Struct("<ddddIIIII")
@@ -63,18 +63,43 @@ def _host(name: str, record: bytes, state: bytes | None, domain: bytes | None) -
 
 
 async def all_hosts(shards: Shards, job: str | None) -> AsyncIterator[HostRecord]:
+    met: set[str] = set()
+    page = await host_page(shards, job, "", _PAGE)
+    while True:
+        for record, _ in page.hosts:
+            if record.name not in met:
+                met.add(record.name)
+                yield record
+        if not page.after:
+            return
+        page = await host_page(shards, job, page.after, _PAGE)
+
+
+async def host_page(shards: Shards, job: str | None, after: str, limit: int) -> HostPage:
+    """What a scan of a shard's hash answers at once. A scan meets a field twice at times, while the hash grows."""
     number = None if job is None else await shards.current_number(job)
     key = "hosts" if number is None else f"jobhosts:{number}"
-    for shard in shards.all:
-        async for names in _pages(shards, shard, key):
-            [_, records, states] = await shards.look(
-                shard, ("HMGET", "hosts", *names), ("HMGET", "states", *names)
-            )
-            numbers = {number for record in records if record and (number := domain_number(record))}
-            domains = await _domains(shards, shard, numbers)
-            for name, record, state in zip(names, records, states, strict=True):
-                if record is not None:
-                    yield _host(name.decode(), record, state, domains.get(domain_number(record)))
+    shard, _, cursor = (after or "0:0").partition(":")
+    place = min(int(shard), len(shards.all) - 1)
+    [_, [scanned, flat]] = await shards.look(place, ("HSCAN", key, cursor, "COUNT", limit))
+    names = flat[::2]
+    found = await _records_of(shards, place, number, names) if names else []
+    if scanned != b"0":
+        return HostPage(found, f"{place}:{scanned.decode()}")
+    return HostPage(found, f"{place + 1}:0" if place + 1 < len(shards.all) else "")
+
+
+async def _records_of(
+    shards: Shards, shard: int, job: int | None, names: Sequence[bytes]
+) -> list[tuple[HostRecord, int]]:
+    [_, records, states] = await shards.look(shard, ("HMGET", "hosts", *names), ("HMGET", "states", *names))
+    numbers = {number for record in records if record and (number := domain_number(record))}
+    domains = await _domains(shards, shard, numbers)
+    return [
+        (_host(name.decode(), record, state, domains.get(domain_number(record))), _length(record, job))
+        for name, record, state in zip(names, records, states, strict=True)
+        if record is not None
+    ]
 
 
 async def _domains(shards: Shards, shard: int, numbers: set[int]) -> dict[int, bytes]:
@@ -84,16 +109,9 @@ async def _domains(shards: Shards, shard: int, numbers: set[int]) -> dict[int, b
     return dict(zip(numbers, records, strict=True))
 
 
-async def _pages(shards: Shards, shard: int, key: str) -> AsyncIterator[Sequence[bytes]]:
-    """A hash's fields. A walk may meet the same one twice while the hash grows."""
-    met: set[bytes] = set()
-    cursor: object = "0"
-    while cursor not in (b"0", None):
-        [_, [cursor, flat]] = await shards.look(shard, ("HSCAN", key, cursor, "COUNT", _PAGE))
-        names = [name for name in flat[::2] if name not in met]
-        met.update(names)
-        if names:
-            yield names
+def _length(record: bytes, job: int | None) -> int:
+    """How many tasks are pending for the host, of one job or of all."""
+    return sum(length for line, _, length in read_lists(record) if job in (None, line // LANES_PER_JOB))
 
 
 async def update_host(shards: Shards, record: HostRecord) -> bool:
@@ -115,8 +133,7 @@ async def longest_queues(shards: Shards, job: str | None, limit: int) -> Sequenc
     lengths: Counter[str] = Counter()
     for shard in shards.all:
         async for name, record in _records(shards, shard):
-            length = sum(n for line, _, n in read_lists(record) if number in (None, line // LANES_PER_JOB))
-            if length:
+            if length := _length(record, number):
                 lengths[name.decode()] = length
     return sorted(lengths.items(), key=lambda pair: (-pair[1], pair[0]))[:limit]
 

@@ -28,6 +28,7 @@ from shoal.frontier.values import (
     Cursor,
     DeadFilter,
     Flight,
+    HostPage,
     HostQueue,
     HostRecord,
     Inventory,
@@ -235,14 +236,16 @@ class SqliteFrontier:
         return await self._writer.do(lambda s: jobs.find_host(s, name))
 
     async def hosts(self, job: str | None = None) -> AsyncIterator[HostRecord]:
-        last_id = 0
-        while page := await self._hosts_after(job, last_id):
-            for _, record in page:
+        page = await self.host_page(job)
+        while True:
+            for record, _ in page.hosts:
                 yield record
-            last_id = page[-1][0]
+            if not page.after:
+                return
+            page = await self.host_page(job, page.after)
 
-    async def _hosts_after(self, job: str | None, last_id: int) -> Sequence[tuple[int, HostRecord]]:
-        return await self._writer.do(lambda s: jobs.hosts_after(s, job, last_id, 1000))
+    async def host_page(self, job: str | None = None, after: str = "", limit: int = 1000) -> HostPage:
+        return await self._writer.do(lambda s: jobs.host_page(s, job, after, limit))
 
     async def update_host(self, record: HostRecord) -> bool:
         updated = await self._writer.do(lambda s: jobs.update_host(s, record))

@@ -20,6 +20,7 @@ from shoal.frontier.values import (
     PAST_JOBS,
     Counters,
     DeadFilter,
+    HostPage,
     HostRecord,
     Job,
     JobSpec,
@@ -216,33 +217,34 @@ def journal_length(session: Session, job: str, key: str) -> int | None:
 
 # -- hosts
 
-_HOST = """
-SELECT h.name, h.interval, h.burst, h.cap, h.blocked_until, h.in_flight, h.next_at, h.hold,
-       coalesce(s.state, x''), h.version, d.name, d.in_flight, d.next_at, h.id
-  FROM host h LEFT JOIN host_state s ON s.host = h.id LEFT JOIN domain d ON d.id = h.domain
+_COLUMNS = """h.name, h.interval, h.burst, h.cap, h.blocked_until, h.in_flight, h.next_at, h.hold,
+       coalesce(s.state, x''), h.version, d.name, d.in_flight, d.next_at"""
+_TABLES = "host h LEFT JOIN host_state s ON s.host = h.id LEFT JOIN domain d ON d.id = h.domain"
+_HOST = f"SELECT {_COLUMNS} FROM {_TABLES} WHERE h.name = ?"
+_PAGE = f"""
+SELECT {_COLUMNS}, h.id,
+       (SELECT sum(q.pending) FROM queue q WHERE q.host = h.id AND (?2 IS NULL OR q.job = ?2))
+  FROM {_TABLES}
+ WHERE h.id > ?1 AND (?2 IS NULL OR EXISTS (SELECT 1 FROM queue q WHERE q.host = h.id AND q.job = ?2))
+ ORDER BY h.id LIMIT ?3
 """
 
 
 def find_host(session: Session, name: str) -> HostRecord | None:
-    row = session.row(f"{_HOST} WHERE h.name = ?", (name,))
+    row = session.row(_HOST, (name,))
     return None if row is None else _host(row)
 
 
-def hosts_after(
-    session: Session, job: str | None, last_id: int, limit: int
-) -> Sequence[tuple[int, HostRecord]]:
-    """One page of hosts by number, so that a walk over very many never holds the writer for long."""
-    of_job = ""
-    if job is not None:
-        of_job = (
-            f"AND EXISTS (SELECT 1 FROM queue q WHERE q.host = h.id AND q.job = {session.job_row(job)[0]})"
-        )
-    rows = session.all(f"{_HOST} WHERE h.id > ? {of_job} ORDER BY h.id LIMIT ?", (last_id, limit))
-    return [(row[-1], _host(row)) for row in rows]
+def host_page(session: Session, job: str | None, after: str, limit: int) -> HostPage:
+    """By number, so that a walk over very many hosts never holds the writer for long."""
+    number = None if job is None else session.job_row(job)[0]
+    rows = session.all(_PAGE, (int(after or 0), number, limit))
+    last = rows[-1][-2] if len(rows) == limit else ""
+    return HostPage([(_host(row[:-2]), row[-1] or 0) for row in rows], str(last))
 
 
 def _host(row: tuple[Any, ...]) -> HostRecord:
-    name, *numbers, state, version, domain, in_flight, next_at, _ = row
+    name, *numbers, state, version, domain, in_flight, next_at = row
     shared = None if domain is None else Domain(domain, in_flight, next_at)
     return HostRecord(name, Valve(*numbers), state, version, shared)
 
@@ -279,11 +281,8 @@ def longest_queues(session: Session, job: str | None, limit: int) -> Sequence[tu
 # -- dead letters
 
 
-def _where(session: Session, query: DeadFilter) -> tuple[str, list[object]]:
+def _where(query: DeadFilter) -> tuple[str, list[object]]:
     tests: list[tuple[str, object]] = []
-    if query.job is not None:
-        job_id = session.value("SELECT id FROM job WHERE name = ?", (query.job,))
-        tests.append(("job = ?", job_id))
     if query.host is not None:
         tests.append(("host = ?", query.host))
     if query.kind is not None:
@@ -296,15 +295,22 @@ def _where(session: Session, query: DeadFilter) -> tuple[str, list[object]]:
         tests.append(
             ("id IN (SELECT value FROM json_each(?))", msgspec.json.encode(list(query.ids)).decode())
         )
+    if query.before is not None:
+        at, id = query.before
+        tests += [("at <= ?", at), ("(at, id) < (?, ?)", at)]
+        return " AND ".join(test for test, _ in tests), [*(value for _, value in tests), id]
     return " AND ".join(test for test, _ in tests) or "1", [value for _, value in tests]
 
 
 def _ids(session: Session, query: DeadFilter) -> Sequence[int]:
-    """In their order. A letter has a part of its page's body, so they are never sorted themselves."""
-    where, values = _where(session, query)
+    """In their order, each job's by its index: a letter has a part of its page's body, so they are never sorted
+    themselves."""
+    where, values = _where(query)
+    jobs = session.all("SELECT id FROM job WHERE ?1 IS NULL OR name = ?1", (query.job,))
+    ordered = f"SELECT at, id FROM dead WHERE job = ? AND {where} ORDER BY at DESC, id DESC LIMIT ?"
     limit = -1 if query.limit is None else query.limit
-    rows = session.all(f"SELECT id FROM dead WHERE {where} ORDER BY at, id LIMIT ?", (*values, limit))
-    return [id for (id,) in rows]
+    found = [row for (job,) in jobs for row in session.all(ordered, (job, *values, limit))]
+    return [id for _, id in sorted(found, reverse=True)[: query.limit]]
 
 
 def dead(session: Session, query: DeadFilter) -> Sequence[DeadLetter]:

@@ -93,7 +93,8 @@ CREATE TABLE worker(
 CREATE TABLE dead(
   id INTEGER PRIMARY KEY, job INTEGER NOT NULL, host TEXT NOT NULL, kind TEXT NOT NULL, at REAL NOT NULL,
   queue INTEGER NOT NULL, letter BLOB NOT NULL);
-CREATE INDEX dead_job ON dead(job, at);
+-- With all that letters are found by: to look at a letter is to read a part of its page.
+CREATE INDEX dead_job ON dead(job, at, id, kind, host);
 CREATE TABLE journal(job INTEGER, key TEXT, length INTEGER NOT NULL, PRIMARY KEY(job, key)) WITHOUT ROWID;
 
 -- Jobs that were pruned.
@@ -124,6 +125,8 @@ ALTER TABLE job DROP COLUMN fed_all;
 CREATE TABLE past(name TEXT PRIMARY KEY, at REAL NOT NULL, record BLOB NOT NULL) WITHOUT ROWID;
 CREATE INDEX past_at ON past(at);
 CREATE TABLE dropped(job INTEGER PRIMARY KEY);
+DROP INDEX dead_job;
+CREATE INDEX dead_job ON dead(job, at, id, kind, host);
 """,
 }
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from shoal.errors import UsageError
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import Cursor, DeadFilter
-from shoal.model import Dead, Failure, Moved, Retry, Row, Settlement
+from shoal.model import Dead, DeadLetter, Failure, Moved, Retry, Row, Settlement
 from shoal.testing.conformance.tools import (
     FAILED,
     ListJournal,
@@ -111,7 +112,7 @@ class JobsAndLetters:
             await settle(frontier, lease, Dead(Failure(f"http_40{number}")))
             clock.advance(10)
         letters = await frontier.dead(DeadFilter(job="job"))
-        assert [letter.kind for letter in letters] == ["http_400", "http_401", "http_402"]
+        assert [letter.kind for letter in letters] == ["http_402", "http_401", "http_400"]
         assert len(await frontier.dead(DeadFilter(host=letters[1].task.host))) == 1
         assert len(await frontier.dead(DeadFilter(kind="http_402"))) == 1
         assert len(await frontier.dead(DeadFilter(since=letters[1].at))) == 2
@@ -120,7 +121,7 @@ class JobsAndLetters:
         assert len(await frontier.dead(DeadFilter(limit=2))) == 2
         assert await frontier.dead(DeadFilter(job="no such job")) == []
 
-    async def test_dead_letters_of_all_jobs_come_in_the_order_of_their_death(
+    async def test_dead_letters_of_all_jobs_come_newest_first(
         self, frontier: Frontier, clock: ManualClock
     ) -> None:
         await frontier.open_job(spec("one"))
@@ -128,7 +129,7 @@ class JobsAndLetters:
         for name in ("one", "two"):
             await frontier.add(name, [make_task(f"http://h{i}.test/") for i in range(2)])
         leases = list((await claim(frontier, jobs=["one", "two"])).leases)
-        for lease in reversed(leases):
+        for lease in leases:
             await settle(frontier, lease, Dead(FAILED))
             clock.advance(10)
         order = [lease.task.id for lease in reversed(leases)]
@@ -137,6 +138,34 @@ class JobsAndLetters:
         assert await frontier.drop(DeadFilter(limit=1)) == 1
         assert await frontier.replay(DeadFilter(limit=2)) == 2
         assert [letter.task.id for letter in await frontier.dead(DeadFilter())] == order[3:]
+
+    async def test_dead_letters_are_read_page_by_page(self, frontier: Frontier, clock: ManualClock) -> None:
+        """Many die in the same moment, of two jobs; the pages end between them."""
+        for name in ("one", "two"):
+            await frontier.open_job(spec(name, valve=Valve(cap=50)))
+            await frontier.add(name, [make_task(f"http://h{i % 3}.test/{i}") for i in range(24)])
+        leases = list((await claim(frontier, 100, jobs=["one", "two"])).leases)
+        for batch in (leases[:30], leases[30:]):
+            dead = [Dead(Failure(kind)) for kind in ("timeout", "http_404")]
+            await frontier.settle([Settlement(one, dead[n % 2]) for n, one in enumerate(batch)])
+            clock.advance(10)
+        everything = await frontier.dead(DeadFilter())
+        assert [(one.at, one.task.id) for one in everything] == sorted(
+            ((one.at, one.task.id) for one in everything), reverse=True
+        )
+        for query in (
+            DeadFilter(),
+            DeadFilter(job="two"),
+            DeadFilter(kind="timeout"),
+            DeadFilter(host="h1.test"),
+        ):
+            whole = list(await frontier.dead(query))
+            assert len(whole) > 7
+            read: list[DeadLetter] = []
+            while page := await frontier.dead(replace(query, limit=7)):
+                read += page
+                query = replace(query, before=(page[-1].at, page[-1].task.id))
+            assert read == whole
 
     async def test_replay_gives_a_fresh_set_of_attempts(self, frontier: Frontier) -> None:
         await frontier.open_job(spec(max_attempts=1))

@@ -141,3 +141,22 @@ class Valves:
         await frontier.add("two", [make_task("http://other.test/")])
         assert len([record async for record in frontier.hosts()]) == 6
         assert {record.name async for record in frontier.hosts("two")} == {"other.test"}
+
+    async def test_hosts_are_read_page_by_page_with_what_waits_for_them(self, frontier: Frontier) -> None:
+        await frontier.open_job(spec("one"))
+        await frontier.open_job(spec("two"))
+        await frontier.add("one", [make_task(f"http://h{i % 20}.test/{i}") for i in range(50)])
+        await frontier.add("two", [make_task(f"http://h{i}.test/") for i in range(15, 25)])
+        for job, expected in (
+            ("one", {f"h{i}.test": 3 if i < 10 else 2 for i in range(20)}),
+            ("two", {f"h{i}.test": 1 for i in range(15, 25)}),
+            (None, {f"h{i}.test": (3 if i < 10 else 2 if i < 20 else 0) + (i >= 15) for i in range(25)}),
+        ):
+            found: dict[str, int] = {}
+            page = await frontier.host_page(job, limit=4)
+            while True:
+                found |= {record.name: pending for record, pending in page.hosts}
+                if not page.after:
+                    break
+                page = await frontier.host_page(job, page.after, limit=4)
+            assert found == expected

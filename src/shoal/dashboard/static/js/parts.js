@@ -1,6 +1,6 @@
 // Small pieces that several pages share.
 
-import { el, put, svg } from "./dom.js";
+import { el, put, say, svg } from "./dom.js";
 import * as words from "./words.js";
 
 // Every state has a sign of its own, so that nothing is told by colour alone.
@@ -136,26 +136,38 @@ export function sentences(list) {
   );
 }
 
-/** "1-50 of 132" with two buttons. `go` is called with the new offset. */
+/** Two buttons for a list that is read page by page. `go` is called with the place where a page begins; "": the first. */
 export class Pager {
-  constructor(limit, go) {
-    this.limit = limit;
+  #past = []; // where the pages before this one begin
+
+  constructor(go) {
     this.text = el("span", { class: "quiet", role: "status" });
-    this.back = button("‹ previous", "previous page", () => go(Math.max(0, this.offset - limit)));
-    this.on = button("next ›", "next page", () => go(this.offset + limit));
+    this.back = button("‹ previous", "previous page", () => go(this.#past.pop() ?? ""));
+    this.on = button("next ›", "next page", () => {
+      this.#past.push(this.place);
+      go(this.next);
+    });
     this.node = el("div", { class: "pager" }, this.text, this.back, this.on);
   }
 
-  set(offset, shown, total) {
-    this.offset = offset;
-    const range = shown
-      ? `${words.count(offset + 1)}–${words.count(offset + shown)} of ${words.count(total)}`
-      : words.count(total);
-    if (this.text.textContent !== range) this.text.textContent = range;
-    this.back.disabled = offset === 0;
-    this.on.disabled = offset + shown >= total;
-    this.node.hidden = total <= this.limit && offset === 0;
+  set(place, next, said) {
+    this.place = place;
+    this.next = next;
+    say(this.text, said);
+    this.back.disabled = !place;
+    this.on.disabled = !next;
+    this.node.hidden = !place && !next;
   }
+}
+
+const trails = new Map(); // host → its latencies, as this tab has seen them change
+const [TRAIL, TRAILS] = [30, 2000];
+
+export function trailOf(host, latency) {
+  if (trails.size > TRAILS) trails.clear();
+  const trail = trails.get(host) ?? [];
+  if (latency !== null && latency !== trail.at(-1)) trails.set(host, [...trail, latency].slice(-TRAIL));
+  return trails.get(host) ?? [];
 }
 
 /** A labelled field for a bar of filters. */

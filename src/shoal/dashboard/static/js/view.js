@@ -4,6 +4,8 @@ import { get, query } from "./api.js";
 import { el, put } from "./dom.js";
 import { on } from "./live.js";
 
+const PATIENCE = 10; // times as long as it took, nothing is loaded again
+
 export class View {
   #leaving = new AbortController();
   #alarm = el("p", { class: "banner bad", role: "alert", hidden: true });
@@ -34,7 +36,8 @@ export class View {
   }
 
   /**
-   * Loads and shows something now and every few seconds, while the page is looked at. Answers how to do it at once.
+   * Loads and shows something now and every few seconds, while the page is looked at; what takes long to load, less
+   * often. Answers how to do it at once.
    * What was asked for earlier and comes later is not shown: the filter may be another one by then.
    */
   every(seconds, load, show) {
@@ -43,11 +46,14 @@ export class View {
     const run = async () => {
       clearTimeout(timer);
       const mine = ++turn;
+      const began = Date.now();
       await this.attempt(async () => {
         const found = document.hidden ? null : await load();
         if (found !== null && mine === turn) show(found);
       });
-      if (mine === turn && !this.#leaving.signal.aborted) timer = setTimeout(run, seconds * 1000);
+      if (mine === turn && !this.#leaving.signal.aborted) {
+        timer = setTimeout(run, Math.max(seconds * 1000, (Date.now() - began) * PATIENCE));
+      }
     };
     this.atEnd(() => clearTimeout(timer));
     const seen = () => !document.hidden && run();

@@ -86,11 +86,7 @@ export class Bulk {
       this.text,
       ticked ? `${words.count(ticked)} selected` : this.#found ? inWords(this.#found) : "looking …",
     );
-    const which = ticked
-      ? words.count(ticked)
-      : this.#found && !this.#found.more
-        ? `all ${words.count(this.#found.total)}`
-        : "all";
+    const which = ticked ? words.count(ticked) : "all";
     for (const [verb, node] of this.buttons) {
       say(node, `${verb} ${which}`);
       node.disabled = !shown || this.#found === null;
@@ -117,6 +113,7 @@ export class Bulk {
   }
 }
 
-function inWords({ total, more }) {
-  return more ? `more than ${words.plural(total, "dead letter")}` : words.plural(total, "dead letter");
+function inWords({ letters, before }) {
+  const shown = words.plural(letters.length, "dead letter");
+  return before ? `${shown} on this page, and more` : shown;
 }

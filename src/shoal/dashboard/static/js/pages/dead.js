@@ -18,18 +18,17 @@ const SINCE = [
 ];
 
 export function show(view) {
-  const wish = { job: "", host: "", kind: "", since: "", offset: 0, ...Object.fromEntries(view.params) };
-  wish.offset = Number(wish.offset) || 0;
+  const wish = { job: "", host: "", kind: "", since: "", before: "", ...Object.fromEntries(view.params) };
 
   const change = (part) => {
-    Object.assign(wish, { offset: 0 }, part);
+    Object.assign(wish, { before: "" }, part);
     bulk.outdate();
-    view.remember({ ...wish, offset: wish.offset || "" });
+    view.remember(wish);
     refresh();
   };
   const bulk = new Bulk(view.session, () => refresh());
   const table = letterTable(view.session.read_only ? [] : [bulk.column], wish);
-  const pager = new Pager(LIMIT, (offset) => change({ offset }));
+  const pager = new Pager((before) => change({ before }));
   const jobs = jobMenu(wish, change);
   const list = el("section", { class: "card", "aria-label": "Dead letters" }, table.node, pager.node);
   put(
@@ -41,15 +40,15 @@ export function show(view) {
 
   const load = async () => {
     const filter = filterOf(wish);
-    return { ...(await view.get("/api/dead", { ...filter, offset: wish.offset, limit: LIMIT })), filter };
+    return { ...(await view.get("/api/dead", { ...filter, before: wish.before, limit: LIMIT })), filter };
   };
   const refresh = view.every(REFRESH, load, (found) => {
-    // What was on this page is gone, perhaps by other hands: back to the last page there is.
-    if (!found.letters.length && wish.offset) return change({ offset: Math.max(0, wish.offset - LIMIT) });
+    // What was on this page is gone, perhaps by other hands.
+    if (!found.letters.length && wish.before) return change({ before: "" });
     chooseJob(jobs, live.overview?.jobs ?? []);
     bulk.set(found);
     table.update(found.letters);
-    pager.set(wish.offset, found.letters.length, found.total);
+    pager.set(wish.before, found.before, wish.before ? "" : "the newest");
   });
 }
 
@@ -110,7 +109,7 @@ function letterTable(first, wish) {
         draw: link,
       },
       { name: "kind", title: "died of", of: (letter) => letter.kind, draw: (kind) => el("code", null, kind) },
-      { name: "tries", title: "tries", number: true, of: (letter) => letter.attempts },
+      { name: "tries", title: "tries", number: true, of: (letter) => letter.attempts.length },
       { name: "job", title: "job", of: (letter) => letter.job },
       { name: "at", title: "buried", of: (letter) => words.clock(letter.at) },
     ],

@@ -1,7 +1,7 @@
 // One host: what holds it back, in words, and what a person may decide about it.
 
 import { Slot, el, put } from "../dom.js";
-import { card, chip, facts, sentences, sparkline, vacant } from "../parts.js";
+import { card, chip, facts, sentences, sparkline, trailOf, vacant } from "../parts.js";
 import * as words from "../words.js";
 import { Orders } from "./orders.js";
 
@@ -73,13 +73,16 @@ function numbersOf(host) {
       "latency",
       host.latency === null
         ? "not known yet"
-        : [words.latency(host.latency), " ", sparkline(host.sparkline, () => "latency lately")],
+        : [words.latency(host.latency), " ", sparkline(trailOf(host.host, host.latency), () => "latency lately")],
     ],
     ["timeout", words.latency(host.timeout)],
     ["robots.txt", robots(host)],
     ...(host.origins.length > 1 ? [["origins", origins(host)]] : []),
-    ...host.settings.map(({ key, said, by }) => [key.replace("_", " "), by ? `${said}: ${by}` : said]),
-    ["set by hand", byHand(host.manual)],
+    ...Object.entries(host.settings).map(([key, value]) => [
+      key.replace("_", " "),
+      `${typeof value === "boolean" ? (value ? "on" : "off") : value}: ${host.set_by[key] ?? "set for this host"}`,
+    ]),
+    ["set by hand", byHand(host.set_by_hand)],
   ]);
 }
 

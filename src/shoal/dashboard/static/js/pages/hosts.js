@@ -1,39 +1,70 @@
-// The hosts: sorted, filtered and paged by the server, so that a hundred thousand of them are as quick as ten.
+// The hosts: read page by page, as the store has them. What was read is sorted here.
 
 import { el, put } from "../dom.js";
 import { live } from "../live.js";
-import { Pager, chip, chooseJob, code, field, select, sparkline, vacant } from "../parts.js";
+import { Pager, chip, chooseJob, code, field, select, sparkline, trailOf, vacant } from "../parts.js";
 import { Table } from "../table.js";
 import * as words from "../words.js";
 
-const LIMIT = 50;
+const READ = 500; // hosts
+const SHOWN = 100; // … of these, the first in the order that was asked for
+const TURNS = 40; // requests for the hosts that a filter lets through
 const REFRESH = 3; // seconds
 const CONDITIONS = ["healthy", "no robots", "resting", "probing", "cooling down", "blocked", "given up"];
 
 export function show(view) {
   const { focus, ...given } = Object.fromEntries(view.params);
-  const wish = { q: "", condition: "", job: "", sort: "condition", order: "desc", offset: 0, ...given };
-  wish.offset = Number(wish.offset) || 0;
+  const wish = { q: "", condition: "", job: "", sort: "condition", order: "desc", after: "", ...given };
 
   const change = (part) => {
-    Object.assign(wish, { offset: 0 }, part);
-    view.remember({ ...wish, offset: wish.offset || "" });
+    Object.assign(wish, { after: "" }, part);
+    view.remember(wish);
     refresh();
   };
   const table = hostTable(wish, change);
-  const pager = new Pager(LIMIT, (offset) => change({ offset }));
+  const pager = new Pager((after) => change({ after }));
   const { node, jobs } = filters(wish, change);
   put(view.root, node, el("section", { class: "card", "aria-label": "Hosts" }, table.node, pager.node));
   if (focus === "search") node.querySelector("input").focus();
 
-  const load = () => view.get("/api/hosts", { ...wish, limit: LIMIT });
-  const refresh = view.every(REFRESH, load, (found) => {
+  const refresh = view.every(REFRESH, () => read(view, wish), ({ now, hosts, after }) => {
     chooseJob(jobs, live.overview?.jobs ?? []);
-    table.update(
-      found.hosts.map((host) => ({ ...host, left: host.until === null ? null : host.until - found.now })),
-    );
-    pager.set(wish.offset, found.hosts.length, found.total);
+    const rows = hosts.map((host) => ({ ...host, left: host.until === null ? null : host.until - now }));
+    table.update(ordered(rows, wish).slice(0, SHOWN));
+    const shown = hosts.length > SHOWN ? `the first ${SHOWN} of ${words.plural(hosts.length, "host")}` : words.plural(hosts.length, "host");
+    pager.set(wish.after, after, after ? `${shown} on this page` : shown);
   });
+}
+
+/** A page of hosts. Where a filter lets few through, the server looks at some thousands at a time. */
+async function read(view, { q, condition, job, after }) {
+  const found = await view.get("/api/hosts", { q, condition, job, after, limit: READ });
+  for (let turn = 0; turn < TURNS && found.after && found.hosts.length < READ; turn++) {
+    const more = await view.get("/api/hosts", { q, condition, job, after: found.after, limit: READ });
+    found.hosts.push(...more.hosts);
+    found.after = more.after;
+  }
+  return found;
+}
+
+const KEYS = {
+  name: (host) => host.host,
+  pending: (host) => host.pending,
+  rate: (host) => host.rate ?? Infinity,
+  latency: (host) => host.latency ?? -1,
+  in_flight: (host) => host.in_flight,
+  errors: (host) => host.errors.length,
+  condition: (host) => CONDITIONS.indexOf(host.condition),
+};
+
+/** By the column, and those that are equal in it: the longest queue first, then by name. */
+function ordered(rows, { sort, order }) {
+  const key = KEYS[sort] ?? KEYS.condition;
+  const compare = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
+  const turn = order === "desc" ? -1 : 1;
+  return rows.sort(
+    (a, b) => turn * compare(key(a), key(b)) || b.pending - a.pending || compare(a.host, b.host),
+  );
 }
 
 function filters(wish, change) {
@@ -85,7 +116,7 @@ function hostTable(wish, change) {
     key: (host) => host.host,
     sort: wish.sort,
     order: wish.order,
-    onSort: (sort, order) => change({ sort, order }),
+    onSort: (sort, order) => change({ sort, order, after: wish.after }),
     columns: [
       { name: "host", title: "host", sort: "name", head: true, of: (host) => host.host, draw: link },
       {
@@ -122,7 +153,7 @@ function hostTable(wish, change) {
       {
         name: "spark",
         title: "lately",
-        of: (host) => host.sparkline,
+        of: (host) => trailOf(host.host, host.latency),
         draw: (values) => sparkline(values, (all) => `latency lately, last ${words.latency(all.at(-1))}`),
       },
       { name: "timeout", title: "timeout", number: true, of: (host) => words.latency(host.timeout) },

@@ -15,9 +15,9 @@ export function show(view) {
       "div",
       { class: "columns" },
       card("Why", why(letter)),
-      card("Attempts", timeline(letter.history)),
+      card("Attempts", timeline(letter.attempts)),
     );
-    put(view.root, back, head(view, letter), columns, ...snapshot(letter.snapshot));
+    put(view.root, back, head(view, letter), columns, ...response(letter.response));
   });
 }
 
@@ -81,7 +81,7 @@ function timeline(history) {
     : el("p", { class: "quiet" }, "none");
 }
 
-function snapshot(kept) {
+function response(kept) {
   if (kept === null) return [];
   const sections = [];
   if (kept.traceback) sections.push(card("Traceback", text("Traceback", kept.traceback)));

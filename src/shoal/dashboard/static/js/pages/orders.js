@@ -25,11 +25,11 @@ export class Orders {
 
   set(host) {
     this.host = host;
-    this.slot.set([host.condition === "healthy", host.manual.blocked]);
+    this.slot.set([host.condition === "healthy", host.set_by_hand.blocked]);
   }
 
   #buttons() {
-    const { host, condition, manual } = this.host;
+    const { host, condition, set_by_hand: manual } = this.host;
     return [
       manual.blocked ? null : button("block", `block ${host}`, () => this.#block(), "danger"),
       condition === "healthy" ? null : button("unblock", `unblock ${host}`, () => this.#unblock()),
@@ -70,7 +70,7 @@ export class Orders {
   }
 
   async #limit() {
-    const { host, manual } = this.host;
+    const { host, set_by_hand: manual } = this.host;
     const number = (name, step, min) =>
       el("input", {
         name,

@@ -1,4 +1,4 @@
-"""Looks at the store once for all viewers: every second while there are some, now and then otherwise."""
+"""What all requests to one dashboard share: the store, its sessions, and one look at it for all viewers."""
 
 from __future__ import annotations
 
@@ -6,17 +6,24 @@ import asyncio
 import logging
 import time
 from collections import deque
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from shoal.dashboard.hostindex import HostIndexes
+from shoal.dashboard.auth import Gatekeeper, Session, Sessions
+from shoal.dashboard.responses import Refusal
 from shoal.dashboard.stream import Hub, message
 from shoal.errors import ShoalError
 from shoal.frontier.protocol import Frontier
 from shoal.inspect.event_log import read_events
+from shoal.inspect.held_back import Holdups, find_holdups
 from shoal.inspect.json_form import overview_dict
 from shoal.inspect.overview import Overview, look
+from shoal.inspect.throttled import PATIENCE as SOON
+from shoal.inspect.throttled import Sparing
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
 
 log = logging.getLogger("shoal")
 
@@ -27,6 +34,7 @@ _REST = 5.0  # … and at least so many times what the last look took
 _LONGEST = 10.0
 _FRESH = 1.5  # seconds for which a look may be shown again
 _KEPT = 15 * 60.0  # seconds
+_WALK = 60.0  # seconds that a walk over all hosts may take; it runs in the background
 
 AWAY = "the store does not answer; this goes on when it is back"
 
@@ -40,10 +48,12 @@ class Sample(Struct, frozen=True):
 
 
 class Sampler:
-    def __init__(self, frontier: Frontier, hub: Hub, indexes: HostIndexes) -> None:
+    """Looks at the store once for all viewers: every second while there are some, now and then otherwise."""
+
+    def __init__(self, frontier: Frontier, hub: Hub) -> None:
         self._frontier = frontier
         self._hub = hub
-        self._indexes = indexes
+        self._holdups: Sparing[Holdups] = Sparing(Holdups(), patience=SOON)
         self._looking = asyncio.Lock()
         self._latest: Overview | None = None
         self._looked_at = float("-inf")  # monotonic
@@ -60,14 +70,16 @@ class Sampler:
                 self._note(self._latest)
             return self._latest
 
-    def shape(self, overview: Overview) -> dict[str, Any]:
-        index = self._indexes.of()
-        index.want()
-        return overview_dict(overview, index.conditions)
+    async def holdups(self, overview: Overview) -> Holdups:
+        """What was found last; empty while the first walk over very many hosts is under way."""
+        return await self._holdups.get(lambda: find_holdups(self._frontier, overview, _WALK))
 
-    def greeting(self) -> list[bytes]:
+    async def shape(self, overview: Overview) -> dict[str, Any]:
+        return overview_dict(overview, await self.holdups(overview))
+
+    async def greeting(self) -> list[bytes]:
         """What a new viewer is sent at once."""
-        return [] if self._latest is None else [message("overview", self.shape(self._latest))]
+        return [] if self._latest is None else [message("overview", await self.shape(self._latest))]
 
     async def run(self) -> None:
         """For ever. While the store is away, viewers are told so."""
@@ -89,7 +101,7 @@ class Sampler:
         if not self._hub:
             self._last_event = None
             return
-        self._hub.publish("overview", self.shape(overview))
+        self._hub.publish("overview", await self.shape(overview))
         async with asyncio.timeout(PATIENCE):
             new = await read_events(self._frontier, self._last_event or 0)
         if self._last_event is not None:
@@ -113,3 +125,27 @@ class Sampler:
         self.samples.append(sample)
         while self.samples[0].at < overview.now - _KEPT:
             self.samples.popleft()
+
+
+class Board(Struct, frozen=True):
+    frontier: Frontier
+    store: str  # its name, without secrets
+    read_only: bool
+    cookie: str  # the name of the session's cookie: browsers do not keep those of several ports apart
+    gatekeeper: Gatekeeper
+    sessions: Sessions
+    hub: Hub
+    sampler: Sampler
+
+    def session_of(self, request: Request) -> Session | None:
+        return self.sessions.find(request.cookies.get(self.cookie, ""))
+
+    def admits(self, token: str, request: Request) -> bool:
+        """Whether that is the token. Whoever guesses has to wait; the log says so once in a while."""
+        if self.gatekeeper.is_right(token):
+            return True
+        address = request.client.host if request.client is not None else ""
+        if wait := self.gatekeeper.wrong(address):
+            raise Refusal(429, f"too many wrong tokens; try again in {wait:.0f} s", retry_after=wait)
+        log.warning("dashboard: a wrong token from %s", address)
+        return False
