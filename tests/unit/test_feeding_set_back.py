@@ -282,8 +282,8 @@ def test_a_coordinator_feeds_again_what_it_had_fed_to_the_end() -> None:
 
 def test_what_is_remembered_is_bounded_by_time() -> None:
     recent = RecentlyFed(5, anew=False)
-    recent.keep([make_task("http://a.test/1")], 6, 0.0)
-    recent.keep([make_task("http://a.test/2")], 7, LASTS)
+    recent.add([make_task("http://a.test/1")], 6, 0.0)
+    recent.add([make_task("http://a.test/2")], 7, LASTS)
     assert recent.since(4) is None
     assert [len(recent.since(fed) or ()) for fed in (5, 6, 7)] == [2, 1, 0], "no more than is forgotten"
     recent.forget(LASTS + 0.1)
@@ -297,8 +297,8 @@ def test_what_is_remembered_is_bounded_by_time() -> None:
 def test_a_position_of_another_time_says_nothing_about_a_source_that_is_read_anew() -> None:
     """A start function gave 9 URLs to a process that died. The next one has given 2, and the store forgets that."""
     recent = RecentlyFed(0, anew=True)
-    recent.keep([make_task("http://a.test/1")], 1, 0.0)
-    recent.keep([make_task("http://a.test/2")], 2, 1.0)
+    recent.add([make_task("http://a.test/1")], 1, 0.0)
+    recent.add([make_task("http://a.test/2")], 2, 1.0)
     assert len(recent.since(9) or ()) == 2
     recent.forget(LASTS + 0.5)
     assert recent.since(9) is None

@@ -22,7 +22,7 @@ DEADLINE = 10.0
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr("shoal.engine.event_loop._PULSE", 0.02)
+    monkeypatch.setattr("shoal.engine.watchdog._PULSE", 0.02)
     caplog.set_level(logging.WARNING, "shoal")
 
 
