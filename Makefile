@@ -6,6 +6,9 @@ STAMP := $(VENV)/.installed
 # Four workers for the two cores of a small machine: in more than half of their time tests wait for clocks and
 # processes. Each takes one module after another, in the order of tests/dealing.py.
 PYTEST_ARGS ?= -n 4 --dist loadfile --no-loadscope-reorder
+# Bytecode is kept, whatever the environment says: the suite starts hundreds of interpreters, and every worker reads
+# all the tests.
+unexport PYTHONDONTWRITEBYTECODE
 # What needs neither a server nor a browser nor seconds.
 QUICK := tests/unit tests/conformance/test_frontier.py tests/simulation
 QUICK_ARGS ?= -n 2 --dist worksteal -m 'not slow' -k 'not valkey and not redis and not cluster'
