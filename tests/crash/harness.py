@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -280,8 +281,12 @@ def add_up(counters: dict[str, Any]) -> bool:
 
 
 def children_of(pid: int) -> list[int]:
-    numbers = (int(entry) for entry in os.listdir("/proc") if entry.isdigit())
-    return sorted(number for number in numbers if _parent(number) == pid)
+    """By the list that the kernel keeps: to look at all processes of the machine takes a hundred times as long."""
+    found: list[int] = []
+    for thread in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):  # it has just ended
+            found += map(int, thread.read_text().split())
+    return sorted(found)
 
 
 def family_of(pid: int) -> list[int]:
@@ -300,8 +305,13 @@ def command_of(pid: int) -> bytes:
 def alive(pid: int) -> bool:
     """Whether it runs; a process that has ended and waits for its parent to notice does not. As long as any of its
     threads is left to end, it has its files and their locks."""
-    state, _, threads = _stat(pid)
+    state, threads = _stat(pid)
     return state not in ("", "Z") or threads > 1
+
+
+def state_of(pid: int) -> str:
+    """As the kernel writes it: T for one that is stopped. One that is gone is in the same state as a dead one."""
+    return _stat(pid)[0] or "Z"
 
 
 def kill_if_alive(pid: int) -> None:
@@ -319,18 +329,14 @@ def _peak_rss(pid: int) -> int:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), 0)
 
 
-def _parent(pid: int) -> int:
-    return _stat(pid)[1]
-
-
-def _stat(pid: int) -> tuple[str, int, int]:
-    """State, parent and number of threads. The name before them is in parentheses and may hold anything."""
+def _stat(pid: int) -> tuple[str, int]:
+    """State and number of threads. The name before them is in parentheses and may hold anything."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
-        return "", 0, 0
+        return "", 0
     fields = text.rpartition(")")[2].split()
-    return fields[0], int(fields[1]), int(fields[17])
+    return fields[0], int(fields[17])
 
 
 def environment() -> dict[str, str]:

@@ -6,18 +6,18 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import os
 import random
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from crash.frozen_writer import row_of
+from crash.harness import DEADLINE, Desk, Process, state_of
 from shoal.frontier.redis import filelock
 from shoal.frontier.redis.home import RedisFrontier
 from shoal.frontier.values import Claim
@@ -29,7 +29,7 @@ from shoal.valve import Valve
 
 POINTS = ["taken", "prepared", "unlocked", "synced", "settled"]  # without the file's lock
 LOCKED = ["locked", "written"]
-Process = asyncio.subprocess.Process
+WRITER = (sys.executable, str(Path(__file__).with_name("frozen_writer.py")))
 _number = itertools.count()
 also_in_two_shards = pytest.mark.parametrize("store", [1, 2], indirect=True)
 
@@ -57,39 +57,28 @@ async def a_job(store: str, pages: int = 9) -> AsyncIterator[RedisFrontier]:
         yield frontier
 
 
-@asynccontextmanager
-async def writer(
-    store: str, path: Path, point: str = "", how: str = "", lease: int = 2
-) -> AsyncIterator[Process]:
-    script = Path(__file__).with_name("frozen_writer.py")
-    argv = (script, store, path, point, how, str(lease))
-    process = await asyncio.create_subprocess_exec(sys.executable, *argv)
-    try:
-        yield process
-    finally:
-        signal_to(process, signal.SIGKILL)
-        await process.wait()
+class Writers:
+    """The processes that write the file."""
+
+    def __init__(self, desk: Desk, store: str, path: Path) -> None:
+        self._desk = desk
+        self._argv = (store, str(path))
+
+    def start(self, point: str = "", how: str = "", lease: int = 2) -> Process:
+        return self._desk.start(*self._argv, point, how, str(lease), program=WRITER)
+
+
+@pytest.fixture
+def writers(tmp_path_factory: pytest.TempPathFactory, store: str, path: Path) -> Iterator[Writers]:
+    with Desk(tmp_path_factory.mktemp("writers")) as desk:
+        yield Writers(desk, store, path)
 
 
 async def comes_to_rest(process: Process) -> None:
     """It is frozen, or dead."""
-    async with asyncio.timeout(30):
-        while process.returncode is None and _state(process.pid) not in "TZ":  # noqa: ASYNC110
+    async with asyncio.timeout(DEADLINE):
+        while process.running and state_of(process.pid) not in "TZ":  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-
-
-def _state(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return "Z"
-
-
-def signal_to(process: Process, number: int) -> None:
-    """`Process.send_signal` may reap it before asyncio does, which then does not know how it ended."""
-    if process.returncode is None:
-        with suppress(ProcessLookupError):
-            os.kill(process.pid, number)
 
 
 def _read(path: Path) -> bytes:
@@ -97,8 +86,10 @@ def _read(path: Path) -> bytes:
 
 
 async def ends(process: Process) -> None:
-    async with asyncio.timeout(30):
-        assert await process.wait() == 0
+    async with asyncio.timeout(DEADLINE):
+        while process.running:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    assert process.code() == 0, process.err
 
 
 async def settle_some(frontier: RedisFrontier, path: Path, most: int = 2) -> int:
@@ -137,14 +128,15 @@ async def check(frontier: RedisFrontier, path: Path, pages: int = 9) -> None:
 
 @pytest.mark.parametrize("how", ["SIGSTOP", "SIGKILL"])
 @pytest.mark.parametrize("point", POINTS)
-async def test_the_others_go_on(store: str, path: Path, point: str, how: str) -> None:
-    async with a_job(store) as frontier, writer(store, path, point, how) as process:
+async def test_the_others_go_on(store: str, path: Path, writers: Writers, point: str, how: str) -> None:
+    async with a_job(store) as frontier:
+        process = writers.start(point, how)
         await comes_to_rest(process)
         began = time.monotonic()
         assert await settle_some(frontier, path) == 2
         assert time.monotonic() - began < 5, "it was waited for"
         if how == "SIGSTOP":
-            signal_to(process, signal.SIGCONT)
+            process.signal(signal.SIGCONT)
             await ends(process)
         else:
             await settle_the_rest(frontier, path)
@@ -153,43 +145,51 @@ async def test_the_others_go_on(store: str, path: Path, point: str, how: str) ->
 
 @pytest.mark.parametrize("store", [2], indirect=True)
 @pytest.mark.parametrize("point", POINTS)
-async def test_one_that_wakes_when_its_pages_are_another_s(store: str, path: Path, point: str) -> None:
-    async with a_job(store) as frontier, writer(store, path, point, "SIGSTOP") as process:
+async def test_one_that_wakes_when_its_pages_are_another_s(
+    store: str, path: Path, writers: Writers, point: str
+) -> None:
+    async with a_job(store) as frontier:
+        process = writers.start(point, "SIGSTOP")
         await comes_to_rest(process)
         await settle_the_rest(frontier, path)
-        signal_to(process, signal.SIGCONT)
+        process.signal(signal.SIGCONT)
         await ends(process)
         await check(frontier, path)
 
 
 @also_in_two_shards
 @pytest.mark.parametrize("point", POINTS)
-async def test_two_wake_one_after_the_other(store: str, path: Path, point: str) -> None:
+async def test_two_wake_one_after_the_other(store: str, path: Path, writers: Writers, point: str) -> None:
     """The first when the second has written, and not committed yet. Both have their pages still."""
-    async with a_job(store) as frontier, writer(store, path, point, "SIGSTOP", lease=60) as first:
+    async with a_job(store) as frontier:
+        first = writers.start(point, "SIGSTOP", lease=60)
         await comes_to_rest(first)
-        async with writer(store, path, "synced", "SIGSTOP", lease=60) as second:
-            await comes_to_rest(second)
-            signal_to(first, signal.SIGCONT)
-            await asyncio.sleep(0.3)
-            signal_to(second, signal.SIGCONT)
-            await asyncio.gather(ends(first), ends(second))
+        second = writers.start("synced", "SIGSTOP", lease=60)
+        await comes_to_rest(second)
+        first.signal(signal.SIGCONT)
+        await asyncio.sleep(0.3)
+        second.signal(signal.SIGCONT)
+        await ends(first)
+        await ends(second)
         await check(frontier, path)
 
 
 @pytest.mark.parametrize("how", ["SIGCONT", "SIGKILL"])
 @pytest.mark.parametrize("point", LOCKED)
-async def test_struck_in_the_moment_of_writing(store: str, path: Path, point: str, how: str) -> None:
+async def test_struck_in_the_moment_of_writing(
+    store: str, path: Path, writers: Writers, point: str, how: str
+) -> None:
     """The one moment in which the others have to wait: nobody could stop it from writing when it wakes."""
-    async with a_job(store) as frontier, writer(store, path, point, "SIGSTOP") as process:
+    async with a_job(store) as frontier:
+        process = writers.start(point, "SIGSTOP")
         await comes_to_rest(process)
         waiting = asyncio.create_task(settle_some(frontier, path))
         await asyncio.wait([waiting], timeout=1.5)
         assert not waiting.done()
-        signal_to(process, getattr(signal, how))
+        process.signal(getattr(signal, how))
         assert await waiting == 2
         await settle_the_rest(frontier, path)
-        await process.wait()
+        process.code()
         await check(frontier, path)
 
 
@@ -221,19 +221,14 @@ async def test_one_that_is_slow_keeps_its_turn(
 
 
 @also_in_two_shards
-async def test_struck_at_random(store: str, path: Path) -> None:
-    await strike_at_random(store, path, seconds=6, seed=1)
-
-
-async def strike_at_random(store: str, path: Path, *, seconds: float, seed: int) -> dict[str, int]:
+async def test_struck_at_random(store: str, path: Path, writers: Writers) -> None:
     """Three processes, and twice a second one of them is frozen for up to three seconds, or killed and replaced. What
     was committed is read all the time: it never changes, and every line of it is whole."""
-    dice, pages = random.Random(seed), int(seconds * 100)
+    dice, pages, seconds = random.Random(1), 600, 6.0
 
-    async with a_job(store, pages) as frontier, AsyncExitStack() as stack:
-        processes = [await stack.enter_async_context(writer(store, path)) for _ in range(3)]
+    async with a_job(store, pages) as frontier:
+        processes = [writers.start() for _ in range(3)]
         known = b""
-        strikes = {"frozen": 0, "killed": 0}
 
         async def watch() -> None:
             nonlocal known
@@ -249,29 +244,26 @@ async def strike_at_random(store: str, path: Path, *, seconds: float, seed: int)
                 await asyncio.sleep(0.02)
 
         async def freeze(process: Process) -> None:
-            signal_to(process, signal.SIGSTOP)
+            process.signal(signal.SIGSTOP)
             await asyncio.sleep(dice.uniform(0.1, 3))
-            signal_to(process, signal.SIGCONT)
+            process.signal(signal.SIGCONT)
 
         async def strike(group: asyncio.TaskGroup) -> None:
             end = time.monotonic() + seconds
             while time.monotonic() < end:
                 await asyncio.sleep(dice.uniform(0.3, 0.7))
                 at = dice.randrange(3)
-                if processes[at].returncode is not None:
+                if not processes[at].running:
                     continue
                 if dice.random() < 0.6:
-                    strikes["frozen"] += 1
                     group.create_task(freeze(processes[at]))
                 else:
-                    strikes["killed"] += 1
-                    signal_to(processes[at], signal.SIGKILL)
-                    processes[at] = await stack.enter_async_context(writer(store, path))
+                    processes[at].signal(signal.SIGKILL)
+                    processes[at] = writers.start()
 
-        async with asyncio.timeout(seconds + 90), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(seconds + DEADLINE), asyncio.TaskGroup() as group:
             group.create_task(watch())
             group.create_task(strike(group))
         for process in processes:
             await ends(process)
         await check(frontier, path, pages)
-    return strikes
