@@ -7,15 +7,16 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 
-from benchmarks.fleet.processes import Member
+from benchmarks.fleet.processes import Member, until
 from benchmarks.fleet.shoal_fleet import ShoalFleet
 from shoal.errors import ShoalError
+from shoal.frontier.values import FLIGHTS_SEEN
 from shoal.jobs.leader import leader
 from shoal.testing.servers import PostgresServer, ValkeyServer
 
 _OVERSLEEP = 1.2  # leases that a frozen worker sleeps
 _LONGEST_OUTAGE = 1.0  # seconds for which a server is down
-_SPARED = 2.0  # seconds for which a worker that woke up is not killed, to see what it does with what it had
+_SPARED = 10.0  # seconds for which a worker that woke up is not killed, to see what it does with what it had
 _TICK = 0.02
 
 Act = Callable[[], str]
@@ -105,12 +106,25 @@ class Mischief:
     def freeze_worker(self) -> str:
         if self._sleeper is not None:
             return "nobody is frozen: one sleeps already"
-        # One that is in the middle of its work, not of its start.
-        number = min(self._workers, key=lambda number: self._workers[number].started)
-        self._sleeper = self._workers[number]
-        self._sleeper.signal(signal.SIGSTOP)
+        number, self._sleeper = until(self._stop_a_worker, "a worker with pages in hand")
         self._wake_at = time.monotonic() + _OVERSLEEP * self._lease
         return f"worker {number} is frozen for {_OVERSLEEP:g} leases"
+
+    def _stop_a_worker(self) -> tuple[int, Member] | None:
+        """The one that was started first and has pages in hand, which it cannot settle once it is stopped."""
+        for number, worker in sorted(self._workers.items(), key=lambda item: item[1].started):
+            worker.signal(signal.SIGSTOP)
+            if self._has_pages(worker):
+                return number, worker
+            worker.signal(signal.SIGCONT)
+        return None
+
+    def _has_pages(self, worker: Member) -> bool:
+        try:
+            flights = self._fleet.ask(lambda frontier: frontier.flights(FLIGHTS_SEEN))
+        except ShoalError:
+            return False  # the store is away
+        return any(flight.worker.startswith(f"{worker.worker}-") for flight in flights)
 
     # -- servers
 
