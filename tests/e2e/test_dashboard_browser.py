@@ -28,6 +28,7 @@ from e2e.dashboard_world import (
 )
 from shoal import humanize
 from shoal.dashboard.server import Served
+from shoal.fetch.browser import chromium
 from shoal.fetch.browser.executable import find_chromium
 from shoal.settings import Settings
 from shoal.testing import HostProfile, WebProcess
@@ -43,6 +44,7 @@ PAGES = {
     "tasks": "input",
     "events": ".log li",
 }
+NICED = Path(chromium.__file__).with_name("niced.sh")  # without an address bar
 FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -81,7 +83,8 @@ def browser() -> Iterator[Browser]:
     if path is None:
         pytest.skip("no Chromium on this machine")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
+        environment = {**clean_environment(), "SHOAL_CHROMIUM": str(path)}
+        browser = playwright.chromium.launch(executable_path=NICED, args=list(FLAGS), env=environment)
         yield browser
         browser.close()
 
