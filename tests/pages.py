@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import random
 
-from shoal.clock import Clock
 from shoal.engine.history_recorder import Recorder
 from shoal.engine.tally import Tally
 from shoal.fetch.guard import Guard
+from shoal.fetch.proxy.pool import LocalPools
 from shoal.fetch.proxy.routes import Routes
 from shoal.fetch.transport import Transport
 from shoal.frontier.clock import FrontierClock
 from shoal.frontier.protocol import Frontier
 from shoal.hosts.cache import HostCache
-from shoal.hosts.given_up import GivenUpPages
 from shoal.hosts.robots import RobotsFetcher
 from shoal.model import Done, Lease, Response, Settlement
 from shoal.policy.load import Traffic
@@ -36,8 +35,7 @@ class Pages:
         frontier: Frontier,
         hosts: HostCache,
         transport: Transport,
-        clock: Clock,
-        frontier_clock: FrontierClock,
+        clock: FrontierClock,
         *,
         traffic: Traffic | None = None,
         rng: random.Random | None = None,
@@ -46,25 +44,27 @@ class Pages:
     ) -> None:
         spider = Spider("any")
         spider.handler(page)
-        tally = Tally()
+        tally, traffic, rng = Tally(), traffic or Traffic(), rng or random.Random(0)
+        if routes is None:
+            routes = Routes(
+                transport, settings, LocalPools(), traffic=traffic, clock=clock, rng=rng, now=clock.now
+            )
         self._taken: list[Response] = []
         self.pipeline = make_pipeline(
             spider,
             settings,
             frontier=frontier,
             hosts=hosts,
-            robots=RobotsFetcher(transport, hosts, frontier, settings, clock, frontier_clock),
-            buried=GivenUpPages(frontier, "job"),
+            robots=RobotsFetcher(transport, hosts, frontier, settings, clock),
             transport=transport,
+            routes=routes,
             guard=Guard([]),
-            traffic=traffic or Traffic(),
+            traffic=traffic,
             admission=make_admission(spider, settings),
             tally=tally,
-            recorder=Recorder(frontier, "job", tally, frontier_clock.now),
+            recorder=Recorder(frontier, "job", tally, clock.now),
             clock=clock,
-            frontier_clock=frontier_clock,
-            rng=rng or random.Random(0),
-            routes=routes,
+            rng=rng,
             browser=browser,
             collecting=self._take,
         )

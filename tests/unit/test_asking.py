@@ -59,13 +59,12 @@ class World:
         self.frontier = MemoryFrontier(self.clock)
         self.transport = FakeTransport(self.clock)
         self.traffic = Traffic()
-        self.hosts = HostCache(self.frontier, self.settings, self.clock, self.frontier_clock)
+        self.hosts = HostCache(self.frontier, self.settings, self.frontier_clock)
         self.pages = Pages(
             self.settings,
             self.frontier,
             self.hosts,
             self.transport,
-            self.clock,
             self.frontier_clock,
             traffic=self.traffic,
         )
@@ -205,7 +204,7 @@ async def test_another_process_gives_them_back_too() -> None:
     world.clock.advance(101)
     await world.ask(leases[0])
     await world.hosts.flush()
-    world.hosts = HostCache(world.frontier, world.settings, world.clock, world.frontier_clock)
+    world.hosts = HostCache(world.frontier, world.settings, world.frontier_clock)
     assert (await world.hosts.view(leases[1])).state.good_from == leases[1].host_version + 1
     assert world.hosts.limits(leases[1], await world.hosts.view(leases[1])) is None
 

@@ -68,13 +68,12 @@ class World:
         self.frontier = MemoryFrontier(self.clock)
         self.site = Site()
         self.dice = Dice(0)
-        self.hosts = HostCache(self.frontier, self.settings, self.clock, self.frontier_clock)
+        self.hosts = HostCache(self.frontier, self.settings, self.frontier_clock)
         self.pages = Pages(
             self.settings,
             self.frontier,
             self.hosts,
             self.site,
-            self.clock,
             self.frontier_clock,
             rng=self.dice,
             browser=browser,
@@ -159,7 +158,7 @@ async def test_a_challenge_goes_there_after_a_slow_retry() -> None:
 
 
 async def test_routes_of_ones_own_are_kept() -> None:
-    world = World(challenge_routes=["pool:residential"])
+    world = World(challenge_routes=["pool:residential"], proxies={"residential": ["one:1"]})
     assert isinstance(await world.page("/app/1"), Response)
     world = World(challenge_routes=["lane:browser"], browser=False)
     assert retry(await world.page("/app/1")).lane == "browser"

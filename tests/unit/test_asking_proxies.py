@@ -57,13 +57,12 @@ class World:
             rng=rng,
             now=self.frontier_clock.now,
         )
-        self.hosts = HostCache(self.frontier, self.settings, self.clock, self.frontier_clock)
+        self.hosts = HostCache(self.frontier, self.settings, self.frontier_clock)
         self.pages = Pages(
             self.settings,
             self.frontier,
             self.hosts,
             self.routes,
-            self.clock,
             self.frontier_clock,
             traffic=self.traffic,
             rng=rng,

@@ -25,7 +25,7 @@ async def dead(frontier: MemoryFrontier) -> int:
 
 async def test_pages_of_a_host_that_answered_come_back_again() -> None:
     frontier = MemoryFrontier(ManualClock())
-    buried = GivenUpPages(frontier, "job")
+    buried = GivenUpPages(frontier)
     for task in await dead_pages(frontier, "http://down.test/1", "http://down.test/2"):
         buried.bury(task, 5.0)
     saved = frontier.saved()
@@ -42,7 +42,7 @@ async def test_pages_of_a_host_that_answered_come_back_again() -> None:
 async def test_pages_of_a_host_that_was_given_up_again_stay_where_they_are() -> None:
     clock = ManualClock()
     frontier = MemoryFrontier(clock)
-    buried = GivenUpPages(frontier, "job")
+    buried = GivenUpPages(frontier)
     [task] = await dead_pages(frontier, "http://down.test/1")
     buried.answered("down.test")
     await buried.replay()
@@ -58,7 +58,7 @@ async def test_pages_of_a_host_that_was_given_up_again_stay_where_they_are() -> 
 
 async def test_a_probe_that_was_forgotten_is_made_again() -> None:
     frontier = MemoryFrontier(ManualClock())
-    buried = GivenUpPages(frontier, "job")
+    buried = GivenUpPages(frontier)
     [task, *_] = await dead_pages(frontier, "http://down.test/1", "http://down.test/2")
     buried.bury(task, 5.0)
     saved = frontier.saved()

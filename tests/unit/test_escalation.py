@@ -256,7 +256,7 @@ class World:
         self.frontier.rivals = []
 
     async def cache(self) -> HostCache:
-        cache = HostCache(self.frontier, self.settings, self.clock, self.frontier_clock)
+        cache = HostCache(self.frontier, self.settings, self.frontier_clock)
         await self.frontier.open_job(JobSpec("job", valve=first_valve(self.settings)))
         await self.frontier.add("job", [make_task("http://a.test/", parent=1)])
         claimed = await self.frontier.claim(Claim("w", ["job"], {"normal": 1}, 1))

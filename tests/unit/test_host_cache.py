@@ -80,11 +80,11 @@ class World:
         self.robots = self.make_robots(self.cache)
 
     def make_cache(self) -> HostCache:
-        return HostCache(self.frontier, self.settings, self.clock, self.frontier_clock)
+        return HostCache(self.frontier, self.settings, self.frontier_clock)
 
     def make_robots(self, cache: HostCache) -> RobotsFetcher:
         return RobotsFetcher(
-            self.transport, cache, self.frontier, self.settings, self.clock, self.frontier_clock, self._pause
+            self.transport, cache, self.frontier, self.settings, self.frontier_clock, self._pause
         )
 
     async def _pause(self, seconds: float) -> None:
@@ -174,7 +174,7 @@ async def test_what_was_typed_is_typed_for_its_job_alone(world: World) -> None:
     later = replace(lease, host_version=1, task=make_task("http://a.test/2", parent=1))
     same, other = (
         world.make_cache(),
-        HostCache(world.frontier, world.settings, world.clock, world.frontier_clock, job="b"),
+        HostCache(world.frontier, world.settings, world.frontier_clock, job="b"),
     )
     assert same.pin_of(await same.view(later)) == Pin(), "another process, or after a restart"
     assert other.pin_of(await other.view(later)) is None
@@ -209,7 +209,7 @@ async def test_who_first_wrote_what_a_name_stands_for_is_right(world: World) -> 
 async def test_the_pins_of_many_jobs_take_little_room(world: World) -> None:
     await world.lease(typed())
     for n in range(100):
-        cache = HostCache(world.frontier, world.settings, world.clock, world.frontier_clock, job=f"run-{n}")
+        cache = HostCache(world.frontier, world.settings, world.frontier_clock, job=f"run-{n}")
         lease = Lease(1, typed(), 1e9, (await world.record()).version)
         await cache.view(lease)
         await cache.flush()
@@ -622,7 +622,7 @@ class TwoJobs:
 
     def cache(self, job: str, **settings: object) -> HostCache:
         changed = replace(self.world.settings, robots=False, **settings)
-        return HostCache(self.world.frontier, changed, self.world.clock, self.world.frontier_clock, job=job)
+        return HostCache(self.world.frontier, changed, self.world.frontier_clock, job=job)
 
     async def begin(self) -> None:
         """Both have pages of the host, and workers; each has said what it allows."""

@@ -45,7 +45,7 @@ class World:
         self.cache = self.make_cache()
 
     def make_cache(self, job: str = "job") -> HostCache:
-        return HostCache(self.frontier, self.settings, self.clock, FrontierClock(self.clock), job=job)
+        return HostCache(self.frontier, self.settings, FrontierClock(self.clock), job=job)
 
     async def add(self, *hosts: str) -> None:
         note = write_note(b"", self.settings)

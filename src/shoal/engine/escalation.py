@@ -28,11 +28,9 @@ _SEEN = frozenset({"empty_shell", "challenge"})  # of those that failed so, the 
 
 
 class Escalation:
-    def __init__(
-        self, hosts: HostCache, frontier_clock: FrontierClock, rng: random.Random, *, on: bool
-    ) -> None:
+    def __init__(self, hosts: HostCache, clock: FrontierClock, rng: random.Random, *, on: bool) -> None:
         self._hosts = hosts
-        self._frontier_clock = frontier_clock
+        self._clock = clock
         self._rng = rng
         self._on = on
 
@@ -73,10 +71,10 @@ class Escalation:
         if not patterns or not _is_plain_get(task):
             return None
         pattern = pattern_of(task.url)
-        return pattern if needs_browser(patterns, pattern, self._frontier_clock.now()) else None
+        return pattern if needs_browser(patterns, pattern, self._clock.now()) else None
 
     def _is_sampled(self, task: Task, pattern: str) -> bool:
-        return is_sampled(self._hosts.patterns(task.host), pattern, self._frontier_clock.now(), self._rng)
+        return is_sampled(self._hosts.patterns(task.host), pattern, self._clock.now(), self._rng)
 
 
 def _is_plain_get(task: Task) -> bool:

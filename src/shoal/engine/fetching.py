@@ -28,28 +28,25 @@ class Fetcher:
     def __init__(
         self,
         transport: Transport,
-        *,
         hosts: HostCache,
+        routes: Routes,
         guard: Guard,
-        frontier_clock: FrontierClock,
         escalation: Escalation,
-        routes: Routes | None = None,
-        waits: Mapping[str, str] | None = None,
+        clock: FrontierClock,
+        waits: Mapping[str, str],
     ) -> None:
         self._transport = transport
         self._hosts = hosts
         self._guard = guard
-        self._frontier_clock = frontier_clock
+        self._clock = clock
         self._escalation = escalation
         self._routes = routes
-        self._waits = waits or {}  # what the pages of handlers wait for in a browser
+        self._waits = waits  # what the pages of handlers wait for in a browser
         self._told: dict[tuple[str, int], Pin] = {}  # what the guard has been told of hosts that were typed
 
     async def fetch(self, task: Task, host: HostView, timeout: float | None) -> Fetched:
-        started = self._frontier_clock.now()
-        request = self._request(task, host, timeout)
-        if self._routes is not None:
-            request = self._routes.with_route(request, task)
+        started = self._clock.now()
+        request = self._routes.with_route(self._request(task, host, timeout), task)
         outcome = await self._transport.fetch(request)
         if isinstance(outcome, Failure) and outcome.kind == "forbidden_address" and _is_listed(task):
             outcome = replace(outcome, detail=f"{outcome.detail}, or -s trust_start=true for all start URLs")

@@ -12,9 +12,9 @@ import random
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.clock import Clock
 from shoal.fetch.challenge import Challenge, Challenges
 from shoal.fetch.proxy.routes import BAN, REFUSALS, NoRoute, Routes
+from shoal.frontier.clock import FrontierClock
 from shoal.frontier.verdicts import is_last_attempt
 from shoal.hosts.cache import HostCache
 from shoal.model import DOUBT, Dead, Failure, Outcome, Response, Retry, Snapshot, Task
@@ -40,13 +40,12 @@ class Judge:
     def __init__(
         self,
         settings: Settings,
-        *,
         hosts: HostCache,
+        routes: Routes,
         budget: RetryBudget,
         challenges: Challenges,
-        clock: Clock,
+        clock: FrontierClock,
         rng: random.Random,
-        routes: Routes | None = None,
     ) -> None:
         self._settings = settings
         self._hosts = hosts
@@ -106,9 +105,7 @@ class Judge:
 
     def _is_free(self, task: Task, failure: Failure) -> bool:
         """Whether it takes no attempt from the page, for it may be the proxy's fault."""
-        if self._routes is None or failure.kind not in _UNSETTLED:
-            return False
-        return len(self._routes.doubtful_proxies(task)) < _DOUBTS
+        return failure.kind in _UNSETTLED and len(self._routes.doubtful_proxies(task)) < _DOUBTS
 
     def _wait_after(self, failure: Failure) -> float:
         if isinstance(failure, NoRoute):
@@ -116,7 +113,7 @@ class Judge:
         return self._settings.dns_timeout if failure.kind == "dns_wait" else self._settings.retry_base
 
     def _is_refused(self, response: Response, challenge: Challenge | None) -> bool:
-        if self._routes is None or not response.via:
+        if not response.via:
             return False
         if response.status in REFUSALS and response.status not in self._settings.handle_status:
             return True
@@ -124,7 +121,6 @@ class Judge:
 
     def _detour(self, task: Task, response: Response, challenge: Challenge | None) -> Retry | None:
         """A host that refuses may mean the proxy and not the page: whether that is so, another proxy will show."""
-        assert self._routes is not None
         if not self._routes.has_other_route(task, response.via):
             return None
         what = str(challenge) if challenge is not None else f"HTTP {response.status}"

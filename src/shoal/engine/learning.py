@@ -6,7 +6,6 @@ One call, `record`, after the judgement: whoever decides does not count, and who
 from __future__ import annotations
 
 from shoal.admit.identity import scheme as scheme_of
-from shoal.clock import Clock
 from shoal.engine.escalation import Escalation
 from shoal.engine.fetching import Fetched
 from shoal.engine.judging import Judgement
@@ -14,7 +13,6 @@ from shoal.fetch.proxy.routes import BAN, Routes
 from shoal.fetch.transport import Rendered
 from shoal.frontier.clock import FrontierClock
 from shoal.hosts.cache import HostCache
-from shoal.hosts.given_up import GivenUpPages
 from shoal.model import Lease, Outcome, Response, Task
 from shoal.policy.escalation import Look
 from shoal.policy.load import Traffic
@@ -28,24 +26,19 @@ class Learner:
     def __init__(
         self,
         settings: Settings,
-        *,
         hosts: HostCache,
-        buried: GivenUpPages,
+        routes: Routes,
+        budget: RetryBudget,
         escalation: Escalation,
         traffic: Traffic,
-        budget: RetryBudget,
-        clock: Clock,
-        frontier_clock: FrontierClock,
-        routes: Routes | None = None,
+        clock: FrontierClock,
     ) -> None:
         self._settings = settings
         self._hosts = hosts
-        self._buried = buried
         self._escalation = escalation
         self._traffic = traffic
         self._budget = budget
         self._clock = clock
-        self._frontier_clock = frontier_clock
         self._routes = routes
 
     def record(self, lease: Lease, fetched: Fetched, judgement: Judgement) -> None:
@@ -53,7 +46,7 @@ class Learner:
         if not judgement.asked:
             self.not_asked(task, kind)
             return
-        if self._routes is not None and isinstance(outcome, Response):
+        if isinstance(outcome, Response):
             if judgement.refused:
                 self._routes.record_refusal(task, outcome)
             if judgement.verdict is None:
@@ -63,7 +56,7 @@ class Learner:
         look = self._escalation.look(task, judgement.kind, judgement.challenge) if is_plain else None
         took = outcome.first_byte if isinstance(outcome, Rendered) else None
         asks = self._asks(outcome)
-        self.saw(lease, kind, fetched.started, retried=judgement.retried, asks=asks, took=took, look=look)
+        self.observe(lease, kind, fetched.started, retried=judgement.retried, asks=asks, took=took, look=look)
 
     def not_asked(self, task: Task, kind: str) -> None:
         self._traffic.record(task.host, kind, 0.0, self._clock.monotonic(), retry=False)
@@ -71,14 +64,14 @@ class Learner:
     def robots_read(self, task: Task, started: float) -> None:
         seen = Observation(
             started,
-            self._frontier_clock.now(),
+            self._clock.now(),
             "robots_read",
             first_attempt=False,
             origin=scheme_of(task.url),
         )
-        self._observe(task.host, seen)
+        self._hosts.record(task.host, seen)
 
-    def saw(
+    def observe(
         self,
         lease: Lease,
         kind: str,
@@ -95,7 +88,7 @@ class Learner:
         self._budget.first_attempts += first
         seen = Observation(
             started=started,
-            ended=self._frontier_clock.now() if took is None else started + took,
+            ended=self._clock.now() if took is None else started + took,
             kind=kind,
             blames_host=rule_for(kind).blames_host,
             retry_after=asks,
@@ -106,12 +99,8 @@ class Learner:
             look=look,
             origin=scheme_of(lease.task.url),
         )
-        self._observe(lease.task.host, seen)
+        self._hosts.record(lease.task.host, seen)
         self._traffic.record(lease.task.host, kind, seen.elapsed, self._clock.monotonic(), retry=retried)
-
-    def _observe(self, host: str, seen: Observation) -> None:
-        if self._hosts.record(host, seen):
-            self._buried.answered(host)
 
     def _asks(self, outcome: Outcome) -> float | None:
         """Seconds that the server wants to be left alone for."""

@@ -7,7 +7,6 @@ import random
 from msgspec import Struct
 
 from shoal.admit.identity import scheme as scheme_of
-from shoal.clock import Clock
 from shoal.engine.escalation import Escalation
 from shoal.engine.judging import Judge
 from shoal.engine.learning import Learner
@@ -18,7 +17,6 @@ from shoal.frontier.clock import FrontierClock
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.verdicts import is_last_attempt
 from shoal.hosts.cache import HostCache, HostView
-from shoal.hosts.given_up import GivenUpPages
 from shoal.hosts.host_state import OriginState
 from shoal.hosts.robots import RobotsFetcher
 from shoal.model import Dead, Failure, Lease, Retry, Task
@@ -44,30 +42,25 @@ class Permission:
     def __init__(
         self,
         settings: Settings,
-        *,
         frontier: Frontier,
         hosts: HostCache,
+        routes: Routes,
         robots: RobotsFetcher,
-        buried: GivenUpPages,
         judge: Judge,
         learner: Learner,
         escalation: Escalation,
-        clock: Clock,
-        frontier_clock: FrontierClock,
+        clock: FrontierClock,
         rng: random.Random,
-        routes: Routes | None = None,
         confined: RestrictedTransport | None = None,
     ) -> None:
         self._settings = settings
         self._frontier = frontier
         self._hosts = hosts
         self._robots = robots
-        self._buried = buried
         self._judge = judge
         self._learner = learner
         self._escalation = escalation
         self._clock = clock
-        self._frontier_clock = frontier_clock
         self._rng = rng
         self._routes = routes
         self._confined = confined
@@ -82,16 +75,16 @@ class Permission:
         if limits is None:
             return None
         if limits.refuse:
-            self._buried.bury(task, limits.refuse_until or 0.0)
+            self._hosts.given_up.bury(task, limits.refuse_until or 0.0)
             return Dead(self._failure(task, "host_down", limits.refuse))
-        if (wait := _rest_of_origin(host, limits, self._frontier_clock.now())) > 0:
+        if (wait := _rest_of_origin(host, limits, self._clock.now())) > 0:
             return self._postpone(task, self._failure(task, "origin_wait", limits.why), wait)
         if limits.probe and await self._leaves_probe(task, limits):
             detail = f"it failed before, so another page finds out: {limits.why}"
             return self._postpone(task, self._failure(task, "origin_wait", detail), self._next(lease))
         timeout = _timeout(task, host, limits)
         if self._robots.is_due(task, host):
-            if self._routes is not None and (held := self._routes.no_route_now(task)) is not None:
+            if (held := self._routes.no_route_now(task)) is not None:
                 return self._postpone(task, held, held.wait)
             read = await self._ask_robots(lease, timeout)
             if read is None:
@@ -111,7 +104,7 @@ class Permission:
         failures = [past for past in this_life(task) if rule_for(past.kind).blames_host]
         if len(failures) < limits.probe or is_last_attempt(task, self._settings.max_attempts):
             return False
-        last, since = task.history[-1], self._frontier_clock.now() - (limits.blocked_until or 0.0)
+        last, since = task.history[-1], self._clock.now() - (limits.blocked_until or 0.0)
         if last.kind == "origin_wait" and self._clock.time() - last.at <= since:
             return False
         return await self._has_others(task)
@@ -129,7 +122,7 @@ class Permission:
 
     async def _ask_robots(self, lease: Lease, timeout: float | None) -> HostView | None:
         """The host, if its robots.txt cannot be had; None: it was read, and the permission is used up."""
-        started = self._frontier_clock.now()
+        started = self._clock.now()
         host = await self._robots.fetch(lease, since=self._clock.monotonic(), timeout=timeout)
         known = _origin_of(lease.task, host)
         if not known.robots_missing:
@@ -141,7 +134,7 @@ class Permission:
             if record.asks is not None and record.status in (429, 503):
                 kind = f"http_{record.status}"  # what it asks for is for the whole host
             retried = not is_last_attempt(lease.task, self._settings.max_attempts)
-            self._learner.saw(
+            self._learner.observe(
                 lease, kind, started, retried=retried, reached=record.status > 0, asks=record.asks
             )
         return host
@@ -163,7 +156,7 @@ class Permission:
     def _wait_for_robots(self, task: Task, origin: OriginState) -> Retry:
         assert origin.robots is not None
         settings, record = self._settings, origin.robots
-        wait = max(0.0, record.expires_at - self._frontier_clock.now())
+        wait = max(0.0, record.expires_at - self._clock.now())
         spread = backoff(task.attempt, settings.retry_base, settings.retry_cap, self._rng)
         detail = f"robots.txt cannot be had: {record.detail or record.reason}"
         return Retry(wait + spread, self._failure(task, _cause(record), detail))
@@ -172,7 +165,7 @@ class Permission:
         """robots.txt cannot be had, for proxies fail, a name server is busy, or it redirects to a host that is."""
         assert origin.robots is not None
         kind = origin.robots.reason
-        wait = max(0.0, origin.robots.expires_at - self._frontier_clock.now())
+        wait = max(0.0, origin.robots.expires_at - self._clock.now())
         reason = rule_for(kind).meaning if kind == "dns_wait" else "the proxies fail"
         if _is_elsewhere(kind):
             kind, reason = "robots_unreachable", kind

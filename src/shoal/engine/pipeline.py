@@ -12,7 +12,6 @@ from contextlib import nullcontext
 from msgspec.structs import replace
 
 from shoal.admit import Admission
-from shoal.clock import Clock
 from shoal.engine.fetching import Fetcher
 from shoal.engine.handling import Handling
 from shoal.engine.history_recorder import Recorder
@@ -27,7 +26,6 @@ from shoal.fetch.slots import in_the_network
 from shoal.frontier.clock import FrontierClock
 from shoal.frontier.verdicts import is_last_attempt
 from shoal.hosts.cache import HostCache
-from shoal.hosts.given_up import GivenUpPages
 from shoal.model import (
     Dead,
     Done,
@@ -54,7 +52,6 @@ class Pipeline:
         settings: Settings,
         *,
         hosts: HostCache,
-        buried: GivenUpPages,
         permission: Permission,
         fetcher: Fetcher,
         judge: Judge,
@@ -64,13 +61,11 @@ class Pipeline:
         admission: Admission,
         tally: Tally,
         recorder: Recorder,
-        routes: Routes | None,
-        clock: Clock,
-        frontier_clock: FrontierClock,
+        routes: Routes,
+        clock: FrontierClock,
     ) -> None:
         self._settings = settings
         self._hosts = hosts
-        self._buried = buried
         self._permission = permission
         self._fetcher = fetcher
         self._judge = judge
@@ -82,7 +77,6 @@ class Pipeline:
         self._recorder = recorder
         self._routes = routes
         self._clock = clock
-        self._frontier_clock = frontier_clock
 
     async def process(self, lease: Lease) -> Settlement | None:
         """Fetches and handles one page. None: the task goes back untouched."""
@@ -111,9 +105,7 @@ class Pipeline:
             self._tally.fetched(task.host, outcome)
             if judgement.kind == "redirect":
                 return self._follow(lease, outcome)
-            return await self._handling.handle(
-                lease, outcome, host, self._frontier_clock.now() - outcome.elapsed
-            )
+            return await self._handling.handle(lease, outcome, host, self._clock.now() - outcome.elapsed)
         finally:
             if isinstance(outcome, Rendered):
                 await outcome.close()
@@ -174,27 +166,20 @@ class Pipeline:
     async def forget(self) -> None:
         """The store may have gone back: what it said before need not be so."""
         self._links.forget()
-        self._buried.forget()
         await self._hosts.forget()
 
     def complete(self, settlement: Settlement) -> Settlement:
         return self._links.complete(settlement)
 
     def sync(self, frontier_time: float) -> None:
-        self._frontier_clock.sync(frontier_time)
+        self._clock.sync(frontier_time)
 
     async def flush(self) -> None:
-        # First, the pages of a host that answers again come back: if the process died in between, the next answer would
-        # bring them back.
-        await self._buried.replay()
         await self._hosts.flush()
 
     async def write_back(self, *, everything: bool = False) -> None:
         await self._hosts.write_back(everything=everything)
-        if not everything:
-            await self._buried.probe(self._frontier_clock.now())
-        if self._routes is not None:
-            await self._routes.flush(everything=everything)
+        await self._routes.flush(everything=everything)
         await self._recorder.keep(everything=everything)
 
 

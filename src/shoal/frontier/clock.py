@@ -21,12 +21,18 @@ class Timebase:
 
 
 class FrontierClock(Timebase):
-    """The frontier's time in a process that uses it, set by the answers to claims. Before the first `sync` it is the
-    time of this machine."""
+    """The clock of a process that uses a frontier: `now` is the frontier's time, set by the answers to claims, and
+    before the first `sync` that of this machine. `time` and `monotonic` are those of the machine."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock)
         self._synced_at: float | None = None
+
+    def time(self) -> float:
+        return self._clock.time()
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic()
 
     def sync(self, frontier_time: float) -> None:
         """Sets the clock by the answer to a claim. Every answer arrives a little late, so the quickest one is the most

@@ -17,12 +17,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.admit.identity import scheme as scheme_of
-from shoal.clock import Clock
 from shoal.fetch.guard import Pin
 from shoal.fetch.robots_fetch import Robots
 from shoal.frontier.clock import FrontierClock
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import HostRecord
+from shoal.hosts.given_up import GivenUpPages
 from shoal.hosts.host_limits import HostRules, OtherJobs, StateChange, Terms, change_host, marked
 from shoal.hosts.host_state import (
     HostState,
@@ -73,14 +73,13 @@ class HostCache:
         self,
         frontier: Frontier,
         settings: Settings,
-        clock: Clock,
-        frontier_clock: FrontierClock,
+        clock: FrontierClock,
         *,
         job: str = "",
     ) -> None:
         self._frontier = frontier
         self._clock = clock
-        self._frontier_clock = frontier_clock
+        self.given_up = GivenUpPages(frontier)
         self._job = self._pins_key = job
         self._rules = HostRules(settings, job)
         self._standing = StoredSettingsCopy(frontier)
@@ -151,7 +150,8 @@ class HostCache:
     async def forget(self) -> None:
         """The store may have gone back: records are read again. But what a host has told us it has told us, so a host
         that is to be left alone is so, and what is not written yet will be."""
-        now = self._frontier_clock.now()
+        self.given_up.forget()
+        now = self._clock.now()
         for host, view in list(self._views.items()):
             record = None
             if (
@@ -190,8 +190,8 @@ class HostCache:
             record.valve,
             self._rules.robots(state),
             policies,
-            terms.policies.limits(policies, self._frontier_clock.now(), state.origins),
-            terms.policies.spares_origins(policies, self._frontier_clock.now()),
+            terms.policies.limits(policies, self._clock.now(), state.origins),
+            terms.policies.spares_origins(policies, self._clock.now()),
             unwritten,
             len(record.state),
             terms,
@@ -219,7 +219,7 @@ class HostCache:
         """What the policies want of a request to the task's origin, now. None: the lease must go back. It is from the
         valve of a host that was given up, which lets all tasks through so that they can be buried; now the host may be
         probed again, but by one, or the task is for an origin that nobody has asked yet."""
-        now, host, scheme = self._frontier_clock.now(), lease.task.host, scheme_of(lease.task.url)
+        now, host, scheme = self._clock.now(), lease.task.host, scheme_of(lease.task.url)
         calm = view.calm and not view.limits.refuse
         own = view.limits if calm else view.terms.policies.limits_at(view.policies, now, scheme)
         if own.refuse:
@@ -255,17 +255,17 @@ class HostCache:
 
     # -- recording
 
-    def record(self, host: str, seen: Observation) -> bool:
-        """Whether a host that was given up is no longer."""
+    def record(self, host: str, seen: Observation) -> None:
+        """Takes in what a request to the host has shown."""
         view = self._views.get(host)
         if view is None:
-            return False
+            return
         before, known = view.limits, view.policies
         policies = view.terms.policies
         view.policies = policies.observe(known, [seen])
-        view.limits = policies.limits(view.policies, self._frontier_clock.now(), view.state.origins)
-        view.calm = policies.spares_origins(view.policies, self._frontier_clock.now())
-        tell_changes(host, known, view.policies, self._frontier_clock.now())
+        view.limits = policies.limits(view.policies, self._clock.now(), view.state.origins)
+        view.calm = policies.spares_origins(view.policies, self._clock.now())
+        tell_changes(host, known, view.policies, self._clock.now())
         view.unwritten.append(seen)
         if seen.blames_host:
             view.state = view.state.with_errors([seen.kind])
@@ -274,7 +274,8 @@ class HostCache:
         self._unwritten_since.setdefault(host, self._clock.monotonic())
         if _for_valve(view.limits) != _for_valve(before) and self._moves_valve(host, view):
             self._to_flush.add(host)
-        return any(old.phase == "given_up" for _, old, _ in changed_breakers(known, view.policies))
+        if any(old.phase == "given_up" for _, old, _ in changed_breakers(known, view.policies)):
+            self.given_up.answered(host)
 
     def _look(self, host: str, view: HostView, seen: Observation, look: Look) -> None:
         known = view.state.patterns.get(look.pattern)
@@ -285,17 +286,22 @@ class HostCache:
             tell_escalation(host, look.pattern, pattern)
 
     def _moves_valve(self, host: str, view: HostView) -> bool:
-        now = self._frontier_clock.now()
+        now = self._clock.now()
         return _differ(view.valve, self._rules.valve(host, view.valve, view.state, view.limits), now)
 
     async def flush(self) -> None:
         """Writes what moves a valve."""
+        # First the pages of hosts that answer again come back. If the process died in between, the next answer would
+        # bring them back.
+        await self.given_up.replay()
         while self._to_flush:
             hosts, self._to_flush = self._to_flush, set()
             await asyncio.gather(*(self._write(host) for host in sorted(hosts)))  # the same order every time
 
     async def write_back(self, *, everything: bool = False) -> None:
-        """Writes what has waited long enough, or all there is."""
+        """Writes what has waited long enough, or everything."""
+        if not everything:
+            await self.given_up.probe(self._clock.now())
         await self._standing.refresh(self._clock.monotonic(), older_than=_STANDING)
         before = self._clock.monotonic() - _WRITE_AFTER
         due = []
@@ -310,14 +316,12 @@ class HostCache:
         view = self._views.get(host)
         if view is None:  # it was forgotten meanwhile
             return
-        silent = await self._others.silent(host, view.state, self._frontier_clock.now())
+        silent = await self._others.silent(host, view.state, self._clock.now())
         view = self._views.get(host, view)
         self._unwritten_since.pop(host, None)
         batch, view.unwritten = view.unwritten, []
         state = replace(view.state, policies=view.terms.policies.encode(view.policies))
-        state = marked(
-            self._rules.asked(host, state, self._frontier_clock.now(), silent), view.limits, view.version
-        )
+        state = marked(self._rules.asked(host, state, self._clock.now(), silent), view.limits, view.version)
         valve = self._rules.valve(host, view.valve, state, view.limits)
         if await self._frontier.update_host(HostRecord(host, valve, encode_state(state), view.version)):
             view.version += 1
@@ -364,9 +368,7 @@ class HostCache:
                 await self.change(record.name, lambda state: state)
 
     def _with(self, record: HostRecord, state: HostState) -> HostRecord:
-        return self._rules.applied(
-            record, self._standing.applied(record.name, state), self._frontier_clock.now()
-        )
+        return self._rules.applied(record, self._standing.applied(record.name, state), self._clock.now())
 
 
 def _marks(state: HostState) -> tuple[bool, Mapping[str, Pin], Set[str]]:

@@ -22,16 +22,14 @@ _RECENT = 200  # hosts whose pages have just been brought back
 
 
 class GivenUpPages:
-    def __init__(self, frontier: Frontier, job: str) -> None:
+    def __init__(self, frontier: Frontier) -> None:
         self._frontier = frontier
-        self._job = job
-        self._probes: dict[
-            str, tuple[float, int]
-        ] = {}  # by host: when it may be probed again, and with which task
+        # By host: when it may be probed again, and the job and id of the task to probe it with.
+        self._probes: dict[str, tuple[float, str, int]] = {}
         self._answered: dict[str, None] = {}  # hosts that were given up, and have answered
         # What was replayed, in case the store goes back: tasks whose probe has not ended, and hosts that were not given
         # up again.
-        self._probing: dict[str, tuple[float, int]] = {}
+        self._probing: dict[str, tuple[float, str, int]] = {}
         self._replayed: dict[str, None] = {}
 
     def bury(self, task: Task, until: float) -> None:
@@ -40,7 +38,7 @@ class GivenUpPages:
         self._replayed.pop(task.host, None)
         known = self._probes.get(task.host)
         if known is None or known[0] != until:
-            _remember(self._probes, task.host, (until, task.id))
+            _remember(self._probes, task.host, (until, task.job, task.id))
 
     def answered(self, host: str) -> None:
         self._probes.pop(host, None)
@@ -64,13 +62,13 @@ class GivenUpPages:
 
     async def probe(self, now: float) -> None:
         """Replays one page of every host that may be probed again, unless the job has nothing else to do."""
-        for host, (at, id) in list(self._probes.items()):
+        for host, (at, name, id) in list(self._probes.items()):
             if at > now:
                 continue
             del self._probes[host]
-            job = await self._frontier.job(self._job)
+            job = await self._frontier.job(name)
             if job is not None and job.state == "running" and not job.exhausted:
-                _remember(self._probing, host, (at, id))
+                _remember(self._probing, host, (at, name, id))
                 await self._frontier.replay(DeadFilter(ids=(id,)))
 
 

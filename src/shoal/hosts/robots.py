@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from shoal.admit.identity import host_key, origin, scheme
 from shoal.admit.identity import scheme as scheme_of
-from shoal.clock import Clock
 from shoal.fetch.robots_fetch import RobotsRecord, agent_of, fetch_robots
 from shoal.fetch.transport import Transport
 from shoal.frontier.clock import FrontierClock
@@ -37,8 +36,7 @@ class RobotsFetcher:
         hosts: HostCache,
         frontier: Frontier,
         settings: Settings,
-        clock: Clock,
-        frontier_clock: FrontierClock,
+        clock: FrontierClock,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._transport = transport
@@ -46,15 +44,14 @@ class RobotsFetcher:
         self._settings = settings
         self._agent = agent_of(settings.user_agent)
         self._clock = clock
-        self._frontier_clock = frontier_clock
         self._sleep = sleep
-        self._visitor = RobotsVisits(frontier, settings, frontier_clock.now, sleep, hosts.interval)
+        self._visitor = RobotsVisits(frontier, settings, clock.now, sleep, hosts.interval)
         self._asking: dict[str, asyncio.Event] = {}  # origins whose robots.txt is being asked for
 
     def is_due(self, task: Task, view: HostView) -> bool:
         """Whether robots.txt must be fetched. While one task fetches it again, the others use the old answer."""
         known = view.state.origin(scheme_of(task.url)).robots_for(self._agent)
-        fresh = known is not None and self._frontier_clock.now() < known.expires_at
+        fresh = known is not None and self._clock.now() < known.expires_at
         if not view.terms.settings.robots or fresh:
             return False
         return known is None or origin(task.url) not in self._asking
@@ -73,7 +70,7 @@ class RobotsFetcher:
                 self._transport,
                 asked,
                 agent=self._agent,
-                now=self._frontier_clock.now(),
+                now=self._clock.now(),
                 pause=lambda: self._sleep(lease.interval),
                 other_hosts=self._visitor,
                 timeout=timeout,

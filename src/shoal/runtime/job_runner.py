@@ -28,7 +28,6 @@ from shoal.fetch.transports import HostTransport, RestrictedTransport, Transport
 from shoal.frontier.clock import FrontierClock
 from shoal.frontier.protocol import Frontier
 from shoal.hosts.cache import HostCache
-from shoal.hosts.given_up import GivenUpPages
 from shoal.hosts.host_state import state_of
 from shoal.hosts.proxy_pools import StoredPools
 from shoal.hosts.robots import RobotsFetcher
@@ -66,8 +65,8 @@ class JobRunner:
         tracing: Tracing | None = None,
         may_reach: Callable[[str], bool] | None = None,
     ) -> None:
-        clock, guard, rng = clock or SystemClock(), Guard(settings.allow_network), rng or random.Random()
-        frontier_clock = FrontierClock(clock)
+        guard, rng = Guard(settings.allow_network), rng or random.Random()
+        clock = FrontierClock(clock or SystemClock())
         self.name = job
         self.made_at = 0.0
         self.spider = spider
@@ -75,7 +74,7 @@ class JobRunner:
         self.sink = sink
         self.tally = Tally()
         self._frontier = frontier
-        self._hosts = hosts = HostCache(frontier, settings, clock, frontier_clock, job=job)
+        self._hosts = hosts = HostCache(frontier, settings, clock, job=job)
         self.admission = make_admission(spider, settings, hosts.own)
         web = HostTransport(transport or Transports(settings, guard, clock), hosts.own)
         confined = RestrictedTransport(web, may_reach) if may_reach is not None else None
@@ -86,18 +85,17 @@ class JobRunner:
             traffic=traffic,
             clock=clock,
             rng=rng,
-            now=frontier_clock.now,
+            now=clock.now,
             handlers=pools_of(spider),
             own=hosts.own,
         )
-        self._recorder = Recorder(frontier, job, self.tally, frontier_clock.now)
+        self._recorder = Recorder(frontier, job, self.tally, clock.now)
         pages = make_pipeline(
             spider,
             settings,
             frontier=frontier,
             hosts=hosts,
-            robots=RobotsFetcher(routes, hosts, frontier, settings, clock, frontier_clock),
-            buried=GivenUpPages(frontier, job),
+            robots=RobotsFetcher(routes, hosts, frontier, settings, clock),
             transport=routes if tracing is None else tracing.transport(routes),
             guard=guard,
             traffic=traffic,
@@ -105,7 +103,6 @@ class JobRunner:
             tally=self.tally,
             recorder=self._recorder,
             clock=clock,
-            frontier_clock=frontier_clock,
             rng=rng,
             routes=routes,
             browser=transport is None and available(settings),
@@ -147,68 +144,33 @@ def make_pipeline(
     frontier: Frontier,
     hosts: HostCache,
     robots: RobotsFetcher,
-    buried: GivenUpPages,
     transport: Transport,
+    routes: Routes,
     guard: Guard,
     traffic: Traffic,
     admission: Admission,
     tally: Tally,
     recorder: Recorder,
-    clock: Clock,
-    frontier_clock: FrontierClock,
+    clock: FrontierClock,
     rng: random.Random,
-    routes: Routes | None = None,
     browser: bool = False,
     confined: RestrictedTransport | None = None,
     collecting: Callable[..., Awaitable[Yielded]] = collect,
 ) -> Pipeline:
     """The steps of a page's path, in their order. `browser`: there is one to open pages with."""
     budget, challenges = RetryBudget(settings), Challenges(settings, browser=browser)
-    escalation = Escalation(hosts, frontier_clock, rng, on=challenges.escalates)
-    judge = Judge(
-        settings, hosts=hosts, budget=budget, challenges=challenges, clock=clock, rng=rng, routes=routes
-    )
-    learner = Learner(
-        settings,
-        hosts=hosts,
-        buried=buried,
-        escalation=escalation,
-        traffic=traffic,
-        budget=budget,
-        clock=clock,
-        frontier_clock=frontier_clock,
-        routes=routes,
-    )
+    escalation = Escalation(hosts, clock, rng, on=challenges.escalates)
+    judge = Judge(settings, hosts, routes, budget, challenges, clock, rng)
+    learner = Learner(settings, hosts, routes, budget, escalation, traffic, clock)
     permission = Permission(
-        settings,
-        frontier=frontier,
-        hosts=hosts,
-        robots=robots,
-        buried=buried,
-        judge=judge,
-        learner=learner,
-        escalation=escalation,
-        clock=clock,
-        frontier_clock=frontier_clock,
-        rng=rng,
-        routes=routes,
-        confined=confined,
+        settings, frontier, hosts, routes, robots, judge, learner, escalation, clock, rng, confined
     )
-    fetcher = Fetcher(
-        transport,
-        hosts=hosts,
-        guard=guard,
-        frontier_clock=frontier_clock,
-        escalation=escalation,
-        routes=routes,
-        waits=waits_of(spider),
-    )
+    fetcher = Fetcher(transport, hosts, routes, guard, escalation, clock, waits_of(spider))
     links = Links(settings, admission=admission, escalation=escalation, tally=tally, now=clock.time)
     handling = Handling(spider, settings, links=links, tally=tally, clock=clock, collecting=collecting)
     return Pipeline(
         settings,
         hosts=hosts,
-        buried=buried,
         permission=permission,
         fetcher=fetcher,
         judge=judge,
@@ -220,7 +182,6 @@ def make_pipeline(
         recorder=recorder,
         routes=routes,
         clock=clock,
-        frontier_clock=frontier_clock,
     )
 
 
