@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from shoal.admit.identity import fingerprint
+from shoal.frontier.compare_and_set import change_host
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.values import JobSpec
-from shoal.hosts.host_limits import HostRules, change_host
+from shoal.hosts.host_limits import HostRules
 from shoal.hosts.host_state import HostState
 from shoal.inspect import inquiry
 from shoal.inspect.host_actions import block, order

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from shoal.engine.history import FIRST_INTERVAL, History, HostPast, Slice, busiest, coarse
 from shoal.engine.tally import Tally, TallyReport
-from shoal.frontier.notes import TRIES, change_note
+from shoal.frontier.compare_and_set import TRIES, change_note
 from shoal.frontier.protocol import Frontier, Notes
 from shoal.frontier.values import Job, Note, PastJob
 from shoal.policy.outcomes import row_of

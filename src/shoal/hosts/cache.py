@@ -20,10 +20,11 @@ from shoal.admit.identity import scheme as scheme_of
 from shoal.fetch.guard import Pin
 from shoal.fetch.robots_fetch import Robots
 from shoal.frontier.clock import FrontierClock
+from shoal.frontier.compare_and_set import change_host
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import HostRecord
 from shoal.hosts.given_up import GivenUpPages
-from shoal.hosts.host_limits import HostRules, OtherJobs, StateChange, Terms, change_host, marked
+from shoal.hosts.host_limits import HostRules, OtherJobs, StateChange, Terms, marked
 from shoal.hosts.host_state import (
     HostState,
     OriginState,

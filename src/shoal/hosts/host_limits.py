@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.fetch.robots_fetch import Robots, RobotsRecord, agent_of
-from shoal.frontier.protocol import Frontier, Hosts
+from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import HostRecord
 from shoal.hosts.host_state import NO_ORDERS, Ask, HostState, Manual, encode_state, state_of
 from shoal.jobs.worker_status import status_of
@@ -21,18 +21,6 @@ from shoal.valve import Valve
 StateChange = Callable[[HostState], HostState]
 
 _TERMS = 1_000  # sets of settings that are kept
-
-
-async def change_host(
-    frontier: Hosts, host: str, change: Callable[[HostRecord], HostRecord]
-) -> HostRecord | None:
-    """Compare-and-set: read, change, write, and again from the start if somebody else was quicker. None: no such
-    host."""
-    while (record := await frontier.host(host)) is not None:
-        changed = change(record)
-        if await frontier.update_host(changed):
-            return replace(changed, version=record.version + 1)
-    return None
 
 
 def marked(state: HostState, limits: Limits, version: int) -> HostState:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from shoal.frontier.notes import TRIES, change_note
+from shoal.frontier.compare_and_set import TRIES, change_note
 from shoal.frontier.protocol import Notes
 from shoal.frontier.values import Note
 from shoal.policy.proxy import PoolState

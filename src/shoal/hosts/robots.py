@@ -15,10 +15,10 @@ from shoal.admit.identity import scheme as scheme_of
 from shoal.fetch.robots_fetch import RobotsRecord, agent_of, fetch_robots
 from shoal.fetch.transport import Transport
 from shoal.frontier.clock import FrontierClock
+from shoal.frontier.compare_and_set import change_host
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import HostRecord
 from shoal.hosts.cache import HostCache, HostView
-from shoal.hosts.host_limits import change_host
 from shoal.hosts.host_state import OriginState, encode_state, state_of
 from shoal.model import Lease, Task
 from shoal.policy.outcomes import rule_for
@@ -168,22 +168,22 @@ class RobotsVisits:
 
     async def _shut(self, host: str) -> float | None:
         """Shuts the valve and returns until when. None: it is shut already, or the host was visited a moment ago."""
-        for _ in range(_TRIES):
-            record = await self._frontier.host(host)
-            assert record is not None, host
-            state, now = state_of(record), self._now()
-            wait = max(record.valve.blocked_until, state.visits_from) - now
-            if wait > _SOON or state.given_up:
+
+        def wait(record: HostRecord) -> float:
+            return max(record.valve.blocked_until, state_of(record).visits_from) - self._now()
+
+        def shut(record: HostRecord) -> HostRecord | None:
+            state, until = state_of(record), self._now() + self._longest
+            if wait(record) > 0 or state.given_up:
                 return None
-            if wait > 0:
-                await self._sleep(wait)
-                continue
-            until = now + self._longest
             valve = replace(record.valve, blocked_until=until)
-            shut = replace(record, valve=valve, state=encode_state(replace(state, visit_until=until)))
-            if await self._frontier.update_host(shut):
-                return until
-        return None
+            return replace(record, valve=valve, state=encode_state(replace(state, visit_until=until)))
+
+        record = await self._frontier.host(host)
+        if record is not None and 0 < (seconds := wait(record)) <= _SOON:
+            await self._sleep(seconds)
+        changed = await change_host(self._frontier, host, shut, tries=_TRIES)
+        return changed.valve.blocked_until if changed is not None else None
 
     async def _turn(self, host: str) -> bool:
         """Waits until a lease could be given if the valve were open. False: that takes too long."""

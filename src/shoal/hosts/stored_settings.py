@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from shoal.errors import UsageError
-from shoal.frontier.notes import change_note
+from shoal.frontier.compare_and_set import change_note
 from shoal.frontier.protocol import Frontier, Hosts, Notes
 from shoal.frontier.values import Note
 from shoal.hosts.host_state import BY_HAND, HostState, state_of

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from shoal.errors import ShoalError
 from shoal.events import Event, Field, Listener, listener, made
 from shoal.events import event as event  # what is kept here is told there
-from shoal.frontier.notes import TRIES, change_note
+from shoal.frontier.compare_and_set import TRIES, change_note
 from shoal.frontier.protocol import Notes
 from shoal.frontier.values import Note
 from shoal.text import UNREADABLE, pack

@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal.frontier.compare_and_set import change_host
 from shoal.frontier.protocol import Frontier, Hosts
-from shoal.hosts.host_limits import StateChange, change_host
+from shoal.hosts.host_limits import StateChange
 from shoal.hosts.host_state import HostState, Manual, state_of
 from shoal.hosts.stored_settings import StoredSettings, Tables, change_stored_settings
 from shoal.inspect.event_log import tell

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.frontier.codec import stored
-from shoal.frontier.notes import change_note
+from shoal.frontier.compare_and_set import change_note
 from shoal.frontier.protocol import Frontier, Notes
 from shoal.frontier.values import OWN_START, Job, JobSpec, Note
 from shoal.jobs.cron import parse_cron

@@ -15,9 +15,10 @@ from shoal.engine.feeder import Feeder, too_full
 from shoal.engine.tally import RateWindow, Tally, TallyReport
 from shoal.errors import OutputTaken, ShoalError, SinkError, UsageError
 from shoal.frontier import is_local
+from shoal.frontier.compare_and_set import change_host
 from shoal.frontier.protocol import Frontier, Hosts, Viewing
 from shoal.frontier.values import Job, JobSpec
-from shoal.hosts.host_limits import HostRules, change_host
+from shoal.hosts.host_limits import HostRules
 from shoal.humanize import plural
 from shoal.inspect.event_log import tell
 from shoal.inspect.fleet import Horizon, look_at_job
