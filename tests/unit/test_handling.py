@@ -5,14 +5,21 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+from collections import UserDict
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from datetime import date
+from decimal import Decimal
+from types import MappingProxyType
+from typing import Any, TypedDict
 
+import attrs
 import msgspec
 import pytest
+from pydantic import BaseModel
 
 from shoal.model import Request, Response, Task
+from shoal.sink.items import encode_row
 from shoal.spider import handlers
 from shoal.spider.handlers import HandlerTimeout, JunkError, Yielded, collect
 from shoal.spider.page import Page
@@ -65,9 +72,55 @@ async def test_every_kind_of_handler(function: Callable[..., Any]) -> None:
     assert await run(function) == Yielded([ITEM], [REQUEST])
 
 
-@pytest.mark.parametrize("item", [ITEM, Book("t"), Price(1)])
+@attrs.define
+class Offer:
+    title: str
+
+
+class Shop(BaseModel):
+    title: str
+    price: Decimal = Decimal("1.50")
+    seen: date = date(2026, 1, 2)
+
+
+class Named(TypedDict):
+    title: str
+
+
+ITEMS = [
+    ITEM,
+    Book("t"),
+    Price(1),
+    Offer("t"),
+    Shop(title="t"),
+    Named(title="t"),
+    UserDict({"title": "t"}),
+    {"shop": Shop(title="t"), "offers": [Offer("t")], "in": MappingProxyType({"a": 1})},
+]
+
+
+@pytest.mark.parametrize("item", ITEMS)
 async def test_a_single_item_may_be_returned(item: object) -> None:
     assert await run(lambda page: item) == Yielded([item], [])
+    assert await run(lambda page: [item]) == Yielded([item], [])
+
+
+def test_items_of_every_kind_are_written() -> None:
+    shop = {"title": "t", "price": "1.50", "seen": "2026-01-02"}
+    nested = {"shop": shop, "offers": [{"title": "t"}], "in": {"a": 1}}
+    titled = {"title": "t"}
+    handler = Handler("book", len)
+    rows = [msgspec.json.decode(encode_row(item, handler).data) for item in ITEMS]
+    assert rows == [ITEM, titled, {"cents": 1}, titled, shop, titled, titled, nested]
+
+
+def test_keys_and_faults_are_found_in_items_of_every_kind() -> None:
+    keyed = Handler("book", len, ("title",))
+    items = [Book("t"), Offer("t"), Shop(title="t"), UserDict(title="t"), {"title": "t"}]
+    assert len({encode_row(item, keyed).key for item in items}) == 1
+    for item in (Book(object()), Offer(object()), {"title": object()}):  # type: ignore[arg-type]
+        with pytest.raises(JunkError, match="field 'title' is a object"):
+            encode_row(item, Handler("book", len))
 
 
 async def test_nothing_and_a_single_request_may_be_returned() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from hashlib import blake2b
@@ -15,9 +15,19 @@ from shoal.model import Row
 from shoal.spider.handlers import JunkError
 from shoal.spider.spider import Handler
 
-_ENCODER = msgspec.json.Encoder()
+
+def _plain(value: object) -> object:
+    """What msgspec cannot write by itself."""
+    if hasattr(value, "__pydantic_serializer__"):
+        return value.model_dump(mode="json") if hasattr(value, "model_dump") else vars(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"a {type(value).__name__} cannot be written as JSON")
+
+
+_ENCODER = msgspec.json.Encoder(enc_hook=_plain)
 # A set has another order in every process, and a table that of its making: the same key must give the same bytes.
-_KEY_ENCODER = msgspec.json.Encoder(order="deterministic")
+_KEY_ENCODER = msgspec.json.Encoder(enc_hook=_plain, order="deterministic")
 _UNWRITABLE = (TypeError, ValueError, OverflowError, RecursionError)  # ValueError: also lone surrogates
 _MISSING = object()
 
@@ -58,7 +68,7 @@ def encode_row(item: object, handler: Handler, at: float = 0.0) -> Row:
 def _key_values(item: object, handler: Handler, names: tuple[str, ...]) -> list[object]:
     values: list[object] = []
     for name in names:
-        value = item.get(name, _MISSING) if isinstance(item, dict) else getattr(item, name, _MISSING)
+        value = item.get(name, _MISSING) if isinstance(item, Mapping) else getattr(item, name, _MISSING)
         if value is _MISSING:
             raise JunkError(f"handler {handler.name!r} yielded an item without its key field {name!r}")
         if value is None or (isinstance(value, Sized) and not len(value)):
@@ -109,9 +119,12 @@ def _culprit(item: object, error: Exception) -> str:
 
 
 def _fields(item: object) -> Iterator[tuple[object, object]]:
-    if isinstance(item, dict):
+    if isinstance(item, Mapping):
         yield from item.items()
     elif isinstance(item, msgspec.Struct):
         yield from ((name, getattr(item, name)) for name in item.__struct_fields__)
     elif is_dataclass(item):
         yield from ((field.name, getattr(item, field.name)) for field in fields(item))
+    else:  # attrs, pydantic
+        named = [field.name for field in getattr(type(item), "__attrs_attrs__", ())]
+        yield from ((name, getattr(item, name)) for name in named or getattr(type(item), "model_fields", []))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Mapping
 from dataclasses import is_dataclass
 from inspect import isawaitable
 from typing import TYPE_CHECKING
@@ -144,7 +144,12 @@ def _collect_plain(name: str, produced: object, deadline: float, monotonic: Call
 
 
 def _is_value(value: object) -> bool:
-    return isinstance(value, dict | Struct) or (is_dataclass(value) and not isinstance(value, type))
+    """Whether it is an item: a dict or another mapping, a msgspec Struct, a dataclass, an attrs class, or a pydantic
+    model. The last two are told by what they have: neither need be installed."""
+    if isinstance(value, Mapping | Struct):
+        return True
+    kind = type(value)
+    return is_dataclass(kind) or hasattr(kind, "__attrs_attrs__") or hasattr(kind, "__pydantic_serializer__")
 
 
 def _sort(name: str, value: object, into: Yielded) -> None:
@@ -155,7 +160,7 @@ def _sort(name: str, value: object, into: Yielded) -> None:
     else:
         raise JunkError(
             f"handler {name!r} yielded a {type(value).__name__}; "
-            "yield a dict, a dataclass, a msgspec Struct or page.follow(...)"
+            "yield a dict, a dataclass, an attrs class, a msgspec Struct, a pydantic model or page.follow(...)"
         )
 
 
