@@ -13,7 +13,7 @@ import typer
 from shoal.cli import EXIT_CODES
 from shoal.cli.app import app
 from shoal.engine.tally import TallyReport
-from shoal.inspect.progress import View
+from shoal.inspect.job import View
 from shoal.terminal import summary
 
 DOC = (Path(__file__).parents[2] / "docs" / "cli.md").read_text("utf-8")

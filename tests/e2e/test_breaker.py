@@ -20,7 +20,7 @@ from shoal import Page, Results, Spider
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import DeadFilter
-from shoal.inspect.progress import View
+from shoal.inspect.job import View
 from shoal.testing import ChaoticWeb, Hit, HostProfile
 
 Figure = Callable[[str, object], None]

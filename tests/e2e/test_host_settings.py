@@ -30,7 +30,7 @@ from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import DeadFilter, HostRecord
 from shoal.hosts.host_state import state_of
 from shoal.hosts.stored_settings import read_stored_settings
-from shoal.inspect.host_actions import set_for_hosts
+from shoal.inspect.actions import set_for_hosts
 from shoal.inspect.single_page import look
 from shoal.jobs.note import note_of, settings_of
 from shoal.settings import HostSettings, Settings

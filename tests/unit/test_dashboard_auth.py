@@ -7,17 +7,18 @@ from pathlib import Path
 import pytest
 from starlette.datastructures import Headers
 
-from shoal.dashboard.auth import (
+from shoal.dashboard.responses import Refusal, encode
+from shoal.dashboard.security import (
     TOKEN_VARIABLE,
     Gatekeeper,
     Guesses,
     Sessions,
+    check_same_origin,
     find_token,
     fresh_token,
+    host_name,
     is_csrf,
 )
-from shoal.dashboard.responses import Refusal, encode
-from shoal.dashboard.security import check_same_origin, host_name
 from shoal.dashboard.server import Options, Served, is_loopback
 from shoal.errors import UsageError
 from shoal.inspect.json_form import visible

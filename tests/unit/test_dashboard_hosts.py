@@ -12,9 +12,9 @@ from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.values import JobSpec
 from shoal.hosts.host_limits import HostRules
 from shoal.hosts.host_state import HostState
-from shoal.inspect import inquiry
-from shoal.inspect.host_actions import block, order
-from shoal.inspect.inquiry import find_hosts
+from shoal.inspect import lookup
+from shoal.inspect.actions import block, order
+from shoal.inspect.lookup import find_hosts
 from shoal.jobs.note import write_note
 from shoal.model import Task
 from shoal.policy.breaker import BreakerState
@@ -103,8 +103,8 @@ async def test_pages(frontier: MemoryFrontier) -> None:
 async def test_a_filter_looks_at_so_many_hosts_and_no_more(
     frontier: MemoryFrontier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inquiry, "_PAGE", 2)
-    monkeypatch.setattr(inquiry, "_MOST_LOOKED", 2)
+    monkeypatch.setattr(lookup, "_PAGE", 2)
+    monkeypatch.setattr(lookup, "_MOST_LOOKED", 2)
     first = await find_hosts(frontier, part="d.ex")
     assert (first.hosts, bool(first.after)) == ([], True)
     second = await find_hosts(frontier, part="d.ex", after=first.after)

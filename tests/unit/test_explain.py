@@ -11,7 +11,7 @@ from shoal.fetch.robots_fetch import RobotsRecord
 from shoal.frontier.values import Counters, HostRecord, Job, JobSpec, Whereabouts, WorkerRecord
 from shoal.hosts.host_limits import HostRules
 from shoal.hosts.host_state import Ask, HostState, Manual, OriginState, encode_state
-from shoal.inspect.host import HostSight, sight_of, with_robots
+from shoal.inspect.host import HostView, view_of, with_robots
 from shoal.inspect.why import Answer, Facts, explain
 from shoal.jobs.worker_status import WorkerStatus, encode_status
 from shoal.model import Failure, Task
@@ -36,12 +36,12 @@ BREAKER = state_name("breaker", "http")
 VALVE = Valve(interval=0.5, cap=2)
 
 
-def host(valve: Valve = VALVE, *, policies: dict[str, Any] | None = None, **state: Any) -> HostSight:
+def host(valve: Valve = VALVE, *, policies: dict[str, Any] | None = None, **state: Any) -> HostView:
     states = {**RULES.policies.initial(), **(policies or {})}
     origin = OriginState(state.pop("robots", ASKED))
     stored = HostState(origins={"http": origin}, policies=RULES.policies.encode(states), **state)
     record = HostRecord("shop.test", valve, encode_state(stored))
-    return with_robots(sight_of(record, RULES, NOW), RULES)
+    return with_robots(view_of(record, RULES, NOW), RULES)
 
 
 def worker(name: str = "w1", **status: Any) -> WorkerRecord:
@@ -112,7 +112,7 @@ def test_a_domain_that_has_reached_its_limit_is_told() -> None:
         record = HostRecord(
             "shop.test", valve, encode_state(HostState(origins={"http": OriginState(ASKED)})), domain=domain
         )
-        return pending(host=with_robots(sight_of(record, RULES, NOW), RULES)).causes[0].sentence
+        return pending(host=with_robots(view_of(record, RULES, NOW), RULES)).causes[0].sentence
 
     full = told(Domain("test.example", in_flight=8))
     assert (

@@ -17,7 +17,7 @@ from shoal.engine.tally import Tally
 from shoal.errors import SpiderError, StoreError
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.values import OWN_START, Added, Claim, Cursor, Job, JobSpec, Source
-from shoal.inspect.host_actions import set_for_hosts
+from shoal.inspect.actions import set_for_hosts
 from shoal.model import Done, Settlement, Task
 from shoal.settings import Settings
 from shoal.valve import Valve

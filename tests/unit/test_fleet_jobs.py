@@ -26,8 +26,8 @@ from shoal.frontier.values import (
     JobState,
     Source,
 )
-from shoal.inspect.fleet import eta, look_at_fleet, slow_hosts
-from shoal.inspect.progress import View
+from shoal.inspect.job import View
+from shoal.inspect.overview import eta, look_at_fleet, slow_hosts
 from shoal.jobs.note import note_of, settings_of, write_note
 from shoal.jobs.trouble import report_trouble, trouble_of
 from shoal.jobs.worker_status import WorkerStatus, encode_status, tell_other_versions

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from shoal.engine.tally import Tally, TallyReport
 from shoal.engine.vitals import OwnVitals, Vitals, together
 from shoal.frontier.values import Counters, Job, JobSpec, JobState
-from shoal.inspect.fleet import JobSight
+from shoal.inspect.overview import JobView
 from shoal.jobs.worker_status import WorkerStatus
 from shoal.model import Failure, Response
 from shoal.policy.backpressure import Reason
@@ -147,12 +147,12 @@ async def test_a_process_that_fetches_nothing_has_a_pulse() -> None:
 # -- the store
 
 
-def job(name: str, *, state: JobState = "running", at: float = 0.0, **counters: int) -> JobSight:
+def job(name: str, *, state: JobState = "running", at: float = 0.0, **counters: int) -> JobView:
     spec = JobSpec(name)
-    return JobSight(Job(spec, state, Counters(**counters), at), rate=2.0, eta=60.0, workers=1)
+    return JobView(Job(spec, state, Counters(**counters), at), rate=2.0, eta=60.0, workers=1)
 
 
-def overview(*jobs: JobSight, **fields: Any) -> Any:
+def overview(*jobs: JobView, **fields: Any) -> Any:
     """As much of an Overview as is read."""
     lanes = {"normal": SimpleNamespace(pending=5, in_flight=2)}
     told = {"jobs": jobs, "workers": (), "lanes": lanes, "success": 0.75, **fields}

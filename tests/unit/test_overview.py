@@ -21,11 +21,8 @@ from shoal.frontier.values import Claim, Counters, Job, JobSpec
 from shoal.hosts.host_limits import HostRules
 from shoal.hosts.host_state import HostState, Manual
 from shoal.inspect.event_log import Event
-from shoal.inspect.fleet import JobSight
 from shoal.inspect.held_back import Holdups, find_holdups
-from shoal.inspect.in_flight import look_at_flights
-from shoal.inspect.overview import LaneLoad, Overview, look
-from shoal.inspect.throttled import Sparing
+from shoal.inspect.overview import JobView, LaneLoad, Overview, Throttled, look, look_at_flights
 from shoal.jobs.note import write_note
 from shoal.jobs.worker_status import WorkerStatus, encode_status
 from shoal.model import Dead, Done, Failure, Response, Retry, Settlement
@@ -46,7 +43,7 @@ RULES = HostRules(SETTINGS)
 
 async def test_what_is_found_out_quickly_is_asked_for_every_few_seconds() -> None:
     clock = ManualClock()
-    asked = Sparing(-1, clock=clock.monotonic)
+    asked = Throttled(-1, clock=clock.monotonic)
     answers = iter(range(10))
 
     async def ask() -> int:
@@ -61,7 +58,7 @@ async def test_what_is_found_out_quickly_is_asked_for_every_few_seconds() -> Non
 
 async def test_what_takes_long_is_asked_for_rarely() -> None:
     clock = ManualClock()
-    asked = Sparing(-1, clock=clock.monotonic)
+    asked = Throttled(-1, clock=clock.monotonic)
     times = Counter[str]()
 
     async def ask() -> int:
@@ -76,7 +73,7 @@ async def test_what_takes_long_is_asked_for_rarely() -> None:
 
 
 async def test_an_error_is_not_an_answer() -> None:
-    asked = Sparing(-1)
+    asked = Throttled(-1)
 
     async def fail() -> int:
         raise OSError
@@ -90,7 +87,7 @@ async def test_an_error_is_not_an_answer() -> None:
 
 
 async def test_nobody_waits_longer_than_they_have_patience() -> None:
-    asked = Sparing(-1, patience=0.01)
+    asked = Throttled(-1, patience=0.01)
     found = asyncio.Event()
 
     async def ask() -> int:
@@ -205,7 +202,7 @@ async def test_a_look_costs_about_a_dozen_reads_however_many_hosts_there_are() -
     ],
 )
 def test_what_sets_the_pace(in_flight: int, counters: Counters, pace: str) -> None:
-    jobs = [JobSight(Job(JobSpec("shop"), "running", counters, 0.0))]
+    jobs = [JobView(Job(JobSpec("shop"), "running", counters, 0.0))]
     worker = WorkerStatus(slots=64, in_flight=in_flight)
     assert Overview(0.0, jobs, [worker], (), None).pace.startswith(pace)
     assert bool(Overview(0.0, jobs, [worker], (), None).pace) == bool(pace)
@@ -215,7 +212,7 @@ def test_what_sets_the_pace(in_flight: int, counters: Counters, pace: str) -> No
 
 def test_the_progress_of_a_job_counts_what_is_through() -> None:
     def progress(max_pages: int = 0, **counters: int) -> float | None:
-        return JobSight(Job(JobSpec("x", max_pages=max_pages), "running", Counters(**counters), 0.0)).progress
+        return JobView(Job(JobSpec("x", max_pages=max_pages), "running", Counters(**counters), 0.0)).progress
 
     assert progress() is None
     assert progress(pending=6, leased=1, done=2, dead=1) == 0.3
@@ -315,7 +312,7 @@ def test_the_room_is_shared_out(rows: tuple[int, ...], lines: int | None, given:
 def busy_frame() -> Frame:
     now = 1_800_000_000.0
     jobs = [
-        JobSight(
+        JobView(
             Job(
                 JobSpec(f"a-job-with-a-rather-long-name-{n}"), "running", Counters(9000, 4000, done=5000), now
             ),

@@ -19,6 +19,7 @@ from shoal.frontier.redis.home import RedisFrontier
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.frontier.values import Counters, Cursor, DeadFilter, Job, JobSpec
 from shoal.inspect.event_log import read_events
+from shoal.inspect.job import unknown_job
 from shoal.inspect.retention import (
     DAY,
     Retention,
@@ -28,7 +29,6 @@ from shoal.inspect.retention import (
     prune,
     prune_letters,
     retention_of,
-    unknown_job,
 )
 from shoal.jobs.schedule import Schedule
 from shoal.jobs.worker_status import WorkerStatus, encode_status

@@ -21,8 +21,8 @@ from shoal.hosts.cache import HostCache
 from shoal.hosts.host_limits import HostRules
 from shoal.hosts.host_state import Ask, HostState, Manual, encode_state, state_of
 from shoal.hosts.stored_settings import StoredSettingsCopy, change_stored_settings, read_stored_settings
-from shoal.inspect.host import rate_source, sight_of, with_robots, with_sources
-from shoal.inspect.host_actions import set_for_hosts
+from shoal.inspect.actions import set_for_hosts
+from shoal.inspect.host import rate_source, view_of, with_robots, with_sources
 from shoal.jobs.note import write_note
 from shoal.model import Failure, Lease, Outcome, Response, Task
 from shoal.policy.compose import first_valve
@@ -201,7 +201,7 @@ NO_STANDING = HostTable({})
 
 def seen(rules: HostRules, state: HostState, standing: HostTable = NO_STANDING) -> tuple[float, int, str]:
     record = rules.applied(HostRecord(SHOP, Valve()), state, 0.0)
-    sight = with_robots(sight_of(record, rules, 0.0), rules)
+    sight = with_robots(view_of(record, rules, 0.0), rules)
     return record.valve.interval, record.valve.cap, rate_source(with_sources(sight, rules, standing))
 
 

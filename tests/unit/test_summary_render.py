@@ -8,7 +8,7 @@ from rich.console import Console
 
 from shoal.engine.tally import Tally
 from shoal.frontier.values import Counters, Job, JobSpec, JobState
-from shoal.inspect.progress import View
+from shoal.inspect.job import View
 from shoal.model import Failure, Response
 from shoal.terminal import summary
 

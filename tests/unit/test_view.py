@@ -11,7 +11,7 @@ from shoal import humanize
 from shoal.engine.tally import HostTally, RateWindow, TallyReport
 from shoal.errors import UsageError
 from shoal.frontier.values import Counters, Job, JobSpec, JobState
-from shoal.inspect.progress import View, eta, remaining
+from shoal.inspect.job import View, eta, remaining
 from shoal.telemetry import logging as shoal_logging
 from shoal.terminal import live_panel
 from shoal.terminal.progress_lines import LiveProgress, PlainProgress, SilentProgress, make_progress

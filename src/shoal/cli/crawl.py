@@ -17,7 +17,7 @@ from shoal.errors import SinkError, UsageError
 from shoal.text import command
 
 if TYPE_CHECKING:
-    from shoal.inspect.progress import View
+    from shoal.inspect.job import View
     from shoal.runtime.crawl import Plan
     from shoal.spider.loading import SpiderSource
 
@@ -170,7 +170,7 @@ def run_plan(
 def finish(plan: Plan, view: View, summary_file: Path | None, quiet: bool) -> None:
     """Says how it ended, and what to do next."""
     from shoal import humanize
-    from shoal.inspect.progress import left_over
+    from shoal.inspect.job import left_over
     from shoal.sink import describe
     from shoal.telemetry.logging import only_json
     from shoal.terminal import summary

@@ -79,7 +79,7 @@ def checked_port(port: int, option: str) -> int:
 
 def chosen_token(file: Path | None) -> str | None:
     """None: a fresh one is to be made, and told."""
-    from shoal.dashboard.auth import TOKEN_VARIABLE, find_token
+    from shoal.dashboard.security import TOKEN_VARIABLE, find_token
     from shoal.telemetry.logging import only_json
 
     token = find_token(file, os.environ)

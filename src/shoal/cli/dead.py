@@ -103,12 +103,12 @@ def replay(
 ) -> None:
     """Put dead letters back into the queue, with a fresh set of attempts."""
     from shoal.humanize import plural
-    from shoal.inspect import dead_letters
+    from shoal.inspect.actions import replay_letters
     from shoal.terminal.console import ask, say
 
     query = _query(job, host, kind, since, until, ids, limit)
     _require_choice(query, everything, "replay")
-    number = ask(store, lambda frontier: dead_letters.replay(frontier, query, "shoal dead"))
+    number = ask(store, lambda frontier: replay_letters(frontier, query, "shoal dead"))
     say(f"{plural(number, 'page')} queued again" + ("; run the crawl to fetch them" if number else ""))
 
 
@@ -126,12 +126,12 @@ def drop(
 ) -> None:
     """Forget dead letters. Their pages stay seen and are not fetched again."""
     from shoal.humanize import plural
-    from shoal.inspect import dead_letters
+    from shoal.inspect.actions import drop_letters
     from shoal.terminal.console import ask, say
 
     query = _query(job, host, kind, since, until, ids, limit)
     _require_choice(query, everything, "drop")
-    number = ask(store, lambda frontier: dead_letters.drop(frontier, query, "shoal dead"))
+    number = ask(store, lambda frontier: drop_letters(frontier, query, "shoal dead"))
     say(f"{plural(number, 'dead letter')} dropped")
 
 

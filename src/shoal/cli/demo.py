@@ -14,7 +14,7 @@ from shoal.errors import UsageError
 
 if TYPE_CHECKING:
     from shoal.engine.tally import HostTally
-    from shoal.inspect.progress import View
+    from shoal.inspect.job import View
     from shoal.model import DeadLetter
     from shoal.runtime.crawl import Plan
     from shoal.testing import HostProfile, WebProcess

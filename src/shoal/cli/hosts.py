@@ -15,7 +15,7 @@ from shoal.text import command
 if TYPE_CHECKING:
     from shoal.frontier.protocol import Frontier
     from shoal.frontier.values import HostQueue
-    from shoal.inspect.host import HostSight
+    from shoal.inspect.host import HostView
     from shoal.settings import HostSettings
 
 app = typer.Typer(help="Show the hosts: rate, latency, breaker, queue, errors. Block, unblock or set them.")
@@ -61,8 +61,8 @@ def hosts(
     if context.invoked_subcommand is not None:
         refuse_options(context)
         return
-    from shoal.inspect.inquiry import look_at_hosts
     from shoal.inspect.json_form import host_dict
+    from shoal.inspect.lookup import look_at_hosts
     from shoal.terminal import host_tables
     from shoal.terminal.console import ask, print_json
 
@@ -76,11 +76,9 @@ def hosts(
         host_tables.print_table(shown, total)
 
 
-async def _first(
-    hosts: AsyncIterator[HostSight], sort: Sort, limit: int | None
-) -> tuple[list[HostSight], int]:
+async def _first(hosts: AsyncIterator[HostView], sort: Sort, limit: int | None) -> tuple[list[HostView], int]:
     """The first ones by `sort`, and how many there are. Very many hosts are never held at once."""
-    first: list[HostSight] = []
+    first: list[HostView] = []
     total = 0
     async for host in hosts:
         total += 1
@@ -90,10 +88,10 @@ async def _first(
     return sorted(first, key=_order(sort))[:limit], total
 
 
-def _order(sort: Sort) -> Callable[[HostSight], tuple[float | str, ...]]:
+def _order(sort: Sort) -> Callable[[HostView], tuple[float | str, ...]]:
     from shoal.inspect.host import CONDITIONS
 
-    def busy(host: HostSight) -> tuple[float | str, ...]:
+    def busy(host: HostView) -> tuple[float | str, ...]:
         return -host.pending, -host.valve.in_flight, host.name
 
     return {
@@ -108,14 +106,14 @@ def _order(sort: Sort) -> Callable[[HostSight], tuple[float | str, ...]]:
 @app.command()
 def show(host: Host, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
     """Show one host, and what holds it back."""
-    from shoal.inspect.inquiry import look_at_host, settings_to_come
     from shoal.inspect.json_form import host_dict, settings_dict
+    from shoal.inspect.lookup import look_at_host, settings_to_come
     from shoal.terminal import host_tables
     from shoal.terminal.console import ask, print_json, stdout
 
     name = _name(host)
 
-    async def look(frontier: Frontier) -> tuple[HostSight, Sequence[HostQueue]] | HostSettings:
+    async def look(frontier: Frontier) -> tuple[HostView, Sequence[HostQueue]] | HostSettings:
         to_come = await settings_to_come(frontier, name)
         return to_come if to_come is not None else await look_at_host(frontier, name)
 
@@ -143,12 +141,12 @@ def block(
     store: Store = DEFAULT_STORE,
 ) -> None:
     """Send a host no more requests. Its pages wait; those in flight are finished."""
-    from shoal.inspect.host_actions import block, order
+    from shoal.inspect.actions import block, order
     from shoal.terminal.console import ask
 
     name, length = _name(host), seconds(span, "--for")
 
-    async def carry_out(frontier: Frontier) -> HostSight:
+    async def carry_out(frontier: Frontier) -> HostView:
         until = None if length is None else await frontier.now() + length
         return await order(frontier, name, block(until, reason))
 
@@ -159,13 +157,13 @@ def block(
 def unblock(host: Host, store: Store = DEFAULT_STORE) -> None:
     """Let a host be asked again: lifts a block, closes its breaker and forgets its failures."""
     from shoal.frontier.values import DeadFilter
-    from shoal.inspect.host_actions import order, unblock
+    from shoal.inspect.actions import order, unblock
     from shoal.terminal.console import ask, say
 
     name = _name(host)
     buried = DeadFilter(host=name, kind="host_down", limit=BURIED_COUNTED)
 
-    async def carry_out(frontier: Frontier) -> tuple[HostSight, int]:
+    async def carry_out(frontier: Frontier) -> tuple[HostView, int]:
         return await order(frontier, name, unblock), len(await frontier.dead(buried))
 
     sight, lost = ask(store, carry_out)
@@ -227,15 +225,15 @@ def settings_(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
 
 
 def _change(word: str, given: dict[str, str], store: str) -> None:
-    from shoal.inspect.host_actions import Set, set_for_hosts
-    from shoal.inspect.inquiry import look_at_host
+    from shoal.inspect.actions import Set, set_for_hosts
+    from shoal.inspect.lookup import look_at_host
     from shoal.terminal import host_tables
     from shoal.terminal.console import ask, say
 
     name = _pattern(word)
     wanted = _read(given)
 
-    async def carry_out(frontier: Frontier) -> tuple[Set, HostSight | None]:
+    async def carry_out(frontier: Frontier) -> tuple[Set, HostView | None]:
         await _check_names(frontier, wanted)
         done = await set_for_hosts(frontier, name, wanted)
         is_one = done.hosts == 1 and await frontier.host(name) is not None
@@ -275,7 +273,7 @@ async def _check_names(frontier: Frontier, wanted: dict[str, object]) -> None:
 
     from shoal.config import load
     from shoal.hosts.proxy_pools import StoredPools
-    from shoal.inspect.inquiry import chosen_jobs, settings_for
+    from shoal.inspect.lookup import chosen_jobs, settings_for
     from shoal.policy.lanes import no_such_lane
 
     lane, pool = wanted.get("lane"), wanted.get("pool")
@@ -315,7 +313,7 @@ def _name(word: str) -> str:
     return host_key(as_url(word))
 
 
-def _tell(host: HostSight) -> None:
+def _tell(host: HostView) -> None:
     from shoal.terminal import host_tables
     from shoal.terminal.console import say
 

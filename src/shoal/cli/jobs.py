@@ -24,11 +24,11 @@ Forget = Annotated[
 
 def jobs(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
     """Show all jobs: how far, how fast, until when; the schedules, and who works."""
-    from shoal.inspect.fleet import FleetSight, look_at_fleet
+    from shoal.inspect.overview import FleetView, look_at_fleet
     from shoal.terminal.console import ask, print_json, stdout
     from shoal.terminal.job_tables import as_dict, fleet_tables
 
-    async def look(frontier: Frontier) -> tuple[FleetSight, list[PastJob]]:
+    async def look(frontier: Frontier) -> tuple[FleetView, list[PastJob]]:
         sight, pasts = await look_at_fleet(frontier), await frontier.past_jobs()
         names = {one.job.spec.name for one in sight.jobs}
         return sight, [past for past in pasts if past.job.spec.name not in names]

@@ -42,7 +42,7 @@ def proxies(
 
 
 async def _gather(frontier: Frontier) -> list[dict[str, Any]]:
-    from shoal.inspect.inquiry import look_at_proxies
+    from shoal.inspect.lookup import look_at_proxies
 
     now = await frontier.now()
     return [

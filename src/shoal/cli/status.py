@@ -53,8 +53,8 @@ def status(
 
 def _show_flights(store: str, job: str | None, limit: int, as_json: bool) -> None:
     from shoal import humanize
-    from shoal.inspect.in_flight import look_at_flights
     from shoal.inspect.json_form import flight_dict
+    from shoal.inspect.overview import look_at_flights
     from shoal.terminal.console import ask, print_json, safe, stdout, table
 
     found = ask(store, lambda frontier: look_at_flights(frontier, limit, job))
@@ -76,7 +76,7 @@ def _show_flights(store: str, job: str | None, limit: int, as_json: bool) -> Non
 
 
 async def _look(frontier: Frontier, name: str | None) -> list[Sight]:
-    from shoal.inspect.retention import unknown_job
+    from shoal.inspect.job import unknown_job
     from shoal.jobs.trouble import trouble_of
 
     jobs = await frontier.jobs()
@@ -90,7 +90,7 @@ async def _look(frontier: Frontier, name: str | None) -> list[Sight]:
 
 
 def _as_dict(sight: Sight) -> dict[str, Any]:
-    from shoal.inspect.progress import left_over
+    from shoal.inspect.job import left_over
 
     job = sight.job
     return {
@@ -121,7 +121,7 @@ def _card(sight: Sight) -> RenderableType:
     from rich.text import Text
 
     from shoal import humanize
-    from shoal.inspect.progress import has_ended, left_over, waits_for
+    from shoal.inspect.job import has_ended, left_over, waits_for
     from shoal.terminal.console import safe, when
     from shoal.terminal.live_panel import bar, frame, numbers
 

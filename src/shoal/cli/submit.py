@@ -286,7 +286,7 @@ def _beginning(made: Submission, job: Job) -> str:
 
 def _ending(made: Submission, job: Job) -> str:
     from shoal.humanize import duration, plural
-    from shoal.inspect.progress import left_over
+    from shoal.inspect.job import left_over
     from shoal.sink import describe
 
     c, name = job.counters, job.spec.name

@@ -50,8 +50,7 @@ def top(
 async def _look_once(frontier: Frontier, store: str) -> Frame:
     from shoal.inspect.event_log import read_events
     from shoal.inspect.held_back import find_holdups
-    from shoal.inspect.in_flight import look_at_flights
-    from shoal.inspect.overview import look
+    from shoal.inspect.overview import look, look_at_flights
     from shoal.terminal.top_view import FLIGHTS, Frame
 
     overview = await look(frontier)

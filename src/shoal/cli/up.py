@@ -14,7 +14,7 @@ from shoal.cli.worker import make_plan
 from shoal.errors import UsageError
 
 if TYPE_CHECKING:
-    from shoal.inspect.fleet import FleetSight, JobSight
+    from shoal.inspect.overview import FleetView, JobView
 
 _LINE_EVERY = 5.0
 _SHOWN = 12  # jobs and workers in the live view
@@ -56,7 +56,7 @@ def up(
     plan = make_plan(spiders or (), store, jobs, flags, config, until_done=until_done)
     plan = replace(plan, metrics=metrics or "", trace=trace)
 
-    async def keeping() -> FleetSight:
+    async def keeping() -> FleetView:
         async with beside(store, dashboard, dashboard_port):
             return await supervise(plan, count or os.cpu_count() or 1, board.update)
 
@@ -92,7 +92,7 @@ class _Board:
         if self._live is not None:
             self._live.stop()
 
-    def update(self, sight: FleetSight) -> None:
+    def update(self, sight: FleetView) -> None:
         from rich.console import Group
 
         from shoal.terminal.job_tables import fleet_tables
@@ -103,7 +103,7 @@ class _Board:
         elif not self._quiet:
             self._say(sight)
 
-    def _say(self, sight: FleetSight) -> None:
+    def _say(self, sight: FleetView) -> None:
         """A line for every job that runs every few seconds, and for each that changed its state."""
         due = time.monotonic() >= self._next
         if due:
@@ -117,14 +117,14 @@ class _Board:
             self._said[name] = state
 
 
-def _say_ending(sight: FleetSight, began: float | None) -> None:
+def _say_ending(sight: FleetView, began: float | None) -> None:
     """How far the jobs are that were open meanwhile."""
     for one in sight.jobs:
         if one.job.state in ("running", "paused") or one.job.finished_at >= (began or sight.now):
             _say_progress(one, 0)
 
 
-def _say_progress(one: JobSight, workers: int) -> None:
+def _say_progress(one: JobView, workers: int) -> None:
     from shoal.events import event
     from shoal.telemetry.logging import only_json
     from shoal.terminal.console import say
@@ -149,7 +149,7 @@ def _say_progress(one: JobSight, workers: int) -> None:
     )
 
 
-def _line(one: JobSight, workers: int) -> str:
+def _line(one: JobView, workers: int) -> str:
     from shoal import humanize
 
     c = one.job.counters

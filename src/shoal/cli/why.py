@@ -20,8 +20,8 @@ def why(
 ) -> None:
     """Tell where a URL is, and what it is waiting for."""
     from shoal.cli.targets import as_url
-    from shoal.inspect.inquiry import answers_about
     from shoal.inspect.json_form import answer_dict
+    from shoal.inspect.why import answers_about
     from shoal.terminal.console import ask, print_json
 
     typed = as_url(url)

@@ -17,12 +17,17 @@ from shoal.engine.history import History
 from shoal.engine.history_recorder import read_history
 from shoal.errors import UsageError
 from shoal.frontier.values import DeadFilter
-from shoal.inspect import dead_letters
+from shoal.inspect.actions import (
+    Order,
+    block,
+    drop_letters,
+    order,
+    replay_letters,
+    set_for_hosts,
+    unblock,
+)
 from shoal.inspect.event_log import KEPT, read_events
 from shoal.inspect.host import CONDITIONS
-from shoal.inspect.host_actions import Order, block, order, set_for_hosts, unblock
-from shoal.inspect.in_flight import PageInFlight, look_at_flights
-from shoal.inspect.inquiry import answers_about, chosen_jobs, find_hosts, look_at_host, look_at_proxies
 from shoal.inspect.json_form import (
     answer_dict,
     errors_dict,
@@ -33,6 +38,9 @@ from shoal.inspect.json_form import (
     pool_dicts,
     worker_dicts,
 )
+from shoal.inspect.lookup import chosen_jobs, find_hosts, look_at_host, look_at_proxies
+from shoal.inspect.overview import PageInFlight, look_at_flights
+from shoal.inspect.why import answers_about
 from shoal.jobs.schedule import schedules
 from shoal.runtime.job_actions import cancel, pause, resume
 
@@ -294,7 +302,7 @@ async def letter(board: Board, request: Request) -> object:
 
 async def decide_letters(board: Board, request: Request) -> object:
     wanted = await read_json(request, LetterOrder)
-    do = dead_letters.replay if wanted.action == "replay" else dead_letters.drop
+    do = replay_letters if wanted.action == "replay" else drop_letters
     count = await do(board.frontier, wanted.query(), "dashboard")
     log.info("dashboard: %s %d dead letters", wanted.action, count)
     return {"count": count}

@@ -15,10 +15,9 @@ from starlette.responses import Response
 from starlette.routing import Route as Path
 
 from shoal.dashboard import api, pages
-from shoal.dashboard.auth import is_csrf
 from shoal.dashboard.board import AWAY, PATIENCE, Board
 from shoal.dashboard.responses import Refusal, reply
-from shoal.dashboard.security import Secured, check_same_origin
+from shoal.dashboard.security import Secured, check_same_origin, is_csrf
 from shoal.dashboard.stream import StreamReply
 from shoal.errors import ShoalError, UsageError
 

@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from shoal.dashboard.auth import Gatekeeper, Session, Sessions
 from shoal.dashboard.responses import Refusal
+from shoal.dashboard.security import Gatekeeper, Session, Sessions
 from shoal.dashboard.stream import Hub, message
 from shoal.errors import ShoalError
 from shoal.frontier.protocol import Frontier
 from shoal.inspect.event_log import read_events
 from shoal.inspect.held_back import Holdups, find_holdups
 from shoal.inspect.json_form import overview_dict
-from shoal.inspect.overview import Overview, look
-from shoal.inspect.throttled import PATIENCE as SOON
-from shoal.inspect.throttled import Sparing
+from shoal.inspect.overview import PATIENCE as SOON
+from shoal.inspect.overview import Overview, Throttled, look
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -53,7 +52,7 @@ class Sampler:
     def __init__(self, frontier: Frontier, hub: Hub) -> None:
         self._frontier = frontier
         self._hub = hub
-        self._holdups: Sparing[Holdups] = Sparing(Holdups(), patience=SOON)
+        self._holdups: Throttled[Holdups] = Throttled(Holdups(), patience=SOON)
         self._looking = asyncio.Lock()
         self._latest: Overview | None = None
         self._looked_at = float("-inf")  # monotonic

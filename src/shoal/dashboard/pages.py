@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
-import msgspec
+from msgspec import Struct
 
-from shoal.dashboard.assets import Asset, load_assets
 from shoal.dashboard.board import Board
 from shoal.dashboard.responses import Refusal, media_type, read_body, read_json, reply
 from shoal.errors import ShoalError
@@ -18,11 +20,44 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-_ASSETS = load_assets()
 _READY_PATIENCE = 2.0
 
 
-class Login(msgspec.Struct, frozen=True):
+_FOLDER = Path(__file__).parent / "static"
+
+# Not left to the machine's own table: a script of another type is not run.
+_MEDIA_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".woff2": "font/woff2",
+}
+
+
+class Asset(Struct, frozen=True):
+    body: bytes
+    media_type: str
+    etag: str
+
+
+def _load_assets() -> Mapping[str, Asset]:
+    """By path below the folder, with slashes."""
+    files = sorted(path for path in _FOLDER.rglob("*") if path.suffix in _MEDIA_TYPES and path.is_file())
+    return {path.relative_to(_FOLDER).as_posix(): _asset(path) for path in files}
+
+
+def _asset(path: Path) -> Asset:
+    body = path.read_bytes()
+    return Asset(body, _MEDIA_TYPES[path.suffix], f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+
+
+# Read once: what is not among them cannot be asked for.
+_ASSETS = _load_assets()
+
+
+class Login(Struct, frozen=True):
     token: str
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from shoal.dashboard.auth import Gatekeeper, Sessions, fresh_token
 from shoal.dashboard.board import Sampler
+from shoal.dashboard.security import Gatekeeper, Sessions, fresh_token
 from shoal.dashboard.stream import Hub
 from shoal.errors import UsageError
 from shoal.frontier import open_frontier, shown

@@ -15,17 +15,16 @@ from shoal.frontier.protocol import Hosts
 from shoal.frontier.values import HostRecord
 from shoal.hosts.host_limits import HostRules
 from shoal.hosts.host_state import state_of
-from shoal.inspect.fleet import SlowHost, slow_host
-from shoal.inspect.host import CONDITIONS, Condition, HostSight, causes, sight_of, with_robots
-from shoal.inspect.inquiry import rules_for
-from shoal.inspect.overview import Overview
+from shoal.inspect.host import CONDITIONS, Condition, HostView, causes, view_of, with_robots
+from shoal.inspect.lookup import rules_for
+from shoal.inspect.overview import Overview, SlowHost, slow_host
 
 _SHOWN = 12
 _ASKED = 40  # hosts that are not well, of which it is asked whether pages wait for them
 
 
 class Holdup(Struct, frozen=True):
-    host: HostSight
+    host: HostView
     waiting: int  # tasks of all jobs, delayed ones too
     through: float  # when they can be done at the earliest; inf: no telling
     why: str
@@ -71,7 +70,7 @@ async def _walk(
     until = time.monotonic() + patience
     async for record in in_turns(frontier.hosts()):
         well = _is_well(record, now)
-        condition: Condition = "healthy" if well else sight_of(record, rules, now).condition
+        condition: Condition = "healthy" if well else view_of(record, rules, now).condition
         conditions[condition] += 1
         if not well and condition != "given up":  # the pages of a host that is given up do not wait
             heapq.heappush(worst, (CONDITIONS.index(condition), record.name))
@@ -90,7 +89,7 @@ def _is_well(record: HostRecord, now: float) -> bool:
 
 
 def _holdup(host: SlowHost, rules: HostRules, now: float) -> Holdup:
-    sight = with_robots(sight_of(host.record, rules, now, host.pending), rules)
+    sight = with_robots(view_of(host.record, rules, now, host.pending), rules)
     found = causes(sight)
     why = _without_name(found[0].sentence, sight.name) if found else _usual(sight, host.waiting)
     return Holdup(sight, host.waiting, host.through, why)
@@ -101,7 +100,7 @@ def _without_name(sentence: str, host: str) -> str:
     return sentence.removeprefix(f"host {host}").lstrip(": ").replace(f" of {host} ", " ", 1)
 
 
-def _usual(host: HostSight, waiting: int) -> str:
+def _usual(host: HostView, waiting: int) -> str:
     """Of a host that nothing is wrong with."""
     pace = f", {humanize.speed(host.pace)} a second at most" if host.pace is not None else ""
     error = f"; the latest error: {host.state.errors[-1]}" if host.state.errors else ""

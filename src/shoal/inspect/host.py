@@ -43,7 +43,7 @@ class Cause(Struct, frozen=True):
     sentence: str
 
 
-class OriginSight(Struct, frozen=True):
+class OriginView(Struct, frozen=True):
     """What is known of one origin of a host."""
 
     name: str  # "https://shop.example"
@@ -57,14 +57,14 @@ class OriginSight(Struct, frozen=True):
         return strictest(list(self.opinions.values()))
 
 
-class HostSight(Struct, frozen=True):
+class HostView(Struct, frozen=True):
     name: str
     now: float  # the frontier's time
     valve: Valve
     state: HostState
     asks_robots: bool  # as the settings say
     opinions: Mapping[str, Limits]  # of the policies, by their names
-    origins: Mapping[str, OriginSight]  # by scheme
+    origins: Mapping[str, OriginView]  # by scheme
     latency: float | None  # smoothed; None: never answered
     pending: int = 0
     robots: Mapping[str, Robots] = {}  # for this crawl, by scheme, on request
@@ -96,7 +96,7 @@ class HostSight(Struct, frozen=True):
         return {name: sentence(name, known[name]) for name in known if needs_browser(known, name, self.now)}
 
     @property
-    def best(self) -> OriginSight | None:
+    def best(self) -> OriginView | None:
         """The origin that is best off: the host's valve goes by it."""
         known = self.origins.values()
         return min(known, key=lambda one: (ease(one.limits), one.state.robots_missing), default=None)
@@ -138,14 +138,14 @@ class HostSight(Struct, frozen=True):
         return until if until < FOREVER else None
 
 
-def sight_of(record: HostRecord, rules: HostRules, now: float, pending: int = 0) -> HostSight:
+def view_of(record: HostRecord, rules: HostRules, now: float, pending: int = 0) -> HostView:
     state = state_of(record)
     own = rules.own(record.name, state.manual)
     terms = rules.terms(own)
     states = terms.policies.decode(state.policies)
     timeout = states.get("timeout")
     schemes = sorted({*state.origins, *origins_of(states)})
-    return HostSight(
+    return HostView(
         record.name,
         now,
         record.valve,
@@ -162,12 +162,10 @@ def sight_of(record: HostRecord, rules: HostRules, now: float, pending: int = 0)
     )
 
 
-def _origin(
-    host: str, scheme: str, state: HostState, states: States, terms: Terms, now: float
-) -> OriginSight:
+def _origin(host: str, scheme: str, state: HostState, states: States, terms: Terms, now: float) -> OriginView:
     found = states.get(state_name("breaker", scheme))
     breaker = found if isinstance(found, BreakerState) else BreakerState()
-    return OriginSight(
+    return OriginView(
         f"{scheme}://{host}",
         state.origin(scheme),
         terms.policies.opinions_at(states, now, scheme),
@@ -184,11 +182,11 @@ def _condition(breaker: BreakerState, now: float) -> Condition:
     return "given up" if breaker.phase == "given_up" else "cooling down"
 
 
-def with_robots(host: HostSight, rules: HostRules) -> HostSight:
+def with_robots(host: HostView, rules: HostRules) -> HostView:
     return replace(host, robots=rules.robots(host.state))
 
 
-def with_sources(host: HostSight, rules: HostRules, standing: HostTable) -> HostSight:
+def with_sources(host: HostView, rules: HostRules, standing: HostTable) -> HostView:
     """`standing`: what is set in the store, for whatever host."""
     by_hand = host.state.manual.settings
     sources = {}
@@ -204,11 +202,11 @@ def with_sources(host: HostSight, rules: HostRules, standing: HostTable) -> Host
 BY_HAND_WHERE = "this store, by hand"
 
 
-def _source(host: HostSight, pattern: str, where: str) -> str:
+def _source(host: HostView, pattern: str, where: str) -> str:
     return f"set for {'this host' if pattern == host.name else pattern} in {where}"
 
 
-def rate_source(host: HostSight) -> str:
+def rate_source(host: HostView) -> str:
     """What decides how often the host is asked: of all that limit it, the strictest."""
     interval = host.valve.interval
     by_setting = 1 / host.settings.rate if host.settings.rate else 0.0
@@ -251,12 +249,12 @@ def settings_in_words(own: HostSettings) -> dict[str, str]:
     return said
 
 
-def causes(host: HostSight) -> list[Cause]:
+def causes(host: HostView) -> list[Cause]:
     """Why the host gets fewer requests than it could, the most decisive first."""
     return [*_blocks(host), *_domain(host), *_robots(host), *_slower(host)]
 
 
-def _blocks(host: HostSight) -> list[Cause]:
+def _blocks(host: HostView) -> list[Cause]:
     found = []
     manual = host.state.manual
     if manual.blocked_until > host.now:
@@ -273,7 +271,7 @@ def _blocks(host: HostSight) -> list[Cause]:
     return [*found, *_origins(host)]
 
 
-def _origins(host: HostSight) -> list[Cause]:
+def _origins(host: HostView) -> list[Cause]:
     """Origins that are worse off than the host: those wait, while others of its pages are fetched."""
     found = []
     for origin in host.origins.values():
@@ -299,7 +297,7 @@ def _blocked(what: str, policy: str, limits: Limits, seconds: float) -> Cause:
     return Cause(f"blocked_by_{policy}", f"{what} is blocked for another {span(seconds)}{why}")
 
 
-def _domain(host: HostSight) -> list[Cause]:
+def _domain(host: HostView) -> list[Cause]:
     """If the domain that the host shares with others has reached its limit at this moment."""
     domain, limit = host.domain, host.domain_limit
     if domain is None:
@@ -313,7 +311,7 @@ def _domain(host: HostSight) -> list[Cause]:
     return []
 
 
-def _robots(host: HostSight) -> list[Cause]:
+def _robots(host: HostView) -> list[Cause]:
     asked = {origin.name: origin.state.robots for origin in host.origins.values()}
     records = {name: record for name, record in asked.items() if record is not None}
     if not host.asks_robots:
@@ -327,14 +325,14 @@ def _robots(host: HostSight) -> list[Cause]:
     return [_no_robots(host, host.name if len(records) == 1 else name, missing[name]) for name in missing]
 
 
-def _no_robots(host: HostSight, what: str, record: RobotsRecord) -> Cause:
+def _no_robots(host: HostView, what: str, record: RobotsRecord) -> Cause:
     soon = max(0.0, record.expires_at - host.now)
     again = f"it is asked for again in {span(soon)}" if soon else "it is asked for again with the next page"
     sentence = f"robots.txt of {what} cannot be had ({record.reason}), so nothing may be fetched; {again}"
     return Cause("robots_unreachable", sentence)
 
 
-def _jobs(host: HostSight) -> list[Cause]:
+def _jobs(host: HostView) -> list[Cause]:
     """If several jobs crawl the host, and one of them is why it is not asked more often."""
     asks = host.state.asks
     job = max(asks, key=lambda job: asks[job].interval, default="")
@@ -350,7 +348,7 @@ def _jobs(host: HostSight) -> list[Cause]:
     return [Cause("slowed_by_job", said)]
 
 
-def _slower(host: HostSight) -> list[Cause]:
+def _slower(host: HostView) -> list[Cause]:
     found = []
     # A host that is probed says more than a smaller number of requests at once.
     by_weight = sorted(host.opinions.items(), key=lambda opinion: opinion[1].blocked_until is None)
@@ -371,7 +369,7 @@ def _slower(host: HostSight) -> list[Cause]:
 _HOLDS_BACK = ("rate", "per_host", "pool", "lane")
 
 
-def _set_for_host(host: HostSight, but: Collection[str]) -> list[Cause]:
+def _set_for_host(host: HostView, but: Collection[str]) -> list[Cause]:
     """By the tables of the job, as far as it may keep pages waiting: a sentence for each place where it is set."""
     by_source: dict[str, list[str]] = {}
     for key, said in settings_in_words(host.own).items():

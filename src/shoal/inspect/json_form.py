@@ -13,20 +13,18 @@ from shoal.engine.history import History
 from shoal.frontier.values import PastJob, WorkerRecord
 from shoal.html.charset import codec_of
 from shoal.html.decoding import decode
-from shoal.inspect.fleet import JobSight
 from shoal.inspect.held_back import Holdups
 from shoal.inspect.host import (
     CONDITIONS,
     Cause,
-    HostSight,
-    OriginSight,
+    HostView,
+    OriginView,
     causes,
     rate_source,
 )
-from shoal.inspect.in_flight import PageInFlight
-from shoal.inspect.inquiry import ProxySight
-from shoal.inspect.overview import Overview
-from shoal.inspect.progress import left_over
+from shoal.inspect.job import left_over
+from shoal.inspect.lookup import ProxyView
+from shoal.inspect.overview import JobView, Overview, PageInFlight
 from shoal.inspect.why import Answer
 from shoal.jobs.schedule import Schedule
 from shoal.jobs.worker_status import WorkerStatus, heard
@@ -43,12 +41,12 @@ _RANK = {"running": 0, "paused": 1, "finished": 2, "cancelled": 3}
 # -- jobs
 
 
-def sorted_jobs(jobs: Sequence[JobSight]) -> list[JobSight]:
+def sorted_jobs(jobs: Sequence[JobView]) -> list[JobView]:
     """Those that run first, and the newest of each kind."""
     return sorted(jobs, key=lambda one: (_RANK[one.job.state], -one.job.created_at))
 
 
-def job_dict(one: JobSight) -> dict[str, Any]:
+def job_dict(one: JobView) -> dict[str, Any]:
     job = one.job
     return {
         "job": job.spec.name,
@@ -70,7 +68,7 @@ def job_dict(one: JobSight) -> dict[str, Any]:
 
 
 def past_dict(past: PastJob) -> dict[str, Any]:
-    return {**job_dict(JobSight(past.job)), "pruned_at": past.pruned_at}
+    return {**job_dict(JobView(past.job)), "pruned_at": past.pruned_at}
 
 
 def overview_dict(overview: Overview, holdups: Holdups) -> dict[str, Any]:
@@ -164,7 +162,7 @@ def flight_dict(one: PageInFlight) -> dict[str, Any]:
 # -- hosts
 
 
-def host_dict(host: HostSight) -> dict[str, Any]:
+def host_dict(host: HostView) -> dict[str, Any]:
     return {
         "host": host.name,
         "condition": host.condition,
@@ -189,7 +187,7 @@ def host_dict(host: HostSight) -> dict[str, Any]:
     }
 
 
-def _robots_dict(host: HostSight) -> dict[str, Any] | None:
+def _robots_dict(host: HostView) -> dict[str, Any] | None:
     record = host.best.state.robots if host.best is not None else None
     if record is None:
         return None
@@ -202,7 +200,7 @@ def _robots_dict(host: HostSight) -> dict[str, Any] | None:
     }
 
 
-def _origin_dict(origin: OriginSight) -> dict[str, Any]:
+def _origin_dict(origin: OriginView) -> dict[str, Any]:
     return {
         "origin": origin.name,
         "condition": origin.condition,
@@ -211,7 +209,7 @@ def _origin_dict(origin: OriginSight) -> dict[str, Any]:
     }
 
 
-def _set_by_hand(host: HostSight) -> dict[str, Any]:
+def _set_by_hand(host: HostView) -> dict[str, Any]:
     manual = host.state.manual
     blocked = manual.blocked_until > host.now
     return {
@@ -243,7 +241,7 @@ def cause_dicts(causes: Sequence[Cause]) -> list[dict[str, str]]:
     return [{"name": cause.name, "sentence": cause.sentence} for cause in causes]
 
 
-def pool_dicts(proxies: Sequence[ProxySight]) -> list[dict[str, Any]]:
+def pool_dicts(proxies: Sequence[ProxyView]) -> list[dict[str, Any]]:
     """Each pool with its proxies."""
     pools: dict[str, dict[str, Any]] = {}
     for one in proxies:

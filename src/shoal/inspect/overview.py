@@ -1,4 +1,4 @@
-"""One look at everything in a store: what `shoal top`, the dashboard and the metrics show.
+"""One look at everything in a store: what `shoal status`, `shoal top`, the dashboard and the metrics show.
 
 It costs about a dozen reads, however many hosts there are. What takes longer (the longest queues, what happened
 lately) is asked for now and then, and kept as long as the frontier it was asked of is in use.
@@ -7,19 +7,230 @@ lately) is asked for now and then, and kept as long as the frontier it was asked
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
 from shoal.engine.history import History
 from shoal.engine.history_recorder import read_history
-from shoal.frontier.protocol import Frontier, Viewing
-from shoal.frontier.values import Job
-from shoal.inspect.fleet import FleetSight, Horizon, JobSight, look_at_fleet
-from shoal.inspect.throttled import PATIENCE, Sparing
-from shoal.jobs.worker_status import WorkerStatus
+from shoal.frontier.protocol import Frontier, Hosts, Viewing
+from shoal.frontier.values import Flight, HostRecord, Job
+from shoal.inspect.job import remaining
+from shoal.jobs.leader import Term, leader
+from shoal.jobs.schedule import Schedule, schedules
+from shoal.jobs.trouble import trouble_of
+from shoal.jobs.worker_status import WorkerStatus, heard, status_of
+from shoal.text import one_line
+from shoal.valve import FOREVER
+
+T = TypeVar("T")
+
+PATIENCE = 1.0  # seconds for those who look again and again
+_LEAST = 2.0  # seconds that an answer is good for
+_TIMES = 50.0  # … or so many times what it took, if that is longer
+
+
+class Throttled(Generic[T]):
+    """The answer to a question that takes long: asked again only now and then, so that asking takes a fiftieth of the
+    time at most. Who has no patience gets the old answer while the next is sought."""
+
+    def __init__(
+        self, first: T, *, patience: float | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._answer = first  # until there is one
+        self._patience = patience  # None: without end
+        self._clock = clock
+        self._good_until = float("-inf")
+        self._asking: asyncio.Task[None] | None = None
+
+    async def get(self, ask: Callable[[], Awaitable[T]]) -> T:
+        if self._asking is None and self._clock() >= self._good_until:
+            self._asking = asyncio.create_task(self._ask(ask))
+            self._asking.add_done_callback(_noticed)
+        if (asking := self._asking) is not None:
+            await asyncio.wait([asking], timeout=self._patience)
+            if asking.done():
+                self._asking = None
+                asking.result()
+        return self._answer
+
+    async def _ask(self, ask: Callable[[], Awaitable[T]]) -> None:
+        began = self._clock()
+        self._answer = await ask()
+        ended = self._clock()
+        self._good_until = ended + max(_LEAST, _TIMES * (ended - began))
+
+
+def _noticed(asking: asyncio.Task[None]) -> None:
+    """If nobody asks again, nobody hears of its error; then there is nobody to complain to."""
+    if not asking.cancelled():
+        asking.exception()
+
+
+# -- jobs, and who works on them
+
+
+# How many of a job's longest queues its ETA looks at. The time of a host is its queue times its interval, so a shorter
+# queue decides only if its host is slower by more than the queue is shorter: rare beyond the first few, and each costs
+# two reads.
+_QUEUES = 20
+
+
+class SlowHost(Struct, frozen=True):
+    """A host with one of a job's longest queues."""
+
+    record: HostRecord
+    pending: int  # tasks of the job
+    waiting: int  # … and of all jobs, delayed ones too: they take turns on the same valve
+    through: float  # when they can be done at the earliest, in the frontier's time; inf: no telling
+
+
+class JobView(Struct, frozen=True):
+    job: Job
+    rate: float = 0.0  # pages a second, lately, of all workers
+    eta: float | None = None  # seconds; None: no telling
+    workers: int = 0  # that serve it
+    trouble: str = ""  # why it is paused, if not by a person
+    slow: Sequence[SlowHost] = ()  # those that its end may depend on, the slowest first
+
+    @property
+    def progress(self) -> float | None:
+        """Share of what is known that is through; None: nothing is known yet."""
+        through = self.job.counters.done + self.job.counters.dead + self.job.counters.merged
+        total = through + remaining(self.job)
+        return through / total if total else None
+
+
+class FleetView(Struct, frozen=True):
+    now: float
+    jobs: Sequence[JobView]
+    workers: Sequence[WorkerStatus]
+    schedules: Sequence[Schedule]
+    leader: Term | None
+
+    @property
+    def rate(self) -> float:
+        return sum(worker.rate for worker in self.workers)
+
+
+class Horizon:
+    """The slow hosts of jobs. With very many hosts they take the store long to find, so they are not asked for at
+    every look; but when they will be through does not change from one look to the next."""
+
+    def __init__(self, patience: float | None = PATIENCE) -> None:
+        self._patience = patience  # seconds to wait for them; None: as long as it takes
+        self._jobs: dict[str, Throttled[Sequence[SlowHost]]] = {}
+
+    async def slow_hosts(self, frontier: Hosts, job: str, now: float) -> Sequence[SlowHost]:
+        known = self._jobs.setdefault(job, Throttled((), patience=self._patience))
+        return await known.get(lambda: slow_hosts(frontier, job, now))
+
+    def keep(self, jobs: Iterable[str]) -> None:
+        """Forgets all others."""
+        self._jobs = {name: self._jobs[name] for name in jobs if name in self._jobs}
+
+
+async def look_at_fleet(frontier: Frontier, horizon: Horizon | None = None) -> FleetView:
+    """Whoever looks again and again does it with one horizon."""
+    now = await frontier.now()
+    workers = [heard(record, now) for record in await frontier.workers()]
+    horizon = horizon or Horizon(patience=None)
+    jobs = [await look_at_job(frontier, job, workers, now, horizon) for job in await frontier.jobs()]
+    horizon.keep([one.job.spec.name for one in jobs if one.job.state == "running"])
+    kept = (await schedules(frontier)).values()
+    return FleetView(now, jobs, workers, sorted(kept, key=lambda s: s.name), await leader(frontier))
+
+
+async def look_at_job(
+    frontier: Frontier, job: Job, workers: Sequence[WorkerStatus], now: float, horizon: Horizon
+) -> JobView:
+    name = job.spec.name
+    rate = sum(worker.rates.get(name, 0.0) for worker in workers)
+    serving = sum(worker.serves(name) for worker in workers)
+    running = job.state == "running"
+    slow = await horizon.slow_hosts(frontier, name, now) if running and job.counters.pending else ()
+    ends = eta(job, rate, slow, now) if running else None
+    return JobView(job, rate, ends, serving, await trouble_of(frontier, job), slow)
+
+
+def eta(job: Job, rate: float, slow: Sequence[SlowHost], now: float) -> float | None:
+    """Seconds until the job is through. It ends with its slowest host, so it is the larger of what is left at the
+    present rate, and of the longest time that a host needs for its queue at the pace it may be asked."""
+    left = remaining(job)
+    if rate <= 0:
+        return None
+    if left < job.counters.open:
+        return left / rate  # the page budget ends it before its queues are empty
+    longest = max([left / rate, *(host.through - now for host in slow)])
+    return longest if math.isfinite(longest) else None
+
+
+async def slow_hosts(frontier: Hosts, job: str, now: float) -> Sequence[SlowHost]:
+    """The hosts with the job's longest queues, those first that will need the longest."""
+    queues = await frontier.queues(job, _QUEUES)
+    found = [await slow_host(frontier, host, now, pending) for host, pending in queues]
+    return sorted((one for one in found if one is not None), key=lambda one: -one.through)
+
+
+async def slow_host(frontier: Hosts, host: str, now: float, pending: int = 0) -> SlowHost | None:
+    record = await frontier.host(host)
+    if record is None:
+        return None
+    valve = record.valve
+    waiting = sum(queue.pending + queue.delayed for queue in await frontier.host_queues(host))
+    through = math.inf
+    if valve.blocked_until < FOREVER:
+        each = max(valve.interval, valve.hold / valve.cap)
+        through = max(now, valve.blocked_until) + waiting * each
+    return SlowHost(record, pending, waiting, through)
+
+
+class PageInFlight(Struct, frozen=True):
+    """The pages in flight, as a person looks at them: the ones that have taken longest first."""
+
+    url: str  # without a user or a password
+    host: str
+    job: str
+    lane: str
+    attempt: int
+    handler: str
+    worker: str  # as the store knows it
+    pid: int  # 0: its worker is gone
+    machine: str
+    since: float  # the frontier's time
+    seconds: float
+
+
+async def look_at_flights(frontier: Viewing, limit: int, job: str | None = None) -> Sequence[PageInFlight]:
+    workers = {record.name: status_of(record) for record in await frontier.workers()}
+    now = await frontier.now()
+    return [_sight(one, workers, now) for one in await frontier.flights(limit, job)]
+
+
+def _sight(flight: Flight, workers: Mapping[str, WorkerStatus], now: float) -> PageInFlight:
+    task, status = flight.lease.task, workers.get(flight.worker, WorkerStatus())
+    return PageInFlight(
+        one_line(task.url),
+        task.host,
+        task.job,
+        task.lane,
+        task.attempt,
+        task.handler,
+        flight.worker,
+        status.pid,
+        status.node,
+        flight.since,
+        max(0.0, now - flight.since),
+    )
+
+
+# -- the whole
+
 
 LATELY = 300.0  # seconds
 _FULL = 0.9  # share of the slots
@@ -38,7 +249,7 @@ class HeldBack(Struct, frozen=True):
     worker: str
 
 
-class Overview(FleetSight, frozen=True):
+class Overview(FleetView, frozen=True):
     lanes: Mapping[str, LaneLoad] = {}  # of the jobs that are open; the fullest first
     success: float | None = (
         None  # share of the attempts of the last minutes whose page was handled; None: there were none
@@ -46,7 +257,7 @@ class Overview(FleetSight, frozen=True):
     past: History = History()  # of the jobs that are open, or were a few minutes ago
 
     @property
-    def open(self) -> Sequence[JobSight]:
+    def open(self) -> Sequence[JobView]:
         """The jobs that run or are paused. What others have left in their queues is not waited for."""
         return [one for one in self.jobs if is_open(one.job)]
 
@@ -105,7 +316,7 @@ class _Kept:
 
     def __init__(self) -> None:
         self.horizon = Horizon()
-        self.past: Sparing[tuple[History, float | None]] = Sparing((History(), None), patience=PATIENCE)
+        self.past: Throttled[tuple[History, float | None]] = Throttled((History(), None), patience=PATIENCE)
 
 
 _kept: WeakKeyDictionary[Frontier, _Kept] = WeakKeyDictionary()

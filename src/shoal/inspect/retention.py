@@ -14,26 +14,23 @@ from time import monotonic
 
 from msgspec import Struct
 
-from shoal import humanize
 from shoal.engine.history_recorder import key_of, short_history
-from shoal.errors import ShoalError, UsageError
+from shoal.errors import ShoalError
 from shoal.events import event
-from shoal.frontier.protocol import Frontier, Jobs, Notes
-from shoal.frontier.values import DeadFilter, Job, PastJob
-from shoal.inspect import dead_letters
+from shoal.frontier.protocol import Frontier, Notes
+from shoal.frontier.values import DeadFilter, Job
+from shoal.inspect.actions import drop_letters
 from shoal.jobs.leader import feeder_key
 from shoal.jobs.schedule import Schedules, old_runs, schedules
 from shoal.jobs.trouble import trouble_key
 from shoal.jobs.worker_status import status_of
 from shoal.settings import Settings
-from shoal.text import command
 
 log = logging.getLogger("shoal")
 
 DAY = 86_400.0
 SECONDS = 1.0  # that pruning may take at the end of a crawl, or in one round of a coordinator
 _LETTERS = 1_000  # that are dropped at once
-_NAMED = 20  # jobs, in a message
 
 
 class Retention(Struct, frozen=True):
@@ -122,7 +119,7 @@ async def prune_letters(frontier: Frontier, retention: Retention) -> None:
     if retention.letter_age is None:
         return
     old = DeadFilter(until=await frontier.now() - retention.letter_age, limit=_LETTERS)
-    while await dead_letters.drop(frontier, old, "retention") == _LETTERS:
+    while await drop_letters(frontier, old, "retention") == _LETTERS:
         pass
 
 
@@ -139,22 +136,3 @@ async def forget_notes(frontier: Notes, job: str) -> None:
     """What is kept under a job's name besides the job itself."""
     for key in (key_of(job), feeder_key(job), trouble_key(job)):
         await frontier.drop_note(key)
-
-
-# -- what is said of a job that is gone
-
-
-async def unknown_job(frontier: Jobs, name: str, kind: str = "job") -> UsageError:
-    """Why there is no such job: it was pruned, or it was never here."""
-    past = await frontier.past_job(name)
-    if past is not None:
-        return UsageError(f"{said_of(past, await frontier.now())}: {command(f'report {name}')}")
-    jobs = [job.spec.name for job in await frontier.jobs()]
-    more = f", and {len(jobs) - _NAMED} more" if len(jobs) > _NAMED else ""
-    known = ", ".join(jobs[-_NAMED:]) + more if jobs else "none"
-    return UsageError(f"no {kind} {name!r} in this store; there is: {known}")
-
-
-def said_of(past: PastJob, now: float) -> str:
-    ago = humanize.span(max(0.0, now - past.pruned_at))
-    return f"job {past.job.spec.name} was pruned {ago} ago, and only its counters and a short report are left"

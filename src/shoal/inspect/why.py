@@ -1,4 +1,4 @@
-"""Why a URL has (not) been fetched: from facts to plain sentences, the most decisive first. Pure."""
+"""Why a URL has (not) been fetched: from facts to plain sentences, the most decisive first."""
 
 from __future__ import annotations
 
@@ -6,15 +6,24 @@ import shlex
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from shoal.admit import Admission, Canonicaliser, fingerprint, host_key, sent_url
+from shoal.admit.identity import scheme
+from shoal.errors import UsageError
+from shoal.frontier.protocol import Frontier, Hosts
 from shoal.frontier.values import Job, Place, Whereabouts, WorkerRecord
+from shoal.hosts.host_state import state_of
+from shoal.hosts.stored_settings import read_stored_settings
 from shoal.humanize import count, plural, span, speed
-from shoal.inspect.host import Cause, HostSight, causes
+from shoal.inspect.host import Cause, HostView, causes, view_of, with_robots, with_sources
+from shoal.inspect.lookup import chosen_jobs, rules_for, with_its_jobs
 from shoal.jobs.note import nobody_works
 from shoal.jobs.worker_status import WorkerStatus, status_of
-from shoal.model import DOUBT, Failure, Task
+from shoal.model import DOUBT, Failure, Refused, Request, Task
 from shoal.policy.escalation import pattern_of
 from shoal.policy.outcomes import NOT_ASKED
+from shoal.settings import Settings
 from shoal.text import command
 
 _SCOPE = {
@@ -32,7 +41,7 @@ class Facts(Struct, frozen=True):
     now: float  # the frontier's time
     job: Job
     where: Whereabouts
-    host: HostSight | None = None  # None: never met
+    host: HostView | None = None  # None: never met
     allowed: bool = True  # by robots.txt, as far as it is known
     refusal: str | None = None  # why admission would refuse it as a link
     elsewhere: int = 0  # pending tasks of the host in other lanes and jobs
@@ -261,3 +270,76 @@ def _most(facts: Facts, task: Task) -> int:
 def _task(facts: Facts) -> Task:
     assert facts.where.task is not None
     return facts.where.task
+
+
+# -- gathering the facts
+
+
+async def answers_about(frontier: Frontier, typed: str, job: str | None) -> list[Answer]:
+    """One answer for each job that knows the URL; if none does, one for the job that might."""
+    jobs = await chosen_jobs(frontier, job)
+    pruned = len(await frontier.past_jobs()) if job is None else 0
+    gone = f"{plural(pruned, 'job')} pruned, and with {'it' if pruned == 1 else 'them'} what was seen"
+    if not jobs and pruned:
+        raise UsageError(f"no jobs in this store any more: {gone}; see {command('jobs')}")
+    if not jobs:
+        raise UsageError(f"no jobs in this store yet; start one with: {command('crawl URL')}")
+    answers = [explain(await inquire(frontier, job, typed)) for job in jobs]
+    known = [answer for answer in answers if answer.place != "unknown"]
+    if known or not pruned:
+        return known or answers[:1]
+    cause = Cause("pruned", f"{gone}: whether one of those had it is not known any more")
+    return [replace(answers[0], causes=(*answers[0].causes, cause))]
+
+
+async def inquire(frontier: Frontier, job: Job, typed: str) -> Facts:
+    """What is known about a URL in a job; `typed` must be one that can be crawled."""
+    rules = rules_for(job)
+    url = sent_url(typed, routes=rules.settings.hash_routes)
+    assert url is not None, typed
+    page = fingerprint(Canonicaliser(rules.settings.tracking_params)(url))
+    task = Task(url, host=host_key(url), fingerprint=page)
+    where = await frontier.find(job.spec.name, task)
+    now_at = where.task or task
+    record = await frontier.host(now_at.host)
+    now = await frontier.now()
+    host = None
+    if record is not None:
+        host = with_robots(await with_its_jobs(frontier, view_of(record, rules, now)), rules)
+        host = with_sources(host, rules, (await read_stored_settings(frontier)).table)
+        its_own = {name: known for name, known in host.origins.items() if name == scheme(now_at.url)}
+        host = replace(host, origins=its_own)
+    queues = await frontier.host_queues(now_at.host)
+    elsewhere = [q.pending for q in queues if (q.job, q.lane) != (job.spec.name, now_at.lane)]
+    return Facts(
+        url,
+        now,
+        job,
+        where,
+        host,
+        host is None or _allows(host, now_at.url),
+        await _refusal(frontier, job, rules.settings, url, where),
+        sum(elsewhere),
+        await frontier.workers(),
+        rules.settings.robots_meta,
+        rules.settings.robots_meta or rules.settings.rel_nofollow,
+    )
+
+
+def _allows(host: HostView, url: str) -> bool:
+    robots, known = host.robots.get(scheme(url)), host.state.origin(scheme(url))
+    if not host.asks_robots or robots is None or known.robots_missing:
+        return True  # or not known
+    return robots.allows(url)
+
+
+async def _refusal(frontier: Hosts, job: Job, settings: Settings, url: str, where: Whereabouts) -> str | None:
+    """Why a link to a URL never seen would not be admitted."""
+    if where.place != "unknown":
+        return None
+    admission = Admission(settings)
+    async for record in frontier.hosts(job.spec.name):
+        if state_of(record).start:
+            admission.welcome(record.name)
+    answer = admission.admit(Request(url, depth=0), parent=Task(url))
+    return answer.reason if isinstance(answer, Refused) else None

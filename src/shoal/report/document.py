@@ -12,7 +12,7 @@ from shoal import __version__, humanize
 from shoal.engine.history import HostPast, Slice
 from shoal.events import Event
 from shoal.frontier.values import Job
-from shoal.inspect.progress import left_over
+from shoal.inspect.job import left_over
 from shoal.model import DeadLetter
 from shoal.policy.outcomes import rule_for
 from shoal.report.gathering import Findings

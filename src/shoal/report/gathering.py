@@ -14,7 +14,7 @@ from shoal.events import Event
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import DeadFilter, Job
 from shoal.inspect.event_log import read_events
-from shoal.inspect.retention import said_of, unknown_job
+from shoal.inspect.job import said_of, unknown_job
 from shoal.jobs.note import note_of
 from shoal.model import DeadLetter
 from shoal.settings import SECRET, Settings

@@ -30,9 +30,9 @@ from shoal.errors import SettingsError, ShoalError, SpiderError, StoreError
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import Frontier
 from shoal.inspect.event_log import EventBook
-from shoal.inspect.progress import View, eta, remaining
+from shoal.inspect.job import View, eta, remaining
+from shoal.inspect.overview import PATIENCE, Throttled
 from shoal.inspect.retention import tidy
-from shoal.inspect.throttled import PATIENCE, Sparing
 from shoal.jobs.trouble import pause_in_trouble
 from shoal.runtime.admission import make_admission
 from shoal.runtime.plan import Plan, conclude, prepare
@@ -206,7 +206,7 @@ async def watching(
     ledger = Ledger(mine.ledger if mine is not None else None)
     before = ledger.before
     window = RateWindow()
-    asked: Sparing[Sequence[tuple[str, int]]] = Sparing((), patience=PATIENCE)
+    asked: Throttled[Sequence[tuple[str, int]]] = Throttled((), patience=PATIENCE)
     job = await frontier.job(plan.job)
     done_before = job.counters.done if job is not None else 0
     interval = 1 / plan.settings.rate if plan.settings.rate else 0.0

@@ -8,7 +8,7 @@ from shoal.errors import UsageError
 from shoal.frontier.protocol import Frontier, Jobs, Notes
 from shoal.frontier.values import Job, JobState
 from shoal.inspect.event_log import tell
-from shoal.inspect.retention import unknown_job
+from shoal.inspect.job import unknown_job
 from shoal.jobs.schedule import change_schedules, schedules
 from shoal.jobs.trouble import forget_trouble
 

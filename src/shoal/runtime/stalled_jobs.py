@@ -10,10 +10,10 @@ from msgspec import Struct
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import Job, WorkerRecord
 from shoal.humanize import plural, span
-from shoal.inspect.fleet import slow_hosts
-from shoal.inspect.host import HostSight, causes, sight_of, with_robots
-from shoal.inspect.inquiry import rules_for
-from shoal.inspect.progress import waits_for
+from shoal.inspect.host import HostView, causes, view_of, with_robots
+from shoal.inspect.job import waits_for
+from shoal.inspect.lookup import rules_for
+from shoal.inspect.overview import slow_hosts
 from shoal.jobs.note import SUMMARY, nobody_works
 from shoal.jobs.worker_status import WorkerStatus, is_silent, status_of
 from shoal.text import command
@@ -46,7 +46,7 @@ class Facts(Struct, frozen=True):
     workers: Sequence[WorkerStatus] = ()  # that can be heard
     silent: Sequence[Silent] = ()
     lanes: Mapping[str, int] = {}  # its pending pages
-    hosts: Sequence[HostSight] = ()  # those with its longest queues
+    hosts: Sequence[HostView] = ()  # those with its longest queues
     now: float = 0.0
 
 
@@ -92,7 +92,7 @@ async def gather(frontier: Frontier, job: Job, workers: Sequence[WorkerRecord]) 
         if is_silent(record, now) and status_of(record).serves(name)
     ]
     rules, hosts = rules_for(job), await slow_hosts(frontier, name, now) if job.counters.pending else ()
-    sights = [with_robots(sight_of(one.record, rules, now, one.pending), rules) for one in hosts]
+    sights = [with_robots(view_of(one.record, rules, now, one.pending), rules) for one in hosts]
     return Facts(job, heard, silent, await frontier.lanes(name), sights, now)
 
 
@@ -190,7 +190,7 @@ def _hosts_wait(facts: Facts) -> str:
     return f"{many}, and {when}{': ' + why[0] if why else ''}; see {command('hosts')}"
 
 
-def _opens_at(host: HostSight) -> float:
+def _opens_at(host: HostView) -> float:
     """When it may be asked, as far as time decides."""
     return max(host.valve.next_at, host.valve.blocked_until)
 

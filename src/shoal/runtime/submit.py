@@ -21,8 +21,8 @@ from shoal.frontier.values import Job, JobSpec
 from shoal.hosts.host_limits import HostRules
 from shoal.humanize import plural
 from shoal.inspect.event_log import tell
-from shoal.inspect.fleet import Horizon, look_at_job
-from shoal.inspect.progress import View
+from shoal.inspect.job import View
+from shoal.inspect.overview import Horizon, look_at_job
 from shoal.inspect.retention import forget_notes
 from shoal.jobs.note import encode_note, note_of
 from shoal.jobs.schedule import Schedule, change_schedules, encoded_output

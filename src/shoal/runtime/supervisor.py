@@ -29,7 +29,7 @@ from shoal.frontier import open_frontier
 from shoal.frontier.loss import Loss
 from shoal.frontier.protocol import Frontier
 from shoal.inspect.event_log import EventBook
-from shoal.inspect.fleet import FleetSight, Horizon, look_at_fleet
+from shoal.inspect.overview import FleetView, Horizon, look_at_fleet
 from shoal.jobs.trouble import check_all_done
 from shoal.runtime.signals import stopping_on_signals
 from shoal.runtime.worker_plan import WorkerPlan
@@ -46,7 +46,7 @@ _WATCH_EVERY = 0.5
 _HEAD = 4  # bytes of a message's length
 
 Lost = Callable[[Loss], Awaitable[object]]
-Watch = Callable[[FleetSight], None]
+Watch = Callable[[FleetView], None]
 
 
 class Supervisor:
@@ -288,7 +288,7 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
     return data
 
 
-async def supervise(plan: WorkerPlan, count: int, watch: Watch) -> FleetSight:
+async def supervise(plan: WorkerPlan, count: int, watch: Watch) -> FleetView:
     """Runs `count` workers until a signal, or until all is done if they were told so; returns the last look."""
     async with (
         probes_at(plan.metrics) as probes,

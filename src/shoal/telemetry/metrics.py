@@ -26,8 +26,7 @@ from shoal.settings import BackpressureRule
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric as Family
 
-    from shoal.inspect.fleet import JobSight
-    from shoal.inspect.overview import LaneLoad, Overview
+    from shoal.inspect.overview import JobView, LaneLoad, Overview
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MOST_JOBS = 50
@@ -164,7 +163,7 @@ class Store(Struct, frozen=True):
     conditions: Mapping[str, int] | None = None  # how many hosts are in which
 
     @property
-    def jobs(self) -> Sequence[tuple[str, JobSight]]:
+    def jobs(self) -> Sequence[tuple[str, JobView]]:
         """With their labels: the newest have their own, and those that are open before those that are through."""
         if self.overview is None:
             return ()
@@ -174,7 +173,7 @@ class Store(Struct, frozen=True):
         ]
 
 
-def _importance(one: JobSight) -> tuple[bool, float]:
+def _importance(one: JobView) -> tuple[bool, float]:
     return one.job.state in ("running", "paused"), one.job.created_at
 
 
@@ -188,7 +187,7 @@ def _of_overview(
     return lambda of: None if of.overview is None else read(of.overview)
 
 
-def _by_job(read: Callable[[JobSight], float]) -> Callable[[Store], Samples]:
+def _by_job(read: Callable[[JobView], float]) -> Callable[[Store], Samples]:
     def samples(of: Store) -> Samples:
         sums: dict[tuple[str, ...], float] = {}
         for label, one in of.jobs:

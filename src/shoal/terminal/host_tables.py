@@ -12,8 +12,8 @@ from rich.text import Text
 from shoal import humanize
 from shoal.fetch.robots_fetch import RobotsRecord
 from shoal.frontier.values import HostQueue
-from shoal.inspect.host import HostSight, causes, rate_source, settings_in_words
-from shoal.inspect.host_actions import Set
+from shoal.inspect.actions import Set
+from shoal.inspect.host import HostView, causes, rate_source, settings_in_words
 from shoal.policy.host_table import ANY
 from shoal.settings import HostSettings
 from shoal.terminal.console import safe, stdout, when
@@ -23,7 +23,7 @@ from shoal.text import command
 _STYLES = {"healthy": "green", "no robots": "yellow", "resting": "yellow", "probing": "yellow"}
 
 
-def print_table(hosts: Sequence[HostSight], total: int) -> None:
+def print_table(hosts: Sequence[HostView], total: int) -> None:
     console = stdout()
     if not hosts:
         console.print("no hosts yet")
@@ -61,20 +61,20 @@ def _cut(text: Text) -> Text:
     return text
 
 
-def _condition(host: HostSight) -> Text:
+def _condition(host: HostView) -> Text:
     text = Text(host.condition, _STYLES.get(host.condition, "red"))
     if host.until is not None:
         text.append(f" {humanize.span(host.until - host.now)}")
     return text
 
 
-def _errors(host: HostSight) -> str:
+def _errors(host: HostView) -> str:
     """ "http_503 ×3, timeout": the latest few, the newest first."""
     kinds = Counter(reversed(host.state.errors))
     return ", ".join(kind if number == 1 else f"{kind} ×{number}" for kind, number in kinds.items())
 
 
-def print_one(host: HostSight, queues: Sequence[HostQueue]) -> None:
+def print_one(host: HostView, queues: Sequence[HostQueue]) -> None:
     console = stdout()
     console.print(safe(host.name, "bold cyan"))
     facts = Table.grid(padding=(0, 2))
@@ -99,14 +99,14 @@ def print_one(host: HostSight, queues: Sequence[HostQueue]) -> None:
             console.print(Padding(safe(cause.sentence, "yellow"), (0, 0, 0, 2)))
 
 
-def _rate_in_words(host: HostSight) -> str:
+def _rate_in_words(host: HostView) -> str:
     if host.rate is None:
         return f"no limit: {rate_source(host)}"
     every = f"{humanize.speed(host.rate)} req/s, one every {humanize.latency(host.valve.interval)}"
     return f"{every}: {rate_source(host)}"
 
 
-def _own(host: HostSight) -> str:
+def _own(host: HostView) -> str:
     said = settings_in_words(host.own)
     lines = [f"{said[key]}: {host.sources.get(key, 'set for this host')}" for key in said]
     return "\n".join(lines) or "those of all hosts"
@@ -140,7 +140,7 @@ def not_met(host: str, settings: HostSettings) -> str:
     return f"{host}: {said}; the host is not known here yet, and will begin with that"
 
 
-def _domain(host: HostSight) -> str:
+def _domain(host: HostView) -> str:
     domain, limit = host.domain, host.domain_limit
     if domain is None:
         return "no other host of it is known"
@@ -149,12 +149,12 @@ def _domain(host: HostSight) -> str:
     return f"{domain.name}: all its hosts share {rate}, {domain.in_flight} in flight, {most}"
 
 
-def _latency(host: HostSight) -> str:
+def _latency(host: HostView) -> str:
     known = humanize.latency(host.latency) if host.latency is not None else "not known yet"
     return f"{known}, cut off after {humanize.latency(host.limits.timeout)}"
 
 
-def _robots(host: HostSight) -> str:
+def _robots(host: HostView) -> str:
     if not host.asks_robots:
         return "not asked"
     said = {origin.name: origin.state.robots for origin in host.origins.values()}
@@ -180,7 +180,7 @@ def _queue(queues: Sequence[HostQueue]) -> str:
     return ", ".join(parts) or "empty"
 
 
-def in_one_line(host: HostSight) -> str:
+def in_one_line(host: HostView) -> str:
     """ "shop.example: 0.5 req/s, 2 at a time, blocked for another 10 min"."""
     speed = "no limit on the rate" if host.rate is None else f"{humanize.speed(host.rate)} req/s"
     line = f"{host.name}: {speed}, {host.valve.cap} at a time"

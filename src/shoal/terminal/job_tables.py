@@ -11,9 +11,9 @@ from rich.text import Text
 
 from shoal import humanize
 from shoal.frontier.values import PastJob
-from shoal.inspect.fleet import FleetSight, JobSight
+from shoal.inspect.job import left_over, waits_for
 from shoal.inspect.json_form import job_dict, past_dict, schedule_dict, sorted_jobs, worker_dict
-from shoal.inspect.progress import left_over, waits_for
+from shoal.inspect.overview import FleetView, JobView
 from shoal.jobs.note import nobody_works
 from shoal.jobs.schedule import Schedule
 from shoal.jobs.worker_status import WorkerStatus, side_by_side, versions_of
@@ -25,13 +25,13 @@ _STYLES = {"running": "green", "paused": "yellow", "finished": "dim", "cancelled
 
 
 def fleet_tables(
-    sight: FleetSight, pasts: Sequence[PastJob] = (), *, most: int = 1000
+    sight: FleetView, pasts: Sequence[PastJob] = (), *, most: int = 1000
 ) -> list[RenderableType]:
     """The jobs, what troubles them, the schedules, and the workers."""
     parts: list[RenderableType] = []
     if sight.jobs or pasts:
         latest = pasts[: -_PASTS - 1 : -1]
-        shown = [*sorted_jobs(sight.jobs)[:most], *(JobSight(past.job) for past in latest)]
+        shown = [*sorted_jobs(sight.jobs)[:most], *(JobView(past.job) for past in latest)]
         parts.append(_jobs_table(shown, {past.job.spec.name for past in latest}))
         if pasts:
             parts.append(safe(_pruned(len(pasts), len(latest)), "dim"))
@@ -65,7 +65,7 @@ def _pruned(count: int, shown: int) -> str:
     return f"{jobs} pruned{which}: only counters and a short report are left, see {command('report JOB')}"
 
 
-def _jobs_table(jobs: list[JobSight], pruned: Collection[str] = ()) -> Table:
+def _jobs_table(jobs: list[JobView], pruned: Collection[str] = ()) -> Table:
     ranked = any(one.job.spec.priority for one in jobs)
     numbers = (
         "pages",
@@ -97,7 +97,7 @@ def _jobs_table(jobs: list[JobSight], pruned: Collection[str] = ()) -> Table:
     return shown
 
 
-def _schedules_table(sight: FleetSight) -> Table:
+def _schedules_table(sight: FleetView) -> Table:
     shown = table("schedule", "runs", "next", "last run")
     for one in sight.schedules:
         due = "paused" if one.paused else when(one.next_at)
@@ -113,7 +113,7 @@ def _beat(one: Schedule) -> str:
     return f"{one.cron} (UTC)" if one.cron else f"every {humanize.span(one.every)}"
 
 
-def _workers_table(sight: FleetSight, most: int) -> Table:
+def _workers_table(sight: FleetView, most: int) -> Table:
     numbers = ("pages/s", "slots", "memory")
     mixed = len(versions_of(sight.workers)) > 1
     version = ("version",) if mixed else ()
@@ -146,7 +146,7 @@ def _held_back(worker: WorkerStatus) -> Text:
     return Text(", ".join(reason.rule for reason in worker.pressure), "yellow")
 
 
-def as_dict(sight: FleetSight, pasts: Sequence[PastJob] = ()) -> dict[str, Any]:
+def as_dict(sight: FleetView, pasts: Sequence[PastJob] = ()) -> dict[str, Any]:
     return {
         "jobs": [job_dict(one) for one in sorted_jobs(sight.jobs)],
         "pruned": [past_dict(past) for past in pasts],

@@ -14,7 +14,7 @@ from rich.text import Text
 from shoal import humanize
 from shoal.engine.tally import HostTally, TallyReport
 from shoal.frontier.values import Job
-from shoal.inspect.progress import View, has_ended
+from shoal.inspect.job import View, has_ended
 
 WIDTH = 96
 HOSTS_SHOWN = 5

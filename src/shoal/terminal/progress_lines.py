@@ -13,7 +13,7 @@ from rich.live import Live
 
 from shoal import humanize
 from shoal.events import event
-from shoal.inspect.progress import View
+from shoal.inspect.job import View
 from shoal.telemetry.logging import only_json
 from shoal.terminal import live_panel
 

@@ -22,8 +22,7 @@ from shoal.errors import ShoalError
 from shoal.frontier.protocol import Frontier
 from shoal.inspect.event_log import Event, read_events
 from shoal.inspect.held_back import Holdups, find_holdups
-from shoal.inspect.in_flight import PageInFlight, look_at_flights
-from shoal.inspect.overview import Overview, look
+from shoal.inspect.overview import Overview, PageInFlight, look, look_at_flights
 from shoal.terminal.top_view import FLIGHTS, Frame, render
 
 _LONG = 5.0  # seconds without an answer of the store that are worth a word

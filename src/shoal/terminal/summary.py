@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from shoal import humanize
-from shoal.inspect.progress import View, left_over
+from shoal.inspect.job import View, left_over
 from shoal.terminal.live_panel import frame
 
 PERCENTILES = (50, 90, 99)

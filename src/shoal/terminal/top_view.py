@@ -15,11 +15,9 @@ from rich.text import Text
 from shoal import humanize
 from shoal.engine.history import History
 from shoal.inspect.event_log import Event
-from shoal.inspect.fleet import JobSight
 from shoal.inspect.held_back import Holdup, Holdups
-from shoal.inspect.in_flight import PageInFlight
 from shoal.inspect.json_form import sorted_jobs
-from shoal.inspect.overview import LATELY, Overview
+from shoal.inspect.overview import LATELY, JobView, Overview, PageInFlight
 from shoal.jobs.note import nobody_works
 from shoal.jobs.worker_status import side_by_side, versions_of
 from shoal.text import command
@@ -190,7 +188,7 @@ def _sections(frame: Frame, width: int) -> list[Section]:
     ]
 
 
-def _jobs_table(jobs: Sequence[JobSight], rows: int, wide: bool) -> Table:
+def _jobs_table(jobs: Sequence[JobView], rows: int, wide: bool) -> Table:
     more = ("dead", "retried", "workers") if wide else ()
     shown = _table(_of("job", rows, len(jobs)), "state")
     shown.add_column("progress", ratio=1, min_width=8)

@@ -1,4 +1,4 @@
-"""Gathers what a store knows: about one URL, its hosts, its proxies. Whoever asks need not be part of the crawl."""
+"""Reads hosts and proxies from a store, with the rules of the jobs that use them. Whoever asks need not be a worker."""
 
 from __future__ import annotations
 
@@ -9,22 +9,16 @@ from collections.abc import AsyncIterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.admit import Admission, Canonicaliser, fingerprint, host_key, sent_url
-from shoal.admit.identity import scheme
 from shoal.config import load
 from shoal.errors import SettingsError, UsageError
-from shoal.frontier.protocol import Frontier, Hosts, Jobs
-from shoal.frontier.values import HostQueue, Job, Whereabouts
+from shoal.frontier.protocol import Frontier, Jobs
+from shoal.frontier.values import HostQueue, Job
 from shoal.hosts.host_limits import HostRules, OtherJobs
-from shoal.hosts.host_state import state_of
 from shoal.hosts.proxy_pools import StoredPools
 from shoal.hosts.stored_settings import read_stored_settings
-from shoal.humanize import plural
-from shoal.inspect.host import Cause, HostSight, sight_of, with_robots, with_sources
-from shoal.inspect.retention import unknown_job
-from shoal.inspect.why import Answer, Facts, explain
+from shoal.inspect.host import HostView, view_of, with_robots, with_sources
+from shoal.inspect.job import unknown_job
 from shoal.jobs.note import settings_of
-from shoal.model import Refused, Request, Task
 from shoal.policy.compose import BUILT_IN
 from shoal.policy.host_table import NOTHING, over
 from shoal.policy.proxy import condition
@@ -67,7 +61,7 @@ class HostsFound(Struct, frozen=True):
     """A page of hosts that were asked for."""
 
     now: float
-    hosts: Sequence[HostSight]
+    hosts: Sequence[HostView]
     after: str  # where the next page begins; "": there is none
 
 
@@ -85,14 +79,14 @@ async def find_hosts(
     jobs = await chosen_jobs(frontier, job)
     rules, now = rules_for(jobs[0] if jobs else None), await frontier.now()
     standing = (await read_stored_settings(frontier)).table
-    found: list[HostSight] = []
+    found: list[HostView] = []
     looked = 0
     while True:
         page = await frontier.host_page(job, after, _PAGE if part or condition else limit)
         looked, after = looked + len(page.hosts), page.after
         for record, pending in page.hosts:
             if part in record.name:
-                sight = sight_of(record, rules, now, pending)
+                sight = view_of(record, rules, now, pending)
                 if condition in ("", sight.condition):
                     found.append(with_sources(sight, rules, standing))
         if not after or len(found) >= limit or looked >= _MOST_LOOKED:
@@ -100,7 +94,7 @@ async def find_hosts(
         await asyncio.sleep(0)
 
 
-async def look_at_hosts(frontier: Frontier, job: str | None) -> AsyncIterator[HostSight]:
+async def look_at_hosts(frontier: Frontier, job: str | None) -> AsyncIterator[HostView]:
     """All of them."""
     met: set[str] = set()
     page = await find_hosts(frontier, job)
@@ -114,7 +108,7 @@ async def look_at_hosts(frontier: Frontier, job: str | None) -> AsyncIterator[Ho
         page = await find_hosts(frontier, job, after=page.after)
 
 
-async def look_at_host(frontier: Frontier, host: str) -> tuple[HostSight, Sequence[HostQueue]]:
+async def look_at_host(frontier: Frontier, host: str) -> tuple[HostView, Sequence[HostQueue]]:
     record = await frontier.host(host)
     if record is None:
         raise unknown_host(host)
@@ -122,7 +116,7 @@ async def look_at_host(frontier: Frontier, host: str) -> tuple[HostSight, Sequen
     rules = await rules_of_host(frontier, queues)
     pending = sum(queue.pending for queue in queues)
     now = await frontier.now()
-    sight = await _with_its_jobs(frontier, sight_of(record, rules, now, pending))
+    sight = await with_its_jobs(frontier, view_of(record, rules, now, pending))
     sight = with_sources(sight, rules, (await read_stored_settings(frontier)).table)
     return with_robots(sight, rules), queues
 
@@ -137,7 +131,7 @@ async def settings_to_come(frontier: Frontier, host: str) -> HostSettings | None
     return None if found == NOTHING else found
 
 
-async def _with_its_jobs(frontier: Frontier, host: HostSight) -> HostSight:
+async def with_its_jobs(frontier: Frontier, host: HostView) -> HostView:
     """Without the words of jobs that have no work there any more: the next page sets its limits right."""
     silent = await OtherJobs(frontier, job="").silent(host.name, host.state, host.now)
     asks = {job: ask for job, ask in host.state.asks.items() if job not in silent}
@@ -181,7 +175,7 @@ def unknown_host(host: str) -> UsageError:
 # -- proxies
 
 
-class ProxySight(Struct, frozen=True):
+class ProxyView(Struct, frozen=True):
     """A proxy of a pool, without its credentials."""
 
     pool: str
@@ -195,13 +189,13 @@ class ProxySight(Struct, frozen=True):
     cost: float | None = None  # of a request
 
 
-async def look_at_proxies(frontier: Frontier) -> list[ProxySight]:
+async def look_at_proxies(frontier: Frontier) -> list[ProxyView]:
     """Those that crawls on this store have met."""
     jobs = await chosen_jobs(frontier, None)
     costs = settings_for(jobs[0] if jobs else None).pool_costs
     now = await frontier.now()
     return [
-        ProxySight(
+        ProxyView(
             pool,
             name.partition("/")[2] or name,
             proxy.requests,
@@ -215,76 +209,3 @@ async def look_at_proxies(frontier: Frontier) -> list[ProxySight]:
         for pool, state in (await StoredPools(frontier).read_all()).items()
         for name, proxy in state.proxies.items()
     ]
-
-
-# -- one URL
-
-
-async def answers_about(frontier: Frontier, typed: str, job: str | None) -> list[Answer]:
-    """One answer for each job that knows the URL; if none does, one for the job that might."""
-    jobs = await chosen_jobs(frontier, job)
-    pruned = len(await frontier.past_jobs()) if job is None else 0
-    gone = f"{plural(pruned, 'job')} pruned, and with {'it' if pruned == 1 else 'them'} what was seen"
-    if not jobs and pruned:
-        raise UsageError(f"no jobs in this store any more: {gone}; see {command('jobs')}")
-    if not jobs:
-        raise UsageError(f"no jobs in this store yet; start one with: {command('crawl URL')}")
-    answers = [explain(await inquire(frontier, job, typed)) for job in jobs]
-    known = [answer for answer in answers if answer.place != "unknown"]
-    if known or not pruned:
-        return known or answers[:1]
-    cause = Cause("pruned", f"{gone}: whether one of those had it is not known any more")
-    return [replace(answers[0], causes=(*answers[0].causes, cause))]
-
-
-async def inquire(frontier: Frontier, job: Job, typed: str) -> Facts:
-    """What is known about a URL in a job; `typed` must be one that can be crawled."""
-    rules = rules_for(job)
-    url = sent_url(typed, routes=rules.settings.hash_routes)
-    assert url is not None, typed
-    page = fingerprint(Canonicaliser(rules.settings.tracking_params)(url))
-    task = Task(url, host=host_key(url), fingerprint=page)
-    where = await frontier.find(job.spec.name, task)
-    now_at = where.task or task
-    record = await frontier.host(now_at.host)
-    now = await frontier.now()
-    host = None
-    if record is not None:
-        host = with_robots(await _with_its_jobs(frontier, sight_of(record, rules, now)), rules)
-        host = with_sources(host, rules, (await read_stored_settings(frontier)).table)
-        its_own = {name: known for name, known in host.origins.items() if name == scheme(now_at.url)}
-        host = replace(host, origins=its_own)
-    queues = await frontier.host_queues(now_at.host)
-    elsewhere = [q.pending for q in queues if (q.job, q.lane) != (job.spec.name, now_at.lane)]
-    return Facts(
-        url,
-        now,
-        job,
-        where,
-        host,
-        host is None or _allows(host, now_at.url),
-        await _refusal(frontier, job, rules.settings, url, where),
-        sum(elsewhere),
-        await frontier.workers(),
-        rules.settings.robots_meta,
-        rules.settings.robots_meta or rules.settings.rel_nofollow,
-    )
-
-
-def _allows(host: HostSight, url: str) -> bool:
-    robots, known = host.robots.get(scheme(url)), host.state.origin(scheme(url))
-    if not host.asks_robots or robots is None or known.robots_missing:
-        return True  # or not known
-    return robots.allows(url)
-
-
-async def _refusal(frontier: Hosts, job: Job, settings: Settings, url: str, where: Whereabouts) -> str | None:
-    """Why a link to a URL never seen would not be admitted."""
-    if where.place != "unknown":
-        return None
-    admission = Admission(settings)
-    async for record in frontier.hosts(job.spec.name):
-        if state_of(record).start:
-            admission.welcome(record.name)
-    answer = admission.admit(Request(url, depth=0), parent=Task(url))
-    return answer.reason if isinstance(answer, Refused) else None

@@ -1,20 +1,22 @@
-"""What a person may decide about a host, and how it becomes part of the host's record."""
+"""What a person may decide: about a host, where it becomes part of the record, and about dead letters."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.frontier.compare_and_set import change_host
 from shoal.frontier.protocol import Frontier, Hosts
+from shoal.frontier.values import DeadFilter
 from shoal.hosts.host_limits import StateChange
 from shoal.hosts.host_state import HostState, Manual, state_of
 from shoal.hosts.stored_settings import StoredSettings, Tables, change_stored_settings
 from shoal.inspect.event_log import tell
-from shoal.inspect.host import HostSight
-from shoal.inspect.inquiry import RulesOfHosts, look_at_host, rules_of_host, unknown_host
+from shoal.inspect.host import HostView
+from shoal.inspect.lookup import RulesOfHosts, look_at_host, rules_of_host, unknown_host
 from shoal.policy.host_table import ANY, patterns_of
 from shoal.settings import HostSettings
 from shoal.valve import FOREVER
@@ -25,7 +27,7 @@ class Order(Struct, frozen=True):
     fold: StateChange
 
 
-async def order(frontier: Frontier, host: str, wanted: Order) -> HostSight:
+async def order(frontier: Frontier, host: str, wanted: Order) -> HostView:
     """Carries out a decision; it holds for every worker with the next page it asks for."""
     rules = await rules_of_host(frontier, await frontier.host_queues(host))
     changed = await change_host(frontier, host, rules.folded(wanted.fold, await frontier.now()))
@@ -120,3 +122,23 @@ async def _follow(frontier: Frontier, hosts: Sequence[str], standing: StoredSett
     for host in hosts:
         change = (await rules.of(host)).folded(fold_for(host), await frontier.now())
         await change_host(frontier, host, change)
+
+
+# -- dead letters
+
+# Where the person sat. Retention: nobody, they are old.
+Decider = Literal["shoal dead", "dashboard", "retention"]
+
+
+async def replay_letters(frontier: Frontier, query: DeadFilter, by: Decider) -> int:
+    if count := await frontier.replay(query):
+        job, host, kind = query.job, query.host, query.kind
+        await tell(frontier, "letters_replayed", count=count, job=job, host=host, kind=kind, by=by)
+    return count
+
+
+async def drop_letters(frontier: Frontier, query: DeadFilter, by: Decider) -> int:
+    if count := await frontier.drop(query):
+        job, host, kind = query.job, query.host, query.kind
+        await tell(frontier, "letters_dropped", count=count, job=job, host=host, kind=kind, by=by)
+    return count

@@ -8,7 +8,12 @@ from msgspec import Struct
 
 from shoal import humanize
 from shoal.engine.tally import TallyReport
-from shoal.frontier.values import OWN_START, Job
+from shoal.errors import UsageError
+from shoal.frontier.protocol import Jobs
+from shoal.frontier.values import OWN_START, Job, PastJob
+from shoal.text import command
+
+_NAMED = 20  # jobs that a message names
 
 
 class View(Struct, frozen=True):
@@ -63,3 +68,19 @@ def eta(remaining: int, rate: float, *, queue: int = 0, interval: float = 0.0) -
     if rate <= 0:
         return None
     return max(remaining / rate, min(queue, remaining) * interval)
+
+
+async def unknown_job(frontier: Jobs, name: str, kind: str = "job") -> UsageError:
+    """Why there is no such job: it was pruned, or it was never here."""
+    past = await frontier.past_job(name)
+    if past is not None:
+        return UsageError(f"{said_of(past, await frontier.now())}: {command(f'report {name}')}")
+    jobs = [job.spec.name for job in await frontier.jobs()]
+    more = f", and {len(jobs) - _NAMED} more" if len(jobs) > _NAMED else ""
+    known = ", ".join(jobs[-_NAMED:]) + more if jobs else "none"
+    return UsageError(f"no {kind} {name!r} in this store; there is: {known}")
+
+
+def said_of(past: PastJob, now: float) -> str:
+    ago = humanize.span(max(0.0, now - past.pruned_at))
+    return f"job {past.job.spec.name} was pruned {ago} ago, and only its counters and a short report are left"
