@@ -24,9 +24,9 @@ from typing import Any
 import shoal
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import Frontier
-from shoal.runtime.plan import Plan
+from shoal.runtime.job_plan import JobPlan
 from shoal.runtime.signals import Stoppable
-from shoal.runtime.submit import Submission, submit
+from shoal.runtime.submit import submit
 from shoal.runtime.worker import serve
 from shoal.runtime.worker_plan import WorkerPlan
 from shoal.settings import Settings
@@ -113,8 +113,10 @@ async def valkey(jobs: int, every: int, folder: Path, settings: dict[str, Any]) 
                     names = {f"job-{number:05d}" for number in range(done, min(jobs, done + AT_ONCE))}
                     for name in sorted(names):
                         output = folder / f"{name}.jsonl"
-                        job = Plan(spider, Settings(rate=0), name, server.url, output, fed_by="coordinator")
-                        await submit(Submission(job), frontier)
+                        job = JobPlan(
+                            spider, Settings(rate=0), name, server.url, output, fed_by="coordinator"
+                        )
+                        await submit(job, frontier)
                     await until_finished(frontier, names)
                     done += len(names)
                     if done % every == 0 or done >= jobs:

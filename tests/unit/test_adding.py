@@ -23,7 +23,7 @@ from shoal.jobs.note import note_of, write_note
 from shoal.model import Done, Settlement, Task
 from shoal.runtime import adding
 from shoal.runtime.adding import Addition, Additions, Common, add_to
-from shoal.runtime.plan import Plan, spec_of
+from shoal.runtime.job_plan import JobPlan, spec_of
 from shoal.settings import Settings
 from shoal.testing.conformance.tools import make_task
 from shoal.testing.servers import ValkeyCluster, ValkeyServer
@@ -40,7 +40,7 @@ def spider_of() -> Spider:
 
 
 async def job_in(frontier: Frontier, **settings: Any) -> None:
-    await frontier.open_job(spec_of(Plan(spider_of(), Settings(rate=0, **settings), "books")), OWN_START)
+    await frontier.open_job(spec_of(JobPlan(spider_of(), Settings(rate=0, **settings), "books")), OWN_START)
     await frontier.add("books", [], Cursor(fed_all=True))
 
 

@@ -17,8 +17,9 @@ from shoal.frontier.protocol import Journal
 from shoal.frontier.values import Settled
 from shoal.model import Done, Outcome, Request, Response, Settlement
 from shoal.policy.load import Traffic
+from shoal.runtime.job_plan import JobPlan
 from shoal.runtime.job_runner import JobRunner
-from shoal.runtime.plan import Plan, prepare
+from shoal.runtime.submit import submit
 from shoal.settings import Settings
 from shoal.sink.jsonl import MemoryJournal
 from shoal.testing.conformance.tools import JournalSink
@@ -86,8 +87,8 @@ def test_a_link_passed_over_before_a_set_back_is_brought_after_it(heeds: bool) -
             yield {"url": page.url}
             yield from page.follow_all("a")
 
-        plan, frontier = Plan(spider, settings, "job"), GoesBack(given, heeds=heeds)
-        await prepare(plan, frontier)
+        plan, frontier = JobPlan(spider, settings, "job"), GoesBack(given, heeds=heeds)
+        await submit(plan, frontier)
         crew = JobRunner(
             "job",
             spider,

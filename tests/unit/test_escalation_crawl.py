@@ -16,8 +16,9 @@ from shoal.frontier.protocol import Journal
 from shoal.frontier.values import Settled
 from shoal.model import Outcome, Response, Retry, Settlement
 from shoal.policy.load import Traffic
+from shoal.runtime.job_plan import JobPlan
 from shoal.runtime.job_runner import JobRunner
-from shoal.runtime.plan import Plan, prepare
+from shoal.runtime.submit import submit
 from shoal.settings import Settings
 from shoal.testing import HostProfile
 from shoal.testing.conformance.tools import JournalSink
@@ -88,10 +89,10 @@ async def crawl(profile: HostProfile) -> tuple[Browserlike, Watched, int]:
         yield {"title": page.text("title")}
         yield from page.follow_all("nav a")
 
-    plan = Plan(spider, settings, "job")
+    plan = JobPlan(spider, settings, "job")
     frontier, web, rows = Watched(), Browserlike(profile), Rows()
     async with frontier, asyncio.timeout(DEADLINE):
-        await prepare(plan, frontier)
+        await submit(plan, frontier)
         crew = JobRunner(
             "job",
             spider,

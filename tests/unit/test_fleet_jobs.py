@@ -34,15 +34,14 @@ from shoal.jobs.worker_status import WorkerStatus, encode_status, tell_other_ver
 from shoal.model import Done, Row, Settlement
 from shoal.policy.backpressure import Reason
 from shoal.runtime.feeders import Feeders
-from shoal.runtime.plan import Plan, finish
+from shoal.runtime.job_plan import JobPlan, spec_of
 from shoal.runtime.stalled_jobs import LONG, Facts, Silent, StalledJobs, reason, say_why
 from shoal.runtime.submit import (
-    Submission,
     feed,
+    finish,
     place_on_fleet,
     schedule,
     submit,
-    submitted_spec,
     wait_for,
 )
 from shoal.runtime.worker_plan import WorkerPlan
@@ -60,9 +59,9 @@ def spider_of(start: object = ()) -> Spider:
     return spider
 
 
-def plan_of(output: Path | str, **given: object) -> Plan:
+def plan_of(output: Path | str, **given: object) -> JobPlan:
     settings = Settings(**{"rate": 2.0, **given})  # type: ignore[arg-type]
-    return Plan(spider_of(), settings, "books", "store.db", output, fed_by="submit")
+    return JobPlan(spider_of(), settings, "books", "store.db", output, fed_by="submit")
 
 
 async def job_of(frontier: MemoryFrontier, name: str = "books") -> Job:
@@ -77,7 +76,7 @@ async def job_of(frontier: MemoryFrontier, name: str = "books") -> Job:
 async def test_a_submitted_job_notes_what_workers_need(tmp_path: Path) -> None:
     frontier = MemoryFrontier()
     plan = plan_of(tmp_path / "rows.jsonl", headers={"Authorization": "hunter2"}, depth=3)
-    job = await submit(Submission(replace(plan, priority=7)), frontier)
+    job = await submit(replace(plan, priority=7), frontier)
     assert (job.state, job.spec.spider, job.spec.priority) == ("running", "books", 7)
     assert note_of(job.spec).output.decode() == str(tmp_path / "rows.jsonl")
     settings = settings_of(job.spec)
@@ -89,15 +88,15 @@ async def test_a_submitted_job_notes_what_workers_need(tmp_path: Path) -> None:
 async def test_given_urls_are_fed_once_however_often_the_command_is_run(tmp_path: Path) -> None:
     frontier = MemoryFrontier()
     start = spider_of([f"http://h{n}.test/" for n in range(10)] + ["not a url"])
-    submission = Submission(plan_of(tmp_path / "rows.jsonl"), start)
-    await submit(submission, frontier)
+    plan = replace(plan_of(tmp_path / "rows.jsonl"), start=start)
+    await submit(plan, frontier)
     await frontier.add("books", [make_task("http://h0.test/")], Cursor(fed=1))  # an earlier run got this far
-    report = await feed(submission, frontier)
+    report = await feed(plan, frontier)
     job = await job_of(frontier)
     assert (job.counters.admitted, job.fed, job.fed_all) == (10, 11, True)
     assert report.refused == {"not a URL": 1}
-    await submit(submission, frontier)
-    await feed(submission, frontier)
+    await submit(plan, frontier)
+    await feed(plan, frontier)
     assert (await job_of(frontier)).counters.admitted == 10
 
 
@@ -112,9 +111,9 @@ async def test_a_list_that_is_longer_than_the_queue_may_be_is_told_of(
     monkeypatch.setattr("shoal.engine.feeder._LOOK_AGAIN", 0.01)
     frontier = MemoryFrontier()
     start = spider_of([f"http://h{n}.test/" for n in range(35)])
-    submission = Submission(plan_of(tmp_path / "rows.jsonl", high_water=5), start)
-    await submit(submission, frontier)
-    feeding = asyncio.create_task(feed(submission, frontier, _FullQueue("books").say))
+    plan = replace(plan_of(tmp_path / "rows.jsonl", high_water=5), start=start)
+    await submit(plan, frontier)
+    feeding = asyncio.create_task(feed(plan, frontier, _FullQueue("books").say))
     async with asyncio.timeout(DEADLINE):
         while not feeding.done():
             await asyncio.sleep(0.01)
@@ -131,11 +130,11 @@ async def test_a_list_that_is_longer_than_the_queue_may_be_is_told_of(
 async def test_a_job_is_started_afresh_when_all_workers_have_let_go_of_it(tmp_path: Path) -> None:
     """What they remember of links that were admitted would else make them skip pages of the new one."""
     frontier = MemoryFrontier()
-    submission = Submission(replace(plan_of(tmp_path / "rows.jsonl"), fresh=True))
-    await submit(submission, frontier)
+    plan = replace(plan_of(tmp_path / "rows.jsonl"), fresh=True)
+    await submit(plan, frontier)
     await frontier.add("books", [make_task("http://h.test/")])
     await frontier.extend("w", 60, encode_status(WorkerStatus(jobs=("books",))))
-    again = asyncio.create_task(submit(submission, frontier))
+    again = asyncio.create_task(submit(plan, frontier))
     async with asyncio.timeout(DEADLINE):
         while (await job_of(frontier)).state != "cancelled":  # noqa: ASYNC110
             await asyncio.sleep(0.005)
@@ -153,15 +152,15 @@ async def test_a_worker_that_is_silent_is_not_waited_for(
     """It has died, and its lease runs for a minute. One without pages speaks less often."""
     clock = ManualClock()
     frontier = MemoryFrontier(clock)
-    submission = Submission(replace(plan_of(tmp_path / "rows.jsonl"), fresh=True))
-    first = await submit(submission, frontier)
+    plan = replace(plan_of(tmp_path / "rows.jsonl"), fresh=True)
+    first = await submit(plan, frontier)
     await frontier.add("books", [make_task("http://h.test/")])
     status = WorkerStatus(pid=7, node="far", jobs=("books",), in_flight=in_flight)
     await frontier.extend("w", 60, encode_status(status))
     clock.advance(seconds)
     assert len(await frontier.workers()) == 1
     async with asyncio.timeout(2):
-        job = await submit(submission, frontier)
+        job = await submit(plan, frontier)
     assert (job.state, job.counters.admitted) == ("running", 0)
     assert job.created_at > first.created_at
 
@@ -169,11 +168,11 @@ async def test_a_worker_that_is_silent_is_not_waited_for(
 async def test_a_worker_that_holds_on_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shoal.runtime.submit._LET_GO", 0.05)
     frontier = MemoryFrontier()
-    submission = Submission(replace(plan_of(tmp_path / "rows.jsonl"), fresh=True))
-    await submit(submission, frontier)
+    plan = replace(plan_of(tmp_path / "rows.jsonl"), fresh=True)
+    await submit(plan, frontier)
     await frontier.extend("w", 60, encode_status(WorkerStatus(pid=7, node="far", jobs=("books",))))
     with pytest.raises(ShoalError, match="but process 7 on far still holds on to it"):
-        await submit(submission, frontier)
+        await submit(plan, frontier)
 
 
 async def test_a_feeder_that_wakes_up_to_another_job_adds_nothing(tmp_path: Path) -> None:
@@ -190,12 +189,12 @@ async def test_a_feeder_that_wakes_up_to_another_job_adds_nothing(tmp_path: Path
             yield f"http://h{n}.test/"
 
     plan = replace(plan_of(tmp_path / "rows.jsonl"), fresh=True)
-    submission = Submission(plan, spider_of(start))
-    await submit(submission, frontier)
-    feeding = asyncio.create_task(feed(submission, frontier))
+    plan = replace(plan, start=spider_of(start))
+    await submit(plan, frontier)
+    feeding = asyncio.create_task(feed(plan, frontier))
     await asked.wait()
     clock.advance(1)
-    job = await submit(submission, frontier)
+    job = await submit(plan, frontier)
     gate.set()
     with pytest.raises(StoreError, match="job books was dropped meanwhile"):
         await feeding
@@ -208,38 +207,38 @@ async def test_a_feeder_that_wakes_up_to_another_job_adds_nothing(tmp_path: Path
 async def test_rows_of_a_job_are_never_split_over_two_places(
     tmp_path: Path, store: str, first: str, second: str
 ) -> None:
-    def submission(output: str, **changes: object) -> Submission:
+    def plan(output: str, **changes: object) -> JobPlan:
         given = output if "://" in output else tmp_path / output
-        return Submission(replace(plan_of(given), store=store, **changes))
+        return replace(plan_of(given), store=store, **changes)
 
     frontier = MemoryFrontier()
-    await submit(submission(first), frontier)
-    await submit(submission(first), frontier)
+    await submit(plan(first), frontier)
+    await submit(plan(first), frontier)
     await frontier.add("books", [make_task("http://h.test/")], Cursor(fed_all=True))
     with pytest.raises(OutputTaken, match=r"writes its rows to .*a\.jsonl, not to .*, and is at it"):
-        await submit(submission(second), frontier)
+        await submit(plan(second), frontier)
     await frontier.set_state("books", "paused")
-    await submit(submission(second), frontier)  # nobody has written anything, and nobody can
+    await submit(plan(second), frontier)  # nobody has written anything, and nobody can
     assert note_of((await job_of(frontier)).spec).output.decode().endswith(second.rpartition("/")[2])
     [lease] = (await claim(frontier, jobs=("books",))).leases
     await frontier.set_state("books", "paused")
     with pytest.raises(OutputTaken, match="is at it"):
-        await submit(submission(first), frontier)
+        await submit(plan(first), frontier)
     await frontier.settle([Settlement(lease, Done(), rows=(Row(b"{}\n"),))])
     for state in ("paused", "running", "finished"):
         await frontier.set_state("books", state)  # type: ignore[arg-type]
         with pytest.raises(OutputTaken, match="and has 1 row there: submit it with -o"):
-            await submit(submission(first), frontier)
-    job = await submit(submission(first, fresh=True), frontier)
+            await submit(plan(first), frontier)
+    job = await submit(plan(first, fresh=True), frontier)
     assert job.counters.items == 0
 
 
 async def test_hosts_get_the_valves_of_new_settings(tmp_path: Path) -> None:
     frontier = MemoryFrontier()
     plan = plan_of(tmp_path / "rows.jsonl", robots=False)
-    await submit(Submission(plan), frontier)
+    await submit(plan, frontier)
     await frontier.add("books", [make_task("http://h.test/")])
-    await submit(Submission(replace(plan, settings=Settings(rate=10.0, robots=False))), frontier)
+    await submit(replace(plan, settings=Settings(rate=10.0, robots=False)), frontier)
     record = await frontier.host("h.test")
     assert record is not None
     assert record.valve.interval == pytest.approx(0.1)
@@ -249,7 +248,7 @@ async def test_a_file_that_is_not_the_jobs_is_not_written_over(tmp_path: Path) -
     rows = tmp_path / "rows.jsonl"
     rows.write_text("precious\n")
     with pytest.raises(SinkError, match="not from this job"):
-        await submit(Submission(plan_of(rows)), MemoryFrontier())
+        await submit(plan_of(rows), MemoryFrontier())
 
 
 def test_a_path_means_this_machines_or_the_workers() -> None:
@@ -257,7 +256,7 @@ def test_a_path_means_this_machines_or_the_workers() -> None:
     assert here == Path("rows.jsonl").absolute()
     there = place_on_fleet(None, "books", "redis://h/")
     assert there == Path("books.jsonl")
-    spec = submitted_spec(replace(plan_of("x"), store="redis://h/", output=Path("rows.jsonl")))
+    spec = spec_of(replace(plan_of("x"), store="redis://h/", output=Path("rows.jsonl")))
     assert note_of(spec).output == b"rows.jsonl"
     with pytest.raises(SinkError, match="standard output"):
         place_on_fleet("-", "books", "store.db")
@@ -371,7 +370,7 @@ async def test_a_start_that_fails_pauses_the_job_and_says_why() -> None:
 
     frontier = MemoryFrontier()
     plan = replace(plan_of("/rows/x.jsonl"), fed_by="coordinator")
-    await frontier.open_job(submitted_spec(plan), OWN_START)
+    await frontier.open_job(spec_of(plan), OWN_START)
     feeders = Feeders(frontier, WorkerPlan((), "memory"), {"books": spider_of(start)}, name="me", lease=5)
     feeders.tend(await frontier.jobs())
     async with asyncio.timeout(DEADLINE):
@@ -388,7 +387,7 @@ async def test_a_start_that_fails_pauses_the_job_and_says_why() -> None:
 
 async def test_what_is_stored_of_a_trouble_has_no_password() -> None:
     frontier = MemoryFrontier()
-    await frontier.open_job(submitted_spec(plan_of("/rows/x.jsonl")), OWN_START)
+    await frontier.open_job(spec_of(plan_of("/rows/x.jsonl")), OWN_START)
     await report_trouble(frontier, "books", "OSError: cannot reach postgresql://me:p@hunter2@db.example/x")
     assert (
         await trouble_of(frontier, await job_of(frontier))
@@ -405,7 +404,7 @@ async def test_several_jobs_are_fed_at_once_and_a_paused_one_is_not() -> None:
         await never.wait()
 
     feeders = Feeders(frontier, WorkerPlan((), "memory"), {"books": spider_of(start)}, name="me", lease=5)
-    base = submitted_spec(replace(plan_of("/rows/x.jsonl"), fed_by="coordinator"))
+    base = spec_of(replace(plan_of("/rows/x.jsonl"), fed_by="coordinator"))
     for name in ("one", "two"):
         await frontier.open_job(replace(base, name=name), OWN_START)
     feeders.tend(await frontier.jobs())
@@ -418,8 +417,8 @@ async def test_several_jobs_are_fed_at_once_and_a_paused_one_is_not() -> None:
     await feeders.stop()
 
 
-def listed(name: str, urls: list[str]) -> Submission:
-    return Submission(replace(plan_of("x.jsonl"), feeds=name, store="redis://fleet"), spider_of(urls))
+def listed(name: str, urls: list[str]) -> JobPlan:
+    return replace(plan_of("x.jsonl"), feeds=name, store="redis://fleet", start=spider_of(urls))
 
 
 async def test_every_list_is_fed_whatever_was_fed_before() -> None:
@@ -452,7 +451,7 @@ async def test_urls_beside_a_spiders_start_leave_that_to_the_coordinator() -> No
     frontier = MemoryFrontier()
     plan = replace(plan_of("x.jsonl"), fed_by="coordinator", spider=spider_of("http://own.test/"))
     plan = replace(plan, store="redis://fleet")
-    await submit(Submission(plan), frontier)
+    await submit(plan, frontier)
     await submit(listed("list", ["http://a.test/"]), frontier)
     await feed(listed("list", ["http://a.test/"]), frontier)
     assert (await job_of(frontier)).sources == {OWN_START: Source(), "list": Source(1, fed_all=True)}
@@ -488,7 +487,7 @@ async def test_a_job_waits_while_its_workers_say_that_it_grows_by_itself() -> No
         name="me",
         lease=5,
     )
-    base = submitted_spec(replace(plan_of("/rows/x.jsonl"), fed_by="coordinator"))
+    base = spec_of(replace(plan_of("/rows/x.jsonl"), fed_by="coordinator"))
     settings = write_note(b"/rows/x.jsonl", Settings(high_water=40), "coordinator")
     for name in ("one", "two"):
         await frontier.open_job(
@@ -531,9 +530,7 @@ async def test_a_job_is_fed_by_one_that_has_its_spider_and_by_the_next_when_it_i
         name: Feeders(frontier, plan, {spider: spider_of(start_of(name))}, name=name, lease=5)
         for name, spider in (("without", "other"), ("first", "books"), ("second", "books"))
     }
-    await frontier.open_job(
-        submitted_spec(replace(plan_of("/rows/x.jsonl"), fed_by="coordinator")), OWN_START
-    )
+    await frontier.open_job(spec_of(replace(plan_of("/rows/x.jsonl"), fed_by="coordinator")), OWN_START)
     async with asyncio.timeout(DEADLINE):
         for one in feeders.values():
             one.tend(await frontier.jobs())

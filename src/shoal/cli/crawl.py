@@ -18,7 +18,7 @@ from shoal.text import command
 
 if TYPE_CHECKING:
     from shoal.inspect.job import View
-    from shoal.runtime.crawl import Plan
+    from shoal.runtime.crawl import JobPlan
     from shoal.spider.loading import SpiderSource
 
 
@@ -110,13 +110,13 @@ def _plan(
     store: str,
     output: str | None,
     fresh: bool,
-) -> Plan:
+) -> JobPlan:
     from shoal.config import load
-    from shoal.runtime.crawl import Plan
+    from shoal.runtime.crawl import JobPlan
 
     spider = source.load()
     name = job or source.name or spider.name
-    return Plan(
+    return JobPlan(
         spider=spider,
         settings=load(config, spider.settings, os.environ, given),
         job=name,
@@ -142,7 +142,7 @@ def file_name(job: str) -> str:
 
 
 def run_plan(
-    plan: Plan,
+    plan: JobPlan,
     quiet: bool,
     seconds: float | None = None,
     beside: AbstractAsyncContextManager[None] | None = None,
@@ -167,7 +167,7 @@ def run_plan(
         return run_loop(crawling())
 
 
-def finish(plan: Plan, view: View, summary_file: Path | None, quiet: bool) -> None:
+def finish(plan: JobPlan, view: View, summary_file: Path | None, quiet: bool) -> None:
     """Says how it ended, and what to do next."""
     from shoal import humanize
     from shoal.inspect.job import left_over
@@ -197,7 +197,7 @@ def finish(plan: Plan, view: View, summary_file: Path | None, quiet: bool) -> No
         say(f"stopped before the end; {again}")
 
 
-def dead_command(plan: Plan) -> str:
+def dead_command(plan: JobPlan) -> str:
     """What shows the job's dead letters."""
     return command(f"dead list --job {plan.job}")
 

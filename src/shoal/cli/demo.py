@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from shoal.engine.tally import HostTally
     from shoal.inspect.job import View
     from shoal.model import DeadLetter
-    from shoal.runtime.crawl import Plan
+    from shoal.runtime.crawl import JobPlan
     from shoal.testing import HostProfile, WebProcess
 
 LONGEST = 25.0  # seconds
@@ -82,16 +82,16 @@ def _perform(place: Path, seconds: float, processes: int, keep: bool) -> None:
         console.print(summary.render(view, output=output, dead_command="as listed above"))
 
 
-def _plan(place: Path, urls: Sequence[str], processes: int) -> Plan:
+def _plan(place: Path, urls: Sequence[str], processes: int) -> JobPlan:
     from shoal.config import load
-    from shoal.runtime.crawl import Plan
+    from shoal.runtime.crawl import JobPlan
     from shoal.spider.loading import SpiderSource
     from shoal.testing.web.profile import DEMO_SETTINGS
 
     source = SpiderSource(name="demo", urls=tuple(urls))
     # The defaults and no other layer: a shoal.toml lying about is not meant for the demo.
     given = {**DEMO_SETTINGS, "processes": processes, "grace": GRACE}
-    return Plan(
+    return JobPlan(
         spider=source.load(),
         settings=load(None, {}, {}, given),
         job="demo",

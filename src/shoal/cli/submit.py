@@ -19,7 +19,8 @@ from shoal.text import command
 if TYPE_CHECKING:
     from shoal.engine.tally import TallyReport
     from shoal.frontier.values import Job
-    from shoal.runtime.submit import Submission, Watch
+    from shoal.runtime.job_plan import JobPlan
+    from shoal.runtime.submit import Watch
     from shoal.spider.loading import SpiderSource
     from shoal.spider.spider import Spider
 
@@ -102,20 +103,20 @@ def submit(
         robots=False if no_robots else None,
         allow_network=allow_network or None,
     )
-    made = _submission(targets or [], input_file, output, store, job, fresh, priority, given, config)
+    plan = _plan(targets or [], input_file, output, store, job, fresh, priority, given, config)
     if every is not None or cron is not None:
-        if made.start is not None:
+        if plan.start is not None:
             raise UsageError(
                 "a recurring job starts where its spider says: leave out the URLs, or --every and --cron"
             )
         if wait or (every and cron):
             raise UsageError("give one of --wait, --every and --cron")
-        _schedule(made, every, cron, keep)
+        _schedule(plan, every, cron, keep)
     else:
-        _submit(made, wait, quiet, share)
+        _submit(plan, wait, quiet, share)
 
 
-def _submission(
+def _plan(
     words: Sequence[str],
     input_file: Path | None,
     output: str | None,
@@ -125,14 +126,14 @@ def _submission(
     priority: int,
     given: dict[str, object],
     config: Path | None,
-) -> Submission:
+) -> JobPlan:
     from shoal.config import load
-    from shoal.runtime.plan import Plan
-    from shoal.runtime.submit import Submission, place_on_fleet
+    from shoal.runtime.job_plan import JobPlan
+    from shoal.runtime.submit import place_on_fleet
 
     spider, start, source, address = _targets(words, input_file)
     name = job or source.name or spider.name
-    plan = Plan(
+    return JobPlan(
         spider=spider,
         settings=load(config, spider.settings, os.environ, given),
         job=name,
@@ -142,8 +143,9 @@ def _submission(
         fed_by="submit" if start is not None else "coordinator",
         feeds=source.feeds,
         priority=priority,
+        start=start,
+        address=address,
     )
-    return Submission(plan, start, address)
 
 
 def _targets(
@@ -171,7 +173,7 @@ def _targets(
     return spider, started, SpiderSource(name="", feeds=source_name(begin, listed)), spec
 
 
-def _schedule(made: Submission, every: str | None, cron: str | None, keep: int) -> None:
+def _schedule(plan: JobPlan, every: str | None, cron: str | None, keep: int) -> None:
     from shoal.jobs.cron import parse_cron
     from shoal.runtime.submit import schedule
     from shoal.terminal.console import ask, say, when
@@ -183,7 +185,6 @@ def _schedule(made: Submission, every: str | None, cron: str | None, keep: int) 
         raise UsageError(f"--keep {keep}: at least 1")
     if cron is not None:
         parse_cron(cron)
-    plan = made.plan
     kept = ask(
         plan.store,
         lambda frontier: schedule(plan, frontier, every=seconds, cron=cron or "", keep=keep),
@@ -194,10 +195,10 @@ def _schedule(made: Submission, every: str | None, cron: str | None, keep: int) 
         f"schedule {kept.name}: runs {beat}, next at {when(kept.next_at)};"
         f" {command(f'cancel {kept.name}')} takes it back"
     )
-    _hints(made)
+    _hints(plan)
 
 
-def _submit(made: Submission, wait: bool, quiet: bool, fail_above: float | None) -> None:
+def _submit(plan: JobPlan, wait: bool, quiet: bool, fail_above: float | None) -> None:
     from shoal.cli.crawl import dead_command
     from shoal.engine.event_loop import run_loop
     from shoal.humanize import by_count
@@ -207,27 +208,27 @@ def _submit(made: Submission, wait: bool, quiet: bool, fail_above: float | None)
     handed: list[str] = []
     try:
         with make_progress(sys.stderr, quiet or not wait) as progress:
-            job, report = run_loop(_hand_over(made, progress.update if wait else None, handed.append))
+            job, report = run_loop(_hand_over(plan, progress.update if wait else None, handed.append))
     except KeyboardInterrupt:
         if not handed:
-            say(f"stopped before job {made.plan.job} was in the store: run the same command again")
-        elif made.start is None:
-            say(f"no longer waiting; job {made.plan.job} goes on")
+            say(f"stopped before job {plan.job} was in the store: run the same command again")
+        elif plan.start is None:
+            say(f"no longer waiting; job {plan.job} goes on")
         else:
             say("stopped; run the same command again, lest some of the URLs are not fed")
         raise
     if report.refused:
         say(f"{sum(report.refused.values()):,} start URLs were refused: {by_count(report.refused)}")
     if job.state == "finished":
-        say(_ending(made, job))
-        endings.check_ending(job, fail_above, report.refused, dead_command(made.plan))
+        say(_ending(plan, job))
+        endings.check_ending(job, fail_above, report.refused, dead_command(plan))
     elif not quiet:
-        say(_beginning(made, job))
-        _hints(made)
+        say(_beginning(plan, job))
+        _hints(plan)
 
 
 async def _hand_over(
-    made: Submission, watch: Watch | None, handed: Callable[[str], None]
+    plan: JobPlan, watch: Watch | None, handed: Callable[[str], None]
 ) -> tuple[Job, TallyReport]:
     import asyncio
 
@@ -235,21 +236,21 @@ async def _hand_over(
     from shoal.frontier import open_frontier
     from shoal.runtime.submit import feed, submit, wait_for
 
-    async with open_frontier(made.plan.store) as frontier:
-        job, report = await submit(made, frontier), TallyReport()
-        handed(made.plan.job)
+    async with open_frontier(plan.store) as frontier:
+        job, report = await submit(plan, frontier), TallyReport()
+        handed(plan.job)
         if job.state == "finished":
             return job, report
-        waiting = asyncio.create_task(wait_for(frontier, made.plan.job, watch)) if watch is not None else None
+        waiting = asyncio.create_task(wait_for(frontier, plan.job, watch)) if watch is not None else None
         try:
-            if made.start is not None:
-                report = await feed(made, frontier, _FullQueue(made.plan.job).say)
+            if plan.start is not None:
+                report = await feed(plan, frontier, _FullQueue(plan.job).say)
             if waiting is not None:
                 return (await waiting).job, report
         finally:
             if waiting is not None:
                 waiting.cancel()
-        return await frontier.job(made.plan.job) or job, report
+        return await frontier.job(plan.job) or job, report
 
 
 class _FullQueue:
@@ -271,20 +272,19 @@ class _FullQueue:
             )
 
 
-def _beginning(made: Submission, job: Job) -> str:
+def _beginning(plan: JobPlan, job: Job) -> str:
     from shoal.humanize import plural
     from shoal.sink import describe
 
-    plan = made.plan
     queued = (
         f"{plural(job.counters.open, 'page')} queued"
-        if made.start is not None
+        if plan.start is not None
         else "its start is fed by the coordinator"
     )
     return f"job {plan.job} is in {options.shown_store(plan.store)}: {queued}, rows go to {describe(plan.output)}"
 
 
-def _ending(made: Submission, job: Job) -> str:
+def _ending(plan: JobPlan, job: Job) -> str:
     from shoal.humanize import duration, plural
     from shoal.inspect.job import left_over
     from shoal.sink import describe
@@ -292,7 +292,7 @@ def _ending(made: Submission, job: Job) -> str:
     c, name = job.counters, job.spec.name
     took = f" after {duration(job.finished_at - job.created_at)}" if job.finished_at else ""
     pages, rows = plural(c.done, "page"), plural(c.items, "row")
-    said = f"job {name} is finished{took}: {pages}, {rows} in {describe(made.plan.output)}"
+    said = f"job {name} is finished{took}: {pages}, {rows} in {describe(plan.output)}"
     if left := left_over(job):
         said += f", {left}"
     if c.dead:
@@ -301,12 +301,11 @@ def _ending(made: Submission, job: Job) -> str:
     return said
 
 
-def _hints(made: Submission) -> None:
+def _hints(plan: JobPlan) -> None:
     """What the user may not expect, and what to do next."""
     from shoal.frontier import is_local
     from shoal.terminal.console import say
 
-    plan = made.plan
     if isinstance(plan.output, str) and urlsplit(plan.output).password:
         say("the password is not noted with the job: give it to the workers as PGPASSWORD")
     if not is_local(plan.store) and urlsplit(str(plan.output)).netloc:
@@ -317,5 +316,5 @@ def _hints(made: Submission) -> None:
         )
     work = "up" if is_local(plan.store) else "worker"
     say(
-        f"next: {command(f'{work} {made.address}'.rstrip())} works on it, {command('jobs')} shows how it goes"
+        f"next: {command(f'{work} {plan.address}'.rstrip())} works on it, {command('jobs')} shows how it goes"
     )

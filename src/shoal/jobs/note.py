@@ -54,6 +54,8 @@ def write_note(
     settings: Settings,
     fed_by: FedBy = "crawl",
     handlers: Mapping[str, tuple[str, int]] | None = None,
+    *,
+    fresh: bool = False,
 ) -> bytes:
     hosts = {name: _without_values(table) for name, table in settings.host.items()}
     given = {
@@ -62,7 +64,7 @@ def write_note(
         if value != _DEFAULTS[key] and key not in SECRET
     }
     noted = None if handlers is None else dict(handlers)
-    return encode_note(JobNote(output, given, fed_by, handlers=noted))
+    return encode_note(JobNote(output, given, fed_by, fresh, noted))
 
 
 def _without_values(table: HostSettings) -> HostSettings:

@@ -21,9 +21,9 @@ from shoal.jobs.leader import Leadership
 from shoal.jobs.note import is_for_fleet
 from shoal.jobs.schedule import start_due_runs
 from shoal.runtime.feeders import Feeders
-from shoal.runtime.plan import finish
 from shoal.runtime.served_jobs import RunningJobs
 from shoal.runtime.stalled_jobs import StalledJobs, say_why
+from shoal.runtime.submit import finish
 from shoal.runtime.worker_plan import WorkerPlan
 from shoal.spider.spider import Spider
 

@@ -35,8 +35,9 @@ from shoal.inspect.overview import PATIENCE, Throttled
 from shoal.inspect.retention import tidy
 from shoal.jobs.trouble import pause_in_trouble
 from shoal.runtime.admission import make_admission
-from shoal.runtime.plan import Plan, conclude, prepare
+from shoal.runtime.job_plan import JobPlan
 from shoal.runtime.signals import Stoppable, stopping_on_signals
+from shoal.runtime.submit import conclude, submit
 from shoal.runtime.supervisor import Supervisor
 from shoal.runtime.worker import CrawlWorker
 from shoal.runtime.worker_plan import CrawlPlan, WorkerPlan
@@ -46,7 +47,7 @@ from shoal.sink.protocol import Sink
 from shoal.spider.spider import Spider
 from shoal.telemetry.health import probes_at
 
-__all__ = ["Plan", "Results", "crawl", "execute", "run"]
+__all__ = ["JobPlan", "Results", "crawl", "execute", "run"]
 
 _EVERY = 0.5  # seconds between looks at a running crawl
 
@@ -78,7 +79,7 @@ async def crawl(
 ) -> Results:
     """Crawls and returns the results. Without `store` nothing outlives the call; without `output` (a file or a
     database) the items are returned. Settings given here win over the spider's own."""
-    plan = Plan(
+    plan = JobPlan(
         spider,
         load(None, spider.settings, os.environ, settings),
         job or spider.name,
@@ -101,7 +102,7 @@ def run(spider: Spider, **options: Any) -> Results:
     return run_loop(crawl(spider, **options))
 
 
-async def execute(plan: Plan, watch: Watch | None = None) -> View:
+async def execute(plan: JobPlan, watch: Watch | None = None) -> View:
     """Runs a plan to its end, or until a signal; answers the last view."""
     if plan.settings.processes == 1:
         return await _run(plan, open_sink(plan.output, job=plan.job), watch, signals=True)
@@ -112,7 +113,7 @@ async def execute(plan: Plan, watch: Watch | None = None) -> View:
     return await _run(plan, None, watch, signals=True)
 
 
-async def _run(plan: Plan, sink: Sink | None, watch: Watch | None, *, signals: bool) -> View:
+async def _run(plan: JobPlan, sink: Sink | None, watch: Watch | None, *, signals: bool) -> View:
     """Feeds a job while workers work on it, until it is done. Without a sink, they are processes of their own."""
     async with AsyncExitStack() as stack:
         probes = await stack.enter_async_context(probes_at(plan.metrics))
@@ -120,7 +121,7 @@ async def _run(plan: Plan, sink: Sink | None, watch: Watch | None, *, signals: b
         tracing = await stack.enter_async_context(tracing_if(plan.trace)) if sink is not None else None
         frontier = await stack.enter_async_context(open_frontier(plan.store))
         await stack.enter_async_context(EventBook(frontier))
-        job = await prepare(plan, frontier)
+        job = await submit(plan, frontier)
         if job.state == "finished":
             return View(job, TallyReport(), note="already finished")
         if plan.store != ":memory:":
@@ -155,7 +156,7 @@ async def _run(plan: Plan, sink: Sink | None, watch: Watch | None, *, signals: b
         return view
 
 
-def _supervisor(plan: Plan, frontier: Frontier) -> Supervisor:
+def _supervisor(plan: JobPlan, frontier: Frontier) -> Supervisor:
     assert plan.source is not None
     crawl = CrawlPlan(plan.source, plan.settings, plan.job, str(plan.output))
     worker = WorkerPlan((), plan.store, trace=plan.trace, crawl=crawl)
@@ -198,7 +199,7 @@ class feeding:  # noqa: N801 (a context manager, used like a function)
 
 @asynccontextmanager
 async def watching(
-    plan: Plan, frontier: Frontier, report: Callable[[], TallyReport], watch: Watch | None
+    plan: JobPlan, frontier: Frontier, report: Callable[[], TallyReport], watch: Watch | None
 ) -> AsyncIterator[Callable[[], Awaitable[View]]]:
     """Calls `watch` twice a second until left; gives a function that looks once. A process that takes over from
     one that died goes on with what that one had counted."""

@@ -33,7 +33,7 @@ from shoal.hosts.proxy_pools import StoredPools
 from shoal.hosts.robots import RobotsFetcher
 from shoal.policy.load import Traffic
 from shoal.policy.retry import RetryBudget
-from shoal.runtime.plan import file_claim
+from shoal.runtime.output_checks import file_claim
 from shoal.settings import Settings
 from shoal.sink.jsonl import JsonLines
 from shoal.sink.ownership import FileClaim

@@ -25,7 +25,7 @@ from shoal.jobs.trouble import report_trouble, with_pages_left
 from shoal.policy.lanes import Lane, cap_of
 from shoal.policy.load import Traffic
 from shoal.runtime.job_runner import JobRunner
-from shoal.runtime.plan import finish
+from shoal.runtime.submit import finish
 from shoal.runtime.worker_plan import WorkerPlan
 from shoal.settings import BROWSER, Settings
 from shoal.sink import open_sink

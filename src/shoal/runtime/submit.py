@@ -1,46 +1,43 @@
-"""Handing a job to a fleet: makes it with its note, and feeds the URLs that were given with it."""
+"""Making a job and ending it: for a crawl, and for the workers of a fleet."""
 
 from __future__ import annotations
 
 import asyncio
-import shlex
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal import humanize
 from shoal.engine.feeder import Feeder, too_full
 from shoal.engine.tally import RateWindow, Tally, TallyReport
 from shoal.errors import OutputTaken, ShoalError, SinkError, UsageError
+from shoal.events import event
 from shoal.frontier import is_local
 from shoal.frontier.compare_and_set import change_host
-from shoal.frontier.protocol import Frontier, Hosts, Viewing
-from shoal.frontier.values import Job, JobSpec
+from shoal.frontier.protocol import Frontier, Hosts, Jobs, Viewing
+from shoal.frontier.values import Job
 from shoal.hosts.host_limits import HostRules
-from shoal.humanize import plural
 from shoal.inspect.event_log import tell
 from shoal.inspect.job import View
 from shoal.inspect.overview import Horizon, look_at_job
 from shoal.inspect.retention import forget_notes
-from shoal.jobs.note import encode_note, note_of
-from shoal.jobs.schedule import Schedule, change_schedules, encoded_output
+from shoal.jobs.note import note_of
+from shoal.jobs.schedule import Schedule, change_schedules
 from shoal.jobs.trouble import forget_trouble, trouble_of
 from shoal.jobs.worker_status import is_silent, status_of
 from shoal.runtime.admission import make_admission
-from shoal.runtime.plan import (
-    Plan,
+from shoal.runtime.job_plan import JobPlan, check_parts, check_start, spec_of
+from shoal.runtime.output_checks import (
     check_output,
-    check_parts,
+    check_same_output,
     check_shared,
-    check_start,
     claim_output,
-    spec_of,
-    tell_anew,
+    trim_output,
 )
 from shoal.sink import describe, is_database
-from shoal.spider.spider import Spider
 from shoal.text import command
 
 _HIGH_WATER = 1_000_000  # URLs that were given are queued also while no worker is there yet
@@ -51,71 +48,71 @@ _SURE = 2.0  # seconds after which a store does not forget what it said, unless 
 Watch = Callable[[View], None]
 
 
-class Submission(Struct, frozen=True):
-    plan: Plan  # fed_by says who feeds it
-    start: Spider | None = (
-        None  # the same spider with the URLs that were given, if any were: plan.feeds names them
-    )
-    address: str = "FILE.py"  # of the spider, for what to do next
-
-
-async def submit(submission: Submission, frontier: Frontier) -> Job:
-    """Makes the job, or goes on with it: running the same command again is safe at any point."""
-    plan = submission.plan
+async def submit(plan: JobPlan, frontier: Frontier) -> Job:
+    """Makes the job, or goes on with it, and checks that its output is as it left it. To run the same command again is
+    safe at any point."""
     check_parts(plan)
     known = await frontier.job(plan.job)
-    if plan.fed_by == "coordinator":
-        check_start(plan, known)
+    check_start(plan, known)
     if plan.fresh and known is not None:
+        if plan.is_crawl:
+            await _check_idle(frontier, plan.job)
         await forget(frontier, plan.job)
         known = None
-    if known is None and (full := too_full(await frontier.room(), plan.settings)):
-        raise full
-    if known is not None:
-        _check_same_output(plan, known)
-    local = is_local(plan.store)
-    if plan.output is not None and (local or is_database(plan.output)):
+    if not plan.is_crawl:
+        if known is not None:
+            check_same_output(plan, known)
+        elif full := too_full(await frontier.room(), plan.settings):
+            raise full
+    here = plan.is_crawl or is_local(plan.store)  # else a file is where the workers are, and they look at it
+    if plan.output is not None and (here or is_database(plan.output)):
         await check_output(plan, frontier, known)
     else:
-        await check_shared(plan, frontier)  # the file itself is where the workers are: they look at it
+        await check_shared(plan, frontier)
     await forget_trouble(frontier, plan.job)
-    # URLs that were given are a source of their own, beside those that the job has. Who submits a list again means what
+    # URLs that were given are a source of their own, beside those that the job has. Submitting a list again means what
     # it holds now.
-    job = await frontier.open_job(submitted_spec(plan), plan.feeds, again=submission.start is not None)
+    again = plan.spider.reads_stdin() if plan.is_crawl else plan.start is not None
+    job = await frontier.open_job(spec_of(plan), plan.feeds, again=again)
     try:
         await check_shared(plan, frontier, job)
-        if local:
+        if here:
             claim_output(plan, job)
     except OutputTaken:
         if known is None:
             await forget(frontier, plan.job)
         raise
-    if known is None:
-        await tell_anew(frontier, plan)
-    await tell(frontier, "job_submitted", job=plan.job, spider=plan.spider.name)
-    if known is not None and known.spec.settings != job.spec.settings:
+    await _tell_begun(plan, frontier, known, job)
+    if plan.is_crawl:
+        if job.state == "finished":
+            await trim_output(plan, frontier, job)
+    elif known is not None and known.spec.settings != job.spec.settings:
         await _reconfigure(frontier, plan)
     return job
 
 
-def _check_same_output(plan: Plan, known: Job) -> None:
-    """The rows of a job are in one place. It may be another one while nobody can have written a row: there is none,
-    and no worker holds a page, or may claim one."""
-    before, after = note_of(known.spec).output, note_of(submitted_spec(plan)).output
-    if before == after or not before:
-        return
-    name, c = known.spec.name, known.counters
-    place = describe(before.decode(errors="surrogateescape"))
-    said = f"job {name} writes its rows to {place}, not to {describe(plan.output)}"
-    if c.items:
-        raise OutputTaken(
-            f"{said}, and has {plural(c.items, 'row')} there: submit it with -o {shlex.quote(place)}, under another"
-            " name (--job), or start again with --fresh"
-        )
-    if known.state == "running" or c.leased:
-        raise OutputTaken(
-            f"{said}, and is at it: submit it with -o {shlex.quote(place)}; or pause it first"
-            f" ({command(f'pause {name}')}), and then submit it when nothing is in flight"
+async def _tell_begun(plan: JobPlan, frontier: Frontier, known: Job | None, job: Job) -> None:
+    # Running a job again usually means that it goes on where it was.
+    if known is None and not plan.fresh and await frontier.past_job(plan.job) is not None:
+        event("job_anew", job=plan.job)
+    if not plan.is_crawl:
+        await tell(frontier, "job_submitted", job=plan.job, spider=plan.spider.name)
+    elif job.state != "finished":
+        event("job_started", job=plan.job, spider=plan.spider.name, done=job.counters.done)
+
+
+async def _check_idle(frontier: Viewing, job: str) -> None:
+    """Refuses to forget a job under the hands of a process that works on it."""
+    now = await frontier.now()
+    for record in await frontier.workers():
+        status = status_of(record)
+        if not status.serves(job) or is_silent(record, now):
+            continue
+        where = "" if status.node == socket.gethostname() else f" on {status.node}"
+        raise UsageError(
+            f"job {job} is being crawled by process {status.pid}{where}, last heard of "
+            f"{humanize.span(now - record.seen_at)} ago: stop it before you start again with --fresh; if it has died, "
+            "try again in a few seconds"
         )
 
 
@@ -147,16 +144,7 @@ async def _holding(frontier: Viewing, name: str) -> str:
     return ""
 
 
-def submitted_spec(plan: Plan) -> JobSpec:
-    """On other machines a file's path means what it means there: one that is not absolute, the worker's folder."""
-    spec = spec_of(plan)
-    if plan.output is None or is_local(plan.store) or is_database(plan.output):
-        return spec
-    note = replace(note_of(spec), output=encoded_output(str(plan.output)), fresh=plan.fresh)
-    return replace(spec, settings=encode_note(note))
-
-
-async def _reconfigure(frontier: Hosts, plan: Plan) -> None:
+async def _reconfigure(frontier: Hosts, plan: JobPlan) -> None:
     """Gives the hosts of a job that is submitted again the valves of its new settings: here and once, and not by every
     worker on its own."""
     change = HostRules(plan.settings, plan.job).folded(lambda state: state, await frontier.now())
@@ -166,18 +154,18 @@ async def _reconfigure(frontier: Hosts, plan: Plan) -> None:
 
 
 async def feed(
-    submission: Submission,
+    plan: JobPlan,
     frontier: Frontier,
     on_wait: Callable[[int, int], None] = lambda fed, pending: None,
 ) -> TallyReport:
     """Adds the URLs that were given, from where an earlier run of the same command stopped. Tells what was refused, and
     when the queue is full: how many were given so far, and how many wait."""
-    plan, tally = submission.plan, Tally()
-    assert submission.start is not None
+    tally = Tally()
+    assert plan.start is not None
     settings = replace(plan.settings, high_water=max(_HIGH_WATER, plan.settings.high_water))
-    admission = make_admission(submission.start, settings)
+    admission = make_admission(plan.start, settings)
     feeder = Feeder(
-        submission.start,
+        plan.start,
         frontier,
         admission,
         settings,
@@ -192,14 +180,14 @@ async def feed(
 
 
 async def schedule(
-    plan: Plan, frontier: Frontier, *, every: float = 0.0, cron: str = "", keep: int = 10
+    plan: JobPlan, frontier: Frontier, *, every: float = 0.0, cron: str = "", keep: int = 10
 ) -> Schedule:
     """Keeps the job to be run again and again: at once and then every so often, or when cron says."""
     check_parts(plan)
     if plan.output is None:
         raise UsageError("a recurring job needs a place for its rows: -o FILE or a database, not -")
     now = await frontier.now()
-    made = Schedule(submitted_spec(plan), now, every, cron, keep=keep)
+    made = Schedule(spec_of(plan), now, every, cron, keep=keep)
     if cron:
         made = replace(made, next_at=made.following(now))
     kept = await change_schedules(
@@ -267,3 +255,43 @@ def place_on_fleet(output: str | None, job: str, store: str) -> str | Path | Non
         raise SinkError("-o -: a fleet's rows cannot go to standard output; name a file or a database")
     path = Path(output or f"{job}.jsonl")
     return path.absolute() if is_local(store) else path
+
+
+async def conclude(plan: JobPlan, frontier: Frontier) -> None:
+    """Closes the job if there is nothing left to do."""
+    job = await frontier.job(plan.job)
+    if job is not None and job.state == "running" and await frontier.finish(plan.job):
+        job = await frontier.job(plan.job)
+    if job is None:
+        return
+    if job.state == "finished":
+        await trim_output(plan, frontier, job)
+        _tell_finished(job)
+        return
+    c = job.counters
+    event("job_stopped", job=plan.job, done=c.done, dead=c.dead, rows=c.items, left=c.open)
+
+
+def _tell_finished(job: Job) -> None:
+    c, seconds = job.counters, round(job.finished_at - job.created_at, 3)
+    output = note_of(job.spec).output.decode(errors="replace")
+    event(
+        "job_finished",
+        job=job.spec.name,
+        done=c.done,
+        dead=c.dead,
+        left=c.open,
+        rows=c.items,
+        retried=c.retried,
+        seconds=seconds,
+        output=describe(output or None),
+    )
+
+
+async def finish(frontier: Jobs, name: str) -> bool:
+    """Marks a running job as finished if there is nothing left to do, and tells; whoever sees it first may."""
+    if not await frontier.finish(name):
+        return False
+    if (job := await frontier.job(name)) is not None:
+        _tell_finished(job)
+    return True

@@ -7,7 +7,7 @@ import random
 from collections.abc import AsyncIterator, Iterator
 
 from shoal.model import Request
-from shoal.runtime.plan import Plan
+from shoal.runtime.job_plan import JobPlan
 from shoal.settings import Settings
 from shoal.spider.page import Page
 from shoal.spider.spider import Spider
@@ -34,7 +34,7 @@ _SWIFT = Settings(
 )
 
 
-def plan_of(seed: int, web: Web, *, failing: bool, fleet: bool = False) -> Plan:
+def plan_of(seed: int, web: Web, *, failing: bool, fleet: bool = False) -> JobPlan:
     rng = random.Random(f"plan {seed}")
     changes: dict[str, object] = {
         "concurrency": rng.choice((2, 8, 16)),
@@ -56,7 +56,7 @@ def plan_of(seed: int, web: Web, *, failing: bool, fleet: bool = False) -> Plan:
         changes |= {"max_attempts": 5, "retry_budget": 0.3, "retry_budget_floor": 5}
     settings = Settings(**{name: getattr(_SWIFT, name) for name in Settings.__struct_fields__} | changes)
     spider = _spider(web, slow_start=rng.random() < 0.5, keyed=fleet and rng.random() < 0.5)
-    return Plan(spider, settings, JOB, fed_by="coordinator" if fleet else "crawl")
+    return JobPlan(spider, settings, JOB, fed_by="coordinator" if fleet else "crawl")
 
 
 def _spider(web: Web, *, slow_start: bool, keyed: bool) -> Spider:

@@ -16,8 +16,8 @@ from shoal.frontier.values import JobSpec
 from shoal.policy.load import Backlog, Traffic
 from shoal.runtime.admission import make_admission
 from shoal.runtime.coordinator import Coordinator
+from shoal.runtime.job_plan import JobPlan
 from shoal.runtime.job_runner import JobRunner
-from shoal.runtime.plan import Plan
 from shoal.runtime.served_jobs import RunningJobs, ServedJobs
 from shoal.runtime.worker import backlog_of, meanwhile
 from shoal.runtime.worker_plan import WorkerPlan
@@ -32,7 +32,7 @@ class SimulatedCrew:
     """The parts of a worker of one crawl, put together as in `shoal.runtime.worker`."""
 
     def __init__(
-        self, plan: Plan, process: Process, frontier: Frontier, transport: Transport, journal: Journal
+        self, plan: JobPlan, process: Process, frontier: Frontier, transport: Transport, journal: Journal
     ) -> None:
         settings, clock, traffic = plan.settings, process.clock, Traffic()
         self._plan = plan
@@ -82,7 +82,7 @@ class SimulatedCrew:
         return backlog_of(job) if job is not None else Backlog()
 
 
-def make_feeder(plan: Plan, frontier: Frontier) -> Feeder:
+def make_feeder(plan: JobPlan, frontier: Frontier) -> Feeder:
     settings = plan.settings
     return Feeder(
         plan.spider, frontier, make_admission(plan.spider, settings), settings, Tally(), job=plan.job
@@ -104,7 +104,7 @@ class _SimulatedJobs(ServedJobs):
 
     def __init__(
         self,
-        plan: Plan,
+        plan: JobPlan,
         process: Process,
         frontier: Frontier,
         transport: Transport,
@@ -137,7 +137,7 @@ class FleetCrew:
     the store, and coordinates when it is its turn."""
 
     def __init__(
-        self, plan: Plan, process: Process, frontier: Frontier, transport: Transport, sink: Sink
+        self, plan: JobPlan, process: Process, frontier: Frontier, transport: Transport, sink: Sink
     ) -> None:
         settings, traffic = plan.settings, Traffic()
         running = RunningJobs(frontier, process.rng)
@@ -184,5 +184,5 @@ class FleetCrew:
         return max(backlogs, key=lambda one: one.pending, default=Backlog())
 
 
-def _own(plan: Plan) -> WorkerPlan:
+def _own(plan: JobPlan) -> WorkerPlan:
     return _OwnPlan((), "", own=plan.settings)

@@ -24,7 +24,7 @@ from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import HUSH
 from shoal.jobs.trouble import trouble_of
-from shoal.runtime.plan import prepare
+from shoal.runtime.submit import submit
 from shoal.testing.conformance.tools import JournalSink
 from shoal.testing.simulation.check import Checker, Violation
 from shoal.testing.simulation.fault_injection import CALM, Faults, Mood, mood_of, mood_with_set_backs
@@ -123,7 +123,7 @@ class World:
     # -- from beginning to end
 
     async def play(self) -> None:
-        await prepare(self._plan, self._home)
+        await submit(self._plan, self._home)
         running = [asyncio.create_task(life) for life in self._lives()]
         befalling = asyncio.create_task(self._befall())
         all_ended = asyncio.gather(*running)

@@ -1,0 +1,105 @@
+"""A job as a value, before it is made, and whether its parts exist."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from msgspec import Struct
+
+from shoal.errors import SettingsError, SpiderError
+from shoal.fetch.browser.executable import available, why_not
+from shoal.fetch.proxy.pools import find_pools
+from shoal.frontier import is_local
+from shoal.frontier.values import OWN_START, Job, JobSpec
+from shoal.jobs.note import FedBy, handlers_of, write_note
+from shoal.jobs.schedule import encoded_output
+from shoal.policy.compose import HostPolicies, domain_limit, first_valve
+from shoal.policy.host_table import table_name
+from shoal.policy.lanes import no_such_lane, served
+from shoal.settings import BROWSER, Settings
+from shoal.sink import is_database, output_key
+from shoal.spider.loading import SpiderSource
+from shoal.spider.spider import Spider
+
+
+class JobPlan(Struct, frozen=True):
+    """Everything that makes up one job: of a crawl, or for the workers of a fleet."""
+
+    spider: Spider
+    settings: Settings
+    job: str
+    store: str = ":memory:"
+    output: str | Path | None = None  # a file or a database; None: standard output, or the caller's memory
+    fresh: bool = False
+    source: SpiderSource | None = None  # how another process gets the same spider
+    fed_by: FedBy = "crawl"
+    feeds: str = OWN_START  # the source of the job that its start is
+    priority: int = 0  # among the jobs of a store
+    metrics: str = ""  # where to answer how it is: [HOST:]PORT
+    trace: bool = False
+    start: Spider | None = (
+        None  # of a submitted job: the same spider with the URLs that were given, named by `feeds`
+    )
+    address: str = "FILE.py"  # of the spider of a submitted job, for what to do next
+
+    @property
+    def is_crawl(self) -> bool:
+        """The process that makes the job also works on it."""
+        return self.fed_by == "crawl"
+
+
+def spec_of(plan: JobPlan) -> JobSpec:
+    settings = plan.settings
+    # On other machines a file's path means what it means there: one that is not absolute, the worker's folder.
+    elsewhere = not (plan.is_crawl or is_local(plan.store) or plan.output is None or is_database(plan.output))
+    output = encoded_output(str(plan.output)) if elsewhere else output_key(plan.output)
+    return JobSpec(
+        plan.job,
+        spider=plan.spider.name,
+        valve=first_valve(settings),
+        max_attempts=settings.max_attempts,
+        max_pages=settings.max_pages,
+        max_pages_per_host=settings.max_pages_per_host,
+        # The output is noted before anything is written to it: a crash in the very first write leaves rows in a file
+        # that no commit vouches for, and without the note they would look like somebody else's.
+        settings=write_note(
+            output, settings, plan.fed_by, handlers_of(plan.spider), fresh=elsewhere and plan.fresh
+        ),
+        priority=plan.priority,
+        dedupe=settings.dedupe,
+        capacity=settings.dedupe_capacity if settings.dedupe == "bloom" else 0,
+        domain=domain_limit(settings),
+    )
+
+
+def check_parts(plan: JobPlan) -> None:
+    """What the settings name exists. Found out here, and not by every process on its own."""
+    serves_browser = plan.fed_by == "crawl" and BROWSER in served(plan.settings)
+    HostPolicies(plan.settings)
+    if plan.fed_by == "crawl":  # the workers of a fleet have proxies of their own
+        pools = [handler.pool for handler in plan.spider.handlers.values() if handler.pool]
+        find_pools(plan.settings, pools, os.environ)
+    lanes = plan.settings.lane_weights
+    for name, table in plan.settings.host.items():
+        if table.lane is not None and table.lane not in lanes:
+            raise SettingsError(f"{table_name(name, table)} lane: {no_such_lane(table.lane, lanes)}")
+        if table.lane == BROWSER and serves_browser and not available(plan.settings):
+            raise SettingsError(f"{table_name(name, table)} lane: {why_not(plan.settings)}")
+    for handler in plan.spider.handlers.values():
+        if handler.lane not in lanes:
+            problem = no_such_lane(handler.lane, lanes)
+            raise SpiderError(f"spider {plan.spider.name!r}: handler {handler.name!r}: {problem}")
+        if handler.lane == BROWSER and serves_browser and not available(plan.settings):
+            raise SpiderError(f"handler {handler.name!r} is in the browser lane: {why_not(plan.settings)}")
+
+
+def check_start(plan: JobPlan, known: Job | None) -> None:
+    """A job that has pages can go on without a start; a new one would end before it has begun."""
+    spider = plan.spider
+    if plan.fed_by == "submit":
+        return  # its start was given beside the spider
+    if not spider.start and (known is None or plan.fresh):
+        raise SpiderError(
+            f"spider {spider.name!r} has no start, so there is nothing to crawl: Spider({spider.name!r}, start=…)"
+        )

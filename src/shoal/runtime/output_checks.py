@@ -1,0 +1,125 @@
+"""Whether the rows of a job can go where they are to go, and whose a result file is."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+from shoal.errors import OutputTaken, SinkError
+from shoal.frontier.protocol import Frontier, Jobs, Queue
+from shoal.frontier.values import Job
+from shoal.humanize import plural
+from shoal.jobs.note import note_of
+from shoal.runtime.job_plan import JobPlan, spec_of
+from shoal.sink import describe, is_database, output_key
+from shoal.sink.jsonl import JsonLines, describe_existing
+from shoal.sink.ownership import FileClaim, Owner, claim
+from shoal.text import command
+
+
+async def check_output(plan: JobPlan, frontier: Frontier, known: Job | None) -> None:
+    """Before the job is made: whether its rows can go where they are to go."""
+    await check_shared(plan, frontier)
+    named = known is not None and note_of(known.spec).output == output_key(plan.output)
+    if is_database(plan.output):
+        if known is not None and not named and not plan.fresh:
+            _check_elsewhere(known)
+        return
+    journal = JsonLines(Path(plan.output or ""))
+    committed = await frontier.journal_length(plan.job, journal.key) if known is not None else None
+    if committed is None and not plan.fresh and not named:
+        if known is not None:
+            _check_elsewhere(known)
+        if existing := describe_existing(journal.path):
+            past = await frontier.past_job(plan.job)
+            if past is not None and note_of(past.job.spec).output == output_key(plan.output):
+                raise OutputTaken(
+                    f"{existing}, all from this job before it was pruned: what it had seen is forgotten, so its pages"
+                    " would be fetched and written again; choose another file with -o, or replace it with --fresh"
+                )
+            raise OutputTaken(
+                f"{existing}, and not from this job: choose another file with -o, or replace it with --fresh"
+            )
+    try:
+        # What a crash left is cut by the next write, inside its transaction: here another process of the same job may
+        # be writing, and a cut would take its rows.
+        journal.check(0 if plan.fresh else committed or 0)
+    finally:
+        journal.close()
+
+
+async def check_shared(plan: JobPlan, frontier: Jobs, mine: Job | None = None) -> None:
+    """Refuses a file that another job of this store writes to. `mine`: the job, if it is made already; of two that
+    were made at once the elder may stay."""
+    if plan.output is None or is_database(plan.output):
+        return
+    for job in await frontier.jobs():
+        other = job.spec.name
+        if other == plan.job or job.state not in ("running", "paused") or not _writes_to(job, plan):
+            continue
+        if mine is None or (job.created_at, other) < (mine.created_at, plan.job):
+            raise OutputTaken(
+                f"job {other}, which is not finished, writes to {plan.output}: choose another file with -o, or end "
+                f"that job with {command(f'cancel {other}')}"
+            )
+
+
+def _writes_to(job: Job, plan: JobPlan) -> bool:
+    """Jobs of a fleet with a server note a path as it was given: it is relative to each worker's folder."""
+    return note_of(job.spec).output in (output_key(plan.output), os.fsencode(plan.output or ""))
+
+
+def claim_output(plan: JobPlan, job: Job) -> None:
+    """Makes a file on this machine the job's own, which has just been made or found."""
+    if plan.output is not None and not is_database(plan.output):
+        # That rows of the job are in this file, and in no other, was checked before.
+        committed = 0 if job.counters.items else None
+        asked = FileClaim(Owner(plan.job, job.created_at), committed)
+        claim(Path(plan.output), asked, replace_any=plan.fresh)
+
+
+async def file_claim(frontier: Queue, job: Job, key: str) -> FileClaim:
+    name = job.spec.name
+    committed = await frontier.journal_length(name, key)
+    return FileClaim(Owner(name, job.created_at), committed, replace=note_of(job.spec).fresh)
+
+
+def _check_elsewhere(known: Job) -> None:
+    if known.counters.items:
+        raise SinkError(
+            f"job {known.spec.name} has written its {known.counters.items:,} rows elsewhere: "
+            "name that place with -o, or start again with --fresh"
+        )
+
+
+async def trim_output(plan: JobPlan, frontier: Queue, job: Job) -> None:
+    """Cuts what a crash left in a file, if no later write did. Nobody holds a page any more, so nobody writes."""
+    if plan.output is None or is_database(plan.output) or job.counters.leased:
+        return
+    journal = JsonLines(Path(plan.output))
+    try:
+        journal.append(await frontier.journal_length(plan.job, journal.key) or 0, [])
+    finally:
+        journal.close()
+
+
+def check_same_output(plan: JobPlan, known: Job) -> None:
+    """The rows of a job are in one place. It may be another one while nobody can have written a row: there is none,
+    and no worker holds a page, or may claim one."""
+    before, after = note_of(known.spec).output, note_of(spec_of(plan)).output
+    if before == after or not before:
+        return
+    name, c = known.spec.name, known.counters
+    place = describe(before.decode(errors="surrogateescape"))
+    said = f"job {name} writes its rows to {place}, not to {describe(plan.output)}"
+    if c.items:
+        raise OutputTaken(
+            f"{said}, and has {plural(c.items, 'row')} there: submit it with -o {shlex.quote(place)}, under another"
+            " name (--job), or start again with --fresh"
+        )
+    if known.state == "running" or c.leased:
+        raise OutputTaken(
+            f"{said}, and is at it: submit it with -o {shlex.quote(place)}; or pause it first"
+            f" ({command(f'pause {name}')}), and then submit it when nothing is in flight"
+        )
