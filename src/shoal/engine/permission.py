@@ -102,7 +102,7 @@ class Permission:
         """Whether a page that failed before is set aside, so that another one finds out whether the host is back: the
         fault may be the page's own. Once in a probe, or pages that all failed would wait for each other."""
         failures = [past for past in this_life(task) if rule_for(past.kind).blames_host]
-        if len(failures) < limits.probe or is_last_attempt(task, self._settings.max_attempts):
+        if len(failures) < limits.probe:
             return False
         last, since = task.history[-1], self._clock.now() - (limits.blocked_until or 0.0)
         if last.kind == "origin_wait" and self._clock.time() - last.at <= since:

@@ -111,6 +111,30 @@ class Settling:
         assert (lease.task.pool, lease.task.session) == ("dc", "me")
         assert (await counted(frontier)).counters.retried == 0, "it has waited, and not failed"
 
+    async def test_a_task_waits_on_its_last_attempt_without_being_buried(
+        self, frontier: Frontier, clock: ManualClock
+    ) -> None:
+        """Whether the limit is the task's own or that of its job, and in whatever lane it waits."""
+        await frontier.open_job(spec(max_attempts=2))
+        urls = {"http://a.test/own": 3, "http://a.test/job": 0}
+        await frontier.add("job", [make_task(url, max_attempts=most) for url, most in urls.items()])
+        waits = Failure("origin_wait", "the host is cooling down")
+        for attempt in (1, 2, 3):
+            for lane in ("normal", "browser"):
+                leases = (await claim(frontier, lanes=[lane])).leases
+                assert [lease.task.attempt for lease in leases] == [attempt] * (2 if attempt < 3 else 1)
+                other = "browser" if lane == "normal" else "normal"
+                for lease in leases:
+                    assert await settle(frontier, lease, Retry(1.0, waits, lane=other, counts=False))
+                clock.advance(2)
+            leases = (await claim(frontier)).leases
+            settled = await frontier.settle([Settlement(lease, Retry(1.0, FAILED)) for lease in leases])
+            clock.advance(2)
+            assert settled.buried == (0 if attempt == 1 else 1)
+        job = await counted(frontier)
+        assert (job.counters.retried, job.counters.dead) == (3, 2)
+        assert {letter.task.url for letter in await frontier.dead(DeadFilter())} == set(urls)
+
     async def test_the_last_attempt_ends_in_the_dead_letters(
         self, frontier: Frontier, clock: ManualClock
     ) -> None:
