@@ -16,6 +16,7 @@ from shoal.hosts.cache import HostCache
 from shoal.hosts.robots import RobotsFetcher
 from shoal.model import Done, Lease, Response, Settlement
 from shoal.policy.load import Traffic
+from shoal.policy.retry import RetryBudget
 from shoal.runtime.admission import make_admission
 from shoal.runtime.job_runner import make_pipeline
 from shoal.settings import Settings
@@ -60,6 +61,7 @@ class Pages:
             routes=routes,
             guard=Guard([]),
             traffic=traffic,
+            budget=RetryBudget(settings),
             admission=make_admission(spider, settings),
             tally=tally,
             recorder=Recorder(frontier, "job", tally, clock.now),

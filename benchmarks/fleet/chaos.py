@@ -125,8 +125,6 @@ def _flags(terms: Terms) -> list[str]:
     # The breaker is for hosts that fail, and stays out of it: the hosts are well, the fleet is not.
     settings = {"max_attempts": 25, "retry_base": 0.2, "high_water": 10 * terms.hosts, "breaker_rate": 2}
     settings["total_timeout"] = terms.total_timeout
-    # Workers begin again and again here, and one that has just begun has earned no retries yet.
-    settings["retry_budget_floor"] = 1000
     pairs = [word for name, value in settings.items() for word in ("-s", f"{name}={value}")]
     return ["--rate", str(terms.rate), "--per-host", str(terms.per_host), *pairs]
 

@@ -63,6 +63,25 @@ def test_a_small_crawl_may_retry() -> None:
     assert not rule.allows(1, 10)
 
 
+def test_a_process_that_begins_later_has_what_the_job_has_earned() -> None:
+    """It may get nothing but retries of pages that others asked for first."""
+    rule = RetryBudget(Settings())
+    rule.resume(1000, 100)
+    allowed = 0
+    while rule.allows_retry():
+        rule.retries, allowed = rule.retries + 1, allowed + 1
+    assert allowed == 200, "0.3 of a thousand, less a hundred"
+
+
+def test_a_process_that_begins_when_the_job_has_nothing_left_has_its_floor() -> None:
+    rule = RetryBudget(Settings())
+    rule.resume(1000, 300)
+    allowed = 0
+    while rule.allows_retry():
+        rule.retries, allowed = rule.retries + 1, allowed + 1
+    assert allowed == 10
+
+
 def test_what_is_allowed_can_be_used() -> None:
     policy, state, retries = BudgetPolicy(Settings()), BudgetState(), 0
     while policy.limits(state, T).no_retry is None:

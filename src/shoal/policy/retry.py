@@ -91,20 +91,30 @@ class BudgetPolicy:
 
 
 class RetryBudget:
-    """The budget of the whole process, for when every host fails.
+    """The budget of a job in one process, for when every host fails.
 
-    The floor helps small crawls only: once first attempts have earned as much, requests in all never exceed
-    first attempts * (1 + retry_budget).
+    A process has `retry_budget_floor` retries of its own. Beyond these it goes by the whole job: what other processes
+    did before it began (`resume`), and what it did itself. So a worker that begins in the middle of a job, and takes
+    over retries of others, has the retries that the job has earned. Once first attempts have earned the floor, requests
+    in all never exceed first attempts * (1 + retry_budget).
     """
 
     def __init__(self, settings: Settings) -> None:
         self._earned = settings.retry_budget
         self._floor = settings.retry_budget_floor
+        self._before = 0, 0  # first attempts and retries of the job before this process
         self.first_attempts = 0
         self.retries = 0
 
+    def resume(self, first_attempts: int, retries: int) -> None:
+        """The job has made these before this process began."""
+        self._before = first_attempts, retries
+
     def allows_retry(self) -> bool:
-        return self.allows(self.first_attempts, self.retries)
+        first_attempts, retries = self._before
+        if self.retries < self._floor:
+            return True
+        return self.allows(first_attempts + self.first_attempts, retries + self.retries)
 
     def allows(self, first_attempts: int, retries: int) -> bool:
         """Whether one more retry may be made after these."""

@@ -11,7 +11,7 @@ from shoal.clock import Clock, SystemClock
 from shoal.engine.escalation import Escalation
 from shoal.engine.fetching import Fetcher
 from shoal.engine.handling import Handling
-from shoal.engine.history_recorder import Recorder
+from shoal.engine.history_recorder import Recorder, read_history
 from shoal.engine.judging import Judge
 from shoal.engine.learning import Learner
 from shoal.engine.links import Links
@@ -90,6 +90,7 @@ class JobRunner:
             own=hosts.own,
         )
         self._recorder = Recorder(frontier, job, self.tally, clock.now)
+        self._budget = RetryBudget(settings)
         pages = make_pipeline(
             spider,
             settings,
@@ -99,6 +100,7 @@ class JobRunner:
             transport=routes if tracing is None else tracing.transport(routes),
             guard=guard,
             traffic=traffic,
+            budget=self._budget,
             admission=self.admission,
             tally=self.tally,
             recorder=self._recorder,
@@ -118,6 +120,8 @@ class JobRunner:
         """`reconfigure`: gives the hosts of a resumed job the valves of these settings."""
         await self.sink.open(await self._file_claim())
         await self._recorder.open()
+        made = (await read_history(self._frontier, self.name)).total()
+        self._budget.resume(made.fetches - made.retries, made.retries)
         job = await self._frontier.job(self.name)
         self.made_at = job.created_at if job is not None else 0.0
         await self._hosts.open(self.made_at)
@@ -148,6 +152,7 @@ def make_pipeline(
     routes: Routes,
     guard: Guard,
     traffic: Traffic,
+    budget: RetryBudget,
     admission: Admission,
     tally: Tally,
     recorder: Recorder,
@@ -158,7 +163,7 @@ def make_pipeline(
     collecting: Callable[..., Awaitable[Yielded]] = collect,
 ) -> Pipeline:
     """The steps of a page's path, in their order. `browser`: there is one to open pages with."""
-    budget, challenges = RetryBudget(settings), Challenges(settings, browser=browser)
+    challenges = Challenges(settings, browser=browser)
     escalation = Escalation(hosts, clock, rng, on=challenges.escalates)
     judge = Judge(settings, hosts, routes, budget, challenges, clock, rng)
     learner = Learner(settings, hosts, routes, budget, escalation, traffic, clock)
