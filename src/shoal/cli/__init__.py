@@ -6,6 +6,7 @@ Whatever a person can get wrong ends in one line on stderr; a traceback is alway
 from __future__ import annotations
 
 import os
+import resource
 import sys
 import traceback
 from collections.abc import Sequence
@@ -23,6 +24,8 @@ EXIT_CODES = {
     3: "the store or the results cannot be used",
     INTERRUPTED: "interrupted before or after the crawl proper",
 }
+
+_LEAST_FILES = 80  # with fewer open files, hardly a connection would be left
 
 _closed_streams: set[str] = set()
 
@@ -43,14 +46,13 @@ def main(argv: Sequence[str] | None = None) -> None:
 def run(argv: Sequence[str]) -> int:
     """Runs one command line; answers the exit code."""
     from shoal.cli.app import Abort, app, usage_mistake
-    from shoal.fetch.slots import LEAST, file_limit, raise_file_limit
     from shoal.text import at_store, without_secrets
 
     before = at_store.set("")
-    raise_file_limit()
-    if 0 < file_limit() < LEAST:
+    files = _raise_file_limit()
+    if files < _LEAST_FILES:
         return complain(
-            f"only {file_limit()} files may be open (ulimit -n), Shoal needs {LEAST}: raise it", 2
+            f"only {files} files may be open (ulimit -n), Shoal needs {_LEAST_FILES}: raise it", 2
         )
     try:
         code = app(args=list(argv), prog_name="shoal", standalone_mode=False)
@@ -83,6 +85,18 @@ def complain(message: str, code: int, *, trace: bool = False) -> int:
         sys.stderr.write(printable(without_secrets(traceback.format_exc())))
     print("shoal:", printable(" ".join(message.split())), file=sys.stderr)  # noqa: T201
     return code
+
+
+def _raise_file_limit() -> float:
+    """Raises the limit of open files as far as a process may, and returns it. The usual soft limit is for programs that
+    use `select`."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        soft = hard
+    except (OSError, ValueError):
+        pass  # macOS may refuse "unlimited"; the limit then stays as it was
+    return float("inf") if soft == resource.RLIM_INFINITY else soft
 
 
 def open_closed_streams() -> None:

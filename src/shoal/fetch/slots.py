@@ -276,7 +276,6 @@ async def received(size: int) -> None:
 # the number of slots follows the limit before any is used up.
 
 
-LEAST = 80  # with fewer, hardly a connection would be left
 _OWN = 56  # the store, the results, logs, name lookups, spiders
 # Of the others, for requests under way. As many again are closing: one that is dropped for a request to another host
 # is still open when that one begins. The rest is kept idle, for the next request to the same host.
@@ -287,17 +286,6 @@ def file_limit() -> int:
     """0: there is none."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 0 if soft == resource.RLIM_INFINITY else soft
-
-
-def raise_file_limit() -> None:
-    """As far as a process may by itself: the usual soft limit is meant for programs that use `select`."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == hard:
-        return
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    except (OSError, ValueError):
-        pass  # macOS may refuse "unlimited"; the limit then stays as it was
 
 
 def connections(limit: int) -> tuple[int, int]:
