@@ -1,6 +1,6 @@
 """Every private attribute of aiohttp that Shoal uses, under names of our own. No other module touches one.
 
-They may change with any minor release: pyproject.toml says which are allowed, and a test looks up each of `PRIVATE`.
+They may change with any minor release: pyproject.toml bounds the version, and a test checks each of `PRIVATE`.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ PRIVATE = {
 
 
 def never_repeat(client: aiohttp.ClientSession) -> None:
-    """By itself aiohttp repeats a request whose fresh connection was dropped: a hit nobody counted."""
+    """Otherwise aiohttp repeats a request whose fresh connection was dropped, which nobody counts."""
     client._retry_connection = False
 
 
 class Connector(aiohttp.TCPConnector):
-    """A connector whose steps can be followed."""
+    """A connector with hooks for its steps."""
 
     def __init__(self, *, protocol: Callable[..., ResponseHandler], **options: Any) -> None:
         super().__init__(**options)
         self._factory = partial(protocol, loop=self._loop)
 
     async def dial(self, step: Callable[[], Awaitable[ResponseHandler]]) -> ResponseHandler:
-        """Opens a connection, by the step that is given."""
+        """Opens a connection by calling `step`."""
         return await step()
 
     def on_proxy(self) -> None:
-        """A proxy is reached, and not yet what is behind it."""
+        """Called when a proxy is connected, and the host behind it is not yet."""
 
     def close_idle(self, most: int) -> None:
-        """Leaves no more than so many, or a host's more."""
+        """Closes idle connections, host by host, until at most `most` are left."""
         while sum(map(len, self._conns.values())) > most:
             for protocol, _ in self._conns.pop(next(iter(self._conns))):
                 protocol.close()
@@ -65,10 +65,10 @@ class Connector(aiohttp.TCPConnector):
 
 
 class SocketConnector(Connector):
-    """One that is given its sockets."""
+    """A connector whose sockets `open_socket` opens."""
 
     async def open_socket(self, host: str, port: int) -> socket:
-        """One that leads to the host."""
+        """A socket that is connected to the host."""
         raise NotImplementedError
 
     async def _resolve_host(self, host: str, port: int, traces: Any = None) -> list[ResolveResult]:
@@ -79,8 +79,8 @@ class SocketConnector(Connector):
         return await self._wrap_existing_connection(*args, sock=sock, **kwargs)
 
 
-class Lookup(aiohttp.TCPConnector):
-    """Only resolves, as a connector does."""
+class ResolvingConnector(aiohttp.TCPConnector):
+    """Resolves names as a connector does, and opens nothing."""
 
     async def addresses(self, host: str, port: int) -> list[AddrInfoType]:
         return self._convert_hosts_to_addr_infos(await self._resolve_host(host, port))
@@ -89,30 +89,30 @@ class Lookup(aiohttp.TCPConnector):
 class Protocol(ResponseHandler):
     @property
     def body(self) -> StreamReader | None:
-        """Of the answer that is being read."""
+        """The body of the answer that is being read."""
         return self._payload
 
     def keep_no_longer(self) -> None:
-        """Nothing more will be asked on this connection."""
+        """The connection is closed after this answer."""
         self._should_close = True
 
     def put_off_timeout(self) -> None:
-        """Something has arrived."""
+        """Restarts the read timeout: something has arrived."""
         self._reschedule_timeout()
 
 
 class SiteJar(CookieJar):
-    """A jar that takes no cookie for another domain, nor one for all of .com or .co.uk."""
+    """A jar that refuses cookies for other domains and for public suffixes such as .com or .co.uk."""
 
     def __init__(self) -> None:
-        super().__init__(unsafe=True, quote_cookie=False)  # from hosts without a name too
+        super().__init__(unsafe=True, quote_cookie=False)  # unsafe: also from IP addresses
 
     def _build_morsel(self, cookie: Morsel[str]) -> Morsel[str]:
-        """What a host has said is said back to it as it was, quotes and all, as a browser does."""
+        """A cookie is sent back exactly as it was received, with its quotes, as browsers do."""
         morsel: Morsel[str] = Morsel()
         try:
             morsel.set(cookie.key, cookie.value, cookie.coded_value)
-        except CookieError:  # an odd name, which aiohttp knows how to write
+        except CookieError:  # an odd name, which aiohttp can write
             return super()._build_morsel(cookie)
         return morsel
 

@@ -1,9 +1,8 @@
-"""A body, read and its content encodings undone, piece by piece: what comes out is never much at once, however little
-goes in.
+"""Reads a body and decodes its content encodings in bounded pieces, and measures how fast it arrives.
 
-The names of encodings are taken as hints, as curl takes them: what is said to be deflate may be gzip or have no header.
-Encodings that we do not know pass as they are. What ends before its compressed data does was cut off, even if it is as
-long as the server said: half a page would pass for a page. A checksum that is missing is not missed.
+The names of encodings are hints, as for curl: data called deflate may be gzip, or have no header. Unknown encodings
+pass unchanged. A body whose compressed data ends early is a failure, even if Content-Length fits: half a page would
+pass for a page. A missing checksum is accepted.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ _SMALL = 64 * KB  # compressed, a small body may be longer than before
 async def read_body(
     read: Callable[[], Awaitable[bytes]], encoding: str, *, cap: int, truncate: bool
 ) -> tuple[int, bytes]:
-    """The length of the body as sent, and the body decoded, never holding much more than its cap (a small bomb can
-    unfold to gigabytes). `read` returns the next piece, and nothing at the end."""
+    """The length of the body as sent, and the decoded body. Holds little more than `cap` bytes, even if a small bomb
+    unpacks to gigabytes. `read` returns the next piece, and b"" at the end."""
     decoder = Decoder(encoding, cap)
     parts: list[bytes] = []
     size = 0
@@ -52,7 +51,7 @@ async def read_body(
 
 
 class Decoder:
-    """For one body, of which no encoding may be larger than twice its cap."""
+    """Decodes one body. No layer of its encodings may be larger than twice the cap."""
 
     def __init__(self, encoding: str, cap: int) -> None:
         self.taken = 0  # bytes
@@ -70,7 +69,7 @@ class Decoder:
         return filter(None, pieces)
 
     def check_end(self, *, nothing: bool) -> None:
-        """`nothing` has come out: that may be right, of something that is empty."""
+        """Raises if the compressed data is incomplete. `nothing`: no byte came out."""
         for layer in self._layers:
             if layer.is_whole():
                 continue
@@ -80,7 +79,7 @@ class Decoder:
 
     def _through(self, layer: _Layer, pieces: Iterable[bytes]) -> Iterator[bytes]:
         for piece in pieces:
-            # Else what unfolds to nothing, by gigabytes, would keep us for as long as it likes.
+            # Otherwise gigabytes that decode to nothing would keep us busy without end.
             if layer.taken > self._most:
                 raise BodyTooLargeError(
                     f"the body is larger than {self._most} bytes, compressed; raise max_body to take it"
@@ -108,11 +107,11 @@ class _Layer:
 
 
 class _Inflate(_Layer):
-    """gzip, of any number of members, and deflate. What follows the end and is no member is passed over."""
+    """gzip, of any number of members, and deflate. Data after the last member is ignored."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self._start = b""  # too little to see what it is
+        self._start = b""  # the first byte, too little to recognise the format
         self._inner: zlib._Decompress | None = None
         self._ended = False
 
@@ -122,7 +121,7 @@ class _Inflate(_Layer):
         try:
             self._inner.copy().decompress(bytes(8))
         except zlib.error as error:
-            return "check" in str(error)  # of the checksum: the data before it is complete
+            return "check" in str(error)  # only the checksum is wrong: the data before it is complete
         return False
 
     def undo(self, data: bytes) -> Iterator[bytes]:
@@ -140,13 +139,13 @@ class _Inflate(_Layer):
                 self._start = b""
             yield (part := self._inner.decompress(data, _PART))
             data = self._inner.unconsumed_tail
-            while len(part) == _PART and not data:  # what zlib holds back
+            while len(part) == _PART and not data:  # what zlib still buffers
                 yield (part := self._inner.decompress(b"", _PART))
             if self._inner.eof:
                 data, self._inner, self._ended = self._inner.unused_data, None, True
 
     def _kind(self, data: bytes) -> int:
-        """By its first two bytes, as zlib numbers them."""
+        """The format by its first two bytes, as a `wbits` value of zlib."""
         if data.startswith(_GZIP):
             return 16 + zlib.MAX_WBITS
         if data[0] & 0xF == 8 and int.from_bytes(data[:2]) % 31 == 0:
@@ -171,7 +170,7 @@ class _Brotli(_Layer):
 
 
 class _Zstd(_Layer):
-    """Frames, one after the other."""
+    """Any number of frames."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -204,22 +203,20 @@ _LAYERS: dict[str, type[_Layer]] = {
 }
 
 
-# -- How fast an answer arrives, and whether that is too slow.
+# -- how fast an answer arrives
 #
-# It is judged when something arrives, not while nothing does: a server may think for a while before it sends a page, or
-# between its headers and its body, and silence has a limit of its own (`read_timeout`). A server that drips sends a
-# little again and again, to be never silent and never done.
+# The rate is checked when data arrives. Silence has its own limit (`read_timeout`): a server may compute for a while
+# before it sends a page. A dripping server sends a little again and again, so it is never silent and never done.
 
 
-GRACE = 5.0  # seconds over which the rate is measured; the first bytes may take so long in any case
-_DRIPS = 4  # arrivals at least: few of them, with silence between, are a server that thinks
+GRACE = 5.0  # seconds over which the rate is measured; the first bytes may always take so long
+_DRIPS = 4  # arrivals at least: fewer, with silence between, are a server that computes
 
 
 class Meter:
-    """Of one connection or exchange. `min_rate` is in bytes a second; 0 lifts the limit.
+    """Measures one connection or exchange. `min_rate` is in bytes a second; 0 lifts the limit.
 
-    The rate is that of the last seconds: else a server that begins with a large piece could drip for as long as it
-    likes."""
+    The rate is that of the last seconds; otherwise a server that begins with a large piece could drip for ever."""
 
     def __init__(self, min_rate: float, now: Callable[[], float]) -> None:
         self._min_rate = min_rate
@@ -227,13 +224,13 @@ class Meter:
         self.reset()
 
     def reset(self) -> None:
-        """Another answer begins."""
+        """Starts again for the next answer."""
         self._since: float | None = None
         self._seconds = 0.0
         self._received = self._arrivals = 0
 
     def is_too_slow(self, received: int) -> bool:
-        """Told whenever so many bytes have arrived: whether they came too slowly."""
+        """Call it whenever bytes have arrived. Whether they came too slowly."""
         self._received += received
         self._arrivals += 1
         now = self._now()

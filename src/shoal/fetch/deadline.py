@@ -1,14 +1,12 @@
-"""How long a page may count on its lease.
+"""Cancels a page before its lease can run out.
 
-The store takes a lease back when its worker is silent for too long, and gives the host's place to another. A request
-that goes on, or is sent, after that is one too many at its host. So a page ends before its lease can run out, as far as
-its own process can know:
+The store takes a lease back when its worker is silent for too long, and gives the host's place to another worker. A
+request after that would be one too many at the host.
 
     the store is asked for the lease, or to renew it ──── the lease's seconds, less a margin ────▶ the page is cancelled
 
-Time counts from the question, so the store's own deadline comes later. A process that was frozen may have a page that
-is about to send, and no timer is sure to run before it does: so whoever sends asks `check_lease` with the connection at
-hand.
+Time counts from the question, so the store's own deadline comes later. In a process that was frozen, a page may send
+before any timer runs: so transports call `check_lease` right before they send.
 """
 
 from __future__ import annotations
@@ -17,14 +15,14 @@ import asyncio
 from collections.abc import Callable
 from contextvars import ContextVar
 
-_MARGIN = 1.0  # seconds in which a connection is closed, and the server hears of it …
-_SHARE = 10  # … but no more than this part of the lease
+_MARGIN = 1.0  # seconds to close a connection, …
+_SHARE = 10  # … but at most this part of the lease
 
 _current: ContextVar[LeaseDeadline | None] = ContextVar("shoal_tenure", default=None)
 
 
 class LeaseDeadline:
-    """One page's. `until` is in the loop's time."""
+    """The deadline of one page. `until` is in the loop's time."""
 
     __slots__ = ("until",)
 
@@ -35,7 +33,7 @@ class LeaseDeadline:
         return f"<LeaseDeadline until {self.until:.3f}>"
 
     def hold(self) -> None:
-        """Makes this the deadline of the current task, and of those that it starts."""
+        """Makes this the deadline of the current task and of the tasks it starts."""
         _current.set(self)
 
     def has_passed(self) -> bool:
@@ -43,7 +41,7 @@ class LeaseDeadline:
 
 
 class LeaseDeadlines:
-    """Those of all pages that a process works on; `on_lapse` is told of a page that was cancelled."""
+    """The deadlines of all pages of a process. `on_lapse` is called for every page that is cancelled."""
 
     def __init__(self, lease: float, on_lapse: Callable[[asyncio.Task[None]], None]) -> None:
         self._lease = lease
@@ -53,7 +51,7 @@ class LeaseDeadlines:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, asked: float, seconds: float) -> LeaseDeadline:
-        """Of a page whose lease was asked for at `asked`, for so many seconds."""
+        """The deadline of a page whose lease was asked for at `asked`, for `seconds`."""
         return LeaseDeadline(asked + seconds - self._margin)
 
     def watch(self, page: asyncio.Task[None], deadline: LeaseDeadline) -> None:
@@ -63,8 +61,8 @@ class LeaseDeadlines:
             self._look_later()
 
     def renewed(self, asked: float) -> None:
-        """The store has renewed the leases, as it was asked to at `asked`. What ran out before the answer came may have
-        been lost before the question arrived."""
+        """The store has renewed the leases, as asked at `asked`. A page whose deadline passed before the answer came is
+        cancelled: it may have lost its lease before the question arrived."""
         self._end_lapsed()
         until = asked + self._lease - self._margin
         for deadline in self._pages.values():
@@ -94,7 +92,7 @@ class LeaseDeadlines:
 
 
 def check_lease() -> None:
-    """Right before a request is sent: ends the page if its lease may be another's by now."""
+    """Call it right before a request is sent: cancels the page if its lease may have run out."""
     deadline = _current.get()
     if deadline is not None and deadline.has_passed():
         raise asyncio.CancelledError("its lease has run out")

@@ -1,6 +1,6 @@
-"""Connections from the gate to hosts: directly, to addresses that the guard has seen, or by a proxy.
+"""Connections to hosts for the browser's gate and for HTTP/2: to addresses that the guard allows, or through a proxy.
 
-What may go wrong is told in the words of plain HTTP fetching, so a page that a browser asks for fails like any other.
+Failures are described as in plain HTTP fetching, so a page in a browser fails like any other.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import aiohttp
 from aiohttp.client_reqrep import ConnectionKey
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from shoal.fetch.aiohttp_private import Lookup
+from shoal.fetch.aiohttp_private import ResolvingConnector
 from shoal.fetch.failures import Stage, explain, explain_proxy
 from shoal.fetch.guard import Guard
 from shoal.fetch.http_messages import MAX_LINE, MessageError, read_head, status_of
@@ -29,9 +29,8 @@ from shoal.model import Failure
 _STAGGER = 0.25  # seconds before the next address of a host is tried as well
 
 
-class HostConnector(Lookup):
-    """Connects to hosts. Of aiohttp's connector only the resolving is used; the guard hears of every name that is
-    resolved, and sees every address that is connected to."""
+class HostConnector(ResolvingConnector):
+    """Connects to hosts. The guard learns what every name resolves to, and checks every address before it is used."""
 
     def __init__(self, guard: Guard, resolver: Resolver) -> None:
         super().__init__(resolver=resolver.for_connector(guard), use_dns_cache=False)
@@ -55,7 +54,7 @@ class HostConnector(Lookup):
 
 
 class Dialer:
-    """Opens the connections of one door."""
+    """Opens connections, all through one proxy or all without."""
 
     def __init__(
         self, hosts: HostConnector, guard: Guard, proxy: Proxy | None, connect_timeout: float
@@ -69,12 +68,12 @@ class Dialer:
 
     @property
     def login(self) -> bytes | None:
-        """What the proxy wants to be told with a request that it forwards."""
+        """The Proxy-Authorization of a request that the proxy forwards."""
         header = self._proxy.header() if self._proxy is not None else None
         return None if header is None else header.encode()
 
     async def open(self, host: str, port: int, *, tunnel: bool) -> Streams | Failure:
-        """A connection to the host; without `tunnel` it may be one to a proxy that forwards requests."""
+        """A connection to the host. Without `tunnel`, it may be one to a proxy that forwards requests."""
         loop = asyncio.get_running_loop()
         started = loop.time()
         stage: list[Stage] = ["dialling"]
@@ -111,7 +110,7 @@ class Dialer:
         return Failure(kind=kind, detail=detail, elapsed=elapsed)
 
     def login_refused(self) -> Failure:
-        """For a proxy that answers 407 to a request that it should forward."""
+        """The failure for a proxy that answers 407 to a request that it should forward."""
         assert self._proxy is not None
         return self._failure(_ProxyAnswer(407, self._proxy), "connected", 0.0)
 
@@ -161,9 +160,9 @@ def _tls() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-# -- Two connections that repeat to each other whatever they hear: a tunnel.
+# -- tunnels
 #
-# Protocols rather than streams: with a task and a buffer for each direction, busy tunnels would cost a third more.
+# Protocols rather than streams: with a task and a buffer for each direction, busy tunnels would cost a third more CPU.
 
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -172,8 +171,8 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 async def relay(
     near: Streams, far: Streams, on_sent: Callable[[int], None], on_received: Callable[[int], None]
 ) -> None:
-    """Returns when the near connection has ended. The far one is the caller's to close; the streams are used up.
-    `on_sent` and `on_received` hear the size of every piece, as seen from near."""
+    """Passes data between two connections until the near one ends. The caller closes the far one; the streams cannot be
+    used afterwards. `on_sent` and `on_received` get the size of every piece, as seen from the near side."""
     near_side, far_side = (
         cast("asyncio.Transport", near[1].transport),
         cast("asyncio.Transport", far[1].transport),
@@ -190,7 +189,7 @@ async def relay(
 
 
 class _Listener(asyncio.Protocol):
-    """Listens to one connection and repeats everything on the other, no faster than that one takes it."""
+    """Passes everything from one connection to the other, no faster than the other accepts it."""
 
     partner: _Listener
 
@@ -208,7 +207,7 @@ class _Listener(asyncio.Protocol):
         self._heard_all = False
 
     async def take_over(self, reader: asyncio.StreamReader) -> None:
-        """In place of the stream, of which nothing is lost: reading what it has does not wait."""
+        """Replaces the stream as the protocol, and passes on what the stream has buffered."""
         over = reader.at_eof()
         self._own.set_protocol(self)
         reader.feed_eof()
@@ -222,14 +221,14 @@ class _Listener(asyncio.Protocol):
         self._other.write(data)
 
     def eof_received(self) -> bool:
-        """One side may be done before the other."""
+        """One side may end before the other."""
         self._heard_all = True
         if self.partner._heard_all or not self._other.can_write_eof():
             self._other.close()
             self._own.close()
         else:
             self._other.write_eof()
-        return self._own.can_write_eof()  # stays open, which TLS does not know
+        return self._own.can_write_eof()  # half open, which TLS cannot be
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._on_lost()

@@ -1,7 +1,7 @@
-"""One lookup of a name: by c-ares, which needs no thread a lookup, or by the system's resolver in threads.
+"""One lookup of a name: by c-ares, which needs no thread, or by the system's resolver in threads.
 
 c-ares reads /etc/hosts and /etc/resolv.conf, as the system does. Names that other parts of a system may know
-(localhost, names without a dot, mDNS) are left to the system. So is everything where c-ares cannot be had.
+(localhost, names without a dot, mDNS) are left to the system, and so is everything where aiodns is not installed.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 _THREADS = 8
 _TRIES = 4  # c-ares waits twice as long each time, and at first for a few times what the server usually takes
 _SECOND_FAMILY = 0.05  # seconds that the addresses of one family are waited for when there are others
-_MOST = 8  # addresses of a family: a name with thousands would have us knock at all of them
-_SYSTEM_TTL = 60.0  # the system does not tell
+_MOST = 8  # addresses of a family: a name with thousands would have us try all of them
+_SYSTEM_TTL = 60.0  # the system does not say
 _SERVER = re.compile(r"(?:(?P<v4>[\d.]+)|\[(?P<v6>[\da-fA-F:.]+)\])(?::(?P<port>\d{1,5}))?")
 _FAR_AWAY = ("2000::1", 53)
 
@@ -45,7 +45,7 @@ Why = Literal["no_such_name", "failed", "unanswered", "busy"]
 
 
 class UnresolvedError(OSError):
-    """A name without an address: there is no such name, its name servers failed or stayed silent, or nobody asked."""
+    """A name without an address: it does not exist, its servers failed or did not answer, or its domain is busy."""
 
     def __init__(self, why: Why, message: str) -> None:
         super().__init__(socket.EAI_NONAME if why == "no_such_name" else socket.EAI_AGAIN, message)
@@ -55,7 +55,7 @@ class UnresolvedError(OSError):
 
 class Lookup(Protocol):
     async def ask(self, name: str) -> Found:
-        """Raises UnresolvedError. Takes as long as it takes: the caller has a timeout."""
+        """Raises UnresolvedError. Has no timeout: the caller has one."""
         ...
 
     async def close(self) -> None: ...
@@ -83,7 +83,7 @@ def check_servers(servers: Sequence[str]) -> None:
 
 
 class SystemLookup:
-    """getaddrinfo in threads of its own. A thread cannot be cancelled: it is lost until the system gives up."""
+    """getaddrinfo in threads of its own. A thread cannot be cancelled: it is busy until the system gives up."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(_THREADS, "shoal-dns")
@@ -120,7 +120,7 @@ class AresLookup:
         return await self._ask_both(name)
 
     async def _ask_both(self, name: str) -> Found:
-        """Whatever comes first is waited for, the other a moment longer: a name server may answer one question only."""
+        """Waits for the first family, and a moment longer for the other: some name servers answer only one."""
         asking = [asyncio.ensure_future(self._ask(name, f)) for f in (socket.AF_INET6, socket.AF_INET)]
         try:
             done, _ = await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED)
@@ -128,7 +128,7 @@ class AresLookup:
             await asyncio.wait(asking, timeout=_SECOND_FAMILY if has_some else None)
             good = [one.result() for one in asking if one.done() and one.exception() is None]
             if not good:
-                # "It has no IPv6 address" says less than why there is no IPv4 one.
+                # The error for IPv4 says more than "it has no IPv6 address".
                 await asyncio.wait(asking)
                 raise asking[1].exception() or UnresolvedError("no_such_name", "no address")
             return _found(*good)
@@ -169,12 +169,12 @@ def _is_local(name: str) -> bool:
 
 
 def _may_be_known_here(name: str) -> bool:
-    """Whether a part of the system may know the name that c-ares has no idea of: the machine's own, or mDNS."""
+    """Whether the system may know a name that c-ares does not: the machine's own, or an mDNS name."""
     return "." not in name or name.endswith(".local")
 
 
 def _has_ipv6() -> bool:
-    """Whether there is a way to IPv6 addresses. Nothing is sent."""
+    """Whether IPv6 addresses have a route. Nothing is sent."""
     with suppress(OSError), socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as probe:
         probe.connect(_FAR_AWAY)
         return True
@@ -182,7 +182,7 @@ def _has_ipv6() -> bool:
 
 
 def _lower(text: str) -> str:
-    """A sentence of c-ares as a part of one of ours."""
+    """A message of c-ares, to be part of a sentence."""
     return text if text[:2].isupper() else text[:1].lower() + text[1:]
 
 

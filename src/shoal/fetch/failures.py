@@ -1,4 +1,4 @@
-"""What went wrong with an exchange, in the words of `policy/outcomes.py`: from exceptions of HTTP clients to a kind."""
+"""From exceptions of HTTP clients to the kinds of failures in `policy/outcomes.py`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from shoal.fetch.guard import ForbiddenAddressError
 from shoal.fetch.proxy.socks import SocksAuthError, SocksReplyError
 from shoal.limits import FETCH_DETAIL
 
-_GATEWAY = frozenset({500, 502, 503, 504})  # a tunnel is refused so when the host cannot be reached
+_GATEWAY = frozenset({500, 502, 503, 504})  # what proxies answer when they cannot reach the host
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL})  # no evidence against the host
 
 
-Stage = Literal[
-    "dialling", "tunnelling", "connected"
-]  # of a connection by a proxy: to it, by it to the host, made
+# How far a connection through a proxy is: to the proxy, from there to the host, made.
+Stage = Literal["dialling", "tunnelling", "connected"]
 
 
 class ProxyAuthError(Exception):
@@ -50,15 +49,15 @@ class BrokenAnswerError(Exception):
 
 
 class FloodError(Exception):
-    """The server sends without end what is no part of an answer."""
+    """The server sends endless data that is not part of an answer."""
 
 
 class LostError(Exception):
-    """The connection or the exchange was ended by the server; with its reason, if it gave one."""
+    """The server ended the connection or the exchange. The text is its reason, if it gave one."""
 
 
 class NotTakenError(LostError):
-    """… and it has not looked at the request."""
+    """The server ended the exchange and has not processed the request."""
 
 
 def explain(exc: Exception) -> tuple[str, str]:
@@ -112,7 +111,7 @@ def _explain(exc: Exception) -> tuple[str, str]:
 
 
 def explain_proxy(exc: Exception, proxy: str, stage: Stage) -> tuple[str, str]:
-    """The same for an exchange by a proxy, which may be at fault itself: that depends on how far it had come."""
+    """`explain` for an exchange through a proxy: depending on the stage, the proxy itself is at fault."""
     kind, detail = _explain_proxy(exc, proxy, stage)
     return kind, " ".join(detail.split())[:FETCH_DETAIL]
 
@@ -139,7 +138,7 @@ def _explain_proxy(exc: Exception, proxy: str, stage: Stage) -> tuple[str, str]:
 
 
 def _cause(exc: Exception) -> BaseException:
-    """What the HTTP client has wrapped."""
+    """The exception that the HTTP client has wrapped."""
     if isinstance(exc, aiohttp.ClientConnectorError):
         return exc.os_error
     return exc.__cause__ or exc if isinstance(exc, aiohttp.ClientOSError) else exc

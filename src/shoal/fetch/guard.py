@@ -1,12 +1,11 @@
 """The guard: which addresses may be connected to.
 
-A page may link or redirect to anything, and a name may resolve to anything, a different thing each time. So the check
-is made where it cannot be dodged: on the very address a socket is about to connect to. Addresses that are not public
-are refused unless the user allowed their network, or typed that host and port as a start URL of this job.
+A page may link or redirect to anything, and a name may resolve to another address each time. So the guard checks the
+address that a socket is about to connect to. It refuses addresses that are not public, unless the user allowed their
+network, or typed that host and port as a start URL of this job.
 
-A typed name is pinned to what it first stood for: to the public internet, or to its place in a private network. What
-that was is kept in the store, with the host and for the job (hosts/cache.py), so that it holds in every process and
-after a restart.
+A typed name is pinned to what it first resolved to: the public internet, or a private network. The pin is stored with
+the host and for the job (hosts/cache.py), so it holds in every process and after a restart.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ from shoal.errors import SettingsError
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
-_Name = tuple[str, int]  # folded, and the port
+_Name = tuple[str, int]  # in lower case, and the port
 
 _MOST_ADDRESSES = 1_000  # remembered of what typed names resolved to
 _MOST_NETWORKS = 8  # of one name
 
 _NAT64 = IPv6Network("64:ff9b::/96")
-# Public by number, or by the tables of older Pythons, but answering only inside.
+# Public by number, or by the tables of older Pythons, but reachable only from inside.
 _SPECIAL = (IPv4Network("192.0.0.0/24"), IPv4Network("168.63.129.16/32"))
 
-# Where clouds hand out the credentials of the machine to whoever asks from it. Nobody crawls these by mistake of their
-# own, so that a host was typed is not enough: only --allow-network opens them.
+# Where clouds hand out the credentials of a machine to its processes. Typing such a host is not enough: only
+# --allow-network opens them.
 METADATA = frozenset(
     map(
         ip_address,
@@ -53,7 +52,7 @@ METADATA = frozenset(
         ),
     )
 )
-# The names of these, for a proxy that resolves by itself. For us their addresses are enough.
+# Their names, for proxies that resolve names themselves. For us the addresses are enough.
 _METADATA_NAMES = frozenset(
     {
         "metadata.google.internal",
@@ -66,14 +65,14 @@ _METADATA_NAMES = frozenset(
 
 
 class Pin(Struct, frozen=True, array_like=True):
-    """What a typed name stood for when a job first asked for it."""
+    """What a typed name resolved to when a job first used it."""
 
-    # None: not asked yet. Empty: public addresses. Else the private networks that it was in: those of its addresses'
-    # neighbours, for a development server that is started again may get the next free address.
+    # None: not resolved yet. Empty: public addresses. Otherwise the private networks around its addresses: a server
+    # that is restarted may get the next free address.
     networks: tuple[str, ...] | None = None
 
     def allows(self, address: Address) -> bool:
-        """Whether the name may stand for that address, which is not a public one."""
+        """Whether the name may resolve to that address, which is not public."""
         return any(address in ip_network(network) for network in self.networks or ())
 
     def __str__(self) -> str:
@@ -83,8 +82,8 @@ class Pin(Struct, frozen=True, array_like=True):
 class ForbiddenAddressError(OSError):
     """An address that may not be connected to.
 
-    All look alike as text: when every address of a name is refused, the connector then hands on the first error as
-    it is instead of melting them into a plain OSError.
+    All have the same text: when every address of a name is refused, the connector then raises the first error instead
+    of a plain OSError made of all of them.
     """
 
     def __init__(self, address: Address, reason: str) -> None:
@@ -105,17 +104,16 @@ class Guard:
 
     def __init__(self, allow_network: Iterable[str] = (), allowed: Iterable[tuple[str, int]] = ()) -> None:
         self._networks = tuple(_network(text) for text in allow_network)
-        self._addresses: set[tuple[Address, int]] = set()  # typed as such
+        self._addresses: set[tuple[Address, int]] = set()  # typed as addresses
         self._names: dict[_Name, Pin] = {}  # typed
-        self._stands_for: dict[
-            tuple[Address, int], _Name
-        ] = {}  # private addresses that typed names resolved to
+        # Private addresses that typed names resolved to.
+        self._stands_for: dict[tuple[Address, int], _Name] = {}
         for host, port in allowed:
             self.allow(host, port)
 
     def allow(self, host: str, port: int, pin: Pin | None = None) -> None:
-        """Allows what the user typed: an address, or a name and the local addresses it stands for. `pin` is what the
-        store knows of the name; it goes before what was seen here."""
+        """Allows what the user typed: an address, or a name and the private addresses it resolves to. `pin` is what the
+        store knows about the name; it overrides what was seen here."""
         address = _address(host.strip("[]"))
         if address is not None:
             self._addresses.add((_embedded(address), port))
@@ -125,7 +123,7 @@ class Guard:
             self._names.setdefault((_fold(host), port), Pin())
 
     def pin(self, host: str, port: int) -> Pin | None:
-        """What a typed name is pinned to by now; None: it was not typed, or is an address."""
+        """What a typed name is pinned to; None if it was not typed, or is an address."""
         return self._names.get((_fold(host), port))
 
     def socket_factory(self, addr_info: AddrInfoType) -> socket.socket:
@@ -152,7 +150,7 @@ class Guard:
             raise ForbiddenAddressError(address, f"is {what} address, but {name[0]} was in {pin} at first")
 
     def check_unresolved(self, host: str, port: int) -> None:
-        """For a target that a proxy will resolve: what can be told without. "localhost" would be the proxy's own."""
+        """Checks a target that a proxy will resolve, as far as its name tells. "localhost" would be the proxy's own."""
         name = _fold(host.strip("[]"))
         if (address := _address(name) or _old_address(name)) is not None:
             self.check(str(address), port)
@@ -162,10 +160,10 @@ class Guard:
             self.check("127.0.0.1", port)
 
     def note(self, host: str, port: int, addresses: Iterable[str]) -> None:
-        """Learns what a name resolved to, before anybody connects to it.
+        """Records what a name resolved to, before anybody connects to it.
 
-        The first resolution of a typed name pins it: a site on the public web cannot later turn its name to an address
-        inside, nor a machine inside to another network. No name stands for a link-local address.
+        The first resolution of a typed name pins it: a public site cannot later point its name to a private address,
+        nor a private machine to another network. No name may stand for a link-local address.
         """
         name = (_fold(host), port)
         if name not in self._names:
@@ -180,7 +178,7 @@ class Guard:
     def _remember(self, address: Address, name: _Name) -> None:
         known, key = self._stands_for, (address, name[1])
         if address.is_link_local or (key in known and self._names[known[key]].allows(address)):
-            return  # a name that may not stand for it does not take it from one that may
+            return  # it stays with the name that may stand for it
         if len(known) >= _MOST_ADDRESSES:
             del known[next(iter(known))]
         known[key] = name
@@ -204,7 +202,7 @@ def _address(text: str) -> Address | None:
 
 
 def _old_address(text: str) -> Address | None:
-    """An address in one of the spellings that resolvers still take: 127.1, 0x7f.1, 2130706433."""
+    """An address in one of the old spellings that resolvers still accept: 127.1, 0x7f.1, 2130706433."""
     try:
         return ip_address(socket.inet_aton(text))
     except (OSError, ValueError):
@@ -221,7 +219,7 @@ def _network(text: str) -> Network:
 
 
 def _embedded(address: Address) -> Address:
-    """The IPv4 address that an IPv6 address is a wrapping of, if it is one."""
+    """The IPv4 address that an IPv6 address contains, if it contains one."""
     if isinstance(address, IPv4Address):
         return address
     address = IPv6Address(int(address))  # without the zone of "fe80::1%eth0"
@@ -237,7 +235,7 @@ def _embedded(address: Address) -> Address:
 
 
 def _why_not_public(address: Address) -> str | None:
-    """What kind of address it is, if not one of the public internet."""
+    """What kind of address it is; None if it is public."""
     if address.is_unspecified:
         return "the unspecified"
     if address.is_loopback:

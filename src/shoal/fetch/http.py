@@ -1,8 +1,7 @@
 """HTTP/1.1 over aiohttp: one exchange at a time, bounded in time and size, from allowed addresses only.
 
-The frontier decides when and how often a host is hit, so nothing here queues, retries or follows redirects. The one
-exception is a kept-alive connection that the server had closed while it lay idle: the request never arrived, so it is
-sent again.
+The frontier decides when and how often a host is hit, so nothing here queues, retries or follows redirects. One
+exception: if the server closed a kept-alive connection while it was idle, the request never arrived and is sent again.
 """
 
 from __future__ import annotations
@@ -52,11 +51,10 @@ _CONNECTIONS: dict[str, Any] = {
 }
 IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 
-_dialled: ContextVar[bool] = ContextVar(
-    "shoal_dialled", default=True
-)  # the current fetch opened a connection
-_stage: ContextVar[Stage] = ContextVar("shoal_stage", default="connected")  # how far it has come
-_jar: ContextVar[AbstractCookieJar] = ContextVar("shoal_jar")  # whose cookies it has
+# Of the current fetch: whether it opened a connection, how far that is, and the jar with its cookies.
+_dialled: ContextVar[bool] = ContextVar("shoal_dialled", default=True)
+_stage: ContextVar[Stage] = ContextVar("shoal_stage", default="connected")
+_jar: ContextVar[AbstractCookieJar] = ContextVar("shoal_jar")
 
 
 class HttpTransport:
@@ -80,7 +78,7 @@ class HttpTransport:
                 **_CONNECTIONS,
             )
         )
-        self._through: dict[str, aiohttp.ClientSession] = {}  # proxies; those of SOCKS each have their own
+        self._through: dict[str, aiohttp.ClientSession] = {}  # by proxy for SOCKS, one for all HTTP proxies
         self._timeout = lru_cache(maxsize=256)(self._make_timeout)
 
     def _client(self, connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
@@ -166,7 +164,7 @@ class HttpTransport:
         )
 
     def _client_for(self, proxy: Proxy) -> aiohttp.ClientSession:
-        """One whose sockets all go to proxies, which are the user's choice: the guard looks at the targets instead."""
+        """A client whose sockets all go to proxies. The user chose those, so the guard checks the targets instead."""
         key = proxy.name if proxy.scheme == "socks5" else "http"
         client = self._through.get(key)
         if client is None:
@@ -220,8 +218,8 @@ Step = Callable[[], Awaitable[ResponseHandler]]
 
 
 class _Connector(Connector):
-    """Gives connections to those who may still send, notes when a fetch opens one, and keeps idle ones from using up
-    the file descriptors."""
+    """Checks the lease before a connection is used, notes when a fetch opens one, and closes idle ones before they use
+    up the file descriptors."""
 
     def __init__(self, *, min_rate: float, **options: Any) -> None:
         super().__init__(protocol=partial(BoundedProtocol, min_rate=min_rate), **options)
@@ -244,7 +242,7 @@ class _Connector(Connector):
 
 
 class _ProxyConnector(_Connector):
-    """Connects to HTTP proxies, and by them to hosts."""
+    """Connects to hosts through HTTP proxies."""
 
     async def dial(self, step: Step) -> ResponseHandler:
         _stage.set("dialling")
@@ -257,7 +255,7 @@ class _ProxyConnector(_Connector):
 
 
 class _SocksConnector(_ProxyConnector, SocketConnector):
-    """Connects to hosts by one SOCKS proxy."""
+    """Connects to hosts through one SOCKS proxy."""
 
     def __init__(self, proxy: Proxy, **options: Any) -> None:
         super().__init__(**options)
@@ -268,7 +266,7 @@ class _SocksConnector(_ProxyConnector, SocketConnector):
 
 
 class _CurrentJar(aiohttp.DummyCookieJar):
-    """The jar of whichever request is being made: many sessions share one client."""
+    """Stands for the jar of the current request: many sessions share one client."""
 
     def filter_cookies(self, request_url: URL) -> Any:
         return _jar.get().filter_cookies(request_url)
@@ -281,7 +279,7 @@ def parse_url(text: str) -> URL:
     try:
         url = URL(text, encoded=True)
         if url.raw_host and url.port:  # the port is only parsed when asked for
-            if without_route(text).endswith("?"):  # which yarl would leave out
+            if without_route(text).endswith("?"):  # yarl would drop it
                 return url.with_path(f"{url.raw_path}?", encoded=True)
             return url
     except ValueError:
@@ -307,7 +305,7 @@ class BoundedProtocol(Protocol):
     def __init__(self, loop: asyncio.AbstractEventLoop, *, min_rate: float) -> None:
         super().__init__(loop)
         self._meter = Meter(min_rate, loop.time)
-        self._received = 0  # bytes of the exchange that is under way
+        self._received = 0  # bytes of the current exchange
         self._answer: StreamReader | None = None  # the body of the final answer, once its head is there
         self._repair: AnswerRepair | None = None  # of the exchange
 
@@ -321,10 +319,10 @@ class BoundedProtocol(Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._answer is not None and self._answer.is_eof() and data:
-            self._cut(None)  # the answer is complete: this is none of it
+            self._cut(None)  # the answer is complete: this is not part of it
             return
         if self._repair is None or not data:
-            super().data_received(data)  # nothing was asked yet; or nothing has come, but there is room again
+            super().data_received(data)  # no request yet, or only room in the buffer again
             return
         self._received += len(data)
         clean = self._repair.feed(data)
@@ -357,14 +355,14 @@ class BoundedProtocol(Protocol):
             super().feed_data(data, size)
 
     def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
-        """Tells the reader of a body as well when its framing breaks midway, who would else wait until the deadline."""
+        """Also fails the reader of a body whose framing breaks; it would wait until the deadline otherwise."""
         payload = self.body
         super().set_exception(exc, *cause)
         if isinstance(exc, HttpProcessingError) and payload is not None and not payload.is_eof():
             payload.set_exception(aiohttp.ClientPayloadError(exc.message), *cause)
 
     def close(self) -> None:
-        """At once: over TLS the server would be listened to until it says farewell, or for half a minute."""
+        """At once: over TLS, a polite close would wait up to half a minute for the server."""
         self.abort()
 
     def _cut(self, error: Exception | None) -> None:

@@ -1,7 +1,7 @@
-"""HTTP/2 for hosts that offer it: one exchange at a time, under the same bounds as `fetch.http`.
+"""HTTP/2 for hosts that offer it, under the same bounds as HTTP/1.1 (`http.py`).
 
-Many exchanges share one connection to a host (`http2_connection`). Connections are opened like those of the browser's
-gate: the guard sees every address. A host that takes no HTTP/2 is spoken to in HTTP/1.1, from then on without trying.
+Many exchanges share one connection to a host (`http2_connection.py`). The guard checks every address. A host that does
+not accept HTTP/2 gets HTTP/1.1 from then on.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ try:
 except ImportError:
     raise SettingsError("http2: needs the package h2: pip install 'shoal[http2]'") from None
 
-_MAX_IDLE = 256  # connections that are kept while idle; each holds a file descriptor
-_MAX_PLAIN = 10_000  # hosts of which it is remembered that they take no HTTP/2
+_MAX_IDLE = 256  # idle connections; each holds a file descriptor
+_MAX_PLAIN = 10_000  # hosts known not to accept HTTP/2
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _NOT_SENT = frozenset(
     {"connection", "host", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade"}
-)  # they are about a connection of HTTP/1.1
+)  # headers of HTTP/1.1 connections
 
 Key = tuple[str, str, int]  # name of the proxy, host, port
 
 
 class _Refused(Exception):
-    """No connection; why is known already."""
+    """No connection; `failure` says why."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.detail)
@@ -69,8 +69,8 @@ def wants_http2(settings: Settings, host: str) -> bool:
 
 
 class Http2Transport:
-    """Fetches over HTTP/2 where a host offers it, and else by `http`. Must be made inside a running loop, and closed in
-    it; `http` is the caller's to close."""
+    """Fetches over HTTP/2 where a host offers it, otherwise by `http`, which the caller closes. Must be made inside a
+    running loop, and closed in it."""
 
     def __init__(self, settings: Settings, guard: Guard, clock: Clock, http: HttpTransport) -> None:
         self._settings = settings
@@ -79,8 +79,8 @@ class Http2Transport:
         self._http = http
         self._headers = default_headers(settings)
         self._hosts = HostConnector(guard, http.resolver)
-        self._pool: dict[Key, list[Http2Connection]] = {}  # that used last comes last
-        self._plain: dict[Key, None] = {}  # these take no HTTP/2
+        self._pool: dict[Key, list[Http2Connection]] = {}  # the last used comes last
+        self._plain: dict[Key, None] = {}  # do not accept HTTP/2
         self._opening: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
         self._tls = ssl.create_default_context()
         self._tls.set_alpn_protocols(["h2", "http/1.1"])
@@ -115,7 +115,7 @@ class Http2Transport:
     # -- one exchange
 
     async def _exchange(self, request: FetchRequest, started: float, status: list[int]) -> Response | None:
-        """The answer; None if the host takes no HTTP/2. `status` is filled in as soon as it is known."""
+        """The answer; None if the host does not accept HTTP/2. `status` is filled in as soon as it is known."""
         url = parse_url(request.url)
         key = (request.proxy.name if request.proxy else "", url.raw_host or "", url.port or 443)
         if key in self._plain:
@@ -203,10 +203,9 @@ class Http2Transport:
     # -- connections
 
     async def _begin(self, key: Key, request: FetchRequest, headers: list[Header]) -> Exchange | None:
-        """The request, sent and about to be answered; None if the host takes no HTTP/2.
+        """Sends the request and waits for the head of the answer; None if the host does not accept HTTP/2.
 
-        It is sent again if the server says that it has not looked at it, or has closed a kept connection while it lay
-        idle: then it never arrived.
+        The request is sent again if the server has not processed it, or closed a kept connection while it was idle.
         """
         timeout = self._silence(request)
         for is_last in (False, True):
@@ -233,7 +232,7 @@ class Http2Transport:
         return None
 
     async def _connection(self, key: Key, proxy: Proxy | None) -> Http2Connection | None:
-        """One with room for an exchange; None if the host takes no HTTP/2."""
+        """A connection with room for an exchange; None if the host does not accept HTTP/2."""
         async with self._opening.setdefault(key, asyncio.Lock()):
             if key in self._plain:
                 return None
@@ -288,7 +287,7 @@ def _explain(exc: Exception, *, answered: bool) -> tuple[str, str]:
 
 
 def _path(url: str) -> bytes:
-    """What is asked for, as it stands in the URL."""
+    """Path and query as they stand in the URL."""
     rest = url.removeprefix("https://").partition("#")[0]
     start = min((at for at in (rest.find("/"), rest.find("?")) if at >= 0), default=len(rest))
     path = rest[start:]
@@ -297,7 +296,7 @@ def _path(url: str) -> bytes:
 
 def _header(name: str, value: str) -> Header:
     if not _TOKEN.fullmatch(name) or any(sign in value for sign in "\r\n\0"):
-        raise ValueError("a header that is none")
+        raise ValueError("not a valid header")
     return name.lower().encode(), value.strip(" \t").encode("utf-8", "surrogateescape")
 
 

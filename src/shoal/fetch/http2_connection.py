@@ -1,7 +1,7 @@
-"""One HTTP/2 connection: many exchanges over one socket, and no more of anything than was asked for.
+"""One HTTP/2 connection: many exchanges over one socket, within bounds.
 
-h2 knows what the frames mean. Here is the socket, which exchange a frame is for, and the bounds: HTTP/2 lets a server
-send frames without end that bring nothing, and each of them costs work or memory where nobody counts them.
+h2 interprets the frames. This module owns the socket, assigns frames to exchanges, and bounds what a server may send:
+HTTP/2 allows endless frames that carry nothing, and each of them costs work or memory.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from shoal.limits import (
     SETTINGS_FRAME,
 )
 
-_WINDOW = 256 * 1024  # bytes of a body that may lie here unread
+_WINDOW = 256 * 1024  # bytes of a body that may be unread
 _SHARED_WINDOW = 4 * 1024 * 1024  # … of all bodies of a connection
-_HEADER_TABLE = 4096  # bytes of our own headers that are remembered, whatever the server offers
+_HEADER_TABLE = 4096  # bytes of our own headers that are kept for compression, whatever the server offers
 _KEEP_ALIVE = 15.0  # seconds that a connection may be idle
 _MOST_EXCHANGES = 10_000  # then a fresh connection is opened
 
@@ -58,7 +58,7 @@ class Exchange:
         self._number = number
         self._arrived = asyncio.Event()
         self._body = bytearray()
-        self._unread = 0  # bytes that the server may not replace yet
+        self._unread = 0  # bytes not acknowledged yet
         self._error: Exception | None = None
         self._interim = 0
         self._sent = sent  # the whole request
@@ -77,7 +77,7 @@ class Exchange:
         self._sent = not rest
 
     async def head(self, timeout: float) -> None:
-        """Until status and headers are there."""
+        """Waits for the status and the headers."""
         while self.status is None:
             await self._wait(timeout)
 
@@ -92,7 +92,7 @@ class Exchange:
         return data
 
     async def _wait(self, timeout: float) -> None:
-        """Until something has arrived for this exchange. That it has failed is told after what came before."""
+        """Waits until something arrives for this exchange. Raises its failure once everything before it is read."""
         if self._error is not None:
             raise self._error
         self._arrived.clear()
@@ -108,7 +108,7 @@ class Exchange:
         """Streams the exchange, however far it has come."""
         self._connection.forget(self._number, self._unread, complete=self._ended and self._sent)
 
-    # -- told by the connection
+    # -- called by the connection
 
     def fail(self, error: Exception) -> None:
         if not self._ended and self._error is None:
@@ -116,7 +116,7 @@ class Exchange:
         self._arrived.set()
 
     def happened(self, event: Event) -> None:
-        """May raise what ends the whole connection."""
+        """May raise an error that ends the whole connection."""
         match event:
             case DataReceived():
                 self._body += event.data
@@ -138,7 +138,7 @@ class Exchange:
         _check_lines(headers)
         status = headers[0][1]
         if len(status) != 3 or not status.isdigit():
-            raise BrokenAnswerError("a status that is no number of three digits")
+            raise BrokenAnswerError("a status that is not a number of three digits")
         self.status = int(status)
         self.headers = [(bytes(name), bytes(value)) for name, value in headers[1:]]
 
@@ -154,7 +154,9 @@ class Http2Connection(asyncio.Protocol):
         self._begun = 0
         self._idling: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
-        self._beneath: Streams | None = None  # kept: streams that nobody holds close their socket
+        self._beneath: Streams | None = (
+            None  # a reference: streams close their socket when they are collected
+        )
         self._writable = asyncio.Event()
         self._writable.set()
 
@@ -163,7 +165,7 @@ class Http2Connection(asyncio.Protocol):
         return f"<Http2Connection {state}: {len(self._exchanges)} of {self._begun} exchanges under way>"
 
     async def open(self, ends: Streams, context: SSLContext, host: str) -> bool:
-        """Speaks TLS over a connection; whether the server takes HTTP/2. If not, it is of no use."""
+        """Starts TLS. Whether the server accepts HTTP/2; if not, the connection is closed."""
         loop = asyncio.get_running_loop()
         beneath = cast("asyncio.Transport", ends[1].transport)
         try:
@@ -200,7 +202,7 @@ class Http2Connection(asyncio.Protocol):
 
     @property
     def fresh(self) -> bool:
-        """Whether it was never used before."""
+        """Whether it has not been used yet."""
         return not self._begun
 
     def abort(self) -> None:
@@ -209,7 +211,7 @@ class Http2Connection(asyncio.Protocol):
     # -- exchanges
 
     def begin(self, headers: list[Header], *, ends: bool) -> Exchange:
-        """Sends the head of a request, which may be all of it. Whoever gets the exchange closes it."""
+        """Sends the head of a request, which may be all of it. The caller closes the exchange."""
         number = self._h2.get_next_available_stream_id()
         self._h2.send_headers(number, headers, end_stream=ends)
         if self._idling is not None:
@@ -221,7 +223,7 @@ class Http2Connection(asyncio.Protocol):
         return exchange
 
     async def send(self, number: int, data: memoryview) -> int:
-        """Sends as much of a body as the server takes now; how much that was."""
+        """Sends as much of a body as the server accepts now. Returns how much."""
         await self._writable.wait()
         if self._transport is None:
             return 0
@@ -233,7 +235,7 @@ class Http2Connection(asyncio.Protocol):
         return size
 
     def acknowledge(self, number: int, size: int) -> None:
-        """So much was taken out of the buffer, and as much may be sent again."""
+        """Tells the server that `size` bytes were read, and as many may follow."""
         if size and self._transport is not None:
             self._h2.acknowledge_received_data(size, number)
             self._flush()
@@ -245,7 +247,7 @@ class Http2Connection(asyncio.Protocol):
             if unread:
                 self._h2.acknowledge_received_data(unread, number)
             if not complete:
-                self._retire()  # the server may go on sending what another exchange would be blamed for
+                self._retire()  # the server may go on sending, and another exchange would be blamed
                 self._frames.renew()
                 self._h2.reset_stream(number, ErrorCodes.CANCEL)
         except ProtocolError:
@@ -281,7 +283,7 @@ class Http2Connection(asyncio.Protocol):
         self.abort()
 
     def pause_writing(self) -> None:
-        """The server does not read: neither do we, for what it sends may call for answers."""
+        """The server does not read, so neither do we: what it sends may need answers."""
         self._writable.clear()
         if self._transport is not None:
             self._transport.pause_reading()
@@ -301,7 +303,7 @@ class Http2Connection(asyncio.Protocol):
     def _happened(self, event: Event) -> None:
         match event:
             case RemoteSettingsChanged():
-                # The table is searched from end to end for each header that is sent: a server must not enlarge it.
+                # Each header that is sent is searched in the whole table: a server must not enlarge it.
                 encoder = self._h2.encoder
                 encoder.header_table_size = min(encoder.header_table_size, _HEADER_TABLE)
                 self._tell_all(event)
@@ -323,8 +325,8 @@ class Http2Connection(asyncio.Protocol):
             exchange.happened(event)
 
     def _going_away(self, payload: bytes) -> None:
-        """No more requests; those that the server says it has not looked at may be sent again. h2 would take no frame
-        after this one, though the answers to all the others are still to come."""
+        """GOAWAY: no more requests. Those that the server has not processed may be sent again. h2 itself would accept
+        no frame after this one, though the answers to the other requests are still to come."""
         last, code = int.from_bytes(payload[:4], "big") & 0x7FFF_FFFF, int.from_bytes(payload[4:8], "big")
         self._retire()
         for number, exchange in self._exchanges.items():
@@ -373,7 +375,7 @@ def _check_lines(headers: list[Header]) -> None:
 
 
 def _name(code: int | ErrorCodes | None) -> str:
-    """An error code, in words."""
+    """The name of an error code."""
     try:
         return ErrorCodes(code or 0).name.replace("_", " ").lower()
     except ValueError:
@@ -393,27 +395,27 @@ HEADERS, SETTINGS, GOAWAY, CONTINUATION = 1, 4, 7, 9  # types of frames
 
 
 class Frames:
-    """Cuts what arrives into frames, and counts those that bring nothing.
+    """Splits the data into frames, and counts those that carry nothing.
 
-    A frame costs one, and more if it is long. What is taken of it as a body pays that back, and one more for each 64
-    bytes. So any body of usual frames can pass, and what is empty, unasked for or in crumbs is soon too much.
+    A frame costs one, and more if it is long. Body data pays that back, and one more for each 64 bytes. So any body in
+    frames of usual size passes, and frames that are empty, unrequested or tiny soon are too many.
     """
 
     def __init__(self) -> None:
         self._buffer = bytearray()
-        self._headers = 0  # bytes of the block that was begun last
+        self._headers = 0  # bytes of the current header block
         self._left: float = EMPTY_FRAMES
 
     def renew(self) -> None:
-        """Something may be expected: a request was sent; or given up, with as much as its window on the way."""
+        """A request was sent, or cancelled with data on its way: the count starts again."""
         self._left = EMPTY_FRAMES
 
     def took(self, size: int) -> None:
-        """So much of a body was taken."""
+        """Body data of this size was accepted."""
         self._left = min(EMPTY_FRAMES, self._left + size / FRAME_COST + size / FRAME_SHARE)
 
     def cut(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """The frames that are complete: type and bytes."""
+        """The complete frames: type and bytes."""
         self._buffer += data
         start, have = 0, len(self._buffer)
         try:
@@ -440,4 +442,4 @@ class Frames:
             raise FloodError(f"a SETTINGS frame of {size} bytes")
         self._left -= 1 + size / FRAME_COST
         if self._left < 0:
-            raise FloodError(f"more than {EMPTY_FRAMES:,} HTTP/2 frames that bring nothing")
+            raise FloodError(f"more than {EMPTY_FRAMES:,} HTTP/2 frames that carry nothing")

@@ -1,7 +1,7 @@
-"""HTTP/1.1 messages on their way through the gate: their heads, and where their bodies end.
+"""HTTP/1.1 messages that pass through the gate: their heads, and where their bodies end.
 
-Bodies are passed on as they come, whatever their framing; it is read only to know when the next message begins. The
-browser judges the rest: h11 would refuse what browsers take (docs/adr/0034-libraries.md).
+Bodies are passed on as they come; their framing is read only to find the next message. The browser judges the rest:
+h11 would refuse what browsers accept (docs/adr/0034-libraries.md).
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import AsyncIterator, Sequence
 
 from msgspec import Struct
 
-MAX_HEAD = 256 * 1024  # bytes; what Chromium takes of an answer as well
+MAX_HEAD = 256 * 1024  # bytes; the limit of Chromium, too
 MAX_LINE = 64 * 1024
 
 _PART = 64 * 1024
 _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;.*)?\r?\n", re.DOTALL)
 _LENGTH = re.compile(rb"[0-9]{1,18}")
-# About one connection, not about what is sent over it.
+# For one connection only.
 _HOP_BY_HOP = frozenset(
     {
         b"connection",
@@ -30,12 +30,12 @@ _HOP_BY_HOP = frozenset(
         b"upgrade",
     }
 )
-# Bodies are passed on as they are, so this goes with them, whatever a message says of it.
+# Bodies are passed on as they are, so these go with them, even if Connection names them.
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 
 
 class MessageError(Exception):
-    """Not HTTP as we know it."""
+    """Not a valid HTTP message."""
 
 
 class Head(Struct, frozen=True):
@@ -45,7 +45,7 @@ class Head(Struct, frozen=True):
     fields: tuple[tuple[bytes, bytes], ...]
 
     def get(self, name: bytes) -> bytes:
-        """All values of a field, whose name is given in lower case, as one."""
+        """All values of a field as one. `name` is in lower case."""
         return b",".join(value for other, value in self.fields if other.lower() == name)
 
     def keeps_alive(self) -> bool:
@@ -54,7 +54,7 @@ class Head(Struct, frozen=True):
         return b"close" not in options and (b"HTTP/1.0" not in self.start.upper() or b"keep-alive" in options)
 
     def passed_on(self, start: bytes, extra: Sequence[tuple[bytes, bytes]] = ()) -> bytes:
-        """As it goes on to the other side: without what was for this side alone, and with `extra` instead."""
+        """The head for the other side: without hop-by-hop fields, and with `extra`."""
         named = _words(self.get(b"connection")) - _FRAMING
         left_out = _HOP_BY_HOP | named | {name.lower() for name, _ in extra}
         kept = [field for field in self.fields if field[0].lower() not in left_out]
@@ -62,9 +62,9 @@ class Head(Struct, frozen=True):
 
 
 async def read_head(reader: asyncio.StreamReader) -> Head | None:
-    """The next head; None if the other side has nothing more to say."""
+    """The next head; None at the end of the connection."""
     start = await _line(reader)
-    while start in (b"\r\n", b"\n"):  # some put an empty line after a body
+    while start in (b"\r\n", b"\n"):  # some send an empty line after a body
         start = await _line(reader)
     if not start:
         return None
@@ -88,14 +88,14 @@ async def _line(reader: asyncio.StreamReader) -> bytes:
 
 
 def _add_field(fields: list[tuple[bytes, bytes]], line: bytes) -> None:
-    if line[:1] in b" \t" and fields:  # a folded line, as of old
+    if line[:1] in b" \t" and fields:  # a folded line, which is obsolete
         name, value = fields.pop()
         fields.append((name, value + b" " + line.strip()))
         return
     if b"\r" in line.rstrip(b"\r\n") or b"\0" in line:
         raise MessageError("a header with a CR or a NUL in it")
     name, colon, value = line.partition(b":")
-    if colon and name.strip():  # browsers pass over what has no name, and so do we with plain fetching
+    if colon and name.strip():  # browsers ignore lines without a name, and so does plain fetching
         fields.append((name.strip(), value.strip()))
 
 
@@ -128,11 +128,11 @@ NO_BODY = Framing()
 def request_framing(head: Head) -> Framing:
     framing, coding = _framing(head), head.get(b"transfer-encoding")
     if coding and coding.lower() != b"chunked":
-        raise MessageError("a coding that hides where the body ends")
+        raise MessageError("a transfer coding that hides where the body ends")
     if framing.chunked and head.get(b"content-length"):
         raise MessageError("two framings at once")
     if framing.ends_with_connection and head.get(b"content-length"):
-        raise MessageError("a length that is none")
+        raise MessageError("an invalid Content-Length")
     return NO_BODY if framing.ends_with_connection else framing
 
 
@@ -152,11 +152,11 @@ def _framing(head: Head) -> Framing:
     length = lengths.pop()
     if lengths:
         raise MessageError("lengths that contradict each other")
-    return Framing(int(length) if _LENGTH.fullmatch(length) else None)  # as browsers take it
+    return Framing(int(length) if _LENGTH.fullmatch(length) else None)  # as browsers do
 
 
 async def body(reader: asyncio.StreamReader, framing: Framing) -> AsyncIterator[bytes]:
-    """The bytes of a body as they arrive, its framing with them."""
+    """The bytes of a body as they arrive, including their framing."""
     if framing.chunked:
         async for part in _chunks(reader):
             yield part

@@ -1,11 +1,10 @@
-"""HTTP/1.1 as servers send it, put into the form that a strict parser takes. Pure: bytes in, bytes out.
+"""Repairs HTTP/1.1 answers so that a strict parser accepts them. Pure: bytes in, bytes out.
 
     socket ──▶ AnswerRepair: what browsers and curl forgive ──▶ aiohttp's parser, which forgives little
 
-Whoever sends an odd answer may see its end elsewhere than we do: what is left over would then be taken for the answer
-to the next request. So after anything odd the connection is not used again (`odd`). And where two readings of an
-answer differ in what the page is, none is chosen: there are two lengths, or a NUL in a header. docs/failure.md has the
-table of what a server may get wrong.
+A server that sends an odd answer may see its end elsewhere than we do; the rest would be taken for the answer to the
+next request. So a connection is not used again after anything odd (`odd`). An answer that can be read in two ways, with
+two lengths or a NUL in a header, is refused. docs/failure.md has the table of what a server may get wrong.
 """
 
 from __future__ import annotations
@@ -47,29 +46,29 @@ class Head(Struct, frozen=True):
 
 
 class AnswerRepair:
-    """For one exchange. `is_head`: it answers a HEAD request, so no body follows."""
+    """Repairs the answer of one exchange. `is_head`: to a HEAD request, so no body follows."""
 
     def __init__(self, *, is_head: bool) -> None:
         self.odd = False
-        self.error: Exception | None = None  # the answer is good up to what has come out
+        self.error: Exception | None = None  # the answer is good up to here
         self._is_head = is_head
         self._head = bytearray()
-        self._interim = 0  # answers
-        self._rest = b""  # a line that has begun
+        self._interim = 0  # answers of status 1xx
+        self._rest = b""  # an incomplete line
         self._left = 0  # bytes of the body, or of the chunk
-        self._line: Literal["size", "end", "trailer"] = "size"  # of a chunk: what is due
+        self._line: Literal["size", "end", "trailer"] = "size"  # the line of a chunk that is next
         self._trailers = 0  # bytes
         self._read: Callable[[bytes], tuple[bytes, bytes]] = self._read_head
 
     def feed(self, data: bytes) -> bytes:
-        """What the parser may see of it, by now."""
+        """The repaired bytes that the parser may see now."""
         clean: list[bytes] = []
         while data and self.error is None:
             piece, data = self._read(data)
             clean.append(piece)
         return b"".join(clean)
 
-    # -- each takes what has arrived, and returns what is clean and what is for the next
+    # -- each takes what has arrived, and returns the repaired part and the rest for the next one
 
     def _read_head(self, data: bytes) -> tuple[bytes, bytes]:
         begun = self._head
@@ -122,12 +121,12 @@ class AnswerRepair:
         return piece, rest
 
     def _read_surplus(self, data: bytes) -> tuple[bytes, bytes]:
-        """What follows the answer: nobody has asked for it."""
+        """Data after the answer: it belongs to no request."""
         self.odd = True
         return b"", b""
 
     def _read_chunks(self, data: bytes) -> tuple[bytes, bytes]:
-        """Whatever has arrived of chunks, as one chunk: they may be crumbs."""
+        """All chunks that have arrived, as one chunk: they may be tiny."""
         data = self._rest + data
         at, parts = 0, []
         ended = False
@@ -171,7 +170,7 @@ class AnswerRepair:
         elif found := _CHUNK_SIZE.match(text):
             self._left = int(found[1], 16)
             self._line = "end" if self._left else "trailer"
-            self.odd = self.odd or bool(found[2])  # an extension: no two programs agree where it ends
+            self.odd = self.odd or bool(found[2])  # an extension: programs disagree where it ends
         else:
             self.error = aiohttp.ClientPayloadError(f"{text[:20]!r} where the size of a chunk is due")
         return False
@@ -190,7 +189,7 @@ def mend(head: bytes) -> Head:
 
 
 def _faultless(head: bytes) -> Head | None:
-    """As nearly all are, which is seen fast."""
+    """The fast path: nearly all heads need no repair."""
     found, special = _FAULTLESS.fullmatch(head.removesuffix(b"\r")), _SPECIAL.findall(head)
     if found is None or len(special) != 1:
         return None
@@ -224,10 +223,10 @@ def _mended(head: bytes) -> Head:
             case lower if _TOKEN.fullmatch(lower):
                 clean.append(token + b": " + value.strip(b" \t"))
             case _:
-                odd = True  # nobody could ask for it by its name: left out
+                odd = True  # not a valid name: dropped
     length, chunked = _length(lengths), b"chunked" in codings
     if others := [coding for coding in codings if coding not in _FRAMING]:
-        clean.append(b"Content-Encoding: " + b", ".join(others))  # as it is undone in the same way
+        clean.append(b"Content-Encoding: " + b", ".join(others))  # decoded in the same way
     if status >= 200 and status not in _WITHOUT_BODY:
         if chunked:
             clean.append(b"Transfer-Encoding: chunked")
@@ -239,7 +238,7 @@ def _mended(head: bytes) -> Head:
 
 
 def _unfold(head: bytes) -> tuple[bytes, bool]:
-    """Its lines, each as one and ended by LF; and whether that has changed anything."""
+    """The head with folded lines joined and LF as line end; and whether anything changed."""
     if b"\0" in head:
         raise BrokenAnswerError("a NUL among its headers")
     text = head.replace(b"\r\n", b"\n").removesuffix(b"\r")
@@ -249,7 +248,7 @@ def _unfold(head: bytes) -> tuple[bytes, bool]:
 
 
 def _length(values: list[bytes]) -> int | None:
-    """What Content-Length says. None: nothing that can be believed, so that the body ends with the connection."""
+    """The Content-Length; None if there is none that is valid, so the body ends with the connection."""
     said = {int(text) if _LENGTH.fullmatch(text := value.strip(b" \t")) else text for value in values}
     if len(said) > 1:
         raise BrokenAnswerError("lengths that contradict each other")
@@ -258,7 +257,7 @@ def _length(values: list[bytes]) -> int | None:
 
 
 def escape_bytes(url: bytes) -> bytes:
-    """A URL in a header, as browsers read it: bytes that are not UTF-8 stand for themselves."""
+    """A URL in a header, as browsers read it: bytes that are not UTF-8 are percent-encoded."""
     try:
         url.decode()
     except UnicodeDecodeError:

@@ -1,11 +1,11 @@
-"""Names to addresses, so that no name server can stop the lookups of others.
+"""Resolves names to addresses, so that no name server can stop the lookups of others.
 
-A lookup has a deadline (`dns_timeout`) and a place among those at once: in all, and of its registrable domain. Few may
-wait for a place in their domain; the others are told that it is busy, and their pages come back later. Many that ask
-for the same name share one lookup. Answers are kept for as long as their records hold, and "no" for a while too.
+A lookup has a deadline (`dns_timeout`). Lookups at once are bounded, in all and by registrable domain; a few more may
+wait for a place in their domain, and the others fail as busy, so that their pages come back later. Requests for the
+same name share one lookup. Answers are cached as long as their records say, and failures for a short while.
 
-A domain whose name servers leave many lookups unanswered is left alone: further ones fail at once, until one that is
-let through has been answered. While a name is looked up, the page that asks holds no slot.
+A domain whose name servers leave many lookups unanswered is paused: further ones fail at once, until one that is let
+through is answered. While a name is looked up, the page holds no slot.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _AT_ONCE = 512
 _AT_ONCE_PER_DOMAIN = 32
 _QUEUE_PER_DOMAIN = 64
 _ENTRIES = 10_000
-_SHORTEST, _LONGEST = 30.0, 3600.0  # seconds that an answer is kept, whatever its records say
+_SHORTEST, _LONGEST = 30.0, 3600.0  # seconds that an answer is cached, whatever its records say
 _NO_SUCH_NAME = 60.0
-_FAILED = 5.0  # the next may be luckier
-_UNANSWERED = 16  # lookups, and the domain is left alone; an answer halves the count
-_PAUSE, _LONGEST_PAUSE = 15.0, 240.0  # seconds that it is left alone, twice as long each time
+_FAILED = 5.0  # seconds that other failures are cached
+_UNANSWERED = 16  # lookups, and the domain is paused; an answer halves the count
+_PAUSE, _LONGEST_PAUSE = 15.0, 240.0  # seconds of a pause, doubled each time
 
 
 class Answer(Struct, frozen=True):
-    """What is known of a name: its addresses, or why there are none."""
+    """What is known about a name: its addresses, or why there are none."""
 
     addresses: tuple[str, ...]
     until: float
@@ -50,7 +50,7 @@ class _Domain:
 
     def __init__(self) -> None:
         self.places = asyncio.Semaphore(_AT_ONCE_PER_DOMAIN)
-        self.users = 0  # that look up, or wait for a place
+        self.users = 0  # running or waiting lookups
         self.running = 0
         self.unanswered = 0
         self.pause = _PAUSE
@@ -61,10 +61,10 @@ class _Domain:
         return self.users >= _AT_ONCE_PER_DOMAIN + _QUEUE_PER_DOMAIN
 
     def refuses(self, now: float) -> bool:
-        """Whether it is left alone. When that is over, one lookup shows whether it answers again."""
+        """Whether it is paused. After the pause, one lookup shows whether it answers again."""
         return self.unanswered >= _UNANSWERED and (self.running > 0 or now < self.paused_until)
 
-    def saw(self, *, answered: bool, now: float) -> None:
+    def record(self, *, answered: bool, now: float) -> None:
         if answered:
             self.unanswered //= 2
             self.pause = _PAUSE
@@ -106,7 +106,7 @@ class Resolver:
         return answer.addresses
 
     def for_connector(self, guard: Guard | None = None) -> AbstractResolver:
-        """As aiohttp's connectors want it. The guard is told what names stand for."""
+        """A resolver for aiohttp's connectors. The guard learns what names resolve to."""
         return _ConnectorResolver(self, guard)
 
     async def close(self) -> None:
@@ -117,7 +117,7 @@ class Resolver:
             await self._lookup.close()
 
     def _task(self, name: str) -> asyncio.Task[Answer]:
-        """One for all that ask for the name. It goes on when they have given up: others may ask soon."""
+        """The lookup that all requests for the name share. It goes on when they are cancelled: others may ask soon."""
         task = self._asking.get(name)
         if task is None:
             task = self._asking[name] = asyncio.create_task(self._ask(name))
@@ -143,14 +143,14 @@ class Resolver:
 
     async def _ask_in(self, domain: _Domain, name: str) -> Answer:
         if domain.refuses(self._now()):
-            said = f"the name servers of {domain_of(name)} have not answered lately"
-            return self._no("unanswered", said, _FAILED)
+            error = f"the name servers of {domain_of(name)} have not answered lately"
+            return self._no("unanswered", error, _FAILED)
         domain.running += 1
         try:
             answer = await self._look_up(name)
         finally:
             domain.running -= 1
-        domain.saw(answered=answer.why != "unanswered", now=self._now())
+        domain.record(answered=answer.why != "unanswered", now=self._now())
         return answer
 
     async def _look_up(self, name: str) -> Answer:
@@ -178,7 +178,7 @@ class Resolver:
         self._known[name] = answer
 
     def _forget(self, name: str, domain: _Domain) -> None:
-        """Forgets a domain with nothing to remember; of the others, those that have been there longest."""
+        """Drops a domain with nothing to remember; if there are too many, the oldest that is idle."""
         if not domain.users and not domain.unanswered:
             del self._domains[name]
         elif len(self._domains) > _ENTRIES:
@@ -203,7 +203,7 @@ class _ConnectorResolver(AbstractResolver):
         return [one for one in results if family in (socket.AF_UNSPEC, one["family"])]
 
     def _in_turn(self, addresses: tuple[str, ...]) -> tuple[str, ...]:
-        """IPv6 first, and within a family another one first each time: a site has several to share its load."""
+        """IPv6 first; within a family another address first each time, so that a site's servers share the load."""
         if len(addresses) == 1:
             return addresses
         self._turn += 1
@@ -212,7 +212,7 @@ class _ConnectorResolver(AbstractResolver):
         return (*_rotated(six, self._turn), *_rotated(four, self._turn))
 
     async def close(self) -> None:
-        """The resolver is shared, and closed by whoever made it."""
+        """The shared resolver is closed by its owner."""
 
 
 def _rotated(addresses: list[str], turn: int) -> list[str]:
@@ -227,12 +227,12 @@ def _result(host: str, address: str, port: int) -> ResolveResult:
 
 
 def domain_of(name: str) -> str:
-    """The registrable domain: what one owner has name servers for. A name that is in none stands for itself."""
+    """The registrable domain, whose owner runs the name servers. A name without one stands for itself."""
     return registrable_domain(name) or name
 
 
 def _literal(name: str) -> str | None:
-    """The address that a name is, also in one of the spellings that systems still take: 127.1, 0x7f.1, 2130706433."""
+    """The address, if the name is one, also in an old spelling that systems accept: 127.1, 0x7f.1, 2130706433."""
     if ":" in name or name.rpartition(".")[2][:1].isdigit():
         with suppress(ValueError):
             return str(ip_address(name))

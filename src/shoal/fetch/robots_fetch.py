@@ -26,52 +26,52 @@ MAX_HOPS = 5
 RULES_TTL = 24 * 3600.0
 UNREACHABLE_TTL = 60.0
 OTHER_WAYS = 3
-BUSY = "redirects to"  # how the reason begins when another host could not be asked yet
+BUSY = "redirects to"  # the start of the reason when another host could not be asked yet
 
-_BOM = b"\xef\xbb\xbf"  # of which some editors leave a part
+_BOM = b"\xef\xbb\xbf"  # some editors leave a part of it
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 RobotsVerdict = Literal["rules", "allow", "disallow"]
 
 
 class RobotsRecord(Struct, frozen=True, omit_defaults=True):
-    """What a host's robots.txt said to us, and how long that holds. What it says to others is not kept."""
+    """What a host's robots.txt says to our agent, and how long that holds."""
 
     verdict: RobotsVerdict
     fetched_at: float
     expires_at: float
-    reason: str = ""  # why it is not "rules": "HTTP 503", "timeout" …; or what was left out of them
-    agent: str = ""  # the product token whose rules these are, in lower case; "": what is said to anybody
+    reason: str = ""  # why the verdict is not "rules": "HTTP 503", "timeout" …; or which rules were dropped
+    agent: str = ""  # the product token whose rules these are, in lower case; "": for any agent
     rules: str = ""  # as fetch/robots_rules.py writes them
     delay: float | None = None
     sitemaps: tuple[str, ...] = ()
     detail: str = ""  # of a failure: one line for a person
-    asks: float | None = None  # seconds that the server asks to be left alone for
-    status: int = 0  # of the answer, if that is why it is not "rules"
+    asks: float | None = None  # Retry-After in seconds
+    status: int = 0  # of the answer, if the verdict comes from it
 
     def fits(self, agent: str) -> bool:
-        """Whether it says something to that agent. (A record of rules for nobody is from an earlier version.)"""
+        """Whether it holds for that agent. (Rules without an agent are from an earlier version.)"""
         return self.agent == agent or (not self.agent and self.verdict != "rules")
 
 
 class OtherHosts(Protocol):
-    """The way to a host that a robots.txt redirects to: it has limits of its own."""
+    """Other hosts, to which a robots.txt may redirect: they have limits of their own."""
 
     async def known(self, url: str) -> RobotsRecord | None:
-        """What is at that URL, if that is known without asking."""
+        """The record of that URL, if it is known already."""
         ...
 
     def visit(self, host: str) -> AbstractAsyncContextManager[bool]:
-        """The permission to ask that host. False: not now."""
+        """Permission to send a request to that host; False: not now."""
         ...
 
     def remember(self, url: str, record: RobotsRecord) -> None:
-        """Told what was at that URL."""
+        """Keeps the record of that URL."""
         ...
 
 
 class AnyHost:
-    """For a single page, which is no crawl: no host is asked twice."""
+    """For a single page: every host may be asked."""
 
     async def known(self, url: str) -> RobotsRecord | None:
         return None
@@ -94,9 +94,9 @@ async def fetch_robots(
     other_hosts: OtherHosts,
     timeout: float | None = None,
 ) -> RobotsRecord:
-    """Asks `origin` (scheme://host:port) for its robots.txt, following redirects, and keeps what is for `agent`.
+    """Fetches the robots.txt of `origin` (scheme://host:port), follows redirects, and keeps what is for `agent`.
 
-    `pause` is awaited before a host is asked once more, so that it may keep its interval.
+    `pause` is awaited before a second request to a host, to keep its interval.
     """
     url: str | None = f"{origin}/robots.txt"
     home = host = host_key(origin)
@@ -106,7 +106,7 @@ async def fetch_robots(
                 return _record("allow", now, reason="a redirect to nowhere")
             last, host = host, host_key(url)
             if host not in (home, last):
-                await visit.aclose()  # one host at a time: the next may keep us waiting
+                await visit.aclose()  # one host at a time: the next visit may wait
                 if (known := await other_hosts.known(url)) is not None:
                     return known
                 if not await visit.enter_async_context(other_hosts.visit(host)):
@@ -124,7 +124,7 @@ async def fetch_robots(
 
 
 async def _ask(transport: Transport, request: FetchRequest, pause: Callable[[], Awaitable[None]]) -> Outcome:
-    """What fails by the fault of a proxy or of the host is asked for through other proxies, before a host is closed."""
+    """A failure that may be the proxy's fault is tried through other proxies, before everything is forbidden."""
     outcome = await transport.fetch(request)
     for _ in range(OTHER_WAYS):
         if not (isinstance(outcome, Failure) and outcome.kind == DOUBT):
@@ -139,7 +139,7 @@ def _request(url: str, timeout: float | None) -> FetchRequest:
 
 
 class Robots:
-    """A record, asked on behalf of the agent that it was read for."""
+    """Answers questions about a record, for the agent that it was read for."""
 
     def __init__(self, record: RobotsRecord) -> None:
         self._record = record
@@ -160,7 +160,7 @@ class Robots:
 
 
 def agent_of(user_agent: str) -> str:
-    """The product token, in the form that records are kept under."""
+    """The product token in lower case, as in records."""
     return product_token(user_agent).lower()
 
 
@@ -198,13 +198,13 @@ def _record(verdict: RobotsVerdict, now: float, *, reason: str) -> RobotsRecord:
 
 def _text(body: bytes) -> str:
     if len(body) > MAX_BYTES:
-        # The line that was cut through goes too: half of "Disallow: /private" would forbid the whole site.
+        # Without the line that was cut: half of "Disallow: /private" would forbid the whole site.
         body = body[:MAX_BYTES].rpartition(b"\n")[0]
     return body.lstrip(_BOM).decode("utf-8", "replace")
 
 
 def _target(url: str, location: str) -> str | None:
-    """Where a redirect leads; None if nowhere that can be fetched."""
+    """The target of a redirect; None if it cannot be fetched."""
     if not location.strip():
         return None
     try:

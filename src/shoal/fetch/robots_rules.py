@@ -2,9 +2,9 @@
 
     text ──read, one pass──▶ Directives for one agent ──▶ Matcher ──▶ may this URL be fetched?
 
-A site may write what it likes, so every step is bounded, whatever the text: only the rules for one agent are kept, and
-of those no more than the caps below. What lies beyond the caps is not read, like what lies beyond the first 500 KiB of
-the file. There is no regular expression made of a pattern: wildcards are matched left to right, which is linear.
+Every step is bounded, whatever the text: only the rules for one agent are kept, and no more than the caps below. The
+rest is ignored, like everything beyond the first 500 KiB of the file. Patterns do not become regular expressions:
+wildcards are matched left to right, in linear time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from msgspec import Struct
 
 MAX_RULES = 5_000  # for one agent
 MAX_RULES_TEXT = 100_000  # characters of all of them, percent-encoded
-# Of those with a wildcard, which cannot be looked up but must be tried one by one: at worst some 10 ms for a URL.
+# Of patterns with a wildcard, which must be tried one by one: at worst some 10 ms for a URL.
 MAX_WILDCARD_TEXT = 20_000
 MAX_PATTERN = 2_000  # characters; a URL is no longer by default
 MAX_SITEMAPS = 100
@@ -55,8 +55,8 @@ def read(text: str, agent: str) -> Directives:
     agent = agent.lower()
     own, general = _Group(), _Group()
     sitemaps: list[str] = []
-    current: list[_Group] = []  # that the lines are for
-    naming = False  # user-agent lines that follow each other name one group, whatever stands between them
+    current: list[_Group] = []  # the groups that the lines are for
+    naming = False  # user-agent lines in a row name one group, whatever stands between them
     for line in text.replace("\r", "\n").split("\n"):
         if len(line) < _SHORTEST:
             continue  # half a million empty lines are skipped in a moment
@@ -124,7 +124,7 @@ def _short(sitemaps: list[str]) -> tuple[str, ...]:
 
 
 class _Group:
-    """What the groups of one agent say, as it is read."""
+    """What the groups of one agent say, while the text is read."""
 
     def __init__(self) -> None:
         self.named = False
@@ -157,7 +157,7 @@ class _Group:
         for sign, value in self._rules:
             pattern = _pattern(value)
             if pattern[:1] not in ("/", "*"):
-                continue  # it matches no path; or is empty, and so says nothing
+                continue  # it matches no path, or is empty
             if len(pattern) > MAX_PATTERN:
                 if sign == _ALLOW:
                     continue
@@ -174,12 +174,12 @@ class _Group:
 # -- matching
 
 
-# Its length, whether it allows, the longest of its pieces, and all of them: what stands between the wildcards.
+# Length, whether it allows, the longest piece, and all pieces between the wildcards.
 _Wildcard = tuple[int, bool, str, list[str]]
 
 
 class Matcher:
-    """Rules made ready for asking. The longest pattern that matches decides; of two as long, the one that allows."""
+    """Compiled rules. The longest pattern that matches decides; of two equally long ones, the one that allows."""
 
     def __init__(self, rules: str) -> None:
         self._whole: dict[str, bool] = {}  # "/path$"
@@ -222,20 +222,20 @@ _NONE = (-1, True)  # no rule matches: allowed
 
 @lru_cache(_COMPILED)
 def matcher(rules: str) -> Matcher:
-    """The matcher for these rules. Hosts are many and most of their rules short; only those in use are kept ready."""
+    """The matcher for these rules. Only matchers in use are cached."""
     return Matcher(rules)
 
 
 def path_of(url: str) -> str:
-    """What rules are matched against: path and query, in one spelling."""
+    """What rules are matched against: path and query, in canonical spelling."""
     start = url.find("/", url.find("://") + 3)
     path = url[start:].partition("#")[0] if start >= 0 else "/"
     return _encode(path)
 
 
 def _matches(pieces: list[str], path: str) -> bool:
-    """Whether the pieces of a pattern with wildcards are found one after the other. Each as early as it can be: if
-    that leaves no room for the rest, no later place does."""
+    """Whether the pieces of a pattern with wildcards are found one after the other, each as early as possible: if the
+    rest does not fit then, it does not fit later either."""
     if not path.startswith(pieces[0]):
         return False
     at, last = len(pieces[0]), pieces[-1]

@@ -1,15 +1,15 @@
 """Slots: how many pages a process works on at once. A page that only waits holds none.
 
-A slot stands for work: connecting, receiving, a handler. A page that waits for a name server, or for a server that
-takes its time, costs a socket and a few kilobytes. Were it to hold a slot, a few hundred slow hosts would stop all
-others. So it gives its slot up, and takes one again before it does something that costs:
+A slot stands for work: connecting, receiving, a handler. A page that waits for a name server or a slow server costs
+only a socket and a few kilobytes. If it held a slot, a few hundred slow hosts would stop all others. So it gives its
+slot up, and takes one again before it does something that costs:
 
     working ──── a name is looked up, or no answer for PATIENCE seconds ────▶ waiting
        ▲                                                                        │
        └──── its handler is to run, or it has received too much ────────────────┘  (when a slot is free)
 
-Pages that wait are bounded as well (`waiting_per_slot`): those beyond count as if they held a slot. What they have
-received is bounded together: each may have SMALL bytes, and those with more share ROOM.
+Waiting pages are bounded as well (`waiting_per_slot`): those beyond count as if they held a slot. Each may have
+received SMALL bytes; those with more share ROOM.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ from msgspec.structs import replace
 from shoal.events import event
 from shoal.settings import Settings
 
-PATIENCE = 0.05  # seconds that a page in the network keeps its slot
-LATE = 0.025  # seconds that a timer may be late before it is our own processor that pages wait for
+PATIENCE = 0.05  # seconds that a page keeps its slot while it uses the network
+LATE = 0.025  # a timer that is later, in seconds, means that our own processor is busy
 SMALL = 16 * 1024  # bytes that any page may have received without a slot
-ROOM = 64 * 1024 * 1024  # bytes that those with more have received together
+ROOM = 64 * 1024 * 1024  # bytes that pages with more may have received together
 
 _current: ContextVar[PageSlot | None] = ContextVar("shoal_place", default=None)
 
 
 class Slots:
-    """The slots of one process. For each, `per_slot` pages may wait, and `most_waiting` in all. `on_free` is told that
-    a page has given up its slot."""
+    """The slots of one process. For each slot `per_slot` pages may wait, and `most_waiting` in all. `on_free` is called
+    when a page has given up its slot."""
 
     def __init__(self, limit: int, *, per_slot: int, most_waiting: int, on_free: Callable[[], None]) -> None:
         self._limit = self._full = limit
-        self._calm = limit  # pages in flight when nothing held the crawl back
+        self._calm = limit  # pages in flight when nothing slowed the crawl
         self._per_slot = per_slot
         self._most_waiting = most_waiting
         self._on_free = on_free
         self._waiting: Counter[str] = Counter()  # by lane
         self._returning: deque[asyncio.Future[None]] = deque()
-        self._room = ROOM  # bytes that are left of it
+        self._room = ROOM  # bytes that are left of ROOM
         self.working = 0
 
     def __repr__(self) -> str:
@@ -67,7 +67,7 @@ class Slots:
         self._call_back()
         too_many = max(0, self.waiting - min(self._per_slot * limit, self._most_waiting))
         free = limit - self.working - too_many
-        # Held back, the crawl has less in flight, whether that works or waits: what waits is load for others.
+        # A slowed crawl has fewer pages in flight, working or waiting: waiting pages are load for others.
         in_flight = self.working + self.waiting
         if limit >= self._full:
             self._calm = max(self._full, in_flight)
@@ -78,10 +78,10 @@ class Slots:
         self.working += 1
         return PageSlot(self, lane)
 
-    # -- told by places
+    # -- called by page slots
 
     def _has_room(self, size: int) -> bool:
-        """Whether a page that waits may hold so many bytes more; then it does."""
+        """Takes so many bytes of the room for a waiting page, if there are as many left."""
         if size > self._room:
             return False
         self._room -= size
@@ -109,7 +109,7 @@ class Slots:
         return True
 
     async def _take(self, lane: str) -> None:
-        """Pages that come back go before new ones, in the order in which they asked."""
+        """Waits for a slot. Pages that come back go before new ones, in their order."""
         if self._take_if_free(lane):
             return
         turn = asyncio.get_running_loop().create_future()
@@ -119,14 +119,14 @@ class Slots:
         except asyncio.CancelledError:
             if turn.cancelled():
                 self._returning.remove(turn)
-            else:  # it was given a slot that it has no use for any more
+            else:  # it was given a slot that it no longer needs
                 self.working -= 1
                 self._call_back()
             raise
         self._waiting[lane] -= 1
 
     def _call_back(self) -> None:
-        """Hands free slots over. The page's task runs a little later, and nobody may take the slot meanwhile."""
+        """Gives free slots to returning pages. Their tasks run a little later; nobody may take the slot meanwhile."""
         while self._returning and self.working < self._limit:
             turn = self._returning.popleft()
             if not turn.cancelled():
@@ -135,15 +135,15 @@ class Slots:
 
 
 class PageSlot:
-    """One page among those that a process has in hand: it works, or it waits."""
+    """The slot of one page: it works and has one, or it waits and has none."""
 
     def __init__(self, slots: Slots, lane: str) -> None:
         self._slots = slots
         self._lane = lane
         self._working = True
-        self._keeps = False  # its slot, however long it takes
-        self._size = 0  # bytes that it has received, if they are many
-        self._room = 0  # bytes of what pages that wait have in common
+        self._keeps = False  # it keeps its slot, however long it takes
+        self._size = 0  # bytes received, if more than SMALL
+        self._room = 0  # bytes it has of ROOM
         self._left = False
         self._timer: asyncio.TimerHandle | None = None
         self._patient_until = 0.0
@@ -152,7 +152,7 @@ class PageSlot:
         return f"<PageSlot: {'left' if self._left else 'working' if self._working else 'waiting'}>"
 
     def occupy(self) -> None:
-        """Makes this the place of the current task, and of those that it starts."""
+        """Makes this the slot of the current task and of the tasks it starts."""
         _current.set(self)
 
     def leave(self) -> None:
@@ -180,14 +180,14 @@ class PageSlot:
         self._timer = loop.call_at(self._patient_until, self._lose_patience)
 
     def _lose_patience(self) -> None:
-        """Unless the loop is late: then our own processor is busy, and more pages would make all of them slower."""
+        """Gives the slot up, unless the loop is late: then our own processor is busy, and more pages would slow all."""
         if asyncio.get_running_loop().time() - self._patient_until > LATE:
             self.give_up_later()
         else:
             self.give_up()
 
     def stay(self) -> None:
-        """Does not give up later what it has now."""
+        """Stops the timer of `give_up_later`."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -203,8 +203,8 @@ class PageSlot:
         await self._take()
 
     async def grow(self, size: int) -> None:
-        """The page has received so many bytes, which are many: if there is no room for them, it needs a slot. It keeps
-        that one only until it waits again."""
+        """The page has received `size` bytes, more than SMALL. If there is no room for them it takes a slot, until it
+        waits again."""
         more, self._size = size - self._size, size
         if self._working:
             self.give_up_later()
@@ -230,7 +230,7 @@ class PageSlot:
 
 @contextmanager
 def waiting() -> Iterator[None]:
-    """Around a wait of the current page that may be long: it holds no slot meanwhile."""
+    """Around a wait that may be long: the current page holds no slot meanwhile."""
     place = _current.get()
     if place is None:
         yield
@@ -244,7 +244,7 @@ def waiting() -> Iterator[None]:
 
 @contextmanager
 def in_the_network() -> Iterator[None]:
-    """Around what the current page does in the network: it holds no slot if that takes long."""
+    """Around network traffic: the current page gives its slot up if that takes long."""
     place = _current.get()
     if place is None:
         yield
@@ -257,46 +257,46 @@ def in_the_network() -> Iterator[None]:
 
 
 async def take_slot() -> None:
-    """Before the current page does what costs more than waiting: it has a slot from here on."""
+    """Before work that costs CPU: the current page has a slot from here on."""
     place = _current.get()
     if place is not None:
         await place.take()
 
 
 async def received(size: int) -> None:
-    """The body of the current page has grown to so many bytes."""
+    """The body of the current page has grown to `size` bytes."""
     place = _current.get()
     if place is not None and size > SMALL:
         await place.grow(size)
 
 
-# -- How many files a process may have open (`ulimit -n`), and how many requests at once that bears.
+# -- the limit on open files (`ulimit -n`)
 #
-# A connection is an open file. Without room for one, nothing works any more that opens a file, the store included; so
-# the number of slots follows the limit before any is used up.
+# A connection is an open file. When the limit is reached, nothing that opens a file works, the store included. So the
+# number of slots follows the limit.
 
 
 _OWN = 56  # the store, the results, logs, name lookups, spiders
-# Of the others, for requests under way. As many again are closing: one that is dropped for a request to another host
-# is still open when that one begins. The rest is kept idle, for the next request to the same host.
+# Share of the others for active requests. As many again are closing: a connection that is dropped for a request to
+# another host is still open when that begins. The rest is for idle connections.
 _ACTIVE = 0.4
 
 
 def file_limit() -> int:
-    """0: there is none."""
+    """The soft limit; 0: there is none."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 0 if soft == resource.RLIM_INFINITY else soft
 
 
 def connections(limit: int) -> tuple[int, int]:
-    """How many may be in use, and how many more kept idle."""
+    """How many may be active, and how many more idle."""
     room = max(2, limit - _OWN)
     active = max(1, int(room * _ACTIVE))
     return active, room - 2 * active
 
 
 def within_file_limit(settings: Settings) -> Settings:
-    """The settings with no more slots than the limit bears."""
+    """The settings with no more slots than the limit allows."""
     limit = file_limit()
     if not limit:
         return settings

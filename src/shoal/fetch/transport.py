@@ -1,4 +1,4 @@
-"""What the engine asks of whatever fetches: one request in, one outcome out."""
+"""The transport protocol: one request in, one outcome out."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class FetchRequest(Struct, frozen=True):
     read_timeout: float | None = None  # None: the setting
     max_body: int | None = None  # None: the setting
     truncate: bool = False  # True: a longer body is cut at max_body instead of being a failure
-    # -- the way; see `routes`
+    # -- the route that its task asks for; see proxy/routes.py
     pool: str | None = None  # None: the setting
     session: str | None = None  # the name of the session it belongs to
     avoid: tuple[str, ...] = ()  # names of proxies that were refused, or failed, before
-    doubted: tuple[str, ...] = ()  # … those that failed, by their own fault or the host's
-    # -- … as decided
+    doubted: tuple[str, ...] = ()  # of these, proxies that failed by their own fault or the host's
+    # -- the route that was chosen
     proxy: Proxy | None = None
     jar: AbstractCookieJar | None = None  # None: the one that all requests without a session share
     rendering: Rendering | None = None  # None: plain HTTP
@@ -41,7 +41,7 @@ class FetchRequest(Struct, frozen=True):
 
 class Transport(Protocol):
     async def fetch(self, request: FetchRequest) -> Outcome:
-        """The server's answer, or why there is none. Raises nothing but cancellation."""
+        """The server's answer, or why there is none. Raises only CancelledError."""
         ...
 
     async def close(self) -> None: ...

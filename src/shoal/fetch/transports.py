@@ -1,5 +1,5 @@
-"""The transport that suits a request: a browser, HTTP/2, or plain HTTP/1.1. The first two are extras, and made when
-they are first needed."""
+"""Transports made of others: one that chooses browser, HTTP/2 or HTTP/1.1, one with settings for each host, and one for
+certain hosts only."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ if TYPE_CHECKING:
 
 
 class Transports:
-    """Must be made inside a running loop, and closed in it."""
+    """Fetches by a browser, HTTP/2 or HTTP/1.1, as the request asks. Browser and HTTP/2 are extras, made when they are
+    first needed. Must be made inside a running loop, and closed in it."""
 
     def __init__(self, settings: Settings, guard: Guard, clock: Clock) -> None:
         self._settings = settings
         self._guard = guard
         self._clock = clock
         if settings.http2:
-            import shoal.fetch.http2  # noqa: F401 (that h2 is missing is told before anything is open)
+            import shoal.fetch.http2  # noqa: F401 (raises before anything is open, if h2 is missing)
         self._resolver = Resolver(settings)
         self._http = HttpTransport(settings, guard, clock, self._resolver)
         self._http2 = self._make_http2() if settings.http2 else None
@@ -67,10 +68,8 @@ class Transports:
 
 
 class HostTransport:
-    """A transport that gives each host what is set for it alone: its headers, and its timeout.
-
-    By the host of each URL, so whatever leads to another host, be it a redirect of robots.txt, takes nothing with it.
-    """
+    """Adds the headers and the timeout that are set for the host of each URL. A redirect to another host takes nothing
+    with it."""
 
     def __init__(self, transport: Transport, own: Callable[[str], HostSettings]) -> None:
         self._transport = transport
@@ -88,7 +87,7 @@ class HostTransport:
 
 
 def with_host_settings(request: FetchRequest, own: HostSettings) -> FetchRequest:
-    """What a request says itself is stronger."""
+    """The request with the settings of its host. What the request says itself wins."""
     if own.headers:
         request = replace(request, headers=merged(own.headers, request.headers))
     if own.timeout is not None:
@@ -98,7 +97,7 @@ def with_host_settings(request: FetchRequest, own: HostSettings) -> FetchRequest
 
 
 class RestrictedTransport:
-    """A transport that asks certain hosts only: the others may not see the headers it sends."""
+    """Sends requests to certain hosts only: others may not see this worker's headers."""
 
     def __init__(self, transport: Transport, may_reach: Callable[[str], bool]) -> None:
         self._transport = transport

@@ -1,10 +1,7 @@
 """One browser: Chromium and the program that drives it, from their start to their end.
 
-    await Chromium.start(path, user_agent) -> Chromium      raises LaunchError
-    chromium.alive · pages · tabs · memory
-
-It has no way to the network but the doors of its contexts: it resolves no names, and what belongs to no context is
-sent to a port where nobody listens. It runs at a lower priority than we do.
+It reaches the network only through the doors of its contexts: it resolves no names, and requests of no context go to a
+port where nobody listens. It runs at a lower priority than we do.
 """
 
 from __future__ import annotations
@@ -34,7 +31,7 @@ _NICE = 10
 _START = 30.0  # seconds
 _END = 3.0
 _REMOVALS = 20
-_HEAP = 768  # megabytes for the scripts of a tab; one that wants more dies alone
+_HEAP = 768  # megabytes for the scripts of a tab; a tab that needs more dies alone
 _FLAGS = (
     "--disable-gpu",
     "--disable-quic",
@@ -42,21 +39,21 @@ _FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
-    # One target a page: what its frames ask for is seen with the rest.
+    # One target a page: requests of its frames are seen with the rest.
     "--disable-site-isolation-trials",
     f"--js-flags=--max-old-space-size={_HEAP}",
-    # No way to the network but the doors.
+    # The network only through the doors.
     "--proxy-server=http://127.0.0.1:9",
     "--proxy-bypass-list=<-loopback>",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
     "--webrtc-ip-handling-policy=disable_non_proxied_udp",
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",  # its name in other versions
 )
-_NOT_THESE = ["--disable-popup-blocking", "--disable-ipc-flooding-protection"]  # that playwright would add
+_NOT_THESE = ["--disable-popup-blocking", "--disable-ipc-flooding-protection"]  # defaults of playwright
 
 
 class LaunchError(Exception):
-    """The browser does not start. One line says why."""
+    """The browser does not start. The message is one line."""
 
 
 class Chromium:
@@ -65,7 +62,7 @@ class Chromium:
         self.pages = 0  # opened so far
         self.tabs = 0  # open now
         self.memory = 0  # bytes when last looked at; 0: not known
-        self.on_lost: Callable[[], None] = lambda: None  # it ended without being told to
+        self.on_lost: Callable[[], None] = lambda: None  # called when it ends by itself
         self._playwright = playwright
         self._browser = browser
         self._ending: asyncio.Task[None] | None = None
@@ -112,11 +109,11 @@ class Chromium:
 
     @property
     def ended(self) -> bool:
-        """Nothing is left of it."""
+        """Whether its processes and folders are gone."""
         return self._ending is not None and self._ending.done()
 
     async def context(self, door: Door) -> BrowserContext:
-        """A new one, with nothing in it."""
+        """A new, empty context."""
         return await self._browser.new_context(
             # Not the user and password: playwright would then stop every request on its way.
             proxy={"server": door.url, "bypass": "<-loopback>"},
@@ -129,11 +126,11 @@ class Chromium:
         return self.memory
 
     def kill(self) -> None:
-        """At once. Whatever is open fails."""
+        """Kills it at once. Open pages fail."""
         self.processes.kill()
 
     def close(self) -> asyncio.Task[None]:
-        """Ends it, if need be by force. May be called more than once."""
+        """Ends it, by force if necessary. May be called more than once."""
         if self._ending is None:
             self._ending = asyncio.get_running_loop().create_task(self._close())
         return self._ending
@@ -142,10 +139,10 @@ class Chromium:
         folders = {*self._folders, *self.processes.folders()}
         await _quietly(self._browser.close())
         self.processes.kill()
-        await _quietly(_gone(folders))  # the driver tidies up, and would leave that once it is told to stop
+        await _quietly(_gone(folders))  # the driver removes them, but not once it is told to stop
         await _quietly(self._playwright.stop())
         self.processes.kill_driver()
-        for folder in folders:  # what is left: of a browser that was killed, or a driver that hangs
+        for folder in folders:  # left by a browser that was killed, or a driver that hangs
             await asyncio.to_thread(_remove, folder)
 
     def _disconnected(self, _: object) -> None:
@@ -165,7 +162,7 @@ async def _launch(playwright: Playwright, path: Path, user_agent: str) -> Browse
         "args": [*_FLAGS, f"--user-agent={user_agent}"],
         "ignore_default_args": _NOT_THESE,
         "timeout": _START * 1000,
-        # Signals are for us: pages in flight are finished first.
+        # We handle signals: pages in flight are finished first.
         "handle_sigint": False,
         "handle_sigterm": False,
         "handle_sighup": False,
@@ -176,12 +173,12 @@ async def _launch(playwright: Playwright, path: Path, user_agent: str) -> Browse
     except Error as error:
         if is_root or "sandbox" not in str(error).lower():
             raise
-    log.warning("this machine or container lets Chromium have no sandbox: it runs without")
+    log.warning("this machine or container does not allow Chromium its sandbox: it runs without one")
     return await playwright.chromium.launch(chromium_sandbox=False, **options)
 
 
 async def _quietly(doing: Any) -> None:
-    """A browser that is to end may be dead already, or hang."""
+    """A browser that ends may be dead already, or hang."""
     with suppress(Exception):
         async with asyncio.timeout(_END):
             await doing
@@ -194,7 +191,7 @@ async def _gone(folders: Iterable[Path]) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """A process that was killed may write once more while it dies, which takes a busy machine a while."""
+    """Tries again, because a killed process may still write while it dies."""
     for _ in range(_REMOVALS):
         shutil.rmtree(folder, ignore_errors=True)
         if not folder.exists():
@@ -203,7 +200,7 @@ def _remove(folder: Path) -> None:
 
 
 def _reason(error: BaseException) -> str:
-    """What the browser said last, if it said why it ends."""
+    """The browser's last words, if it said why it ends."""
     said = re.search(r":FATAL:[^\]]*\] *(.+)", str(error))
     return said[1][:200] if said is not None else _first_line(error)
 
@@ -222,12 +219,12 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class BrowserProcesses:
-    """A browser, its children, and the program that drives it."""
+    """A browser, its child processes, and the driver process of playwright."""
 
     def __init__(self, browser: int) -> None:
         self.browser = browser
         driver = _parent(browser)
-        # Somebody else's process is never taken for ours: the driver is our child, the browser the driver's.
+        # The driver is our child, and the browser is its child: no other process is taken for ours.
         self.driver = driver if driver is not None and _parent(driver) == os.getpid() else None
         self._born = {pid: _born(pid) for pid in (browser, self.driver) if pid is not None}
 
@@ -235,11 +232,11 @@ class BrowserProcesses:
         return f"<BrowserProcesses of {self.browser}: {len(self.pids())} processes>"
 
     def pids(self) -> list[int]:
-        """Those that are running."""
+        """The running processes."""
         return descent(*filter(self._is_running, self._born))
 
     def profile(self) -> Path | None:
-        """The folder that was made for this browser alone."""
+        """The profile folder that was made for this browser."""
         for word in _read(f"/proc/{self.browser}/cmdline").split("\0"):
             name, _, path = word.partition("=")
             if name == "--user-data-dir" and is_profile(Path(path)):
@@ -247,7 +244,7 @@ class BrowserProcesses:
         return None
 
     def folders(self) -> list[Path]:
-        """Those that were made for it alone: besides the profile, the one of the socket by which it is found."""
+        """The folders that were made for this browser: its profile, and the one with its socket."""
         profile = self.profile()
         if profile is None:
             return []
@@ -258,11 +255,11 @@ class BrowserProcesses:
         return [profile]
 
     def memory(self) -> int:
-        """Bytes, with what several share counted once. Takes some milliseconds."""
+        """Bytes; shared memory counts once. Takes some milliseconds."""
         return sum(map(_memory, self.pids()))
 
     def kill(self) -> None:
-        """All but the driver, which then notices by itself and tidies up."""
+        """Kills all but the driver, which notices and tidies up."""
         for pid in self.pids():
             if pid != self.driver:
                 _kill(pid)
@@ -275,12 +272,12 @@ class BrowserProcesses:
             _kill(self.driver)
 
     def _is_running(self, pid: int) -> bool:
-        """A number may have been given to another process since."""
+        """A pid may belong to another process by now."""
         return _born(pid) == self._born[pid] and _state(pid) not in ("Z", "X")
 
 
 def children_of(pid: int) -> list[int]:
-    """Those that are running."""
+    """The running children of a process."""
     return _children().get(pid, [])
 
 
@@ -294,7 +291,7 @@ def descent(*pids: int) -> list[int]:
 
 
 def _children() -> dict[int, list[int]]:
-    """All that are running, by their parents: not every kernel keeps lists of children."""
+    """All running processes by their parents. Not every kernel lists children."""
     found: dict[int, list[int]] = {}
     with suppress(OSError):  # there is no /proc
         for pid in filter(str.isdigit, os.listdir("/proc")):
@@ -305,7 +302,7 @@ def _children() -> dict[int, list[int]]:
 
 
 def is_profile(folder: Path) -> bool:
-    """Whether it was made by a driver, for one browser."""
+    """Whether playwright made the folder for one browser."""
     return folder.name.startswith("playwright_")
 
 
@@ -313,7 +310,7 @@ def _memory(pid: int) -> int:
     for line in _read(f"/proc/{pid}/smaps_rollup").splitlines():
         if line.startswith("Pss:"):
             return int(line.split()[1]) * 1024
-    # A process in a sandbox does not let us look so closely.
+    # The kernel does not show this of a process in a sandbox.
     numbers = _read(f"/proc/{pid}/statm").split()
     return (int(numbers[1]) - int(numbers[2])) * _PAGE if numbers else 0
 
@@ -334,7 +331,7 @@ def _state(pid: int) -> str:
 
 
 def _stat(pid: int) -> list[str]:
-    """What follows the name, which may hold anything."""
+    """The fields after the name, which may hold anything."""
     return _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
 
 

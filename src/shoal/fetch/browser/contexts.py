@@ -1,8 +1,8 @@
-"""Browser contexts: who shares cookies, storage and a way to the network.
+"""Browser contexts: which pages share cookies, storage and a route to the network.
 
-Every session has a context of its own, by which jars stay apart; pages without a session share one for each proxy,
-which is replaced from time to time. A context has a door of the gate to itself. Idle contexts are kept for the next
-page, the least recently used of them closed when there are too many.
+Every session has a context of its own, so jars stay apart. Pages without a session share one context for each proxy,
+which is replaced from time to time. Every context has its own door of the gate. Idle contexts are kept for the next
+page; if there are too many, the least recently used are closed.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Cookie
 
 
-_PAGES = 50  # in a context that strangers share
+_PAGES = 50  # in a context that pages without a session share
 _KEPT = 12  # contexts at once, besides those with open pages
 
-# Sockets cannot be stopped on their way, as other requests can.
+# Web sockets cannot be intercepted as other requests can.
 _NO_SOCKETS = "delete globalThis.WebSocket; delete globalThis.WebSocketStream"
 
 Key = tuple[int, CookieJar | None, str]  # browser, session, proxy
@@ -81,14 +81,14 @@ class Contexts:
         self._blocks_sockets = "websocket" in settings.browser_block
         self._pages = _PAGES if settings.cookies else 1
         self._live: dict[Key, Context] = {}  # the least recently used first
-        self._leaving: set[Context] = set()  # whose place another has taken, with pages open
+        self._leaving: set[Context] = set()  # replaced, with pages still open
         self._lock = asyncio.Lock()
 
     def __repr__(self) -> str:
         return f"<Contexts: {len(self._live)}, {len(self._leaving)} leaving>"
 
     async def enter(self, chromium: Chromium, request: FetchRequest) -> Context:
-        """The context of a page that is about to be opened. Leave it when the page is closed."""
+        """The context for a page that is about to be opened. Call `leave` when the page is closed."""
         jar = request.jar if isinstance(request.jar, CookieJar) else None
         if jar is not None and request.cookies and request.referrer_url:
             jar.update_cookies_from_headers(request.cookies, URL(request.referrer_url, encoded=True))
@@ -177,7 +177,7 @@ class SharedCookies:
             await self._context.clear_cookies(name=name, domain=domain, path=path)
         if changed:
             await add(self._context, changed)
-            # What it did not take is missing there, and not deleted by a page.
+            # What the context refused is missing there; no page deleted it.
             taken = {_key(cookie) for cookie in await self._context.cookies()}
             cookies = {key: cookie for key, cookie in cookies.items() if key in taken}
         self._known = {key: cookie["value"] for key, cookie in cookies.items()}
@@ -194,7 +194,7 @@ class SharedCookies:
 
 
 async def add(context: BrowserContext, cookies: Sequence[Any]) -> None:
-    """One by one if need be: some are not to a browser's taste, and it would take none of them then."""
+    """Adds cookies one by one if the browser refuses all because of one."""
     from playwright.async_api import Error
 
     if not cookies:
@@ -208,7 +208,7 @@ async def add(context: BrowserContext, cookies: Sequence[Any]) -> None:
 
 
 def cookies_of(jar: CookieJar) -> dict[CookieKey, Param]:
-    """As a context takes them."""
+    """The cookies of a jar in the form of browser contexts."""
     found: dict[CookieKey, Param] = {}
     only_host = jar.host_only_cookies
     for morsel in jar:
@@ -231,7 +231,7 @@ def cookies_of(jar: CookieJar) -> dict[CookieKey, Param]:
 
 
 def cookies_from(lines: Sequence[str], url: str) -> list[Param]:
-    """Those of Set-Cookie lines that `url` answered with and may set."""
+    """The cookies of Set-Cookie lines from `url`, those that it may set."""
     jar = SiteJar()
     jar.update_cookies_from_headers(lines, URL(url, encoded=True))
     return list(cookies_of(jar).values())
@@ -251,7 +251,7 @@ def _put(jar: CookieJar, cookie: Cookie) -> None:
     host = domain.strip("[]")
     if domain.startswith("."):
         parts.append(f"Domain={domain}")
-        host = f"host{domain}"  # one of those it is for: the jar asks whether that may set it
+        host = f"host{domain}"  # any host of that domain: the jar checks whether it may set the cookie
     if (expires := cookie.get("expires", -1)) > 0:
         parts.append(f"Expires={formatdate(expires, usegmt=True)}")
     if cookie.get("secure"):

@@ -1,11 +1,4 @@
-"""Which browser there is on this machine, and how to get one.
-
-    find_chromium(settings) -> Path | None     the browser to start
-    available(settings) -> bool                it is there, and so is what drives it
-    why_not(settings) -> str                   one line for a person
-
-Nothing here imports playwright, nor starts anything.
-"""
+"""Which browser is installed on this machine, and how to get one. Imports no playwright, and starts nothing."""
 
 from __future__ import annotations
 
@@ -45,7 +38,7 @@ _HOW = (
 
 
 def find_chromium(settings: Settings) -> Path | None:
-    """The browser to start: the one that the settings name, or one of the usual."""
+    """The browser to start: the one in the settings, or a usual one."""
     if settings.browser_path:
         path = shutil.which(os.path.expanduser(settings.browser_path))
         return Path(path) if path else None

@@ -1,9 +1,9 @@
-"""The gate: a proxy on loopback through which Chromium reaches the network, and in no other way.
+"""The gate: the proxy on loopback through which Chromium reaches the network.
 
-A browser follows whatever a page tells it to, so the guard must see every address it connects to. It resolves no name
-itself: it tells a door of the gate which host it wants, and names are resolved, checked and connected to here. Every
-browser context has a door of its own, behind which all its connections go the same way: directly, or by one proxy.
-A door wants a password, so that nobody else on the machine gets through.
+A browser follows whatever a page says, so the guard must check every address it connects to. The browser resolves no
+names: it asks a door of the gate for a host, and the gate resolves, checks and connects. Every browser context has its
+own door, whose connections all go directly or all through one proxy. A door wants a password, so that no other program
+on the machine can use it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Gate:
         return f"<Gate: {len(self._doors)} doors>"
 
     async def open(self, proxy: Proxy | None, *, connections: int = _CONNECTIONS) -> Door:
-        """A door for so many connections at once, behind which everything goes by this proxy, if there is one."""
+        """A door for so many connections at once, which all go through `proxy` if there is one."""
         if self._hosts is None:
             if self._resolver is None:
                 self._resolver = self._own_resolver = Resolver(self._settings)
@@ -66,7 +66,7 @@ class Gate:
 
 
 class Door:
-    """Where the connections of one client come in."""
+    """The port where the connections of one client arrive."""
 
     def __init__(
         self, dialer: Dialer, connections: int, idle: float, on_close: Callable[[Door], None]
@@ -92,7 +92,7 @@ class Door:
         return f"http://127.0.0.1:{self._port}"
 
     def last_failure(self, host: str, port: int) -> Failure | None:
-        """Why the target could not be had when it was last asked for."""
+        """Why the last connection to the target failed; None if it did not."""
         return self._failures.get(_folded(Target(host, port)))
 
     def note(self, target: Target, failure: Failure | None) -> None:
@@ -104,7 +104,7 @@ class Door:
             self._failures[target] = failure
 
     async def close(self) -> None:
-        """Cuts every connection. May be called more than once."""
+        """Closes every connection. May be called more than once."""
         if self._server is None:
             return
         server, self._server = self._server, None

@@ -3,8 +3,8 @@
     request ──▶ password? ──▶ CONNECT: a tunnel, until either side ends it
                           └─▶ http://…: exchanges, one after another
 
-A target that cannot be had is noted with the door. The client gets no answer then, or a refusal of its tunnel: an
-error page of ours would look like the site's.
+If a target cannot be reached, the door notes why. The client then gets no answer, or its tunnel is refused: an error
+page of ours would look like the site's.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ _TUNNEL = b"HTTP/1.1 200 Connection established\r\n\r\n"
 
 
 class ConnectionLog(Protocol):
-    """What a door keeps of its visits."""
+    """What a door records about its connections."""
 
     wire_bytes: int
 
     def note(self, target: Target, failure: Failure | None) -> None:
-        """Why the target cannot be had; None: it can."""
+        """Why the target cannot be reached; None: it can."""
         ...
 
 
@@ -64,11 +64,11 @@ class ClientConnection:
         self._log = book
         self._token = token
         self._idle = idle
-        self._touched = 0.0  # when something last happened
+        self._touched = 0.0  # when it was last active
         self._timer: asyncio.TimerHandle
 
     async def run(self) -> None:
-        """Raises nothing but cancellation. A connection where nothing happens for long is cancelled."""
+        """Raises only CancelledError. A connection that is idle for too long is cancelled."""
         task = asyncio.current_task()
         assert task is not None
         self._touch()
@@ -158,7 +158,7 @@ class ClientConnection:
         try:
             answer = await self._upstream.ask(request, self._reader)
         except UpstreamError as lost:
-            # A kept connection may have ended unnoticed: the client asks once more, and that will count.
+            # A kept connection may have ended unnoticed: the client asks again, and that counts.
             if not reached:
                 self._log.note(request.target, lost.failure)
             raise
@@ -173,14 +173,14 @@ class ClientConnection:
             async for part in body(self._upstream.reader, framing):
                 await self._pass_on(part)
         except MessageError:
-            return False  # the client sees for itself that the body ends early
+            return False  # the client notices that the body ends early
         if not answer.keeps_alive():
             self._upstream.drop()
         return goes_on
 
 
 def _understand(head: Head) -> PlainRequest | None:
-    """What is asked for; None if that is not for a proxy."""
+    """The request; None if it is not one for a proxy."""
     start = _START.fullmatch(head.start)
     if start is None:
         return None
@@ -214,14 +214,14 @@ class PlainRequest(Struct, frozen=True):
 
 
 class UpstreamError(Exception):
-    """The far side did not answer as it should."""
+    """The server or the proxy did not answer correctly."""
 
     def __init__(self, kind: str, detail: str) -> None:
         self.failure = Failure(kind=kind, detail=detail)
 
 
 class Upstream:
-    """The connection behind a client's, opened anew when the client turns to another host."""
+    """The connection to the host that a client asks for; opened anew when it asks for another host."""
 
     def __init__(self, dialer: Dialer) -> None:
         self._dialer = dialer
@@ -229,7 +229,7 @@ class Upstream:
         self._target: Target | None = None
 
     async def reach(self, target: Target) -> bool | Failure:
-        """Makes sure of a connection; whether it is a kept one, which may be dead without our knowing."""
+        """Makes sure there is a connection. True: a kept one, which may have ended unnoticed."""
         if self._ends is not None and self._target == target and not self._ends[0].at_eof():
             return True
         self.drop()
@@ -258,7 +258,7 @@ class Upstream:
             raise UpstreamError("reset", "the server closed the connection while it was asked") from None
 
     async def ask(self, request: PlainRequest, near: asyncio.StreamReader) -> Head:
-        """Sends a request with its body; the head of the answer."""
+        """Sends a request with its body, and returns the head of the answer."""
         start = b"%s %s HTTP/1.1" % (request.method, self._address(request))
         extra = [(b"Host", request.authority)]
         if self._dialer.forwards and (login := self._dialer.login) is not None:
@@ -284,11 +284,11 @@ class Upstream:
                 raise UpstreamError("protocol", f"not a valid HTTP answer: {error}") from None
             if head is None:
                 raise UpstreamError("reset", "the server closed the connection without a complete answer")
-            if status == 407:  # to the client it would be the gate's own
+            if status == 407:  # the client would take it for the gate's
                 raise self._login_refused()
             if status == 101:
                 raise UpstreamError("protocol", "not a valid HTTP answer: it changes the protocol unasked")
-            if status >= 200:  # before it come hints, for which nobody waits
+            if status >= 200:  # interim answers are dropped
                 return head
         raise UpstreamError(*explain(FloodError(f"more than {INTERIM_ANSWERS} interim answers (1xx)")))
 

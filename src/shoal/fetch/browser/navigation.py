@@ -1,15 +1,14 @@
-"""Where a page may go while it loads, and what becomes of its main document.
+"""Controls where a page may navigate while it loads, and classifies its main document.
 
-    the page asks for ──▶ a document in its main frame ──▶ ours: sent as it was asked for
-                      │                                └─▶ a script's: on the same host a few times; else a redirect
-                      ├─▶ what is blocked: refused
-                      └─▶ anything else: goes on, with our headers if it is of the same origin
+    request of the page ──▶ a document in its main frame ──▶ the first: sent as the task asks
+                        │                                └─▶ of a script: on the same host a few times; else a redirect
+                        ├─▶ a blocked type: refused
+                        └─▶ anything else: goes on, with our headers if it has the same origin
 
-    the document is ──▶ a redirect, or no page: the verdict, and the load is given up
-                    └─▶ a page: shown
+    main document ──▶ a redirect, or not a page: the verdict, and the load ends
+                  └─▶ a page: shown
 
-The `verdict` is an outcome that ends the load early. Once the page is handed over to its handler, it may go where
-the handler leads it.
+The `verdict` is an outcome that ends the load early. Once the handler has the page, it may navigate anywhere.
 """
 
 from __future__ import annotations
@@ -43,17 +42,17 @@ if TYPE_CHECKING:
 
 _TYPES = {"xhr": "XHR"}  # the others have our names, with a capital
 _ICON = "*/favicon.ico"
-_OWN_WAYS = 3  # documents that scripts may load from the same host, before each goes through its queue
-_LOGINS = 5  # times that a door asks for its password, before something is wrong
+_OWN_WAYS = 3  # documents that scripts may load from the same host; more become redirects
+_LOGINS = 5  # times that a door may ask for its password
 _FOR_THE_DOCUMENT = frozenset(
     {"accept", "content-type", "if-none-match", "if-modified-since", "range", "referer"}
 )
 _PART = 1 << 20
-_EXTRA = 0.25  # seconds that the cookies of an answer may come later than the answer
+_EXTRA = 0.25  # seconds that an answer's cookies may arrive after it
 
 
 class Navigation:
-    """Of one page, from before it is opened until it is handed over."""
+    """The navigation of one page, from before it is opened until the handler has it."""
 
     def __init__(
         self,
@@ -76,7 +75,7 @@ class Navigation:
         self._origin = origin(request.url)
         self._headers = headers  # for the page's own origin
         types = {_TYPES.get(name, name.capitalize()) for name in settings.browser_block}
-        self._blocked = types - {"Websocket"}  # which do not pass here
+        self._blocked = types - {"Websocket"}  # sockets cannot be intercepted
         self._is_free = False
         self._ways = 0  # documents asked for in the main frame
         self.frame = ""  # the main one
@@ -100,7 +99,7 @@ class Navigation:
         patterns += [{"resourceType": name} for name in self._blocked]
         if self._headers:
             patterns.append({"urlPattern": f"{self._origin}/*"})
-        # A response that is kept for the developer tools is memory for nothing.
+        # Without buffers for the developer tools, which would only cost memory.
         await asyncio.gather(
             session.send("Network.enable", {"maxTotalBufferSize": 0, "maxResourceBufferSize": 0}),
             session.send("Fetch.enable", {"handleAuthRequests": True, "patterns": patterns}),
@@ -111,7 +110,7 @@ class Navigation:
         self._started = asyncio.get_running_loop().time()
 
     def let_go(self) -> None:
-        """The page is complete: from now on its handler decides."""
+        """The page is complete: from now on the handler decides."""
         self._is_free = True
         self.traffic.lift()
 
@@ -120,7 +119,7 @@ class Navigation:
             self.verdict.set_result(outcome)
 
     def failure(self, error: str) -> Failure:
-        """Why the document could not be had: the gate knows better than the browser."""
+        """Why the document could not be loaded. The gate knows more than the browser."""
         target = urlsplit(self._request.url)
         port = target.port or (443 if target.scheme == "https" else 80)
         last_failure = self._door.last_failure(target.hostname or "", port)
@@ -184,7 +183,7 @@ class Navigation:
         return changes
 
     def _with_headers(self, event: dict[str, Any]) -> dict[str, Any]:
-        """Ours, where they are not for the document alone, and the page has none of that name."""
+        """Adds our headers that are not for the document alone, unless the page sets them."""
         request = event["request"]
         if not self._headers or origin(request["url"]) != self._origin:
             return {}
@@ -195,7 +194,7 @@ class Navigation:
         return {"headers": _pairs(headers)}
 
     async def _asked_who(self, event: dict[str, Any]) -> None:
-        """The door wants its password. Other logins are not for us."""
+        """Answers the door with its password. Other logins are cancelled."""
         answer = {"response": "CancelAuth"}
         self._logins += 1
         if event["authChallenge"].get("source") == "Proxy" and self._logins <= _LOGINS:
@@ -206,7 +205,7 @@ class Navigation:
     # -- answers
 
     async def _answered(self, event: dict[str, Any]) -> None:
-        """The main document's head is here."""
+        """The head of the main document has arrived."""
         status = event["responseStatusCode"]
         headers = headers_of(event.get("responseHeaders", ()))
         self.first_byte = self.first_byte or self._elapsed()
@@ -229,7 +228,7 @@ class Navigation:
 
     async def _redirected(self, event: dict[str, Any], status: int, headers: Headers, target: str) -> None:
         changed = CIMultiDict(headers)
-        if self._ways > 1:  # of a document that a script led to: what it says is relative to that
+        if self._ways > 1:  # of a document that a script loaded: its Location is relative to that
             changed["Location"] = target
         lines = await self._cookie_lines(event.get("networkId", ""))
         changed.extend([("Set-Cookie", line) for line in lines])
@@ -237,7 +236,7 @@ class Navigation:
         await self._fail(event, "Aborted")
 
     async def _body(self, event: dict[str, Any]) -> bytes | None:
-        """The decoded body of a file; None: it is too large, which is the verdict then."""
+        """The decoded body of a file; None: it is too large, and that is the verdict."""
         if event["responseStatusCode"] in (204, 205, 304):
             return b""
         handle = (await self._send("Fetch.takeResponseBodyAsStream", event))["stream"]
@@ -281,7 +280,7 @@ class Navigation:
         )
 
     def _failed(self, event: dict[str, Any]) -> None:
-        """A request came to nothing. Only that of the main document matters."""
+        """A request failed. Only that for the main document matters."""
         if event["requestId"] != self._document or event.get("canceled"):
             return
         if "HTTP_RESPONSE_CODE_FAILURE" in event["errorText"]:  # an error without a body: nothing to show
@@ -290,10 +289,10 @@ class Navigation:
             self.end(self.failure(event["errorText"]))
 
     def _too_large(self) -> None:
-        detail = f"the page and its parts unfold to more than {self.cap} bytes; raise max_body to take it"
+        detail = f"the page and its parts have more than {self.cap} decoded bytes; raise max_body to take it"
         self.end(Failure("too_large", detail, status=self.status or None))
 
-    # -- cookies of redirects, which Chromium tells apart from the rest
+    # -- cookies of redirects, which Chromium reports separately
 
     def _received_raw(self, event: dict[str, Any]) -> None:
         if event["requestId"] == self._document:
@@ -313,7 +312,7 @@ class Navigation:
     def _raw(self, request: str) -> asyncio.Future[tuple[str, ...]]:
         return self._cookies.setdefault(request, asyncio.get_running_loop().create_future())
 
-    # -- speaking to Chromium
+    # -- commands to Chromium
 
     async def _continue(self, event: dict[str, Any], **changes: Any) -> None:
         await self._send("Fetch.continueRequest", event, **changes)
@@ -329,13 +328,13 @@ class Navigation:
         return asyncio.get_running_loop().time() - self._started
 
     def do(self, doing: Coroutine[Any, Any, None]) -> None:
-        """In the background, as long as the page is open."""
-        task = asyncio.get_running_loop().create_task(self._if_it_is_there(doing))
+        """Runs it in the background while the page is open."""
+        task = asyncio.get_running_loop().create_task(self._ignoring_gone(doing))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _if_it_is_there(self, doing: Coroutine[Any, Any, None]) -> None:
-        """The page may be gone before a request of it is answered, or the request itself."""
+    async def _ignoring_gone(self, doing: Coroutine[Any, Any, None]) -> None:
+        """The page, or the request, may be gone before a command arrives."""
         from playwright.async_api import Error
 
         try:

@@ -1,4 +1,4 @@
-"""What Chromium says of a document, in the words of plain fetching: headers, failures, whether it is a page at all."""
+"""What Chromium reports about a page's network traffic: headers, errors, sizes, and when it is quiet."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BODILESS = frozenset({204, 205, 304})
 _UNTOLD = frozenset({"", "application/octet-stream", "unknown/unknown", "application/unknown"})
 _ENCODED = ("Content-Encoding", "Content-Length", "Transfer-Encoding")
 
-# The beginning of Chromium's name for an error, and what it is to us; the first that fits.
+# How Chromium's name of an error begins, our kind, and its meaning; the first that fits.
 _ERRORS = (
     ("CERT_", "tls", "no trustworthy TLS connection"),
     ("SSL_", "tls", "no trustworthy TLS connection"),
@@ -59,21 +59,21 @@ def headers_of(pairs: Iterable[Mapping[str, str]]) -> Headers:
 
 
 def decoded(headers: Headers) -> Headers:
-    """Without what is no longer true of a body that has been decoded."""
+    """The headers without those that describe the encoded body."""
     return CIMultiDictProxy(
         CIMultiDict((name, value) for name, value in headers.items() if name.title() not in _ENCODED)
     )
 
 
 def rendered(headers: Headers) -> Headers:
-    """As they suit a document that was written down from the browser's memory."""
+    """The headers for a document that was serialised by the browser."""
     kept = CIMultiDict(decoded(headers))
     kept["Content-Type"] = "text/html; charset=utf-8"
     return CIMultiDictProxy(kept)
 
 
 def nature_of(status: int, headers: Headers) -> Nature:
-    """Whether a browser would show a page, or hand on a file; unknown: that depends on the body."""
+    """Whether a browser would show a page or download a file; "unknown": that depends on the body."""
     if status in _BODILESS or headers.get("Content-Disposition", "").lower().lstrip().startswith(
         "attachment"
     ):
@@ -105,7 +105,7 @@ _NEVER_ENDING = frozenset({"EventSource", "WebSocket", "Ping"})
 
 
 class PageTraffic:
-    """Listens to the events of one page. `on_full` is called once, when more than `cap` bytes have been unfolded."""
+    """Follows the network events of one page. `on_full` is called once, when it has more than `cap` decoded bytes."""
 
     def __init__(self, session: CDPSession, cap: int, on_full: Callable[[], None]) -> None:
         self.received = 0  # bytes as they came
@@ -120,7 +120,7 @@ class PageTraffic:
         session.on("Network.loadingFailed", self._ended)
 
     async def silence(self) -> None:
-        """Until nothing has been under way for half a second."""
+        """Waits until no request has been under way for half a second."""
         loop = asyncio.get_running_loop()
         self._last = loop.time()
         while True:
@@ -133,7 +133,7 @@ class PageTraffic:
                 return
 
     def lift(self) -> None:
-        """From now on the page may unfold as much as it likes."""
+        """Removes the cap."""
         self._cap = 1 << 62
 
     def _sent(self, event: dict[str, Any]) -> None:

@@ -1,8 +1,8 @@
-"""The browser in use, and its replacement: after a number of pages, above an amount of memory, or when it has died.
+"""Starts the browser, and replaces it after a number of pages, above an amount of memory, or when it has died.
 
-A fresh one is started first; the old one ends when its last tab is closed. There are never more than two. One that
-grows far beyond its limit is killed, with its pages, which are then tried again in the next. One that nobody has used
-for a while ends: a worker may run for weeks, and see few pages that need a browser.
+The new browser starts first; the old one ends when its last tab is closed. There are never more than two. A browser
+that grows far beyond its limit is killed, and its pages are tried again in the next one. A browser that is idle for a
+while ends: a worker may run for weeks and see few pages that need it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Browsers:
         self._user_agent = CIMultiDict(settings.headers).get("User-Agent", settings.user_agent)
         self._current: Chromium | None = None
         self._former: Chromium | None = None
-        self._started: set[Chromium] = set()  # those too that have died, until all is tidied up after them
+        self._started: set[Chromium] = set()  # also dead ones, until they are cleaned up
         self._lock = asyncio.Lock()
         self._watching: asyncio.Task[None] | None = None
         self._is_closed = False
@@ -37,8 +37,8 @@ class Browsers:
         return f"<Browsers: {self._current or 'none'}{', one ending' if self._former else ''}>"
 
     async def take(self) -> Chromium:
-        """One that works, for one page. Raises LaunchError. Give it back when the page's tab is closed."""
-        async with self._lock:  # while it is started, all wait for the same
+        """A browser for one page. Raises LaunchError. Call `give_back` when the page's tab is closed."""
+        async with self._lock:  # all wait for the same start
             if self._is_closed:
                 raise LaunchError("the crawl is ending")
             if self._is_due():

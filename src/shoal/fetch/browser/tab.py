@@ -1,4 +1,4 @@
-"""An open tab, as a handler uses it. Every error's message is one line that names what was asked for."""
+"""An open tab, as a handler uses it. Every error message is one line that names the call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PATIENCE = 10.0  # seconds for an element to appear, at most
 _GROWTH = 3.0  # seconds for a page to grow after it was scrolled
 _MOST_TEXT = 120  # characters of a script that a message shows
 _TRIES = 20
-# In a world of its own, where the page's scripts have changed nothing.
+# Runs in an isolated world, where the page's scripts have changed nothing.
 _DOCUMENT = """(cap => {
   const root = Document.prototype.querySelector.call(document, ":root");
   const type = Object.getOwnPropertyDescriptor(Document.prototype, "doctype").get.call(document);
@@ -27,7 +27,7 @@ _DOCUMENT = """(cap => {
 
 
 class OpenTab:
-    """See `rendering.Tab`."""
+    """Implements `rendering.Tab`."""
 
     def __init__(
         self,
@@ -55,38 +55,38 @@ class OpenTab:
 
     @property
     def url(self) -> str:
-        """Where the page is; where it was found, if a script shows something that is nowhere (about:, blob:)."""
+        """The page's URL; the one it was opened at, if a script shows about: or blob:."""
         now = self._page.url
         return now if now.startswith(("http://", "https://")) else self._found_at
 
     async def html(self) -> str:
-        with self._plainly("the document"):
+        with self._plain_errors("the document"):
             return await self._document()
 
     async def click(self, selector: str) -> None:
-        with self._plainly(f"click({selector!r})"):
+        with self._plain_errors(f"click({selector!r})"):
             await self._page.locator(f"css={selector}").first.click(timeout=self._patience * 1000)
 
     async def fill(self, selector: str, text: str) -> None:
-        with self._plainly(f"fill({selector!r}, …)"):
+        with self._plain_errors(f"fill({selector!r}, …)"):
             await self._page.locator(f"css={selector}").first.fill(text, timeout=self._patience * 1000)
 
     async def press(self, key: str) -> None:
-        with self._plainly(f"press({key!r})"):
+        with self._plain_errors(f"press({key!r})"):
             await self._page.keyboard.press(key)
 
     async def scroll(self, times: int = 1) -> None:
-        with self._plainly("scroll()"):
+        with self._plain_errors("scroll()"):
             for _ in range(times):
                 await self._page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
                 await self.quiet(_GROWTH)
 
     async def evaluate(self, script: str) -> Any:
-        with self._plainly(f"evaluate({script[:_MOST_TEXT]!r})"):
+        with self._plain_errors(f"evaluate({script[:_MOST_TEXT]!r})"):
             return await self._page.evaluate(script)
 
     async def wait_for(self, condition: str) -> None:
-        with self._plainly(f"wait_for({condition!r})"):
+        with self._plain_errors(f"wait_for({condition!r})"):
             if condition == "load":
                 await self._page.wait_for_load_state("load", timeout=self._patience * 1000)
             elif condition == "quiet":
@@ -95,7 +95,7 @@ class OpenTab:
                 await self.appears(condition, self._patience)
 
     async def screenshot(self, *, full: bool = False) -> bytes:
-        with self._plainly("screenshot()"):
+        with self._plain_errors("screenshot()"):
             return await self._page.screenshot(full_page=full, timeout=self._patience * 1000)
 
     async def close(self) -> None:
@@ -104,7 +104,7 @@ class OpenTab:
     # -- for the transport too
 
     async def quiet(self, patience: float) -> None:
-        """Until the page has loaded and is silent. Some never are: they are taken as they are."""
+        """Waits until the page has loaded and is quiet, for at most `patience` seconds."""
         try:
             async with asyncio.timeout(patience):
                 await self._page.wait_for_load_state("load", timeout=0)
@@ -127,7 +127,7 @@ class OpenTab:
             except Error as error:
                 if is_gone(error) or "context" not in str(error):
                     raise
-            # One document has just made way for another.
+            # One document was just replaced by another.
             await self._page.wait_for_load_state("domcontentloaded", timeout=self._patience * 1000)
         else:
             raise TabTimeout("the page never stops loading other documents")
@@ -149,8 +149,8 @@ class OpenTab:
         return text
 
     @contextmanager
-    def _plainly(self, what: str) -> Iterator[None]:
-        """Without the names and the log of the library underneath."""
+    def _plain_errors(self, what: str) -> Iterator[None]:
+        """Turns playwright's errors into short ones of our own."""
         from playwright.async_api import Error
         from playwright.async_api import TimeoutError as TookTooLong
 
@@ -171,14 +171,14 @@ class OpenTab:
 
 
 def is_gone(error: Exception) -> bool:
-    """Whether an error of playwright means that tab, context or browser are no longer there."""
+    """Whether an error of playwright means that tab, context or browser are gone."""
     text = str(error)
     gone = ("has been closed", "crashed", "Connection closed", "Browser closed", "Target closed", "detached")
     return any(word in text for word in gone)
 
 
 def plain(error: Exception) -> str:
-    """The first line, without the name of the function that it comes from."""
+    """The first line, without the name of playwright's function."""
     line = str(error).strip().partition("\n")[0]
     caller, _, rest = line.partition(": ")
     return (rest if rest and "." in caller and " " not in caller else line)[:300]

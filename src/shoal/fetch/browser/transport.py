@@ -1,9 +1,7 @@
-"""Pages by a browser, behind the protocol of every transport.
+"""A transport that opens pages in a browser, which it starts when it is first needed.
 
-    BrowserTransport(settings, guard, clock)
-
-A page is answered as `Rendered`, with its tab open. A redirect, or a document that is no page, is a plain Response;
-what went wrong is a Failure, in the same words as without a browser. The browser is started when it is first needed.
+A page becomes `Rendered`, with its tab open. A redirect, or a document that is not a page, is a plain Response; an
+error is a Failure of the same kinds as without a browser.
 """
 
 from __future__ import annotations
@@ -38,7 +36,13 @@ if TYPE_CHECKING:
 
 _OPENING = 30.0  # seconds for an empty tab, or the browser hangs
 _METHODS = ("GET", "POST")
-_NOT_OURS = ("User-Agent", "Host", "Content-Length", "Connection", "Proxy-Authorization")  # to say by header
+_NOT_OURS = (
+    "User-Agent",
+    "Host",
+    "Content-Length",
+    "Connection",
+    "Proxy-Authorization",
+)  # not to be set as headers
 
 
 class BrowserTransport:
@@ -68,7 +72,7 @@ class BrowserTransport:
 
     async def close(self) -> None:
         """Closes every tab, and leaves no process behind."""
-        await self._browsers.close()  # first: with it all the rest ends, even if it hangs
+        await self._browsers.close()  # first: with it everything else ends, even if it hangs
         while self._tasks or self._open:
             await asyncio.gather(*self._tasks, *(page.end() for page in self._open), return_exceptions=True)
         await self._contexts.close()
@@ -76,7 +80,7 @@ class BrowserTransport:
 
     async def _fetch(self, request: FetchRequest) -> Outcome:
         await self._slots.acquire()
-        # Goes on if we are cancelled, so that no half a tab is left open.
+        # Goes on if we are cancelled, so that no tab is left half open.
         opening = self._spawn(self._opened(request))
         try:
             page: OpenPage | Failure = await asyncio.shield(opening)
@@ -96,7 +100,7 @@ class BrowserTransport:
         return outcome
 
     async def _opened(self, request: FetchRequest) -> OpenPage | Failure:
-        """An empty tab; whoever has it must end it."""
+        """An empty tab; the caller must end it."""
         from playwright.async_api import Error
 
         page: OpenPage | None = None
@@ -186,7 +190,7 @@ CRASHED = Failure("browser_crash", "the browser or its tab died with the page op
 
 
 class OpenPage:
-    """`release` is awaited once, when the tab is closed."""
+    """One page in a browser, from the empty tab to its end. `release` is awaited once, when the tab is closed."""
 
     def __init__(
         self,
@@ -204,7 +208,7 @@ class OpenPage:
         self._release = release
         self._total = settings.total_timeout if request.total_timeout is None else request.total_timeout
         self._wait = (request.rendering.wait if request.rendering else "") or settings.browser_wait
-        self._missing = ""  # what is waited for
+        self._missing = ""  # the selector that is waited for
         self._navigation = Navigation(session, context.door, request, headers, settings)
         self._tab = OpenTab(
             page,
@@ -226,7 +230,7 @@ class OpenPage:
         await self._navigation.start()
 
     async def load(self) -> Outcome:
-        """Opens the page. What is answered with is a Rendered whose tab is this one, or ends it."""
+        """Opens the page: a Rendered whose tab stays open, or another outcome."""
         started = self._loop.time()
         going = self._loop.create_task(self._go(started))
         verdict = self._navigation.verdict
@@ -279,7 +283,7 @@ class OpenPage:
         await self._page.wait_for_load_state("domcontentloaded", timeout=0)
 
     async def _complete(self, started: float) -> Failure | None:
-        """Waits until the page counts as complete. Of an error page no more is asked than that it falls silent."""
+        """Waits until the page counts as complete. An error page only has to become quiet."""
         if self._wait == "load":
             await self._page.wait_for_load_state("load", timeout=0)
         elif self._wait == "quiet" or self._navigation.status >= 400:
@@ -341,9 +345,9 @@ class OpenPage:
                     await self._page.close()
         except Exception:
             if chromium.alive:
-                chromium.kill()  # a tab that cannot be closed would stay for ever
+                chromium.kill()  # a tab that cannot be closed would stay open
         finally:
-            await self._navigation.close()  # last: a request that it holds back would be let go
+            await self._navigation.close()  # last: it would release requests that it blocks
             await self._release(self)
 
     def _expire(self) -> None:

@@ -1,8 +1,4 @@
-"""Pages that are not the page: captchas, walls against bots and visitors without a login, shells for scripts to fill.
-
-`detect` recognises them by status, headers and body; `Challenges` adds the settings and a function of the user's, and
-`route` says what follows: a slow retry, then other routes, then the dead letters.
-"""
+"""Challenges: captchas, walls against bots, login walls, and empty shells that scripts would fill."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Recognises a challenge by status, headers and body. Pure, and quick: it looks at every answer.
+"""Recognises a challenge by status, headers and body. Pure, and quick: it checks every answer.
 
-An ordinary page is waved through after a few comparisons, because it has links and text. So a shop whose contact form
-has a captcha, or an article about captchas, is no challenge.
+An ordinary page passes after a few comparisons, because it has links and text. So a shop whose contact form has a
+captcha, or an article about captchas, is not a challenge.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _DETOURS: tuple[tuple[ChallengeKind, re.Pattern[str]], ...] = (
 class Challenge(Struct, frozen=True):
     kind: ChallengeKind
     vendor: str  # "": nobody in particular
-    sign: str  # what gave it away
+    sign: str  # what it was recognised by
 
     def __str__(self) -> str:
         by = f" by {self.vendor}" if self.vendor else ""
@@ -42,7 +42,7 @@ class Challenge(Struct, frozen=True):
 
 
 def detect(response: Response, asked: str | None = None) -> Challenge | None:
-    """What stands in the way of the page, if anything does. `asked` is the URL before any redirects."""
+    """The challenge that came instead of the page, if any. `asked` is the URL before redirects."""
     status = response.status
     if status in REFUSALS:
         return _by_headers(response) or _refusal(response)
@@ -78,7 +78,7 @@ def _is_html(headers: Mapping[str, str]) -> bool:
 
 
 def _detour(asked: str, url: str) -> Challenge | None:
-    """A redirect to where nobody wanted to go."""
+    """A redirect to a login or captcha page."""
     before, after = _path(asked), _path(url)
     for kind, path in _DETOURS:
         if path.search(after) and not path.search(before):
@@ -113,7 +113,7 @@ def _phrases(status: int) -> Sequence[Sign]:
 
 
 def _guarded(response: Response) -> Challenge | None:
-    """A refusal that is hardly more than a script, from a host that a vendor guards."""
+    """A refusal that is little more than a script, from a host that a vendor protects."""
     for name, value in response.headers.items():
         if name.lower() == "set-cookie":
             cookie = value.lower()
@@ -126,7 +126,7 @@ def _guarded(response: Response) -> Challenge | None:
 
 
 def _interstitial(body: bytes) -> Challenge | None:
-    """A page that was not refused but has little to read."""
+    """A page of status 2xx with little text."""
     text = readable(body, _LITTLE)
     if text >= _LITTLE:
         return None
@@ -159,8 +159,8 @@ def _seen(sign: Sign) -> Challenge:
 
 
 def readable(body: bytes, enough: int) -> int:
-    """How many bytes of text a (lower-cased) document shows, as far as it matters: `enough` if there are so many, or
-    so many tags that it is a real page. In one pass; what is not closed ends the count."""
+    """How many bytes of text a (lower-cased) document shows; `enough` if there are as many, or so many tags that it is
+    a real page. One pass; a tag that is not closed ends the count."""
     count = at = 0
     for _ in range(_MANY_TAGS):
         tag = body.find(b"<", at)

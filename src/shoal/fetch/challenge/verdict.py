@@ -1,11 +1,11 @@
-"""What follows from a challenge: a slow retry, then other routes, then the dead letters. Pure.
+"""What follows a challenge: a slow retry, then other routes, then the dead letters.
 
     captcha, bot_wall, rate_wall   wait ──▶ each route in turn, waiting longer ──▶ dead letter
     login_wall                     each route in turn ──▶ dead letter       (waiting does not log in)
     empty_shell                    each lane in turn ──▶ the handler        (it may know what to do with it)
 
-Routes are those of the settings; if these name none, the browser lane is one, where there is a browser. How far a
-task has come is in its history, so nothing else needs to be stored.
+Routes come from the settings; if these name none, and there is a browser, the browser lane is the route. The history
+of a task shows how far it has come, so nothing else is stored.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def route(
     rng: random.Random,
     browser: bool = False,
 ) -> Retry | Dead | None:
-    """None: the page is for the handler after all."""
+    """The verdict; None: the page is for the handler after all."""
     kind = kind_of(challenge)
     failure = Failure(
         kind,
@@ -79,11 +79,11 @@ def route(
         attempt=task.attempt,
         via=response.via,
     )
-    helps = browser and kind != "login_wall"  # no more than waiting, it logs in
+    helps = browser and kind != "login_wall"  # a browser does not log in either
     steps = _steps(kind, routes_of(settings, browser=helps))
     met = sum(failure.kind == kind for failure in this_life(task))
     if kind == "empty_shell" and isinstance(response, Rendered) and TO_BROWSER in steps:
-        met = max(met, steps.index(TO_BROWSER) + 1)  # it may have been sent there without a look at it
+        met = max(met, steps.index(TO_BROWSER) + 1)  # it may have gone there without a plain fetch
     if met < len(steps):
         way = steps[met]
         wait = _wait(response, met, settings, now, rng) if kind == "challenge" else 0.0
@@ -97,7 +97,7 @@ def route(
 
 
 def kind_of(challenge: Challenge) -> str:
-    """Its row in policy/outcomes.py: a captcha and the walls against bots are evidence against the host."""
+    """Its row in policy/outcomes.py. Captchas and walls against bots are evidence against the host."""
     return challenge.kind if challenge.kind in ("login_wall", "empty_shell") else "challenge"
 
 
@@ -123,8 +123,8 @@ _KINDS = frozenset(get_args(ChallengeKind))
 
 
 class Challenges:
-    """Made once per process. What is wrong with the settings is told here, and not by the first page. `browser`: there
-    is one to open pages with."""
+    """Detects challenges as the settings say. Made once per process; raises for wrong settings. `browser`: there is one
+    to open pages with."""
 
     def __init__(self, settings: Settings, *, browser: bool = False) -> None:
         self._settings = settings
@@ -133,11 +133,11 @@ class Challenges:
         self._wanted = set(settings.challenges)
         self.escalates = settings.escalate and TO_BROWSER in routes_of(settings, browser=browser)
         if not any(way.by == "lane" for way in routes_of(settings, browser=browser)):
-            self._wanted.discard("empty_shell")  # nobody here can fill it
+            self._wanted.discard("empty_shell")  # without another lane nothing can be done about it
         self._broken = False
 
     def look(self, response: Response, asked: str | None = None) -> Challenge | None:
-        """What stands in the way of the page, if anything does. `asked` is the URL before any redirects."""
+        """The challenge that came instead of the page, if any. `asked` is the URL before redirects."""
         if response.status in self._settings.handle_status:
             return None
         found = detect(response, asked) if self._wanted else None
@@ -148,7 +148,7 @@ class Challenges:
     def route(
         self, challenge: Challenge, response: Response, task: Task, *, now: float, rng: random.Random
     ) -> Retry | Dead | None:
-        """What follows; None: the page is for the handler after all."""
+        """The verdict; None: the page is for the handler after all."""
         return route(challenge, response, task, self._settings, now=now, rng=rng, browser=self._browser)
 
     def _ask(self, response: Response) -> Challenge | None:
@@ -156,7 +156,7 @@ class Challenges:
         try:
             said = self._check(response)
         except Exception as error:
-            if not self._broken:  # once is enough: it is asked about every page
+            if not self._broken:  # reported once: it is called for every page
                 self._broken = True
                 where = f"{self._settings.challenge_check} failed on {response.url}"
                 event("check_failed", where=where, error=error_line(error))

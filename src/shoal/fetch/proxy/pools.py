@@ -1,7 +1,7 @@
-"""Proxies and their pools, as they are configured. A proxy's credentials are known to it alone, and never shown.
+"""Proxies and pools from the settings. The credentials of a proxy are never shown.
 
-A pool is a list of addresses, or of places where addresses are found: `file:PATH` (one a line), `env:NAME` (separated
-by white space). So passwords need not stand in shoal.toml.
+A pool is a list of addresses, or of sources of addresses: `file:PATH` (one a line), `env:NAME` (separated by white
+space). So passwords need not be in shoal.toml.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HOW = "write http://user:password@host:port, with https or socks5 as it may be"
 
 
 class Proxy:
-    """One proxy of a pool. `name` says which, without its credentials, and is what logs and records hold."""
+    """One proxy of a pool. `name` has no credentials; logs and records use it."""
 
     __slots__ = ("_password", "_user", "address", "host", "name", "pool", "port", "scheme")
 
@@ -45,7 +45,7 @@ class Proxy:
         self.host = host
         self.port = port
         shown = f"[{host}]" if ":" in host else host
-        # Gateways tell their exits apart by user name, so an address may be there more than once.
+        # Gateways distinguish their exits by user name, so an address may occur more than once.
         self.address = f"{shown}:{port}" + (f"#{twin}" if twin > 1 else "")
         self.name = f"{pool}/{self.address}"
         self._user = user
@@ -59,17 +59,17 @@ class Proxy:
         return URL.build(scheme=self.scheme, host=self.host, port=self.port)
 
     def forwards(self, url: str) -> bool:
-        """Whether it reads the request and answers it, instead of giving a tunnel to the host."""
+        """Whether it forwards the request instead of opening a tunnel to the host."""
         return self.scheme != "socks5" and url.startswith("http:")
 
     def login(self) -> tuple[bytes, bytes] | None:
-        """User and password, if it wants any."""
+        """User and password, if it has any."""
         if self._user is None:
             return None
         return self._user.encode(), (self._password or "").encode()
 
     def header(self) -> str | None:
-        """… as an HTTP proxy wants them."""
+        """The value of Proxy-Authorization, if it has user and password."""
         login = self.login()
         return None if login is None else f"Basic {b64encode(b':'.join(login)).decode()}"
 
@@ -78,7 +78,7 @@ Pools = Mapping[str, Sequence[Proxy]]
 
 
 def load_pools(settings: Settings, environ: Mapping[str, str]) -> Pools:
-    """The pools of the settings, each with a proxy at least."""
+    """The pools of the settings; each has at least one proxy."""
     if DIRECT in settings.proxies:
         raise SettingsError(
             f"proxies: {DIRECT!r} is the name of the way without a proxy; name the pool otherwise"
@@ -87,7 +87,8 @@ def load_pools(settings: Settings, environ: Mapping[str, str]) -> Pools:
 
 
 def find_pools(settings: Settings, handlers: Sequence[str], environ: Mapping[str, str]) -> Pools:
-    """The same, if whatever names a pool names one that there is. `handlers`: the pools of a spider's handlers."""
+    """The pools of the settings. Raises if a setting or a handler names a pool that does not exist. `handlers`: the
+    pools of a spider's handlers."""
     pools = load_pools(settings, environ)
     routes = [route.removeprefix("pool:") for route in settings.challenge_routes if route.startswith("pool:")]
     named = {
@@ -118,7 +119,7 @@ def _pool(pool: str, entries: Sequence[str], environ: Mapping[str, str]) -> Sequ
 
 
 def _addresses(pool: str, entries: Sequence[str], environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Every address, with where it was found in words that may be shown."""
+    """Every address, and where it was found, as it may be shown."""
     for number, entry in enumerate(entries, 1):
         source, _, place = entry.partition(":")
         if source == "file":
@@ -146,7 +147,7 @@ def _lines(pool: str, path: str) -> Iterator[tuple[str, str]]:
 def _proxy(pool: str, text: str, where: str, others: Sequence[Proxy]) -> Proxy:
     try:
         url = _parsed(text)
-    except ValueError as error:  # says what is wrong, and nothing of the address: it may hold a password
+    except ValueError as error:  # its text leaves the address out: it may hold a password
         raise SettingsError(
             f"proxies: pool {pool!r}, {where}: is not a proxy's address: {error}; {_HOW}"
         ) from None

@@ -1,15 +1,15 @@
-"""The way a request takes: pool, proxy, session. And whose fault it is when it fails.
+"""Chooses pool, proxy and session of every request, and decides whose fault a failure is.
 
     request ──▶ pools in the order of preference ──▶ a proxy that is not in quarantine ──▶ fetch
                      └──▶ no route now: the task waits          ▲                           │
                                                                 └── another, at once ◀── the proxy failed
 
-What never reached the host is the proxy's fault: another proxy is tried at once, in the same lease. What may be the
-proxy's fault or the host's (silence, a lost connection, half a body, a 5xx to a request that the proxy forwards) may
-have hit the host. So it is in doubt: the page goes back to the queue, and the next proxy is asked when the host is due.
-When it is held against the host, and when against the proxy, says `policy/proxy.py`.
+A request that never reached the host failed by the proxy's fault: another proxy is tried at once, in the same lease.
+Other failures (silence, a lost connection, half a body, a 5xx to a request that the proxy forwards) may be the proxy's
+fault or the host's, and may have hit the host. They are in doubt: the page goes back to the queue, and takes another
+proxy when the host is due. `policy/proxy.py` decides when they count against the host, and when against the proxy.
 
-Requests that need none of this go straight to the transport.
+Requests without proxy and session go straight to the transport.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ _EITHERS_FAULT = frozenset(
         *("reset", "truncated", "protocol", "encoding", "flood", "tls"),
     }
 )
-REFUSALS = frozenset({403, 451})  # by which a host may mean the proxy, and not the page
+REFUSALS = frozenset({403, 451})  # a host may mean the proxy with these, not the page
 _ROTATIONS = 2  # other proxies tried in one lease
-_BANS_PER_POOL = 2  # a page that two proxies of a pool are refused is not asked for through a third
+_BANS_PER_POOL = 2  # after so many proxies of a pool are refused a page, no other of the pool tries it
 _TOLD = 100
-_LEAST_PRICE = 0.05  # of a request, besides its cost: each also takes the host's time
+_LEAST_PRICE = 0.05  # added to the cost of a request: each takes the host's time
 
 
 class NoRoute(Failure, frozen=True):
-    """Nothing was asked for; `wait` seconds later it may be."""
+    """Nothing was sent; try again after `wait` seconds."""
 
     wait: float = 0.0
 
@@ -63,7 +63,7 @@ def _nothing(host: str) -> HostSettings:
 
 
 class Routes:
-    """A transport that finds a way for every request."""
+    """A transport that chooses the route of every request."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Routes:
         own: Callable[[str], HostSettings] = _nothing,
     ) -> None:
         self._transport = transport
-        self._own = own  # what is set for a host alone
+        self._own = own  # the settings of a host
         self._settings = settings
         self._traffic = traffic
         self._clock = clock
@@ -95,7 +95,7 @@ class Routes:
         if DIRECT in settings.fallback:
             self._pools[DIRECT] = ProxyPool(store, DIRECT, [DIRECT], policy, now, rng)
         self._sessions = Sessions(settings)
-        self._exhausted: set[tuple[str, str]] = set()  # pool, and host if the pool is of use elsewhere
+        self._exhausted: set[tuple[str, str]] = set()  # pool, and host if the pool works for others
 
     def __repr__(self) -> str:
         return f"<Routes: {', '.join(self._pools) or 'direct'}>"
@@ -103,7 +103,7 @@ class Routes:
     # -- what a task asks for
 
     def with_route(self, request: FetchRequest, task: Task) -> FetchRequest:
-        """The request with the way that its task is to take."""
+        """The request with pool, session and proxies to avoid of its task."""
         pool = self._pool_name(task)
         session, banned = task.session, banned_proxies(task) if task.history else ()
         doubted = self.doubtful_proxies(task)
@@ -112,7 +112,7 @@ class Routes:
         return replace(request, pool=pool, session=session, avoid=(*banned, *doubted), doubted=doubted)
 
     def _pool_name(self, task: Task) -> str | None:
-        """That the request names, else the host's own, else that of the handler; None: the setting."""
+        """The pool of the request, of the host, or of the handler, in this order; None: the setting."""
         return (
             task.pool
             or self._own(task.host).pool
@@ -120,13 +120,13 @@ class Routes:
         )
 
     def doubtful_proxies(self, task: Task) -> tuple[str, ...]:
-        """The ways on which the page has failed by the fault of the proxy or of the host; each as often as it did."""
+        """The proxies through which the page failed in doubt, one entry for each failure."""
         if not task.history:
             return ()
         return tuple(failure.via for failure in this_life(task) if failure.kind == DOUBT)
 
     def has_other_route(self, task: Task, via: str) -> bool:
-        """Whether a page that was refused on the way `via` may be had on another."""
+        """Whether a page that was refused through `via` may be tried through another proxy."""
         if not via:
             return False
         refused = {*banned_proxies(task), via}
@@ -140,7 +140,7 @@ class Routes:
         return False
 
     def record_refusal(self, task: Task, response: Response) -> None:
-        """The host refused a page on this way, be it with a friendly status. Its session has ended."""
+        """Records that the host refused a page through this proxy, with whatever status. Its session ends."""
         now = self._now()
         pool = self._pools.get(_pool_of(response.via))
         if pool is not None and response.status not in REFUSALS:
@@ -150,7 +150,7 @@ class Routes:
             self._sessions.retire(session)
 
     def record_page(self, task: Task, response: Response) -> None:
-        """A page was had at last: the ways on which it was refused before are banned, and not the page forbidden."""
+        """Records a page that came at last: so the proxies through which it was refused before are banned."""
         if not task.history:
             return
         for name in banned_proxies(task):
@@ -271,7 +271,7 @@ class Routes:
         return self._no_route(waits, chain, host)
 
     def no_route_now(self, task: Task) -> NoRoute | None:
-        """Whether there is no way for the task now, as far as is known."""
+        """Why the task has no route now, as far as is known; None: it has one."""
         waits: list[tuple[str, Wait]] = []
         chain = self._chain(self._pool_name(task))
         for pool in chain:
@@ -282,7 +282,7 @@ class Routes:
         return self._no_route(waits, chain, task.host)
 
     def _by_price(self, chain: Sequence[str], host: str) -> Sequence[str]:
-        """The pools as they are listed; with costs, the one first by which a page is likely to cost the least."""
+        """The pools as listed; with `pool_costs`, the one first that is likely to be cheapest for a page."""
         costs = self._settings.pool_costs
         if not costs or len(chain) == 1:
             return chain
@@ -301,7 +301,7 @@ class Routes:
         return NoRoute("proxy_wait", detail, wait=max(0.0, wait.until - self._now()))
 
     def _tell(self, pool: str, host: str, detail: str) -> None:
-        """Once, until it is over."""
+        """Reports an exhausted pool once, until it works again."""
         if (pool, host) not in self._exhausted and len(self._exhausted) < _TOLD:
             self._exhausted.add((pool, host))
             reason = f"{detail}; pages{f' of {host}' if host else ''} wait"
@@ -334,7 +334,7 @@ class Routes:
         return Failure(DOUBT, detail, status=outcome.status, elapsed=outcome.elapsed, via=outcome.via)
 
     def _has_failed(self, request: FetchRequest, outcome: Outcome) -> bool:
-        """Whether a session is to leave its proxy. One that has served well gets a second chance with a page."""
+        """Whether a session must leave its proxy. One that served well gets a second chance with a page."""
         if kind_of(outcome) != DOUBT:
             return False
         return outcome.via in request.doubted or not self._pools[_pool_of(outcome.via)].serves_well(
@@ -357,21 +357,21 @@ class Routes:
 
 
 def banned_proxies(task: Task) -> tuple[str, ...]:
-    """The ways on which the task was refused, since it was last replayed."""
+    """The proxies through which the task was refused, since it was last replayed."""
     return tuple(dict.fromkeys(failure.via for failure in this_life(task) if failure.kind == BAN))
 
 
 def _takes_another(request: FetchRequest, outcome: Outcome) -> bool:
-    """Whether the fetch is repeated at once through another proxy: the host was not reached. Or it refused its
-    robots.txt, which would be taken for leave to fetch everything; but it may have meant the proxy."""
+    """Whether the fetch is repeated at once through another proxy: the host was not reached, or it refused its
+    robots.txt and may mean the proxy. That refusal would count as permission to fetch everything."""
     if isinstance(outcome, Failure):
         return outcome.kind in _NOT_REACHED
     return outcome.status in REFUSALS and request.url.endswith("/robots.txt")
 
 
 def _is_eithers_fault(request: FetchRequest, outcome: Outcome) -> bool:
-    """By the proxy or by the host. What comes out of a tunnel was said by the host; to a request that it forwards, a
-    proxy may answer by itself."""
+    """Whether proxy or host may be at fault. Answers through a tunnel are the host's own; a request that it forwards, a
+    proxy may answer itself."""
     if request.proxy is None:
         return False
     if isinstance(outcome, Failure):

@@ -1,8 +1,8 @@
 """Sessions: a cookie jar, a proxy and headers that belong together, under a name.
 
-A session is begun by the first request that names it, and ends after a number of requests, at an age, when its host
-refuses it, or when its proxy fails. The next request of that name begins another one: an empty jar, and another proxy
-if there is one. Jars are never mixed: not between sessions, nor with the jar of the requests that name none.
+The first request that names a session begins it. It ends after a number of requests, at an age, when its host refuses
+it, or when its proxy fails. The next request of that name begins another one, with an empty jar and another proxy if
+there is one. Sessions never share a jar, neither with each other nor with requests without a session.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from shoal.fetch.proxy.pools import Proxy
 from shoal.settings import Settings
 from shoal.text import SECRET_HEADERS
 
-# It warns of every cookie with an odd name, which without a handler goes to stderr: any server could write there.
+# It logs every cookie with an odd name, and without a handler to stderr: any server could write there.
 logging.getLogger("aiohttp.internal").addHandler(logging.NullHandler())
 
-_KEPT = 1_000  # sessions at once; the one that was used least lately is ended for another
+_KEPT = 1_000  # sessions at once; beyond, the least recently used is dropped
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 
@@ -43,7 +43,7 @@ class Session:
         return f"<Session {self.name!r}: {self.requests} requests, {via}>"
 
     def headers_for(self, url: str) -> Mapping[str, str]:
-        """Its headers; those that prove who we are, for the origin only where it was begun."""
+        """Its headers; credentials only for the origin where the session began."""
         if not self._headers or origin(url) == self._origin:
             return self._headers
         return {name: value for name, value in self._headers.items() if name.lower() not in SECRET_HEADERS}

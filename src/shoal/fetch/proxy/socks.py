@@ -1,7 +1,6 @@
-"""SOCKS5 (RFC 1928, 1929) for aiohttp's connector: the socket is opened and the tunnel asked for here, the rest is its.
+"""SOCKS5 (RFC 1928, 1929): opens a socket to the proxy and asks for a tunnel. The proxy resolves the host's name.
 
-The name of the host is sent to the proxy, which resolves it. Written out rather than taken from a package, so that a
-cancelled connection leaves no socket behind, and that the connection is like any other of ours.
+Written here because no package closes the socket of a cancelled connection.
 """
 
 from __future__ import annotations
@@ -32,15 +31,15 @@ _REPLIES = {
 
 
 class SocksError(OSError):
-    """The proxy does not speak as it should."""
+    """The proxy does not follow the protocol."""
 
 
 class SocksAuthError(SocksError):
-    """It wants another user or password."""
+    """The proxy wants another user or password."""
 
 
 class SocksReplyError(SocksError):
-    """It did not open the tunnel."""
+    """The proxy did not open the tunnel."""
 
     def __init__(self, code: int) -> None:
         super().__init__(_REPLIES.get(code, f"reply {code}"))
@@ -48,7 +47,7 @@ class SocksReplyError(SocksError):
 
 
 async def open_tunnel(proxy: Proxy, host: str, port: int, on_proxy: Callable[[], None]) -> socket.socket:
-    """A socket that leads to the host. `on_proxy` is called once the proxy itself is reached and content."""
+    """A socket to the host. `on_proxy` is called when the proxy has accepted the connection and the login."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(proxy.host, proxy.port, type=socket.SOCK_STREAM)
     sock = await aiohappyeyeballs.start_connection(found, happy_eyeballs_delay=0.25, loop=loop)
@@ -63,7 +62,7 @@ async def open_tunnel(proxy: Proxy, host: str, port: int, on_proxy: Callable[[],
 
 
 async def resolve_nothing(host: str, port: int) -> list[ResolveResult]:
-    """The host as it is: its name is for the proxy to resolve."""
+    """The host unresolved: the proxy resolves its name."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     return [ResolveResult(hostname=host, host=host, port=port, family=family, proto=0, flags=0)]
 
