@@ -1,9 +1,9 @@
-"""Finds a tag with so many attributes that parsing it takes forever: n of them cost n² comparisons, all at once.
+"""Finds tags with so many attributes that parsing them takes forever: n attributes cost n² comparisons.
 
-Where tags begin depends on what comes before: "<a b" may be a tag, or stand in a comment, a script or a quoted value.
-Some of it only the parser can tell: <style> holds text in HTML and tags in SVG. So where there are two ways to read
-on, both are followed until they meet again, and a tag counts if any way of reading finds it. Every way goes forward
-only, and there are never more than a few of them, so the time grows with the length of the page and no faster.
+Where tags begin depends on what comes before: "<a b" may be a tag, or be inside a comment, a script or a quoted
+value. Sometimes only the parser knows: <style> holds text in HTML and tags in SVG. So where there are two ways to
+read on, both are followed until they meet again, and a tag counts if any of them finds it. All go forward only, and
+there are few of them, so the time is linear in the length of the page.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import re
 from heapq import heappop, heappush
 
 MOST_ATTRIBUTES = 500
-_MOST_WAYS = 32  # to read a page; on ordinary ones there are two or three at a time
+_MOST_WAYS = 32  # to read a page; ordinary pages have two or three at a time
 
 _NAME = rb"[a-zA-Z][^ \t\n\r\f/>]*+"
-# As the HTML standard reads an attribute. A value whose quote is never closed is none: there the page ends.
+# An attribute by the HTML standard. A value whose quote is never closed does not match: the page ends there.
 _VALUE = rb"""(?:"[^"]*+"|'[^']*+'|[^ \t\n\r\f>"'][^ \t\n\r\f>]*+|(?=>))"""
 _ATTRIBUTE = (
     rb"[ \t\n\r\f/]*+[^ \t\n\r\f/>][^ \t\n\r\f/>=]*+"
@@ -26,7 +26,7 @@ _TAG = re.compile(
     rb"<(/?)(%b)(?:%b){0,%d}+[ \t\n\r\f/]*+(>?)" % (_NAME, _ATTRIBUTE, MOST_ATTRIBUTES), re.IGNORECASE
 )
 _ONE_MORE = re.compile(_ATTRIBUTE)
-# What can be read in one way only, at the speed of C: text, tags, comments, and a script or title without a "<" in it.
+# What can be read in one way only, in one fast match: text, tags, comments, and a script or title without "<".
 _PLAIN_TAG = rb"(?:%b){0,%d}+[ \t\n\r\f/]*+>" % (_ATTRIBUTE, MOST_ATTRIBUTES)
 _PLAIN = re.compile(
     rb"(?:[^<]++|<(?![a-zA-Z/!?])"
@@ -46,7 +46,7 @@ Way = tuple[int, bool]  # how far it has been read, and whether that is inside a
 
 
 class _Next:
-    """Finds what comes next after a place. Places only grow, so that nothing is searched twice."""
+    """Finds the next match of a pattern. Positions only grow, so that nothing is searched twice."""
 
     def __init__(self, html: bytes) -> None:
         self._html = html
@@ -87,7 +87,7 @@ class _Reader:
         return None
 
     def _read_on(self, at: int) -> bool:
-        """Adds where the markup at `at` may end; False: it is a tag with too many attributes."""
+        """Adds where the markup at `at` may end. False: it is a tag with too many attributes."""
         tag = _TAG.match(self._html, at)
         if tag is None:
             self._read_other(at)
@@ -109,7 +109,7 @@ class _Reader:
             self._push(self._next(rb"</%b[ \t\n\r\f/>]" % name, start))
 
     def _read_other(self, at: int) -> None:
-        """Comments, declarations, and what only looks like markup."""
+        """Comments, declarations, and text that looks like markup."""
         if self._html.startswith(b"<!--", at):
             self._push(self._next(b"--!?>", at + 2))
             return

@@ -1,8 +1,7 @@
-"""Which character encoding a body is in, as browsers decide it. Nothing in here raises, whatever the bytes are.
+"""Decides the character encoding of a body, as browsers do. Nothing here raises, whatever the bytes are.
 
-A byte-order mark comes first, then the Content-Type header, then what the document says of itself (see `prescan`).
-What says nothing is UTF-8 if it can be, and otherwise looked at more closely (see `guessing`): a browser would take it
-for windows-1252, or ask.
+In this order: the byte-order mark, the Content-Type header, the declaration in the document (`prescan`). Without any of
+them, text is UTF-8 if it is valid UTF-8; otherwise a detector guesses, where a browser would use windows-1252.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from shoal.html.decoding import FALLBACK, UTF8, codec_for, mark_of
 from shoal.html.media import is_json, is_xml_type, media_type
 
 _PRESCAN = 1024  # where the HTML standard stops looking ahead for <meta charset>
-_LATE = 64 * 1024  # … and the parser may still meet one: then browsers start anew
+_LATE = 64 * 1024  # … and the parser may still find one: then browsers start again
 _LATE_META = re.compile(rb"<meta[\t\n\f\r /]", re.IGNORECASE)
 _LONGEST_HEADER = 1024  # characters of a Content-Type that are looked at
 _LONGEST_LABEL = 40  # twice the longest there is
 _HEADER_CHARSET = re.compile(r"""(?:^|[;,\s])charset\s*+=\s*+["']?\s*+([^\s"';,]++)""", re.IGNORECASE)
-# Labels that servers send though no browser knows them. Python's other names are none of the web's.
+# Labels that servers send though browsers do not know them.
 _ALSO = {
     "cp874": "windows-874",
     "cp932": "shift_jis",
@@ -40,7 +39,7 @@ _BLANK = "\t\n\f\r "
 
 @lru_cache(maxsize=256)
 def encoding_named(label: str) -> str | None:
-    """The WHATWG's name of the encoding that a server or page calls `label`; None if there is none."""
+    """The WHATWG name of the encoding with this label; None if there is none."""
     if len(label) > _LONGEST_LABEL or not label.isascii():
         return None
     label = label.strip(_BLANK).lower()
@@ -48,13 +47,13 @@ def encoding_named(label: str) -> str | None:
 
 
 def codec_named(label: str) -> str | None:
-    """Python's name of the encoding; None if it is none of the web's."""
+    """Python's name of the encoding with this label; None if the web has none."""
     name = encoding_named(label)
     return None if name is None else codec_for(name)
 
 
 def codec_of(body: bytes, content_type: str = "") -> str:
-    """The encoding of a body, by Python's name (or "x-user-defined" or "replacement", which Python has not)."""
+    """The encoding of a body, by Python's name (or "x-user-defined" or "replacement", which Python lacks)."""
     return (
         mark_of(body) or _codec_of_header(content_type[:_LONGEST_HEADER]) or _codec_inside(body, content_type)
     )
@@ -67,7 +66,7 @@ def _codec_of_header(content_type: str) -> str | None:
 
 
 def _codec_inside(body: bytes, content_type: str) -> str:
-    """By what the document says, or looks like."""
+    """By the declaration in the document, or by its bytes."""
     media = media_type(content_type)
     if is_json(media):
         return UTF8  # always, by its standard
@@ -85,7 +84,7 @@ def _html_declared(body: bytes) -> str | None:
 
 
 def _xml_declared(body: bytes) -> str | None:
-    """Blanks in front of the declaration are a mistake that feeds make."""
+    """The declared encoding of XML. Feeds may have blanks before the declaration."""
     head = body[:_PRESCAN].lstrip()
     return utf16_xml(head) or xml_encoding(head, _lookup)
 

@@ -1,10 +1,9 @@
 """CSS selectors, in a time that does not depend on how a page is nested.
 
 lexbor tries every way in which the ancestors of an element can match: "main div div a" in a page of a thousand nested
-<div> takes minutes, and so does "li ~ li" or "td:nth-child(2)" where there are a hundred thousand of them side by side.
-What can take long is told from the selector and the page beforehand; then lexbor only finds the elements that each
-part of the selector means, and one walk over the page puts the parts together. For ordinary pages lexbor is quicker,
-and does it alone.
+<div> takes minutes, and so does "li ~ li" or "td:nth-child(2)" with a hundred thousand siblings. Selector and page show
+beforehand what may take long. Then lexbor only finds the elements for each part of the selector, and one walk over the
+page combines the parts. On ordinary pages lexbor is quicker, and does everything.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 N = TypeVar("N")
 N_co = TypeVar("N_co", covariant=True)
 
-_BUDGET = 0.05  # seconds that lexbor may take, by what it costs at most
+_BUDGET = 0.05  # seconds that lexbor may take, in the worst case
 _STEP = 3e-9  # seconds for an element and one way to match it
-_USUAL = (16, 32, 64)  # elements inside, or beside, one another
+_USUAL = (16, 32, 64)  # elements nested, or side by side
 _ONE_LOOK = ((0, 0),)
 
 _STRING = r""""(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+'"""
@@ -32,7 +31,7 @@ _COMBINATOR = re.compile(r"\s*+([>+~,])\s*+|\s++()")
 _SIMPLE = re.compile(rf"\\.|\[(?:[^\]\"'\\]|\\.|{_STRING})*+\]|[^\s>+~,()\[\]\"'\\|]++", re.DOTALL)
 _INSIDE = re.compile(rf"\\.|{_STRING}|[^()\"'\\]++", re.DOTALL)
 _NTH = re.compile(r":nth-(last-)?(child|of-type)\(\s*([^()]*?)\s*\)", re.IGNORECASE)
-_LEXBOR_ONLY = re.compile(r":(?:is|where)\(", re.IGNORECASE)  # it has its own opinion about what follows them
+_LEXBOR_ONLY = re.compile(r":(?:is|where)\(", re.IGNORECASE)  # lexbor reads what follows in its own way
 _FORMULA = re.compile(r"([+-]?\d*)n(?:\s*([+-])\s*(\d+))?|([+-]?\d+)", re.IGNORECASE)
 
 
@@ -49,7 +48,7 @@ class Nth(Struct, frozen=True):
 
 
 class Part(Struct, frozen=True):
-    """What stands between two combinators: "div.card", "td:nth-child(2)"."""
+    """The part between two combinators: "div.card", "td:nth-child(2)"."""
 
     combinator: str  # before it; "," where a selector begins
     selector: str  # without :nth-…
@@ -58,8 +57,8 @@ class Part(Struct, frozen=True):
 
 class Plan(Struct, frozen=True):
     parts: tuple[Part, ...]
-    # For every part, how many descendant combinators come after it, and how often siblings are looked through: lexbor
-    # goes from the last part to the first, and comes to one in as many ways as those before it allow.
+    # For every part: how many descendant combinators follow it, and how often siblings are searched. lexbor goes from
+    # the last part to the first, and reaches a part in as many ways as the later ones allow.
     searches: tuple[tuple[int, int], ...]
 
 
@@ -72,7 +71,7 @@ class Selection:
         self._most: dict[str, int] = {}  # elements inside (>) or beside (+) one another
 
     def all(self, selector: str) -> list[LexborNode]:
-        """In the order of the document. Of a list, once for every selector in it that matches."""
+        """All matches in document order; for a list, once for every selector in it that matches."""
         plan = plan_for(selector)
         if plan is None or self._is_quick(plan):
             return self._tree.css(selector)
@@ -92,7 +91,7 @@ class Selection:
         return self._tags * ways * _STEP <= _BUDGET
 
     def _at_most(self, combinator: str) -> int:
-        """With these combinators lexbor has one way to go: this is quick on any page."""
+        """How many elements are nested (>) or side by side (+), at most. Quick on any page."""
         if combinator not in self._most:
             more = (count for count in _USUAL if not self._has_more(combinator, count))
             self._most[combinator] = next(more, self._tags)
@@ -108,7 +107,7 @@ class Selection:
 
 @lru_cache(maxsize=512)
 def plan_for(selector: str) -> Plan | None:
-    """None: it is left to lexbor, right or wrong."""
+    """The parts of a selector; None: it is left to lexbor, valid or not."""
     parts = _parts(selector.strip())
     if parts is None:
         return None
@@ -145,7 +144,7 @@ def _parts(selector: str) -> list[Part] | None:
 
 
 def _end_of_part(selector: str, at: int) -> int:
-    """Blanks, commas and signs in brackets do not end it; -1: a bracket is not closed."""
+    """Where a part ends. Blanks, commas and signs in brackets do not end it; -1: a bracket is not closed."""
     depth = 0
     while at < len(selector):
         if selector[at] == "(":
@@ -184,18 +183,18 @@ def _steps(formula: str) -> tuple[int, int] | None:
     return int(f"{step}1" if step in ("", "+", "-") else step), int(f"{sign}{offset}") if offset else 0
 
 
-# -- putting the parts together
+# -- combining the parts
 
 
 class Source(Protocol[N_co]):
     """The elements of a document, in its order."""
 
     def elements(self) -> Iterator[tuple[N_co, int, int, str | None]]:
-        """With what identifies them and their parents, and their names."""
+        """Elements in order, with ids of themselves and their parents, and their names."""
         ...
 
     def matching(self, selector: str) -> Iterable[int]:
-        """Those that one part of a selector means, whatever is around them."""
+        """The elements that match one part of a selector, regardless of their context."""
         ...
 
 
@@ -207,7 +206,7 @@ class _Nodes(Source[LexborNode]):
         if self._tree.root is None:
             return
         for node in self._tree.root.traverse():
-            # Comments are none.
+            # Comments are not elements.
             if node.tag and node.tag[0] not in "-!" and (parent := node.parent) is not None:
                 yield node, node.mem_id, parent.mem_id, node.tag
 
@@ -216,7 +215,7 @@ class _Nodes(Source[LexborNode]):
 
 
 def select(source: Source[N], plan: Plan) -> Iterator[N]:
-    """One bit for every part: it is set for an element if the selector up to that part ends there."""
+    """The matches. Each element has one bit for every part: set if the selector up to that part matches there."""
     meant = _meant(source, plan.parts)
     begin, end = _bits(plan, ","), (_bits(plan, ",") >> 1) | 1 << (len(plan.parts) - 1)
     inside, child, after, next_to = (_bits(plan, combinator) for combinator in " >~+")
@@ -244,7 +243,7 @@ def _bits(plan: Plan, combinator: str) -> int:
 
 
 def _meant(source: Source[N], parts: Iterable[Part]) -> dict[int, int]:
-    """For elements, the parts that mean them, whatever is around them."""
+    """For elements, the parts that they match, regardless of their context."""
     meant: dict[int, int] = {}
     places = _Places(source) if any(part.nth for part in parts) else None
     for n, part in enumerate(parts):
@@ -255,7 +254,7 @@ def _meant(source: Source[N], parts: Iterable[Part]) -> dict[int, int]:
 
 
 class _Places:
-    """Which children of their parents elements are."""
+    """The positions of elements among their siblings."""
 
     def __init__(self, source: Source[N]) -> None:
         self._children: Counter[int] = Counter()

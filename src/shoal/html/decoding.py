@@ -1,8 +1,8 @@
-"""From bytes to text as the WHATWG's decoders do it: with Python's codecs, and what these lack.
+"""Decodes bytes as the WHATWG's decoders do: with Python's codecs, and corrections.
 
-Python takes the tables of encodings as vendors published them, browsers as pages use them. So every byte of
-windows-1252 is a character to a browser, 0x80 is the euro sign in GBK, and EUC-JP has the characters of Windows.
-Nothing in here raises, whatever the bytes are.
+Python has the tables of encodings as vendors published them, browsers as pages use them. So every byte of windows-1252
+is a character to a browser, 0x80 is the euro sign in GBK, and EUC-JP has the characters of Windows. Nothing here
+raises, whatever the bytes are.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from functools import cache
 UTF8 = "utf-8"
 FALLBACK = "cp1252"
 USER_DEFINED = "x-user-defined"  # Python has no such codec
-NOT_DECODED = "replacement"  # for encodings with which filters were fooled: browsers show one U+FFFD instead
+NOT_DECODED = "replacement"  # unsafe encodings: browsers show one U+FFFD instead
 
 _REPLACEMENT = "\ufffd"
 _MARKS = {UTF8: codecs.BOM_UTF8, "utf-16-le": codecs.BOM_UTF16_LE, "utf-16-be": codecs.BOM_UTF16_BE}
 
-# The standard's names of encodings that Python calls otherwise, or by which it means something else.
+# Names of the standard for which Python has another name, or another meaning.
 _PYTHON_NAMES = {
     "big5": "big5hkscs",
     "euc-kr": "cp949",
@@ -30,7 +30,7 @@ _PYTHON_NAMES = {
     "windows-874": "cp874",
     "x-mac-cyrillic": "mac-cyrillic",
 }
-# Characters that Python reads otherwise than browsers.
+# Characters that Python decodes differently.
 _SINGLE_BYTES = {"cp1255": {0xCA: "\u05ba"}, "koi8-u": {0xAE: "ў", 0xBE: "Ў"}}
 _OTHERS = {
     "big5hkscs": str.maketrans("•､‾∼♁☉¥¢£", "‧﹑¯～⊕⊙￥￠￡"),
@@ -46,7 +46,7 @@ _MULTIBYTE = frozenset({"big5hkscs", "cp932", "cp949", "euc_jp", "gb18030"})
 _SIGNS = (b"<", b">", b" ", b"\n")  # none of them is part of a character of several bytes
 _HIGH_BIT = bytes(byte | 0x80 for byte in range(256))
 _ESCAPE = re.compile(rb"\x1b(\$[@B]|\([BJI])")
-_MOST_REPAIRS = 10_000  # characters of a page; one with more of them is junk
+_MOST_REPAIRS = 10_000  # characters of a page; with more it is junk
 
 
 def codec_for(encoding: str) -> str:
@@ -57,7 +57,7 @@ def codec_for(encoding: str) -> str:
 
 
 def mark_of(body: bytes) -> str | None:
-    """The codec that a byte-order mark stands for."""
+    """The codec of the byte-order mark, if there is one."""
     return next((codec for codec, mark in _MARKS.items() if body.startswith(mark)), None)
 
 
@@ -68,7 +68,7 @@ def without_mark(body: bytes, codec: str) -> bytes:
 
 
 def decode(body: bytes, codec: str) -> str:
-    """The text. What cannot be decoded is replaced; half a character at the end is left out."""
+    """The text. Undecodable bytes are replaced; half a character at the end is dropped."""
     body = without_mark(body, codec)
     body = body[: len(body) - half_character(body, codec)]
     if codec in _MARKS:
@@ -83,7 +83,7 @@ def decode(body: bytes, codec: str) -> str:
 
 
 def utf8(body: bytes, codec: str) -> bytes:
-    """The text as UTF-8, for parsers. What is UTF-8 already is not decoded: they replace what is wrong."""
+    """The text as UTF-8, for parsers. UTF-8 is not decoded: parsers replace what is invalid."""
     if codec == UTF8:
         body = without_mark(body, codec)
         return body[: len(body) - half_character(body, codec)]
@@ -93,7 +93,7 @@ def utf8(body: bytes, codec: str) -> bytes:
 
 
 def half_character(body: bytes, codec: str) -> int:
-    """How many bytes at the end are the beginning of a character whose rest is missing."""
+    """How many bytes at the end belong to an incomplete character."""
     if codec == UTF8:
         tail = body[-3:]
     elif codec in _MARKS:
@@ -111,7 +111,7 @@ def half_character(body: bytes, codec: str) -> int:
 
 @cache
 def _table(codec: str) -> str:
-    """The characters of all bytes. To browsers those from 0x80 to 0x9F are control characters, if nothing else."""
+    """The characters of all bytes. For browsers, unassigned bytes from 0x80 to 0x9F are control characters."""
     if codec == USER_DEFINED:
         return "".join(chr(byte if byte < 0x80 else 0xF700 + byte) for byte in range(256))
     changed = _SINGLE_BYTES.get(codec, {})
@@ -131,7 +131,7 @@ def _decode_multibyte(body: bytes, codec: str) -> str:
 
 
 def _repair(error: UnicodeError) -> tuple[str, int]:
-    """What Python's codec does not know at this place, but a browser does."""
+    """What a browser decodes here, where Python's codec fails."""
     assert isinstance(error, UnicodeDecodeError)
     first, second = error.object[error.start : error.start + 2].ljust(2, b"\0")
     if error.encoding == "gb18030" and first == 0x80:
@@ -153,7 +153,7 @@ _REPAIRED = frozenset({"euc_jp", "gb18030"})
 codecs.register_error(_REPAIR, _repair)
 
 
-# -- ISO-2022-JP: escapes say what the bytes after them mean
+# -- ISO-2022-JP: escapes select the encoding of the bytes after them
 
 
 def _decode_iso2022_jp(body: bytes) -> str:

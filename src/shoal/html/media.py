@@ -1,4 +1,4 @@
-"""What kind of document a body is: by its media type, and by how it begins."""
+"""The kind of a document, by its media type and its first bytes."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ Kind = Literal["html", "xhtml", "xml", "other"]
 _HTML = "text/html"
 _XHTML = "application/xhtml+xml"
 _UNTOLD = frozenset(("", "application/octet-stream", "unknown/unknown", "application/unknown"))
-# Types under which feeds and sitemaps are served by mistake. Browsers look for feeds in HTML ("mislabeled feed" in the
-# WHATWG's MIME sniffing); no page of HTML begins like one.
+# Types that servers give feeds and sitemaps by mistake. Browsers look for feeds in HTML ("mislabeled feed" in the
+# WHATWG's MIME sniffing); no HTML page begins like one.
 _MISTAKEN = frozenset((_HTML, "text/plain", *_UNTOLD))
 _FEEDS = frozenset((b"rss", b"feed", b"rdf", b"urlset", b"sitemapindex", b"opml"))
 _SNIFF = 1024
 _MARK = b"\xef\xbb\xbf"  # a byte-order mark
 _BLANK = re.compile(rb"\s*+")
-_DOCTYPE = re.compile(rb"<!doctype(?![^>]*+\[)[^>]*+>", re.IGNORECASE)  # without one of its own in brackets
+_DOCTYPE = re.compile(
+    rb"<!doctype(?![^>]*+\[)[^>]*+>", re.IGNORECASE
+)  # without an internal subset in brackets
 _ROOT = re.compile(rb"<(?:[\w.-]++:)?([a-zA-Z_][\w.-]*+)[\s/>]")
-# The tags by which the WHATWG's MIME sniffing knows HTML, and <meta>.
+# The tags by which the WHATWG's MIME sniffing recognises HTML, and <meta>.
 _HTML_TAG = re.compile(
     rb"<(?:!doctype\s++html|html|head|body|script|iframe|style|title|meta|div|table|font|h1|p|a|b|br)\b",
     re.IGNORECASE,
@@ -61,7 +63,7 @@ def kind_of(media: str, body: bytes) -> Kind:
 
 
 def _root(head: bytes) -> bytes | None:
-    """The name of the first element, in lower case and without a prefix; None if there is none in here."""
+    """The name of the first element, in lower case and without prefix; None if there is none."""
     start, _ = _skip(head)
     if doctype := _DOCTYPE.match(head, start):
         start, _ = _skip(head, doctype.end())
@@ -70,10 +72,10 @@ def _root(head: bytes) -> bytes | None:
 
 
 def _skip(head: bytes, at: int = 0) -> tuple[int, bool]:
-    """Past blanks, comments and instructions, and whether an XML declaration was among them.
+    """The position after blanks, comments and instructions, and whether an XML declaration was among them.
 
     Every step starts where the last one ended. As one pattern, in which a comment could end at any later "-->", 140
-    empty comments kept a crawl busy for ever.
+    empty comments took forever.
     """
     is_xml, at = False, _after_blanks(head, at)
     if head.startswith(_MARK, at):

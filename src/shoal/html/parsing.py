@@ -1,17 +1,16 @@
 """Parsing within a budget of CPU time.
 
-There are shapes of HTML on which a parser takes forever: <rt> or <svg></x> or <b></i> thousands of times over,
-attributes added to <body> again and again, formatting that is opened anew in every block. We kept a list of them and
-an estimate of what each costs, and both were wrong more than once: a list ends where the next attacker begins. So the
-time is measured instead of guessed. lexbor cannot be interrupted, but it reads a document in pieces: a page that could
-be costly is first read in small ones, and where its time is used up the rest is left out. Then it is parsed as usual,
-in the time that is now known. One thing cannot be seen in time, a tag with very many attributes, because its whole
-cost comes with its last byte: such a tag is looked for in the bytes (see `crowding`).
+Some HTML takes a parser forever: <rt> or <svg></x> or <b></i> thousands of times, attributes added to <body> again and
+again, formatting that is reopened in every block. A list of such shapes with estimated costs is never complete, so the
+time is measured. lexbor cannot be interrupted, but it can read a document in pieces: a page that may be costly is first
+read in small pieces, and when its time is used up the rest is cut off. Then the page is parsed as usual. One case
+cannot be measured in time, a tag with very many attributes, because its whole cost comes with its last byte: such tags
+are searched in the bytes (`attribute_bombs.py`).
 
-Parsing prefixes of doubling size, each measured, would need nothing of lexbor but its parser. It does not hold: a
-page can spend its first half on making the second one costly, so that a prefix says nothing about the next one.
+Parsing prefixes of doubling size would need only lexbor's parser, but a page can spend its first half on making the
+second one costly, so a prefix says nothing about the next one.
 
-Ordinary pages do not notice: what is small, or has few tags, is parsed at once.
+Small pages, and pages with few tags, are parsed at once.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from selectolax.lexbor import LexborHTMLParser
 
 from shoal.html.attribute_bombs import crowded_tag
 
-# Every tag can cost some nanoseconds for every byte before it. The worst that we know, formatting elements that are
+# Every tag can cost some nanoseconds for every byte before it. The worst known case, formatting elements that are
 # copied into every block, takes 80 ms for this many tags x bytes.
 _HARMLESS = 8 * 1024 * 1024
 _SMALL = 24 * 1024  # bytes; not enough attributes to hurt
@@ -37,23 +36,23 @@ _FEW_TAGS = 300
 # Bytes read at a time. Where many formatting elements are open, few bytes can cost much time and memory.
 _PIECE = 256
 _SMALL_PIECE = 16
-_MEDIUM = 64 * 1024  # no more of them are open in a page of this size than a piece can stand
+_MEDIUM = 64 * 1024  # a smaller page cannot have too many of them open for a piece
 _MANY_FORMATS = 200
-# A formatting element with attributes; written plainly, all of its tag.
+# A formatting element with attributes; if they are simple, the whole tag.
 _FORMAT = re.compile(
     rb"<(?:b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u)(?=[ \t\n\r\f/])"
     rb"""((?:[ \t\n\r\f]++[\w-]++(?:="[^"<>]*+"|='[^'<>]*+'|=[\w./:#-]++)?+)++[ \t\n\r\f]*+>)?""",
     re.IGNORECASE,
 )
 
-# What a page may cost, in terms of ordinary markup: five times as much as its own length and 128 KB.
+# What a page may cost, compared with ordinary markup: five times its own length plus 128 KB.
 _TIMES = 5
 _FLOOR = 128 * 1024
 _SAMPLE = b'<div class="card"><h3><a href="/item/1">Title</a></h3><ul><li>one<li>two</ul><p>text &amp; text</p></div>\n'
 
 
 class _Lexbor:
-    """The functions of lexbor by which a document is read in pieces. Selectolax has them, but does not offer them."""
+    """The functions of lexbor that read a document in pieces. Selectolax contains them, but has no API for them."""
 
     def __init__(self) -> None:
         library = ctypes.PyDLL(lexbor.__file__)
@@ -83,13 +82,13 @@ _lexbor = _Lexbor()
 
 
 def parse(html: bytes) -> tuple[LexborHTMLParser, int]:
-    """The document, and how many of its bytes it is made of: nearly always all of them."""
+    """The document, and how many of its bytes were parsed: nearly always all."""
     kept = affordable(html)
     return LexborHTMLParser(html[:kept]), kept
 
 
 def affordable(html: bytes) -> int:
-    """How many bytes can be parsed in the time that a page has."""
+    """How many bytes can be parsed in the time of a page."""
     tags = html.count(b"<")
     if len(html) > _SMALL:
         html = html[: crowded_tag(html)]
@@ -99,20 +98,20 @@ def affordable(html: bytes) -> int:
 
 
 def allowance(size: int) -> float:
-    """Seconds of CPU that a page of so many bytes may take to parse."""
+    """Seconds of CPU for parsing a page of `size` bytes."""
     return (size + _FLOOR) * _TIMES * _ordinary_cost(_PIECE)
 
 
 def stopwatch(times: float = 1.0) -> Callable[[int], bool]:
-    """Started now, it says whether the time is used up that there is for so many bytes, or so many times of it."""
-    allowance(0)  # the first time it measures this machine, which takes a moment
+    """A function that says whether the time for `size` bytes, counted from now, is used up. `times` multiplies it."""
+    allowance(0)  # the first call measures this machine, which takes a moment
     began = time.thread_time()
     return lambda size: time.thread_time() - began > times * allowance(size)
 
 
 @cache
 def _ordinary_cost(piece: int) -> float:
-    """Seconds that a byte of ordinary markup takes on this machine, read in pieces of that size."""
+    """Seconds for a byte of ordinary markup on this machine, read in pieces of that size."""
     sample = _SAMPLE * 2_500
 
     def once() -> float:
@@ -124,21 +123,21 @@ def _ordinary_cost(piece: int) -> float:
 
 
 def _read_in_time(html: bytes) -> int:
-    """Up to where the page was read when its time was up, or its length."""
+    """How far the page was read when its time was up, or its length."""
     piece = _SMALL_PIECE if len(html) > _MEDIUM and _different_formats(html) > _MANY_FORMATS else _PIECE
-    calling = _ordinary_cost(piece) - _ordinary_cost(_PIECE)  # what is our own doing
+    calling = _ordinary_cost(piece) - _ordinary_cost(_PIECE)  # our own overhead
     return _read(html, piece, allowance(0), allowance(1) - allowance(0) + calling)
 
 
 def _different_formats(html: bytes) -> int:
-    """At least as many as can be open at once, but for equal ones: of those a parser keeps three."""
+    """An upper bound for the formatting elements that are open at once. Of equal ones a parser keeps three."""
     formats = _FORMAT.findall(html)
     plain = set(formats) - {b""}
     return len(plain) + formats.count(b"")
 
 
 def _read(html: bytes, piece: int, allowed: float, for_a_byte: float) -> int:
-    """Reads a page until it has taken longer than `allowed`, and `for_a_byte` for every byte read."""
+    """Reads a page until it has taken longer than `allowed` plus `for_a_byte` for every byte read."""
     address = ctypes.cast(ctypes.c_char_p(html), ctypes.c_void_p).value or 0
     parser = _lexbor.create()
     document = None
@@ -150,7 +149,7 @@ def _read(html: bytes, piece: int, allowed: float, for_a_byte: float) -> int:
         for at in range(0, size, piece):
             if read(parser, address + at, min(piece, size - at)) != 0:
                 return at
-            # The clock on the wall is cheaper to read, and never behind that of the CPU.
+            # perf_counter is cheaper to read, and never behind the CPU clock.
             until = allowed + at * for_a_byte
             if clock() - began > until and cpu() - spent > until:
                 return at

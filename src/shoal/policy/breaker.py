@@ -1,4 +1,4 @@
-"""Leaves a host alone that fails, and finds out with single requests whether it is back. Pure.
+"""Stops requests to a host that fails, and probes with single requests whether it is back. Pure.
 
     phase      what is seen              becomes    and
     ─────────  ────────────────────────  ─────────  ──────────────────────────────────────────────────────
@@ -10,15 +10,15 @@
     given up   an answer                 closed     all is forgiven
     given up   a failure                 given up   refused for as long again
 
-Open means blocked until a time; after it the breaker is half open: still one request at a time, and that is the
-probe. What started before the block ended is no probe: it was on its way when the host was already known to fail, and
-in whichever order such requests end, they change nothing. Neither do they after the breaker has closed.
+Open means blocked until a time. After it the breaker is half open: one request at a time, and that is the probe. A
+request that started before the block ended is no probe, and changes nothing, in whichever order such requests end.
 
 A host that never answered at all gets less credit: its first failure opens the breaker, and fewer failed probes are
-enough to give it up. One that hangs would otherwise hold slots for minutes before anything is known about it.
+enough to give it up. Otherwise a host that hangs would hold slots for minutes.
 
-Evidence is what blames the host. Every other answer, a 404 too, shows that it is alive. A 429 is a healthy host that
-wants to be left in peace (see `rate`): it never opens the breaker, but as an answer to a probe it closes it.
+Failures that blame the host are evidence. Every other answer, also a 404, shows that it is alive. A 429 comes from a
+healthy host that wants fewer requests (see rate.py): it never opens the breaker, but as the answer to a probe it closes
+it.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from shoal.settings import Settings
 
 WINDOW = 20  # the last outcomes, for the failure rate
 MIN_WINDOW = 10  # fewer give no rate
-# A host that never answered at all is given up sooner; soonest one that hangs, for every probe of it holds a slot for
-# as long as the timeout is.
+# A host that never answered is given up sooner; soonest one that hangs, because each probe holds a slot until the
+# timeout.
 NEVER_ANSWERED_PROBES = 4
 HANGING_PROBES = 2
 _MAX_DOUBLINGS = 60  # beyond any cap, and far below where floats overflow
@@ -46,7 +46,7 @@ Event = Literal["answer", "failure", "last_straw"]
 
 class BreakerState(Struct, frozen=True, omit_defaults=True):
     phase: Phase = "closed"
-    until: float = 0.0  # the end of the block; what started earlier tells nothing
+    until: float = 0.0  # the end of the block; requests that started earlier do not count
     row: int = 0  # failures in a row
     window: int = 1  # the last outcomes, a bit each (1: failure), behind a leading 1
     failed_probes: int = 0
@@ -71,7 +71,7 @@ class BreakerPolicy:
             return NO_LIMITS
         if now >= state.until:
             why = f"probing, one request at a time: {state.reason}"
-            # Of a host that has answered, several pages have failed before its breaker opens: they may try once more.
+            # Several pages of a host that has answered failed before its breaker opened: they may try once more.
             return Limits(cap=1, blocked_until=state.until, probe=2 if state.spoke else 1, why=why)
         again = f"next probe in {state.until - now:.0f} s"
         if state.phase == "given_up":

@@ -1,6 +1,6 @@
-"""All policies of a host, as one: what was seen goes through each, and the strictest of what they want holds.
+"""All policies of a host as one: each sees every observation, and the strictest limit holds. And the host's valve.
 
-A policy that is kept by origin has a state for each: "breaker@http", "breaker@https".
+A policy with a state for each origin stores them as "breaker@http" and "breaker@https".
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from shoal.settings import Settings
 from shoal.text import UNREADABLE, error_line
 from shoal.valve import DomainLimit, Valve
 
-# By the names of the policies, and of the origin where there is one (`state_name`). Raw: the state of a policy that
-# this process does not use; kept for those that do.
+# By the name of the policy, and of the origin where there is one (`state_name`). Raw: the state of a policy that this
+# process does not use; it is kept for processes that do.
 States = Mapping[str, Struct | Raw]
 
 AT = "@"
@@ -62,7 +62,7 @@ class HostPolicies:
         }
 
     def initial(self) -> States:
-        """Of a host never seen."""
+        """The states of a host never seen."""
         return self._initial
 
     def observe(self, states: States, observations: Sequence[Observation]) -> States:
@@ -78,11 +78,11 @@ class HostPolicies:
         return {**states, **changed} if changed else states
 
     def limits(self, states: States, now: float, origins: Iterable[str] = ()) -> Limits:
-        """What they want of the host's valve. `origins`: those that are known beside those with a state."""
+        """The limits for the host's valve. `origins`: known ones, besides those with a state."""
         return strictest(list(self.opinions(states, now, origins).values()))
 
     def opinions(self, states: States, now: float, origins: Iterable[str] = ()) -> Mapping[str, Limits]:
-        """The same, of each of them, by its name."""
+        """The limits of each policy, by its name."""
         known = {*origins, *origins_of(states)}
         return {
             name: mildest(self._opinion(name, states, now, origin) for origin in sorted(known))
@@ -92,11 +92,11 @@ class HostPolicies:
         }
 
     def limits_at(self, states: States, now: float, origin: str) -> Limits:
-        """What they want of a request to that origin."""
+        """The limits for a request to that origin."""
         return strictest([self._opinion(name, states, now, origin) for name in self._policies])
 
     def spares_origins(self, states: States, now: float) -> bool:
-        """Whether those that are kept by origin want nothing of any, so that all requests go by the host's limits."""
+        """Whether the policies by origin limit none, so that the host's limits are enough for every request."""
         return not self._per_origin or all(
             self._opinion(name, states, now, origin) == NO_LIMITS
             for origin in origins_of(states)
@@ -104,7 +104,7 @@ class HostPolicies:
         )
 
     def opinions_at(self, states: States, now: float, origin: str) -> Mapping[str, Limits]:
-        """What those want that are kept by origin."""
+        """The limits of the policies by origin."""
         return {name: self._opinion(name, states, now, origin) for name in sorted(self._per_origin)}
 
     def _opinion(self, name: str, states: States, now: float, origin: str) -> Limits:
@@ -112,14 +112,14 @@ class HostPolicies:
         return self._policies[name].limits(states.get(key, self._unseen[name]), now)
 
     def encode(self, states: States) -> bytes:
-        """What differs from a host never seen; nothing does: no bytes."""
+        """The states that differ from a host never seen; b"" if none does."""
         known = {
             name: state for name, state in states.items() if state != self._unseen.get(name.partition(AT)[0])
         }
         return _encode(known) if known else b""
 
     def decode(self, data: bytes) -> States:
-        """A state that does not fit its policy, because another version wrote it, counts as never seen."""
+        """A state that another version wrote, and that does not fit its policy, counts as never seen."""
         states = dict(self._initial)
         for key, raw in _parts(data).items():
             name, at, _ = key.partition(AT)
@@ -141,12 +141,12 @@ def is_per_origin(policy: AnyPolicy) -> bool:
 
 
 def state_name(policy: str, origin: str) -> str:
-    """Under which name the state of a policy is kept that has one for each origin."""
+    """The name of a policy's state for one origin."""
     return f"{policy}{AT}{origin}"
 
 
 def origins_of(states: States) -> set[str]:
-    """The origins that states are about."""
+    """The origins that have a state."""
     return {origin for _, at, origin in (name.partition(AT) for name in states) if at}
 
 
@@ -189,7 +189,7 @@ def _imported(entry: str) -> type[AnyPolicy]:
 
 
 def _missing(found: object) -> str | None:
-    """What a class lacks to be a policy."""
+    """What a class lacks to be a policy; None: nothing."""
     if not isinstance(found, type):
         return "to be a class"
     if not isinstance(getattr(found, "name", None), str):
@@ -204,8 +204,8 @@ def _missing(found: object) -> str | None:
 
 
 def first_valve(settings: Settings) -> Valve:
-    """For a host never met. Until its robots.txt is known one request may run, so exactly one worker asks for it; and
-    where hosts have settings of their own, until whoever makes it has written them down."""
+    """For a new host. One request may run until its robots.txt is known, so that one worker asks for it; and where
+    hosts have settings of their own, until these are written."""
     valve = configured(Valve(), settings, crawl_delay=None, robots_known=False)
     return replace(valve, cap=1) if settings.host else valve
 
@@ -214,7 +214,7 @@ _RATE_OF_DOMAIN, _PLACES_OF_DOMAIN = 5.0, 4  # times those of a host
 
 
 def domain_limit(settings: Settings) -> DomainLimit:
-    """For all hosts of a registrable domain together. It is never stricter than that of a single host."""
+    """The limit for all hosts of a registrable domain together, never stricter than that of a single host."""
     rate = settings.rate * _RATE_OF_DOMAIN if settings.domain_rate is None else settings.domain_rate
     cap = settings.per_host * _PLACES_OF_DOMAIN if settings.per_domain is None else settings.per_domain
     return DomainLimit(
@@ -232,10 +232,10 @@ def configured(
     limits: Limits = NO_LIMITS,
     blocked_until: float = 0.0,
 ) -> Valve:
-    """The valve with the strictest of what everybody asks for. The settings are those that hold at the host
-    (policy/host_table.py); `blocked_until` is a person's."""
+    """The valve with the strictest of all limits. `settings` are those of the host (policy/host_table.py);
+    `blocked_until` is set by a person."""
     if limits.refuse:
-        # Its tasks are buried unfetched: nothing is gained by doing that slowly.
+        # Its tasks are buried unfetched, which need not be slow.
         return replace(current, interval=0.0, cap=settings.concurrency, blocked_until=blocked_until)
     interval = 1 / settings.rate if settings.rate else 0.0
     if settings.robots and crawl_delay is not None:

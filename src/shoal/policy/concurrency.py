@@ -1,11 +1,10 @@
 """How many requests a host bears at once: additive increase, multiplicative decrease. Pure.
 
 The limit moves between 1 and `per_host`. Every answer adds 1/limit, so it grows by about one per round of requests.
-An overloaded host (429, 503, a timeout) halves it; what was in flight at the time of a cut suffers from the same
-overload and does not cut again. Before a host fails it gets slow: while its smoothed latency is more than twice its
-baseline, answers take 1/limit away instead. The baseline is the minimum of the smoothed latency, which rises slowly;
-quickly while requests go one at a time, for then the slowness is not our doing, and a host that is slower for good
-is not held back for ever.
+An overloaded host (429, 503, a timeout) halves it; requests in flight at that time met the same overload and do not
+halve it again. Hosts get slow before they fail: while the smoothed latency is more than twice its baseline, an answer
+subtracts 1/limit instead. The baseline is the minimum of the smoothed latency, and rises slowly; quickly while requests
+go one at a time, because then we are not the cause, and a host that is slower for good must not stay limited for ever.
 """
 
 from __future__ import annotations

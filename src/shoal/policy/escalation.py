@@ -1,4 +1,4 @@
-"""Which pages of a host are worth fetching without a browser, by what their URLs look like. Pure.
+"""Learns which pages of a host need a browser, by the pattern of their URLs. Pure.
 
     plain fetches of a pattern        becomes                  a task of the pattern
     ──────────────────────────        ─────────────────────    ─────────────────────────────────────────
@@ -7,10 +7,10 @@
     of no use, nearly always          it goes to the browser   is opened in a browser, but for samples
     … and then pages again            given back, forgotten    is fetched plainly
 
-Only what was fetched plainly teaches anything, so samples keep being fetched so: more of them while little is known.
-A pattern is remembered from its first failure on, so a host without scripts and walls costs nothing. That first one
-says nothing about how often it happens: one more look than would be enough is asked for. Counts lose half their weight
-in an hour, and never weigh more than so many looks: what is new counts.
+Only plain fetches teach anything, so some tasks are still fetched plainly, more of them while little is known. A
+pattern is stored from its first failure on, so a host without scripts and walls costs nothing. That first failure
+says nothing about how often it happens, so one more observation is needed. Counts lose half their weight in an hour,
+and are capped.
 """
 
 from __future__ import annotations
@@ -28,40 +28,38 @@ Gave = Literal["page", "shell", "wall"]
 
 PATTERNS = 64  # remembered of a host
 
-_ENOUGH = 4.5  # looks: five that have hardly faded
-_GOES = (
-    0.9  # share of no use with which a pattern stays in the browser; estimated with caution, it goes there
-)
+_ENOUGH = 4.5  # observations: five that have hardly faded
+_GOES = 0.9  # share of useless answers with which a pattern goes to the browser, and stays there
 _CAUTION = 0.6  # standard deviations: five of five are enough, 18 of 20 are not
-_BACK = 3  # pages in a row that give a pattern back
+_BACK = 3  # pages in a row, and plain fetching is enough again
 _SAMPLES = 1 / 20  # of the tasks of a pattern that goes to the browser
-_QUIET = 60.0  # seconds without a look, after which
-_SAMPLES_IN_QUIET = 1 / 4
+_QUIET = 60.0  # after so many seconds without an observation …
+_SAMPLES_IN_QUIET = 1 / 4  # … more tasks are sampled
 _HALF_LIFE = 3600.0
-_MOST = 40.0  # looks that the past weighs
-_LIGHT = 0.05  # looks of no use that are as good as none
-_FADED = 1.0  # looks that are not enough to keep a pattern in the browser
+_MOST = 40.0  # observations that the past weighs at most
+_LIGHT = 0.05  # useless answers that count as none
+_FADED = 1.0  # observations that keep a pattern in the browser
 
 _FOLDERS = 6
 _NAMES = 8  # of query parameters
-_LONG = 20  # characters of a name that is no word of the site's own
+_LONG = 20  # characters; longer words are names of single things
 _SUFFIX = re.compile(r"\.[A-Za-z]{2,5}$")
 
 
 class Look(Struct, frozen=True):
-    """What a plain fetch of a page was good for."""
+    """What a plain fetch of a page gave."""
 
     pattern: str
     gave: Gave
 
 
 class Pattern(Struct, frozen=True, omit_defaults=True):
-    """What plain fetches of such pages gave, as counts that fade."""
+    """What plain fetches of such pages gave, in counts that fade."""
 
     pages: float = 0.0
     shells: float = 0.0
     walls: float = 0.0
-    at: float = 0.0  # when the counts were last right
+    at: float = 0.0  # when the counts were last updated
     row: int = 0  # pages in a row, up to now
     browser: bool = False  # it goes to the browser
 
@@ -82,7 +80,7 @@ NO_PATTERNS: Patterns = {}
 
 
 def observe(patterns: Patterns, look: Look, at: float) -> Patterns:
-    """`at`: when it was over. Looks come in any order."""
+    """The patterns after a plain fetch that ended at `at`. They come in any order."""
     old = patterns.get(look.pattern)
     if old is None and look.gave == "page":
         return patterns
@@ -114,7 +112,7 @@ def _is_hopeless(pattern: Pattern) -> bool:
 
 
 def _at_least(hits: float, looks: float) -> float:
-    """The share that is to be expected, estimated cautiously (the lower end of Wilson's interval)."""
+    """A cautious estimate of the share: the lower end of Wilson's interval."""
     share, z2 = hits / looks, _CAUTION**2
     spread = _CAUTION * math.sqrt(share * (1 - share) / looks + z2 / (4 * looks**2))
     return (share + z2 / (2 * looks) - spread) / (1 + z2 / looks)
@@ -129,7 +127,7 @@ def needs_browser(patterns: Patterns, name: str, now: float) -> bool:
 
 
 def is_sampled(patterns: Patterns, name: str, now: float, rng: random.Random) -> bool:
-    """Whether a task of a pattern that goes to the browser is fetched plainly, to see whether that is still needed."""
+    """Whether a task of a browser pattern is fetched plainly, to check whether the browser is still needed."""
     pattern = patterns[name]
     share = max(_SAMPLES, 1 / max(1.0, pattern.looks))
     if now - pattern.at >= _QUIET:
@@ -153,8 +151,8 @@ def reason(pattern: Pattern) -> str:
 
 
 def pattern_of(url: str) -> str:
-    """What its URL has in common with those of the same kind of page: /shop/item-17?size=3 is /shop/*?size. Of a path
-    with several parts the last one is taken for a name; so are parts with digits, and long ones."""
+    """The pattern that URLs of the same kind of page share: /shop/item-17?size=3 is /shop/*?size. The last part of a
+    path with several parts is taken for a name, and so are parts with digits and long parts."""
     path, _, query = url.partition("#")[0].partition("://")[2].partition("?")
     names = sorted({_generalised(pair.partition("=")[0]) for pair in query.split("&") if pair})
     shown = _path_pattern(path.partition("/")[2])
@@ -180,7 +178,7 @@ def _named(last: str) -> str:
 
 
 def _is_name(word: str) -> bool:
-    """Of one thing among many: with digits, long, or made of several words."""
+    """Whether the word names one thing among many: it has digits, is long, or has several words."""
     stem = _SUFFIX.sub("", word)
     return any(map(str.isdigit, stem)) or len(stem) > _LONG or stem.count("-") + stem.count("_") > 1
 

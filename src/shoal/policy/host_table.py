@@ -1,8 +1,8 @@
-"""Settings that hold at some hosts only: which tables are meant by a host, and what they say together. Pure.
+"""Settings for some hosts only: which tables apply to a host, and how they are combined. Pure.
 
-A table is for one host ("shop.example", "shop.example:8080"), or for all hosts below a name ("*.shop.example"). Where
-several are for a host, each key is taken from the most specific one that has it: the host's own, then the longest
-name, and what none of them has from the settings.
+A table is for one host ("shop.example", "shop.example:8080"), or for all hosts below a name ("*.shop.example"). If
+several apply, each key comes from the most specific table that has it: the host's own, then the longest name, then the
+settings.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HOW = "write a host as in shop.example or shop.example:8080, or *.shop.example f
 
 
 def host_pattern(text: str) -> str:
-    """A table's name as hosts are compared with it: lower case, IDNA, a port only if it is not the usual one."""
+    """A table's name in canonical form: lower case, IDNA, a port only if it is not the default."""
     bare = text.strip()
     below, name = (ANY, bare[len(ANY) :]) if bare.startswith(ANY) else ("", bare)
     url = sent_url(name if "://" in name else f"http://{name}")
@@ -36,13 +36,13 @@ def host_pattern(text: str) -> str:
 
 
 def table_name(pattern: str, table: HostSettings) -> str:
-    """As it is found where it was written."""
+    """The table's name for messages, with the file or spider it comes from."""
     name = f'[host."{pattern}"]'
     return f"{table.where}: {name}" if table.where else name
 
 
 def patterns_of(host: str) -> Iterator[str]:
-    """The names of all tables that are meant by a host, the most specific first."""
+    """The names of all tables that may apply to a host, the most specific first."""
     yield host
     if host.startswith("["):
         return
@@ -61,7 +61,7 @@ class HostTable:
         return bool(self._tables)
 
     def of(self, host: str) -> HostSettings:
-        """What all its tables say."""
+        """The combined settings of its tables."""
         if not self._tables:
             return NOTHING
         known = self._known.get(host)
@@ -72,18 +72,18 @@ class HostTable:
         return known
 
     def tables(self, host: str) -> list[tuple[str, HostSettings]]:
-        """The tables for a host, by their names, the most specific first."""
+        """The tables for a host with their names, the most specific first."""
         found = [(name, self._tables.get(name)) for name in patterns_of(host)]
         return [(name, table) for name, table in found if table is not None]
 
     def says(self, host: str, key: str) -> tuple[str, HostSettings] | None:
-        """The table from which a key is taken."""
+        """The table that sets a key for the host."""
         tables = self.tables(host)
         return next((found for found in tables if getattr(found[1], key) not in (None, {})), None)
 
 
 def over(*tables: HostSettings) -> HostSettings:
-    """Several as one, the first being the strongest. Headers are taken one by one."""
+    """Several tables as one; the first wins. Headers are merged one by one."""
     if len(tables) < 2:
         return tables[0] if tables else NOTHING
     strong, weak = tables[0], over(*tables[1:])
@@ -93,7 +93,7 @@ def over(*tables: HostSettings) -> HostSettings:
 
 
 def merged(weak: Mapping[str, str] | None, strong: Mapping[str, str] | None) -> dict[str, str]:
-    """Headers by name, whatever its case."""
+    """Headers merged by name, whatever its case."""
     taken = {name.lower() for name in strong or ()}
     return {
         **{name: value for name, value in (weak or {}).items() if name.lower() not in taken},
@@ -102,10 +102,10 @@ def merged(weak: Mapping[str, str] | None, strong: Mapping[str, str] | None) -> 
 
 
 def settings_at(settings: Settings, own: HostSettings) -> Settings:
-    """The settings as they are at a host that has some of its own.
+    """The settings for a host with some of its own.
 
-    A timeout of its own is fixed: were it a limit to what the host's latency suggests, a host that takes a minute to
-    answer for the first time would never be heard.
+    Its timeout is fixed, not an upper limit for the adaptive timeout: that would cut off a host that takes a minute for
+    its first answer.
     """
     given: dict[str, object] = {
         key: value

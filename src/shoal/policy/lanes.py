@@ -1,8 +1,8 @@
-"""How a worker's slots are shared by lanes: by weight, with idle capacity lent out, and no lane starving. Pure.
+"""Shares a worker's slots among lanes by weight, lends idle slots, and lets no lane starve. Pure.
 
-A lane's share of the slots is that of its weight, rounded up. Lanes below their share come first, and among them the
-one whose turn it is: each page moves its lane's next turn by 1/weight, so the weights hold with few slots too. A lane
-that had nothing to do does not save up turns. What nobody below their share can use goes to the others.
+A lane's share of the slots is that of its weight, rounded up. Lanes below their share come first, in the order of
+their turns: each page moves its lane's next turn by 1/weight, so the weights hold with few slots too. A lane without
+work does not save up turns. Slots that no lane below its share can use go to the others.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Split(Struct, frozen=True):
 
 
 class Lanes:
-    """The lanes of one process, with what runs in them and whose turn it is."""
+    """The lanes of one process, with their running pages and their turns."""
 
     def __init__(self, lanes: Mapping[str, Lane]) -> None:
         self._lanes = lanes
@@ -82,8 +82,8 @@ class Lanes:
         free: int | None = None,
         waiting: Mapping[str, int] = NONE_WAIT,
     ) -> Split:
-        """How the free ones of `slots` are to be filled. Pages of a lane that only wait (`waiting`) use none of its
-        share; its cap is for all of them. `free`: how many are free, if that is not what the lanes leave."""
+        """How to fill the free slots. Pages that only wait (`waiting`) use nothing of their lane's share, but count for
+        its cap. `free`: the number of free slots, if it is not what the lanes leave."""
         working = {name: count - waiting.get(name, 0) for name, count in self._running.items()}
         if free is None:
             free = slots - sum(working.values())

@@ -1,4 +1,4 @@
-"""What backpressure goes by: a snapshot of signals, and the meter that draws some of them from fetches. Pure."""
+"""The signals that backpressure uses, and the meters that compute some of them. Pure."""
 
 from __future__ import annotations
 
@@ -7,22 +7,20 @@ import math
 from msgspec import Struct
 
 TOO_MANY = "http_429"
-PROXY = "proxy"  # the kinds of a proxy's faults begin with this
+PROXY = "proxy"  # how the kinds of proxy failures begin
 
 _MEMORY = 20.0  # seconds after which a fetch counts for a third (1/e)
-_DRIFT = 300.0  # seconds in which a host's usual latency follows a lasting change by two thirds
+_DRIFT = 300.0  # seconds in which a host's usual latency follows two thirds of a lasting change
 _LEARNING = 8  # a host's first latencies are averaged: a single one says little
-# Hosts met for the first time are compared with all the others, once so many fetches were seen. Sooner, they would be
-# compared with the quickest hosts alone, which are the first to answer.
+# After so many fetches, new hosts are compared with all others. Before, they would be compared only with the quickest
+# hosts, which answer first.
 _BROAD = 1_000
-_EXTREME = math.log(8)  # one fetch counts as at most this much slower or faster than usual
+_EXTREME = math.log(8)  # one fetch counts at most as this much slower or faster than usual
 _SHORTEST = 1e-4  # seconds; keeps the logarithm of a latency finite
 _HOSTS = 10_000
-_DOUBT = 10.0  # a slowdown is taken as if this many fetches more had been as quick as usual
+_DOUBT = 10.0  # usual fetches that are added to the average, so that few slow ones mean little
 _NONE = 1e-9
-_FLOW = (
-    60.0  # seconds after which what was found and ended counts for a third: a list of links is not a trend
-)
+_FLOW = 60.0  # seconds after which a found or ended task counts for a third: a list of links is not a trend
 _JOBS = 1_000
 
 
@@ -31,9 +29,7 @@ class Signals(Struct, frozen=True):
 
     job: str = ""  # the one with the longest queue, which the next three are of
     pending: int = 0  # tasks of the job that wait for their turn
-    growth: float = (
-        0.0  # URLs that pages led to, for every page that ended, lately; start URLs are not counted
-    )
+    growth: float = 0.0  # URLs that pages led to, for every page that ended lately, without start URLs
     feeding: bool = False  # the job has start URLs that have not been read yet
     idle: float = 0.0  # seconds since a page was last in flight here
     fetches: float = 0.0  # recent fetches, older ones counted for less
@@ -76,15 +72,15 @@ class Backlog(Struct, frozen=True):
 
 
 class Growth:
-    """How many tasks come for every one that ends, lately. Those that pages find: those of the start are ours to hold
-    back. What is older fades away."""
+    """How many tasks pages find for every task that ends. Start URLs do not count: we can hold them back. Old counts
+    fade."""
 
     def __init__(self) -> None:
         self._last: dict[str, tuple[Backlog, float]] = {}
         self._flows: dict[str, tuple[float, float]] = {}  # by job: found, ended
 
     def of(self, backlog: Backlog, now: float) -> float:
-        """Told again and again."""
+        """The growth of a job, updated with its latest numbers."""
         last, at = self._last.pop(backlog.job, (backlog, now))
         found, ended = self._flows.pop(backlog.job, (0.0, 0.0))
         kept = math.exp(min(0.0, at - now) / _FLOW)
@@ -112,10 +108,10 @@ class _Usual(Struct):
 
 
 class Traffic:
-    """Recent fetches of one process, as shares and typical latencies; what is older fades away.
+    """Recent fetches of one process, as shares and typical latencies. Old fetches fade.
 
-    Each latency is compared with what its own host usually takes, so the measure tells congestion on our side from a
-    crawl that has come to slower hosts, and a single host that hangs does not look like a network that is full.
+    Each latency is compared with the usual one of its host. So slower hosts do not look like congestion on our side,
+    nor does a single host that hangs.
     """
 
     def __init__(self) -> None:
@@ -126,7 +122,7 @@ class Traffic:
         self._hosts: dict[str, _Usual] = {}
 
     def record(self, host: str, kind: str, elapsed: float, now: float, *, retry: bool) -> None:
-        """One fetch that ended: its kind (policy/outcomes.py), its seconds (0: not known), if it must be repeated."""
+        """One fetch that ended: its kind (policy/outcomes.py), its seconds (0: not known), whether it is repeated."""
         self._fade(now)
         self._fetches += 1
         self._retries += retry
@@ -137,7 +133,7 @@ class Traffic:
             self._time(host, math.log(max(elapsed, _SHORTEST)), now)
 
     def signals(self, now: float) -> Signals:
-        """The part of the signals that traffic tells; the rest is left at its default."""
+        """The signals that come from traffic; the others have their defaults."""
         self._fade(now)
         fetches, timed = max(self._fetches, _NONE), max(self._timed, _NONE)
         usual = self._usual_log / timed

@@ -1,8 +1,7 @@
-"""From outcome to verdict: one table that says what each kind of outcome means and what follows from it.
+"""From outcome to verdict: one table that says what each kind of outcome means and what follows.
 
-`kind_of` names an outcome, `TABLE` gives the rule for the name, `judge` turns the rule into a verdict. Kinds that
-arise outside a fetch (a handler that raises, a robots.txt that forbids) are rows of the same table, so that every
-failure a person meets is explained here.
+`kind_of` names an outcome, `TABLE` has the rule for the name, `judge` turns the rule into a verdict. Failures outside a
+fetch (a handler that raises, a robots.txt that forbids) are rows of the same table.
 """
 
 from __future__ import annotations
@@ -78,9 +77,9 @@ TABLE: dict[str, Rule] = {
     "truncated": _retry("the body ended early or its framing is broken", blames_host=True),
     "protocol": _retry("not a valid HTTP answer", blames_host=True),
     "encoding": _retry("the body could not be decompressed", blames_host=False),
-    # Over HTTP/2 it cuts short whatever shares the connection, so one such failure is no proof against a page.
+    # Over HTTP/2 it ends every exchange of the connection, so one such failure proves nothing about a page.
     "flood": _retry("the server sends without end what is no part of an answer", blames_host=True),
-    # A bad certificate does not heal within a crawl: retrying would only be a storm.
+    # A bad certificate is not repaired during a crawl: retries would not help.
     "tls": _bury("no trustworthy TLS connection", blames_host=True),
     "too_large": _bury("the body is larger than max_body"),
     # -- proxies: no evidence against the host
@@ -120,8 +119,8 @@ TABLE: dict[str, Rule] = {
     "unexpected": _retry("an error nobody foresaw", blames_host=False),
 }
 
-# No page was asked for: the proxies failed before, the name was not looked up, its origin is left alone, or it is for
-# the browser to ask. Such an attempt is given back.
+# No request reached the host: the proxies failed, the name was not looked up, the origin is paused, or the page needs
+# the browser. Such an attempt does not count.
 NOT_ASKED = frozenset(
     {"proxy_wait", "proxy_connect", "proxy_timeout", "proxy_auth", "dns_wait", "origin_wait", "needs_browser"}
 )
@@ -151,7 +150,7 @@ def rule_for(kind: str) -> Rule:
 
 
 def row_of(kind: str) -> str:
-    """The name of a kind's row in the table; a status without a row of its own has that of its class."""
+    """The name of a kind's row. A status without a row of its own has the row of its class."""
     if kind in TABLE:
         return kind
     if not kind.startswith("http_"):
@@ -161,7 +160,7 @@ def row_of(kind: str) -> str:
 
 
 def failure_of(outcome: Outcome, kind: str) -> Failure:
-    """An outcome that is no page, as a failure of the given kind."""
+    """An outcome that is not a page, as a failure of the given kind."""
     if isinstance(outcome, Failure):
         return outcome if outcome.kind == kind else replace(outcome, kind=kind)
     meaning = rule_for(kind).meaning
@@ -200,7 +199,7 @@ def _failures(task: Task, kind: str) -> int:
 
 
 def snapshot_of(outcome: Outcome, settings: Settings) -> Snapshot | None:
-    """What to keep of an answer with a dead letter, without its secrets; None if there was no answer."""
+    """The part of an answer that a dead letter keeps, without secrets; None if there was no answer."""
     if isinstance(outcome, Failure):
         return None if outcome.status is None else Snapshot(status=outcome.status)
     body = outcome.body[: settings.snapshot_bytes]
@@ -221,8 +220,8 @@ def _shown(received: Mapping[str, str]) -> dict[str, str]:
 
 
 def this_life(task: Task) -> Iterator[Failure]:
-    """The failures since the task was last replayed, the last one first: going back, each belongs to an earlier
-    attempt. Those are passed over whose attempt was given back."""
+    """The failures since the task was last replayed, the latest first, without attempts that do not count. Going back,
+    each belongs to an earlier attempt."""
     attempt = task.attempt
     for failure in reversed(task.history):
         if failure.kind in NOT_ASKED:

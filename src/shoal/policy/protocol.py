@@ -1,8 +1,8 @@
-"""What a host policy is: a pure function of what was seen, with a small state that is stored with the host.
+"""What a host policy is: a pure function of observations, with a small state that is stored with the host.
 
-Every worker folds what it saw into the host's state and writes it back with compare-and-set, so a policy is written
-once, in Python, and acts for the whole fleet. It reads no clock, draws no random number and waits for nothing: time
-is in what it is given, and what it wants done is in its limits.
+Every worker applies its observations to the host's state and writes it back with compare-and-set, so a policy is
+written once and acts for the whole fleet. It reads no clock, draws no random number and waits for nothing: times are in
+the observations, and its wishes are in its limits.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from shoal.policy.escalation import Look
 from shoal.settings import Settings
 
 TIMEOUTS = frozenset({"timeout", "connect_timeout", "read_timeout"})
-# The request never reached the host, so it tells nothing about it.
+# The request never reached the host, so it says nothing about it.
 _NOT_SENT = frozenset(
     {"forbidden_address", "invalid_url", "invalid_request", "robots", "policy", "worker_lost", "unexpected"}
 )
 
 
 class Observation(Struct, frozen=True):
-    """What one request told about its host. Times are the frontier's."""
+    """What one request showed about its host. Times are the frontier's."""
 
     started: float
     ended: float
@@ -33,9 +33,9 @@ class Observation(Struct, frozen=True):
     first_attempt: bool = True
     retried: bool = False  # it failed, and its task will be tried again
     interval: float = 0.0  # seconds between requests that the host was held to
-    reached: bool = False  # it said something, be it that it cannot
-    origin: str = ""  # the scheme it was asked by: "http", "https"
-    look: Look | None = None  # what fetching the page without a browser was good for, if that says anything
+    reached: bool = False  # the host answered something, even an error
+    origin: str = ""  # the scheme of the request: "http", "https"
+    look: Look | None = None  # what fetching the page without a browser gave, if that says anything
 
     @property
     def elapsed(self) -> float:
@@ -43,7 +43,7 @@ class Observation(Struct, frozen=True):
 
     @property
     def answered(self) -> bool:
-        """The host did its part, though the page may have been missing or our handler failed on it."""
+        """Whether the host did its part, even if the page was missing or our handler failed."""
         return not self.blames_host and self.kind not in _NOT_SENT and not self.kind.startswith("proxy")
 
 
@@ -58,7 +58,7 @@ class Limits(Struct, frozen=True):
     refuse: str | None = None  # tasks are buried unfetched, with this reason
     refuse_until: float | None = None  # … and tried again then: the latest holds
     no_retry: str | None = None  # a failure is final, with this reason
-    # A request finds out whether the host is back: a page that failed so often leaves it to another. 0: it is none
+    # A request now is a probe: pages that failed so often leave it to others. 0: it is not one.
     probe: int = 0
     why: str = ""  # one sentence for a person, if something is being held back
 
@@ -71,8 +71,8 @@ S = TypeVar("S", bound=Struct)
 class Policy(Protocol[S]):
     """Made once per process with the settings, which do not change.
 
-    A class with `per_origin = True` has a state for each origin of the host, which sees what that origin did. The
-    host's valve goes by the origin that is best off; a request also goes by its own.
+    A class with `per_origin = True` has a state for each origin of the host, which gets the observations of that
+    origin. The host's valve follows the healthiest origin; a request also follows its own.
     """
 
     name: str  # the key of its state in the host's record
@@ -81,7 +81,7 @@ class Policy(Protocol[S]):
     def __init__(self, settings: Settings) -> None: ...
 
     def observe(self, state: S, seen: Observation) -> S:
-        """Outcomes come in any order. What ended long after it started may belong to times gone by."""
+        """The state after one more request. Requests end in any order."""
         ...
 
     def limits(self, state: S, now: float) -> Limits: ...
@@ -91,7 +91,7 @@ AnyPolicy = Policy[Any]
 
 
 def strictest(limits: Sequence[Limits]) -> Limits:
-    """What all of them together want."""
+    """The strictest of several limits."""
     limits = [one for one in limits if one != NO_LIMITS]  # most have no opinion most of the time
     if len(limits) < 2:
         return limits[0] if limits else NO_LIMITS
@@ -112,10 +112,10 @@ def strictest(limits: Sequence[Limits]) -> Limits:
 
 
 def mildest(limits: Iterable[Limits]) -> Limits:
-    """Of what is wanted for each origin, what asks for least: as long as one origin may be asked, the host may be."""
+    """The limits of the healthiest origin: a host may be asked as long as one of its origins may."""
     return min(limits, key=ease, default=NO_LIMITS)
 
 
 def ease(limits: Limits) -> tuple[bool, float, bool]:
-    """What limits are compared by; the smaller, the sooner a request may go."""
+    """The key to compare limits by: the smaller, the sooner a request may go."""
     return limits.refuse is not None, limits.blocked_until or 0.0, limits.probe > 0

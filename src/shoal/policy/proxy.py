@@ -1,31 +1,30 @@
-"""Which proxy of a pool a request goes through, and what its end teaches about the proxy and the host. Pure.
+"""Chooses a proxy of a pool for a request, and learns from the outcome about the proxy and the host. Pure.
 
-    seen of a proxy   at a host      becomes
+    sign of a proxy   at a host      effect
     ───────────────   ───────────    ─────────────────────────────────────────────────────────────────────
     good              good           the estimate rises, suspicion falls; a quarantine being probed is lifted
-    neutral           -              the host failed, certainly: a request is counted, and nothing else
+    neutral           -              the host failed, certainly: the request is counted, nothing else
     -                 doubt          the pair's estimate falls (429, 403)
     failed            failed         the proxy's fault or the host's: both are suspected, by what others met there
     -                 banned         certain: quarantine of the pair
     down              -              certain: quarantine of the proxy
 
-A quarantine ends after a cooldown with one probe, by whichever process takes it first (`reserve`); a failed probe
-doubles the cooldown. What started before the quarantine ended is no probe: it was on its way when it was known.
+A quarantine ends after a cooldown with one probe, by the process that reserves it first (`reserve`); a failed probe
+doubles the cooldown. A request that started before the quarantine ended is no probe.
 
-Whose fault a failure is that may be either's, nobody can tell from one request. Two rules decide:
+One request does not show whether proxy or host is at fault. Two rules decide:
 
-- **Suspicion** of a proxy is a running sum (Page's CUSUM): of each outcome, how much likelier it is for a proxy that is
-  broken than for one that meets what the others meet at that host. A failure where the others succeed weighs much, one
-  where they fail too weighs nothing, a success takes away. Above a limit it is quarantine: of the proxy, or, if that is
-  well elsewhere, of the proxy at this host.
-- **The host** is to blame when two proxies have failed there, with no answer in between: one that had an answer from
-  anywhere lately and is not suspected itself, and another such, or one that has failed nowhere else. While no proxy had
-  an answer from anywhere, it takes several that have failed nowhere else; if they have, the pool is what does not work.
+- **Suspicion** of a proxy is a running sum (Page's CUSUM) over its outcomes: how much likelier each is for a broken
+  proxy than for one that meets what the others meet at that host. A failure where the others succeed weighs much, a
+  failure where they fail too weighs nothing, a success subtracts. Above a limit the proxy goes into quarantine; if it
+  works for other hosts, only for this host.
+- **The host** is to blame when two proxies have failed there with no answer in between: one that had an answer from any
+  host lately and is not suspected, and another such, or one that has failed nowhere else. While no proxy had an answer
+  from any host, it takes several that have failed nowhere else; if they failed elsewhere, the pool does not work.
 
-Estimates are counts of successes and failures that lose half their weight in ten minutes. The scored strategy draws
-from what they allow (Thompson sampling), so a proxy that did badly is tried now and then, and one that is slow
-compared with the others less often. Of the hosts, only those where something went wrong are remembered: for a proxy,
-and in a pool. Everywhere else its overall estimate holds.
+Estimates are counts of successes and failures that lose half their weight in ten minutes. The scored strategy samples
+from them (Thompson sampling), so a bad proxy is tried now and then, and a slow one less often. Hosts are stored only
+where something went wrong. For all others the overall estimate of the proxy holds.
 """
 
 from __future__ import annotations
@@ -42,48 +41,46 @@ from msgspec.structs import replace
 from shoal.settings import Settings
 
 Probe = Literal["", "proxy", "pair"]
-Reputation = Literal[
-    "proven", "fresh", "doubtful"
-]  # it had answers lately; it failed at one host at most; neither
+# It had answers lately; it failed at one host at most; neither.
+Reputation = Literal["proven", "fresh", "doubtful"]
 Sign = Literal["good", "neutral", "doubt", "failed", "banned", "down"]
 
 _HALF_LIFE = 600.0
 _MOST_DOUBLINGS = 6  # of the cooldown
-_FORGIVEN = 3600.0  # seconds after its end that a quarantine is forgotten, if nobody came to probe
-_DOWN_AFTER = 2  # failures in a row; a single one may be a moment's trouble
+_FORGIVEN = 3600.0  # seconds after its end that a quarantine is dropped, if nobody probed
+_DOWN_AFTER = 2  # failures in a row; a single one may be brief
 _BANNED_AFTER = 2
-_SURE = frozenset({"proxy_auth"})  # needs no second look, if the proxy has never let anything through
-_PRIOR = (1.0, 0.5)  # successes and failures that a proxy never used is taken to have had
-_OVERALL = 6.0  # most that the overall estimate weighs against what was seen at one host
-_SLOW = 2.0  # times the latency of the quickest that count as just as quick
+_SURE = frozenset({"proxy_auth"})  # one is enough, if the proxy has never worked
+_PRIOR = (1.0, 0.5)  # successes and failures that a new proxy starts with
+_OVERALL = 6.0  # the most that the overall estimate weighs against the one for a host
+_SLOW = 2.0  # times the latency of the quickest that count as equally quick
 _SMOOTHING = 0.2
-_PROBING = 1.0  # seconds before it is asked again how a probe went
+_PROBING = 1.0  # seconds to wait for the result of another's probe
 _LIGHT = 0.05  # weight below which a pair is forgotten
 PAIRS = 1_000  # remembered in a pool
 SITES = 300  # hosts, too
 _BROKEN = 0.98  # share of its requests that fail through a broken proxy
 _USUAL = 0.1  # … that fail at a host, at least, whatever is known of it
-_QUARANTINE = (
-    9.0  # suspicion: four failures in a row where others succeed, a dozen where every other request fails
-)
-_BELIEVED = 4.4  # … up to which a proxy's word against a host counts: one such failure, not two
+# Suspicion: four failures in a row where others succeed, a dozen where every other request fails.
+_QUARANTINE = 9.0
+_BELIEVED = 4.4  # suspicion up to which a failure counts against the host: one such failure, not two
 _LEARNING = 0.1  # weight of the last outcome in what is expected at a host …
 _LEARNING_POOL = 0.05  # … and elsewhere
-_IN_A_ROW = 0.7  # what is left of the hope for an answer after each failure without one since
+_IN_A_ROW = 0.7  # factor of the expected success after each failure in a row
 _WITNESSES = 2  # that blame a host, one of them proven
 _UNPROVEN = 5  # … while no proxy of the pool had an answer from anywhere
-_AHEAD = 1  # requests without an answer that a proxy may have more than others, if it has ever answered
+_AHEAD = 1  # unanswered requests that a proxy may have more than others, if it answered lately
 _NONE: Mapping[str, int] = {}
-_MOST_FAILED = 8  # proxies that are remembered to have failed at a host
+_MOST_FAILED = 8  # proxies that failed at a host and are stored
 
 
 class Quarantine(Struct, frozen=True, omit_defaults=True):
-    """A quarantine, or what leads to one."""
+    """A quarantine, or the failures that lead to one."""
 
     row: int = 0  # failures in a row before it
-    strikes: int = 0  # how often it was put in, without a success since; 0: free
+    strikes: int = 0  # how often it was entered without a success since; 0: free
     until: float = 0.0
-    probing: float = 0.0  # until when somebody's probe is waited for
+    probing: float = 0.0  # until when another's probe is awaited
     reason: str = ""
 
 
@@ -95,7 +92,7 @@ class Pair(Struct, frozen=True, omit_defaults=True):
 
     good: float = 0.0
     bad: float = 0.0
-    at: float = 0.0  # when the counts were last right
+    at: float = 0.0  # when the counts were last updated
     hold: Quarantine = FREE
     suspicion: float = 0.0
 
@@ -111,7 +108,7 @@ class ProxyState(Struct, frozen=True, omit_defaults=True):
     suspicion: float = 0.0
 
     def success(self) -> float | None:
-        """Share of the recent requests that went well; None: none is known."""
+        """Share of recent requests that succeeded; None: not known."""
         total = self.good + self.bad
         return self.good / total if total > _LIGHT else None
 
@@ -120,22 +117,22 @@ _UNKNOWN = ProxyState()
 
 
 class HostFailures(Struct, frozen=True, omit_defaults=True):
-    """A host where something went wrong, whoever asked."""
+    """A host where something went wrong, through any proxy."""
 
-    failing: float  # share of requests that fail there, through proxies that are believed
+    failing: float  # share of requests that fail there, through trusted proxies
     at: float = 0.0
-    row: int = 0  # … that failed there, with no answer since
-    failed: tuple[str, ...] = ()  # proxies that failed there, with no answer since
+    row: int = 0  # of these, failures in a row
+    failed: tuple[str, ...] = ()  # all proxies that failed there since its last answer
 
 
 class PoolState(Struct, frozen=True, omit_defaults=True):
     proxies: dict[str, ProxyState] = {}
     sites: dict[str, HostFailures] = {}
-    failing: float = _USUAL  # share of requests that fail at a host of which nothing is known
+    failing: float = _USUAL  # share of requests that fail at an unknown host
 
 
 class ProxyObservation(Struct, frozen=True):
-    """What one request told about a proxy. Times are the frontier's."""
+    """What one request showed about a proxy. Times are the frontier's."""
 
     proxy: str
     host: str
@@ -147,11 +144,11 @@ class ProxyObservation(Struct, frozen=True):
 
 class Choice(Struct, frozen=True):
     proxy: str
-    probe: Probe = ""  # what of it is on trial
+    probe: Probe = ""  # whose quarantine the request probes
 
 
 class Wait(Struct, frozen=True):
-    """Nobody may be used now."""
+    """No proxy may be used now."""
 
     until: float
     reason: str
@@ -162,7 +159,7 @@ class ProxyPolicy:
         self._cooldown = settings.pool_cooldown
         self._in_turn = settings.pool_strategy == "round_robin"
 
-    # -- seeing
+    # -- observing
 
     def observe(self, state: PoolState, seen: ProxyObservation) -> PoolState:
         proxy = self._observe(state, seen)
@@ -187,7 +184,7 @@ class ProxyPolicy:
         )
 
     def _judged(self, proxy: ProxyState, seen: ProxyObservation, expected: float) -> Quarantine:
-        """What becomes of its quarantine."""
+        """Its quarantine after the observation."""
         hold = proxy.hold
         if seen.sign == "down":
             after = 1 if seen.kind in _SURE and proxy.good < _LIGHT else _DOWN_AFTER
@@ -199,7 +196,7 @@ class ProxyPolicy:
     def _suspected(
         self, hold: Quarantine, suspicion: float, seen: ProxyObservation, expected: float
     ) -> Quarantine:
-        if hold.strikes and expected >= 0.5:  # a probe at a host where others fail too has shown nothing
+        if hold.strikes and expected >= 0.5:  # a probe at a host where others fail too shows nothing
             return replace(hold, probing=0.0)
         if hold.strikes or suspicion >= _QUARANTINE:
             return self._struck(hold, seen, 1, seen.kind)
@@ -244,9 +241,9 @@ class ProxyPolicy:
     # -- blaming
 
     def blames_host(self, state: PoolState, names: Sequence[str], host: str, proxy: str, now: float) -> bool:
-        """Whether a failure through the proxy, which has just been seen, is the host's fault."""
+        """Whether a failure through the proxy, just observed, is the host's fault."""
         if len(names) == 1:
-            return True  # there is nobody else to ask
+            return True  # there is no other proxy
         if _reputation(state.proxies.get(proxy, _UNKNOWN), now) == "doubtful":
             return False
         free = sum(name not in state.proxies or not state.proxies[name].hold.strikes for name in names)
@@ -258,7 +255,7 @@ class ProxyPolicy:
         return "proven" in standings and witnesses >= min(_WITNESSES, free)
 
     def reserve(self, state: PoolState, choice: Choice, host: str, now: float, seconds: float) -> PoolState:
-        """The probe is taken: nobody else may probe for so long, or until its end is known."""
+        """Reserves the probe: nobody else may probe for `seconds`, or until its result is known."""
         proxy = state.proxies[choice.proxy]
         if choice.probe == "proxy":
             proxy = replace(proxy, hold=replace(proxy.hold, probing=now + seconds))
@@ -283,11 +280,11 @@ class ProxyPolicy:
         probes: bool = True,
         unanswered: Mapping[str, int] = _NONE,
     ) -> Choice | Wait | None:
-        """One of `names`. A probe that is due goes first, so that the pool recovers; without `probes`, only if there
-        is no other. None: there is none beside those to avoid.
+        """One of `names`; None if all are to be avoided. A probe that is due goes first, so that the pool recovers;
+        without `probes`, only if there is no other proxy.
 
-        `unanswered`: requests on their way by each that began since its last answer. By whoever falls silent, no more
-        are sent than by the others, long before a timeout tells."""
+        `unanswered`: requests in flight through each proxy that began since its last answer. A proxy that stops
+        answering gets no more requests than the others, long before a timeout."""
         ready: list[str] = []
         due: list[Choice] = []
         held: list[tuple[float, str]] = []
@@ -311,7 +308,7 @@ class ProxyPolicy:
         return _wait(held, now) if held else None
 
     def _condition(self, proxy: ProxyState | None, host: str, now: float) -> tuple[Probe, float, str]:
-        """What of it a request would be the probe of; or until when it may not be used, and why."""
+        """What a request would probe; or until when the proxy may not be used, and why."""
         if proxy is None:
             return "", 0.0, ""
         pair = proxy.hosts.get(host)
@@ -342,13 +339,13 @@ class ProxyPolicy:
         return max(ready, key=draw)
 
     def chance(self, state: PoolState, names: Sequence[str], host: str, now: float) -> float:
-        """How likely a request to the host goes well through the best of these, as far as is known."""
+        """How likely a request to the host succeeds through the best of these."""
         found = [_evidence(state.proxies.get(name, _UNKNOWN), host, now) for name in names]
         return max((good / (good + bad) for good, bad in found), default=0.0)
 
 
 def pruned(state: PoolState, now: float) -> PoolState:
-    """Without what no longer says anything, and not more than so much."""
+    """The state without old entries, and bounded in size."""
     pairs = [
         (name, host, pair)
         for name, proxy in state.proxies.items()
@@ -366,7 +363,7 @@ def pruned(state: PoolState, now: float) -> PoolState:
 
 
 def condition(proxy: ProxyState, now: float) -> str:
-    """How a proxy is doing, in a few words."""
+    """The condition of a proxy, in a few words."""
     hold = proxy.hold
     if hold.strikes and now < hold.until:
         return f"down: {hold.reason}"
@@ -382,7 +379,7 @@ def condition(proxy: ProxyState, now: float) -> str:
 
 
 def _not_silent(state: PoolState, names: list[str], unanswered: Mapping[str, int], now: float) -> list[str]:
-    """Without those that have more requests to answer than the others have."""
+    """Without proxies that have more unanswered requests than the others."""
     if not unanswered:
         return names
     least = min(unanswered.get(name, 0) for name in names)
@@ -405,7 +402,7 @@ def is_believed(state: PoolState, name: str, now: float) -> bool:
 
 
 def serves_well(state: PoolState, name: str, now: float) -> bool:
-    """Whether it had an answer lately, and is hardly suspected."""
+    """Whether it had an answer lately and is hardly suspected."""
     return _reputation(state.proxies.get(name, _UNKNOWN), now) == "proven"
 
 
@@ -426,7 +423,7 @@ def _is_any_proven(state: PoolState, now: float) -> bool:
 
 
 def _is_failure(seen: ProxyObservation) -> bool:
-    """By the proxy's fault or the host's. A proxy that refuses to connect is one that does not work, or not there."""
+    """Whether proxy or host may be at fault. A proxy that refuses to connect does not work, or not for this host."""
     return seen.sign == "failed" or seen.kind == "proxy_refused"
 
 
@@ -438,8 +435,8 @@ def _expected(state: PoolState, host: str) -> float:
 
 
 def _evidence_of(state: PoolState, seen: ProxyObservation, expected: float) -> float:
-    """How much likelier such an outcome is for a broken proxy, as a logarithm. Of one that has worked, and is the only
-    one that has, nothing can be said: there is nobody to compare it with."""
+    """How much likelier such an outcome is for a broken proxy, as a logarithm. 0 for the only proxy that has worked:
+    there is none to compare it with."""
     if _is_failure(seen):
         proven = [name for name, proxy in state.proxies.items() if _is_proven(proxy, seen.ended)]
         return 0.0 if proven == [seen.proxy] else math.log(_BROKEN / expected)
@@ -447,12 +444,12 @@ def _evidence_of(state: PoolState, seen: ProxyObservation, expected: float) -> f
 
 
 def _badness(seen: ProxyObservation, expected: float) -> float:
-    """What of a failure counts against the proxy."""
+    """How much of a failure counts against the proxy."""
     return 1.0 - expected if seen.sign == "failed" else float(seen.sign == "down")
 
 
 def _learnt(state: PoolState, seen: ProxyObservation) -> PoolState:
-    """What is known of the host, and of hosts in general, after one more request that may have reached it."""
+    """The state with what the request shows about its host, and about hosts in general."""
     failed, site = _is_failure(seen), state.sites.get(seen.host)
     if failed:
         others = tuple(name for name in _failed_at(site, seen.ended) if name != seen.proxy)

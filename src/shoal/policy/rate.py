@@ -1,9 +1,9 @@
-"""Slows a host down that says "too many requests", and lets it speed up again, gently. Pure.
+"""Slows requests to a host that answers "too many requests", and speeds up again gently. Pure.
 
-A 429 (or a 503 with Retry-After) doubles the host's interval, up to 32 times what it was. Requests in flight together
-are turned away together: those that had gone before the slower rate was in force count as one. After a quiet time,
-which is longer for a host that did this before, every answer takes back a tenth of the excess. Without the quiet time
-a host would be driven over its limit again and again.
+A 429 (or a 503 with Retry-After) doubles the host's interval, up to 32 times. Requests that started before the slower
+rate was in force count as one, because they are refused together. After a quiet time, which is longer for a host that
+did this before, every answer takes back a tenth of the excess. Without the quiet time the crawl would exceed the host's
+limit again and again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _RECOVERY = 0.9  # of the excess is left after one answer
 _RECOVERED = 1.05  # is as good as 1
 _QUIET = 60.0  # seconds before recovery begins, for every slow-down so far
 _MAX_QUIET = 600.0
-_FORGET = 3600.0  # seconds without a complaint, and the host is as if never seen
+_FORGET = 3600.0  # seconds without a complaint, and the state starts again
 
 
 class RateState(Struct, frozen=True, omit_defaults=True):
@@ -34,7 +34,7 @@ class RateState(Struct, frozen=True, omit_defaults=True):
 
     @property
     def knows_from(self) -> float:
-        """Only what started after this tells whether the slow-down was enough."""
+        """Only requests that started after this show whether the slow-down was enough."""
         return max(self.in_force, self.blocked_until)
 
 
@@ -74,7 +74,7 @@ class RatePolicy:
             return complaint
         base = max(self._base, seen.interval) if state.factor == 1 else state.base
         factor = min(MAX_FACTOR, state.factor * 2)
-        # A worker may start one more before it knows: by the slower rate, the next is due an interval from now.
+        # A worker may start one more before it knows; at the slower rate, the next is due an interval from now.
         in_force = max(state.in_force, seen.ended + base * factor)
         return replace(complaint, factor=factor, base=base, in_force=in_force, slowdowns=state.slowdowns + 1)
 

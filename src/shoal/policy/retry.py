@@ -55,10 +55,10 @@ def delay(
     return backoff(attempt, base, cap, rng)
 
 
-# -- Retries are paid for by first attempts, so that failure does not multiply traffic. Pure.
+# -- Retry budgets: first attempts pay for retries, so that failures do not multiply traffic.
 #
-# A host has `retry_budget_floor` retries to begin with. Every first attempt earns it `retry_budget` of another, up to a
-# limit: good times long ago do not pay for a storm. With nothing left, a failure is final.
+# A host starts with `retry_budget_floor` retries. Every first attempt earns `retry_budget` of a retry, up to a limit:
+# old successes do not pay for a storm. With nothing left, a failure is final.
 
 
 MAX_SAVINGS = 100.0  # retries, beyond the floor

@@ -1,9 +1,8 @@
-"""How long to wait for a host: as RFC 6298 does it for packets. Pure.
+"""How long to wait for a host, as RFC 6298 does it for packets. Pure.
 
-The smoothed latency and four times its deviation, but at least three times the latency, between `min_timeout` and
-`total_timeout`. Every timeout doubles the next one until an answer comes; requests that were cut off together count
-as one. A host never seen gets `first_timeout`, and twice that after the first timeout, but no more before it has
-answered: it may well never do so.
+The timeout is the smoothed latency plus four times its deviation, at least three times the latency, and between
+`min_timeout` and `total_timeout`. A timeout doubles the next one until an answer comes; requests that time out together
+count as one. A host that has not answered yet gets `first_timeout`, and twice that after its first timeout.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ class TimeoutPolicy:
 
 
 def prolonged(timeout: float, cut_off: int, most: float) -> float:
-    """Twice the time for every time it was not enough."""
+    """The timeout, doubled for every time it was not enough."""
     return min(most, timeout * 2.0 ** min(cut_off, _MAX_DOUBLINGS))
 
 

@@ -158,9 +158,9 @@ _SAME_SITE = {"strict": "Strict", "lax": "Lax", "none": "None"}
 
 
 class SharedCookies:
-    """Cookies of a session, in its jar and in its browser context: what changes on one side is changed on the other.
+    """The cookies of a session: changes in its jar and in its browser context are copied to the other.
 
-    The jar rules: a cookie that it does not take (one for a public suffix) goes from the context too.
+    The jar decides: a cookie that it refuses (one for a public suffix) is removed from the context too.
     """
 
     def __init__(self, context: BrowserContext, jar: CookieJar) -> None:
