@@ -47,6 +47,7 @@ async def page(page):
 """
 LINES = {"/sleep": "time.sleep(600)", "/regex": "re.match("}
 BRIEF = ("-s", "handler_timeout=1")
+LONG = ("-s", "first_timeout=300", "-s", "total_timeout=300", "-s", "read_timeout=300")
 BODY = html(b"<p>looks harmless")
 
 
@@ -127,11 +128,11 @@ def test_a_fleet_outlives_its_hanging_pages(
 
 
 def hanging(desk: Desk, villain: Villain, *command: str) -> Process:
-    """A command that has met a page that it never gets out of. Its patience with handlers is a minute."""
+    """A command that has met a page that it never gets out of. Its patience with handlers is longer than ours."""
     fleet = fleet_of(desk, SQLITE, villain.url("/regex"))
     if command[0] != "crawl":
         fleet.submit()
-    process = desk.start(*command, "-s", "grace=0.5")
+    process = desk.start(*command, "-s", "grace=0.5", "-s", "handler_timeout=300")
     until((desk.folder / "met").exists, "the page that hangs")
     return process
 
@@ -150,10 +151,8 @@ def test_a_command_that_hangs_ends_when_it_is_told_to(
 ) -> None:
     process = hanging(desk, villain, *command)
     family = family_of(process.pid)
-    asked = time.monotonic()
     process.signal(signal.SIGTERM)
     process.code()
-    assert time.monotonic() - asked < 30, "half of what a handler may take"
     assert not any(alive(pid) for pid in family)
     fleet = Fleet(desk, SQLITE)
     fleet.ask(lambda frontier: frontier.reap())
@@ -168,7 +167,7 @@ def test_a_killed_parent_takes_a_hanging_child_along(
     family = family_of(process.pid)
     assert family
     os.kill(process.pid, signal.SIGKILL)
-    until(lambda: not any(alive(pid) for pid in family), "the end of the family", 5)
+    until(lambda: not any(alive(pid) for pid in family), "the end of the family")
 
 
 # -- what must not be taken for a hang, and what must
@@ -254,11 +253,11 @@ def test_fresh_is_not_fresh_again_after_a_hang(desk: Desk, villain: Villain) -> 
 def test_one_ctrl_c_counts_once(desk: Desk, villain: Villain) -> None:
     """The terminal sends it to guardian and child alike."""
     fleet_of(desk, SQLITE, villain.url("/hold"))
-    process = desk.start("crawl", "site.py", "-o", ROWS, "-s", "grace=20", program=("setsid", *SHOAL))
+    process = desk.start("crawl", "site.py", "-o", ROWS, "-s", "grace=300", *LONG, program=("setsid", *SHOAL))
     until(lambda: ("127.9.0.1", "/hold") in villain.hits, "the page")
     os.killpg(process.pid, signal.SIGINT)
     until(lambda: "once more to hand them back at once" in process.err, "the answer to the signal")
     os.killpg(process.pid, signal.SIGINT)
-    assert process.code(10) == 0, process.err
+    assert process.code() == 0, process.err  # sooner than the grace is over
     counters = Fleet(desk, SQLITE).job().counters
     assert (counters.pending, counters.leased, counters.done) == (1, 0, 0)

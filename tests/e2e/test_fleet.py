@@ -26,7 +26,7 @@ HOSTS = ("a", "b", "c")
 @pytest.fixture(scope="module")
 def web() -> Iterator[WebProcess]:
     hosts = {name: HostProfile("slow", pages=PAGES, links=6, latency=0.01) for name in HOSTS}
-    hosts["crawling"] = HostProfile("slow", pages=200, links=12, latency=0.15)
+    hosts["crawling"] = HostProfile("slow", pages=120, links=12, latency=0.15)
     with WebProcess(hosts) as web:
         yield web
 

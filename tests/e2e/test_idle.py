@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from lateness import Lateness
 from shoal.engine.dispatcher import Engine
 from shoal.engine.served import OneJob
 from shoal.frontier.sqlite import SqliteFrontier
@@ -117,12 +118,13 @@ async def test_work_that_arrives_is_started_at_once(store: Path, origin: str) ->
             async with asyncio.timeout(0.3):  # the engine has looked around and gone to sleep
                 await pages.started.get()
         adder = frontier if origin == "the same process" else other
-        assert (await adder.add("idle", [make_task(url)])).new == 1
-        added = time.monotonic()
-        async with asyncio.timeout(5):
-            started, at = await pages.started.get()
+        with Lateness() as late:
+            assert (await adder.add("idle", [make_task(url)])).new == 1
+            added = time.monotonic()
+            async with asyncio.timeout(60):
+                started, at = await pages.started.get()
     assert started == url
-    assert at - added < PROMPT
+    assert at - added < PROMPT + 10 * late.seconds
 
 
 async def test_a_host_that_becomes_due_is_started_on_time(store: Path) -> None:
@@ -130,7 +132,9 @@ async def test_a_host_that_becomes_due_is_started_on_time(store: Path) -> None:
     pages = Pages()
     async with SqliteFrontier(store) as frontier, running(frontier, pages):
         await frontier.add("idle", [make_task(f"http://due.test/{n}") for n in range(2)])
-        async with asyncio.timeout(5):
-            _, first = await pages.started.get()
-            _, second = await pages.started.get()
-    assert 0.95 <= second - first < 1.0 + PROMPT
+        with Lateness() as late:
+            async with asyncio.timeout(60):
+                _, first = await pages.started.get()
+                _, second = await pages.started.get()
+    # The first may have been started late: by no more than threads are woken.
+    assert 0.95 - late.seconds <= second - first < 1.0 + PROMPT + 10 * late.seconds

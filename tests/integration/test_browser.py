@@ -218,7 +218,7 @@ async def test_a_forgotten_tab_is_closed() -> None:
     ):
         answer = await shown(chromium, server.url("/"), total_timeout=3.0)
         assert answer.tab is not None
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             await text_of(chromium, server.url("/"))  # there is room for one tab only
         with pytest.raises(TabLost, match="longer than total_timeout and handler_timeout"):
             await answer.tab.html()

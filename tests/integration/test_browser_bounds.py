@@ -235,7 +235,7 @@ def dripping(pause: float) -> Callable[[bytes, asyncio.StreamWriter], Any]:
     "answer", [silent, dripping(0.3), dripping(0.001)], ids=["silent", "a byte", "endless"]
 )
 async def test_the_deadline_holds(chromium: BrowserTransport, answer: Any) -> None:
-    async with serve(answer) as server, asyncio.timeout(15):
+    async with serve(answer) as server, asyncio.timeout(40):
         found = await failure(chromium, server.url("/"), total_timeout=1.5)
     assert found.kind == "timeout"
     assert found.elapsed >= 1.4
@@ -264,7 +264,7 @@ async def test_a_killed_browser_is_replaced(caplog: pytest.LogCaptureFixture) ->
         await until(lambda: "/silent" in server.paths)
         processes = killed.processes.pids()
         os.kill(killed.pid, signal.SIGKILL)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             assert (await loading).kind == "browser_crash"
             with pytest.raises(TabLost, match=r"^click\('p'\): the browser or its tab is gone$"):
                 await tab.click("p")
@@ -293,7 +293,7 @@ async def test_a_tab_that_dies_leaves_the_browser(chromium: BrowserTransport) ->
         await until(lambda: "/silent" in server.paths)
         for renderer in renderers():
             os.kill(renderer, signal.SIGKILL)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             assert (await loading).kind == "browser_crash"
         assert "fine" in await text_of(chromium, server.url("/ok"))
         assert current(chromium).pid == pid
@@ -340,7 +340,7 @@ async def test_a_browser_that_nobody_uses_ends(monkeypatch: pytest.MonkeyPatch) 
 
 async def test_a_browser_that_grows_too_far_is_killed(caplog: pytest.LogCaptureFixture) -> None:
     async with browser(browser_memory=20 * MB) as chromium, serve(silent) as server:
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(40):
             assert (await failure(chromium, server.url("/"))).kind == "browser_crash"
     assert any("far above browser_memory" in record.getMessage() for record in caplog.records)
 

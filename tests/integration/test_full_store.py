@@ -62,7 +62,7 @@ async def test_what_frees_or_moves_runs_and_what_is_new_waits(
         await settle(frontier, lease, GONE)
     leases = list((await claim(frontier, 5)).leases)
     fill(server)
-    async with asyncio.timeout(10), RedisFrontier(frontier.address) as second:
+    async with asyncio.timeout(30), RedisFrontier(frontier.address) as second:
         assert (await second.room()).share > 1000
         assert [job.spec.name for job in await second.jobs()] == ["job", "other"]
         with pytest.raises(StoreFull, match="no room left"):
@@ -236,7 +236,7 @@ async def test_who_waits_is_woken_though_the_store_is_full(
     await frontier.open_job(spec())
     await frontier.add("job", [make_task("http://a.test/")])
     [lease] = (await claim(frontier, 1)).leases
-    async with RedisFrontier(frontier.address) as second, asyncio.timeout(10):
+    async with RedisFrontier(frontier.address) as second, asyncio.timeout(30):
         fill(server)
         assert not (await claim(second, 5, worker="w2")).leases
         await settle(frontier, lease, Retry(0.2, GONE.failure))
@@ -285,7 +285,7 @@ async def test_a_process_that_ends_while_pages_wait_hands_them_back(
         fill(server)
         await eventually(lambda: quiet(web), 30)
         crawling.cancel()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await asyncio.wait([crawling])
         async with RedisFrontier(server.url) as frontier:
             job = await balanced(frontier, "books")
@@ -317,7 +317,7 @@ async def test_a_server_that_cannot_write_its_disk_is_read_and_takes_no_changes(
                 done, _ = await asyncio.wait([claiming], timeout=0.3)
                 assert not done
                 server.command("CONFIG", "SET", "stop-writes-on-bgsave-error", "no")
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(30):
                     assert len((await claiming).leases) == 1
 
 
@@ -342,7 +342,7 @@ async def test_commands_and_dashboard_of_a_server_that_cannot_write_its_disk(
                 err = capfd.readouterr().err
                 assert got == code, (command, err)
                 assert "Traceback" not in err
-                assert time.monotonic() - began < 10, command
+                assert time.monotonic() - began < 60, command  # and does not wait for room without end
                 if code:
                     *warnings, line = err.splitlines()
                     assert CANNOT_WRITE in line, (command, err)

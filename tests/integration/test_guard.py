@@ -31,7 +31,7 @@ async def transport(guard: Guard) -> AsyncIterator[HttpTransport]:
 
 
 async def kind_of(guard: Guard, url: str) -> str:
-    async with transport(guard) as http, asyncio.timeout(5):
+    async with transport(guard) as http, asyncio.timeout(30):
         outcome = await http.fetch(FetchRequest(url))
     return "ok" if isinstance(outcome, Response) else outcome.kind
 

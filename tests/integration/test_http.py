@@ -32,6 +32,7 @@ from shoal.model import Failure, Response
 from shoal.settings import Settings
 from shoal.testing.servers.names import SILENT, NameServer
 
+DEADLINE = 30.0  # seconds for what never ends if it fails
 LOOPBACK = ["127.0.0.0/8"]
 CERTS = Path(__file__).parent / "certs"
 
@@ -52,7 +53,7 @@ async def answer_of(http: HttpTransport, url: str, **fields: Any) -> Response:
 
 
 async def failure_of(http: HttpTransport, url: str, **fields: Any) -> Failure:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(DEADLINE):
         outcome = await http.fetch(FetchRequest(url, **fields))
     assert isinstance(outcome, Failure), outcome
     assert "\n" not in outcome.detail
@@ -263,7 +264,7 @@ async def test_a_body_without_end_is_cut_and_its_connection_closed() -> None:
 
     async with serve(pour) as server, transport(max_body=1_000_000) as http:
         assert (await failure_of(http, server.url())).kind == "too_large"
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(DEADLINE):
             await closed.wait()
 
 
@@ -377,7 +378,7 @@ async def test_cancellation_goes_through_and_closes_the_connection() -> None:
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    async with server, transport() as http, asyncio.timeout(5):
+    async with server, transport() as http, asyncio.timeout(DEADLINE):
         fetching = asyncio.create_task(http.fetch(FetchRequest(f"http://127.0.0.1:{port}/")))
         await begun.wait()
         fetching.cancel()
@@ -510,7 +511,7 @@ async def test_what_comes_on_an_idle_connection_is_not_read(more: bytes) -> None
     async with serve(answer) as server, transport() as http:
         assert (await answer_of(http, server.url("/1"))).body == b"/1"
         writers[0].write(more)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE):
             await writers[0].wait_closed()
         assert (await answer_of(http, server.url("/2"))).body == b"/2"
     assert server.connections == 2
@@ -680,7 +681,7 @@ async def test_no_slot_is_held_while_a_name_is_looked_up() -> None:
     with NameServer({"x.example": SILENT}) as names:
         async with transport(dns_servers=[names.address], dns_timeout=0.3) as http:
             fetching = asyncio.create_task(failure_of(http, "http://x.example/"))
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(DEADLINE):
                 await given_up.wait()
             assert (slots.working, slots.waiting) == (0, 1)
             failure = await fetching

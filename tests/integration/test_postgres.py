@@ -176,7 +176,7 @@ async def test_ten_thousand_rows_at_once(postgres: str) -> None:
     async with opened(postgres) as sink:
         started = time.monotonic()
         await sink.write(batch)
-        assert time.monotonic() - started < 10
+        assert time.monotonic() - started < 60, "a statement for each row would take minutes"
         await sink.write(batch)
     assert await ask(postgres, "SELECT count(*), count(DISTINCT url) FROM book") == [(10_000, 100)]
 

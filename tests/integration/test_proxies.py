@@ -47,7 +47,7 @@ async def transport(allow: list[str] | None = None, **settings: float) -> AsyncI
 
 
 async def fetch(url: str, proxy: ProxyServer, allow: list[str] | None = None, **settings: float) -> Outcome:
-    async with asyncio.timeout(10), transport(allow, **settings) as http:
+    async with asyncio.timeout(30), transport(allow, **settings) as http:
         return await http.fetch(FetchRequest(url, proxy=proxy_of(proxy.url)))
 
 
@@ -199,7 +199,7 @@ async def test_a_cancelled_fetch_leaves_no_connection(kind: Literal["http", "soc
         fetching = asyncio.create_task(
             http.fetch(FetchRequest(f"{scheme}://127.0.0.1:9/", proxy=proxy_of(proxy.url)))
         )
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not proxy._running:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             fetching.cancel()

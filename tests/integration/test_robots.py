@@ -37,7 +37,7 @@ class Pauses:
 
 
 async def fetch(http: HttpTransport, server: RawServer, pause: Pauses | None = None) -> RobotsRecord:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         return await fetch_robots(
             http, server.origin, agent="shoal", now=NOW, pause=pause or Pauses(), other_hosts=AnyHost()
         )

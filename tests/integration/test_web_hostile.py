@@ -26,7 +26,7 @@ async def answer(web: ChaoticWeb, path: str, *, at_most: int = 2_000_000) -> tup
     writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
     said = b""
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while len(said) < at_most and (part := await reader.read(65_536)):
                 said += part
     finally:
