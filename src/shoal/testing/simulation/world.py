@@ -43,6 +43,7 @@ from shoal.testing.simulation.workers import FleetCrew, SimulatedCrew, make_feed
 
 _LONGEST = 3600.0  # virtual seconds; a world that has not ended by then never will
 _FAILING = 10  # in every tenth world, all pages fail
+_PATIENT = 5  # in every fifth, some hosts or their robots.txt never answer; giving them up takes long
 _SLACK = 2.0  # seconds beyond its grace in which a worker must have stopped: the store may be slow
 
 Home = Callable[[Clock], Frontier]
@@ -101,7 +102,7 @@ class World:
         self._mood = CALM if failing else self._mood_of(seed)
         self._faults = Faults(seed, self._mood, loop.time)
         self._story = Story(loop.time, aloud)
-        self._web = Web(seed, failing=failing, hanging=not self._fleet or seed % 4 == 0)
+        self._web = self._make_web(seed)
         self._plan = plan_of(seed, self._web, failing=failing, fleet=self._fleet)
         self._checker = Checker(self._web, self._plan.settings, self._fail)
         self._servers = Servers(self._plan.settings, self._checker)
@@ -119,6 +120,10 @@ class World:
 
     def _mood_of(self, seed: int) -> Mood:
         return mood_of(seed)
+
+    def _make_web(self, seed: int) -> Web:
+        patient = seed % _PATIENT == 0
+        return Web(seed, failing=self._failing, hanging=patient, broken=patient)
 
     # -- from beginning to end
 
@@ -305,6 +310,9 @@ class FleetWorld(World):
 
     def _mood_of(self, seed: int) -> Mood:
         return mood_with_set_backs(seed)
+
+    def _make_web(self, seed: int) -> Web:
+        return Web(seed, hanging=seed % 4 == 0, broken=seed % 3 == 0)
 
     def _lives(self) -> Iterable[Coroutine[None, None, None]]:
         workers = [self._keep_running("w", n) for n in range(self._workers)]
