@@ -52,10 +52,15 @@ def test_a_step_that_fails_is_told(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_image_works(folder: Path, tmp_path: Path) -> None:
+def test_the_image_works(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One test, as building takes its time."""
     image = rehearse.Rehearsal(folder)
+    monkeypatch.setenv("PIP_NO_COMPILE", "1")  # most modules are not imported here: those that are, are compiled then
     image.build()
+    compiled = folder / "compiled"
+    compiled.mkdir()
+    compiled.chmod(0o777)
+    image.env |= {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(compiled)}
     check_files(image)
     check_user(image)
     check_commands(image)
@@ -95,9 +100,8 @@ def check_commands(image: Any) -> None:
     shut = image.folder / "shut"
     shut.mkdir(mode=0o555)
     assert image.run("--version", cwd=shut).stdout.strip() == f"shoal {__version__}"
-    for command in ("worker", "coordinator", "dashboard", "submit", "jobs"):
-        helped = image.run(command, "--help", cwd=shut)
-        assert (helped.returncode, command in helped.stdout) == (0, True), helped.stderr
+    helped = image.run("--help", cwd=shut).stdout
+    assert all(command in helped for command in ("worker", "coordinator", "dashboard", "submit", "jobs"))
     python = str(image.place("/opt/shoal/bin/python"))
     assert (
         image.run(

@@ -17,10 +17,10 @@ _number = itertools.count()
 
 TestMemory = machine(MemoryFrontier).TestCase
 TestMemory.settings = settings(
-    max_examples=150, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=100, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 TestSqlite = machine(lambda clock: SqliteFrontier(Path(_folder.name) / f"{next(_number)}.db", clock)).TestCase
 TestSqlite.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=30, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )

@@ -32,10 +32,10 @@ def make(clock: ManualClock, shards: int) -> Frontier:
 
 TestOneShard = machine(lambda clock: make(clock, 1)).TestCase
 TestOneShard.settings = settings(
-    max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=20, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 TestFourShards = machine(lambda clock: make(clock, 4)).TestCase
 TestFourShards.settings = settings(
-    max_examples=20, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=10, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
