@@ -17,7 +17,7 @@ from shoal.testing.servers import PostgresServer, ValkeyServer
 
 # A run must mean the same thing everywhere: under CI the examples are fixed, at home they are new every time.
 # No example is timed: how long it takes says more about the machine than about the code.
-hypothesis.settings.register_profile("shoal", deadline=None, derandomize="CI" in os.environ)
+hypothesis.settings.register_profile("shoal", deadline=None, max_examples=50, derandomize="CI" in os.environ)
 hypothesis.settings.load_profile("shoal")
 
 pytest.register_assert_rewrite("shoal.testing.conformance", "shoal.testing.stateful")

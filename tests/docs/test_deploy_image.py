@@ -55,7 +55,9 @@ def test_a_step_that_fails_is_told(folder: Path) -> None:
 def test_the_image_works(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One test, as building takes its time."""
     image = rehearse.Rehearsal(folder)
-    monkeypatch.setenv("PIP_NO_COMPILE", "1")  # most modules are not imported here: those that are, are compiled then
+    monkeypatch.setenv(
+        "PIP_NO_COMPILE", "1"
+    )  # most modules are not imported here: those that are, are compiled then
     image.build()
     compiled = folder / "compiled"
     compiled.mkdir()

@@ -6,8 +6,10 @@ import ast
 import asyncio
 import json
 import logging
+import re
 import string
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -29,7 +31,10 @@ def calls() -> Iterator[tuple[str, ast.Call, list[ast.expr]]]:
     """Every `event(…)`, `tell(frontier, …)` and `self._tell(…)` in the sources: where, the call, its positional
     words."""
     for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        text = path.read_text("utf-8")
+        if not re.search(r"\b(event|_?tell)\(", text):
+            continue
+        for node in ast.walk(ast.parse(text)):
             if not isinstance(node, ast.Call):
                 continue
             where = f"{path.name}:{node.lineno}"
@@ -47,6 +52,7 @@ def names_of(word: ast.expr) -> set[str]:
     return {n.value for n in ast.walk(word) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
 
 
+@cache
 def told() -> dict[str, list[tuple[str, ast.Call, list[ast.expr]]]]:
     """The calls by the names they may have, which must be written out."""
     found: dict[str, list[tuple[str, ast.Call, list[ast.expr]]]] = {}

@@ -46,7 +46,10 @@ def _own_store() -> Iterator[None]:
 
 
 def texts(path: Path) -> Iterator[str]:
-    tree = ast.parse(path.read_text())
+    text = path.read_text()
+    if "shoal " not in text:
+        return
+    tree = ast.parse(text)
     docs = {
         id(node.body[0].value)
         for node in ast.walk(tree)

@@ -77,12 +77,12 @@ def test_a_history_stays_small() -> None:
     history = History()
     errors = {"timeout": 40, "http_503": 30, "http_429": 20, "dns": 10, "read_timeout": 5}
     busy = Slice(10_000, 12_000, 105, 3, 10**9, errors, tuple([999] * (len(EDGES) + 1)))
-    for second in range(0, 40_000, 7):
+    for second in range(0, 40_000, 40):
         names = {f"host-number-{second + n}.example.com": HostPast(n, 1, 2.5, "timeout") for n in range(20)}
         history = history.added(second, busy, names)
     assert len(history.slices) <= MOST_SLICES
     assert len(history.hosts) == MOST_HOSTS
-    assert history.total().pages == 10_000 * len(range(0, 40_000, 7))
+    assert history.total().pages == 10_000 * len(range(0, 40_000, 40))
     assert len(msgspec.msgpack.encode(history)) < 100_000
 
 

@@ -25,7 +25,7 @@ from shoal.settings import Settings
 
 Strategy = Literal["scored", "round_robin"]
 STRATEGIES: list[Strategy] = ["scored", "round_robin"]
-SEEDS = range(5)
+SEEDS = range(3)
 T = 1_000_000.0
 
 

@@ -420,15 +420,15 @@ def test_no_rule_takes_long_on_a_long_url(rules: str) -> None:
     assert (time.process_time() - begin) / 5 < 0.1
 
 
-def test_five_thousand_rules_and_ten_thousand_links() -> None:
+def test_five_thousand_rules_and_two_thousand_links() -> None:
     rules = [f"Disallow: /dir{n}/page" for n in range(4_000)] + [
         f"Disallow: /*{n}.pdf$" for n in range(1_000)
     ]
     matcher = Matcher(read("User-agent: *\n" + "\n".join(rules), "shoal").rules)
     begin = time.process_time()
-    for n in range(10_000):
+    for n in range(2_000):
         assert matcher.allows(f"{SITE}/some/ordinary/link-{n}.html?x={n}")
-    assert time.process_time() - begin < 8  # 0.8 s
+    assert time.process_time() - begin < 2  # 0.16 s
 
 
 def test_what_lies_beyond_the_caps_is_said() -> None:

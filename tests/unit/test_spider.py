@@ -102,10 +102,10 @@ async def test_a_start_file_skips_blanks_and_comments_and_passes_junk_on(tmp_pat
 
 
 async def test_a_start_file_is_streamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A million lines are never all in memory: reading stops where the consumer stops."""
+    """Many lines are never all in memory: reading stops where the consumer stops."""
     file = tmp_path / "urls.txt"
     with file.open("w") as lines:
-        lines.writelines(f"https://a.example/{n}\n" for n in range(1_000_000))
+        lines.writelines(f"https://a.example/{n}\n" for n in range(200_000))
     read_to = []
     open_file = Path.open
 
@@ -118,7 +118,7 @@ async def test_a_start_file_is_streamed(tmp_path: Path, monkeypatch: pytest.Monk
     starts = Spider("s", file).starts()
     assert [(await anext(starts))[0] for _ in range(10)] == list(range(1, 11))
     assert read_to[0].buffer.raw.tell() < 100_000
-    assert sum([1 async for _ in starts]) == 999_990
+    assert sum([1 async for _ in starts]) == 199_990
 
 
 async def test_a_missing_start_file_is_one_clear_line(tmp_path: Path) -> None:
