@@ -12,5 +12,5 @@ from shoal.testing.servers import ValkeyServer
 @pytest.fixture(scope="session")
 def valkey_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyServer]:
     """Nothing is asked here of its disk."""
-    with ValkeyServer(tmp_path_factory.mktemp("valkey"), appendonly=False, fsync="always") as server:
+    with ValkeyServer(tmp_path_factory.mktemp("valkey"), appendonly=False) as server:
         yield server

@@ -136,7 +136,9 @@ def redirect_of(path: str) -> str | None:
 
 
 class Web:
-    def __init__(self, seed: int, *, failing: bool = False, hanging: bool = True, broken: bool = True) -> None:
+    def __init__(
+        self, seed: int, *, failing: bool = False, hanging: bool = True, broken: bool = True
+    ) -> None:
         """`failing`: every page of every host is answered 503. Not `hanging`: no host keeps silent; not `broken`: every
         host has a robots.txt, or none. Without these two a world is through in a quarter of the time."""
         rng = random.Random(f"web {seed}")
