@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from shoal.clock import Clock
 from shoal.engine.dispatcher import Engine
-from shoal.engine.pressure import Governor, Load
+from shoal.engine.pressure import Load, PressureMonitor
 from shoal.engine.served import OneJob
 from shoal.engine.vitals import Reading
 from shoal.errors import ShoalError, StoreError
@@ -270,7 +270,7 @@ def test_backpressure_is_taken_off_though_the_store_failed_for_a_moment() -> Non
 
     async def story() -> list[bool]:
         clock = SimulatedClock(asyncio.get_running_loop())
-        governor = Governor(
+        monitor = PressureMonitor(
             Settings(high_water=3),
             Traffic(),
             load=lambda: Load(0, 0.0, 0.0),
@@ -279,11 +279,11 @@ def test_backpressure_is_taken_off_though_the_store_failed_for_a_moment() -> Non
             clock=clock,
             machine=Reading,
         )
-        governing, felt = asyncio.create_task(governor.run()), []
+        monitoring, felt = asyncio.create_task(monitor.run()), []
         for _ in range(3):
             await asyncio.sleep(0.51)
-            felt.append(governor.pressure.feeding_paused)
-        governing.cancel()
+            felt.append(monitor.pressure.feeding_paused)
+        monitoring.cancel()
         return felt
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:

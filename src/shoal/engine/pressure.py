@@ -1,7 +1,7 @@
-"""Feels how the crawl is doing, twice a second, and tells the engine how hard it may push.
+"""Backpressure: twice a second, how the crawl is doing and how hard the engine may push.
 
-The rules are in `policy/backpressure.py`; here their signals are read, their changes logged, and their reasons kept
-for whoever asks why the crawl is slow.
+The rules are in `policy/backpressure.py`. Here their signals are read, their changes logged, and their reasons kept to
+explain why a crawl is slow.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Load(Struct, frozen=True):
     idle_for: float  # seconds since a page was last in flight
 
 
-class Governor:
+class PressureMonitor:
     def __init__(
         self,
         settings: Settings,
@@ -72,7 +72,7 @@ class Governor:
                     # The engine tells of a store that is broken. If this one passes, somebody must still be here to
                     # take the pressure off again.
                     continue
-                self.feel(backlog)
+                self.update(backlog)
         finally:
             self._lag.stop()
 
@@ -82,7 +82,7 @@ class Governor:
             self._room_at = now
             self._room = await self._ask_room()
 
-    def feel(self, backlog: Backlog) -> None:
+    def update(self, backlog: Backlog) -> None:
         before, now = self.pressure, self._clock.monotonic()
         signals = replace(
             self.signals(),

@@ -14,7 +14,7 @@ from shoal.clock import SystemClock
 from shoal.engine.dispatcher import Engine
 from shoal.engine.guardian import can_resume, guarded
 from shoal.engine.lost_workers import report_loss, tell_loss
-from shoal.engine.pressure import Governor
+from shoal.engine.pressure import PressureMonitor
 from shoal.engine.served import Jobs, OneJob
 from shoal.engine.tally import TallyReport
 from shoal.engine.tracing import Tracing, tracing_if
@@ -74,11 +74,11 @@ class Worker:
             jobs,
             settings,
             name=f"{os.getpid()}-{uuid.uuid4().hex[:8]}",
-            pressure=lambda: self._governor.pressure,
+            pressure=lambda: self._monitor.pressure,
             spiders=spiders,
             liveness=liveness,
         )
-        self._governor = Governor(
+        self._monitor = PressureMonitor(
             settings,
             traffic,
             load=self.engine.load,
@@ -87,7 +87,7 @@ class Worker:
             clock=SystemClock(),
             room=frontier.room,
         )
-        self._governing: asyncio.Task[None] | None = None
+        self._monitoring: asyncio.Task[None] | None = None
 
     def _handler_timeout(self) -> float:
         """The longest that a handler may take now."""
@@ -106,14 +106,14 @@ class Worker:
                 await report_loss(self._frontier, mine.loss)
             mine.liveness.name(self.engine.name, self._frontier.obituary(self.engine.name))
         self._watchdog.start()
-        self._governing = asyncio.create_task(self._governor.run())
+        self._monitoring = asyncio.create_task(self._monitor.run())
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._governing is not None:
-            self._governing.cancel()
+        if self._monitoring is not None:
+            self._monitoring.cancel()
             # Errors are ignored: the engine tells of a broken store.
-            await asyncio.gather(self._governing, return_exceptions=True)
+            await asyncio.gather(self._monitoring, return_exceptions=True)
         self._watchdog.stop()
 
     def stop(self) -> None:
@@ -126,14 +126,14 @@ class Worker:
         return self.engine.stopping
 
     def feeding_paused(self) -> bool:
-        return self._governor.pressure.feeding_paused
+        return self._monitor.pressure.feeding_paused
 
     def report(self) -> TallyReport:
         """What this process has counted."""
         raise NotImplementedError
 
     def vitals(self) -> Vitals:
-        pressure, signals = self._governor.pressure, self._governor.signals()
+        pressure, signals = self._monitor.pressure, self._monitor.signals()
         return Vitals(
             stale=self.engine.stale,
             cpu=time.process_time(),

@@ -6,7 +6,7 @@ import asyncio
 
 from shoal.engine.dispatcher import Engine
 from shoal.engine.feeder import Feeder
-from shoal.engine.pressure import Governor
+from shoal.engine.pressure import PressureMonitor
 from shoal.engine.served import OneJob
 from shoal.engine.tally import Tally
 from shoal.engine.vitals import Reading
@@ -53,9 +53,9 @@ class SimulatedCrew:
             OneJob(frontier, self._job, settings),
             settings,
             name=process.name,
-            pressure=lambda: self._governor.pressure,
+            pressure=lambda: self._monitor.pressure,
         )
-        self._governor = Governor(
+        self._monitor = PressureMonitor(
             settings,
             traffic,
             load=self.engine.load,
@@ -68,14 +68,14 @@ class SimulatedCrew:
     async def run(self) -> None:
         await self._job.open()
         # Without rules there is nothing to feel, and a world is through in half the time.
-        governs = bool(self._plan.settings.backpressure)
-        governing = [asyncio.create_task(self._governor.run())] if governs else []
+        monitors = bool(self._plan.settings.backpressure)
+        monitoring = [asyncio.create_task(self._monitor.run())] if monitors else []
         try:
             await self.engine.run()
         finally:
-            for task in governing:
+            for task in monitoring:
                 task.cancel()
-            await asyncio.gather(*governing, return_exceptions=True)
+            await asyncio.gather(*monitoring, return_exceptions=True)
 
     async def _pending(self) -> Backlog:
         job = await self._frontier.job(self._plan.job)
@@ -149,10 +149,10 @@ class FleetCrew:
             self._jobs,
             settings,
             name=process.name,
-            pressure=lambda: self._governor.pressure,
+            pressure=lambda: self._monitor.pressure,
             spiders=(plan.spider.name,),
         )
-        self._governor = Governor(
+        self._monitor = PressureMonitor(
             settings,
             traffic,
             load=self.engine.load,
@@ -165,7 +165,7 @@ class FleetCrew:
         self._coordinator = Coordinator(frontier, _own(plan), spiders, name=process.name, running=running)
 
     async def run(self) -> None:
-        governing = [asyncio.create_task(self._governor.run())] if self._settings.backpressure else []
+        monitoring = [asyncio.create_task(self._monitor.run())] if self._settings.backpressure else []
         try:
             async with (
                 meanwhile(self._jobs.run(self.engine.holds), self.engine),
@@ -173,9 +173,9 @@ class FleetCrew:
             ):
                 await self.engine.run()
         finally:
-            for task in governing:
+            for task in monitoring:
                 task.cancel()
-            await asyncio.gather(*governing, return_exceptions=True)
+            await asyncio.gather(*monitoring, return_exceptions=True)
             await self._jobs.close()
 
     async def _pending(self) -> Backlog:

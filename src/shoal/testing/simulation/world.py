@@ -1,6 +1,6 @@
 """One world from its seed to its end: a web, a store, workers that a supervisor keeps running, and what befalls them.
 
-The engine, pipeline, host cache, governor, feeder, policies and handlers are the real ones. Simulated are time,
+The engine, pipeline, host cache, backpressure, feeder, policies and handlers are the real ones. Simulated are time,
 the web and the faults; see the other modules of this package.
 """
 
