@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from shoal.engine.history_recorder import Recorder
+from shoal.engine.history_recorder import HistoryRecorder
 from shoal.engine.tally import Tally
 from shoal.fetch.guard import Guard
 from shoal.fetch.proxy.pool import LocalPools
@@ -64,7 +64,7 @@ class Pages:
             budget=RetryBudget(settings),
             admission=make_admission(spider, settings),
             tally=tally,
-            recorder=Recorder(frontier, "job", tally, clock.now),
+            recorder=HistoryRecorder(frontier, "job", tally, clock.now),
             clock=clock,
             rng=rng,
             browser=browser,

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from shoal.engine.dispatcher import Engine
-from shoal.engine.served import Served
+from shoal.engine.served import EngineJob
 from shoal.errors import SinkError
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.values import Counters, Cursor, JobSpec
@@ -110,7 +110,7 @@ class Jobs:
     async def over(self) -> bool:
         return False
 
-    def set_aside(self, job: Served, error: SinkError) -> bool:
+    def set_aside(self, job: EngineJob, error: SinkError) -> bool:
         self.aside.append(job.name)
         return self._forgiving
 

@@ -19,7 +19,7 @@ from shoal.engine.history import (
     coarse,
     joined,
 )
-from shoal.engine.history_recorder import Recorder, history_of_past, key_of, read_history
+from shoal.engine.history_recorder import HistoryRecorder, history_of_past, key_of, read_history
 from shoal.engine.tally import LATENCY_EDGES, Tally
 from shoal.errors import StoreError
 from shoal.frontier.memory import MemoryFrontier
@@ -173,7 +173,7 @@ class Bench:
     def __init__(self, frontier: MemoryFrontier) -> None:
         self.time = 1000.0
         self.tally = Tally()
-        self.recorder = Recorder(frontier, "j", self.tally, lambda: self.time)
+        self.recorder = HistoryRecorder(frontier, "j", self.tally, lambda: self.time)
 
     def page(self, host: str = "a", elapsed: float = 0.1, size: int = 100) -> None:
         self.tally.fetched(host, Response(f"http://{host}/", 200, {}, b"x" * size, elapsed))
@@ -194,7 +194,7 @@ async def test_what_was_counted_is_written(frontier: MemoryFrontier) -> None:
     bench.page()
     bench.failure("timeout")
     bench.failure("http_418", "b", retry=False)
-    await bench.recorder.keep()
+    await bench.recorder.write_if_due()
     history = await read_history(frontier, "j")
     assert list(history.slices) == [999]  # the second that is over
     total = history.total()
@@ -212,12 +212,12 @@ async def test_every_second_has_its_slice_though_it_is_written_seldom(frontier: 
     versions = set()
     for _ in range(10):
         bench.page()
-        await bench.recorder.keep()
-        await bench.recorder.keep()  # the engine asks far more often than it is time
+        await bench.recorder.write_if_due()
+        await bench.recorder.write_if_due()  # the engine asks far more often than it is time
         bench.time += 1
         note = await frontier.note(key_of("j"))
         versions.add(note.version if note else 0)
-    await bench.recorder.keep(everything=True)
+    await bench.recorder.write_if_due(everything=True)
     history = await read_history(frontier, "j")
     assert [one.pages for one in history.slices.values()] == [1] * 10
     assert history.hosts["a"].pages == 10
@@ -227,10 +227,10 @@ async def test_every_second_has_its_slice_though_it_is_written_seldom(frontier: 
 async def test_the_end_writes_all_there_is_and_nothing_twice(frontier: MemoryFrontier) -> None:
     bench = await opened(frontier)
     bench.page()
-    await bench.recorder.keep()
+    await bench.recorder.write_if_due()
     bench.page()
-    await bench.recorder.keep(everything=True)
-    await bench.recorder.keep(everything=True)
+    await bench.recorder.write_if_due(everything=True)
+    await bench.recorder.write_if_due(everything=True)
     history = await read_history(frontier, "j")
     assert history.total().pages == history.hosts["a"].pages == 2
 
@@ -241,7 +241,7 @@ async def test_several_processes_make_one_history(frontier: MemoryFrontier) -> N
         for _ in range(number + 1):
             bench.page("shared")
         bench.page(f"own{number}")
-        await bench.recorder.keep()
+        await bench.recorder.write_if_due()
     history = await read_history(frontier, "j")
     assert history.total().pages == 9
     assert {name: past.pages for name, past in history.hosts.items()} == {
@@ -270,13 +270,13 @@ async def test_whoever_loses_the_race_writes_it_later() -> None:
         bench = await opened(frontier)
         bench.page()
         frontier.losses = 5
-        await bench.recorder.keep()
+        await bench.recorder.write_if_due()
         assert (await read_history(frontier, "j")).total().pages == 1
         bench.page()
         frontier.losses = 1000
-        await bench.recorder.keep(everything=True)
+        await bench.recorder.write_if_due(everything=True)
         frontier.losses = 0
-        await bench.recorder.keep(everything=True)
+        await bench.recorder.write_if_due(everything=True)
         history = await read_history(frontier, "j")
         assert history.total().pages == history.hosts["a"].pages == 2
 
@@ -295,9 +295,9 @@ async def test_a_broken_store_is_not_kept_quiet_and_loses_nothing() -> None:
         bench = await opened(frontier)
         bench.page()
         with pytest.raises(StoreError):
-            await bench.recorder.keep()
+            await bench.recorder.write_if_due()
         frontier.broken = False
-        await bench.recorder.keep(everything=True)
+        await bench.recorder.write_if_due(everything=True)
         assert (await read_history(frontier, "j")).total().pages == 1
 
 
@@ -307,18 +307,18 @@ async def test_a_job_that_is_made_again_has_no_past() -> None:
         await frontier.open_job(JobSpec("j"))
         old = await opened(frontier)
         old.page()
-        await old.recorder.keep()
+        await old.recorder.write_if_due()
         await frontier.drop_job("j")
         assert await read_history(frontier, "j") == History()
         clock.advance(1)
         await frontier.open_job(JobSpec("j"))
         assert await read_history(frontier, "j") == History()
         old.page()
-        await old.recorder.keep(everything=True)  # the crew of the old one lets go late
+        await old.recorder.write_if_due(everything=True)  # the crew of the old one lets go late
         assert await read_history(frontier, "j") == History()
         new = await opened(frontier)
         new.page()
-        await new.recorder.keep()
+        await new.recorder.write_if_due()
         assert (await read_history(frontier, "j")).total().pages == 1
 
 
@@ -326,9 +326,9 @@ async def test_a_pruned_job_leaves_a_short_past_in_the_store(frontier: MemoryFro
     bench = await opened(frontier)
     for _ in range(200):
         bench.page()
-        await bench.recorder.keep()
+        await bench.recorder.write_if_due()
         bench.time += 7
-    await bench.recorder.keep(everything=True)
+    await bench.recorder.write_if_due(everything=True)
     await frontier.set_state("j", "finished")
     [job] = await frontier.jobs()
     long = await read_history(frontier, "j")
@@ -347,7 +347,7 @@ async def test_words_of_another_version_are_written_over(frontier: MemoryFrontie
     assert await read_history(frontier, "j") == History()
     bench = await opened(frontier)
     bench.page()
-    await bench.recorder.keep()
+    await bench.recorder.write_if_due()
     assert (await read_history(frontier, "j")).total().pages == 1
 
 
@@ -358,9 +358,9 @@ async def test_hosts_wait_for_their_turn_and_come_with_all_they_have(frontier: M
             bench.page(f"busy{number}")
     for _ in range(3):
         bench.page("late")
-    await bench.recorder.keep()
+    await bench.recorder.write_if_due()
     assert "late" not in (await read_history(frontier, "j")).hosts
     for _ in range(4):
         bench.page("late")
-    await bench.recorder.keep(everything=True)
+    await bench.recorder.write_if_due(everything=True)
     assert (await read_history(frontier, "j")).hosts["late"].pages == 7

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from shoal.engine.history_recorder import Recorder
+from shoal.engine.history_recorder import HistoryRecorder
 from shoal.engine.tally import Tally
 from shoal.fetch.transport import FetchRequest
 from shoal.frontier.memory import MemoryFrontier
@@ -35,11 +35,11 @@ class Unreachable:
 async def has_crawled(frontier: MemoryFrontier, pages: int) -> None:
     """Another process has fetched so many pages of the job."""
     tally = Tally()
-    recorder = Recorder(frontier, "job", tally, lambda: 1_750_000_000.0)
+    recorder = HistoryRecorder(frontier, "job", tally, lambda: 1_750_000_000.0)
     await recorder.open()
     for _ in range(pages):
         tally.fetched("b.test", Response("http://b.test/", 200, {}, b"x", elapsed=0.1))
-    await recorder.keep(everything=True)
+    await recorder.write_if_due(everything=True)
 
 
 async def second_attempts(frontier: MemoryFrontier, clock: ManualClock) -> list[Lease]:

@@ -169,8 +169,8 @@ def test_who_does_not_stop_is_overdue(liveness: Liveness) -> None:
 
 def test_the_last_words_of_a_process_that_hangs(liveness: Liveness, tmp_path: Path) -> None:
     """Its stack, though it never runs another line of Python."""
-    obituary = tmp_path / "obituary"
-    obituary.touch()
+    loss_file = tmp_path / "loss_file"
+    loss_file.touch()
     code = """
 import re, sys
 from shoal.engine.liveness import Liveness, leave_stacks
@@ -182,7 +182,7 @@ async def page():
 liveness.on_cpu(42, page(), 1.0).send(None)
 """
     with subprocess.Popen(
-        [sys.executable, "-c", code, str(liveness.file), str(obituary)],
+        [sys.executable, "-c", code, str(liveness.file), str(loss_file)],
         pass_fds=[liveness.file],
         stdout=subprocess.PIPE,
     ) as child:
@@ -192,7 +192,7 @@ liveness.on_cpu(42, page(), 1.0).send(None)
         child.kill()
     assert (loss.worker, loss.token, loss.hung) == ("w1", 42, True)
     assert 'File "<string>", line 8 in page' in loss.stack
-    assert Loss.read("w1", obituary.read_bytes()) == loss
+    assert Loss.read("w1", loss_file.read_bytes()) == loss
 
 
 @pytest.mark.parametrize("words", [b"", b"junk", b"1\n", b"a b\n", b"\xff\xfe"])

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from shoal.engine.history import History, Slice
-from shoal.engine.history_recorder import Recorder
+from shoal.engine.history_recorder import HistoryRecorder
 from shoal.engine.tally import Tally
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.values import Claim, Counters, Job, JobSpec
@@ -143,17 +143,17 @@ async def test_the_success_is_that_of_the_last_minutes() -> None:
     frontier = MemoryFrontier(clock)
     await frontier.open_job(JobSpec("books"))
     tally, now = Tally(), await frontier.now()
-    recorder = Recorder(frontier, "books", tally, lambda: now)
+    recorder = HistoryRecorder(frontier, "books", tally, lambda: now)
     await recorder.open()
     tally.failed("h.test", Failure("timeout", elapsed=1.0), retry=True)
-    await recorder.keep(everything=True)
+    await recorder.write_if_due(everything=True)
     now += 1000
     clock.advance(1000)
     for _ in range(9):
         tally.fetched("h.test", Response("", 200, {}, b""))
         tally.handled("h.test")
     tally.failed("h.test", Failure("timeout", elapsed=1.0), retry=True)
-    await recorder.keep(everything=True)
+    await recorder.write_if_due(everything=True)
     seen = await look(frontier)
     assert seen.success == pytest.approx(0.9)
     assert seen.past.total().pages == 9

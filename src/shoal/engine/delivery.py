@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from shoal.engine.served import Served
+from shoal.engine.served import EngineJob
 from shoal.errors import SinkError
 from shoal.model import Lease, Settlement
 
@@ -17,15 +17,15 @@ from shoal.model import Lease, Settlement
 class Delivery:
     def __init__(
         self,
-        delivered: Callable[[Served, Sequence[Settlement]], None],
-        failed: Callable[[Served, SinkError, Sequence[Settlement]], None],
+        delivered: Callable[[EngineJob, Sequence[Settlement]], None],
+        failed: Callable[[EngineJob, SinkError, Sequence[Settlement]], None],
     ) -> None:
         self._delivered = delivered
         self._failed = failed
-        self._waiting: dict[Served, list[Settlement]] = {}
-        self._written: dict[Served, list[Settlement]] = {}  # being written
-        self._writers: dict[Served, asyncio.Task[None]] = {}
-        self._since: dict[Served, float] = {}
+        self._waiting: dict[EngineJob, list[Settlement]] = {}
+        self._written: dict[EngineJob, list[Settlement]] = {}  # being written
+        self._writers: dict[EngineJob, asyncio.Task[None]] = {}
+        self._since: dict[EngineJob, float] = {}
 
     def __repr__(self) -> str:
         return f"<Delivery: {sum(map(self.held, self._writers))} pages on their way>"
@@ -38,11 +38,11 @@ class Delivery:
         """When the oldest of the batches set out (the loop's time)."""
         return min(self._since.values(), default=None)
 
-    def waits(self, now: float, long: float) -> dict[Served, float]:
+    def waits(self, now: float, long: float) -> dict[EngineJob, float]:
         """The jobs whose rows have been on their way for longer than that, and for how long."""
         return {job: now - since for job, since in self._since.items() if now - since > long}
 
-    def held(self, job: Served) -> int:
+    def held(self, job: EngineJob) -> int:
         """How many of a job's pages are on their way."""
         return len(self._waiting.get(job, ())) + len(self._written.get(job, ()))
 
@@ -51,13 +51,13 @@ class Delivery:
         under_way = [*self._written.values(), *self._waiting.values()]
         return [settlement.lease for batch in under_way for settlement in batch]
 
-    def hand(self, job: Served, settlement: Settlement) -> None:
+    def hand(self, job: EngineJob, settlement: Settlement) -> None:
         self._waiting.setdefault(job, []).append(settlement)
         if job not in self._writers:
             self._since[job] = asyncio.get_running_loop().time()
             self._writers[job] = asyncio.create_task(self._write(job))
 
-    async def _write(self, job: Served) -> None:
+    async def _write(self, job: EngineJob) -> None:
         try:
             while batch := self._waiting.pop(job, None):
                 self._since[job] = asyncio.get_running_loop().time()

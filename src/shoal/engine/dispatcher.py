@@ -26,7 +26,7 @@ from shoal.engine.delivery import Delivery
 from shoal.engine.heartbeat import Heartbeat
 from shoal.engine.liveness import Liveness
 from shoal.engine.pressure import Load
-from shoal.engine.served import Jobs, Served
+from shoal.engine.served import EngineJob, EngineJobs
 from shoal.errors import HandlerMissing, ShoalError, SinkError
 from shoal.events import event
 from shoal.fetch.deadline import LeaseDeadline, LeaseDeadlines
@@ -73,7 +73,7 @@ class Engine:
     def __init__(
         self,
         frontier: Queue,
-        jobs: Jobs,
+        jobs: EngineJobs,
         settings: Settings,
         *,
         name: str,
@@ -96,10 +96,10 @@ class Engine:
         )
         self._served_lanes: Mapping[str, Lane] = {}
         self._lanes = Lanes({})
-        self._running: dict[asyncio.Task[None], tuple[Served, Lease]] = {}
+        self._running: dict[asyncio.Task[None], tuple[EngineJob, Lease]] = {}
         self._suspect: asyncio.Task[None] | None = None  # the page in flight that may kill this process
-        self._settlements: list[tuple[Served, Settlement]] = []
-        self._settling: Sequence[tuple[Served, Settlement]] = ()
+        self._settlements: list[tuple[EngineJob, Settlement]] = []
+        self._settling: Sequence[tuple[EngineJob, Settlement]] = ()
         self._delivery = Delivery(self._delivered, self._undelivered)
         self._untouched: list[Lease] = []  # to be handed back
         self._giving_back = 0  # settlements and releases under way
@@ -139,7 +139,7 @@ class Engine:
         """Pages in flight that hold no slot."""
         return self._slots.waiting
 
-    def holds(self, job: Served) -> int:
+    def holds(self, job: EngineJob) -> int:
         """How many of a job's pages are not through yet."""
         held = [*self._running.values(), *self._settlements, *self._settling]
         return sum(one is job for one, _ in held) + self._delivery.held(job)
@@ -272,17 +272,19 @@ class Engine:
         finally:
             self._settling, self._settling_from = (), None
 
-    def _settle(self, settlements: Sequence[tuple[Served, Settlement]]) -> list[Coroutine[None, None, None]]:
-        batches: dict[Served, list[Settlement]] = {}
+    def _settle(
+        self, settlements: Sequence[tuple[EngineJob, Settlement]]
+    ) -> list[Coroutine[None, None, None]]:
+        batches: dict[EngineJob, list[Settlement]] = {}
         for job, settlement in settlements:
             batches.setdefault(job, []).append(settlement)
         return [self._settle_job(job, batch) for job, batch in batches.items()]
 
-    async def _write_back(self, jobs: Sequence[Served], *, everything: bool = False) -> None:
+    async def _write_back(self, jobs: Sequence[EngineJob], *, everything: bool = False) -> None:
         for job in jobs:
             await job.pages.write_back(everything=everything)
 
-    async def _settle_job(self, job: Served, batch: Sequence[Settlement]) -> None:
+    async def _settle_job(self, job: EngineJob, batch: Sequence[Settlement]) -> None:
         self._giving_back += 1
         batch = [job.pages.complete(settlement) for settlement in batch]
         try:
@@ -305,7 +307,7 @@ class Engine:
             elif isinstance(settlement.verdict, Done):
                 self._heartbeat.done(job.name)
 
-    def _wait_for_room(self, job: Served, batch: Sequence[Settlement]) -> None:
+    def _wait_for_room(self, job: EngineJob, batch: Sequence[Settlement]) -> None:
         """The store is full, and these add to it. They are settled later, rows and links and all; or, if this process
         ends first, their pages go back and will be fetched again."""
         if not batch:
@@ -318,7 +320,7 @@ class Engine:
         if self._alarm is None and not self._stopping:
             self._alarm = asyncio.get_running_loop().call_later(_NO_ROOM, self._ring)
 
-    def _settle_later(self, job: Served, batch: Sequence[Settlement]) -> None:
+    def _settle_later(self, job: EngineJob, batch: Sequence[Settlement]) -> None:
         """Those that the store has gone back from are settled after this process knows of it (`_reconcile`)."""
         if self._stopping:
             self._untouched += [settlement.lease for settlement in batch]
@@ -364,7 +366,7 @@ class Engine:
         self._premature = self._giving_back > 0 and len(claimed.leases) < free
         return claimed
 
-    def _outlasting(self, jobs: Sequence[Served]) -> float:
+    def _outlasting(self, jobs: Sequence[EngineJob]) -> float:
         """Seconds of a lease that ends no sooner than the request for its page. If this process vanishes, the server
         may work on until then: the place must not be given to another."""
         longest = max(job.settings.total_timeout for job in jobs)
@@ -383,7 +385,7 @@ class Engine:
     # -- one page
 
     async def _run_page(
-        self, job: Served, lease: Lease, place: PageSlot, asked: float, deadline: LeaseDeadline
+        self, job: EngineJob, lease: Lease, place: PageSlot, asked: float, deadline: LeaseDeadline
     ) -> None:
         if asyncio.get_running_loop().time() - asked > self._latest_start:
             # The store was away, or this process was frozen: the permission was for then.
@@ -426,11 +428,11 @@ class Engine:
         self._suspect = None if page is self._suspect else self._suspect
         self._settle_soon()
 
-    def _delivered(self, job: Served, batch: Sequence[Settlement]) -> None:
+    def _delivered(self, job: EngineJob, batch: Sequence[Settlement]) -> None:
         self._settlements += [(job, settlement) for settlement in batch]
         self._settle_soon()
 
-    def _undelivered(self, job: Served, error: SinkError, batch: Sequence[Settlement]) -> None:
+    def _undelivered(self, job: EngineJob, error: SinkError, batch: Sequence[Settlement]) -> None:
         if self._jobs.set_aside(job, error):
             self._untouched += [settlement.lease for settlement in batch]
         else:
@@ -524,7 +526,7 @@ class Engine:
         )
 
     def _waits(self) -> dict[str, str]:
-        """Jobs whose rows cannot be written for a while. That this can be told shows that the store is there."""
+        """EngineJobs whose rows cannot be written for a while. That this can be told shows that the store is there."""
         now = asyncio.get_running_loop().time()
         waits = {
             job.name: f"its database has not taken the rows of {self._delivery.held(job)} page(s) for {seconds:.0f} s"

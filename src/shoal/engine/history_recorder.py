@@ -41,7 +41,7 @@ def key_of(job: str) -> str:
     return f"history:{job}"
 
 
-class Recorder:
+class HistoryRecorder:
     def __init__(self, frontier: Frontier, job: str, tally: Tally, now: Callable[[], float]) -> None:
         self._frontier = frontier
         self._job = job
@@ -58,14 +58,14 @@ class Recorder:
         self._writing = asyncio.Lock()  # two of our own writes would count the hosts twice
 
     def __repr__(self) -> str:
-        return f"<Recorder of {self._job}>"
+        return f"<HistoryRecorder of {self._job}>"
 
     async def open(self) -> None:
         """Finds out which job of this name is meant."""
         job = await self._frontier.job(self._job)
         self._created_at = job.created_at if job is not None else None
 
-    async def keep(self, *, everything: bool = False) -> None:
+    async def write_if_due(self, *, everything: bool = False) -> None:
         """Takes down and writes what happened, if it is time. Asked with every beat, so most often it is not."""
         now = self._now()
         if everything:

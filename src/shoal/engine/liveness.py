@@ -29,7 +29,7 @@ STACK_SIGNAL: int = getattr(signal, "SIGUSR2", 0)  # asks a process for its stac
 _BEAT, _TOKEN, _STATE, _LIMIT, _GRACE, _RESUMES = range(6)  # numbers of eight bytes
 _NUMBERS = 6 * 8
 _WORKER, _LONGEST_NAME = 64, 190
-_OBITUARY, _LONGEST_PATH = 256, 2000
+_LOSS_FILE, _LONGEST_PATH = 256, 2000
 _SIZE = mmap.PAGESIZE
 
 _LATER = 2.0  # seconds from the interruption of a handler to the end of its process
@@ -93,10 +93,10 @@ class Liveness:
         """Another process can go on where this one dies."""
         self._numbers[_RESUMES] = 1
 
-    def name(self, worker: str, obituary: str = "") -> None:
-        """`obituary`: a file for its last words."""
+    def name(self, worker: str, loss_file: str = "") -> None:
+        """`loss_file`: a file for its last words."""
         self._write(_WORKER, _LONGEST_NAME, worker)
-        self._write(_OBITUARY, _LONGEST_PATH, obituary)
+        self._write(_LOSS_FILE, _LONGEST_PATH, loss_file)
 
     def beat(self, handler_timeout: float) -> None:
         """It is well. It hangs if no other beat comes until a little after a handler would be interrupted."""
@@ -187,7 +187,7 @@ class Liveness:
         if STACK_SIGNAL:
             _ask_for_stack(pid, self.file)
         loss = Loss(self.worker, token, max(seconds, 0.1), self.stack)
-        if path := self._read(_OBITUARY):
+        if path := self._read(_LOSS_FILE):
             try:
                 file = os.open(path, os.O_WRONLY)
             except OSError:

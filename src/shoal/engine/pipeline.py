@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from shoal.admit import Admission
 from shoal.engine.fetching import Fetcher
 from shoal.engine.handling import Handling
-from shoal.engine.history_recorder import Recorder
+from shoal.engine.history_recorder import HistoryRecorder
 from shoal.engine.judging import Judge
 from shoal.engine.learning import Learner
 from shoal.engine.links import Links
@@ -60,7 +60,7 @@ class Pipeline:
         links: Links,
         admission: Admission,
         tally: Tally,
-        recorder: Recorder,
+        recorder: HistoryRecorder,
         routes: Routes,
         clock: FrontierClock,
     ) -> None:
@@ -180,7 +180,7 @@ class Pipeline:
     async def write_back(self, *, everything: bool = False) -> None:
         await self._hosts.write_back(everything=everything)
         await self._routes.flush(everything=everything)
-        await self._recorder.keep(everything=everything)
+        await self._recorder.write_if_due(everything=everything)
 
 
 def _ended(lease: Lease, verdict: Retry | Dead, snapshot: Snapshot | None = None) -> Settlement:

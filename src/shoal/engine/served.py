@@ -43,7 +43,7 @@ class Pages(Protocol):
         ...
 
 
-class Served(Protocol):
+class EngineJob(Protocol):
     """One job, as far as an engine is concerned. Compared by identity: a job may be opened anew while pages of its
     former self are still in flight."""
 
@@ -65,12 +65,12 @@ class Served(Protocol):
     def sink(self) -> Sink: ...
 
 
-class Jobs(Protocol):
-    def current(self) -> Sequence[Served]:
+class EngineJobs(Protocol):
+    def current(self) -> Sequence[EngineJob]:
         """Those to claim for."""
         ...
 
-    def everyone(self) -> Sequence[Served]:
+    def everyone(self) -> Sequence[EngineJob]:
         """Those too that only finish what they have in flight."""
         ...
 
@@ -86,7 +86,7 @@ class Jobs(Protocol):
         """What the store says of the current ones; it may be some seconds old."""
         ...
 
-    def set_aside(self, job: Served, error: SinkError | HandlerMissing) -> bool:
+    def set_aside(self, job: EngineJob, error: SinkError | HandlerMissing) -> bool:
         """The job's rows cannot be written, or its pages not be handled. Whether this engine can go on without it."""
         ...
 
@@ -94,16 +94,16 @@ class Jobs(Protocol):
 class OneJob:
     """The case of `shoal crawl`: one job, and the end when it has ended."""
 
-    def __init__(self, frontier: Frontier, job: Served, settings: Settings) -> None:
+    def __init__(self, frontier: Frontier, job: EngineJob, settings: Settings) -> None:
         self._frontier = frontier
         self._all = (job,)
         self._lanes = served(settings)
         self.trouble: HandlerMissing | None = None  # why nothing more is claimed
 
-    def current(self) -> Sequence[Served]:
+    def current(self) -> Sequence[EngineJob]:
         return self._all if self.trouble is None else ()
 
-    def everyone(self) -> Sequence[Served]:
+    def everyone(self) -> Sequence[EngineJob]:
         return self._all
 
     def lanes(self) -> Mapping[str, Lane]:
@@ -128,7 +128,7 @@ class OneJob:
         job = await self._frontier.job(self._all[0].name)
         return [job] if job is not None else []
 
-    def set_aside(self, job: Served, error: SinkError | HandlerMissing) -> bool:
+    def set_aside(self, job: EngineJob, error: SinkError | HandlerMissing) -> bool:
         """What is in flight can still be finished, if only a handler is missing."""
         if isinstance(error, HandlerMissing):
             self.trouble = self.trouble or error

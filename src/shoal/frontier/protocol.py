@@ -121,7 +121,7 @@ class Queue(Timed, Protocol):
         """The leases that a worker holds, whoever asks: its own process, or one that has seen it die."""
         ...
 
-    def obituary(self, worker: str) -> str:
+    def loss_file(self, worker: str) -> str:
         """A file in which to leave word of how a worker died, for whoever takes its leases back; "": nobody reads
         any."""
         ...

@@ -11,7 +11,7 @@ from shoal.clock import Clock, SystemClock
 from shoal.engine.escalation import Escalation
 from shoal.engine.fetching import Fetcher
 from shoal.engine.handling import Handling
-from shoal.engine.history_recorder import Recorder, read_history
+from shoal.engine.history_recorder import HistoryRecorder, read_history
 from shoal.engine.judging import Judge
 from shoal.engine.learning import Learner
 from shoal.engine.links import Links
@@ -89,7 +89,7 @@ class JobRunner:
             handlers=pools_of(spider),
             own=hosts.own,
         )
-        self._recorder = Recorder(frontier, job, self.tally, clock.now)
+        self._recorder = HistoryRecorder(frontier, job, self.tally, clock.now)
         self._budget = RetryBudget(settings)
         pages = make_pipeline(
             spider,
@@ -155,7 +155,7 @@ def make_pipeline(
     budget: RetryBudget,
     admission: Admission,
     tally: Tally,
-    recorder: Recorder,
+    recorder: HistoryRecorder,
     clock: FrontierClock,
     rng: random.Random,
     browser: bool = False,

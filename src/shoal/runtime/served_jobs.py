@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from shoal.engine.served import Served
+from shoal.engine.served import EngineJob
 from shoal.engine.tally import TallyReport, merge
 from shoal.errors import HandlerMissing, OutputTaken, ShoalError, SinkError, TrustError
 from shoal.events import event
@@ -46,7 +46,7 @@ _ASIDE = 15.0  # seconds before a job whose rows could not be written is tried a
 # were admitted would no longer be true. So its time of creation is part of what it is.
 Incarnation = tuple[JobSpec, float]
 
-Holds = Callable[[Served], int]
+Holds = Callable[[EngineJob], int]
 
 
 class ServedJobs:
@@ -104,7 +104,7 @@ class ServedJobs:
     async def records(self) -> Sequence[Job]:
         return [job for job in await self._running.get() if job.spec.name in self._current]
 
-    def set_aside(self, job: Served, error: SinkError | HandlerMissing) -> bool:
+    def set_aside(self, job: EngineJob, error: SinkError | HandlerMissing) -> bool:
         if isinstance(error, HandlerMissing):
             self._retire(job.name)
             self._opening[job.name] = asyncio.create_task(self._pause(job.name, error))

@@ -15,7 +15,7 @@ from shoal.engine.dispatcher import Engine
 from shoal.engine.guardian import can_resume, guarded
 from shoal.engine.lost_workers import report_loss, tell_loss
 from shoal.engine.pressure import PressureMonitor
-from shoal.engine.served import Jobs, OneJob
+from shoal.engine.served import EngineJobs, OneJob
 from shoal.engine.tally import TallyReport
 from shoal.engine.tracing import Tracing, tracing_if
 from shoal.engine.vitals import OwnVitals, Vitals
@@ -55,7 +55,7 @@ class Worker:
     def __init__(
         self,
         frontier: Frontier,
-        jobs: Jobs,
+        jobs: EngineJobs,
         settings: Settings,
         traffic: Traffic,
         *,
@@ -104,7 +104,7 @@ class Worker:
             if mine.loss is not None:
                 tell_loss(mine.loss, mine.loss.worker)
                 await report_loss(self._frontier, mine.loss)
-            mine.liveness.name(self.engine.name, self._frontier.obituary(self.engine.name))
+            mine.liveness.name(self.engine.name, self._frontier.loss_file(self.engine.name))
         self._watchdog.start()
         self._monitoring = asyncio.create_task(self._monitor.run())
         return self

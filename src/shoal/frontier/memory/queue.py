@@ -334,7 +334,7 @@ class MemoryQueue:
     async def held(self, worker: str) -> Sequence[Lease]:
         return [held.lease for held in self._leases.values() if held.worker == worker]
 
-    def obituary(self, worker: str) -> str:
+    def loss_file(self, worker: str) -> str:
         return ""
 
     async def release(self, leases: Sequence[Lease]) -> int:

@@ -223,7 +223,7 @@ class RedisFrontier:
     async def flights(self, limit: int, job: str | None = None) -> Sequence[Flight]:
         return await leases.flights(self._shards, limit, job)
 
-    def obituary(self, worker: str) -> str:
+    def loss_file(self, worker: str) -> str:
         return ""
 
     async def release(self, leases_: Sequence[Lease]) -> int:

@@ -200,7 +200,7 @@ class SqliteFrontier:
     async def flights(self, limit: int, job: str | None = None) -> Sequence[Flight]:
         return await self._writer.do(lambda s: settling.flights(s, limit, job))
 
-    def obituary(self, worker: str) -> str:
+    def loss_file(self, worker: str) -> str:
         return self._presence.path(worker)
 
     async def release(self, leases: Sequence[Lease]) -> int:
