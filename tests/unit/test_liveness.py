@@ -188,16 +188,16 @@ liveness.on_cpu(42, page(), 1.0).send(None)
     ) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == b"now\n"
-        loss = liveness.last_words(child.pid, 3.0)
+        loss = liveness.loss_of_hang(child.pid, 3.0)
         child.kill()
     assert (loss.worker, loss.token, loss.hung) == ("w1", 42, True)
     assert 'File "<string>", line 8 in page' in loss.stack
-    assert Loss.read("w1", loss_file.read_bytes()) == loss
+    assert Loss.decode("w1", loss_file.read_bytes()) == loss
 
 
 @pytest.mark.parametrize("words", [b"", b"junk", b"1\n", b"a b\n", b"\xff\xfe"])
 def test_words_that_say_nothing(words: bytes) -> None:
-    assert Loss.read("w1", words) is None
+    assert Loss.decode("w1", words) is None
 
 
 def test_a_name_too_long_is_left_out(liveness: Liveness) -> None:

@@ -189,7 +189,7 @@ async def test_word_that_was_left_of_a_dead_worker_names_the_page_that_hung(tmp_
         with process(CLAIM, path) as other:
             assert await asyncio.to_thread(first_line, other) == "3"
             guilty = (await frontier.held("theirs"))[1]
-            words = Loss("theirs", guilty.token, 3.0, "its stack").words()
+            words = Loss("theirs", guilty.token, 3.0, "its stack").encode()
             await asyncio.to_thread(Path(frontier.loss_file("theirs")).write_bytes, words)
             other.kill()
             other.wait()

@@ -1,7 +1,7 @@
-"""Rows on their way to sinks that write by themselves. A page is settled only when its rows are where they belong.
+"""Writes rows to sinks that are not files of the frontier. A page is settled only after its rows are written.
 
-Each job has its own way: a database that is away holds back the pages of its job, and no other's. While a batch is
-being written the next one gathers, so the batches are as large as the database is slow.
+Each job has its own writer: a database that is away holds back the pages of its own job only. While a batch is being
+written, the next one is collected, so a slow database gets larger batches.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ class Delivery:
 
     @property
     def since(self) -> float | None:
-        """When the oldest of the batches set out (the loop's time)."""
+        """When the oldest batch was handed to its sink (the loop's time)."""
         return min(self._since.values(), default=None)
 
     def waits(self, now: float, long: float) -> dict[EngineJob, float]:
-        """The jobs whose rows have been on their way for longer than that, and for how long."""
+        """The jobs whose rows have waited longer than `long` seconds, and for how long."""
         return {job: now - since for job, since in self._since.items() if now - since > long}
 
     def held(self, job: EngineJob) -> int:
-        """How many of a job's pages are on their way."""
+        """How many of a job's pages wait for their rows."""
         return len(self._waiting.get(job, ())) + len(self._written.get(job, ()))
 
     def leases(self) -> Sequence[Lease]:
-        """Of all pages on their way."""
+        """The leases of all pages whose rows are not written yet."""
         under_way = [*self._written.values(), *self._waiting.values()]
         return [settlement.lease for batch in under_way for settlement in batch]
 
@@ -72,8 +72,8 @@ class Delivery:
             self._writers.pop(job, None)
 
     async def stop(self) -> Sequence[Lease]:
-        """Waits for no sink any longer; answers the leases of the pages that were on their way. Rows that were
-        written all the same replace themselves when their pages are fetched again."""
+        """Cancels all writers and returns the leases of the pages that were not finished. If their rows were written
+        after all, they are replaced when the pages are fetched again."""
         writers = list(self._writers.values())
         for writer in writers:
             writer.cancel()

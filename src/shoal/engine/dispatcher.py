@@ -1,12 +1,11 @@
-"""The dispatcher: claims what may run, runs it, and settles what has run, in one steady beat.
+"""The dispatcher: claims pages, runs them, and settles those that have ended, round after round.
 
-    beat:  settle the finished + claim for the free slots   (one transaction)
-           start what was claimed
-           sleep until a page ends, a host is due, or work arrives
+    round:  settle finished pages + claim for free slots   (one transaction)
+            start what was claimed
+            sleep until a page ends, a host is due, or work arrives
 
-A slot is taken only by a page that may be fetched now; waiting for a host's turn happens in the frontier, and a page
-that waits in the network gives its slot up (`slots.py`). One engine serves any number
-of jobs: a lease goes to its own job's pages, and its settlement to its own job's sink.
+A slot is taken only by a page that may be fetched now: pages wait for their host in the frontier, and a page that waits
+for the network gives its slot up (`slots.py`). One engine serves any number of jobs.
 """
 
 from __future__ import annotations
@@ -44,23 +43,24 @@ from shoal.valve import FOREVER
 
 T = TypeVar("T")
 
-_EAGER = 0.002  # seconds a finished page waits for company while many slots are idle
-_NO_ROOM = 1.0  # seconds before what a full store did not take is settled again
+_EAGER = 0.002  # seconds a finished page waits for others while many slots are idle
+_NO_ROOM = 1.0  # seconds before settlements that a full store refused are tried again
 _TELL_FULL = 60.0
 _LATEST_START = 5.0  # seconds after the claim; less with a short lease
-_LONG_WAIT = 10.0  # seconds that rows are on their way and that are worth a word
+_LONG_WAIT = 10.0  # seconds after which rows that are not written yet are reported
 _NOTHING = Claimed((), FOREVER)
 
 
 class _Last(Struct, frozen=True):
-    """The last claim, and what follows from it for the next."""
+    """The last claim, and what it says about the next."""
 
     wanted: object = None
     at: float = 0.0
     claimed: Claimed = _NOTHING
 
     def still(self, wanted: object, now: float) -> Claimed | None:
-        """What a claim for the same is worth now, if that is known: the frontier tells whose turn it is to look."""
+        """The answer to the same claim now, if it is known without asking: the frontier tells each process when to
+        claim again."""
         age, again = now - self.at, self.claimed.again
         if again is None or wanted != self.wanted or age >= again:
             return None
@@ -68,7 +68,7 @@ class _Last(Struct, frozen=True):
 
 
 class Engine:
-    """Runs the pages of its jobs in one process, until no work will come any more or it is told to stop."""
+    """Runs the pages of its jobs in one process, until no more work will come or it is told to stop."""
 
     def __init__(
         self,
@@ -103,22 +103,20 @@ class Engine:
         self._delivery = Delivery(self._delivered, self._undelivered)
         self._untouched: list[Lease] = []  # to be handed back
         self._giving_back = 0  # settlements and releases under way
-        self._premature = (
-            False  # a claim was answered before them, and may not have seen the places they gave back
-        )
+        self._premature = False  # the last claim may have missed the places that they gave back
         self._finished_at: float | None = None  # when the first page ended that waits to be settled
         self._settling_from: float | None = None  # … that is being settled
         self._last_end: float | None = None
         self._alarm: asyncio.TimerHandle | None = None
-        self._told_full = -_TELL_FULL  # when it was last said that the store is full (the loop's time)
+        self._told_full = -_TELL_FULL  # when it was last logged that the store is full (the loop's time)
         self._deadlines = LeaseDeadlines(settings.lease, self._lapsed)
         self._heartbeat = Heartbeat(
             frontier, name, settings, self._status, self._tokens, self._deadlines.renewed
         )
-        self._epoch = ""  # what is remembered of the store is from then
+        self._epoch = ""  # of the store, when what is remembered of it was read
         self._latest_start = min(_LATEST_START, settings.lease / 4)
         self._last = _Last()
-        self._look = True  # whether the frontier may have more to give than it had then
+        self._look = True  # whether the frontier may have more than at the last claim
         self._asked = 0.0  # when the last claim was made (the loop's time) …
         self._lease_seconds = settings.lease  # … and for how long its leases are
         self._round_since: float | None = None  # when the present round began; None: it waits for work
@@ -140,7 +138,7 @@ class Engine:
         return self._slots.waiting
 
     def holds(self, job: EngineJob) -> int:
-        """How many of a job's pages are not through yet."""
+        """How many of a job's pages are in flight or not settled yet."""
         held = [*self._running.values(), *self._settlements, *self._settling]
         return sum(one is job for one, _ in held) + self._delivery.held(job)
 
@@ -156,27 +154,27 @@ class Engine:
         return self._stopping
 
     def round_takes(self) -> float:
-        """Seconds since the present round began; 0 while it waits for something to do."""
+        """Seconds since the present round began; 0 while it sleeps."""
         since = self._round_since
         return 0.0 if since is None else asyncio.get_running_loop().time() - since
 
-    # -- told from outside
+    # -- stopping
 
     def stop(self) -> None:
-        """Claims no more and finishes what is running, within the grace period."""
+        """Claims no more, and finishes the running pages within the grace period."""
         if not self._stopping:
             self._stopping = True
             asyncio.get_running_loop().call_later(self._settings.grace, self.force)
         self._frontier.wake()
 
     def force(self) -> None:
-        """Hands back what is still running, now."""
+        """Hands the running pages back now."""
         self._stopping = self._forced = True
         for page in self._running:
             page.cancel()
         self._frontier.wake()
 
-    # -- the beat
+    # -- one round
 
     async def run(self) -> None:
         self._epoch = self._frontier.epoch
@@ -218,8 +216,8 @@ class Engine:
         return False
 
     async def _apart(self, leases: Sequence[Lease]) -> Sequence[Lease]:
-        """All but the second and further suspects. Those are handed back before the first is started, for that may be
-        the end of this process, and of whatever it holds."""
+        """The leases without the second and further suspects. These are handed back before the first suspect starts,
+        because it may kill this process."""
         others = [lease for lease in leases if is_suspect(lease.task)][1:]
         if not others:
             return leases
@@ -250,9 +248,9 @@ class Engine:
             page.add_done_callback(partial(self._page_ended, place, work))
 
     async def _exchange(self) -> Claimed:
-        """Settles, hands back and claims, handed to the store together so that it commits them together."""
+        """Settles, hands back and claims at once, so that the store commits all in one transaction."""
         jobs = self._jobs.everyone()
-        # First what was learnt about hosts: a place that is given back must not be taken by old rules.
+        # First what was learnt about hosts: a place that is given back must not be claimed by an old valve.
         for job in jobs:
             await job.pages.flush()
         if self._alarm is not None:
@@ -266,7 +264,7 @@ class Engine:
         try:
             return await asyncio.shield(exchange)
         except asyncio.CancelledError:
-            # The store carries it out all the same; leases that nobody knows of would be lost until they expire.
+            # The store does it all the same. Leases that nobody knows of would be lost until they expire.
             self._untouched += (await exchange).leases
             raise
         finally:
@@ -308,8 +306,8 @@ class Engine:
                 self._heartbeat.done(job.name)
 
     def _wait_for_room(self, job: EngineJob, batch: Sequence[Settlement]) -> None:
-        """The store is full, and these add to it. They are settled later, rows and links and all; or, if this process
-        ends first, their pages go back and will be fetched again."""
+        """The store is full, and these settlements add to it. They are settled later; or, if this process ends first,
+        their pages go back and are fetched again."""
         if not batch:
             return
         now = asyncio.get_running_loop().time()
@@ -321,7 +319,7 @@ class Engine:
             self._alarm = asyncio.get_running_loop().call_later(_NO_ROOM, self._ring)
 
     def _settle_later(self, job: EngineJob, batch: Sequence[Settlement]) -> None:
-        """Those that the store has gone back from are settled after this process knows of it (`_reconcile`)."""
+        """If the store has gone back, they are settled after `_reconcile`."""
         if self._stopping:
             self._untouched += [settlement.lease for settlement in batch]
         elif batch:
@@ -342,10 +340,10 @@ class Engine:
         pressure = self._pressure()
         slots = pressure.slots(self._settings.concurrency)
         free = self._slots.free(slots)
-        # Beside a suspect nothing is claimed: it would be another suspect, to be handed back at once, again and again.
+        # Nothing is claimed beside a suspect: it could be another suspect, and would be handed back again and again.
         if free <= 0 or self._stopping or self._suspect is not None or pressure.claiming_paused:
             return _NOTHING
-        # A job whose rows pile up on their way to its sink gets no more until they have arrived.
+        # A job whose sink is slow gets no more pages until its rows are written.
         served = [job for job in self._jobs.current() if self._delivery.held(job) < slots]
         if not served:
             return _NOTHING
@@ -367,8 +365,8 @@ class Engine:
         return claimed
 
     def _outlasting(self, jobs: Sequence[EngineJob]) -> float:
-        """Seconds of a lease that ends no sooner than the request for its page. If this process vanishes, the server
-        may work on until then: the place must not be given to another."""
+        """Seconds of a lease that lasts at least as long as the request for its page. If this process vanishes, the
+        server may still work on the request: its place must not be given to another until then."""
         longest = max(job.settings.total_timeout for job in jobs)
         return max(self._settings.lease, longest + self._latest_start)
 
@@ -388,7 +386,7 @@ class Engine:
         self, job: EngineJob, lease: Lease, place: PageSlot, asked: float, deadline: LeaseDeadline
     ) -> None:
         if asyncio.get_running_loop().time() - asked > self._latest_start:
-            # The store was away, or this process was frozen: the permission was for then.
+            # The store was away, or this process was frozen: the lease is too old to send a request now.
             self._untouched.append(lease)
             return
         place.occupy()
@@ -421,7 +419,7 @@ class Engine:
         self._last_end = asyncio.get_running_loop().time()
         lease = self._running.pop(page)[1]
         if page.cancelled():
-            # Perhaps before its first step: then nothing ran that could have handed the lease back.
+            # It may have been cancelled before its first step, so nothing else has handed the lease back.
             self._untouched.append(lease)
             work.close()
         self._lanes.ended(lease.task.lane)
@@ -442,8 +440,8 @@ class Engine:
     def _settle_soon(self) -> None:
         if self._finished_at is None:
             self._finished_at = asyncio.get_running_loop().time()
-        # A busy engine waits for company, which makes a commit cheaper; an idle one has slots to fill. A quarter of
-        # the slots is company enough: the rest keep fetching meanwhile, so pages do not run in waves.
+        # A busy engine waits for more pages, which makes a commit cheaper; an idle one has slots to fill. A quarter of
+        # the slots is enough: the others keep fetching, so that pages do not run in waves.
         slots = self._settings.concurrency
         if len(self._settlements) + len(self._untouched) >= slots // 4:
             self._frontier.wake()
@@ -463,7 +461,7 @@ class Engine:
     # -- keeping and losing leases
 
     def _leases(self) -> list[Lease]:
-        """All that this process has in hand."""
+        """All leases of this process."""
         ended = [settlement.lease for _, settlement in (*self._settlements, *self._settling)]
         return [
             *(lease for _, lease in self._running.values()),
@@ -476,9 +474,9 @@ class Engine:
         return {lease.token for lease in self._leases()}
 
     async def _reconcile(self, claimed: Sequence[Lease]) -> None:
-        """The store may have gone back. Whatever it said is forgotten, before anything is started that it gave since.
-        Leases that it thinks we have, though we have settled them, go back to it. Pages whose leases it knows nothing
-        of end: it will give them to somebody, and their hosts should not be asked twice at once."""
+        """The store may have gone back. Forgets what was read from it, before any new page starts. Leases that the
+        store has and this process has settled go back to it. Pages whose leases the store has lost are cancelled: it
+        will lease them again, and their hosts should not get two requests at once."""
         try:
             while (epoch := self._frontier.epoch) != self._epoch:
                 for job in self._jobs.everyone():
@@ -500,7 +498,7 @@ class Engine:
     async def _keep_alive(self) -> None:
         try:
             await self._heartbeat.run()
-        except Exception as error:  # without a heartbeat others would take its pages, and nobody would see it
+        except Exception as error:  # without a heartbeat, other workers would take its pages
             self._error = self._error or error
             self._frontier.wake()
 
@@ -526,7 +524,7 @@ class Engine:
         )
 
     def _waits(self) -> dict[str, str]:
-        """EngineJobs whose rows cannot be written for a while. That this can be told shows that the store is there."""
+        """Jobs whose rows have not been written for a while, and why."""
         now = asyncio.get_running_loop().time()
         waits = {
             job.name: f"its database has not taken the rows of {self._delivery.held(job)} page(s) for {seconds:.0f} s"
@@ -541,7 +539,7 @@ class Engine:
         return waits
 
     async def _abandon(self) -> None:
-        """Leaves nothing behind: what still runs is cancelled and handed back, what is finished is settled."""
+        """Cancels and hands back the running pages, and settles the finished ones."""
         for page in self._running:
             page.cancel()
         if self._running:
@@ -554,18 +552,18 @@ class Engine:
             untouched, self._untouched = self._untouched, []
             await _together(self._settle(self._settlements), self._release(untouched))
             await self._release(self._untouched)  # pages for which a full store has no room
-            # After the settlements, which count: nobody writes down later what they came to.
+            # After the settlements: they are counted, and nobody writes the counts later.
             await self._write_back(self._jobs.everyone(), everything=True)
 
 
 def _most_waiting() -> int:
-    """Pages that may wait in the network: each has a connection, and other things need files too."""
+    """How many pages may wait for the network: each has a connection, and other things need open files too."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return limit // 4 if limit > 0 else sys.maxsize
 
 
 async def _together(others: Sequence[Awaitable[None]], last: Awaitable[T]) -> T:
-    """The answer of the last one, when all have ended: one that fails leaves no other under way."""
+    """Runs all of them and returns the result of the last. If one fails, the others still end before it is raised."""
     *said, answer = await asyncio.gather(*others, last, return_exceptions=True)
     for one in (*said, answer):
         if isinstance(one, BaseException):

@@ -1,11 +1,12 @@
-"""Sends pages to the browser whose like were empty or walled off without one, and finds out when that is over.
+"""Sends pages to the browser if pages with similar URLs were empty or walled off without one, and samples whether they
+still are.
 
     found, or claimed in another lane ──▶ the browser lane, with a note in the task's history ──▶ opened in a browser
                      └──▶ a sample is fetched plainly ◀──┘            (or fetched plainly after all, if the pattern was
                                                                        given back while the task waited)
 
-A task that somebody put into the browser lane has no such note, and is never fetched plainly; nor is one that was
-itself seen to be of no use without a browser.
+A task that was put into the browser lane on purpose has no such note and is never fetched plainly; nor is one whose own
+page was empty or walled off without a browser.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from shoal.settings import BROWSER, ChallengeKind
 NEEDS_BROWSER = "needs_browser"
 
 _GAVE: dict[ChallengeKind, Gave] = {"empty_shell": "shell", "captcha": "wall", "bot_wall": "wall"}
-_SEEN = frozenset({"empty_shell", "challenge"})  # of those that failed so, the page itself was looked at
+_SEEN = frozenset({"empty_shell", "challenge"})  # failures that say something about the page itself
 
 
 class Escalation:
@@ -35,13 +36,13 @@ class Escalation:
         self._on = on
 
     def placed(self, task: Task, now: float) -> Task:
-        """A task that was just found, in the browser lane if that is where it will end."""
+        """The task, in the browser lane if its pattern needs a browser. For tasks that were just found."""
         if task.lane == BROWSER or self._pattern_in_need(task) is None:
             return task
         return replace(task, lane=BROWSER, history=(*task.history, Failure(NEEDS_BROWSER, at=now)))
 
     def moves(self, task: Task, now: float) -> Retry | None:
-        """Whether a task of another lane is to go to the browser instead of being fetched."""
+        """The move to the browser lane, if the task needs a browser and is not sampled."""
         if task.lane == BROWSER or (pattern := self._pattern_in_need(task)) is None:
             return None
         if self._is_sampled(task, pattern):
@@ -57,7 +58,7 @@ class Escalation:
         return pattern is None or self._is_sampled(task, pattern)
 
     def look(self, task: Task, kind: str, challenge: Challenge | None) -> Look | None:
-        """What a plain fetch taught, if anything."""
+        """What a fetch without a browser says about the pattern of the URL, if anything."""
         if not self._on or not _is_plain_get(task):
             return None
         if challenge is not None:
@@ -78,7 +79,7 @@ class Escalation:
 
 
 def _is_plain_get(task: Task) -> bool:
-    """What a browser can be sent to, too."""
+    """Whether a browser can open it."""
     return task.method == "GET" and task.body is None
 
 

@@ -1,4 +1,4 @@
-"""One request, sent: in how much time, by a browser or plainly, and by which way."""
+"""Sends one request: with which timeout, with or without a browser, and through which proxy."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Fetcher:
         self._clock = clock
         self._escalation = escalation
         self._routes = routes
-        self._waits = waits  # what the pages of handlers wait for in a browser
-        self._told: dict[tuple[str, int], Pin] = {}  # what the guard has been told of hosts that were typed
+        self._waits = waits  # by handler: what its pages wait for in a browser
+        self._told: dict[tuple[str, int], Pin] = {}  # the pins of typed hosts that the guard has
 
     async def fetch(self, task: Task, host: HostView, timeout: float | None) -> Fetched:
         started = self._clock.now()
@@ -56,7 +56,7 @@ class Fetcher:
         rendering = None
         if task.lane == BROWSER and not self._escalation.is_plain(task):
             rendering = Rendering(task.options.wait_for or self._waits.get(task.handler, ""))
-            # A page with its scripts has all the time there is: the host's own timeout is for its answers alone.
+            # The host's own timeout is for single answers; a page with its scripts may take the longest time.
             timeout = host.terms.settings.total_timeout
         options = task.options
         request = FetchRequest(
@@ -73,8 +73,8 @@ class Fetcher:
 
     @contextmanager
     def guarded(self, task: Task, host: HostView) -> Iterator[None]:
-        """Opens the guard for a host that was typed, as far as it is what it was when this job first asked for it; and
-        notes for everybody what the guard has learnt of its name."""
+        """Lets the guard connect to a host that was typed, if its address is in the network that it had at this job's
+        first request; and stores the networks that the guard has learnt."""
         pin = self._hosts.pin_of(host)
         if pin is None and not self._told:
             yield
@@ -92,7 +92,7 @@ class Fetcher:
 
 
 def _is_listed(task: Task) -> bool:
-    """A start URL from a file or a function, which is not trusted as a typed one is."""
+    """Whether it is a start URL from a file or a function, which is not trusted as a typed one is."""
     return task.parent == 0 and not task.typed and not task.hops
 
 

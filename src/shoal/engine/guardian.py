@@ -1,9 +1,9 @@
-"""A process that does nothing but watch the one that works.
+"""A process that only watches the one that crawls.
 
-A command that crawls forks before it has imported anything heavy. The child does all the work, with the terminal,
-the files and the options of the command. The parent stays small and waits: it tells the child of SIGTERM and Ctrl-C,
-ends it if it hangs or does not stop in time, and starts another that goes on where it died. An answer that stops the
-one cannot stop the other, which never sees it.
+A command that crawls forks before it has imported anything heavy. The child does all the work, with the terminal, the
+files and the options of the command. The parent stays small and waits. It passes SIGTERM and Ctrl-C on to the child,
+ends it if it hangs or does not stop in time, and starts another that goes on where it died. A page that makes the child
+hang cannot make the parent hang: the parent never reads it.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ T = TypeVar("T")
 COMMANDS = frozenset({"crawl", "worker", "up", "coordinator"})
 SWITCH = "SHOAL_GUARDIAN"
 
-STOP, FORCE = b"s", b"f"  # what is said on the leash
+STOP, FORCE = b"s", b"f"  # what the guardian writes to the pipe
 
 _LOOK_EVERY = 0.25
 _RESTART_DELAY, _RESTART_CAP = 0.1, 5.0  # seconds, doubled for each death in a row
 _LONG_LIFE = 10.0  # seconds after which a death is not one more in a row
-DEATHS = 20  # in a row, before giving up; a few pages that kill their worker must not get there
-_MYSTERIES = 3  # hangs outside any page, before giving up: nothing gets better by trying again
+DEATHS = 20  # in a row, before giving up; more than a few pages that kill their worker can cause
+_MYSTERIES = 3  # hangs outside any page, before giving up
 _ASKED_FOR = frozenset(
     {
         signal.SIGINT,
@@ -51,11 +51,11 @@ _ASKED_FOR = frozenset(
 
 
 class Guarded(NamedTuple):
-    """What a process under a guardian has from it."""
+    """What a process has from its guardian."""
 
     liveness: Liveness
-    leash: int  # told here to stop; closed when the guardian is gone
-    loss: Loss | None = None  # of the process in whose place it came
+    leash: int  # a pipe that says when to stop; closed when the guardian is gone
+    loss: Loss | None = None  # of the process that it replaces
     ledger: int | None = None  # a file that outlives it; see Ledger in engine/tally.py
 
     @property
@@ -67,23 +67,23 @@ _guarded: Guarded | None = None
 
 
 def guarded() -> Guarded | None:
-    """What this process has from its guardian, if there is one."""
+    """What this process has from its guardian; None: there is no guardian."""
     return _guarded
 
 
 def can_resume() -> None:
-    """From now on another process can go on where this one dies."""
+    """From now on, another process can go on if this one dies."""
     if _guarded is not None:
         _guarded.liveness.can_resume()
 
 
 async def feeding(reading: Coroutine[Any, Any, T]) -> T:
-    """Reads a job's start. However long that holds the event loop, it is not taken for a page that hangs."""
+    """Reads a job's start. It may block the event loop for any time without being taken for a page that hangs."""
     return await (reading if _guarded is None else _guarded.liveness.feeding(reading))
 
 
 def take_guard(mine: Guarded) -> None:
-    """This process works under a guardian from now on."""
+    """This process has a guardian from now on."""
     global _guarded
     _guarded = mine
     leave_stacks(mine.liveness.file)
@@ -99,7 +99,7 @@ def is_wanted(argv: Sequence[str]) -> bool:
 
 
 def guard() -> None:
-    """Returns in the child. The parent ends here, with the child's exit code; ShoalError if it had to give up."""
+    """Returns in the child. The parent exits here with the child's exit code; ShoalError if it gives up."""
     loss: Loss | None = None
     guardian = Guardian()
     while True:
@@ -138,9 +138,9 @@ class Guardian:
             self._signals.append(number)
 
     def let_go(self) -> None:
-        """In the child: signals are the guardian's. Ctrl-C reaches both, and so does a service manager's SIGTERM to
-        the whole group; the child hears of each once, on its leash. (A function and not SIG_IGN, which the
-        programs that it starts would inherit.)"""
+        """In the child: the guardian handles signals. Ctrl-C reaches both, and so does a service manager's SIGTERM to
+        the whole group; the child learns of each once, by its pipe. (A function and not SIG_IGN, which programs that it
+        starts would inherit.)"""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, self._before[signal.SIGCHLD])
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -149,7 +149,7 @@ class Guardian:
         os.close(self._waker)
 
     def watch(self, child: int, hand: int) -> Loss:
-        """Until the child has died and another is to be started; else the guardian exits as the child did."""
+        """Returns when the child has died and another is to be started; otherwise exits as the child did."""
         began, told = time.monotonic(), 0
         detector, loss = HangDetector(self.liveness), None
         while (code := _exit_code(child)) is None:
@@ -162,7 +162,7 @@ class Guardian:
                 _say(hand, STOP if told == 1 else FORCE)
                 detector.told_to_stop(now, self.liveness.grace if told == 1 else 0.0)
             if loss is None and (detector.hangs or detector.overdue):
-                loss = self._last_words(child, detector)
+                loss = self._loss(child, detector)
                 os.kill(child, signal.SIGKILL)
             self._sleep(_LOOK_EVERY if self.liveness.limit or told else 1.0)
         if told and loss is not None:
@@ -175,10 +175,10 @@ class Guardian:
         self._decide(loss, time.monotonic() - began)
         return loss
 
-    def _last_words(self, child: int, detector: HangDetector) -> Loss:
-        """A page is to blame only if it hung for as long as no page may."""
+    def _loss(self, child: int, detector: HangDetector) -> Loss:
+        """A page is blamed only if it hung for longer than any page may."""
         return (
-            self.liveness.last_words(child, detector.silence)
+            self.liveness.loss_of_hang(child, detector.silence)
             if detector.hangs
             else self.liveness.loss(-signal.SIGKILL)
         )
@@ -199,7 +199,7 @@ class Guardian:
         self.pause = restart_delay(self._deaths)
 
     def _end_at_once(self, child: int) -> NoReturn:
-        """It has begun nothing yet that it could bring to an end."""
+        """The child has begun nothing yet that it would have to finish."""
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         if self._signals[0] == signal.SIGINT:
@@ -207,13 +207,13 @@ class Guardian:
         _exit_like(-self._signals[0])
 
     def _sleep(self, seconds: float) -> None:
-        """Until a signal comes, the child's death among them."""
+        """Sleeps until a signal comes, such as the one of the child's death."""
         if select.select([self._wakes], [], [], seconds)[0]:
             os.read(self._wakes, 1024)
 
 
 def restart_delay(deaths: int) -> float:
-    """Seconds before a process is started again that died so many times in a row."""
+    """Seconds before a process that died so many times in a row is started again."""
     return min(_RESTART_CAP, _RESTART_DELAY * (1 << min(deaths - 1, 10)))
 
 
@@ -225,7 +225,7 @@ def _say(hand: int, word: bytes) -> None:
     try:
         os.write(hand, word)
     except BrokenPipeError:
-        pass  # it is ending
+        pass  # the child is ending
 
 
 def _exit_code(child: int) -> int | None:

@@ -1,4 +1,4 @@
-"""The sign of life of one process: keeps its leases, and says how it is doing."""
+"""The heartbeat of one process: renews its leases, and reports how it is doing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shoal.frontier.protocol import Queue
 from shoal.jobs.worker_status import WorkerStatus, encode_status
 from shoal.settings import Settings
 
-# Seconds; more often than leases need it, for whoever watches. A worker without work has nothing new to tell.
+# Seconds; more often than leases need it, so that viewers are up to date. An idle worker has nothing new to report.
 _TELL_EVERY, _TELL_SELDOM = 2.0, 5.0
 
 
@@ -32,7 +32,7 @@ class Heartbeat:
         tokens: Callable[[], Collection[int]],
         on_renewed: Callable[[float], None],
     ) -> None:
-        """`on_renewed` is told when the store was asked to renew the leases, once it has."""
+        """`on_renewed` is called after a renewal, with the time at which the store was asked."""
         self._frontier = frontier
         self._name = name
         self._lease = settings.lease
@@ -49,7 +49,7 @@ class Heartbeat:
         self._done[job] += 1
 
     async def run(self) -> None:
-        """Beats until it is cancelled, or the store fails."""
+        """Runs until it is cancelled, or the store fails."""
         told: WorkerStatus | None = None
         renewed = float("-inf")
         while True:
@@ -82,5 +82,5 @@ class Heartbeat:
 
 
 def _news(status: WorkerStatus) -> object:
-    """What others should know at once."""
+    """The part of the status that other processes need at once."""
     return status.pressure, status.jobs

@@ -1,8 +1,7 @@
-"""What happened over time in a job: slices of time, and its hosts. Pure, bounded, and mergeable.
+"""The history of a job: slices of time, and its hosts. Pure, bounded and mergeable.
 
-However long a job runs, its history keeps its size: when there are too many slices, neighbours are joined and the
-interval doubles. All intervals are the first one doubled a number of times, so the histories of several processes
-always fit together.
+The history of a long job does not grow: when there are too many slices, neighbours are joined and the interval doubles.
+Every interval is a power of two of the first one, so the histories of several processes can always be merged.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ class Slice(Struct, frozen=True, array_like=True):
     dead: int = 0
     bytes: int = 0
     errors: dict[str, int] = {}  # failures by kind
-    latency: tuple[int, ...] = ()  # fetches in each bucket of EDGES; nothing behind the last that has some
-    unhandled: int = 0  # pages received less those handled; negative, if more of earlier ones were
+    latency: tuple[int, ...] = ()  # fetches in each bucket of EDGES, up to the last one that is not 0
+    unhandled: int = 0  # pages received less pages handled; may be negative in one slice
 
     def __add__(self, other: Slice) -> Slice:
         return Slice(
@@ -63,7 +62,7 @@ class Slice(Struct, frozen=True, array_like=True):
 
     @property
     def attempts(self) -> int:
-        """Those that are over."""
+        """Attempts that have ended."""
         return self.handled + self.failures
 
     @property
@@ -86,7 +85,7 @@ _NOTHING = Slice()
 
 
 class HostPast(Struct, frozen=True, array_like=True):
-    """One host, from the beginning."""
+    """One host since the job began."""
 
     pages: int = 0
     failures: int = 0
@@ -138,7 +137,7 @@ class History(Struct, frozen=True):
     hosts: dict[str, HostPast] = {}  # the busiest
 
     def added(self, at: float, gained: Slice, hosts: Mapping[str, HostPast] | None = None) -> History:
-        """The history with what happened around `at`, which is later than all that it knows of the hosts."""
+        """The history with what happened around `at`."""
         known = History(slices={int(at // FIRST_INTERVAL): gained} if gained else {}, hosts=dict(hosts or {}))
         return self.merged(known)
 
@@ -170,10 +169,10 @@ class History(Struct, frozen=True):
             slices[joined] = slices[joined] + one if joined in slices else one
         return slices
 
-    # -- looking
+    # -- reading
 
     def points(self) -> Sequence[Point]:
-        """In the order of time. Where nothing happened there is an empty one at either end, however long it was."""
+        """All slices in order. A gap has one empty point at each end, however long it is."""
         keys = sorted(self.slices)
         empty = [beside for a, b in pairwise(keys) for beside in {a + 1, b - 1} if beside not in self.slices]
         return [
@@ -185,7 +184,7 @@ class History(Struct, frozen=True):
         return joined(self.slices.values())
 
     def since(self, at: float) -> Slice:
-        """What happened from then on, to the nearest slice."""
+        """What has happened since then, to the nearest slice."""
         first = math.floor(at / self.interval + 0.5)
         return joined(one for key, one in self.slices.items() if key >= first)
 
@@ -204,7 +203,7 @@ def joined(slices: Iterable[Slice]) -> Slice:
 
 
 def coarse(latency: Sequence[int]) -> tuple[int, ...]:
-    """The buckets of a tally as a slice has them: every second edge is gone, so two of its buckets are one here."""
+    """The buckets of a tally for a slice: with every second edge, so two buckets become one."""
     counts = [0] * (len(EDGES) + 1)
     for bucket, count in enumerate(latency):
         counts[(bucket + 1) // 2] += count
@@ -214,7 +213,7 @@ def coarse(latency: Sequence[int]) -> tuple[int, ...]:
 
 
 def busiest(hosts: dict[str, HostPast]) -> dict[str, HostPast]:
-    """Those that a history has room for."""
+    """The hosts with most requests, as many as a history holds."""
     if len(hosts) <= MOST_HOSTS:
         return hosts
     return dict(heapq.nsmallest(MOST_HOSTS, hosts.items(), key=lambda item: (-item[1].requests, item[0])))

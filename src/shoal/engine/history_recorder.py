@@ -1,8 +1,7 @@
-"""Keeps a job's history in its store, as a note that all processes of the job add to.
+"""Keeps a job's history in the store, as a note that all processes of the job add to.
 
-What this process counts is taken down with every second that is over, and written every few seconds: read, add,
-write, and again from the start if another was quicker. The note says which job it is of: one that was dropped and made
-again has the name, but not the past.
+The counts of this process are sampled every second, and added to the note every few seconds. The note says when its job
+was made: a job that was dropped and made again starts a new history.
 """
 
 from __future__ import annotations
@@ -49,24 +48,24 @@ class HistoryRecorder:
         self._now = now
         self._created_at: float | None = None
         self._counted = TallyReport()
-        self._counted_hosts: dict[str, HostPast] = {}  # as far as the note has them from here
+        self._counted_hosts: dict[str, HostPast] = {}  # what this process has added to the note
         self._unwritten = History()
         self._sampled = 0.0
         self._written_at = _NEVER
         self._every = _WRITE_EVERY
         self._version = 0  # of the note, when it was last written here
-        self._writing = asyncio.Lock()  # two of our own writes would count the hosts twice
+        self._writing = asyncio.Lock()  # two writes at once would count the hosts twice
 
     def __repr__(self) -> str:
         return f"<HistoryRecorder of {self._job}>"
 
     async def open(self) -> None:
-        """Finds out which job of this name is meant."""
+        """Reads when the job was made."""
         job = await self._frontier.job(self._job)
         self._created_at = job.created_at if job is not None else None
 
     async def write_if_due(self, *, everything: bool = False) -> None:
-        """Takes down and writes what happened, if it is time. Asked with every beat, so most often it is not."""
+        """Samples and writes, if it is due. Called in every round, so most often it is not."""
         now = self._now()
         if everything:
             self._sample(now)
@@ -95,7 +94,7 @@ class HistoryRecorder:
                     self._unwritten = replace(addition, hosts={}).merged(self._unwritten)
 
     async def _add(self, addition: History) -> bool:
-        """False: others were quicker every time."""
+        """False: other processes wrote first every time."""
         history: History | None = None
 
         async def merged(note: Note | None) -> bytes | None:
@@ -103,7 +102,7 @@ class HistoryRecorder:
             job = await self._frontier.job(self._job)
             if job is None or job.created_at != self._created_at:
                 history = None
-                return None  # it is the past of a job that is no more
+                return None  # the job was dropped
             history = _history_of(note, job.created_at).merged(addition)
             return _encode(_Record(job.created_at, history))
 
@@ -117,21 +116,21 @@ class HistoryRecorder:
         return True
 
     def _take_turns(self, version: int) -> None:
-        """Since our last write every other process has written once or so: all of them share the time."""
+        """Writes less often the more processes write. Each has written about once since our last write."""
         if self._version:
             apart = (version - self._version) * _APART
             self._every = min(_WRITE_SELDOM, max(_WRITE_EVERY, apart))
         self._version = version
 
     def _host_gains(self) -> dict[str, HostPast]:
-        """The hosts with most that the note does not have yet. Of those that are left out it grows, until it is their
-        turn."""
+        """The hosts with most counts that the note does not have yet. The others are added later, when they have
+        more."""
         gains, counted_hosts = {}, {}
         for host in self._tally.hosts():
             if (counted := self._counted_hosts.get(host.host)) is None:
                 counted = HostPast()
             elif counted.pages > host.pages or counted.failures > host.failures:
-                counted = HostPast()  # the tally had forgotten the host, and met it again
+                counted = HostPast()  # the tally had dropped the host, and met it again
             else:
                 counted_hosts[host.host] = counted
             pages, failures = host.pages - counted.pages, host.failures - counted.failures
@@ -149,18 +148,18 @@ def _history_of(note: Note | None, created_at: float) -> History:
     try:
         record = _decode(note.value) if note is not None and note.value else None
     except UNREADABLE:
-        return History()  # another version's words
+        return History()  # written by another version
     return record.history if record is not None and record.created_at == created_at else History()
 
 
 async def read_history(frontier: Frontier, job: str) -> History:
-    """What happened in the job up to a few seconds ago; empty if there is no such job."""
+    """The history of the job up to a few seconds ago; empty if there is no such job."""
     found = await frontier.job(job)
     return _history_of(await frontier.note(key_of(job)), found.created_at) if found is not None else History()
 
 
 async def short_history(frontier: Notes, job: Job) -> bytes:
-    """What is kept of it when the job is pruned."""
+    """The short history that is kept when the job is pruned."""
     history = _history_of(await frontier.note(key_of(job.spec.name)), job.created_at)
     most = sorted(history.hosts.items(), key=lambda item: (-item[1].requests, item[0]))[:_SHORT_HOSTS]
     short = replace(history.coarsened(_SHORT_SLICES), hosts=dict(most))
@@ -176,7 +175,7 @@ def _gained(before: TallyReport, after: TallyReport) -> Slice:
     errors: dict[str, int] = {}
     for kind, count in after.errors.items():
         if count > before.errors.get(kind, 0):
-            row = row_of(kind)  # there may be any number of statuses, but not of rows
+            row = row_of(kind)  # there are many statuses, but few rows
             errors[row] = errors.get(row, 0) + count - before.errors.get(kind, 0)
     return Slice(
         after.pages - before.pages,

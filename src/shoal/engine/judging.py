@@ -1,8 +1,8 @@
-"""What an outcome means: the one place where it is decided what becomes of a page.
+"""Decides what an outcome means for a page. Nothing else decides this.
 
-not asked, or perhaps the proxy's fault ──▶ it waits, and loses no attempt
-a challenge ──▶ another way, if there is one
-else the table of `policy/outcomes.py` ──▶ a page, a redirect, a retry if the budgets allow it, or the end
+not sent, or perhaps the proxy's fault ──▶ the page waits, and loses no attempt
+a challenge ──▶ another route, if there is one
+otherwise the table of `policy/outcomes.py` ──▶ a page, a redirect, a retry if the budgets allow it, or a dead letter
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from shoal.policy.outcomes import NOT_ASKED, judge, kind_of, snapshot_of
 from shoal.policy.retry import RetryBudget, backoff
 from shoal.settings import Settings
 
-_DOUBTS = 5  # fetches of a page that may have failed by a proxy's fault, before one counts as an attempt
+_DOUBTS = 5  # failures of a page that may be a proxy's fault, before one counts as an attempt
 _UNSETTLED = frozenset({DOUBT, "proxy_gateway"})
 
 
 class Judgement(Struct, frozen=True):
     kind: str  # as in policy/outcomes.py
     verdict: Retry | Dead | None = None  # None: a page for its handler, or a redirect
-    snapshot: Snapshot | None = None  # of what was answered instead of the page
+    snapshot: Snapshot | None = None  # of the answer that was not the page
     challenge: Challenge | None = None
-    asked: bool = True  # False: it teaches nothing about the host
+    asked: bool = True  # False: it says nothing about the host
     retried: bool = False  # it costs the host another request
-    refused: bool = False  # by the host, and it may have meant the proxy
+    refused: bool = False  # by the host, perhaps because of the proxy
 
 
 class Judge:
@@ -67,7 +67,7 @@ class Judge:
         if verdict is None:
             return Judgement(kind, challenge=challenge, refused=refused)
         snapshot, kind, retried = snapshot_of(outcome, self._settings), verdict.failure.kind, False
-        # A shell that goes to another lane has not failed: the budgets for retries are not for it.
+        # An empty shell that goes to another lane has not failed, and needs no budget.
         if isinstance(verdict, Retry) and kind != "empty_shell":
             if reason := self._no_retry(task):
                 detail = f"{verdict.failure.detail} ({reason})"
@@ -77,7 +77,7 @@ class Judge:
         return Judgement(kind, verdict, snapshot, challenge, retried=retried, refused=refused)
 
     def postpone(self, failure: Failure, wait: float) -> Retry:
-        """Nothing could be asked for, or not of the host, as far as is known: the task waits, and loses no attempt."""
+        """The task waits, and loses no attempt: nothing was sent, or perhaps not to the host."""
         spread = self._rng.uniform(0.0, min(wait, self._settings.pool_cooldown))
         noted = Failure(
             failure.kind,
@@ -104,7 +104,7 @@ class Judge:
     # -- proxies
 
     def _is_free(self, task: Task, failure: Failure) -> bool:
-        """Whether it takes no attempt from the page, for it may be the proxy's fault."""
+        """Whether the page loses no attempt, because it may be the proxy's fault."""
         return failure.kind in _UNSETTLED and len(self._routes.doubtful_proxies(task)) < _DOUBTS
 
     def _wait_after(self, failure: Failure) -> float:
@@ -120,7 +120,7 @@ class Judge:
         return challenge is not None and challenge.kind not in ("login_wall", "empty_shell")
 
     def _detour(self, task: Task, response: Response, challenge: Challenge | None) -> Retry | None:
-        """A host that refuses may mean the proxy and not the page: whether that is so, another proxy will show."""
+        """A retry through another proxy, if there is one: the host may have refused the proxy and not the page."""
         if not self._routes.has_other_route(task, response.via):
             return None
         what = str(challenge) if challenge is not None else f"HTTP {response.status}"
@@ -139,11 +139,11 @@ class Judge:
 
     def _route(self, task: Task, response: Response, challenge: Challenge) -> Retry | Dead | None:
         if challenge.kind == "empty_shell" and is_last_attempt(task, self._settings.max_attempts):
-            return None  # with no attempt left, the handler has it as it is
+            return None  # no attempt is left, so the handler gets the page as it is
         return self._challenges.route(challenge, response, task, now=self._clock.time(), rng=self._rng)
 
     def _no_retry(self, task: Task) -> str | None:
-        """Why a failed fetch is not repeated, though its task has attempts left."""
+        """Why a failed fetch is not repeated although its task has attempts left."""
         if (reason := self._hosts.no_retry(task.host)) or is_last_attempt(task, self._settings.max_attempts):
             return reason
         if not self._budget.allows_retry():

@@ -1,6 +1,6 @@
-"""What a fetch teaches about its host, about pages that need a browser, about proxies, and about our own traffic.
+"""Records what a fetch says about its host, about pages that need a browser, about proxies and about our own traffic.
 
-One call, `record`, after the judgement: whoever decides does not count, and whoever counts does not decide.
+The judge decides and counts nothing; this counts and decides nothing.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Learner:
         took: float | None = None,
         look: Look | None = None,
     ) -> None:
-        """`took`: what of the time was the host's; of a page in a browser, most was its scripts'."""
+        """`took`: the seconds that the host took. Of the time of a page in a browser, most is that of its scripts."""
         first = lease.task.attempt == 1 and not lease.task.hops
         self._budget.first_attempts += first
         seen = Observation(
@@ -103,7 +103,7 @@ class Learner:
         self._traffic.record(lease.task.host, kind, seen.elapsed, self._clock.monotonic(), retry=retried)
 
     def _asks(self, outcome: Outcome) -> float | None:
-        """Seconds that the server wants to be left alone for."""
+        """Seconds of the Retry-After header, if the answer is an error."""
         if not isinstance(outcome, Response) or outcome.status < 400:
             return None
         asked = outcome.headers.get("Retry-After")

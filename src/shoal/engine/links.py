@@ -1,4 +1,4 @@
-"""The links of a page: those that are worth a look become tasks. Most of a site's links are known already."""
+"""Turns the links of a page into tasks. Most links of a site are known already, and are skipped early."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Links:
         self._now = now
         self._known = KnownLinks()
         self._unsettled: dict[int, _Unsettled] = {}  # by the token of the lease
-        self._doubtful: dict[int, _Unsettled] = {}  # … of settlements made before the store went back
+        self._doubtful: dict[int, _Unsettled] = {}  # those of settlements made before the store went back
 
     def admit(self, lease: Lease, requests: Sequence[Request], host: HostView) -> tuple[Task, ...]:
         found: list[Task] = []
@@ -63,7 +63,7 @@ class Links:
         return tuple(found)
 
     def _unknown(self, task: Task, requests: Sequence[Request]) -> list[Request]:
-        """Without the links that are known to be admitted: on most pages of a site that is nearly all of them."""
+        """The requests without links that are known to be admitted, which on most pages are nearly all of them."""
         by_base: dict[str, dict[str, Request]] = {}
         special: list[Request] = []
         for request in requests:
@@ -76,8 +76,8 @@ class Links:
         return special
 
     def settled(self, lease: Lease, accepted: bool) -> None:
-        """Only now may links be skipped unseen on other pages. Earlier, a settlement that is refused would take links
-        with it that another page had counted on."""
+        """Only from now on may other pages skip these links. If they did so earlier and this settlement were refused,
+        the links would be lost."""
         page = self._unsettled.pop(lease.token, None)
         self._doubtful.pop(lease.token, None)
         if accepted and page is not None:
@@ -85,15 +85,14 @@ class Links:
                 self._known.learn(lease.task.host, base, href)
 
     def forget(self) -> None:
-        """A link that the store said it had admitted may be lost with its last second. The page that it was found on
-        is lost with it, so it comes again; then the link must not be passed over."""
+        """The store may have lost links that it had admitted. Pages that are fetched again must not skip them."""
         self._known = KnownLinks()
         self._doubtful |= self._unsettled
         self._unsettled = {}
 
     def complete(self, settlement: Settlement) -> Settlement:
-        """Nothing says that the other page, too, will be had once more. So a page that passed over a link because of
-        it brings that link now."""
+        """The settlement, with the links that were skipped because another page had brought them: that page may be
+        lost, and need not come again."""
         page = self._doubtful.pop(settlement.lease.token, None)
         if page is None:
             return settlement
@@ -101,12 +100,12 @@ class Links:
 
 
 def _allowed(task: Task, host: HostView) -> Callable[[str], bool]:
-    """What is known of robots.txt for links from a page to its own origin."""
+    """What robots.txt says about links from a page to its own origin, as far as it is known."""
     robots = host.robots.get(scheme(task.url)) if host.terms.settings.robots else None
     here = f"{origin(task.url)}/"
     return lambda url: robots is None or not url.startswith(here) or robots.allows(url)
 
 
 def _is_link(request: Request) -> bool:
-    # Not with `anywhere`: the same link may have been refused before, without it.
+    # Not with `anywhere`: without it, the same link may have been refused before.
     return request.dedupe and not request.anywhere and request.method == "GET" and request.body is None

@@ -1,10 +1,10 @@
-"""What a process is doing right now, in memory that outlives it.
+"""What a process is doing right now, in shared memory that outlives it.
 
-The process writes, whoever started it reads: a beat of the event loop, and the lease whose page is on the CPU. A
-process that hangs cannot say anything any more; this page of shared memory still says which page did it. The stack,
-which the interpreter's own fault handler writes without needing its lock, stands in the same file behind it.
+The process writes a beat of its event loop, and the lease whose page is on the CPU; its parent reads them. A process
+that hangs cannot report anything, but this record still says which page it worked on. Behind the record, the same file
+holds the stack, which the interpreter's fault handler writes without the interpreter's lock.
 
-Imported before anything else of a command, so it imports little.
+A command imports this first, so it imports little.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from shoal.frontier.loss import Loss
 
 T = TypeVar("T")
 
-# A process that has begun to listen can be told to stop; before and after, there is nothing to drain.
+# A process that listens can be told to stop. Before and after, there is nothing to finish.
 STARTING, LISTENING, ENDING = range(3)
 
-STACK_SIGNAL: int = getattr(signal, "SIGUSR2", 0)  # asks a process for its stack; 0: cannot be asked here
+STACK_SIGNAL: int = getattr(signal, "SIGUSR2", 0)  # asks a process for its stack; 0: not available here
 
 _BEAT, _TOKEN, _STATE, _LIMIT, _GRACE, _RESUMES = range(6)  # numbers of eight bytes
 _NUMBERS = 6 * 8
@@ -38,11 +38,9 @@ _FEEDING = 2**64 - 1  # stands for a lease while a job's start is read
 _LONGEST_STACK = 32_768  # bytes kept of it
 _STACK_PATIENCE = 2.0  # seconds for a process to write its stack
 _LOOK = 0.02
-_STUCK = (
-    1.0  # seconds without a beat after which nothing is to be expected from a process that was told to stop
-)
+_STUCK = 1.0  # seconds without a beat after which a process that was told to stop is not waited for
 _WRITING_DOWN = 10.0
-_OWN_PAUSE = 1.0  # seconds between two looks after which the watcher itself was held up
+_OWN_PAUSE = 1.0  # seconds between two looks that mean that the watcher itself was held up
 
 
 def shared_file(name: str) -> int:
@@ -56,7 +54,7 @@ def shared_file(name: str) -> int:
 
 
 class Liveness:
-    """One page of memory that two processes share, and the file behind it."""
+    """The record: one page of memory that two processes share, and the file behind it."""
 
     def __init__(self, file: int) -> None:
         self.file = file
@@ -82,7 +80,7 @@ class Liveness:
     # -- written by the process
 
     def listen(self, grace: float) -> None:
-        """From now on it hears that it must stop, and then needs up to `grace` seconds."""
+        """From now on the process can be told to stop, and then needs up to `grace` seconds."""
         self._numbers[_GRACE] = int(grace * 1000)
         self._numbers[_STATE] = LISTENING
 
@@ -90,16 +88,17 @@ class Liveness:
         self._numbers[_STATE] = ENDING
 
     def can_resume(self) -> None:
-        """Another process can go on where this one dies."""
+        """Another process can go on if this one dies."""
         self._numbers[_RESUMES] = 1
 
     def name(self, worker: str, loss_file: str = "") -> None:
-        """`loss_file`: a file for its last words."""
+        """`loss_file`: where to leave the loss if it hangs; "": nowhere."""
         self._write(_WORKER, _LONGEST_NAME, worker)
         self._write(_LOSS_FILE, _LONGEST_PATH, loss_file)
 
     def beat(self, handler_timeout: float) -> None:
-        """It is well. It hangs if no other beat comes until a little after a handler would be interrupted."""
+        """The event loop runs. The process hangs if the next beat does not come until a little after a handler would be
+        interrupted."""
         self._numbers[_BEAT] += 1
         self._numbers[_LIMIT] = int((handler_timeout + _LATER) * 1000)
 
@@ -107,11 +106,11 @@ class Liveness:
         self._numbers[_LIMIT] = 0
 
     async def on_cpu(self, token: int, page: Coroutine[Any, Any, T], handler_timeout: float) -> T:
-        """Runs a page. While one of its steps runs, its lease stands in the recorder; while it waits, it does not."""
+        """Runs a page. While one of its steps runs, the record has its lease; while the page waits, it does not."""
         return await self._steps(token, page, int((handler_timeout + _LATER) * 1000))
 
     async def feeding(self, start: Coroutine[Any, Any, T]) -> T:
-        """Reads the start of a job. That is the user's own code, which may hold the loop for as long as it likes."""
+        """Reads the start of a job. That is the user's own code, which may block the loop for any time."""
         return await self._steps(_FEEDING, start, 0)
 
     @coroutine
@@ -135,10 +134,10 @@ class Liveness:
             except BaseException as error:
                 step, value = page.throw, error
 
-    # -- read by whoever started it
+    # -- read by its parent
 
     def clear(self) -> None:
-        """As a new process finds it."""
+        """Empties the record for a new process."""
         self._memory[:] = bytes(_SIZE)
         os.ftruncate(self.file, _SIZE)
         os.lseek(self.file, _SIZE, os.SEEK_SET)
@@ -153,7 +152,7 @@ class Liveness:
 
     @property
     def limit(self) -> float:
-        """Seconds of silence after which it hangs; 0: it is not watched."""
+        """Seconds without a beat after which the process hangs; 0: it is not watched."""
         return self._numbers[_LIMIT] / 1000
 
     @property
@@ -177,12 +176,13 @@ class Liveness:
         return os.pread(self.file, _LONGEST_STACK, _SIZE).decode(errors="replace")
 
     def loss(self, code: int) -> Loss:
-        """Of a process that died by itself. Which page did it is not certain: it may have been another thread's."""
+        """The loss of a process that died by itself. Which page killed it is not certain: it may have been another
+        thread."""
         return Loss(self.worker, exit=code)
 
-    def last_words(self, pid: int, seconds: float) -> Loss:
-        """Of a process that hangs: asks it for its stack, and leaves word for whoever takes its leases back. That must
-        happen while it lives: as soon as it is dead, others may look."""
+    def loss_of_hang(self, pid: int, seconds: float) -> Loss:
+        """The loss of a process that hangs: asks it for its stack, and writes the loss to the file for the process that
+        takes its leases back. It must be called while the process lives: once it is dead, others may read the file."""
         token = self._numbers[_TOKEN]
         if STACK_SIGNAL:
             _ask_for_stack(pid, self.file)
@@ -191,14 +191,14 @@ class Liveness:
             try:
                 file = os.open(path, os.O_WRONLY)
             except OSError:
-                return loss  # nobody has announced it, so nobody will look
+                return loss  # the worker was never announced, so nobody reads its file
             try:
-                os.pwrite(file, loss.words(), 0)
+                os.pwrite(file, loss.encode(), 0)
             finally:
                 os.close(file)
         return loss
 
-    # -- texts, each behind its length
+    # -- texts, each with its length before it
 
     def _write(self, at: int, most: int, text: str) -> None:
         data = os.fsencode(text)
@@ -212,7 +212,7 @@ class Liveness:
 
 
 class HangDetector:
-    """Watches the beats of a process, and whether it stops when it is told to."""
+    """Watches the beats of a process, and whether it stops when told to."""
 
     def __init__(self, liveness: Liveness) -> None:
         self._liveness = liveness
@@ -222,8 +222,8 @@ class HangDetector:
         self.silence = 0.0  # seconds without a beat
 
     def look(self, now: float, *, excused: bool = False) -> None:
-        """A watcher that was held up itself (stopped, starved, asleep with the machine) knows nothing about the time
-        between; nor does silence count that is `excused`."""
+        """Reads the beats. Silence does not count if it is `excused`, or if the watcher itself was held up (stopped,
+        without CPU, asleep with the machine)."""
         beats = self._liveness.beats
         excused = excused or self._liveness.feeds
         if beats != self._beats or excused or now - self._looked > _OWN_PAUSE:
@@ -240,8 +240,8 @@ class HangDetector:
 
     @property
     def overdue(self) -> bool:
-        """Told to stop, and its grace period is over: at once if nothing moves any more, else after what it may take
-        to write down the last results."""
+        """Whether its grace period is over after it was told to stop: at once if it hangs, otherwise with some seconds
+        more to write the last results."""
         stuck = self._liveness.limit > 0 and self.silence > _STUCK
         return self._looked > self._stops_by + (0.0 if stuck else _WRITING_DOWN)
 

@@ -1,6 +1,6 @@
-"""A worker died: its pages are given back at once, by whoever has seen it die.
+"""Gives back the pages of a worker that died, at once.
 
-Without this they would wait for their leases to run out, a minute or so, and nobody would know which of them did it.
+Without this they would wait about a minute for their leases to run out, and nobody would know which page killed it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from shoal.model import Lease, Settlement
 
 
 async def report_loss(frontier: Queue, loss: Loss) -> int:
-    """Takes back what the worker held: a page that hung has spent an attempt, its stack is kept, and the others go
-    back unharmed. Answers how many there were; 0 if another process has already done so."""
+    """Takes the worker's leases back and returns how many there were; 0 if another process was first. A page that hung
+    loses an attempt and keeps the stack; the others go back unharmed."""
     held = await frontier.held(loss.worker) if loss.worker else ()
     now = await frontier.now()
     settlements: list[Settlement] = []
@@ -33,7 +33,7 @@ async def report_loss(frontier: Queue, loss: Loss) -> int:
 
 
 def tell_loss(loss: Loss, worker: str | int, reason: str = "") -> None:
-    """In the log: that it died, of what, and that another takes its place."""
+    """Logs that the worker died or hung, and that another takes its place."""
     if loss.hung:
         event("worker_hung", worker=worker, seconds=loss.seconds, where=where(loss.stack).strip())
         return

@@ -1,4 +1,4 @@
-"""May a page be asked for now? What its host's limits, breaker and robots.txt say, before anything is sent."""
+"""Decides whether a page may be fetched now, by its host's limits, breaker and robots.txt."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from shoal.policy.protocol import TIMEOUTS, Limits
 from shoal.policy.retry import backoff
 from shoal.settings import Settings
 
-_NEXT = 1.0  # seconds until a page comes back that has left a probe to another
-# Whoever asks for robots.txt and meets one of these would not get a page either.
+_NEXT = 1.0  # seconds until a page comes back that has left the probe to another page
+# If robots.txt fails with one of these, a page would too.
 _NOT_REACHED = frozenset({"dns", "connect", "reset", "too_slow"}) | TIMEOUTS
-_ELSEWHERE = 8  # times that a robots.txt is waited for which is on another, busy host: a few minutes
+_ELSEWHERE = 8  # how often to wait for a robots.txt on another, busy host: a few minutes
 
 
 class Permit(Struct, frozen=True):
-    """The page may be asked for."""
+    """The page may be fetched."""
 
-    host: HostView  # with its robots.txt, as far as it can be had
+    host: HostView  # with its robots.txt, if it could be fetched
     timeout: float | None  # seconds for the whole answer; None: that of the settings
 
 
@@ -66,8 +66,8 @@ class Permission:
         self._confined = confined
 
     async def ask(self, lease: Lease, host: HostView) -> Permit | Retry | Dead | None:
-        """None: the permission to hit the host was needed for its robots.txt, or was given by a valve that is out of
-        date: the task goes back untouched."""
+        """None: the task goes back untouched. Its lease was used to fetch robots.txt, or its host's valve was out of
+        date."""
         task = lease.task
         if self._confined is not None and (untrusted := self._confined.refuses(task.url)) is not None:
             return Dead(self._failure(task, untrusted.kind, untrusted.detail))  # not even its robots.txt
@@ -99,8 +99,8 @@ class Permission:
     # -- a host that failed
 
     async def _leaves_probe(self, task: Task, limits: Limits) -> bool:
-        """Whether a page that failed before is set aside, so that another one finds out whether the host is back: the
-        fault may be the page's own. Once in a probe, or pages that all failed would wait for each other."""
+        """Whether a page that failed before lets another page probe the host, because the fault may be the page's own.
+        Once in a probe only: otherwise pages that all failed would wait for each other."""
         failures = [past for past in this_life(task) if rule_for(past.kind).blames_host]
         if len(failures) < limits.probe:
             return False
@@ -115,13 +115,14 @@ class Permission:
         return any(queue.pending for queue in queues if (queue.job, queue.lane) == (task.job, task.lane))
 
     def _next(self, lease: Lease) -> float:
-        """Seconds until another page has been given the probe."""
+        """Seconds after which another page has the probe."""
         return lease.interval + min(_NEXT, self._settings.breaker_cooldown)
 
     # -- robots.txt
 
     async def _ask_robots(self, lease: Lease, timeout: float | None) -> HostView | None:
-        """The host, if its robots.txt cannot be had; None: it was read, and the permission is used up."""
+        """Fetches robots.txt. None: it was read, and the lease is used up. Otherwise the host, without its
+        robots.txt."""
         started = self._clock.now()
         host = await self._robots.fetch(lease, since=self._clock.monotonic(), timeout=timeout)
         known = _origin_of(lease.task, host)
@@ -132,7 +133,7 @@ class Permission:
             record = known.robots
             kind = _cause(record)
             if record.asks is not None and record.status in (429, 503):
-                kind = f"http_{record.status}"  # what it asks for is for the whole host
+                kind = f"http_{record.status}"  # its Retry-After is for the whole host
             retried = not is_last_attempt(lease.task, self._settings.max_attempts)
             self._learner.observe(
                 lease, kind, started, retried=retried, reached=record.status > 0, asks=record.asks
@@ -162,7 +163,7 @@ class Permission:
         return Retry(wait + spread, self._failure(task, _cause(record), detail))
 
     def _wait_for_others(self, task: Task, origin: OriginState) -> Retry:
-        """robots.txt cannot be had, for proxies fail, a name server is busy, or it redirects to a host that is."""
+        """robots.txt cannot be fetched because proxies fail, or a name server or the host it redirects to is busy."""
         assert origin.robots is not None
         kind = origin.robots.reason
         wait = max(0.0, origin.robots.expires_at - self._clock.now())
@@ -179,8 +180,8 @@ class Permission:
 
 
 def _timeout(task: Task, host: HostView, limits: Limits) -> float | None:
-    """The host's timeout; for a page that was cut off before, at least twice what was not enough for it. Some pages
-    are slower than their host is, and would never be had in the time that the others need."""
+    """The host's timeout; for a page that was cut off before, at least twice the time that was not enough. Some pages
+    are much slower than the others of their host."""
     if limits.timeout is None:
         return None
     cut_off_after = max((past.elapsed for past in task.history if past.kind in TIMEOUTS), default=0.0)
@@ -189,8 +190,8 @@ def _timeout(task: Task, host: HostView, limits: Limits) -> float | None:
 
 
 def _rest_of_origin(host: HostView, limits: Limits, now: float) -> float:
-    """Seconds that a task waits for its origin, while another origin of the host may be asked. Where none may, the
-    host's valve is shut, and what it lets through is the probe."""
+    """Seconds that a task waits for its origin while another origin of the host may be fetched. If none may, the host's
+    valve is shut, and the task it lets through is the probe."""
     until = limits.blocked_until or 0.0
     return until - now if until > (host.limits.blocked_until or 0.0) else 0.0
 
@@ -200,7 +201,7 @@ def _origin_of(task: Task, host: HostView) -> OriginState:
 
 
 def _cause(record: RobotsRecord) -> str:
-    """Why robots.txt cannot be had: what kept us from the host, or that there is none to be had there."""
+    """Why robots.txt could not be fetched: the host was not reached, or it has no usable robots.txt."""
     return record.reason if record.reason in _NOT_REACHED else "robots_unreachable"
 
 

@@ -1,8 +1,8 @@
 """The path of a page, from its lease to its settlement.
 
-`process` reads top to bottom: host → robots → fetch → judge → handle → settle. Each step is a part of its own, which
-knows nothing of the others. None of them takes time to wait: what must wait goes back to the frontier, with the delay
-in the verdict.
+`process` reads top to bottom: host → robots → fetch → judge → handle → settle. Each step is a class of its own that
+knows nothing of the others. No step waits for a host: a page that must wait goes back to the frontier, with the delay
+in its verdict.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Pipeline:
             self._admission.welcome(task.host)
         waiting = (
             nullcontext() if task.lane == BROWSER else in_the_network()
-        )  # a tab works, though its page may wait
+        )  # an open tab uses CPU while its page waits
         with waiting, self._fetcher.guarded(task, host):
             permit = await self._permission.ask(lease, host)
             if permit is None:
@@ -111,7 +111,7 @@ class Pipeline:
                 await outcome.close()
 
     def _follow(self, lease: Lease, response: Response) -> Settlement:
-        """A redirect goes through the queue like any request, even on the same host: each hop is a hit."""
+        """A redirect goes through the queue like any request, even on the same host: each hop is a request."""
         task = lease.task
         location = response.headers["Location"]
         if len(task.hops) >= self._settings.max_redirects:
@@ -132,10 +132,11 @@ class Pipeline:
         failure = Failure(kind, detail, at=self._clock.time(), attempt=lease.task.attempt)
         return _ended(lease, Dead(failure))
 
-    # -- told by the dispatcher
+    # -- called by the dispatcher
 
     def settled(self, settlement: Settlement, accepted: bool) -> None:
-        """Told after the commit: only now does it count, so that what is told agrees with the job's counters."""
+        """Called after the commit. Only now is the page counted, so that tally and events agree with the job's
+        counters."""
         self._links.settled(settlement.lease, accepted)
         if not accepted:
             return
@@ -144,7 +145,7 @@ class Pipeline:
             self._tally.handled(task.host)
         elif isinstance(verdict, Dead):
             self._count_failure(task, verdict.failure, dead=True)
-        elif isinstance(verdict, Retry) and verdict.counts:  # else it waits, and has not failed
+        elif isinstance(verdict, Retry) and verdict.counts:  # otherwise it waits, and has not failed
             self._count_failure(
                 task, verdict.failure, dead=is_last_attempt(task, self._settings.max_attempts)
             )
@@ -164,7 +165,7 @@ class Pipeline:
             )
 
     async def forget(self) -> None:
-        """The store may have gone back: what it said before need not be so."""
+        """The store may have gone back: what was read from it may be wrong."""
         self._links.forget()
         await self._hosts.forget()
 

@@ -1,4 +1,4 @@
-"""What an engine asks of the jobs it serves: their pages, their sinks, and whether any work may still come."""
+"""What an engine needs of the jobs it serves: their pages, their sinks, and whether there may be more work."""
 
 from __future__ import annotations
 
@@ -15,44 +15,44 @@ from shoal.sink.protocol import Sink
 
 
 class Pages(Protocol):
-    """Whoever turns leases into settlements; see `pipeline.py`."""
+    """Turns leases into settlements; see `pipeline.py`."""
 
     async def process(self, lease: Lease) -> Settlement | None: ...
 
     def complete(self, settlement: Settlement) -> Settlement:
-        """The settlement as it is to be settled now: if `forget` came since it was made, with the links too that were
-        left out as known."""
+        """The settlement to settle now. If `forget` was called since it was made, it includes links that were skipped
+        as known."""
         ...
 
     def settled(self, settlement: Settlement, accepted: bool) -> None:
-        """Told after the commit. Not accepted: the lease was lost, and nothing of it counts."""
+        """Called after the commit. Not accepted: the lease was lost, and nothing of the settlement counts."""
         ...
 
     async def forget(self) -> None:
-        """The store may have gone back: what it said before need not be so."""
+        """The store may have gone back: what was read from it may be wrong."""
         ...
 
     def sync(self, frontier_time: float) -> None: ...
 
     async def flush(self) -> None:
-        """Writes what was learnt about hosts and moves their valves."""
+        """Writes what was learnt about hosts and changes their valves."""
         ...
 
     async def write_back(self, *, everything: bool = False) -> None:
-        """Writes the rest, when it is time, or everything."""
+        """Writes the rest, if it is due, or everything."""
         ...
 
 
 class EngineJob(Protocol):
-    """One job, as far as an engine is concerned. Compared by identity: a job may be opened anew while pages of its
-    former self are still in flight."""
+    """One job, as the engine sees it. Compared by identity: a job may be opened again while pages of the former one are
+    in flight."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def made_at(self) -> float:
-        """When the job was made: another one of the same name is another job. 0: not known."""
+        """When the job was made, which tells it from another job of the same name. 0: not known."""
         ...
 
     @property
@@ -67,11 +67,11 @@ class EngineJob(Protocol):
 
 class EngineJobs(Protocol):
     def current(self) -> Sequence[EngineJob]:
-        """Those to claim for."""
+        """The jobs to claim for."""
         ...
 
     def everyone(self) -> Sequence[EngineJob]:
-        """Those too that only finish what they have in flight."""
+        """Also the jobs that only finish the pages in flight."""
         ...
 
     def lanes(self) -> Mapping[str, Lane]:
@@ -79,20 +79,20 @@ class EngineJobs(Protocol):
         ...
 
     async def over(self) -> bool:
-        """Asked when nothing is in flight: whether no work will come any more."""
+        """Whether no more work will come. Called when nothing is in flight."""
         ...
 
     async def records(self) -> Sequence[Job]:
-        """What the store says of the current ones; it may be some seconds old."""
+        """The records of the current jobs; they may be some seconds old."""
         ...
 
     def set_aside(self, job: EngineJob, error: SinkError | HandlerMissing) -> bool:
-        """The job's rows cannot be written, or its pages not be handled. Whether this engine can go on without it."""
+        """Stops a job whose rows cannot be written, or whose pages cannot be handled. Whether the engine can go on."""
         ...
 
 
 class OneJob:
-    """The case of `shoal crawl`: one job, and the end when it has ended."""
+    """The one job of `shoal crawl`. The engine ends with it."""
 
     def __init__(self, frontier: Frontier, job: EngineJob, settings: Settings) -> None:
         self._frontier = frontier
@@ -110,8 +110,8 @@ class OneJob:
         return self._lanes
 
     async def over(self) -> bool:
-        """When it is marked as finished: what somebody adds before that is crawled by this process. One that was made
-        anew by somebody else is another job."""
+        """Whether the job is marked as finished; marks it if nothing is left. What others add before that is crawled by
+        this process. A job of the same name that was made since is another job."""
         mine = self._all[0]
         if self.trouble is not None:
             return True
@@ -121,7 +121,7 @@ class OneJob:
             if not job.exhausted:
                 return False
             if await self._frontier.finish(mine.name):
-                return True  # else somebody was quicker: to finish it, or to add to it
+                return True  # otherwise another process has finished it, or added to it
         return True
 
     async def records(self) -> Sequence[Job]:
@@ -129,7 +129,7 @@ class OneJob:
         return [job] if job is not None else []
 
     def set_aside(self, job: EngineJob, error: SinkError | HandlerMissing) -> bool:
-        """What is in flight can still be finished, if only a handler is missing."""
+        """If only a handler is missing, the pages in flight can still be finished."""
         if isinstance(error, HandlerMissing):
             self.trouble = self.trouble or error
             return True

@@ -4,7 +4,7 @@
               ├── handle       the handler's time
               └── settle       from the handler's end until the store has it
 
-Nothing of the path knows that it is traced: `runtime/job_runner.py` wraps its parts when it puts them together.
+The steps of the path do not know that they are traced: `runtime/job_runner.py` wraps them.
 A URL is shown with its path, but without the values of its query.
 """
 
@@ -78,7 +78,7 @@ def _provider(environ: Mapping[str, str]) -> TracerProvider:
 
 
 def _exporter(environ: Mapping[str, str]) -> SpanExporter:
-    """To a collector, if the package for it is there; to stderr if not, or if told so."""
+    """Exports to a collector if its package is installed; otherwise, or if told so, to stderr."""
     from opentelemetry.sdk.trace.export import ConsoleSpanExporter
 
     if environ.get(_EXPORTER) != "console":
@@ -189,7 +189,9 @@ class _TracedPages:
             }
         )
         if len(self._open) >= _MOST_OPEN:
-            self._end(next(iter(self._open)))  # what could not be written is handed back without a word
+            self._end(
+                next(iter(self._open))
+            )  # pages whose rows were not written are handed back without `settled`
         self._open[settlement.lease.token] = span, self._tracer.start_span("settle")
 
     def complete(self, settlement: Settlement) -> Settlement:
@@ -221,7 +223,7 @@ class _TracedPages:
 
 
 def _within(span: Span, *, end: bool = True) -> AbstractContextManager[Span]:
-    """Makes it the parent of what begins in the block. What exceptions say is for the log alone."""
+    """Makes the span the parent of spans in the block. Texts of exceptions are not recorded: they are for the log."""
     from opentelemetry.trace import use_span
 
     return use_span(span, end_on_exit=end, record_exception=False, set_status_on_exception=False)

@@ -1,12 +1,11 @@
 """Notices handlers that block the event loop.
 
-While a handler computes or sleeps, nothing else runs: no page arrives, no lease is renewed. A thread watches a pulse
-of the loop; when it stops, the log names the line that holds it, and after `handler_timeout` the handler is
-interrupted like any other that takes too long.
+While a handler computes or sleeps, nothing else runs: no page arrives, no lease is renewed. A thread watches a timer of
+the loop. When the timer stops, the log names the line that blocks, and after `handler_timeout` the handler is
+interrupted, like any handler that takes too long.
 
-That needs the interpreter's lock, and a handler that runs Python. What holds the lock (a regex, a parser in C) or
-sleeps in the kernel is ended a little later from outside, with the process: the pulse also beats in the liveness
-record.
+This works only for a handler that runs Python code. If a regex or a parser in C holds the interpreter's lock, or the
+handler sleeps in the kernel, the guardian ends the process a little later: the timer also writes the liveness record.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class Watchdog:
         liveness: Liveness | None = None,
         handler_timeout: Callable[[], float] | None = None,
     ) -> None:
-        """`handler_timeout`: that of the jobs served at the moment, where they come and go."""
+        """`handler_timeout`: the longest of the jobs that are served at the moment."""
         self._liveness = liveness
         self._warn_after = settings.handler_warn
         self._handler_timeout = handler_timeout or (lambda: settings.handler_timeout)
@@ -45,7 +44,7 @@ class Watchdog:
         self._loop_thread = 0
         self._timer: asyncio.TimerHandle | None = None
         self._done = threading.Event()
-        watch = copy_context()  # what happens there is told to whoever listens here
+        watch = copy_context()  # so that events of the thread reach the same listeners
         self._thread = threading.Thread(
             target=watch.run, args=(self._watch,), name="shoal-watchdog", daemon=True
         )
@@ -71,7 +70,7 @@ class Watchdog:
         self._timer = asyncio.get_running_loop().call_later(_PULSE, self._pulse)
 
     def _watch(self) -> None:
-        warned = interrupted = 0.0  # the beat that was complained about
+        warned = interrupted = 0.0  # the last beat that was logged, and interrupted
         while not self._done.wait(_PULSE):
             beat = self._beat
             silence = time.monotonic() - beat - _PULSE

@@ -1,5 +1,5 @@
-"""News of jobs: one was opened, fed to its end, changed its state or was dropped. It is counted: who knows of so much
-waits for more."""
+"""News of jobs: one was opened, fed to its end, changed its state or was dropped. News is counted, so that a caller can
+wait for more than it knows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class News:
         self._more = asyncio.Event()
 
     async def after(self, count: int, seconds: float) -> None:
-        """Returns when there is more than so much, at the latest after `seconds`."""
+        """Returns when the count is another one, at the latest after `seconds`."""
         if self.count != count:
             return
         try:
@@ -33,7 +33,7 @@ class News:
 
 
 class UnheardNews(News):
-    """Of a home where nobody hears what other processes do: there may be some at any time."""
+    """For a home that does not hear of other processes: it polls, so there may be news at any time."""
 
     async def after(self, count: int, seconds: float) -> None:
         await super().after(count, min(seconds, _POLL))

@@ -205,7 +205,7 @@ class Child:
         while not (await asyncio.wait([ending], timeout=_LOOK_EVERY))[0]:
             detector.look(asyncio.get_running_loop().time(), excused=waits_for_reader(1))
             if loss is None and detector.hangs:
-                loss = await asyncio.to_thread(liveness.last_words, process.pid, detector.silence)
+                loss = await asyncio.to_thread(liveness.loss_of_hang, process.pid, detector.silence)
             if (loss is not None or detector.overdue) and process.returncode is None:
                 process.kill()
         code = ending.result()

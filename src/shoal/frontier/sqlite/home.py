@@ -174,7 +174,7 @@ class SqliteFrontier:
         now = session.now()
         if now - self._reaped_at >= _REAP_EVERY or now < self._reaped_at:
             self._reaped_at = now
-            settling.reap(session, self._presence.take_words)
+            settling.reap(session, self._presence.take_loss)
 
     async def settle(
         self, batch: Sequence[Settlement], journal: Journal | None = None, *, epoch: str | None = None
@@ -209,7 +209,7 @@ class SqliteFrontier:
         return count
 
     async def reap(self) -> int:
-        return await self._writer.do(lambda s: settling.reap(s, self._presence.take_words))
+        return await self._writer.do(lambda s: settling.reap(s, self._presence.take_loss))
 
     async def wait(self, seconds: float) -> bool:
         until = time.monotonic() + seconds

@@ -51,9 +51,9 @@ class Presence:
 
     def is_dead(self, worker: str) -> bool:
         """True only if it is certain; and only once, for whoever asks takes its leases back."""
-        return self.take_words(worker) is not None
+        return self.take_loss(worker) is not None
 
-    def take_words(self, worker: str) -> bytes | None:
+    def take_loss(self, worker: str) -> bytes | None:
         """What was left behind about a dead worker, b"" if nothing was; None if it is not certain that it is dead. Only
         once, for whoever asks takes its leases back."""
         if not self.has_left(worker):

@@ -199,7 +199,7 @@ def reap(session: Session, last_words: Callable[[str], bytes | None]) -> int:
     worker what was left behind about its end; None: it may be alive."""
     now = session.now()
     gone = {
-        worker: Loss.read(worker, words)
+        worker: Loss.decode(worker, words)
         for (worker,) in session.all("SELECT DISTINCT worker FROM lease")
         if (words := last_words(worker)) is not None
     }
