@@ -1,10 +1,10 @@
-"""Admission: from what a page or a person asks for to a task that may be queued.
+"""Admission: from a request of a page or a person to a task that may be queued.
 
     Request ──▶ the URL to send ──▶ http(s)? ──▶ in scope? ──▶ no trap? ──▶ Task
                                        └─────────────┴────────────┴───────▶ Refused, with the reason
 
-A task's URL is the one that is sent. Its canonical form stands for the page: fingerprints are made of it, and patterns
-and traps look at it too, so that another spelling does not slip past them.
+A task's URL is the one that is sent. Its canonical form identifies the page: fingerprints are made of it, and patterns
+and traps check it too, so that another spelling does not pass them.
 
 Nothing here waits, reads a clock or touches a store.
 """
@@ -45,7 +45,7 @@ def _nothing(host: str) -> HostSettings:
 
 
 class Admission:
-    """Decides about every URL of a crawl. The only state is the scope, which start URLs widen."""
+    """Decides about every URL of a crawl. Its only state is the scope, which start URLs widen."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Admission:
         start_urls: Iterable[str] = (),
         defaults: Mapping[str, tuple[str, int]] = _NO_DEFAULTS,  # handler name → (lane, priority)
         first: str = "",  # the handler that "" stands for
-        own: Callable[[str], HostSettings] = _nothing,  # what is set for a host alone
+        own: Callable[[str], HostSettings] = _nothing,  # the settings of a host
     ) -> None:
         self._settings = settings
         self._canonical = Canonicaliser(settings.tracking_params)
@@ -66,15 +66,15 @@ class Admission:
         self._own = own
 
     def welcome(self, host: str) -> None:
-        """Takes a host into the scope that the crawl was told to start at, in an earlier run or another process."""
+        """Adds a start host of an earlier run or of another process to the scope."""
         self._scope.widen(host)
 
     def admit(
         self, request: Request, parent: Task | None = None, allows: Callable[[str], bool] = _anything
     ) -> Task | Refused:
-        """A request without a parent is a start URL: free to name any host, which then is in scope. `allows` is what
-        robots.txt says: it is asked about URLs that are not the canonical ones of their pages. One that is forbidden
-        must not stand for its page, which may have another URL that is not."""
+        """The task for a request, or why it is refused. A request without a parent is a start URL: it may name any
+        host, which is in scope then. `allows` is robots.txt: it is asked about URLs that are not canonical, because a
+        forbidden one must not stand for a page that has another URL."""
         base = request.base or (parent.url if parent else None)
         url = self._sent(request.url, base)
         if isinstance(url, Refused):
@@ -114,15 +114,15 @@ class Admission:
         )
 
     def _lane(self, host: str, usual: str) -> str:
-        """The host's own, if it has one that this job knows."""
+        """The lane of the host, if this job has that lane."""
         own = self._own(host).lane
         return own if own is not None and own in self._lanes else usual
 
     def moved(
         self, task: Task, location: str, cookies: tuple[str, ...] = (), status: int = 302
     ) -> Task | Refused:
-        """The task, continued where a redirect points to. How many hops are too many is the caller's to say, and so is
-        what becomes of one that `goes_round`."""
+        """The task at the target of a redirect, or why it is refused. The caller checks the number of hops, and whether
+        it `goes_round`."""
         url = self._redirected(location, task.url)
         if isinstance(url, Refused):
             return url
@@ -138,7 +138,7 @@ class Admission:
         )
         method = "GET" if becomes_get else task.method
         body = None if becomes_get else task.body
-        changed = method != task.method or (self._settings.cookies and _brings_news(cookies, task))
+        changed = method != task.method or (self._settings.cookies and _has_new_cookies(cookies, task))
         page = fingerprint(canonical, method, body) if task.fingerprint is not None else None
         return replace(
             task,
@@ -150,7 +150,7 @@ class Admission:
             hops=(*task.hops, task.url),
             renewed=len(task.hops) + 1 if changed else task.renewed,
             cookies=_carried(cookies),
-            typed=False,  # but a server did
+            typed=False,  # a server wrote this URL
             fingerprint=page,
             trail=task.pages,
             variant=self._variant(page, task.handler, task.meta),
@@ -187,7 +187,7 @@ class Admission:
         if request.anywhere:
             reason = None
         elif parent is None:
-            # Whoever typed a URL means it, however odd it looks.
+            # A person typed this URL, so it is no trap.
             return self._scope.bars(url, depth, canonical)
         else:
             reason = self._scope.refuses(url, depth, canonical)
@@ -200,11 +200,11 @@ class Admission:
     def _refuses_redirect(self, task: Task, url: str, canonical: str) -> str | None:
         scope = self._scope
         if _is_start(task):
-            # example.com may send us to example.org, and then that is the site to crawl; but not on and on.
+            # example.com may redirect to example.org, and then that is the site to crawl; but only once.
             barred = scope.bars(url, task.depth, canonical)
             return barred or (scope.off_site(url) if _left_before(task, url) else None)
         if scope.refuses(task.url, task.depth, self._canonical(task.url)):
-            return None  # the task itself was let in from `anywhere`, so it may end anywhere
+            return None  # the task was admitted with `anywhere`, so it may end anywhere
         return scope.refuses(url, task.depth, canonical)
 
 
@@ -218,7 +218,7 @@ def _is_start(task: Task) -> bool:
 
 
 def _left_before(task: Task, url: str) -> bool:
-    """Whether going to `url` would be at least the second time that the task leaves a site."""
+    """Whether with `url` the task would leave a site for the second time."""
     here = site(task.host)
     return site(host_key(url)) != here and any(site(host_key(hop)) != here for hop in task.hops)
 
@@ -235,12 +235,12 @@ def _headers_after(task: Task, url: str, becomes_get: bool) -> dict[str, str] | 
 
 
 def _carried(cookies: tuple[str, ...]) -> tuple[str, ...]:
-    """As many of a redirect's cookies as a task may carry, in their order."""
+    """As many of a redirect's cookies as a task may hold, in their order."""
     carried: list[str] = []
     size = 0
     for line in cookies:
         if len(line) > COOKIE_LINE:
-            continue  # no jar would take it
+            continue  # no jar would accept it
         size += len(line)
         if size > REDIRECT_COOKIE_BYTES or len(carried) == REDIRECT_COOKIES:
             break
@@ -248,8 +248,8 @@ def _carried(cookies: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(carried)
 
 
-def _brings_news(cookies: tuple[str, ...], task: Task) -> bool:
-    """Whether a redirect sets cookies that the one before it did not set in the same words."""
+def _has_new_cookies(cookies: tuple[str, ...], task: Task) -> bool:
+    """Whether a redirect sets other cookies than the one before it."""
     return not {_pair(line) for line in cookies} <= {_pair(line) for line in task.cookies}
 
 

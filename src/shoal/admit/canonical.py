@@ -1,11 +1,11 @@
-"""One page, one identity: the form of a URL by which pages are told apart. It is never sent.
+"""The canonical form of a URL, which identifies a page. It is never sent.
 
-From the URL that is sent (see `sending`), besides what the parser has done:
+Made from the URL that is sent (`sending.py`):
   - an empty query is dropped
   - percent-encoding: hex digits upper-case, unreserved characters (RFC 3986) decoded, all others left as they are
   - query parameters sorted by name; those of the same name keep their order, and so does a query with several words
-    that have no "=": their order may be all that they say
-  - empty parameters, tracking parameters and session ids dropped (see `tracking`)
+    without "=", whose order may matter
+  - empty parameters, tracking parameters and session ids dropped
 The case of the path is kept. The canonical form of a canonical form is itself.
 """
 
@@ -19,7 +19,7 @@ from shoal.admit.sending import sent_url
 _HEX = "0123456789ABCDEFabcdef"
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
-# A stray "%" before an escape stays out of it: decoding %%341 to %41 would make an escape that was none.
+# Not after a stray "%": decoding %%341 to %41 would create an escape.
 _ESCAPE = re.compile("(?<!%)(?<!%[0-9A-Fa-f])%([0-9A-Fa-f]{2})")
 
 
@@ -32,7 +32,7 @@ _NORMAL_ESCAPE = {high + low: _normal_escape(high + low) for high in _HEX for lo
 
 
 class Canonicaliser:
-    """Gives the canonical form of a URL that can be sent."""
+    """Makes the canonical form of a URL that is sent."""
 
     def __init__(self, extra_tracking: Iterable[str] = ()) -> None:
         extra = [name.lower() for name in extra_tracking]
@@ -51,7 +51,7 @@ class Canonicaliser:
         path = _normal_escapes(path)
         if query:
             query = self._tidy_query(_normal_escapes(query))
-        host = path.find("/", len("https://"))  # where it ends: it may hold anything, too
+        host = path.find("/", len("https://"))  # where the host ends: it may contain anything
         if ";" in path and (bare := path[:host] + SESSION_IN_PATH.sub("", path[host:])) != path:
             # What is left of "/.;jsessionid=1/" is a dot segment: parse again.
             path = sent_url(bare) or bare

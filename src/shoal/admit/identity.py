@@ -1,6 +1,6 @@
-"""What a URL is called: by politeness (host key), by security (origin), by dedupe (fingerprint of its canonical form).
+"""Names derived from a URL: host key (politeness), origin (security), registrable domain, fingerprint (deduplication).
 
-All take URLs as they are sent, where default ports and userinfo are gone, so slicing is enough.
+All take URLs as they are sent, without default ports and userinfo, so slicing is enough.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def origin(url: str) -> str:
 
 
 def scheme(url: str) -> str:
-    """What tells the origins of one host key apart: "http" or "https"."""
+    """ "http" or "https": it distinguishes the origins of one host key."""
     return url.partition(":")[0]
 
 
@@ -37,8 +37,8 @@ def site(host: str) -> str:
 
 
 def fingerprint(url: str, method: str = "GET", body: bytes | None = None) -> int:
-    """63 bits that stand for a request in the seen-set; `url` is canonical. Stored, so this must never change: what a
-    canonical form is has changed once, see docs/adr/0023-what-was-published-is-sent.md."""
+    """63 bits that identify a request in the seen-set; `url` is canonical. They are stored, so this must never change.
+    (The canonical form has changed once: docs/adr/0023-what-was-published-is-sent.md.)"""
     data = url.encode("utf-8", "surrogatepass")
     if method != "GET" or body is not None:
         data = b"\n".join((data, method.encode(), body or b""))
@@ -46,18 +46,18 @@ def fingerprint(url: str, method: str = "GET", body: bytes | None = None) -> int
 
 
 def variant(page: int, handler: str, meta: dict[str, Any] | None) -> int:
-    """63 bits that stand for a page together with who handles it, and what it is asked for with."""
+    """63 bits that identify a page together with its handler and meta."""
     data = b"\n".join((page.to_bytes(8, "big"), handler.encode("utf-8", "surrogatepass"), pack_sorted(meta)))
     return int.from_bytes(blake2b(data, digest_size=8).digest(), "big") >> 1
 
 
-# -- The public suffix list: under which domain somebody registered a name.
+# -- the public suffix list
 #
-# With its private part, so that what customers own under a host of many (`shop.myshopify.com`, `someone.github.io`)
-# counts as theirs.
+# With its private part, so that each customer of a shared host (`shop.myshopify.com`, `someone.github.io`) has a
+# domain.
 
 
-_LABELS = 12  # no rule of the list has more than six; a name of a thousand labels is not looked through
+_LABELS = 12  # of a name that are checked; no rule has more than six
 
 
 @lru_cache(65_536)
@@ -78,7 +78,7 @@ def is_public_suffix(domain: str) -> bool:
 
 @lru_cache(1)
 def _suffixes() -> PublicSuffixList:
-    # 250 kB of text, read in 40 ms by whoever asks first.
+    # 250 kB of text, read in 40 ms at the first call.
     from publicsuffixlist import PublicSuffixList
 
     return PublicSuffixList(accept_unknown=True)

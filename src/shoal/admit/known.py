@@ -1,4 +1,4 @@
-"""Links that need no second look: a site's menu is on every page, and costs one set operation a page.
+"""Links that were admitted before: a site's menu is on every page, and costs one set operation a page.
 
 An href is remembered under as much of its base as its meaning depends on:
 
@@ -7,10 +7,10 @@ An href is remembered under as much of its base as its meaning depends on:
     next.html, ../b/        the base up to its last "/"
     ?page=2, "", #top       the whole base
 
-What was learnt may be forgotten (memory is bounded); then a link is only looked at again.
+Entries may be dropped (memory is bounded); then a link is only checked again.
 
-A link is known on pages of the host alone that it was found on: they are settled in one shard, in one order. If pages
-of another host left it out, their shard could keep them when this one goes back and loses the link.
+A link is known only on pages of the host where it was found: those are settled in one shard, in one order. If pages of
+another host left it out, their shard could keep them when this one goes back and loses the link.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _IN_DIRECTORY = re.compile(r"[^\x00-\x20?#:][^?#:]*(?:[?#]|\Z)")
 
 
 class KnownLinks:
-    """A bounded memory of raw hrefs that have been durably admitted, or refused for good."""
+    """A bounded set of raw hrefs that were durably admitted, or refused for good."""
 
     def __init__(self, limit: int = MAX_KNOWN) -> None:
         self._limit = limit
@@ -45,10 +45,10 @@ class KnownLinks:
         return bucket is not None and href in bucket
 
     def unknown(self, host: str, base: str, hrefs: Iterable[str]) -> list[str]:
-        """Those not seen yet on pages of the host, in order, each once."""
+        """The hrefs not yet known on pages of the host, in order, each once."""
         fresh = dict.fromkeys(hrefs)
         left = set(fresh)
-        # An href can only be in a bucket of its own kind, so its kind need not be found out first.
+        # An href can only be in the bucket of its kind, so its kind is not needed here.
         for key in (origin(base), "", _directory(base), _whole(base)):
             bucket = self._buckets.get(f"{host} {key}")
             if bucket is not None:
@@ -92,4 +92,4 @@ def _directory(base: str) -> str:
 
 
 def _whole(base: str) -> str:
-    return "#" + base  # "https://a.example/" is also a directory: keep the two apart
+    return "#" + base  # different from the directory "https://a.example/"

@@ -1,4 +1,4 @@
-"""The crawl's borders: which hosts, which URLs, how deep."""
+"""The scope of a crawl: which hosts, which URLs, how deep."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Search = Callable[[str], re.Match[str] | None]
 
 
 class Scope:
-    """Answers why a URL lies outside the crawl, in one word, or None if it lies inside.
+    """Says why a URL is outside the crawl, in one word, or None if it is inside.
 
-    Hosts named by the setting `hosts` are meant with their subdomains, and on any port unless one is given.
-    Without it the crawl stays on the sites of its start URLs, and grows with `widen`; "www." makes no difference.
+    Hosts in the setting `hosts` include their subdomains, and any port unless one is given. Without that setting the
+    crawl stays on the sites of its start URLs, and grows with `widen`; "www." makes no difference.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Scope:
         return "allow" if self._allow and not _found(self._allow, url, canonical) else None
 
     def widen(self, host: str) -> None:
-        """Takes one more site in, unless the settings name the hosts: then theirs is the last word."""
+        """Adds a site, unless the settings name the hosts."""
         if not self._domains and not self._any_host:
             self._sites.add(site(host))
 
@@ -73,7 +73,7 @@ class Scope:
 
 
 def _found(searches: Iterable[Search], url: str, canonical: str) -> bool:
-    """In either form: whoever writes /logout means /log%6Fut too."""
+    """Searches both forms: a pattern for /logout also means /log%6Fut."""
     other = canonical if canonical != url else ""
     return any(search(url) or (other and search(other)) for search in searches)
 
@@ -91,7 +91,7 @@ def _domain(name: str) -> str:
     bare = bare.removeprefix("*").removeprefix(".")
     url = sent_url(bare if "://" in bare else f"http://{bare}")
     if url is None:
-        # The name is not repeated: what does not parse may hold a password.
+        # Without the name: text that does not parse may hold a password.
         raise SettingsError(
             "hosts: an entry is not a host name; write it like example.com or example.com:8080"
         )

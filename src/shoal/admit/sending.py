@@ -1,9 +1,8 @@
-"""The URL that is sent: what was published, as a browser would ask for it.
+"""The URL that is sent: as published, and as a browser would request it. And URLs as people type them.
 
 The WHATWG parser resolves against the base, lower-cases scheme and host, turns IDN into punycode, drops default ports
-and dot segments, encodes what must be encoded, and strips tabs and line ends. Three things are left out that are no
-part of a request: fragment, userinfo, and the dot after a host's name. The query is not touched: its order, its
-spelling and its parameters are the server's business.
+and dot segments, encodes what must be encoded, and strips tabs and line ends. Fragment, userinfo and the dot after a
+host's name are removed. The query is not changed.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _RAW_BYTE = re.compile("[\udc80-\udcff]")
 
 
 def sent_url(url: str, base: str | None = None, *, routes: bool = False) -> str | None:
-    """The URL to ask for; None if it is not one that can be crawled. `routes`: a fragment that names a page is kept."""
+    """The URL to request; None if it cannot be crawled. `routes`: a fragment that names a page is kept."""
     href = resolve(url, base)
     if href is None or not href.startswith(_CRAWLABLE):
         return None
@@ -41,22 +40,22 @@ def _tidy(href: str, routes: bool) -> str | None:
 
 
 def without_route(url: str) -> str:
-    """What goes over plain HTTP."""
+    """The URL for plain HTTP."""
     return url.partition("#")[0]
 
 
 def redirect_url(location: str, base: str, *, routes: bool = False) -> str | None:
-    """The URL that a Location header names. Bytes in it that are no UTF-8 are sent back as they came."""
+    """The URL in a Location header. Its bytes that are not UTF-8 are sent back unchanged."""
     if not location.isascii():
         location = _RAW_BYTE.sub(lambda found: f"%{ord(found[0]) - 0xDC00:02X}", location)
     url = sent_url(location, base, routes=routes)
     if url is not None and routes and "#" in base and "#" not in location:
-        return url + base[base.index("#") :]  # a browser, too, keeps it across redirects
+        return url + base[base.index("#") :]  # browsers keep it across redirects, too
     return url
 
 
 def resolve(url: str, base: str | None) -> str | None:
-    """The absolute URL a browser would make of this, of any scheme; None if it would make none."""
+    """The absolute URL that a browser would make of this, of any scheme; None if it is not a URL."""
     try:
         return join_url(base, url) if base else normalize_url(url)
     except ValueError:
@@ -77,12 +76,12 @@ def _without_lone_surrogates(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-# -- URLs as people type them. Pure.
+# -- URLs as people type them
 
 
 _HOST_END = re.compile(r"[:/?#]")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
-# What begins nearly as http:// or https:// does: http//host, http:/host, htp://host, https;//host, http:\\host.
+# Mistyped http:// or https://: http//host, http:/host, htp://host, https;//host, http:\\host.
 _NEARLY = re.compile(r"([A-Za-z]{2,7})(?:([:;.,]?[/\\]{2,}|[:;][/\\])|:(?!\d*(?:[/?#]|$)))(?=[^/\\])")
 _LIKE_HTTPS = frozenset(
     {"https", "htps", "htpps", "htttps", "hhttps", "httsp", "hhtps", "ttps", "httpss", "hxxps"}
@@ -90,7 +89,7 @@ _LIKE_HTTPS = frozenset(
 _LIKE_HTTP = frozenset(
     {"http", "htp", "htpp", "htttp", "hhttp", "hhtp", "thtp", "httpp", "ttp", "htt", "hxxp"}
 )
-# What a browser's address bar takes for a scheme even without slashes. curl sees a user or a host in these.
+# Schemes that a browser's address bar recognises without slashes. curl sees a user or a host in these.
 _OTHER = re.compile(
     r"(mailto|tel|sms|javascript|data|ftps?|sftp|file|about|blob|view-source|wss?|urn|magnet):", re.I
 )
@@ -101,7 +100,7 @@ def has_scheme(word: str) -> bool:
 
 
 def meant_by(word: str) -> str | None:
-    """The URL that was meant by a word whose http:// or https:// is mistyped; None: it is not, or not at all."""
+    """The URL meant by a word whose http:// or https:// is mistyped; None if it is not."""
     begin = _NEARLY.match(word)
     if begin is None or begin[0].lower() in ("http://", "https://"):
         return None
@@ -115,16 +114,16 @@ def meant_by(word: str) -> str | None:
 
 
 def _is_local(word: str) -> bool:
-    """This machine, or a bare address: unlikely to have a certificate."""
+    """Whether it is this machine or an IP address, which rarely have a certificate."""
     host = _HOST_END.split(word.strip(), maxsplit=1)[0].rstrip(".")
     last = host.rpartition(".")[2].lower()
     return word.strip().startswith("[") or last == "localhost" or last.isdecimal()
 
 
 def typed_url(word: str) -> str:
-    """The URL meant by a word that may lack its scheme: https, or http for this machine and addresses."""
+    """The URL of a word that may lack its scheme: https, or http for this machine and IP addresses."""
     scheme = _SCHEME.match(word)
-    shown = word.rpartition("@")[2]  # what stands before may be a password
+    shown = word.rpartition("@")[2]  # before it may be a password
     if meant := meant_by(word.strip()):
         if "@" in meant:
             meant = f"{meant.partition('://')[0]}://{shown}"

@@ -1,4 +1,4 @@
-"""Whether a request is small enough to be stored: a queue holds millions of them."""
+"""Checks that a request is small enough to be stored: a queue holds millions of them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from shoal.text import pack
 
 
 class OversizeError(ValueError):
-    """A request that cannot be stored; the text says what is too large, and how large it may be."""
+    """A request is too large to be stored; the text says what, and how large it may be."""
 
 
 def stored_size(request: Request) -> int:
-    """About how many bytes a request takes, besides its URL, which is looked at when it is admitted."""
+    """About how many bytes a request takes, without its URL, which admission checks. Raises OversizeError."""
     if (
         request.meta is None
         and request.headers is None

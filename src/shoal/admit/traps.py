@@ -1,7 +1,7 @@
-"""Traps: places where a site makes up new URLs for as long as a crawler follows them.
+"""Traps: places where a site makes new URLs for as long as a crawler follows them.
 
-A wrong alarm loses pages, so each rule asks for strong evidence, and page budgets catch what passes them.
-Session ids are no rule here: the canonical form has none, so a new session makes no new page.
+A false alarm loses pages, so each rule needs strong evidence; page budgets catch the rest. Session ids need no rule:
+the canonical form has none, so a new session makes no new page.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _YEAR_IN_QUERY = re.compile(r"[?&](?:year|yr|y|date|month|day)=(\d{4})(?:-?\d{2}
 
 
 def trap(url: str, settings: Settings, *, length: int = 0) -> str | None:
-    """Why this canonical URL looks like a trap, in a few words; None if it does not. `length`: of the one sent."""
+    """Why this canonical URL looks like a trap, in a few words; None if it does not. `length`: of the URL sent."""
     if max(length, len(url)) > settings.max_url_length:
         return f"longer than {settings.max_url_length} characters"
     slashes = url.count("/") - 2
@@ -53,10 +53,10 @@ def _path_trap(url: str, repeats: int) -> str | None:
 
 
 def _repeated(segments: list[str], repeats: int) -> str | None:
-    """A relative link on a page that answers at every path grows it for ever: /a/b/a/b/a/b.
+    """A relative link on a page that exists at every path makes it grow for ever: /a/b/a/b/a/b.
 
-    The same segment or pair `repeats` times in a row is a trap, and so is the same segment scattered about once
-    more than that: /scrapy/scrapy/tree/master/scrapy is an honest path. Numbers do not count: /tiles/0/0/0.
+    The same segment or pair `repeats` times in a row is a trap, and so is the same segment anywhere once more than
+    that: /scrapy/scrapy/tree/master/scrapy is a real path. Numbers do not count: /tiles/0/0/0.
     """
     for size in (1, 2):
         alike = 0  # how many segments in a row equal the one `size` before them
@@ -74,7 +74,7 @@ def _says_nothing(block: list[str]) -> bool:
 
 
 def _endless_pages(url: str) -> str | None:
-    """A list that always has a next page: ?page=10001 or /page/10001. No reader ever goes that far.
+    """A list that always has a next page: ?page=10001 or /page/10001.
 
     `p` is not among the names: it is often the number of an article.
     """
@@ -99,6 +99,6 @@ def _calendar(url: str) -> str | None:
 
 
 def _names_a_month(url: str) -> bool:
-    """Month and year, in that order. In two steps: as one pattern, many months would each look for the year."""
+    """Month and year, in that order. Two steps: in one pattern, each of many months would search for the year."""
     month = _MONTH.search(url)
     return month is not None and url.find("&year=", month.end()) >= 0

@@ -1,8 +1,8 @@
-"""Makes XML of what is nearly XML, and takes out what could be dangerous. In one pass, forward only.
+"""Repairs XML so that parsers accept it, removes what is dangerous, and turns XHTML into HTML. One pass, forward only.
 
-Feeds have unescaped "&", entities of HTML, and control characters; a strict parser gives up there, and a lenient one
-drops the text around it. Document types are taken out whole: entities of a document's own can unfold without end or
-name other files, and nobody needs them. A reference to one stays as it is written.
+Feeds have unescaped "&", entities of HTML, and control characters; a strict parser fails there, and a lenient one drops
+the text around them. Document types are removed: their entities can expand without end or name other files. References
+to such entities stay as they are written.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from html import escape, unescape
 
 from shoal.html.parsing import stopwatch
 
-# What is found here is looked at one by one, so references that are surely right are left out. Text behind "<!" that is
-# no comment, no CDATA and no document type is text.
+# Matches are handled one by one, so references that are certainly valid do not match. "<!" that begins no comment,
+# CDATA or document type is text.
 _RIGHT = rb"&(?:amp|lt|gt|quot|apos|#(?:3[2-9]|[4-9]\d|1[01]\d|12[0-7]|1[6-9]\d|[2-9]\d\d|[1-9]\d{3}));"
 _ODD = re.compile(
     rb"<!\[CDATA\[|<!--|<\?|<!(?i:doctype)(?=[\s\[>])|<(?![a-zA-Z_:/\x80-\xff])|\]\]>|(?!%b)&" % _RIGHT
@@ -24,15 +24,15 @@ _REFERENCE = re.compile(rb"&(?:#[0-9]{1,10}|#[xX][0-9a-fA-F]{1,8}|[a-zA-Z][a-zA-
 _ENDS = {b"<![CDATA[": b"]]>", b"<!--": b"-->", b"<?": b"?>"}
 _CONTROLS = bytes({*range(0x20)} - {*b"\t\n\r"})
 _IN_DOCTYPE = re.compile(rb"""[^\[\]<>"']++|"[^"]*+"|'[^']*+'|<!--|<|\[|\]|>""")
-_OFTEN = 1_000  # things found between two looks at the clock
+_OFTEN = 1_000  # matches between two looks at the clock
 _ESCAPED = {"<": "&lt;", ">": "&gt;", "&": "&amp;", '"': "&quot;", "'": "&apos;"}
 _NO_CHARACTER = re.compile(r"[\0-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 def mend(xml: bytes, is_over: Callable[[int], bool] = lambda at: False) -> tuple[bytes, bool]:
-    """UTF-8 that begins with its first tag, and whether it is all there. What does not end goes on to the end.
+    """The repaired document from its first tag on, and whether it is complete. What is never closed goes on to the end.
 
-    `is_over` says whether the time is used up that there is for so many bytes.
+    `is_over` says whether the time for so many bytes is used up.
     """
     xml = xml.translate(None, _CONTROLS)
     at = max(xml.find(b"<"), 0)
@@ -61,8 +61,8 @@ def mend(xml: bytes, is_over: Callable[[int], bool] = lambda at: False) -> tuple
 
 
 def _whole(what: bytes, section: bytes) -> bytes:
-    """CDATA as escaped text: a parser may see it within an attribute, where it is none. Comments and instructions are
-    not needed: what is in them breaks parsers."""
+    """CDATA as escaped text, because within an attribute it has no meaning. Comments and instructions are dropped:
+    their content breaks parsers."""
     if what != b"<![CDATA[":
         return b""
     text = section[len(what) :].removesuffix(b"]]>")
@@ -92,23 +92,24 @@ def _after_doctype(xml: bytes, at: int) -> int:
 
 
 def _character(reference: str) -> bytes:
-    """Of an entity of HTML, or a number. A name that is not known stays as it is written."""
+    """The character of an HTML entity or a number. An unknown name stays as it is written."""
     text = _NO_CHARACTER.sub("\ufffd", unescape(reference))
     if text == reference:
         return reference.replace("&", "&amp;").encode()
     return "".join(_ESCAPED.get(sign, sign) for sign in text).encode()
 
 
-# -- XHTML as HTML: a parser of HTML takes "<script/>" for a script that never ends, and CDATA for a comment.
+# -- XHTML as HTML
 #
-# Then all that HTML has holds for it: selectors, links, the same nodes, and the budget of time.
+# An HTML parser takes "<script/>" for a script that never ends, and CDATA for a comment. As HTML, XHTML has the same
+# selectors, links, nodes and budget of time.
 
 
 _VOID = rb"(?i:area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr)"
 _NAME = rb"[a-zA-Z][^\s/>]*+"
 _INSIDE = rb"""(?:[^"'<>/]++|"[^"]*+"|'[^']*+'|/(?!>))*+"""
 _RAW = rb"(?i:script|style)"
-# What is left as it is, at the speed of C.
+# What stays as it is, in one fast match.
 _PLAIN = re.compile(
     rb"(?:[^<]++|<(?!%b[\s/>])%b%b>|<%b(?=[\s/])%b/>|</[^>]*+>|<(?![a-zA-Z/!]))*+"
     % (_RAW, _NAME, _INSIDE, _VOID, _INSIDE)
@@ -117,7 +118,7 @@ _TAG = re.compile(rb"<(?P<name>%b)%b(?P<end>/?>)" % (_NAME, _INSIDE))
 
 
 def as_html(xhtml: bytes) -> bytes:
-    """In one pass, forward only. From what begins and does not end, or when the time is up, all is left as it is."""
+    """XHTML as HTML. After markup that is never closed, or when the time is up, the rest stays as it is."""
     parts, at, is_over = list[bytes](), 0, stopwatch()
     for count in itertools.count(1):
         plain = _PLAIN.match(xhtml, at)
@@ -133,7 +134,7 @@ def as_html(xhtml: bytes) -> bytes:
 
 
 def _odd(xhtml: bytes, at: int) -> tuple[int, bytes]:
-    """Where the markup at `at` ends, and what it is in HTML; -1: it does not end."""
+    """Where the markup at `at` ends, and its HTML; -1: it does not end."""
     if xhtml.startswith(b"<![CDATA[", at):
         end = _past(xhtml, b"]]>", at)
         text = xhtml[at + len(b"<![CDATA[") : end - len(b"]]>")]
@@ -150,7 +151,7 @@ def _odd(xhtml: bytes, at: int) -> tuple[int, bytes]:
     name = tag["name"]
     if tag["end"] == b"/>":
         return tag.end(), b"%b></%b>" % (tag[0][:-2], name)
-    end = xhtml.find(b"</" + name, tag.end())  # of a script: in here "<" is text to a parser of HTML
+    end = xhtml.find(b"</" + name, tag.end())  # of a script: "<" is text in it for an HTML parser
     return end, xhtml[at:end]
 
 

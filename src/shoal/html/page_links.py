@@ -1,4 +1,4 @@
-"""Links of a page: what its markup says, and the absolute URLs it means."""
+"""Links of a page and the absolute URLs they mean; numbered pages; queries in a legacy encoding."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 from shoal.html.decoding import NOT_DECODED, USER_DEFINED
 from shoal.html.xml import XmlNode
 
-# The tags that lead to other pages, and by which attribute.
+# The tags that link to other pages, and the attribute.
 _LINKS = (("a", "href"), ("area", "href"), ("iframe", "src"), ("frame", "src"))
 
 # "5; url=/next", as the HTML standard reads it: the word "url" may be missing, and a blank may stand for the semicolon.
@@ -25,7 +25,7 @@ _REFRESH = re.compile(
 
 
 def targets_in(tree: LexborHTMLParser) -> list[str]:
-    """Where a page leads: its links, the areas of its maps, its frames, and what it says it moves on to."""
+    """The link targets of a page: links, areas of image maps, frames, and <meta> refreshes."""
     targets = [
         target
         for tag, attribute in _LINKS
@@ -48,7 +48,7 @@ def _refresh_of(node: LexborNode) -> str | None:
 
 
 def target_of(node: LexborNode | XmlNode) -> str | None:
-    """Where an element points: its href or src, as written."""
+    """The href or src of an element, as written."""
     if isinstance(node, XmlNode):
         return node.target
     attributes = node.attributes
@@ -56,7 +56,7 @@ def target_of(node: LexborNode | XmlNode) -> str | None:
 
 
 def document_base(tree: LexborHTMLParser, url: str) -> str:
-    """What relative links are relative to: the page's URL unless <base href> says otherwise."""
+    """The base of relative links: the page's URL unless <base href> says otherwise."""
     for node in tree.tags("base"):
         href = node.attributes.get("href")
         if href is not None:
@@ -74,7 +74,7 @@ def join(base: str, target: str) -> str | None:
 
 
 def absolute(base: str, targets: Iterable[str]) -> list[str]:
-    """The targets as absolute URLs, each once, in order of appearance; what is no web link is left out."""
+    """The targets as absolute URLs, each once, in order; targets that are not http(s) are dropped."""
     urls = dict.fromkeys(join(base, target) for target in targets)
     return [url for url in urls if url is not None]
 

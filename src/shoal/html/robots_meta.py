@@ -1,7 +1,7 @@
-"""What a page asks of robots: X-Robots-Tag, <meta name="robots">, and links with rel="nofollow". Pure.
+"""Directives of a page for robots: X-Robots-Tag, <meta name="robots">, and links with rel="nofollow". Pure.
 
-By Google's rules, for there is no standard: what is said to all and what is said to us hold together, and "none" is
-both. Other words (noarchive, max-snippet: 20, unavailable_after: …) are for search engines.
+By Google's rules, since there is no standard: directives for all and for our agent add up, and "none" means both. Other
+directives (noarchive, max-snippet: 20, unavailable_after: …) are for search engines.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _EVERYBODY = frozenset({"robots", "*"})
 
 
 def header_asks(values: Iterable[str], agent: str) -> set[str]:
-    """What X-Robots-Tag headers ask: "noindex", "otherbot: none, shoal: nofollow". `agent` in lower case."""
+    """The directives in X-Robots-Tag headers: "noindex", "otherbot: none, shoal: nofollow". `agent` in lower case."""
     asked: set[str] = set()
     for value in values:
         is_ours = True  # until an agent is named
@@ -36,7 +36,7 @@ def header_asks(values: Iterable[str], agent: str) -> set[str]:
 
 
 def markup_asks(tree: LexborHTMLParser, agent: str) -> set[str]:
-    """What <meta name="robots"> asks, or one with our name."""
+    """The directives in <meta name="robots">, or in one with our name."""
     asked: set[str] = set()
     for node in tree.tags("meta"):
         attributes = node.attributes
@@ -48,7 +48,7 @@ def markup_asks(tree: LexborHTMLParser, agent: str) -> set[str]:
 
 
 def unendorsed(tree: LexborHTMLParser, base: str) -> set[str]:
-    """The URLs that the page links to with rel="nofollow" and in no other way."""
+    """The URLs that the page links to only with rel="nofollow"."""
     links: dict[bool, list[str]] = {True: [], False: []}
     for tag in ("a", "area"):
         for node in tree.tags(tag):

@@ -1,7 +1,7 @@
-"""XML documents, with lxml, which is installed on demand.
+"""XML documents, and XPath in HTML, with lxml, which is an extra.
 
-No document types, no entities, no network (see `mending`), and the same budget of time as for HTML. What is slightly
-broken is read as far as it makes sense.
+No document types, no entities, no network (`markup_repair.py`), and the same budget of time as for HTML. Slightly
+broken documents are read as far as possible.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PIECE = 4 * 1024
 _SLOWER = 2  # … than lexbor
 _MOST_NAMESPACES = 1_000
 _DEFAULT = "_"  # what the default namespace is called in XPath, which has no name for it
-# So that a prefix means the same in all feeds, whatever they call it, and those without it have none of its elements.
+# So that a prefix means the same in all feeds, whatever prefix they use.
 _WELL_KNOWN = {
     "atom": "http://www.w3.org/2005/Atom",
     "content": "http://purl.org/rss/1.0/modules/content/",
@@ -60,7 +60,7 @@ def lxml_etree(what: str) -> Any:
 
 
 class XmlDocument:
-    """What `page.css` and `page.xpath` look into."""
+    """The document that `page.css` and `page.xpath` search."""
 
     def __init__(self, xml: bytes, what: str = "reading XML") -> None:
         self._etree = lxml_etree(what)
@@ -84,7 +84,7 @@ class XmlDocument:
         return root, self.size if is_whole and read == len(mended) else min(read, self.size - 1)
 
     def _feed(self, parser: Any, xml: bytes, is_over: Callable[[int], bool]) -> int:
-        """Up to where the document was read when its time was up, or a limit of the parser's reached."""
+        """How far the document was read when its time was up, or a limit of the parser reached."""
         for at in range(0, len(xml), _PIECE):
             parser.feed(xml[at : at + _PIECE])
             last = parser.feed_error_log.last_error
@@ -94,7 +94,7 @@ class XmlDocument:
 
     @cached_property
     def namespaces(self) -> dict[str, str]:
-        """By prefix: the well-known ones, and those of the document."""
+        """Namespaces by prefix: well-known ones, and those of the document."""
         own = dict[str, str]()
         if self.root is not None:
             for _, (prefix, uri) in self._etree.iterwalk(self.root, events=("start-ns",)):
@@ -124,7 +124,7 @@ class XmlDocument:
         return iter(()) if self.root is None else self._nodes(self._elements, plan)
 
     def within(self, root: _Element, selector: str) -> Iterator[XmlNode]:
-        """As selectolax's nodes do it: the element itself may match, and what is around it does not count."""
+        """As in selectolax: the element itself may match, and its context does not count."""
         return self._nodes(_Elements(self, root), planned(selector))
 
     def _nodes(self, elements: _Elements, plan: Plan) -> Iterator[XmlNode]:
@@ -135,7 +135,7 @@ class XmlDocument:
 
 
 def _first_tags(xml: bytes) -> int:
-    """How long the document is up to XML_TAGS."""
+    """The length of the document up to XML_TAGS tags."""
     left = XML_TAGS - xml.count(b"<")
     end = len(xml)
     while left < 0:
@@ -152,7 +152,7 @@ class _Elements(Source["_Element"]):
         self._root = root
         self._all: list[_Element] = list(root.iter("*"))
         self._numbers = {element: number for number, element in enumerate(self._all, 1)}
-        # "x:y" of a prefix that was never declared is all name to the parser.
+        # For the parser, "x:y" with an undeclared prefix is one name.
         self._has_bare_prefixes = any(":" in str(element.tag).rpartition("}")[2] for element in self._all)
 
     def elements(self) -> Iterator[tuple[_Element, int, int, str]]:
@@ -170,7 +170,7 @@ class _Elements(Source["_Element"]):
 
 
 class XmlNode:
-    """An element of an XML document, with what nodes of HTML have."""
+    """An element of an XML document, with the interface of HTML nodes."""
 
     __slots__ = ("_document", "element")
 
@@ -189,12 +189,12 @@ class XmlNode:
 
     @property
     def tag(self) -> str:
-        """As it is written: "link", "media:thumbnail"."""
+        """The name as written: "link", "media:thumbnail"."""
         return _written(str(self.element.tag), self.element.prefix)
 
     @property
     def attributes(self) -> dict[str, str]:
-        """By their names as written: "href", "rdf:about"."""
+        """By name as written: "href", "rdf:about"."""
         prefixes = {uri: prefix for prefix, uri in self.element.nsmap.items() if prefix}
         prefixes[_XML] = "xml"
         return {
@@ -226,7 +226,7 @@ class XmlNode:
 
     @property
     def target(self) -> str | None:
-        """Where it points: its href, src or url, or its text if that is all there is in it."""
+        """Its link target: href, src or url, or its text if it has no children."""
         for name in ("href", "src", "url"):
             if value := self.element.get(name):
                 return str(value).strip()
@@ -251,7 +251,7 @@ def _written(name: str, prefix: str | None) -> str:
 def evaluate(
     html: bytes, expression: str, namespaces: Mapping[str, str] | None = None
 ) -> tuple[list[Any], int]:
-    """What the expression finds in a UTF-8 document, and how many bytes of that were read.
+    """What the expression finds in a UTF-8 document, and how many of its bytes were read.
 
     A single value (count(), string()) is a list of one.
     """
@@ -272,7 +272,7 @@ def evaluate(
 
 
 def _affordable(html: bytes, parser: Any) -> int:
-    """How many bytes can be parsed in the time that a page has."""
+    """How many bytes can be parsed in the time of a page."""
     if len(html) <= _SMALL:
         return len(html)
     html = html[: crowded_tag(html)]

@@ -1,7 +1,7 @@
-"""CSS selectors for XML: what one part of them, such as "item" or "link[rel=self]", means.
+"""CSS selectors for XML: matches one part of them, such as "item" or "link[rel=self]".
 
-As the CSS standard says: a name means elements of any namespace, "media|thumbnail" those of one, and upper and lower
-case differ. How parts are put together is the same as for HTML (see `selecting`).
+As in the CSS standard, a name matches elements of any namespace, "media|thumbnail" those of one, and case matters.
+Parts are combined as for HTML (`css.py`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MORE = re.compile(
 
 
 def planned(selector: str) -> Plan:
-    """A selector, taken apart; the bar of a namespace is escaped, so that it is one word for that."""
+    """The parts of a selector. The bar of a namespace is escaped, so that it does not split a part."""
     plan = plan_for(_BAR.sub(r"\\|", selector))
     if plan is None or not all(_is_known(part.selector) for part in plan.parts):
         raise ValueError(
@@ -45,7 +45,7 @@ def planned(selector: str) -> Plan:
 
 
 def matcher(part: str, namespaces: Mapping[str, str]) -> tuple[Test, str | None]:
-    """Whether an element is what the part means, and the name that it must have, if there is one in it."""
+    """A function that says whether an element matches the part, and the element name in the part, if there is one."""
     tests, at, local = list[Test](), 0, "*"
     part = part.replace(r"\|", "|").replace(r"\:", "|")
     if name := _TYPE.match(part):
