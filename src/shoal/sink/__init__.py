@@ -1,4 +1,4 @@
-"""Where a job's rows go, by the words that name the place."""
+"""Sinks: where the rows of a job go."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _POSTGRES = re.compile(r"postgres(ql)?:(//|$)", re.IGNORECASE)
 
 
 def open_sink(output: str | Path | None, *, job: str, local: bool = True) -> Sink:
-    """The sink that `output` names: a path, `postgresql://…`, or None for standard output. Still to be opened. Not
-    `local`: the store is shared with other machines, where the same path is another file."""
+    """The sink for `output`: a path, `postgresql://…`, or None for standard output. The caller opens it. Not `local`:
+    the store is shared with other machines, where the same path is another file."""
     if is_database(output):
         try:
             from shoal.sink.postgres.sink import PostgresSink
@@ -39,7 +39,7 @@ def open_sink(output: str | Path | None, *, job: str, local: bool = True) -> Sin
 
 
 def is_database(output: str | Path | None) -> bool:
-    """Whether rows go to a database and not to a file. Refuses what is neither."""
+    """Whether rows go to a database and not to a file. Raises for anything else."""
     if not isinstance(output, str):
         return False
     if _POSTGRES.match(output):
@@ -53,7 +53,7 @@ def is_database(output: str | Path | None) -> bool:
 
 
 def describe(output: str | Path | None) -> str:
-    """The place in words that may be shown: without a user or a password."""
+    """The output as it may be shown: without user and password."""
     if output is None:
         return "stdout"
     if not is_database(output):
@@ -64,8 +64,8 @@ def describe(output: str | Path | None) -> str:
 
 
 def output_key(output: str | Path | None) -> bytes:
-    """What a job notes about its output. Of a database it is an address without its password that can be opened
-    again, by processes that have the password in their environment."""
+    """What a job stores about its output. For a database, the address without its password: processes have that in
+    their environment."""
     if output is None:
         return b""
     if not is_database(output):

@@ -26,7 +26,7 @@ def _plain(value: object) -> object:
 
 
 _ENCODER = msgspec.json.Encoder(enc_hook=_plain)
-# A set has another order in every process, and a table that of its making: the same key must give the same bytes.
+# Sets and dicts differ in order: the same key must give the same bytes.
 _KEY_ENCODER = msgspec.json.Encoder(enc_hook=_plain, order="deterministic")
 _UNWRITABLE = (TypeError, ValueError, OverflowError, RecursionError)  # ValueError: also lone surrogates
 _MISSING = object()
@@ -47,7 +47,7 @@ def encode_rows(items: Iterable[object], handler: Handler, at: float = 0.0) -> t
 
 
 def encode_row(item: object, handler: Handler, at: float = 0.0) -> Row:
-    """The item as one line, with its key if the handler has one. `at`: when the page was asked for."""
+    """The item as one line, with its key if the handler has one. `at`: when the page was requested."""
     try:
         data = _ENCODER.encode(item) + b"\n"
     except _UNWRITABLE as error:
@@ -72,10 +72,10 @@ def _key_values(item: object, handler: Handler, names: tuple[str, ...]) -> list[
         if value is _MISSING:
             raise JunkError(f"handler {handler.name!r} yielded an item without its key field {name!r}")
         if value is None or (isinstance(value, Sized) and not len(value)):
-            # All items with an empty key would count as one, and all but the first be lost.
+            # All items with an empty key would count as one, and all but the first would be lost.
             raise JunkError(f"handler {handler.name!r} yielded an item whose key field {name!r} is empty")
         if not _is_finite(value):
-            # JSON writes them as null, so they, too, would all be one.
+            # JSON writes them as null, so they would all be one, too.
             raise JunkError(
                 f"handler {handler.name!r} yielded an item whose key field {name!r} is or holds a number that is not "
                 "finite (NaN or infinity)"
@@ -102,14 +102,14 @@ def _hash(values: list[object]) -> int:
 
 
 def _text(values: list[object]) -> str:
-    """The key as people know it: one text as it is, anything else as JSON."""
+    """The key as text: a single string as it is, anything else as JSON."""
     if len(values) == 1:
         return values[0] if isinstance(values[0], str) else _KEY_ENCODER.encode(values[0]).decode()
     return _KEY_ENCODER.encode(values).decode()
 
 
 def _culprit(item: object, error: Exception) -> str:
-    """Which field it is that cannot be written."""
+    """The field that cannot be written."""
     for name, value in _fields(item):
         try:
             _ENCODER.encode({name: value})

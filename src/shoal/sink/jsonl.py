@@ -1,7 +1,7 @@
-"""JSON Lines that hold every row exactly once, whatever crashes.
+"""JSON Lines files that hold every row exactly once, whatever crashes.
 
 The frontier keeps the committed length of the file. A settlement writes its rows at that position inside its
-transaction; what a crash left beyond it belongs to pages that will be fetched again, and is cut off.
+transaction. Rows beyond it, left by a crash, belong to pages that will be fetched again, and are cut off.
 """
 
 from __future__ import annotations
@@ -36,10 +36,7 @@ class JsonLines:
         return f"<JsonLines {self.path}>"
 
     def append(self, committed: int, rows: Sequence[bytes]) -> int:
-        """Cuts the file to `committed` bytes, adds the rows, makes both durable; answers the new length.
-
-        Without rows it only cuts.
-        """
+        """Cuts the file to `committed` bytes, adds the rows, and makes both durable. Returns the new length."""
         end = self.write(committed, rows)
         self.sync()
         return end
@@ -62,12 +59,12 @@ class JsonLines:
             _sync(self._open())
 
     def fileno(self) -> int:
-        """The file is opened if it is not yet."""
+        """Opens the file if necessary."""
         with self._complaining():
             return self._open()
 
     def check(self, committed: int) -> None:
-        """Makes sure the file can be opened and lacks nothing. Changes no byte, so others may be writing."""
+        """Checks that the file can be opened and is complete. Changes nothing, so others may be writing."""
         with self._complaining():
             self._length(self._open(), committed)
 
@@ -107,7 +104,7 @@ class JsonLines:
 
 
 class MemoryJournal:
-    """Rows in a list, for crawls from code and for tests. Of a job that is resumed it holds this run's rows."""
+    """Rows in a list, for crawls from code and for tests. For a resumed job it holds the rows of this run."""
 
     key = "memory"
 
@@ -130,8 +127,8 @@ class MemoryJournal:
 
 
 class StdoutJournal:
-    """Rows to standard output, as they are committed. What was printed cannot be cut back, so a crash between
-    printing and commit prints those rows again."""
+    """Rows to standard output. Printed rows cannot be taken back, so after a crash between printing and commit they are
+    printed again."""
 
     key = "stdout"
 
@@ -165,7 +162,7 @@ def _write(file: int, data: bytes, position: int) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Makes the file's name durable: without it, a power cut could take away a file that was committed."""
+    """Makes the file's name durable: otherwise a power cut could remove a committed file."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -173,7 +170,7 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-# -- Rows that the frontier writes itself, inside the transaction that settles their pages.
+# -- rows that the frontier writes itself, inside the transaction that settles their pages
 
 
 class FileSink:
@@ -190,7 +187,7 @@ class FileSink:
         if isinstance(journal, JsonLines) and asked is not None:
             claim(journal.path, asked)
             journal.owner = asked.owner
-            # Opened now: should somebody remove it and put another file in its place, that one is not ours.
+            # Opened now: if somebody replaces the file later, the new one is not ours.
             journal.check(asked.committed or 0)
 
     async def write(self, batch: Sequence[Settlement]) -> Sequence[Settlement]:

@@ -1,13 +1,13 @@
-"""Who a result file is, and whose.
+"""The identity of a result file, and the job that owns it.
 
-On one machine a file is known by its path. Machines of a fleet share a store but not their files: the same path means
-another file on each, and in containers a path stays while the machine's name changes. So a file has a name of its own,
-in `.FILE.id` beside it, which moves with it.
+On one machine a path identifies a file. Machines of a fleet share a store but not their files: the same path is another
+file on each, and in containers a path stays while the machine's name changes. So a file has an id, stored in `.FILE.id`
+beside it, which moves with it.
 
-The same note says which job the file belongs to. A job cuts its file back to what was committed, so one that took
-another's file for its own would erase it. Therefore a job claims its file before it writes to it, and gets it only if
-the file is empty, or its own. Of several that claim an empty file the last one has it: the others are refused when
-they come to write their first row, which is done under the same lock.
+The same note names the job that owns the file. A job cuts its file back to the committed length, so with the file of
+another job it would erase rows. Therefore a job claims its file before it writes, and gets it only if the file is empty
+or its own. If several claim an empty file, the last one has it: the others are refused when they write their first row,
+under the same lock.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from shoal.errors import OutputTaken, SinkError
 
 try:
     import fcntl
-except ImportError:  # no flock here: two jobs that claim a file in the same moment may both get it
+except ImportError:  # without flock, two jobs that claim a file at the same moment may both get it
     fcntl = None  # type: ignore[assignment]
 
 _LONGEST = 4096  # bytes of a note that are read
 
 
 class Owner(Struct, frozen=True):
-    """A job. One that was dropped and made again under its name is another one."""
+    """A job. A new job of the same name is another owner."""
 
     job: str
     created_at: float
 
 
 class FileClaim(Struct, frozen=True):
-    """What a job says when it opens its file."""
+    """What a job knows when it opens its file."""
 
     owner: Owner
-    committed: int | None = None  # what the store says it has written to this file, if it knows the file
-    replace: bool = False  # --fresh: what an earlier job of the same name has written may be moved aside
+    committed: int | None = None  # bytes written to this file, if the store knows it
+    replace: bool = False  # --fresh: the file of an earlier job of the same name may be renamed
 
 
 class _Note(Struct):
@@ -53,14 +53,14 @@ class _Note(Struct):
 
 
 def identity_of(path: Path) -> str:
-    """The file's own name; it gets one if it has none yet. Processes that ask at once get the same answer."""
+    """The file's id; it gets one if it has none. Processes that ask at once get the same."""
     with _noted(path) as note:
         return f"{path.name} {note.name}"
 
 
 def claim(path: Path, asked: FileClaim, *, replace_any: bool = False) -> None:
-    """Makes the file the job's own, or raises `OutputTaken`. `replace_any`: whoever started the job on this machine has
-    said that the file may be replaced, whatever it holds."""
+    """Makes the job the owner of the file, or raises `OutputTaken`. `replace_any`: the user allows to replace the file,
+    whatever it holds."""
     with _noted(path) as note:
         if note.owner == asked.owner:
             return
@@ -79,7 +79,7 @@ def claim(path: Path, asked: FileClaim, *, replace_any: bool = False) -> None:
 
 @contextmanager
 def held(path: Path, owner: Owner) -> Iterator[None]:
-    """Nobody can take the file away meanwhile. Raises `OutputTaken` if somebody has."""
+    """While the owner writes: nobody can claim the file. Raises `OutputTaken` if another job owns it."""
     with _noted(path) as note:
         if note.owner != owner:
             raise _refusal(path, _size(path), note.owner)
@@ -109,14 +109,14 @@ def _size(path: Path) -> int:
 
 @contextmanager
 def _noted(path: Path) -> Iterator[_Note]:
-    """The note, and nobody else has it meanwhile. What is changed in it is written down in the end."""
+    """The note under a lock. Changes are written at the end."""
     beside = path.with_name(f".{path.name}.id")
     if path.exists() and not path.is_file():
         raise SinkError(f"cannot write {path}: not a regular file; results need one that can be resumed")
     try:
         file = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
         try:
-            with suppress(OSError):  # a file system without locks: as above
+            with suppress(OSError):  # a file system without locks
                 if fcntl is not None:
                     fcntl.flock(file, fcntl.LOCK_EX)
             before = os.pread(file, _LONGEST, 0)
@@ -146,4 +146,4 @@ def _decode(text: bytes) -> _Note:
         owner = msgspec.json.decode(rest, type=Owner) if rest.strip() else None
         return _Note(name.decode().strip(), owner)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return _Note()  # torn by a power cut: the file's own length decides
+        return _Note()  # damaged by a power cut: the length of the file decides

@@ -1,8 +1,8 @@
-"""Where a job's rows go.
+"""What a sink is.
 
-Either the frontier writes them, inside the transaction that settles their pages (`journal`: a file), or the sink does,
-just before it (`write`: a database). Then a crash in between means that the page is fetched and written again, so
-what is written must replace itself.
+Either the frontier writes the rows inside the transaction that settles their pages (`journal`: a file), or the sink
+writes them just before it (`write`: a database). After a crash in between, the page is fetched and written again, so
+writing must be idempotent.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ class Sink(Protocol):
     def journal(self) -> Journal | None: ...
 
     async def open(self, asked: FileClaim | None = None) -> None:
-        """Makes sure that rows can be written; raises SinkError if not. `asked`: for which job."""
+        """Checks that rows can be written; raises SinkError if not. `asked`: for which job."""
         ...
 
     async def write(self, batch: Sequence[Settlement]) -> Sequence[Settlement]:
-        """Makes the rows of these settlements durable. Waits and tries again while the store of results is away.
-        Answers what is to be settled: the same, but pages whose rows were refused are buried."""
+        """Makes the rows of these settlements durable. Tries again while the database is away. Returns what is to be
+        settled: the same, but with dead letters for pages whose rows were refused."""
         ...
 
     async def close(self) -> None: ...

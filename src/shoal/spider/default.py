@@ -1,4 +1,4 @@
-"""The handler of a crawl without code: one row a page with what pages are usually asked about, and all links."""
+"""The handler of a crawl without code: one row a page with its usual facts, and all links."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def summary(page: Page) -> list[Row | Request]:
         "description": None,
         "canonical": None,
         "language": None,
-        "text_length": None,  # characters that can be read on the page, white space not counted
+        "text_length": None,  # characters of visible text, without white space
         "links": None,
         "fetched_at": _iso(int(page.fetched_at)),
         "depth": page.depth,

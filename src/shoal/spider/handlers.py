@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from shoal.spider.spider import Handler
 
 
-_STALLED = 0.25  # seconds that a timer is late when the event loop stood still
-_CLOSE = 0.001  # seconds by which two clocks differ
+_STALLED = 0.25  # a timer that is later, in seconds, means that the event loop was blocked
+_CLOSE = 0.001  # seconds by which two clocks may differ
 
 
 class JunkError(Exception):
-    """A handler gave something that is neither an item nor a request, or an item that cannot be written."""
+    """A handler yielded something that is neither an item nor a request, or an item that cannot be written."""
 
 
 class HandlerTimeout(Exception):
@@ -31,7 +31,7 @@ class HandlerTimeout(Exception):
 
 
 class Yielded(Struct):
-    """What a handler gave for one page."""
+    """What a handler yielded for one page."""
 
     items: list[object] = field(default_factory=list)
     requests: list[Request] = field(default_factory=list)
@@ -40,10 +40,10 @@ class Yielded(Struct):
 async def collect(
     handler: Handler, page: Page, *, deadline: float, monotonic: Callable[[], float]
 ) -> Yielded:
-    """Everything the handler gives for the page: it may be a function, a generator, or async and either.
+    """Everything that the handler yields for the page. It may be a function or a generator, async or not.
 
-    An async handler is interrupted at `deadline`; a plain generator is stopped at its next yield.
-    What the handler raises is passed on.
+    An async handler is interrupted at `deadline`; a plain generator is stopped at its next yield. Errors of the handler
+    are raised.
     """
     produced = handler.function(page)
     if isawaitable(produced) or isinstance(produced, AsyncIterable):

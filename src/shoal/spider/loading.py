@@ -23,16 +23,16 @@ T = TypeVar("T")
 
 
 def load_spider(spec: str) -> Spider:
-    """The spider at `spec`. What is wrong with the user's code is told in one line, with file and line."""
+    """The spider at `spec`. Errors in the user's code become one line with file and line number."""
     address, _, name = spec.partition(":")
     module = _load(address, spec)
     spider = _named(module, address, name) if name else _only(module, address)
-    spider.handler_named("")  # a spider without handlers is told here, not by its first page
+    spider.handler_named("")  # raises for a spider without handlers
     return spider
 
 
 def load_spiders(specs: Iterable[str]) -> dict[str, Spider]:
-    """Every spider at these addresses, by name; of a folder those in its Python files, of a file all it holds."""
+    """Every spider at these addresses, by name; a folder means its Python files, a file all its spiders."""
     found: dict[str, Spider] = {}
     for spec in specs:
         for spider in _all_at(spec):
@@ -137,7 +137,7 @@ def _named(module: ModuleType, address: str, name: str) -> Spider:
     raise SpiderError(f"no spider named {name!r} in {address}; it holds {choices}")
 
 
-# -- Where a spider comes from, in words that another process can read: that is how worker processes build theirs.
+# -- where a spider comes from, as worker processes are told
 
 
 class SpiderSource(Struct, frozen=True):
@@ -147,9 +147,7 @@ class SpiderSource(Struct, frozen=True):
     spec: str | None = None
     urls: tuple[str, ...] = ()
     input: str | None = None  # a file of URLs, one a line, read after `urls`; "-": standard input
-    feeds: str = (
-        ""  # what its URLs are called among the sources of a job; "": they are the spider's own start
-    )
+    feeds: str = ""  # the name of its URLs among the sources of a job; "": they are the spider's own start
 
     def load(self) -> Spider:
         if self.spec is not None:

@@ -1,4 +1,4 @@
-"""Where in a person's code or file something is, as "books.py:12": for messages about it."""
+"""Positions in the user's code or files, such as "books.py:12", for messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _OWN = str(Path(__file__).parents[1]) + os.sep
 
 
 def place_of_error(error: BaseException, where: str = "") -> str:
-    """The last line of the person's own code on the way to the error, if possible in the file `where`."""
+    """The last line of the user's own code in the traceback, if possible in the file `where`."""
     frames = traceback.extract_tb(error.__traceback__)
     users = [f for f in frames if not f.filename.startswith((_OWN, "<"))]
     users = [f for f in users if f.filename == where] or users
@@ -19,7 +19,7 @@ def place_of_error(error: BaseException, where: str = "") -> str:
 
 
 def place_of_code(value: object) -> str:
-    """Where a generator or coroutine is just now, or where a function begins; "": no telling."""
+    """Where a generator or coroutine is now, or where a function begins; "" if that is not known."""
     frame: FrameType | None = None
     code: CodeType | None = None
     if isinstance(value, GeneratorType):
@@ -36,7 +36,7 @@ def place_of_code(value: object) -> str:
 
 
 def shown(path: str) -> str:
-    """Short if it lies below the present folder."""
+    """A relative path if it is below the current folder."""
     try:
         return str(Path(path).relative_to(Path.cwd()))
     except (ValueError, OSError):
@@ -44,14 +44,14 @@ def shown(path: str) -> str:
 
 
 class StartPlace:
-    """Where the reading of a start is just now: in a file, in a function, or at a request in the code."""
+    """The position in the start while it is read: in a file, in a function, or at a request in the code."""
 
     def __init__(self) -> None:
         self.position = 0  # of the request, counted from 1
         self.producing: object = None  # the function, or what it returned
         self.file: Path | None = None
         self.line = 0
-        self.cut = False  # that line is too long, and only its beginning was read
+        self.cut = False  # the line was too long, and only its beginning was read
 
     def __str__(self) -> str:
         if self.file is not None:

@@ -1,4 +1,4 @@
-"""Pages in a browser: what is asked for, and what is answered."""
+"""Pages in a browser: what a request asks for, and the result."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from shoal.model import Response
 
 
 class Rendering(Struct, frozen=True):
-    """That a page is to be opened in a browser, and when it counts as complete."""
+    """Asks for a page in a browser, and says when it counts as complete."""
 
     wait: str = ""  # "load", "quiet", or a CSS selector that must appear; "": the setting
 
 
 class TabLost(ConnectionError):
-    """The tab, or its browser, is gone: the page is worth another try."""
+    """The tab or its browser is gone: the page may be tried again."""
 
 
 class TabTimeout(TimeoutError):
-    """What was waited for did not appear."""
+    """An element or a state that was waited for did not appear."""
 
 
 class Tab(Protocol):
-    """A page that is open in a browser. Its owner closes it. Its verbs raise TabLost, TabTimeout, and ValueError for a
-    wrong selector or script."""
+    """A page that is open in a browser. Its owner closes it. The methods raise TabLost, TabTimeout, and ValueError
+    for a wrong selector or script."""
 
     @property
     def url(self) -> str: ...
@@ -41,15 +41,15 @@ class Tab(Protocol):
     async def press(self, key: str) -> None: ...
 
     async def scroll(self, times: int = 1) -> None:
-        """To the end of the page, as often as said: pages grow."""
+        """Scrolls to the end, `times` times: pages that load more grow."""
         ...
 
     async def evaluate(self, script: str) -> Any:
-        """What a JavaScript expression or function gives, as JSON has it."""
+        """The result of a JavaScript expression or function, as JSON."""
         ...
 
     async def wait_for(self, condition: str) -> None:
-        """ "load", "quiet", or until a CSS selector matches."""
+        """Waits for "load", "quiet", or until a CSS selector matches."""
         ...
 
     async def screenshot(self, *, full: bool = False) -> bytes:
@@ -62,8 +62,8 @@ class Tab(Protocol):
 
 
 class Rendered(Response, frozen=True):
-    """A page that a browser has opened; the body is the document after its scripts have run. `tab` stays open until
-    whoever got this closes it."""
+    """A page that a browser has opened; the body is the document after its scripts have run. The receiver closes
+    `tab`."""
 
     tab: Tab | None = None
 

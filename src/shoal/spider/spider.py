@@ -37,18 +37,16 @@ Start: TypeAlias = str | Path | Sequence[str | Request | Path] | Callable[[], ob
 
 
 class Handler(Struct, frozen=True):
-    """A function of a spider, and how its pages are queued."""
+    """A handler function, and how its pages are queued."""
 
     name: str
     function: Function
     key: tuple[str, ...] | None = None  # fields that identify an item; it is then written once
     lane: str = DEFAULT_LANE
     priority: int = 0
-    item: str = ""  # what kind of item it yields: the table of a database; "": as the handler is named
-    pool: str = ""  # the proxies that its pages are fetched through; "": as the setting says
-    wait_for: str = (
-        ""  # in a browser: "load", "quiet", or a CSS selector that must appear; "": as the setting says
-    )
+    item: str = ""  # the kind of its items, which is the table of a database; "": the handler's name
+    pool: str = ""  # the proxy pool of its pages; "": as in the settings
+    wait_for: str = ""  # in a browser: "load", "quiet", or a CSS selector; "": as in the settings
 
 
 class Spider:
@@ -171,7 +169,7 @@ class Spider:
     # -- start
 
     def start_urls_known(self) -> list[str]:
-        """The start URLs that stand in the code itself, as opposed to in a file or a function."""
+        """The start URLs in the code itself, not those in a file or from a function."""
         if isinstance(self.start, str):
             return [self.start]
         if isinstance(self.start, list | tuple):
@@ -180,8 +178,8 @@ class Spider:
         return []
 
     def starts_anew(self) -> bool:
-        """Whether its start cannot be gone on with, but is read from its beginning: a function, or standard input, of
-        which nobody knows whether it is the same as before."""
+        """Whether its start is always read from the beginning: a function, or standard input, which may differ from the
+        last time."""
         return callable(self.start) or self.reads_stdin()
 
     def reads_stdin(self) -> bool:
@@ -191,11 +189,11 @@ class Spider:
         self, skip: int = 0, at: StartPlace | None = None
     ) -> AsyncGenerator[tuple[int, Request, bool], None]:
         """Every start request with its position, counted from 1, without the first `skip`; and whether a person typed
-        it: it stands in the code or the command itself, as opposed to in a file or what a function yields.
+        it in the code or the command, and not in a file or a function.
 
-        Files and functions are read as they are consumed, so they may be larger than memory or endless.
-        Junk is passed on as it stands: admission refuses it and counts it. Close it (`aclosing`) when you stop early.
-        `at` always says where the reading is. What a function raises comes out as a SpiderError with its place.
+        Files and functions are read as they are consumed, so they may be larger than memory or endless. Invalid URLs
+        are passed on: admission refuses and counts them. Close the generator (`aclosing`) when you stop early. `at`
+        follows the position. Errors of a function become a SpiderError with its position.
         """
         at = at or StartPlace()
         async with aclosing(self._entries(at)) as entries:
@@ -229,7 +227,7 @@ class Spider:
             raise SpiderError(f"{where}: the start of spider {self.name!r} failed{after}: {said}") from error
 
     async def _produced(self, at: StartPlace) -> AsyncGenerator[object, None]:
-        """What the start function gives."""
+        """The entries of the start function."""
         assert callable(self.start)
         at.producing = self.start
         at.producing = produced = self.start()
@@ -268,7 +266,7 @@ class Spider:
 
 
 def handler_name(handler: Function | Handler | str) -> str:
-    """The name under which a spider knows what a handler passed to `page.follow`."""
+    """The name of a handler that is given to `page.follow` as a function, a Handler or a name."""
     if isinstance(handler, str):
         return handler
     if isinstance(handler, Handler):
@@ -279,7 +277,7 @@ def handler_name(handler: Function | Handler | str) -> str:
 def _remember_name(function: Function, name: str) -> None:
     try:
         setattr(getattr(function, "__func__", function), HANDLER_NAME, name)
-    except AttributeError:  # an object without room for it: can be followed by name only
+    except AttributeError:  # an object without attributes: it can be followed by name only
         pass
 
 
@@ -292,7 +290,7 @@ def _check_settings(spider: str, settings: dict[str, object]) -> None:
 
 
 def _expand(entries: Iterable[object], at: StartPlace) -> Iterator[object]:
-    """The entries, with the lines of a file in the place of its path."""
+    """The entries, with the lines of a file instead of its path."""
     for entry in entries:
         if isinstance(entry, Path):
             yield from _lines(entry, at)
@@ -301,7 +299,7 @@ def _expand(entries: Iterable[object], at: StartPlace) -> Iterator[object]:
 
 
 def _url_in(line: str, at: StartPlace) -> str:
-    """ "": it is blank, or a comment. A mark of the byte order begins every file that was put behind another."""
+    """The URL in a line; "" if it is blank or a comment. Concatenated files may have byte-order marks in the middle."""
     at.line += 1
     at.cut = len(line) > START_LINE
     url = line.removeprefix("\ufeff").strip()
@@ -329,15 +327,15 @@ def _lines(path: Path, at: StartPlace) -> Iterator[str]:
         at.file, at.cut = None, False
 
 
-# -- Lists of URLs by lines, and standard input as a stream of them.
+# -- lists of URLs by lines, and standard input as a stream of them
 
 
-_LINES_AHEAD = 10_000  # that are read before somebody takes them
+_LINES_AHEAD = 10_000  # lines that are read in advance
 
 
 def bounded_lines(stream: TextIO) -> Iterator[str]:
-    """Its lines. One that is longer than START_LINE is cut after that and one character more, so that the cut is seen;
-    its rest is passed over, since it may be larger than memory."""
+    """The lines of a stream. A longer one is cut to START_LINE + 1 characters, so that the cut can be seen; the rest is
+    skipped, since it may be larger than memory."""
     while line := stream.readline(START_LINE + 1):
         yield line
         while len(line) > START_LINE and not line.endswith("\n"):
@@ -345,8 +343,8 @@ def bounded_lines(stream: TextIO) -> Iterator[str]:
 
 
 async def lines_of_stdin() -> AsyncGenerator[str, None]:
-    """The lines of standard input as they come, until it ends. A thread reads it, since a pipe may be silent for hours;
-    it is a daemon, so that nobody waits for it when the command ends before its input."""
+    """The lines of standard input as they arrive. A daemon thread reads it: a pipe may be silent for hours, and the
+    command may end before its input."""
     loop = asyncio.get_running_loop()
     lines: asyncio.Queue[str] = asyncio.Queue()
     room = Semaphore(_LINES_AHEAD)

@@ -1,8 +1,8 @@
-"""Where a database is, with and without what may not be shown.
+"""The address of a database, with and without its secrets.
 
     postgresql://USER:PASSWORD@HOST:PORT/DATABASE?history=1
 
-What is left out comes from the environment, as with every PostgreSQL client: PGHOST, PGPORT, PGDATABASE, PGUSER,
+Missing parts come from the environment, as with every PostgreSQL client: PGHOST, PGPORT, PGDATABASE, PGUSER,
 PGPASSWORD, PGPASSFILE, PGSSLMODE … So `postgresql://` alone is enough. Other options (sslmode, target_session_attrs,
 search_path …) go to the driver.
 """
@@ -31,7 +31,7 @@ class Address(Struct, frozen=True):
 
 
 def read_address(output: str) -> Address:
-    """Raises UsageError, which repeats nothing of an address it cannot read: a password may be anywhere in it."""
+    """Raises UsageError without any part of the address: a password may be anywhere in it."""
     rest = output.partition(":")[2].removeprefix("//")
     try:
         output.encode()

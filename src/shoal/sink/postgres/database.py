@@ -1,7 +1,7 @@
-"""The connection to a database that comes and goes.
+"""A connection to a database that may go away.
 
-One connection, made when it is needed and given up at the first sign of trouble. What is done with it is repeated until
-it succeeds, so it must be of a kind that may be done twice.
+One connection, made when it is needed and closed after any error. Work is repeated until it succeeds, so it must be
+idempotent.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Connection(Protocol):
-    """What we use of asyncpg's."""
+    """The methods of asyncpg's connection that are used."""
 
     async def execute(self, query: str, *args: object) -> str: ...
 
@@ -56,7 +56,7 @@ class Database:
         self._away_since: float | None = None
 
     async def open(self) -> None:
-        """Makes the first connection; unlike later, only a server that says it will come is waited for."""
+        """Makes the first connection. Unlike later, it only waits for a server that is starting."""
         waited = 0.0
         while True:
             try:
@@ -69,7 +69,7 @@ class Database:
                 waited += await self._wait(3)
 
     async def run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """Does the work, again and again while the server is away. Raises the driver's error if that cannot help."""
+        """Does the work, again and again while the server is away. Raises other errors of the driver."""
         tries = 0
         async with self._lock:
             while True:
@@ -98,7 +98,7 @@ class Database:
 
     async def _connected(self) -> Connection:
         if self._connection is None or self._connection.is_closed():
-            # Without prepared statements, so that a pooler such as PgBouncer may stand in between.
+            # Without prepared statements, so that a pooler such as PgBouncer can be used.
             self._connection = await asyncpg.connect(
                 self._address.dsn,
                 timeout=_CONNECT,
@@ -109,7 +109,7 @@ class Database:
 
     @asynccontextmanager
     async def _trouble_ends_connection(self) -> AsyncIterator[None]:
-        """After an error, or when cancelled in the middle of a statement, nobody knows what state it is in."""
+        """After an error or a cancellation the state of the connection is unknown: it is closed."""
         try:
             yield
         except BaseException:
@@ -120,9 +120,7 @@ class Database:
 
     async def _wait(self, tries: int) -> float:
         longest: float = min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(tries, 10))
-        wait = longest * self._rng.uniform(
-            0.5, 1.0
-        )  # many workers lose it at once, and must not return at once
+        wait = longest * self._rng.uniform(0.5, 1.0)  # so that many workers do not return at once
         await asyncio.sleep(wait)
         return wait
 

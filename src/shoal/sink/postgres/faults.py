@@ -1,4 +1,4 @@
-"""The driver's errors: which of them pass by themselves, and the others in words."""
+"""Errors of the driver: which are temporary, and messages for the others."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _PASSING = STARTING | {
     "40001",  # could not serialize
     "40P01",  # deadlock
     "53200",  # out of memory
-    "55P03",  # a lock was not to be had
+    "55P03",  # lock not available
     "57014",  # cancelled: statement_timeout
     "57P01",  # an administrator's shutdown
     "57P02",  # a crash of another session
-    "57P04",  # the database was dropped: the next connection tells
+    "57P04",  # the database was dropped: the next connection fails with the reason
     "57P05",  # idle_session_timeout
 }
 
@@ -34,14 +34,14 @@ def sqlstate(error: BaseException) -> str:
 
 
 def passes(error: BaseException) -> bool:
-    """Whether it is worth waiting: the server is away, or was in the way of others."""
+    """Whether the error is temporary: the server is away, or the transaction collided with another."""
     if code := sqlstate(error):
         return code in _PASSING or code.startswith("08")
     if isinstance(error, ssl.SSLCertVerificationError):
         return False
     if isinstance(error, ValueError):
         return False  # an option or a value that the driver cannot use
-    # A connection that is cut between two statements leaves the driver confused, until there is a new one.
+    # After a connection is cut between two statements, the driver raises its own errors until there is a new one.
     return isinstance(error, asyncpg.InterfaceError | asyncpg.InternalClientError | OSError)
 
 
@@ -60,7 +60,7 @@ def no_connection(error: BaseException, address: Address) -> ShoalError:
     where, why = address.shown, one_line(error)
     code = sqlstate(error)
     if code.startswith("28"):
-        return SinkError(f"{where} refuses to let us in: {why}; check the URL, PGUSER and PGPASSWORD")
+        return SinkError(f"{where} refuses the login: {why}; check the URL, PGUSER and PGPASSWORD")
     if code == NO_SUCH_DATABASE:
         return SinkError(f"cannot write to {where}: {why}; create it with createdb, or name another")
     if code:
@@ -73,7 +73,7 @@ def no_connection(error: BaseException, address: Address) -> ShoalError:
 
 
 def cannot_write(error: BaseException, table: str, where: str) -> SinkError:
-    """Why rows could not be written, for errors that concern neither one value nor the connection."""
+    """The error for rows that could not be written, neither because of a value nor because of the connection."""
     why = one_line(error)
     if sqlstate(error) == NO_ROOM:
         return SinkError(f"{where} has no room left: {why}; nothing is lost, make room and run again")

@@ -1,7 +1,7 @@
 """Rows in PostgreSQL, written before their pages are settled.
 
-A crash between the two means that a page is fetched and written again, which changes nothing but a time: every row has
-a key, and the freshest row of a key stays.
+After a crash between the two, a page is fetched and written again, which changes only a time: every row has a key, and
+the freshest row of a key stays.
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ class PostgresSink:
             )
 
     async def write(self, batch: Sequence[Settlement]) -> Sequence[Settlement]:
-        """A page with a value that its column does not take is buried; for all the others, halves of the batch are
-        tried until it is alone. What was written before that is written again, which changes nothing."""
+        """A page with a value that its column refuses becomes a dead letter. To find it, halves of the batch are tried
+        until it is alone. Rows that were written before are written again, which changes nothing."""
         try:
             await self._write(batch)
         except (ValueRefused, NoColumn) as error:
             if isinstance(error, NoColumn) and not self._fits(batch):
-                raise  # rather the person's mistake than the page's
+                raise  # probably a mistake of the user, not of the page
             if len(batch) == 1:
                 return [_rejected(batch[0], error)]
             half = len(batch) // 2
@@ -82,7 +82,7 @@ class PostgresSink:
         return batch
 
     def _fits(self, batch: Sequence[Settlement]) -> bool:
-        """Whether the tables are known to take what other pages have."""
+        """Whether the tables have accepted rows of other pages."""
         return {row.table for settlement in batch for row in settlement.rows} <= self._filled
 
     async def _write(self, batch: Sequence[Settlement]) -> None:
@@ -96,8 +96,8 @@ class PostgresSink:
         await self._database.close()
 
     async def _do(self, name: str, entries: Sequence[Entry], what: Work, *, alone: bool = False) -> None:
-        """Does something with a table and these rows, until it is done. `alone`: they are of one page, so it is worth
-        finding out which value was refused."""
+        """Does something with a table and these rows, until it succeeds. `alone`: the rows are of one page, so the
+        refused value is searched."""
 
         async def work(connection: Connection) -> None:
             await what(connection, await self._table(connection, name, entries[0].by))
@@ -131,12 +131,12 @@ class PostgresSink:
             try:
                 culprit = await self._database.run(partial(find_culprit, table=table, entries=entries))
             except asyncpg.PostgresError:
-                pass  # then without its name
+                pass  # then the message does not name it
         return culprit or explain(error, self._address, name, table, entries)
 
 
 def _rejected(settlement: Settlement, error: ShoalError) -> Settlement:
-    """Its rows are left out; the links it had are not to blame."""
+    """The settlement as a dead letter without rows. Its links are kept."""
     task = settlement.lease.task
     failure = Failure("rejected", str(error), at=settlement.rows[0].at, attempt=task.attempt)
     return replace(settlement, verdict=Dead(failure), rows=())
@@ -152,7 +152,7 @@ _ABOUT_VALUES = ("22", "23", "54")
 
 
 class ValueRefused(SinkError):
-    """A table did not take what a page has for it. That is the page's trouble, and not the crawl's."""
+    """A table refused a value of a page. Only that page fails, not the crawl."""
 
 
 def explain(
@@ -178,7 +178,7 @@ def is_about_a_value(error: asyncpg.PostgresError, table: Table) -> bool:
 
 
 async def find_culprit(connection: Connection, table: Table, entries: Sequence[Entry]) -> ValueRefused | None:
-    """The first value that its column does not take. PostgreSQL names the value, but not the column."""
+    """The first value that its column refuses. PostgreSQL names the value, but not the column."""
     for entry in entries:
         if await _takes(connection, table, entry.item):
             continue

@@ -1,7 +1,7 @@
-"""The table of a kind of item: made if it is missing, looked at if it is there.
+"""The table of a kind of item: created if it is missing, checked if it exists. And its history of changes.
 
-Shoal's own tables hold the item as `jsonb`, beside its key and times. A table without a column `item` is somebody
-else's: then the item's fields go to the columns of the same names.
+Shoal's own tables hold the item as `jsonb`, beside its key and times. A table without a column `item` is the user's:
+then the item's fields go to the columns of the same names.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _OWN = {
 }
 _LONGEST_NAME = 63 - len("_changes")  # bytes; PostgreSQL cuts longer names without a word
 
-# Keys are compared byte by byte: quick, and the rows of a page lie side by side. Rows that are seen again change only
-# their times, and find room for that on their own disk page, without touching the index.
+# Keys are compared byte by byte: quick, and the rows of a page are neighbours. Rows that are seen again change only
+# their times, and fillfactor leaves room for that on their disk page, without an update of the index.
 _CREATE = """
 CREATE TABLE IF NOT EXISTS {name} (
   key text COLLATE "C" PRIMARY KEY,
@@ -58,7 +58,7 @@ class Table(Struct, frozen=True):
 
 
 async def find_table(connection: Connection, name: str, by: Sequence[str]) -> Table:
-    """The table of that name, which is made if need be; raises SinkError if rows with this key do not fit in."""
+    """The table of that name, created if necessary. Raises SinkError if rows with this key do not fit."""
     if len(name.encode()) > _LONGEST_NAME:
         raise SinkError(
             f"table {name!r}: PostgreSQL takes names of up to {_LONGEST_NAME} bytes; give the handler item='…'"
@@ -75,7 +75,7 @@ async def find_table(connection: Connection, name: str, by: Sequence[str]) -> Ta
 
 
 async def lock_schema(connection: Connection) -> None:
-    """Until the end of the transaction. Workers that begin at once would stumble over each other's new tables."""
+    """Locks until the end of the transaction: workers that start at once would collide when they create tables."""
     await connection.execute("SELECT pg_advisory_xact_lock(hashtext('shoal'), 0)")
 
 
@@ -111,10 +111,10 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-# -- What changed, and when: a trigger notes it beside the table.
+# -- the history of changes, written by a trigger
 #
-# A trigger, because only the database sees both the row that was there and the one that takes its place when several
-# workers write at once, and because it notes changes by hand as well.
+# Only the database sees both the old and the new row when several workers write at once; and a trigger also records
+# changes by hand.
 
 
 _TRIGGER = "shoal_history"
@@ -143,7 +143,7 @@ CREATE TRIGGER {trigger} AFTER UPDATE ON {place} FOR EACH ROW {when} EXECUTE FUN
 
 
 async def keep_history(connection: Connection, table: Table, by: Sequence[str]) -> None:
-    """Makes sure that changes of this table are noted in TABLE_changes."""
+    """Makes sure that changes of this table are recorded in TABLE_changes."""
     if await _kept(connection, table):
         return
     async with connection.transaction():
@@ -162,7 +162,7 @@ def statements(table: Table, by: Sequence[str]) -> str:
         before, after, key = "OLD.item", "NEW.item", "NEW.key"
         when = "WHEN (OLD.item IS DISTINCT FROM NEW.item)"
     else:
-        # A row in JSON, without what is about the page and not about the item.
+        # The row as JSON, without columns about the page.
         about = [*TIMES, *(name for name in ABOUT if name not in by)]
         names = "ARRAY[" + ", ".join(f"'{name}'" for name in about) + "]"
         before, after = f"to_jsonb(OLD) - {names}", f"to_jsonb(NEW) - {names}"

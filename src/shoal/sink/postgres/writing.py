@@ -1,10 +1,10 @@
 """The statements that put rows into a table.
 
-A row replaces the one with its key only if its page was fetched later, so a worker that comes too late changes nothing,
-and what is written twice is there once. A row that is the same as before only gets the new time. Rows go in the order
-of their keys, so that two workers with the same rows wait for each other in one direction only.
+A row replaces the one with its key only if its page was fetched later, so a late worker changes nothing, and a row that
+is written twice exists once. An unchanged row only gets the new time. Rows are sorted by key, so that two workers with
+the same rows cannot deadlock.
 
-Rows travel as arrays, one per column: at the size of a settlement that is quicker than COPY into a staging table
+Rows are sent as arrays, one per column: at the size of a settlement that is quicker than COPY into a staging table
 (`python -m benchmarks.postgres`).
 """
 
@@ -41,7 +41,7 @@ _TRIM = """
 DELETE FROM {place} AS t USING unnest($1::text[], $2::text[], $3::float8[]) AS gone(after, before, at)
 WHERE t.key COLLATE "C" > gone.after AND t.key COLLATE "C" < gone.before AND t.fetched_at < to_timestamp(gone.at)"""
 
-# PostgreSQL itself turns the fields into the columns' types.
+# PostgreSQL converts the fields to the types of the columns.
 _TYPED = """
 INSERT INTO {place} AS t ({columns})
 SELECT DISTINCT ON ({keys}) {values}
@@ -86,7 +86,7 @@ async def _write_own(connection: Connection, table: Table, entries: Sequence[Ent
 
 
 async def _write_typed(connection: Connection, table: Table, entries: Sequence[Entry], job: str) -> None:
-    """Items with different fields go in different statements: a field that an item lacks is left as it is."""
+    """Items with different fields need different statements: a field that an item lacks stays unchanged."""
     groups: dict[tuple[tuple[str, ...], tuple[str, ...]], list[Entry]] = {}
     for entry in entries:
         groups.setdefault((entry.by, tuple(entry.fields)), []).append(entry)
@@ -151,9 +151,7 @@ class Entry(Struct, frozen=True):
     item: str  # JSON
     url: str
     at: float
-    by: tuple[
-        str, ...
-    ] = ()  # fields that make up the key; none: the key is the page and the row's place on it
+    by: tuple[str, ...] = ()  # the fields of the key; none: the key is the page and the row's position
 
     @property
     def fields(self) -> Mapping[str, Any]:
@@ -162,7 +160,7 @@ class Entry(Struct, frozen=True):
 
 
 class KeyRange(Struct, frozen=True):
-    """The keys that a page's rows without a key of their own may have had before, and no longer have."""
+    """Keys that rows of a page had before, if it has fewer rows now."""
 
     after: str
     before: str
@@ -170,13 +168,13 @@ class KeyRange(Struct, frozen=True):
 
 
 class TableRows(Struct):
-    """What goes to one table."""
+    """The rows for one table."""
 
     entries: list[Entry]
     ranges: list[KeyRange]
 
     def parts(self) -> Iterator[Sequence[Entry]]:
-        """Portions that a server can take at once."""
+        """Parts that fit into one statement."""
         part: list[Entry] = []
         size = 0
         for entry in self.entries:
@@ -190,7 +188,7 @@ class TableRows(Struct):
 
 
 def rows_by_table(batch: Sequence[Settlement], job: str) -> dict[str, TableRows]:
-    """By table."""
+    """The rows of a batch, by table."""
     found: dict[str, TableRows] = {}
     for settlement in batch:
         task = settlement.lease.task
@@ -213,8 +211,7 @@ def _entry(row: Row, task: Task, job: str, place: int) -> Entry:
 
 
 def _page(task: Task, job: str, table: str) -> str:
-    """A page by what was asked for, so that it is the same page in every run. What may be asked for twice in a run is
-    told apart by its task."""
+    """The key of a page, the same in every run. Requests without deduplication are distinguished by their task."""
     request = f"task {task.id}" if task.fingerprint is None else str(task.fingerprint)
     return blake2b("\n".join((job, table, request)).encode(), digest_size=10).hexdigest()
 
