@@ -92,7 +92,7 @@ def crawl(
 
 
 def _check_places(*paths: str | Path | None) -> None:
-    """What will be written can be: better to hear of it now than after the crawl."""
+    """Checks before the crawl that files can be written after it."""
     from shoal.sink import is_database
 
     for path in (Path(path) for path in paths if path and path != "-" and not is_database(path)):
@@ -198,7 +198,7 @@ def finish(plan: JobPlan, view: View, summary_file: Path | None, quiet: bool) ->
 
 
 def dead_command(plan: JobPlan) -> str:
-    """What shows the job's dead letters."""
+    """The command that shows the job's dead letters."""
     return command(f"dead list --job {plan.job}")
 
 

@@ -1,4 +1,4 @@
-"""How a job that has ended counts for the exit code."""
+"""Which exit code a finished job leads to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options that several commands share, and how their words are read."""
+"""Options that several commands share, and how their values are read."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def option(
     most: int | None = None,
     told: Callable[[Any], Any] | None = None,
 ) -> Any:
-    """An option with a value; `default` is shown where an unset option leaves the word to other layers. `most`: a
-    number may not be further from 0. `told` is called with the value, and answers it."""
+    """An option with a value; `default` is shown in the help of an option whose default comes from other layers.
+    `most`: the largest absolute value of a number. `told` is called with the value, and returns it."""
     shown = "" if default is None else f" \\[default: {default}]"
     least = None if most is None else -most
     return typer.Option(
@@ -215,7 +215,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def refuse_options(context: typer.Context) -> None:
-    """Options before a sub-command are not its own, and would be lost without a word."""
+    """Refuses options before a sub-command, which would have no effect."""
     given = [
         parameter.opts[0]
         for parameter in context.command.params
@@ -227,7 +227,7 @@ def refuse_options(context: typer.Context) -> None:
 
 
 def flags(pairs: Sequence[str] | None, **named: object) -> dict[str, object]:
-    """The settings given on the command line and no others, so that every layer below keeps its say."""
+    """Only the settings given on the command line: all others come from the layers below."""
     given: dict[str, object] = {}
     for pair in pairs or ():
         key, equals, value = pair.partition("=")
@@ -264,7 +264,7 @@ def seconds(text: str | None, option: str) -> float | None:
 
 
 def set_up_logging(level: str | None, form: str | None = None, usual: str = "warning") -> None:
-    """In JSON what happens is told from "info" on: there is no table at the end that would tell it."""
+    """A JSON log begins at "info": it has no table at the end."""
     from shoal.telemetry.logging import is_json, set_up
 
     set_up(level or usual, form)
@@ -273,7 +273,7 @@ def set_up_logging(level: str | None, form: str | None = None, usual: str = "war
 
 
 def shown_store(store: str) -> str:
-    """A store as it may be shown: without a user or a password."""
+    """The address of a store without user and password."""
     from shoal.frontier import shown
 
     return shown(store)

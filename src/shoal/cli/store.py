@@ -62,7 +62,7 @@ def store(
 
 
 def _retention(older_than: str | None, keep: int | None) -> Retention:
-    """What a person asks for holds for jobs with dead letters, too."""
+    """By the options, which also hold for jobs with dead letters, or by the settings."""
     import os
 
     from shoal.cli.options import seconds

@@ -215,7 +215,7 @@ def _submit(plan: JobPlan, wait: bool, quiet: bool, fail_above: float | None) ->
         elif plan.start is None:
             say(f"no longer waiting; job {plan.job} goes on")
         else:
-            say("stopped; run the same command again, lest some of the URLs are not fed")
+            say("stopped; some of the URLs may not be fed: run the same command again")
         raise
     if report.refused:
         say(f"{sum(report.refused.values()):,} start URLs were refused: {by_count(report.refused)}")
@@ -254,7 +254,7 @@ async def _hand_over(
 
 
 class _FullQueue:
-    """Said once: a command that only seems to hang is stopped."""
+    """Tells once that the command waits: people stop a command that seems to hang."""
 
     def __init__(self, job: str) -> None:
         self._job = job

@@ -94,7 +94,7 @@ def spider_meant(word: str) -> str | None:
 
 
 def _assigns(path: Path, name: str) -> bool:
-    """Whether the file gives that name to something, as far as can be seen without running it."""
+    """Whether the file assigns that name, as far as its text shows."""
     try:
         text = path.read_text("utf-8", "replace")
     except OSError:

@@ -118,7 +118,7 @@ class _Board:
 
 
 def _say_ending(sight: FleetView, began: float | None) -> None:
-    """How far the jobs are that were open meanwhile."""
+    """Prints the progress of the jobs that were open meanwhile."""
     for one in sight.jobs:
         if one.job.state in ("running", "paused") or one.job.finished_at >= (began or sight.now):
             _say_progress(one, 0)

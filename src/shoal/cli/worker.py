@@ -77,7 +77,7 @@ def make_plan(
     until_done: bool = False,
     fetches: bool = True,
 ) -> WorkerPlan:
-    """The plan, whose settings are in order and whose spiders can be loaded. Who `fetches` needs its proxies too."""
+    """A plan with checked settings and spiders. With `fetches`, its proxies are checked too."""
     from shoal.fetch.proxy.pools import load_pools
     from shoal.runtime.worker_plan import WorkerPlan
 

@@ -28,7 +28,7 @@ log = logging.getLogger("shoal")
 
 KEY = "coordinator"
 _SAFE = 0.9  # share of a term after which a leader that could not renew it has stopped
-_WATCHED_EVERY = 5.0  # seconds between looks of those who never lead
+_WATCHED_EVERY = 5.0  # seconds between looks of workers that never lead
 _PATIENCE = 8.0  # seconds at most between looks at somebody else's term, which may end early
 
 Duties = Callable[[], Coroutine[None, None, None]]
@@ -57,7 +57,7 @@ class Leadership:
         self._name = name
         self._key = key
         self._lease = lease
-        self._rng = random.Random(f"{name} {key}")  # another one for everybody
+        self._rng = random.Random(f"{name} {key}")  # different in every process
         self._term = Term()
         self._version = 0  # of the note, when we last wrote it
         self._met = 0  # … when we last read it
@@ -71,12 +71,12 @@ class Leadership:
         return asyncio.get_running_loop().time() < self._until
 
     async def lead(self, duties: Duties) -> None:
-        """For ever: waits until nobody leads, and then does the duties for as long as it does."""
+        """Runs for ever: takes the lead when nobody has it, and does the duties while it leads."""
         while True:
             wait = await self._take()
             if self.leads:
                 log.debug("%s: %s, term %d", self._key, self._name, self._term.number)
-                await self._reign(duties)
+                await self._do_duties(duties)
             await asyncio.sleep(wait)
 
     async def _take(self) -> float:
@@ -85,7 +85,7 @@ class Leadership:
         note = await self._frontier.note(self._key)
         version, term = note.version if note is not None else 0, _read(note)
         # The followers of a large fleet look at different times: so one of them notices soon, and none often.
-        # Half a term at most: who has seen a renewal must look again before that runs out.
+        # Half a term at most: a follower that has seen a renewal must look again before that term ends.
         patience = self._rng.uniform(0.5, 1.0) * min(_PATIENCE, self._lease / 2)
         renewed, self._met = 0 < self._met < version and term.until > 0, version
         if renewed:
@@ -98,7 +98,7 @@ class Leadership:
             self._term, self._version, self._until = mine, version + 1, asked + _SAFE * self._lease
         return 0.0
 
-    async def _reign(self, duties: Duties) -> None:
+    async def _do_duties(self, duties: Duties) -> None:
         working = asyncio.create_task(duties())
         try:
             while self.leads:
@@ -129,7 +129,7 @@ class Leadership:
         return True
 
     async def _resign(self) -> None:
-        """Lets the next one start at once. If it cannot, the term runs out by itself."""
+        """Lets the next leader start at once. If that fails, the term runs out by itself."""
         try:
             async with asyncio.timeout(self._lease / 3):
                 await self._frontier.set_note(self._key, _encode(Term(self._term.number)), self._version)
@@ -141,14 +141,14 @@ def _read(note: Note | None) -> Term:
     try:
         return _decode(note.value) if note is not None else Term()
     except UNREADABLE:
-        return Term()  # another version's words
+        return Term()  # written by another version
 
 
 async def watch_leader(frontier: Notes, every: float = _WATCHED_EVERY) -> None:
-    """For ever: tells when nobody coordinates, and when somebody does again. For those who never do it themselves."""
+    """Runs for ever: reports when nobody coordinates, and when somebody does again. For workers that never do."""
     missing = False
     while True:
-        await asyncio.sleep(every)  # first of all: a fleet that is being started is not worth a word
+        await asyncio.sleep(every)  # first, so that a fleet which is starting causes no message
         try:
             term = await leader(frontier)
         except ShoalError as error:

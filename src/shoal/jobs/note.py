@@ -68,7 +68,7 @@ def write_note(
 
 
 def _without_values(table: HostSettings) -> HostSettings:
-    """The names of a host's headers stay, for whoever looks at it."""
+    """Only the names of a host's headers are stored."""
     return msgspec.structs.replace(table, headers=masked(table.headers)) if table.headers else table
 
 
@@ -76,7 +76,7 @@ def note_of(spec: JobSpec) -> JobNote:
     try:
         return _decode(spec.settings) if spec.settings else JobNote()
     except UNREADABLE:
-        return JobNote()  # another version's words
+        return JobNote()  # written by another version
 
 
 def is_for_fleet(spec: JobSpec) -> bool:
@@ -84,7 +84,7 @@ def is_for_fleet(spec: JobSpec) -> bool:
 
 
 def nobody_works(specs: Iterable[JobSpec]) -> list[str]:
-    """What a person does about jobs that no process works on: a sentence for each kind of them."""
+    """What to do about jobs that no process works on, one sentence for each kind of job."""
     said: dict[str, list[str]] = {}
     for spec in specs:
         said.setdefault(_goes_on(spec), []).append(spec.name)

@@ -33,7 +33,7 @@ class Schedule(Struct, frozen=True):
     cron: str = ""
     last_run: str = ""  # the job of the latest run
     paused: bool = False
-    keep: int = 10  # runs that are through; older ones are forgotten
+    keep: int = 10  # runs that have ended; older ones are forgotten
 
     @property
     def name(self) -> str:
@@ -72,7 +72,7 @@ def _run_names(schedule: Schedule) -> re.Pattern[str]:
 
 
 def old_runs(schedule: Schedule, jobs: Sequence[Job]) -> list[str]:
-    """The runs that are through and not among the latest: what they saw would fill the store for ever."""
+    """Runs that have ended, without the latest ones: their data would fill the store."""
     through = [
         job for job in jobs if job.state in ("finished", "cancelled") and schedule.is_run(job.spec.name)
     ]
@@ -93,7 +93,7 @@ def encoded_output(output: str) -> bytes:
 
 
 _encode = msgspec.msgpack.Encoder().encode
-# Junk is not taken for none: the next change would delete all schedules.
+# Unreadable data raises an error: taken for an empty list, the next change would delete all schedules.
 _decode = stored("list of schedules")(msgspec.msgpack.Decoder(dict[str, Schedule]).decode)
 
 Schedules = dict[str, Schedule]
@@ -108,7 +108,7 @@ def _read(note: Note | None) -> Schedules:
 
 
 async def change_schedules(frontier: Notes, change: Callable[[Schedules], Schedules]) -> Schedules:
-    """`change` is asked anew if somebody else was quicker."""
+    """`change` is called again if another process was quicker."""
     changed: Schedules = {}
 
     async def encoded(note: Note | None) -> bytes:
@@ -121,7 +121,7 @@ async def change_schedules(frontier: Notes, change: Callable[[Schedules], Schedu
 
 
 async def start_due_runs(frontier: Frontier, open_jobs: frozenset[str]) -> list[str]:
-    """Begins every run that is due; answers their names."""
+    """Starts every run that is due; returns their names."""
     begun = []
     for schedule in (await schedules(frontier)).values():
         now = await frontier.now()
@@ -135,7 +135,7 @@ async def start_due_runs(frontier: Frontier, open_jobs: frozenset[str]) -> list[
 
 
 def _with_run(known: Schedules, schedule: Schedule, run: str, now: float) -> Schedules:
-    """Nothing is noted if it was changed or taken away meanwhile: then the new one says when it runs."""
+    """Changes nothing if the schedule was replaced or removed meanwhile."""
     if known.get(schedule.name) != schedule:
         return known
     return {**known, schedule.name: schedule.started(run, now)}

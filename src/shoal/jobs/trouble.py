@@ -1,4 +1,4 @@
-"""A job that cannot go on without a person: paused, with the reason where every machine can read it."""
+"""Jobs that cannot go on without a person: they are paused, and the reason is stored for all machines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def report_trouble(frontier: Frontier, job: str, sentence: str) -> None:
 
 
 async def pause_in_trouble(frontier: Frontier, job: str, sentence: str) -> None:
-    """Where the one who can help hears of it anyway."""
+    """Pauses a job without an event: the caller raises an error that says why."""
     try:
         await _write(frontier, job, sentence)
         await frontier.set_state(job, "paused")
@@ -36,15 +36,15 @@ async def pause_in_trouble(frontier: Frontier, job: str, sentence: str) -> None:
 
 
 async def with_pages_left(frontier: Jobs, job: str, error: HandlerMissing) -> str:
-    """The sentence, with how many pages the job still has; how many of them are for that handler, no counter tells."""
+    """The error, and how many pages the job still has. Pages are not counted by handler."""
     found = await frontier.job(job)
     left = found.counters.open if found is not None else 0
     return f"{error}; of all handlers together {plural(left, 'page')} are left, and none of them is lost"
 
 
 async def check_all_done(frontier: Frontier, mine: Callable[[JobSpec], bool]) -> None:
-    """Raises an error if nothing of these jobs can be done because some of them cannot go on. While one runs, others
-    are at it, or this process was told to stop before."""
+    """Raises an error if none of these jobs runs and one of them cannot go on. While one runs, other workers work on
+    it, or this process was told to stop."""
     jobs = [job for job in await frontier.jobs() if mine(job.spec)]
     if any(job.state == "running" for job in jobs):
         return
@@ -69,6 +69,6 @@ async def _write(frontier: Notes, job: str, sentence: str) -> None:
 
 
 async def trouble_of(frontier: Notes, job: Job) -> str:
-    """Why a job is paused, if it was not by a person."""
+    """Why a job is paused, if no person paused it."""
     note = await frontier.note(trouble_key(job.spec.name)) if job.state == "paused" else None
     return note.value.decode() if note is not None else ""

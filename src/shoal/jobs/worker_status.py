@@ -35,7 +35,7 @@ class WorkerStatus(Struct, frozen=True, omit_defaults=True):
     slots: int = 0  # how many pages it may work on at once
     flights: dict[str, int] = {}  # how many it has in flight, by lane
     waiting: int = 0  # of these, how many only wait and hold no slot
-    silent: float = 0.0  # seconds since it was heard, if that is long; filled in by who looks
+    silent: float = 0.0  # seconds since it was heard, if that is long; filled in by `heard`
     waits: dict[str, str] = {}  # jobs whose rows cannot be written for a while: what they wait for
     version: str = ""  # of Shoal; "": one that did not say yet
     layout: int = 0  # of stores on a server, that this version knows
@@ -61,14 +61,14 @@ _SILENT, _SILENT_IDLE = 6.0, 15.0  # seconds; one at work says something every t
 
 
 def is_silent(record: WorkerRecord, now: float) -> bool:
-    """Whether it has died, hangs or is cut off: it may come back, but nobody waits for it. What it does then is refused
-    or harmless: leases have tokens, and a job that was made anew is another job."""
+    """Whether it has died, hangs or is cut off. Nobody waits for it. If it comes back, what it does is refused or
+    harmless: leases have tokens, and a job that was made anew is another job."""
     status = status_of(record)
     return now - record.seen_at > (_SILENT if status.at_work else _SILENT_IDLE) or _is_gone(status)
 
 
 def _is_gone(status: WorkerStatus) -> bool:
-    """Whether it is certain: only a process of this machine can be looked for."""
+    """Whether the process has ended for certain; only processes of this machine can be checked."""
     if status.node != socket.gethostname() or not status.pid:
         return False
     try:
@@ -85,7 +85,7 @@ _decode = msgspec.msgpack.Decoder(WorkerStatus).decode
 
 
 def heard(record: WorkerRecord, now: float) -> WorkerStatus:
-    """What it said of itself; of one that fell silent, what is still true."""
+    """The status of a worker; of a silent one, without its rates."""
     status = status_of(record)
     if not is_silent(record, now):
         return status
@@ -96,12 +96,12 @@ def status_of(record: WorkerRecord) -> WorkerStatus:
     try:
         return _decode(record.status) if record.status else WorkerStatus()
     except UNREADABLE:
-        return WorkerStatus()  # another version's words
+        return WorkerStatus()  # written by another version
 
 
 # -- versions of Shoal that work side by side on a store
 
-_UNKNOWN = "0.1.0 or older"  # whose workers do not say
+_UNKNOWN = "0.1.0 or older"  # their workers do not send it
 
 
 def versions_of(workers: Iterable[WorkerStatus]) -> Counter[str]:
@@ -118,7 +118,7 @@ def side_by_side(workers: Iterable[WorkerStatus]) -> str:
 
 
 async def tell_other_versions(frontier: Viewing) -> None:
-    """For whoever joins a fleet: that others are of another version, if so."""
+    """Reports workers of other versions to a process that joins a fleet."""
     others = versions_of([status_of(record) for record in await frontier.workers()])
     del others[__version__]
     for version, count in sorted(others.items()):

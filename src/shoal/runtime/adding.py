@@ -40,7 +40,7 @@ from shoal.spider.spider import Spider
 from shoal.text import shown_url
 
 _BATCH = 1_000
-_LINGER = 0.2  # seconds that URLs of a slow source wait for company
+_LINGER = 0.2  # seconds that URLs of a slow source wait to be added together
 _HIGH_WATER = 1_000_000  # pending pages of the job above which adding waits
 _LOOK_AGAIN = 0.5
 _ON_DISK = 5.0  # seconds that the store has to say that what was added is on its disk

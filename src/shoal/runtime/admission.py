@@ -19,8 +19,8 @@ Own = Callable[[str], HostSettings]
 
 
 def make_admission(spider: Spider, settings: Settings, own: Own | None = None) -> Admission:
-    """`own`: what is set for a host alone, if more is known of that than the settings say."""
-    spider.handler_named("")  # it has one
+    """`own`: the settings of a host, if more is known about them than the job's settings say."""
+    spider.handler_named("")  # raises an error if it has no handler
     return admission_by(handlers_of(spider), settings, spider.start_urls_known(), own)
 
 
@@ -30,7 +30,7 @@ def admission_by(
     starts: Iterable[str] = (),
     own: Own | None = None,
 ) -> Admission:
-    """By the handlers' names, lanes and priorities, the first one first."""
+    """`handlers`: their lanes and priorities by name, the first handler first."""
     first = next(iter(handlers))
     return Admission(
         settings, starts, {**handlers, "": handlers[first]}, first, own or HostTable(settings.host).of

@@ -1,8 +1,8 @@
-"""The coordinator: does for all jobs what must be done once. Any worker may host it; one leads at a time.
+"""The coordinator does what must be done once for all jobs. Any worker may host it; one leads at a time.
 
-It starts recurring jobs, takes back the leases of the dead, marks what is through as finished, and warns about jobs
-that do not move; and it feeds start URLs, job by job, where their spiders are. It never fetches a page. All of it may
-be done twice without harm (see `leader.py`).
+It starts recurring jobs, takes back the leases of workers that died, marks jobs as finished, and warns about jobs that
+make no progress. It also feeds the start URLs of jobs whose spiders it has. It never fetches a page. All of it may be
+done twice without harm (`jobs/leader.py`).
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Coordinator:
             await self._frontier.news.after(news, _EVERY if running else _SELDOM)
 
     async def _finish_jobs(self) -> Sequence[Job]:
-        """All jobs of the fleet, as they were before."""
+        """Marks jobs as finished that have nothing left to do; returns all jobs of the fleet as they were before."""
         frontier = self._frontier
         await frontier.reap()
         jobs = [job for job in await frontier.jobs() if is_for_fleet(job.spec)]
@@ -92,12 +92,12 @@ class Coordinator:
             if job.state == "running" and job.exhausted:
                 await finish(frontier, job.spec.name)
             elif job.state == "finished" and not job.exhausted:
-                # Whoever brought new work died before it could say so in every shard of the store.
+                # A process that added work died before it had told every shard of the store.
                 await frontier.add(job.spec.name, [])
         return jobs
 
     async def _look_around(self, jobs: Sequence[Job]) -> None:
-        """Starts what is due by its schedule, and warns about jobs that do not move."""
+        """Starts recurring jobs that are due, and warns about jobs that make no progress."""
         frontier = self._frontier
         still_open = frozenset(job.spec.name for job in jobs if job.state in ("running", "paused"))
         for run in await start_due_runs(frontier, still_open):
@@ -107,7 +107,7 @@ class Coordinator:
             event("job_stuck", job=job.spec.name, reason=await say_why(frontier, job, waited, workers))
 
     async def _prune(self) -> None:
-        """Now and then, and a little at a time: what it does not come to is done in the next round."""
+        """Prunes old jobs every few seconds, and only for a short time: the rest follows in the next round."""
         now = asyncio.get_running_loop().time()
         if now < self._prune_at:
             return
@@ -120,7 +120,7 @@ class Coordinator:
 
 
 async def _persist(work: Callable[[], Coroutine[None, None, None]]) -> None:
-    """Again and again, whatever the store does."""
+    """Runs `work` for ever, and starts it again when the store fails."""
     while True:
         try:
             await work()

@@ -137,7 +137,7 @@ async def _run(plan: JobPlan, sink: Sink | None, watch: Watch | None, *, signals
         probes.watch(frontier, workers, whole_store=True)
         if signals:
             stack.enter_context(stopping_on_signals(workers, grace=plan.settings.grace))
-        look = await stack.enter_async_context(watching(plan, frontier, workers.report, watch))
+        look = await stack.enter_async_context(progress_reports(plan, frontier, workers.report, watch))
         feeder = Feeder(
             plan.spider,
             frontier,
@@ -190,7 +190,7 @@ class feeding:  # noqa: N801 (a context manager, used like a function)
             self._crawl.stop()
 
     async def __aexit__(self, kind: object, *_: object) -> None:
-        if self._error is None:  # else it is on its way to its end
+        if self._error is None:  # else it ends by itself
             self._task.cancel()
         await asyncio.wait([self._task])
         if self._error is not None and kind is None:
@@ -198,11 +198,11 @@ class feeding:  # noqa: N801 (a context manager, used like a function)
 
 
 @asynccontextmanager
-async def watching(
+async def progress_reports(
     plan: JobPlan, frontier: Frontier, report: Callable[[], TallyReport], watch: Watch | None
 ) -> AsyncIterator[Callable[[], Awaitable[View]]]:
-    """Calls `watch` twice a second until left; gives a function that looks once. A process that takes over from
-    one that died goes on with what that one had counted."""
+    """Calls `watch` twice a second while the block runs; yields a function that makes one view. A process that replaces
+    one that died goes on from its counts."""
     began, mine = time.monotonic(), guarded()
     ledger = Ledger(mine.ledger if mine is not None else None)
     before = ledger.before
@@ -239,7 +239,7 @@ async def watching(
             try:
                 view = await look()
             except ShoalError:
-                return  # the engine meets the same trouble and says so
+                return  # the engine meets the same error and reports it
             ledger.write(RunTotals(view.report, view.elapsed, view.restarts))
             watch(view)
             await asyncio.sleep(_EVERY)

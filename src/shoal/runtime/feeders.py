@@ -45,17 +45,17 @@ class Feeders:
         self._name = name
         self._lease = lease
         self._feeding: dict[_Made, asyncio.Task[None]] = {}
-        self._held: set[str] = set()  # jobs that grow by themselves, as their workers say
+        self._held: set[str] = set()  # jobs whose workers ask for no more
 
     async def listen(self) -> None:
-        """To the workers of what is fed: by backpressure they may ask for no more of a job."""
+        """Reads which jobs their workers hold back by backpressure."""
         if self._feeding:
             statuses = [status_of(record) for record in await self._frontier.workers()]
             self._held = {reason.job for status in statuses for reason in status.pressure}
 
     def tend(self, jobs: Iterable[Job]) -> None:
-        """Begins what is to be fed, and ends what is not any more (paused, cancelled). A feeder that is through ends by
-        itself: before, it makes sure that the store does not forget the last of it."""
+        """Starts feeders for new jobs, and ends those of jobs that are paused or cancelled. A feeder that has fed
+        everything ends by itself, after the store has made sure of the last URLs."""
         mine = {(job.spec.name, job.created_at): job for job in jobs if self._is_mine(job)}
         for made in [made for made, task in self._feeding.items() if task.done() or made not in mine]:
             self._feeding.pop(made).cancel()

@@ -34,7 +34,7 @@ class JobPlan(Struct, frozen=True):
     fresh: bool = False
     source: SpiderSource | None = None  # how another process gets the same spider
     fed_by: FedBy = "crawl"
-    feeds: str = OWN_START  # the source of the job that its start is
+    feeds: str = OWN_START  # the name of its start among the sources of the job
     priority: int = 0  # among the jobs of a store
     metrics: str = ""  # where to answer how it is: [HOST:]PORT
     trace: bool = False
@@ -74,7 +74,7 @@ def spec_of(plan: JobPlan) -> JobSpec:
 
 
 def check_parts(plan: JobPlan) -> None:
-    """What the settings name exists. Found out here, and not by every process on its own."""
+    """Checks that the parts which the settings name exist: once, and not in every process."""
     serves_browser = plan.fed_by == "crawl" and BROWSER in served(plan.settings)
     HostPolicies(plan.settings)
     if plan.fed_by == "crawl":  # the workers of a fleet have proxies of their own

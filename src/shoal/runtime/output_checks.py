@@ -1,4 +1,4 @@
-"""Whether the rows of a job can go where they are to go, and whose a result file is."""
+"""Checks of a job's output: whether its rows may be written there, and which job owns a result file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from shoal.text import command
 
 
 async def check_output(plan: JobPlan, frontier: Frontier, known: Job | None) -> None:
-    """Before the job is made: whether its rows can go where they are to go."""
+    """Raises an error if the rows of a job, which is not made yet, may not be written to its output."""
     await check_shared(plan, frontier)
     named = known is not None and note_of(known.spec).output == output_key(plan.output)
     if is_database(plan.output):
@@ -51,7 +51,7 @@ async def check_output(plan: JobPlan, frontier: Frontier, known: Job | None) -> 
 
 async def check_shared(plan: JobPlan, frontier: Jobs, mine: Job | None = None) -> None:
     """Refuses a file that another job of this store writes to. `mine`: the job, if it is made already; of two that
-    were made at once the elder may stay."""
+    were made at the same time the older one keeps the file."""
     if plan.output is None or is_database(plan.output):
         return
     for job in await frontier.jobs():
@@ -71,7 +71,7 @@ def _writes_to(job: Job, plan: JobPlan) -> bool:
 
 
 def claim_output(plan: JobPlan, job: Job) -> None:
-    """Makes a file on this machine the job's own, which has just been made or found."""
+    """Makes a file on this machine the property of the job."""
     if plan.output is not None and not is_database(plan.output):
         # That rows of the job are in this file, and in no other, was checked before.
         committed = 0 if job.counters.items else None
@@ -94,7 +94,8 @@ def _check_elsewhere(known: Job) -> None:
 
 
 async def trim_output(plan: JobPlan, frontier: Queue, job: Job) -> None:
-    """Cuts what a crash left in a file, if no later write did. Nobody holds a page any more, so nobody writes."""
+    """Removes what a crash left at the end of a file, if no later write did. No page is leased, so no process
+    writes."""
     if plan.output is None or is_database(plan.output) or job.counters.leased:
         return
     journal = JsonLines(Path(plan.output))
@@ -105,8 +106,7 @@ async def trim_output(plan: JobPlan, frontier: Queue, job: Job) -> None:
 
 
 def check_same_output(plan: JobPlan, known: Job) -> None:
-    """The rows of a job are in one place. It may be another one while nobody can have written a row: there is none,
-    and no worker holds a page, or may claim one."""
+    """Refuses another output for a job that has one. It may change while no row can have been written."""
     before, after = note_of(known.spec).output, note_of(spec_of(plan)).output
     if before == after or not before:
         return

@@ -109,7 +109,7 @@ class ServedJobs:
             self._retire(job.name)
             self._opening[job.name] = asyncio.create_task(self._pause(job.name, error))
             return True
-        # Whose file was taken is opened again at once, which pauses it.
+        # A job whose file was taken is opened again at once, which pauses it.
         seconds = 0.0 if isinstance(error, OutputTaken) else _ASIDE
         event("job_set_aside", job=job.name, seconds=seconds, reason=str(error))
         self._aside[job.name] = asyncio.get_running_loop().time() + seconds
@@ -118,7 +118,7 @@ class ServedJobs:
         return True
 
     def report(self, *, in_flight: int) -> TallyReport:
-        """What this process has counted, of all jobs that it ever served."""
+        """What this process has counted for all jobs that it has served."""
         counted = [runner.tally.report(hosts=0) for runner in self.everyone()]
         return merge([TallyReport(in_flight=in_flight), self._past, *counted])
 
@@ -130,7 +130,7 @@ class ServedJobs:
             try:
                 await self.refresh(holds)
             except ShoalError as error:
-                log.debug("cannot look for jobs: %s", error)  # the engine meets the same trouble and says so
+                log.debug("cannot look for jobs: %s", error)  # the engine meets the same error and reports it
             if self._plan.until_done:
                 self._frontier.wake()
             await self._running.change(_EVERY)
@@ -196,8 +196,8 @@ class ServedJobs:
         )
 
     def _choose_lanes(self) -> None:
-        """Those of all jobs, or of these the ones that this worker was told to serve. They only ever grow, for pages
-        of jobs that have ended may still be in flight."""
+        """The lanes of all jobs, or those of them that this worker was told to serve. None is ever removed: pages of
+        jobs that have ended may still be in flight."""
         weights = self._settings.lane_weights
         for runner in self.everyone():
             weights |= runner.settings.lane_weights
@@ -215,7 +215,7 @@ class ServedJobs:
         self._retired.append(self._current.pop(name))
 
     async def _close_retired(self, holds: Holds) -> None:
-        """Once nothing of theirs is in flight; what they learnt about hosts is written first."""
+        """Closes retired jobs that have nothing in flight. What they learnt about hosts is written first."""
         through = [runner for runner in self._retired if not holds(runner)]
         for runner in through:
             await runner.pages.write_back(everything=True)
@@ -260,7 +260,7 @@ class RunningJobs:
             news, epoch = self._frontier.news.count, self._frontier.epoch
             if (news, epoch) != (self._seen, self._epoch) or now >= self._fresh_until:
                 self._running = await self._frontier.jobs("running")
-                # A fleet that was told at the same time need not ask at the same time for ever.
+                # Workers that got the news at the same time need not read at the same time for ever.
                 self._fresh_until = now + self._rng.uniform(0.8, 1.2) * _FRESH
                 self._seen, self._epoch = news, epoch
             return self._running

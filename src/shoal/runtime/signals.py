@@ -1,6 +1,6 @@
-"""SIGTERM and Ctrl-C: the first asks the engine to stop, the second insists.
+"""SIGTERM and Ctrl-C: the first drains, the second stops at once.
 
-Under a guardian it is the one who hears them, and passes them on.
+Under a guardian, the guardian receives the signals and passes them on.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class _Cancelling:
 
 
 async def stoppable(work: Coroutine[Any, Any, T]) -> T | None:
-    """Runs a service. Until it listens to signals itself, one ends it at once, and that is a stop like any other: it
-    may wait for its store for hours. None: it was stopped so."""
+    """Runs a service; returns None if a signal cancelled it. Before a service handles signals itself it may wait for
+    its store for hours, so a signal ends it at once."""
     task = asyncio.ensure_future(work)
     cancelling = _Cancelling(task)
-    can_resume()  # nothing is begun that another process could not begin
+    can_resume()  # nothing is done yet that another process could not do
     with stopping_on_signals(cancelling, "stopping"):
         try:
             return await task
@@ -94,7 +94,7 @@ def _on_signals(on_signal: Callable[[], None]) -> Iterator[None]:
 def on_leash(
     mine: Guarded, stop: Callable[[], None], force: Callable[[], None], grace: float
 ) -> Iterator[None]:
-    """Does as the guardian says. A guardian that is gone has nothing more to say: that means to stop."""
+    """Stops as the guardian says, or when the guardian is gone."""
     loop = asyncio.get_running_loop()
 
     def told() -> None:

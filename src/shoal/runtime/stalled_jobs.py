@@ -1,4 +1,4 @@
-"""Notices jobs that do not move, and says why."""
+"""Finds jobs that make no progress, and says why."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from shoal.valve import FOREVER
 
 log = logging.getLogger("shoal")
 
-LONG = 60.0  # seconds without progress that are worth a word
-_AGAIN = 600.0  # … and before the next one
+LONG = 60.0  # seconds without progress before a job is reported
+_AGAIN = 600.0  # seconds before it is reported again
 
 
 class _Seen(Struct, frozen=True):
@@ -40,7 +40,7 @@ class Silent(Struct, frozen=True):
 
 
 class Facts(Struct, frozen=True):
-    """What can be told of a job from outside."""
+    """What is known about a job that makes no progress."""
 
     job: Job
     workers: Sequence[WorkerStatus] = ()  # that can be heard
@@ -55,7 +55,7 @@ class StalledJobs:
         self._seen: dict[str, _Seen] = {}
 
     def look(self, jobs: Iterable[Job], now: float) -> list[tuple[Job, float]]:
-        """The jobs that are worth a word, and for how long they have not moved. `now` is monotonic."""
+        """The jobs to report, and for how long they have made no progress. `now` is monotonic."""
         due, seen = [], {}
         for job in jobs:
             if job.state != "running":
@@ -78,7 +78,7 @@ def _progress(job: Job) -> tuple[int, ...]:
 
 
 async def say_why(frontier: Frontier, job: Job, waited: float, workers: Sequence[WorkerRecord]) -> str:
-    """The sentence for a job that has not moved for so many seconds. Asks for its few longest queues, no more."""
+    """The sentence for a job that has not moved for so many seconds. Reads only its longest queues."""
     facts = await gather(frontier, job, workers)
     return f"job {job.spec.name} has not moved for {span(waited)}: {reason(facts)}"
 
@@ -97,7 +97,7 @@ async def gather(frontier: Frontier, job: Job, workers: Sequence[WorkerRecord]) 
 
 
 def reason(facts: Facts) -> str:
-    """What holds it up, as far as can be told from outside."""
+    """The first reason that applies."""
     found = (explain(facts) for explain in _REASONS)
     return next(sentence for sentence in found if sentence)
 

@@ -102,7 +102,7 @@ async def _tell_begun(plan: JobPlan, frontier: Frontier, known: Job | None, job:
 
 
 async def _check_idle(frontier: Viewing, job: str) -> None:
-    """Refuses to forget a job under the hands of a process that works on it."""
+    """Refuses to forget a job that a process works on."""
     now = await frontier.now()
     for record in await frontier.workers():
         status = status_of(record)
@@ -117,8 +117,8 @@ async def _check_idle(frontier: Viewing, job: str) -> None:
 
 
 async def forget(frontier: Frontier, name: str) -> None:
-    """Drops a job, when every worker that can be heard has let go of it. One that is silent is not waited for: should
-    it come back, it gets no page of a job that was made anew, and what it still settles is refused."""
+    """Drops a job once no worker that can be heard serves it. A silent worker is not waited for: if it comes back, it
+    gets no page of a job that was made anew, and what it settles is refused."""
     if await frontier.job(name) is None:
         await frontier.drop_job(name)  # what is left of one that was pruned
         return
@@ -145,8 +145,8 @@ async def _holding(frontier: Viewing, name: str) -> str:
 
 
 async def _reconfigure(frontier: Hosts, plan: JobPlan) -> None:
-    """Gives the hosts of a job that is submitted again the valves of its new settings: here and once, and not by every
-    worker on its own."""
+    """Gives the hosts of a job that is submitted again the valves of its new settings: once, and not in every
+    worker."""
     change = HostRules(plan.settings, plan.job).folded(lambda state: state, await frontier.now())
     async for record in frontier.hosts(plan.job):
         if change(record).valve != record.valve:
@@ -182,7 +182,7 @@ async def feed(
 async def schedule(
     plan: JobPlan, frontier: Frontier, *, every: float = 0.0, cron: str = "", keep: int = 10
 ) -> Schedule:
-    """Keeps the job to be run again and again: at once and then every so often, or when cron says."""
+    """Stores a recurring job. Its first run is due at once, or when cron says."""
     check_parts(plan)
     if plan.output is None:
         raise UsageError("a recurring job needs a place for its rows: -o FILE or a database, not -")
@@ -198,7 +198,7 @@ async def schedule(
 
 
 def _keeping(old: Schedule | None, new: Schedule) -> Schedule:
-    """A schedule that is submitted again keeps its beat, unless that is what was changed."""
+    """A schedule that is submitted again keeps the time of its next run, unless its interval was changed."""
     if old is None:
         return new
     same_beat = (old.every, old.cron) == (new.every, new.cron)
@@ -258,7 +258,7 @@ def place_on_fleet(output: str | None, job: str, store: str) -> str | Path | Non
 
 
 async def conclude(plan: JobPlan, frontier: Frontier) -> None:
-    """Closes the job if there is nothing left to do."""
+    """Finishes the job of a crawl if nothing is left to do, and tells how it ended."""
     job = await frontier.job(plan.job)
     if job is not None and job.state == "running" and await frontier.finish(plan.job):
         job = await frontier.job(plan.job)
@@ -289,7 +289,7 @@ def _tell_finished(job: Job) -> None:
 
 
 async def finish(frontier: Jobs, name: str) -> bool:
-    """Marks a running job as finished if there is nothing left to do, and tells; whoever sees it first may."""
+    """Marks a running job as finished if nothing is left to do. Returns whether it did."""
     if not await frontier.finish(name):
         return False
     if (job := await frontier.job(name)) is not None:

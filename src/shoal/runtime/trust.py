@@ -1,4 +1,4 @@
-"""What a worker does not let a job decide, since whoever can write to the store can make a job.
+"""What a worker does not let a job decide: everyone who can write to the store can make a job.
 
 A job chooses among what the worker has: its spiders, its proxies, the places its rows may go. What would be an import,
 a file, a private network, or an address that gets a secret is granted by the worker's own settings alone.
@@ -80,7 +80,7 @@ def _refusal(what: str, key: str) -> TrustError:
 
 
 def own_output(output: str, mine: Settings, environ: Mapping[str, str]) -> str:
-    """The place that a job named, if it is one of the worker's; of a database, as the worker's settings have it."""
+    """The output that a job names, if the worker's settings allow it. A database's address is taken from them."""
     if not output:
         raise TrustError("the job names no place for its rows: submit it again with -o FILE")
     if is_database(output):
@@ -92,8 +92,8 @@ def own_output(output: str, mine: Settings, environ: Mapping[str, str]) -> str:
 
 
 def _matches(output: str, entry: str) -> bool:
-    """Whether a path, wherever links lead it, is one that the entry stands for. A relative entry is below the folder in
-    which the worker runs; files and folders whose names begin with a dot it must name."""
+    """Whether a path, with links followed, matches the entry. A relative entry is below the worker's folder, and
+    matches hidden files and folders only if it names them."""
     here = os.path.realpath(".")
     path = os.path.realpath(output)
     pattern = entry + "*" if entry.endswith("/") else entry

@@ -82,7 +82,7 @@ class WorkerPlan(Struct, frozen=True):
         return {**load_spiders(self.spiders), SUMMARY: summary_spider(SUMMARY, ())}
 
     def settings(self, spider: Spider | None = None) -> Settings:
-        """This process's own layers."""
+        """The settings of this process."""
         if self.crawl is not None:
             return self.crawl.settings
         config = Path(self.config) if self.config is not None else None
@@ -99,8 +99,8 @@ class WorkerPlan(Struct, frozen=True):
         return replace(self, crawl=replace(self.crawl, settings=settings), metrics="")
 
     def settings_for(self, spec: JobSpec, spider: Spider) -> Settings:
-        """Those the job was submitted with; this process's own where its machine is concerned, and for what a job does
-        not note because it may be secret."""
+        """The settings that the job was submitted with. What concerns the machine, and what is not stored with a job
+        because it may be secret, is this process's own."""
         mine, noted = self.settings(spider), settings_of(spec)
         if noted is None:
             return mine
