@@ -37,8 +37,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backpressure, "RULES", quicker)
     for name in (
         "shoal.engine.pressure._EVERY",
-        "shoal.engine.vitals._TICK",
-        "shoal.engine.vitals._WINDOW",
+        "shoal.engine.event_loop._TICK",
+        "shoal.engine.event_loop._WINDOW",
         "shoal.policy.backpressure._IDLE",
         "shoal.policy.backpressure._OPEN",
         "shoal.policy.load._MEMORY",
