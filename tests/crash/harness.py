@@ -44,7 +44,7 @@ def until(condition: Callable[[], Any], what: str, seconds: float = DEADLINE) ->
             return found
         now = time.monotonic()
         assert now < deadline, f"waited {seconds:.0f} s in vain: {what}"
-        time.sleep(max(0.002, 4 * (now - looked)))
+        time.sleep(min(0.25, max(0.01, 20 * (now - looked))))
 
 
 class Process:
