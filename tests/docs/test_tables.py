@@ -20,7 +20,7 @@ from shoal.settings import SECRET, WEIGHTS, Settings
 from shoal.spider.default import summary
 from shoal.spider.page import FollowOptions, Page
 from shoal.testing.fuzz import TARGETS
-from shoal.testing.fuzz.findings import Kind as FindingKind
+from shoal.testing.fuzz.trial import Kind as FindingKind
 from shoal.testing.web import Kind
 
 DOCS = Path(__file__).parents[2] / "docs"

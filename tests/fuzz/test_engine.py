@@ -11,10 +11,9 @@ import pytest
 
 from fuzz.planted import planted, planted_child
 from shoal.testing.fuzz import TARGETS
-from shoal.testing.fuzz.findings import shrunk
 from shoal.testing.fuzz.mutator import Mutator
 from shoal.testing.fuzz.target import Reader, Run, lines
-from shoal.testing.fuzz.trial import Share, Trial, Work
+from shoal.testing.fuzz.trial import Share, Trial, Work, shrunk
 from shoal.testing.fuzz.watcher import fuzz
 
 

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from shoal.testing.growth import families, growth, too_fast
-from shoal.testing.growth.families import Family
-from shoal.testing.growth.readers import PAGES, TEXTS, Reader
+from shoal.testing import growth_families as families
+from shoal.testing.growth import PAGES, TEXTS, Reader, growth, too_fast
+from shoal.testing.growth_families import Family
 
 pytestmark = pytest.mark.slow
 

@@ -17,10 +17,9 @@ from pathlib import Path
 
 from shoal.errors import UsageError
 from shoal.testing.fuzz.corpus import inputs
-from shoal.testing.fuzz.findings import again
 from shoal.testing.fuzz.guided import Guided, fuzz_guided
 from shoal.testing.fuzz.targets import LIVE, TARGETS
-from shoal.testing.fuzz.trial import Trial, Work
+from shoal.testing.fuzz.trial import Trial, Work, again
 from shoal.testing.fuzz.watcher import fuzz
 
 _EVERY = 10.0  # seconds between two words of progress

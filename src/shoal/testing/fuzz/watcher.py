@@ -15,8 +15,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.testing.fuzz.findings import Finding
-from shoal.testing.fuzz.trial import Share, Work, run_child
+from shoal.testing.fuzz.trial import Finding, Share, Work, run_child
 
 HANG = 10.0  # CPU seconds for one input
 _SILENCE = 90.0  # seconds for one input, whatever it waits for

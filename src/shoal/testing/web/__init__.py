@@ -10,9 +10,8 @@ connection: a thousand hosts need `ulimit -n 4096` (WebProcess raises its own li
 
 from __future__ import annotations
 
-from shoal.testing.web.chaotic import ChaoticWeb
+from shoal.testing.web.chaotic import ChaoticWeb, WebProcess
 from shoal.testing.web.profile import Hit, HostProfile, Kind, WebSpec
 from shoal.testing.web.site import Site
-from shoal.testing.web.web_process import WebProcess
 
 __all__ = ["ChaoticWeb", "Hit", "HostProfile", "Kind", "Site", "WebProcess", "WebSpec"]

@@ -1,8 +1,22 @@
-"""Whatever reads what came from the network: pages, headers, URLs."""
+"""Does the time grow with the input, or faster? Feeds everything that reads from the network with repeated fragments.
+
+A reader is given a fragment n, 2n and 4n times. Where four times as much takes more than eight times as long, it grows
+faster than n log n, and somebody will find a fragment that holds a crawl. What takes no longer than a moment may grow
+as it likes: a parser may have a budget that it always uses up.
+
+    python -m shoal.testing.growth          all elements of HTML, and the known attacks
+    python -m shoal.testing.growth --pairs  all pairs of elements, too: an hour or two
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import argparse
+import gc
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 
 from msgspec import Struct
 
@@ -26,8 +40,13 @@ from shoal.policy.retry import retry_after
 from shoal.settings import Settings
 from shoal.spider.default import summary
 from shoal.spider.page import Page
+from shoal.testing import growth_families as families
+from shoal.testing.growth_families import Family
 from shoal.text import without_secrets
 
+MOST = 8.0  # times as long for four times as much: linear is 4, n log n is below 5, quadratic is 16
+_RUNS = 3
+_WORST = 10  # are shown
 URL = "https://a.example/b/"
 _UNLIMITED = Settings(max_url_length=100_000_000)
 _MULTIBYTE = ("big5hkscs", "euc_jp", "gb18030", "iso2022_jp", "cp932", "cp949", "utf-16-le", "cp1252")
@@ -170,3 +189,94 @@ TEXTS = (
     Reader("decode", decode),
     Reader("json", _json),
 )
+
+
+# -- measuring
+
+
+class Growth(Struct, frozen=True):
+    reader: str
+    family: str
+    size: int  # bytes of the largest input
+    seconds: float  # that it took
+    times: float  # as long as a quarter of it
+
+    def __str__(self) -> str:
+        taken = f"{self.seconds * 1000:,.1f} ms for {self.size:,} bytes"
+        return f"{self.reader}: {self.family}: {taken}, {self.times:.1f} times as long as for a quarter"
+
+
+def growth(reader: Reader, family: Family, size: int) -> Growth:
+    """How the time grows up to `size` bytes. Below the reader's moment, by one."""
+    large = family.of(size)
+    taken = seconds(reader.read, large)
+    if taken <= reader.moment(len(large)):
+        return Growth(reader.name, family.name, len(large), taken, 1.0)
+    times = float("inf")
+    for _ in range(_RUNS):  # on a busy machine the first may be wrong
+        taken = min(taken, seconds(reader.read, large))
+        quarter = min(seconds(reader.read, family.of(size // 4)) for _ in range(_RUNS))
+        times = min(times, taken / max(quarter, 1e-9))
+        if times <= MOST or taken <= reader.moment(len(large)):
+            break
+    return Growth(reader.name, family.name, len(large), taken, times)
+
+
+def too_fast(found: Growth, reader: Reader) -> bool:
+    return found.times > MOST and found.seconds > reader.moment(found.size)
+
+
+def seconds(read: Callable[[bytes], object], data: bytes) -> float:
+    """Of the CPU, in this thread."""
+    gc.disable()
+    try:
+        began = time.thread_time()
+        read(data)
+        return time.thread_time() - began
+    finally:
+        gc.enable()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m shoal.testing.growth",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--size", type=int, default=256 * 1024, help="bytes of the largest input")
+    parser.add_argument("--pairs", action="store_true", help="all pairs of elements, too")
+    parser.add_argument("--reader", help="only this one")
+    options = parser.parse_args()
+    logging.getLogger("shoal").setLevel(logging.ERROR)  # that pages are cut is no news here
+    began, failed, found = time.monotonic(), 0, list[Growth]()
+    for reader, family in _work(options.pairs):
+        if options.reader in (None, reader.name):
+            one = growth(reader, family, options.size)
+            found.append(one)
+            if too_fast(one, reader):
+                failed += 1
+                print(f"TOO FAST  {one}", flush=True)  # noqa: T201
+    found.sort(key=lambda one: one.seconds, reverse=True)
+    print(  # noqa: T201
+        f"\n{len(found):,} measured in {time.monotonic() - began:.0f} s, {failed} grow too fast. The longest:"
+    )
+    for one in found[:_WORST]:
+        print(f"  {one}")  # noqa: T201
+    return 1 if failed else 0
+
+
+def _work(with_pairs: bool) -> Iterator[tuple[Reader, Family]]:
+    yield from _each(PAGES, chain(families.markup(), families.singles()))
+    yield from _each(TEXTS, families.text())
+    if with_pairs:
+        yield from _each(PAGES[:1], families.pairs())
+
+
+def _each(readers: Iterable[Reader], all_of: Iterable[Family]) -> Iterator[tuple[Reader, Family]]:
+    for family in all_of:
+        for reader in readers:
+            yield reader, family
+
+
+if __name__ == "__main__":
+    sys.exit(main())
