@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from shoal.engine.dispatcher import Engine
 from shoal.engine.feeder import Feeder
 from shoal.engine.pressure import PressureMonitor
-from shoal.engine.served import OneJob
+from shoal.engine.served import EngineJobs, OneJob
 from shoal.engine.tally import Tally
 from shoal.engine.vitals import Reading
 from shoal.fetch.transport import Transport
@@ -28,65 +30,74 @@ from shoal.testing.conformance.tools import JournalSink
 from shoal.testing.simulation.virtual import Process
 
 
-class SimulatedCrew:
-    """The parts of a worker of one crawl, put together as in `shoal.runtime.worker`."""
+class _Worker:
+    """An engine and its pressure monitor, put together as in `shoal.runtime.worker`."""
 
     def __init__(
-        self, plan: JobPlan, process: Process, frontier: Frontier, transport: Transport, journal: Journal
+        self, plan: JobPlan, process: Process, frontier: Frontier, served: EngineJobs, traffic: Traffic
     ) -> None:
-        settings, clock, traffic = plan.settings, process.clock, Traffic()
-        self._plan = plan
         self._frontier = frontier
-        self._job = JobRunner(
-            plan.job,
-            plan.spider,
-            settings,
-            frontier,
-            JournalSink(journal),
-            traffic=traffic,
-            clock=clock,
-            rng=process.rng,
-            transport=transport,
-        )
+        self._served = served
+        self._monitors = bool(plan.settings.backpressure)
         self.engine = Engine(
             frontier,
-            OneJob(frontier, self._job, settings),
-            settings,
+            served,
+            plan.settings,
             name=process.name,
             pressure=lambda: self._monitor.pressure,
+            spiders=(plan.spider.name,),
         )
         self._monitor = PressureMonitor(
-            settings,
+            plan.settings,
             traffic,
             load=self.engine.load,
             pending=self._pending,
             on_change=frontier.wake,
-            clock=clock,
+            clock=process.clock,
             machine=Reading,  # nothing is known of it: what else runs here must not change the story
         )
 
-    async def run(self) -> None:
-        await self._job.open()
+    @asynccontextmanager
+    async def _monitored(self) -> AsyncIterator[None]:
         # Without rules there is nothing to feel, and a world is through in half the time.
-        monitors = bool(self._plan.settings.backpressure)
-        monitoring = [asyncio.create_task(self._monitor.run())] if monitors else []
+        monitoring = [asyncio.create_task(self._monitor.run())] if self._monitors else []
         try:
-            await self.engine.run()
+            yield
         finally:
             for task in monitoring:
                 task.cancel()
             await asyncio.gather(*monitoring, return_exceptions=True)
 
     async def _pending(self) -> Backlog:
-        job = await self._frontier.job(self._plan.job)
-        return backlog_of(job) if job is not None else Backlog()
+        jobs = [await self._frontier.job(job.name) for job in self._served.current()]
+        backlogs = [backlog_of(job) for job in jobs if job is not None]
+        return max(backlogs, key=lambda one: one.pending, default=Backlog())
 
 
-def make_feeder(plan: JobPlan, frontier: Frontier) -> Feeder:
-    settings = plan.settings
-    return Feeder(
-        plan.spider, frontier, make_admission(plan.spider, settings), settings, Tally(), job=plan.job
-    )
+class CrawlWorker(_Worker):
+    """A worker of one crawl."""
+
+    def __init__(
+        self, plan: JobPlan, process: Process, frontier: Frontier, transport: Transport, journal: Journal
+    ) -> None:
+        traffic = Traffic()
+        self._job = JobRunner(
+            plan.job,
+            plan.spider,
+            plan.settings,
+            frontier,
+            JournalSink(journal),
+            traffic=traffic,
+            clock=process.clock,
+            rng=process.rng,
+            transport=transport,
+        )
+        super().__init__(plan, process, frontier, OneJob(frontier, self._job, plan.settings), traffic)
+
+    async def run(self) -> None:
+        await self._job.open()
+        async with self._monitored():
+            await self.engine.run()
 
 
 class _OwnPlan(WorkerPlan, frozen=True, kw_only=True):
@@ -132,57 +143,36 @@ class _SimulatedJobs(ServedJobs):
         )
 
 
-class FleetCrew:
-    """The parts of a worker of a fleet. It serves the jobs that it finds in
-    the store, and coordinates when it is its turn."""
+class FleetWorker(_Worker):
+    """A worker of a fleet. It serves the jobs that it finds in the store, and coordinates when it is its turn."""
 
     def __init__(
         self, plan: JobPlan, process: Process, frontier: Frontier, transport: Transport, sink: Sink
     ) -> None:
-        settings, traffic = plan.settings, Traffic()
-        running = RunningJobs(frontier, process.rng)
-        self._settings = settings
-        self._frontier = frontier
+        traffic, running = Traffic(), RunningJobs(frontier, process.rng)
         self._jobs = _SimulatedJobs(plan, process, frontier, transport, sink, traffic, running)
-        self.engine = Engine(
-            frontier,
-            self._jobs,
-            settings,
-            name=process.name,
-            pressure=lambda: self._monitor.pressure,
-            spiders=(plan.spider.name,),
-        )
-        self._monitor = PressureMonitor(
-            settings,
-            traffic,
-            load=self.engine.load,
-            pending=self._pending,
-            on_change=frontier.wake,
-            clock=process.clock,
-            machine=Reading,
-        )
+        super().__init__(plan, process, frontier, self._jobs, traffic)
         spiders = {plan.spider.name: plan.spider}
         self._coordinator = Coordinator(frontier, _own(plan), spiders, name=process.name, running=running)
 
     async def run(self) -> None:
-        monitoring = [asyncio.create_task(self._monitor.run())] if self._settings.backpressure else []
         try:
             async with (
+                self._monitored(),
                 meanwhile(self._jobs.run(self.engine.holds), self.engine),
                 meanwhile(self._coordinator.run(), self.engine),
             ):
                 await self.engine.run()
         finally:
-            for task in monitoring:
-                task.cancel()
-            await asyncio.gather(*monitoring, return_exceptions=True)
             await self._jobs.close()
-
-    async def _pending(self) -> Backlog:
-        jobs = [await self._frontier.job(job.name) for job in self._jobs.current()]
-        backlogs = [backlog_of(job) for job in jobs if job is not None]
-        return max(backlogs, key=lambda one: one.pending, default=Backlog())
 
 
 def _own(plan: JobPlan) -> WorkerPlan:
     return _OwnPlan((), "", own=plan.settings)
+
+
+def make_feeder(plan: JobPlan, frontier: Frontier) -> Feeder:
+    settings = plan.settings
+    return Feeder(
+        plan.spider, frontier, make_admission(plan.spider, settings), settings, Tally(), job=plan.job
+    )

@@ -39,7 +39,7 @@ from shoal.testing.simulation.generated_web import Web
 from shoal.testing.simulation.network import Servers, SimulatedTransport
 from shoal.testing.simulation.plans import JOB, plan_of
 from shoal.testing.simulation.virtual import Process, SimulatedClock, Story, VirtualLoop
-from shoal.testing.simulation.workers import FleetCrew, SimulatedCrew, make_feeder
+from shoal.testing.simulation.workers import CrawlWorker, FleetWorker, make_feeder
 
 _LONGEST = 3600.0  # virtual seconds; a world that has not ended by then never will
 _FAILING = 10  # in every tenth world, all pages fail
@@ -229,9 +229,9 @@ class World:
         transport = SimulatedTransport(
             self._web, process, self._plan.settings, self._faults, self._checker, self._servers, self._story
         )
-        crew = SimulatedCrew(self._plan, process, frontier, transport, self._journal)
-        self._engines[process.name] = crew.engine
-        await crew.run()
+        worker = CrawlWorker(self._plan, process, frontier, transport, self._journal)
+        self._engines[process.name] = worker.engine
+        await worker.run()
 
     async def _ended_well(self, process: Process) -> None:
         """A worker ends by itself when there is nothing left to do, or because it was asked to."""
@@ -346,11 +346,13 @@ class FleetWorld(World):
         transport = SimulatedTransport(
             self._web, process, self._plan.settings, self._faults, self._checker, self._servers, self._story
         )
-        crew = FleetCrew(self._plan, process, frontier, transport, self._table or JournalSink(self._journal))
-        self._engines[process.name] = crew.engine
+        worker = FleetWorker(
+            self._plan, process, frontier, transport, self._table or JournalSink(self._journal)
+        )
+        self._engines[process.name] = worker.engine
         if self._closing:
             self._stop(process)
-        await crew.run()
+        await worker.run()
 
     @property
     def _rows(self) -> Sequence[bytes]:
