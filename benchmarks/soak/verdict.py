@@ -45,8 +45,7 @@ def judge(web: WebProcess, world: World, crawl: Crawl, soaked: Sequence[Sample],
     expected = {url for host in world.honest for url in web.pages_of(host)}
     hits = web.hits()
     served = Counter(web.url(hit.host, hit.path) for hit in hits if hit.status)
-    [status] = crawl.ask("status")
-    counters = status
+    [counters] = crawl.ask("status")["jobs"]
     letters = crawl.ask("dead", "list", "--limit", "1000000")
     prefixes = tuple(web.url(host, "/") for host in world.honest)
     states = ("pending", "delayed", "leased", "done", "dead", "merged")

@@ -112,7 +112,7 @@ at_store: ContextVar[str] = ContextVar("shoal-at-store", default="")
 
 
 def command(words: str) -> str:
-    """Such as "shoal jobs --store redis://queue/"."""
+    """Such as "shoal status --store redis://queue/"."""
     return f"shoal {words}{at_store.get()}"
 
 

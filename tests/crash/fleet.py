@@ -63,8 +63,8 @@ class Fleet:
         return self.desk.run(*argv, "--store", self.store)
 
     def sight(self) -> dict[str, Any]:
-        """`shoal jobs --json`."""
-        return msgspec.json.decode(self.desk.finish("jobs", "--json", "--store", self.store).out)
+        """`shoal status --json`."""
+        return msgspec.json.decode(self.desk.finish("status", "--json", "--store", self.store).out)
 
     # -- asked directly, which is quicker than a command
 

@@ -22,7 +22,7 @@ import msgspec
 
 NEEDED = (  # by the commands that tests start most often
     "shoal.cli.app",
-    "shoal.terminal.job_tables",
+    "shoal.terminal.status_view",
     "shoal.runtime.crawl",
     "shoal.runtime.coordinator",
     "shoal.runtime.submit",

@@ -259,7 +259,7 @@ class Desk:
 
     def status(self) -> dict[str, Any]:
         """`shoal status --json`, of the only job."""
-        (job,) = msgspec.json.decode(self.finish("status", "--json").out)
+        (job,) = msgspec.json.decode(self.finish("status", "--json").out)["jobs"]
         return job
 
     def dead(self) -> list[dict[str, Any]]:

@@ -103,7 +103,7 @@ def check_commands(image: Any) -> None:
     shut.mkdir(mode=0o555)
     assert image.run("--version", cwd=shut).stdout.strip() == f"shoal {__version__}"
     helped = image.run("--help", cwd=shut).stdout
-    assert all(command in helped for command in ("worker", "coordinator", "dashboard", "submit", "jobs"))
+    assert all(command in helped for command in ("worker", "coordinator", "dashboard", "submit", "status"))
     python = str(image.place("/opt/shoal/bin/python"))
     assert (
         image.run(
@@ -133,7 +133,7 @@ def check_worker(image: Any, valkey: ValkeyServer) -> None:
 
 def fleet(image: Any, store: dict[str, str]) -> dict[str, Any]:
     """What the startup probe asks for."""
-    told = image.run("jobs", "--json", env=store)
+    told = image.run("status", "--json", env=store)
     assert told.returncode == 0, told.stderr
     answer: dict[str, Any] = json.loads(told.stdout)
     return answer

@@ -158,12 +158,12 @@ def test_a_mixed_crawl_adds_up_everywhere(cli: Cli, site: str, tmp_path: Path, h
         assert sum(one["event"] == "page_dead" for one in told) == end["dead"]
 
     store = home if "--store" in home else ()
-    [status] = msgspec.json.decode(cli("status", "--json", *store)[1])
+    [status] = msgspec.json.decode(cli("status", "--json", *store)[1])["jobs"]
     check_job(status)
     assert {name: status[name] for name in ("done", "dead", "retried")} == {
         name: end[name] for name in ("done", "dead", "retried")
     }
-    top = msgspec.json.decode(cli("top", "--json", *store)[1])
+    top = msgspec.json.decode(cli("status", "--json", *store)[1])
     assert top["success"] == pytest.approx(end["success_rate"])
     letters = msgspec.json.decode(cli("dead", "list", "--json", *store)[1])
     assert Counter(letter["kind"] for letter in letters) == {
@@ -210,13 +210,13 @@ def test_a_page_limit_says_what_it_left(cli: Cli, site: str) -> None:
     assert code == 0, err
     assert left in err
     assert left in cli(*command)[2], "also when it is run again"
-    [status] = msgspec.json.decode(cli("status", "--json")[1])
+    [status] = msgspec.json.decode(cli("status", "--json")[1])["jobs"]
     assert status["left"] == f"{status['pending']} {left}"
-    card = " ".join(cli("status")[1].replace("│", " ").split())
+    card = " ".join(cli("status", "few")[1].replace("│", " ").split())
     assert status["left"] in card
     assert f"3 of {status['admitted']} pages" in card
-    assert status["left"] in " ".join(cli("jobs")[1].split())
-    [job] = msgspec.json.decode(cli("top", "--json")[1])["jobs"]
+    assert status["left"] in " ".join(cli("status")[1].split())
+    [job] = msgspec.json.decode(cli("status", "--json")[1])["jobs"]
     assert job["progress"] == pytest.approx(3 / status["admitted"])
 
 
@@ -255,9 +255,9 @@ EXITS = [
     ("store", 0), ("store --store missing.db", 3),
     ("up nowhere.py", 2),
     ("coordinator nowhere.py", 2),
-    ("jobs", 0), ("jobs --store missing.db", 3),
-    ("status", 0), ("status --job nobody", 2),
-    ("top --once", 0), ("top --once --store missing.db", 3),
+
+    ("status", 0), ("status nobody", 2), ("status --store missing.db", 3),
+    ("top", 0), ("top --store missing.db", 3),
     ("pause nobody", 2), ("resume nobody", 2), ("cancel nobody", 2),
     ("report known", 0), ("report nobody", 2), ("report known -o taken.txt", 2),
     ("why {site}fine/1", 0), ("why http//a", 2),
@@ -299,7 +299,7 @@ def test_a_spider_without_a_start_is_told_so(cli: Cli, tmp_path: Path, command: 
     assert (code, err) == (
         2, "shoal: spider 'lost' has no start, so there is nothing to crawl: Spider('lost', start=…)\n"
     )  # fmt: skip
-    assert msgspec.json.decode(cli("status", "--json")[1]) == []
+    assert msgspec.json.decode(cli("status", "--json")[1])["jobs"] == []
 
 
 def test_a_start_that_gives_nothing_says_so(cli: Cli, tmp_path: Path) -> None:
@@ -406,13 +406,13 @@ def test_a_start_that_breaks_keeps_what_it_gave_and_goes_on_when_it_is_mended(
     code, _, err = cli("crawl", "breaks.py", "-q", *home)
     said = MISTAKES[mistake]
     assert (code, err) == (2, f"shoal: {said}; put it right and run the same command again to go on\n")
-    [status] = msgspec.json.decode(cli("status", "--json", *store)[1])
+    [status] = msgspec.json.decode(cli("status", "--json", *store)[1])["jobs"]
     assert (status["state"], status["trouble"], status["admitted"]) == ("paused", said, 1)
 
     spider.write_text(BREAKS.format(url=site, mistake="pass"))
     code, _, err = cli("crawl", "breaks.py", "-q", *home)
     assert (code, err) == (0, "")
-    [status] = msgspec.json.decode(cli("status", "--json", *store)[1])
+    [status] = msgspec.json.decode(cli("status", "--json", *store)[1])["jobs"]
     assert (status["state"], status["trouble"], status["done"]) == ("finished", None, 2)
 
 
@@ -438,9 +438,9 @@ def test_no_worker_of_a_fleet_dies_of_a_mistake_in_a_spider(
     assert cli("worker", "breaks.py", "--until-done", *where)[0] == 0, "a person has decided"
     assert cli("submit", "breaks.py", *where)[0] == 0
     assert cli("worker", "breaks.py", "--until-done", "--log-level", "error", *where)[0] == 1
-    [job] = msgspec.json.decode(cli("jobs", "--json", *where)[1])["jobs"]
+    [job] = msgspec.json.decode(cli("status", "--json", *where)[1])["jobs"]
     assert (job["state"], job["trouble"], job["admitted"]) == ("paused", MISTAKES[mistake], 1)
-    assert MISTAKES[mistake] in " ".join(cli("jobs", *where)[1].split())
+    assert MISTAKES[mistake] in " ".join(cli("status", *where)[1].split())
 
 
 def test_requests_that_cannot_be_stored_are_dead_letters_that_say_so(
@@ -492,7 +492,7 @@ def test_fresh_does_not_forget_a_job_that_is_being_crawled(
     where = request.getfixturevalue("valkey").url if store == "valkey" else "jobs.db"
     command = ("crawl", site, "--no-robots", "--job", "j", "--store", where, "-q")
     with crawling(*command, "--rate", "0.5", cwd=tmp_path) as other:
-        wait_until(lambda: cli("jobs", "--json", "--store", where)[0] == 0 and workers(cli, where))
+        wait_until(lambda: cli("status", "--json", "--store", where)[0] == 0 and workers(cli, where))
         code, _, err = cli(*command, "--fresh")
         assert code == 2
         assert re.fullmatch(
@@ -500,7 +500,7 @@ def test_fresh_does_not_forget_a_job_that_is_being_crawled(
             r"with --fresh; if it has died, try again in a few seconds\n",
             err,
         )
-        assert msgspec.json.decode(cli("status", "--json", "--store", where)[1])[0]["admitted"] > 0
+        assert msgspec.json.decode(cli("status", "--json", "--store", where)[1])["jobs"][0]["admitted"] > 0
         other.kill()
         other.wait()
     wait_until(lambda: cli(*command, "--rate", "0", "--max-pages", "1", "--fresh")[0] == 0)
@@ -526,7 +526,7 @@ def crawling(
 
 
 def workers(cli: Cli, store: str) -> list[Any]:
-    found: list[Any] = msgspec.json.decode(cli("jobs", "--json", "--store", store)[1])["workers"]
+    found: list[Any] = msgspec.json.decode(cli("status", "--json", "--store", store)[1])["workers"]
     return [one for one in found if one["jobs"]]
 
 

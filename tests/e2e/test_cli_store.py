@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from docs.fields import documented
 from shoal.frontier import open_frontier
 from shoal.frontier.values import Claim, Cursor, JobSpec
 from shoal.model import Dead, Done, Failure, Settlement, Snapshot, Task
@@ -57,25 +58,26 @@ def as_json(cli: Cli, *argv: str) -> Any:
 
 
 def told(cli: Cli) -> list[tuple[str, dict[str, Any]]]:
-    return [(one["event"], one["fields"]) for one in as_json(cli, "top")["events"]]
+    return [(one["event"], one["fields"]) for one in as_json(cli, "status")["events"]]
 
 
 def test_status_shows_where_the_tasks_are(cli: Cli) -> None:
-    code, out, err = cli("status")
+    code, out, err = cli("status", "books")
     assert (code, err) == (0, "")
     for words in ("books", "running", "2 of 20 pages", "15 pending", "2 done", "3 dead", "b.example 15"):
         assert words in out
 
 
 def test_status_as_json(cli: Cli) -> None:
-    (job,) = as_json(cli, "status", "--job", "books")
+    job = as_json(cli, "status", "books")
+    assert list(job) == [*documented("A job"), "queues"]
     assert (job["job"], job["state"]) == ("books", "running")
     assert (job["admitted"], job["pending"], job["done"], job["dead"]) == (20, 15, 2, 3)
     assert job["queues"] == [{"host": "b.example", "pending": 15}]
 
 
 def test_status_of_an_unknown_job_names_the_known_ones(cli: Cli) -> None:
-    code, out, err = cli("status", "--job", "films")
+    code, out, err = cli("status", "films")
     assert (code, out) == (2, "")
     assert "no job 'films'" in err
     assert "books" in err
@@ -138,7 +140,7 @@ def test_replay_puts_them_back(cli: Cli) -> None:
     code, out, err = cli("dead", "replay", "--kind", "http_404", "--limit", "2")
     assert (code, out) == (0, "")
     assert err == "2 pages queued again; run the crawl to fetch them\n"
-    (job,) = as_json(cli, "status")
+    (job,) = as_json(cli, "status")["jobs"]
     assert (job["pending"], job["dead"]) == (17, 1)
     assert told(cli) == [
         ("letters_replayed", {"count": 2, "job": None, "host": None, "kind": "http_404", "by": "shoal dead"})

@@ -225,7 +225,7 @@ def test_up_keeps_workers_running(fleet: Fleet, web: WebProcess) -> None:
 def test_the_table_of_jobs(fleet: Fleet, web: WebProcess) -> None:
     fleet.start_at(web.url("a"))
     fleet.submit("--priority", "5")
-    shown = fleet.desk.finish("jobs", "--store", fleet.store).out
+    shown = fleet.desk.finish("status", "--store", fleet.store).out
     assert "running" in shown
     assert "priority" in shown
     assert "no worker is running" in shown

@@ -51,10 +51,10 @@ def test_every_hint_names_the_store(
     told: dict[str, list[str]] = {}
     for words in (
         "submit one.py -o rows.jsonl",
-        "jobs",
+        "status",
         "submit one.py --job regular --every 1h -o r.jsonl",
         f"submit {web.url('site')} --job plain -o p.jsonl",
-        "jobs",
+        "status",
         "cancel plain",
         f"why {web.url('site')}",
         "pause one",
@@ -75,7 +75,7 @@ def test_every_hint_names_the_store(
         "store",
         "cancel one --forget",
         "report one",
-        "jobs",
+        "status",
     ):
         _, out, err = cli(*words.split(), "--store", store)
         assert "Traceback" not in err, (words, err)

@@ -17,6 +17,7 @@ import pytest
 from msgspec.structs import replace
 
 import shoal
+from docs.fields import documented
 from shoal.admit.identity import fingerprint
 from shoal.frontier import open_frontier
 from shoal.frontier.values import Claim, JobSpec
@@ -135,6 +136,7 @@ def test_the_most_troubled_come_first_then_the_busiest(filled: Cli) -> None:
         ("busy.example", "healthy", 9),
         ("idle.example", "healthy", 0),
     ]
+    assert list(found[0]) == documented("A host")
     busy = found[2]
     assert (busy["rate"], busy["cap"], busy["in_flight"], busy["latency"]) == (0.1, 3, 0, 1.5)
     assert found[1]["until"] - time.time() == pytest.approx(300, abs=30)

@@ -59,7 +59,8 @@ def test_where_people_look(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyP
     counted = msgspec.json.decode((tmp_path / "summary.json").read_bytes())
     assert (counted["links_cut"], counted["cut"]) == (cut, {"links": cut})
     assert (counted["admitted"], counted["done"], counted["merged"], counted["rows"]) == (5, 2, 3, 2)
-    shown = cli("status")[1]
+    [job] = msgspec.json.decode(cli("status", "--json")[1])["jobs"]
+    shown = cli("status", job["job"])[1]
     assert "merged  3 redirected to pages that have a task of their own" in shown
     assert f"{cut:,} links beyond max_links of their pages" in shown
     answers = [cli("why", f"{home}/old{n}")[1] for n in range(4)]

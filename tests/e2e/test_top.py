@@ -57,7 +57,7 @@ def seen(cli: Cli, store: str, found: Callable[[dict[str, Any]], object]) -> dic
     """What `shoal top --json` says as soon as it says what is expected."""
     deadline = time.monotonic() + DEADLINE
     while True:
-        code, out, err = cli("top", "--store", store, "--json")
+        code, out, err = cli("status", "--store", store, "--json")
         assert code == 0, err
         said: dict[str, Any] = msgspec.json.decode(out)
         if found(said):
@@ -82,7 +82,7 @@ def check(cli: Cli, store: str) -> None:
     assert worker["jobs"] == ["books"]
     assert {"job_started", "breaker_opened"} <= {event["event"] for event in said["events"]}
 
-    code, out, err = cli("top", "--store", store, "--once")
+    code, out, err = cli("status", "--store", store)
     assert code == 0, err
     for words in ("pages/s", "% success", "books", "running", "lanes", "slowest hosts", "worker", "events"):
         assert words in out
@@ -113,9 +113,9 @@ def test_it_needs_nothing_of_the_dashboard(tmp_path: Path) -> None:
         "    sys.modules[name] = None\n"  # so that an import of it fails
         "from shoal.cli import main; main()"
     )
-    for how in ("--json", "--once"):
+    for how in (("status", "--json"), ("status",), ("top",)):
         run = subprocess.run(
-            [sys.executable, "-c", code, "top", "--store", str(store), how],
+            [sys.executable, "-c", code, *how, "--store", str(store)],
             capture_output=True,
             text=True,
             timeout=DEADLINE,
@@ -144,9 +144,9 @@ def test_beside_a_crawl_on_valkey(cli: Cli, web: WebProcess, tmp_path: Path, val
 def test_a_job_that_is_finished(cli: Cli, web: WebProcess) -> None:
     code, _, err = cli("crawl", web.url("quick-0"), "--max-pages", "5", "--rate", "0", "--job", "few", "-q")
     assert code == 0, err
-    code, out, err = cli("top", "--once")
+    code, out, err = cli("status")
     assert (code, err) == (0, "")
-    [line] = [line for line in out.splitlines() if line.startswith("few")]
+    [line] = [line for line in out.splitlines() if line.startswith("few  ")]
     assert line.split()[1] == "finished"
     assert "13 %" in line, "it has its five pages, and left the others"
     assert "slowest hosts" not in out

@@ -137,9 +137,9 @@ def test_every_command_works_in_a_full_store(
     asyncio.run(stock())
     fill(server)
     for command in (
-        "jobs",
         "status",
-        "top --once",
+        "status books",
+        "top",
         "why http://h1.test/ --job books",
         "hosts",
         "hosts block h1.test",
@@ -358,7 +358,7 @@ async def test_commands_and_dashboard_of_a_server_that_cannot_write_its_disk(
 
 
 LOOKS = (
-    "jobs", "status", "top --once", "why http://h1.test/ --job books", "hosts", "hosts show h1.test",
+    "status", "status books", "top", "why http://h1.test/ --job books", "hosts", "hosts show h1.test",
     "hosts settings", "dead list", "report books", "store",
 )  # fmt: skip
 CHANGES = (

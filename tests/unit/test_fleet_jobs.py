@@ -27,7 +27,7 @@ from shoal.frontier.values import (
     Source,
 )
 from shoal.inspect.job import View
-from shoal.inspect.overview import eta, look_at_fleet, slow_hosts
+from shoal.inspect.overview import eta, look, slow_hosts
 from shoal.jobs.note import note_of, settings_of, write_note
 from shoal.jobs.trouble import report_trouble, trouble_of
 from shoal.jobs.worker_status import WorkerStatus, encode_status, tell_other_versions
@@ -585,7 +585,7 @@ async def test_a_look_at_the_fleet_adds_up_its_workers() -> None:
     for name, rate in (("w1", 2.0), ("w2", 3.5)):
         status = WorkerStatus(node=name, jobs=("books",), rates={"books": rate, "gone": 1.0})
         await frontier.extend(name, 60, encode_status(status))
-    sight = await look_at_fleet(frontier)
+    sight = await look(frontier)
     [seen] = sight.jobs
     assert (seen.rate, seen.workers, sight.rate) == (5.5, 2, 7.5)
     assert sight.leader is None

@@ -80,19 +80,19 @@ def test_every_command_to_type_is_written_by_the_one_helper() -> None:
 @pytest.mark.parametrize(
     ("store", "said"),
     [
-        (DEFAULT_STORE, "shoal jobs"),
-        ("other.db", "shoal jobs --store other.db"),
-        ("my store.db", "shoal jobs --store 'my store.db'"),
-        ("redis://me:secret@queue:7000/2", "shoal jobs --store redis://queue:7000/2"),
+        (DEFAULT_STORE, "shoal status"),
+        ("other.db", "shoal status --store other.db"),
+        ("my store.db", "shoal status --store 'my store.db'"),
+        ("redis://me:secret@queue:7000/2", "shoal status --store redis://queue:7000/2"),
         (
             "redis://queue/?prefix=mine&shards=3",
-            "shoal jobs --store 'redis://queue:6379?shards=3&prefix=mine'",
+            "shoal status --store 'redis://queue:6379?shards=3&prefix=mine'",
         ),
     ],
 )
 def test_a_command_names_its_store_as_a_shell_reads_it(store: str, said: str) -> None:
     assert hint_at(store) == store
-    assert command("jobs") == said
+    assert command("status") == said
 
 
 def test_what_to_do_about_jobs_that_nobody_works_on() -> None:

@@ -29,7 +29,7 @@ from shoal.model import Dead, Done, Failure, Response, Retry, Settlement
 from shoal.policy.backpressure import Reason
 from shoal.policy.breaker import BreakerState
 from shoal.settings import Settings
-from shoal.terminal.top_view import Frame, Section, allot, render
+from shoal.terminal.status_view import Frame, Section, allot, render
 from shoal.testing import ManualClock
 from shoal.testing.conformance.tools import make_task
 from shoal.valve import FOREVER, Valve
@@ -332,7 +332,7 @@ def busy_frame() -> Frame:
     past = History(slices={int(now) - n: Slice(pages=n % 7) for n in range(5, 300)})
     lanes = {f"lane-{n}": LaneLoad(10**6, 5) for n in range(9)}
     overview = Overview(now, jobs, workers, (), None, lanes, 0.93, past)
-    return Frame("redis://valkey.example:6379/0", overview, Holdups(), events, live=True)
+    return Frame("redis://valkey.example:6379/0", overview, Holdups(), events, live="top")
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (140, 40), (60, 14), (40, 8), (20, 5), (300, 100)])
@@ -347,9 +347,9 @@ def test_it_fits_the_screen(width: int, height: int) -> None:
             assert word in text
 
 
-def test_a_pipe_gets_all_of_it_in_some_rows() -> None:
+def test_a_pipe_gets_every_job_and_the_latest_events() -> None:
     lines = drawn(busy_frame(), 120, None)
-    assert sum("a-job-with" in line for line in lines) == 12
+    assert sum("a-job-with" in line for line in lines) == 30
     assert sum("job x starts" in line for line in lines) == 12
 
 
@@ -358,7 +358,7 @@ def test_only_a_fleet_misses_its_coordinator() -> None:
     assert "coordinator" not in "\n".join(drawn(frame, 140, 40))
     fleet = [replace(worker, spiders=("books",)) for worker in frame.overview.workers]
     frame = replace(frame, overview=replace(frame.overview, workers=fleet))
-    assert "coordinator: none" in "\n".join(drawn(frame, 140, 40))
+    assert "no coordinator: start one with" in "\n".join(drawn(frame, 140, 40))
     assert "no coordinator: start one with: shoal coordinator FILE.py" in "\n".join(drawn(frame, 80, 40))
 
 

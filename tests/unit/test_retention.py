@@ -209,13 +209,13 @@ def test_what_commands_say_of_a_pruned_job(
         out, err = capfd.readouterr()
         return code, out, err
 
-    code, out, _ = cli("jobs")
+    code, out, _ = cli("status")
     assert code == 0
     assert out.count("pruned") == 11, "ten of them, and a line"
-    assert "11 jobs pruned (the latest 10 are shown; all: shoal jobs --json --store s.db)" in out
+    assert "11 jobs pruned (the latest 10 are shown; all: shoal status --json --store s.db)" in out
     for command in (
         ("why", "http://old-1.test/1", "--job", "old-1"),
-        ("status", "--job", "old-1"),
+        ("status", "old-1"),
         ("pause", "old-1"),
         ("hosts", "--job", "old-1"),
     ):

@@ -155,7 +155,7 @@ async def _next_step(frontier: Frontier, added: Additions) -> str:
     if any(status_of(record).serves(name) for record in await frontier.workers()):
         return ""
     if is_for_fleet(job.spec):
-        return f"no worker serves it yet: {command('jobs')} shows how it goes"
+        return f"no worker serves it yet: {command('status')} shows how it goes"
     return "nobody works on it now: the shoal crawl that it was made with goes on with it"
 
 

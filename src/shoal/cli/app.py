@@ -25,7 +25,6 @@ from shoal.cli import (
     status,
     store,
     submit,
-    top,
     up,
     why,
     worker,
@@ -62,12 +61,11 @@ app.command("add")(add.add)
 app.command("worker")(worker.worker)
 app.command("up")(up.up)
 app.command("coordinator")(worker.coordinator)
-app.command("jobs")(jobs.jobs)
 app.command("pause")(jobs.pause)
 app.command("resume")(jobs.resume)
 app.command("cancel")(jobs.cancel)
 app.command("status")(status.status)
-app.command("top")(top.top)
+app.command("top")(status.top)
 app.command("why")(why.why)
 app.command("dashboard")(dashboard.dashboard)
 app.command("report")(report.report)

@@ -1,4 +1,4 @@
-"""`shoal jobs`, `pause`, `resume`, `cancel`: the jobs of a store, and what a person decides about them."""
+"""`shoal pause`, `resume` and `cancel`: what a person decides about jobs."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shoal.cli.options import DEFAULT_STORE, AsJson, Store, switch
+from shoal.cli.options import DEFAULT_STORE, Store, switch
 
 if TYPE_CHECKING:
     from shoal.frontier.protocol import Frontier
-    from shoal.frontier.values import PastJob
 
 Names = Annotated[list[str], typer.Argument(metavar="JOB", help="Names of jobs or of schedules.")]
 Forget = Annotated[
@@ -20,25 +19,6 @@ Forget = Annotated[
         "--forget", text="Of a job that has ended too: free what it takes up in the store; its rows stay."
     ),
 ]
-
-
-def jobs(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
-    """Show all jobs: how far, how fast, until when; the schedules, and who works."""
-    from shoal.inspect.overview import FleetView, look_at_fleet
-    from shoal.terminal.console import ask, print_json, stdout
-    from shoal.terminal.job_tables import as_dict, fleet_tables
-
-    async def look(frontier: Frontier) -> tuple[FleetView, list[PastJob]]:
-        sight, pasts = await look_at_fleet(frontier), await frontier.past_jobs()
-        names = {one.job.spec.name for one in sight.jobs}
-        return sight, [past for past in pasts if past.job.spec.name not in names]
-
-    sight, pasts = ask(store, look)
-    if as_json:
-        print_json(as_dict(sight, pasts))
-        return
-    for part in fleet_tables(sight, pasts):
-        stdout().print(part)
 
 
 def pause(names: Names, store: Store = DEFAULT_STORE) -> None:

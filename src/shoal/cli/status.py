@@ -1,54 +1,113 @@
-"""`shoal status`: what is in the store. Works while a crawl runs."""
+"""`shoal status` and `shoal top`: what is in the store, once and live. They work while a crawl runs."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
-import msgspec
 import typer
 
-from shoal.cli.options import DEFAULT_STORE, AsJson, Store, shown_store, switch
-from shoal.text import command
+from shoal.cli.options import DEFAULT_STORE, SHOWN, AsJson, Store, option, shown_store, switch
+from shoal.errors import UsageError
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from shoal.frontier.protocol import Frontier
-    from shoal.frontier.values import Job
+    from shoal.inspect.overview import JobView
+    from shoal.terminal.status_view import Frame
 
-QUEUES_SHOWN = 5
-MOST_FLIGHTS = 1000
-
-
-class Sight(NamedTuple):
-    job: Job
-    queues: Sequence[tuple[str, int]]  # the longest: (host, pending)
-    trouble: str  # why it is paused, if not by a person
+_QUEUES_SHOWN = 5
+_MOST_FLIGHTS = 1000
+_PIPE_WIDTH = 120
+_SOONEST = 0.1  # seconds between two looks
 
 
 def status(
+    job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="This job only, in detail.")] = None,
     store: Store = DEFAULT_STORE,
-    job: Annotated[str | None, typer.Option("--job", metavar="NAME", help="This job only.")] = None,
     in_flight: Annotated[
         bool, switch("--in-flight", text="The pages in flight instead, those first that take longest.")
     ] = False,
     limit: Annotated[
-        int, typer.Option("--limit", metavar="N", help="So many pages in flight.", min=1, max=MOST_FLIGHTS)
+        int, typer.Option("--limit", metavar="N", help="So many pages in flight.", min=1, max=_MOST_FLIGHTS)
     ] = 50,
     as_json: AsJson = False,
 ) -> None:
-    """Show the jobs in the store: how far they are and where the longest queues stand."""
-    from shoal.terminal.console import ask, print_json
-
+    """Show the jobs: how far, how fast, until when; what holds them back, and who works on them."""
     if in_flight:
         _show_flights(store, job, limit, as_json)
-        return
-    found = ask(store, lambda frontier: _look(frontier, job))
-    if as_json:
-        print_json([_as_dict(one) for one in found])
+    elif job is not None:
+        _show_job(store, job, as_json)
     else:
-        _print(found, store)
+        _show_store(store, as_json)
+
+
+def top(
+    store: Store = DEFAULT_STORE,
+    every: Annotated[float, option("--every", value="SECONDS", text="Look so often.", panel=SHOWN)] = 1.0,
+) -> None:
+    """Watch live what `shoal status` shows. q leaves."""
+    from shoal.terminal.console import ask, stdout
+
+    if not every >= _SOONEST:
+        raise UsageError(f"--every {every:g}: at least {_SOONEST:g} seconds")
+    console = stdout()
+    if not console.is_terminal or console.is_dumb_terminal:
+        _show_store(store, as_json=False)
+        return
+    from shoal.terminal.screen import watch
+
+    name = shown_store(store)
+    ask(store, lambda frontier: watch(frontier, name, every, console, sys.stdin), patient=True)
+
+
+def _show_store(store: str, as_json: bool) -> None:
+    from shoal.terminal.console import ask, print_json, stdout
+    from shoal.terminal.screen import look_once
+    from shoal.terminal.status_view import render
+
+    frame = ask(store, lambda frontier: look_once(frontier, shown_store(store)))
+    if as_json:
+        print_json(_as_dict(frame))
+        return
+    console = stdout()
+    width = console.width if console.is_terminal else _PIPE_WIDTH
+    console.print(render(frame, width), width=width)
+
+
+def _as_dict(frame: Frame) -> dict[str, Any]:
+    from shoal.inspect.json_form import flight_dict, overview_dict, past_dict, worker_dict
+
+    return {
+        **overview_dict(frame.overview, frame.holdups),
+        "workers": [worker_dict(worker) for worker in frame.overview.workers],
+        "pruned": [past_dict(past) for past in frame.pruned],
+        "longest_in_flight": [flight_dict(one) for one in frame.flights],
+        "events": frame.events,
+    }
+
+
+def _show_job(store: str, name: str, as_json: bool) -> None:
+    from shoal.inspect.json_form import job_dict
+    from shoal.terminal.console import ask, print_json, stdout
+    from shoal.terminal.live_panel import job_card
+
+    seen, queues = ask(store, lambda frontier: _look(frontier, name))
+    if as_json:
+        longest = [{"host": host, "pending": pending} for host, pending in queues]
+        print_json({**job_dict(seen), "queues": longest})
+    else:
+        stdout().print(job_card(seen.job, seen.trouble, queues))
+
+
+async def _look(frontier: Frontier, name: str) -> tuple[JobView, Sequence[tuple[str, int]]]:
+    from shoal.inspect.job import unknown_job
+    from shoal.inspect.overview import look
+
+    for one in (await look(frontier)).jobs:
+        if one.job.spec.name == name:
+            return one, await frontier.queues(name, limit=_QUEUES_SHOWN)
+    raise await unknown_job(frontier, name)
 
 
 def _show_flights(store: str, job: str | None, limit: int, as_json: bool) -> None:
@@ -73,90 +132,3 @@ def _show_flights(store: str, job: str | None, limit: int, as_json: bool) -> Non
             safe(one.url),
         )
     stdout().print(shown if found else "no pages are in flight")
-
-
-async def _look(frontier: Frontier, name: str | None) -> list[Sight]:
-    from shoal.inspect.job import unknown_job
-    from shoal.jobs.trouble import trouble_of
-
-    jobs = await frontier.jobs()
-    chosen = [job for job in jobs if name in (None, job.spec.name)]
-    if name is not None and not chosen:
-        raise await unknown_job(frontier, name)
-    return [
-        Sight(job, await frontier.queues(job.spec.name, limit=QUEUES_SHOWN), await trouble_of(frontier, job))
-        for job in chosen
-    ]
-
-
-def _as_dict(sight: Sight) -> dict[str, Any]:
-    from shoal.inspect.job import left_over
-
-    job = sight.job
-    return {
-        "job": job.spec.name,
-        "spider": job.spec.spider,
-        "state": job.state,
-        **msgspec.to_builtins(job.counters),
-        "created_at": job.created_at,
-        "finished_at": job.finished_at or None,
-        "trouble": sight.trouble or None,
-        "left": left_over(job) or None,
-        "queues": [{"host": host, "pending": pending} for host, pending in sight.queues],
-    }
-
-
-def _print(found: list[Sight], store: str) -> None:
-    from shoal.terminal.console import safe, stdout
-
-    console = stdout()
-    if not found:
-        console.print(safe(f"no jobs in {shown_store(store)} yet; start one with: {command('crawl URL')}"))
-    for sight in found:
-        console.print(_card(sight))
-
-
-def _card(sight: Sight) -> RenderableType:
-    from rich.console import Group
-    from rich.text import Text
-
-    from shoal import humanize
-    from shoal.inspect.job import has_ended, left_over, waits_for
-    from shoal.terminal.console import safe, when
-    from shoal.terminal.live_panel import bar, frame, numbers
-
-    job, queues = sight.job, sight.queues
-    c = job.counters
-    title = Text.assemble(safe(job.spec.name, "bold cyan"), "  ", (job.state, _STYLES[job.state]))
-    times = f"since {when(job.created_at)}"
-    if job.finished_at:
-        times = f"took {humanize.duration(job.finished_at - job.created_at)}"
-    lines: list[RenderableType] = [
-        bar(job, Text(times, "dim")),
-        numbers(
-            [
-                (humanize.count(c.pending), "pending", "bold"),
-                (humanize.count(c.delayed), "delayed", "bold yellow" if c.delayed else "dim"),
-                (humanize.count(c.leased), "leased", "bold"),
-                (humanize.count(c.done), "done", "bold green"),
-                (humanize.count(c.dead), "dead", "bold red" if c.dead else "dim"),
-                (humanize.count(c.retried), "retried", "bold yellow" if c.retried else "dim"),
-                (humanize.count(c.items), "rows", "bold"),
-            ]
-        ),
-    ]
-    if said := sight.trouble or left_over(job) or waits_for(job):
-        lines.append(safe(said, "yellow"))
-    if c.merged:
-        merged = f"{humanize.count(c.merged)} redirected to pages that have a task of their own"
-        lines.append(Text.assemble(("merged  ", "dim"), merged))
-    if c.links_cut:
-        cut = f"{humanize.plural(c.links_cut, 'link')} beyond max_links of their pages"
-        lines.append(Text.assemble(("not taken  ", "dim"), (cut, "yellow")))
-    waiting = {host: pending for host, pending in queues if pending}
-    if waiting and not has_ended(job):
-        lines.append(Text.assemble(("longest queues  ", "dim"), safe(humanize.by_count(waiting))))
-    return frame(Group(*lines), title)
-
-
-_STYLES = {"running": "green", "paused": "yellow", "finished": "dim", "cancelled": "red"}

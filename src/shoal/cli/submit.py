@@ -316,5 +316,5 @@ def _hints(plan: JobPlan) -> None:
         )
     work = "up" if is_local(plan.store) else "worker"
     say(
-        f"next: {command(f'{work} {plan.address}'.rstrip())} works on it, {command('jobs')} shows how it goes"
+        f"next: {command(f'{work} {plan.address}'.rstrip())} works on it, {command('status')} shows how it goes"
     )

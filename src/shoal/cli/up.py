@@ -14,10 +14,9 @@ from shoal.cli.worker import make_plan
 from shoal.errors import UsageError
 
 if TYPE_CHECKING:
-    from shoal.inspect.overview import FleetView, JobView
+    from shoal.inspect.overview import JobView, Overview
 
 _LINE_EVERY = 5.0
-_SHOWN = 12  # jobs and workers in the live view
 
 
 def up(
@@ -56,7 +55,7 @@ def up(
     plan = make_plan(spiders or (), store, jobs, flags, config, until_done=until_done)
     plan = replace(plan, metrics=metrics or "", trace=trace)
 
-    async def keeping() -> FleetView:
+    async def keeping() -> Overview:
         async with beside(store, dashboard, dashboard_port):
             return await supervise(plan, count or os.cpu_count() or 1, board.update)
 
@@ -92,35 +91,34 @@ class _Board:
         if self._live is not None:
             self._live.stop()
 
-    def update(self, sight: FleetView) -> None:
-        from rich.console import Group
+    def update(self, seen: Overview) -> None:
+        from shoal.terminal.status_view import Frame, render
 
-        from shoal.terminal.job_tables import fleet_tables
-
-        self.began = self.began or sight.now
+        self.began = self.began or seen.now
         if self._live is not None:
-            self._live.update(Group(*fleet_tables(sight, most=_SHOWN)), refresh=True)
+            size = self._live.console.size
+            self._live.update(render(Frame("", seen, live="up"), size.width, size.height), refresh=True)
         elif not self._quiet:
-            self._say(sight)
+            self._say(seen)
 
-    def _say(self, sight: FleetView) -> None:
+    def _say(self, seen: Overview) -> None:
         """A line for every job that runs every few seconds, and for each that changed its state."""
         due = time.monotonic() >= self._next
         if due:
             self._next = time.monotonic() + _LINE_EVERY
-        for one in sight.jobs:
+        for one in seen.jobs:
             name, state = one.job.spec.name, one.job.state
             if self._said.get(name, "" if state == "running" else state) != state or (
                 due and state == "running"
             ):
-                _say_progress(one, len(sight.workers))
+                _say_progress(one, len(seen.workers))
             self._said[name] = state
 
 
-def _say_ending(sight: FleetView, began: float | None) -> None:
+def _say_ending(seen: Overview, began: float | None) -> None:
     """Prints the progress of the jobs that were open meanwhile."""
-    for one in sight.jobs:
-        if one.job.state in ("running", "paused") or one.job.finished_at >= (began or sight.now):
+    for one in seen.jobs:
+        if one.job.state in ("running", "paused") or one.job.finished_at >= (began or seen.now):
             _say_progress(one, 0)
 
 

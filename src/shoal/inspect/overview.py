@@ -106,44 +106,20 @@ class JobView(Struct, frozen=True):
         return through / total if total else None
 
 
-class FleetView(Struct, frozen=True):
-    now: float
-    jobs: Sequence[JobView]
-    workers: Sequence[WorkerStatus]
-    schedules: Sequence[Schedule]
-    leader: Term | None
-
-    @property
-    def rate(self) -> float:
-        return sum(worker.rate for worker in self.workers)
-
-
 class Horizon:
     """The slow hosts of jobs. With very many hosts they take the store long to find, so they are not asked for at
     every look; but when they will be through does not change from one look to the next."""
 
-    def __init__(self, patience: float | None = PATIENCE) -> None:
-        self._patience = patience  # seconds to wait for them; None: as long as it takes
+    def __init__(self) -> None:
         self._jobs: dict[str, Throttled[Sequence[SlowHost]]] = {}
 
     async def slow_hosts(self, frontier: Hosts, job: str, now: float) -> Sequence[SlowHost]:
-        known = self._jobs.setdefault(job, Throttled((), patience=self._patience))
+        known = self._jobs.setdefault(job, Throttled((), patience=PATIENCE))
         return await known.get(lambda: slow_hosts(frontier, job, now))
 
     def keep(self, jobs: Iterable[str]) -> None:
         """Forgets all others."""
         self._jobs = {name: self._jobs[name] for name in jobs if name in self._jobs}
-
-
-async def look_at_fleet(frontier: Frontier, horizon: Horizon | None = None) -> FleetView:
-    """Whoever looks again and again does it with one horizon."""
-    now = await frontier.now()
-    workers = [heard(record, now) for record in await frontier.workers()]
-    horizon = horizon or Horizon(patience=None)
-    jobs = [await look_at_job(frontier, job, workers, now, horizon) for job in await frontier.jobs()]
-    horizon.keep([one.job.spec.name for one in jobs if one.job.state == "running"])
-    kept = (await schedules(frontier)).values()
-    return FleetView(now, jobs, workers, sorted(kept, key=lambda s: s.name), await leader(frontier))
 
 
 async def look_at_job(
@@ -249,12 +225,20 @@ class HeldBack(Struct, frozen=True):
     worker: str
 
 
-class Overview(FleetView, frozen=True):
+class Overview(Struct, frozen=True):
+    now: float
+    jobs: Sequence[JobView]
+    workers: Sequence[WorkerStatus]
+    schedules: Sequence[Schedule]
+    leader: Term | None
     lanes: Mapping[str, LaneLoad] = {}  # of the jobs that are open; the fullest first
-    success: float | None = (
-        None  # share of the attempts of the last minutes whose page was handled; None: there were none
-    )
+    # Share of the attempts of the last minutes whose page was handled; None: there were none.
+    success: float | None = None
     past: History = History()  # of the jobs that are open, or were a few minutes ago
+
+    @property
+    def rate(self) -> float:
+        return sum(worker.rate for worker in self.workers)
 
     @property
     def open(self) -> Sequence[JobView]:
@@ -324,18 +308,20 @@ _kept: WeakKeyDictionary[Frontier, _Kept] = WeakKeyDictionary()
 
 async def look(frontier: Frontier) -> Overview:
     kept = _kept.setdefault(frontier, _Kept())
-    fleet = await look_at_fleet(frontier, kept.horizon)
-    now, jobs = fleet.now, [one.job for one in fleet.jobs]
+    now = await frontier.now()
+    workers = [heard(record, now) for record in await frontier.workers()]
+    jobs = await frontier.jobs()
+    views = [await look_at_job(frontier, job, workers, now, kept.horizon) for job in jobs]
+    kept.horizon.keep([job.spec.name for job in jobs if job.state == "running"])
     recent = [job.spec.name for job in jobs if is_open(job) or job.finished_at > now - LATELY]
     past, success = await kept.past.get(lambda: _past(frontier, recent, now))
-    lanes = await _lanes(frontier, [job for job in jobs if is_open(job)], fleet.workers)
     return Overview(
         now,
-        fleet.jobs,
-        fleet.workers,
-        fleet.schedules,
-        fleet.leader,
-        lanes,
+        views,
+        workers,
+        sorted((await schedules(frontier)).values(), key=lambda one: one.name),
+        await leader(frontier),
+        await _lanes(frontier, [job for job in jobs if is_open(job)], workers),
         success,
         past,
     )

@@ -281,7 +281,7 @@ async def answers_about(frontier: Frontier, typed: str, job: str | None) -> list
     pruned = len(await frontier.past_jobs()) if job is None else 0
     gone = f"{plural(pruned, 'job')} pruned, and with {'it' if pruned == 1 else 'them'} what was seen"
     if not jobs and pruned:
-        raise UsageError(f"no jobs in this store any more: {gone}; see {command('jobs')}")
+        raise UsageError(f"no jobs in this store any more: {gone}; see {command('status')}")
     if not jobs:
         raise UsageError(f"no jobs in this store yet; start one with: {command('crawl URL')}")
     answers = [explain(await inquire(frontier, job, typed)) for job in jobs]

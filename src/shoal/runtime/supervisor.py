@@ -29,7 +29,7 @@ from shoal.frontier import open_frontier
 from shoal.frontier.loss import Loss
 from shoal.frontier.protocol import Frontier
 from shoal.inspect.event_log import EventBook
-from shoal.inspect.overview import FleetView, Horizon, look_at_fleet
+from shoal.inspect.overview import Overview, look
 from shoal.jobs.trouble import check_all_done
 from shoal.runtime.signals import stopping_on_signals
 from shoal.runtime.worker_plan import WorkerPlan
@@ -46,7 +46,7 @@ _WATCH_EVERY = 0.5
 _HEAD = 4  # bytes of a message's length
 
 Lost = Callable[[Loss], Awaitable[object]]
-Watch = Callable[[FleetView], None]
+Watch = Callable[[Overview], None]
 
 
 class Supervisor:
@@ -288,7 +288,7 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
     return data
 
 
-async def supervise(plan: WorkerPlan, count: int, watch: Watch) -> FleetView:
+async def supervise(plan: WorkerPlan, count: int, watch: Watch) -> Overview:
     """Runs `count` workers until a signal, or until all is done if they were told so; returns the last look."""
     async with (
         probes_at(plan.metrics) as probes,
@@ -307,14 +307,13 @@ async def supervise(plan: WorkerPlan, count: int, watch: Watch) -> FleetView:
         if plan.until_done:
             spiders = plan.load_spiders()
             await check_all_done(frontier, lambda spec: plan.serves(spec, spiders))
-        return await look_at_fleet(frontier)
+        return await look(frontier)
 
 
 async def _look_regularly(frontier: Frontier, watch: Watch) -> None:
-    horizon = Horizon()
     while True:
         try:
-            watch(await look_at_fleet(frontier, horizon))
+            watch(await look(frontier))
         except ShoalError as error:
             log.debug("cannot look at the fleet: %s", error)
         await asyncio.sleep(_WATCH_EVERY)

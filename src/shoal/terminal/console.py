@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, TextIO, TypeVar
 
 import msgspec
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -53,7 +52,7 @@ def print_json(value: object) -> None:
 
 def table(*columns: str, right: tuple[str, ...] = ()) -> Table:
     """An empty table in the house style; the columns named in `right` hold numbers."""
-    made = Table(box=box.SIMPLE_HEAD, header_style="dim", border_style="bright_black", pad_edge=False)
+    made = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
     for column in columns:
         made.add_column(column, justify="right" if column in right else "left", overflow="fold")
     return made

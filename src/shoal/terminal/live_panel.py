@@ -1,4 +1,4 @@
-"""The live panel: one glance at how far, how fast, and what is in the way."""
+"""One job in a frame: live, while it is crawled from here, and as the store has it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from rich.text import Text
 from shoal import humanize
 from shoal.engine.tally import HostTally, TallyReport
 from shoal.frontier.values import Job
-from shoal.inspect.job import View, has_ended
+from shoal.inspect.job import View, has_ended, left_over, waits_for
+from shoal.terminal.console import safe, when
+from shoal.terminal.status_view import STATES
 
 WIDTH = 96
 HOSTS_SHOWN = 5
@@ -30,6 +32,41 @@ def render(view: View) -> RenderableType:
     if view.note:
         title.append(f"  {humanize.printable(view.note)}", "yellow")
     return frame(Group(*parts), title)
+
+
+def job_card(job: Job, trouble: str, queues: Sequence[tuple[str, int]]) -> RenderableType:
+    """A job as the store has it. `queues`: the longest, (host, pending)."""
+    c = job.counters
+    times = f"since {when(job.created_at)}"
+    if job.finished_at:
+        times = f"took {humanize.duration(job.finished_at - job.created_at)}"
+    lines: list[RenderableType] = [
+        bar(job, Text(times, "dim")),
+        numbers(
+            [
+                (humanize.count(c.pending), "pending", "bold"),
+                (humanize.count(c.delayed), "delayed", "bold yellow" if c.delayed else "dim"),
+                (humanize.count(c.leased), "leased", "bold"),
+                (humanize.count(c.done), "done", "bold green"),
+                (humanize.count(c.dead), "dead", "bold red" if c.dead else "dim"),
+                (humanize.count(c.retried), "retried", "bold yellow" if c.retried else "dim"),
+                (humanize.count(c.items), "rows", "bold"),
+            ]
+        ),
+    ]
+    if said := trouble or left_over(job) or waits_for(job):
+        lines.append(safe(said, "yellow"))
+    if c.merged:
+        merged = f"{humanize.count(c.merged)} redirected to pages that have a task of their own"
+        lines.append(Text.assemble(("merged  ", "dim"), merged))
+    if c.links_cut:
+        cut = f"{humanize.plural(c.links_cut, 'link')} beyond max_links of their pages"
+        lines.append(Text.assemble(("not taken  ", "dim"), (cut, "yellow")))
+    waiting = {host: pending for host, pending in queues if pending}
+    if waiting and not has_ended(job):
+        lines.append(Text.assemble(("longest queues  ", "dim"), safe(humanize.by_count(waiting))))
+    title = Text.assemble(safe(job.spec.name, "bold cyan"), "  ", (job.state, STATES[job.state]))
+    return frame(Group(*lines), title)
 
 
 def frame(content: RenderableType, title: Text) -> Panel:

@@ -1,4 +1,4 @@
-"""The screen of `shoal top`: drawn in place until somebody leaves it, and given back as it was."""
+"""The store as it is, for `shoal status`; and the screen of `shoal top`, drawn in place until somebody leaves it."""
 
 from __future__ import annotations
 
@@ -23,13 +23,27 @@ from shoal.frontier.protocol import Frontier
 from shoal.inspect.event_log import Event, read_events
 from shoal.inspect.held_back import Holdups, find_holdups
 from shoal.inspect.overview import Overview, PageInFlight, look, look_at_flights
-from shoal.terminal.top_view import FLIGHTS, Frame, render
+from shoal.terminal.status_view import FLIGHTS, TOP, Frame, render
 
 _LONG = 5.0  # seconds without an answer of the store that are worth a word
 _DRAWN_EVERY = 1.0  # seconds, also when there is no news: so that the clock goes on
 _WALK = 60.0  # seconds that a walk over all hosts may take; it runs in the background
+_ONE_WALK = 1.0  # … if somebody waits for it
 _REST = 50.0  # times that long nobody walks again
 _LEAST_REST = 2.0
+
+
+async def look_once(frontier: Frontier, store: str) -> Frame:
+    overview = await look(frontier)
+    names = {one.job.spec.name for one in overview.jobs}
+    return Frame(
+        store,
+        overview,
+        await find_holdups(frontier, overview, _ONE_WALK),
+        await read_events(frontier),
+        await look_at_flights(frontier, FLIGHTS),
+        [past for past in await frontier.past_jobs() if past.job.spec.name not in names],
+    )
 
 
 async def watch(frontier: Frontier, store: str, every: float, console: Console, keyboard: TextIO) -> None:
@@ -74,7 +88,13 @@ class Screen:
         silent = time.monotonic() - self._answered_at
         trouble = f"the store has not answered for {humanize.span(silent)}" if silent > _LONG else ""
         return Frame(
-            self._store, self._overview, self._holdups, self._events, self._flights, trouble, live=True
+            self._store,
+            self._overview,
+            self._holdups,
+            self._events,
+            self._flights,
+            trouble=trouble,
+            live=TOP,
         )
 
     def leave(self) -> None:

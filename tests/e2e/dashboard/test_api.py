@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from docs.fields import documented
 from e2e.dashboard.viewer import SCRIPT, Viewer, claimed
 from shoal.testing import WebProcess
 
@@ -15,6 +16,7 @@ async def test_the_overview(viewer: Viewer) -> None:
         "workers", "hosts", "conditions", "leader", "schedules", "slowest_hosts",
     }  # fmt: skip
     [job] = seen["jobs"]
+    assert job.keys() == set(documented("A job"))
     assert (job["job"], job["state"], job["progress"]) == ("books", "finished", 1.0)
     assert (seen["done"], seen["dead"], seen["hosts"]) == (7, 6, 2)
     assert seen["conditions"]["healthy"] == 2
@@ -59,16 +61,9 @@ async def test_the_rest_of_what_can_be_seen(viewer: Viewer) -> None:
     assert seen.keys() == {"read_only", "csrf", "store", "version"}
 
 
-HOST_KEYS = {
-    "host", "condition", "until", "rate", "interval", "rate_by", "in_flight", "cap", "latency", "timeout",
-    "pending", "errors", "domain", "robots", "origins", "in_browser", "set_by_hand", "settings", "set_by",
-    "causes",
-}  # fmt: skip
-
-
 async def test_hosts_are_filtered_and_paged(viewer: Viewer) -> None:
     rows = await viewer.hosts()
-    assert rows[0].keys() == HOST_KEYS
+    assert rows[0].keys() == set(documented("A host"))
     names = [row["host"] for row in rows]
     assert [row["host"] for row in await viewer.hosts(job="books")] == names
     assert [row["host"] for row in await viewer.hosts(q=names[1])] == names[1:]
@@ -83,7 +78,7 @@ async def test_hosts_are_filtered_and_paged(viewer: Viewer) -> None:
 
 async def test_one_host(viewer: Viewer) -> None:
     seen = await viewer.get(f"/api/hosts/{await viewer.a_host()}")
-    assert seen.keys() == {"now", "queues", *HOST_KEYS}
+    assert seen.keys() == {"now", "queues", *documented("A host")}
     assert seen["set_by_hand"] == {
         "blocked": False, "blocked_until": None, "reason": "", "rate": None, "per_host": None,
     }  # fmt: skip

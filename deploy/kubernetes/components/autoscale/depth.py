@@ -1,7 +1,7 @@
 """How deep the queue is, over HTTP, for an autoscaler: GET / answers {"open": 1234, "jobs": 2, "workers": 5}.
 
 `open` counts the tasks of running jobs that wait, are delayed or are in flight. Delayed ones count, because nobody
-wakes them when there is no worker. It is what `shoal jobs --json` tells, asked at most once in a few seconds.
+wakes them when there is no worker. It is what `shoal status --json` tells, asked at most once in a few seconds.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Depth:
 
 
 def ask() -> Answer:
-    command = ["shoal", "jobs", "--json"]
+    command = ["shoal", "status", "--json"]
     try:
         told = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=True, text=True)
     except subprocess.TimeoutExpired:

@@ -1,9 +1,9 @@
-"""What `shoal top` draws: the overview, the hosts that hold it back and the latest events, in the room there is."""
+"""What `shoal status`, `shoal top` and `shoal up` draw: everything in a store, in the room there is."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 
 from msgspec import Struct
@@ -14,21 +14,27 @@ from rich.text import Text
 
 from shoal import humanize
 from shoal.engine.history import History
+from shoal.frontier.values import PastJob
 from shoal.inspect.event_log import Event
 from shoal.inspect.held_back import Holdup, Holdups
+from shoal.inspect.job import left_over, waits_for
 from shoal.inspect.json_form import sorted_jobs
 from shoal.inspect.overview import LATELY, JobView, Overview, PageInFlight
 from shoal.jobs.note import nobody_works
 from shoal.jobs.worker_status import side_by_side, versions_of
+from shoal.terminal.console import when
 from shoal.text import command
 
+TOP = "top"
 FLIGHTS = 12  # pages in flight that are asked for
 NARROW = 100  # columns; below, tables have fewer
 MOST_ROWS = 12  # of a table, where there is no edge of a screen
+_MANY_ROWS = 1_000  # … of jobs and workers
+_PRUNED = 10  # jobs that were pruned, and are shown
 _COLUMNS = 60  # of the curve
 _UNWRITTEN = 15.0  # seconds: what happened just now may not be in the history yet
 _BLOCKS = "▁▂▃▄▅▆▇█"
-_STATES = {"running": "green", "paused": "yellow", "finished": "dim", "cancelled": "red"}
+STATES = {"running": "green", "paused": "yellow", "finished": "dim", "cancelled": "red"}
 _WELL = {"healthy": "green", "no robots": "yellow", "resting": "yellow", "probing": "yellow"}
 _LEVELS = {"debug": "dim", "info": "", "warning": "yellow", "error": "red"}
 
@@ -41,8 +47,9 @@ class Frame(Struct, frozen=True):
     holdups: Holdups = Holdups()
     events: Sequence[Event] = ()  # oldest first
     flights: Sequence[PageInFlight] = ()  # those that take longest first
+    pruned: Sequence[PastJob] = ()  # jobs of which only a record is left, oldest first
     trouble: str = ""  # what is wrong with the looking itself
-    live: bool = False
+    live: str = ""  # the command that draws it again and again; "": it is shown once
 
 
 class Section(Struct, frozen=True):
@@ -52,12 +59,13 @@ class Section(Struct, frozen=True):
     least: int
     draw: Callable[[int], RenderableType]
     extra: int = 2  # lines besides its rows: a heading, and a blank one before it
+    most: int = MOST_ROWS  # where there is no edge of a screen
 
 
 def render(frame: Frame, width: int, height: int | None = None) -> RenderableType:
     """`height`: lines at most; None: as many as it takes."""
     head = _head(frame, width)[:height]
-    sections = _sections(frame, width)
+    sections = _sections(frame, width, one_line=height is not None)
     given = allot(sections, None if height is None else height - len(head))
     parts: list[RenderableType] = [*head]
     for section, rows in zip(sections, given, strict=True):
@@ -69,7 +77,7 @@ def render(frame: Frame, width: int, height: int | None = None) -> RenderableTyp
 def allot(sections: Sequence[Section], lines: int | None) -> list[int]:
     """How many rows each gets: first what it must have, in their order, then one more each in turn."""
     if lines is None:
-        return [min(section.rows, MOST_ROWS) for section in sections]
+        return [min(section.rows, section.most) for section in sections]
     given = [0] * len(sections)
     for place, section in enumerate(sections):
         wanted = min(section.rows, section.least)
@@ -91,10 +99,12 @@ def allot(sections: Sequence[Section], lines: int | None) -> list[int]:
 
 def _head(frame: Frame, width: int) -> list[RenderableType]:
     overview = frame.overview
-    lines: list[RenderableType] = [_title(frame), *_packed(_numbers(overview), width)]
+    lines: list[RenderableType] = [_title(frame)]
+    if overview.open:
+        lines += _packed(_numbers(overview), width)
     if curve := _curve(overview.past, overview.now, max(8, min(_COLUMNS, width - 30))):
         lines.append(curve)
-    if not overview.jobs:
+    if not overview.jobs and not frame.pruned and not overview.schedules:
         lines += [Text(), Text(f"no jobs in this store yet; start one with: {command('crawl URL')}")]
     return lines
 
@@ -103,11 +113,13 @@ def _title(frame: Frame) -> Table:
     line = Table.grid(expand=True)
     line.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
     line.add_column(justify="right", no_wrap=True)
-    title = Text("shoal top  ", "bold cyan")
+    title = Text(f"shoal {frame.live}  " if frame.live else "", "bold cyan")
     if frame.trouble:
         title.append(f"{humanize.printable(frame.trouble)}  ", "bold red")
     title.append(humanize.printable(frame.store), "not bold dim")
-    line.add_row(title, Text(f"{_clock(frame.overview.now)}{'  q leaves' if frame.live else ''}", "dim"))
+    line.add_row(
+        title, Text(f"{_clock(frame.overview.now)}{'  q leaves' if frame.live == TOP else ''}", "dim")
+    )
     return line
 
 
@@ -161,69 +173,106 @@ def _curve(past: History, now: float, columns: int) -> Text | None:
 # -- the sections
 
 
-def _sections(frame: Frame, width: int) -> list[Section]:
+def _sections(frame: Frame, width: int, *, one_line: bool) -> list[Section]:
+    """`one_line`: sentences are cut, for each of them has one line of a screen."""
     overview, holdups = frame.overview, frame.holdups.hosts
-    jobs = sorted_jobs(overview.jobs)
-    troubles = [_warning(f"{one.job.spec.name} is paused: {one.trouble}") for one in jobs if one.trouble]
-    if not overview.workers:
-        running = [one.job.spec for one in jobs if one.job.state == "running"]
-        troubles += [_warning(said) for said in nobody_works(running)]
-    if overview.leader is None and any(worker.spiders for worker in overview.workers):
-        troubles.append(_warning(f"no coordinator: start one with: {command('coordinator FILE.py')}"))
-    if said := side_by_side(overview.workers):
-        troubles.append(_warning(said))
+    latest = frame.pruned[: -_PRUNED - 1 : -1]
+    jobs = [*sorted_jobs(overview.jobs), *(JobView(past.job) for past in latest)]
+    pruned = {past.job.spec.name for past in latest}
+    said = [Text(one, "yellow") for one in _troubles(overview)]
+    if frame.pruned:
+        said.append(Text(_said_of_pruned(len(frame.pruned), len(latest)), "dim"))
     held = _held(overview)
+    for line in (*said, *held) if one_line else ():
+        line.no_wrap, line.overflow = True, "ellipsis"
     lanes = _packed(_lanes(overview), width - 8)
-    workers = sorted(overview.workers, key=lambda worker: -worker.rate)
     wide = width >= NARROW
+    many = _MANY_ROWS
     return [
-        Section(len(jobs), 3, lambda n: _jobs_table(jobs, n, wide)),
-        Section(len(troubles), 2, lambda n: Group(*troubles[:n]), extra=1),
+        Section(len(jobs), 3, lambda n: _jobs_table(jobs, pruned, n, wide), most=many),
+        Section(len(said), 2, lambda n: Group(*said[:n]), extra=1, most=many),
         Section(len(held), 3, lambda n: Group(*held[:n]), extra=1),
+        Section(len(overview.schedules), 2, lambda n: _schedules_table(overview, n), most=many),
         Section(len(lanes), 2, lambda n: _labelled("lanes", lanes[:n]), extra=1),
         Section(len(holdups), 3, lambda n: _hosts_table(frame, n, wide)),
-        Section(len(workers), 2, lambda n: _workers_table(frame, n, wide)),
+        Section(len(overview.workers), 2, lambda n: _workers_table(overview, n, wide), extra=3, most=many),
         Section(len(frame.flights), 2, lambda n: _flights_table(frame, n, wide)),
         Section(len(frame.events), 3, lambda n: _events_table(frame.events, n)),
     ]
 
 
-def _jobs_table(jobs: Sequence[JobView], rows: int, wide: bool) -> Table:
-    more = ("dead", "retried", "workers") if wide else ()
+def _troubles(overview: Overview) -> list[str]:
+    """What a person should know or do, each in a sentence."""
+    found = []
+    for one in sorted_jobs(overview.jobs):
+        if one.trouble:
+            found.append(f"{one.job.spec.name} is paused: {one.trouble}")
+        elif said := left_over(one.job) or waits_for(one.job):
+            found.append(f"{one.job.spec.name}: {said}")
+    if not overview.workers:
+        found += nobody_works([one.job.spec for one in overview.jobs if one.job.state == "running"])
+    if overview.leader is None and any(worker.spiders for worker in overview.workers):
+        found.append(f"no coordinator: start one with: {command('coordinator FILE.py')}")
+    if said := side_by_side(overview.workers):
+        found.append(said)
+    return [humanize.printable(one) for one in found]
+
+
+def _said_of_pruned(count: int, shown: int) -> str:
+    which = "" if count == shown else f" (the latest {shown} are shown; all: {command('status --json')})"
+    jobs = humanize.plural(count, "job")
+    return f"{jobs} pruned{which}: only counters and a short report are left, see {command('report JOB')}"
+
+
+def _jobs_table(jobs: Sequence[JobView], pruned: Collection[str], rows: int, wide: bool) -> Table:
+    ranked = wide and any(one.job.spec.priority for one in jobs)
+    more = ("dead", "retried", "in flight", "workers", *(("priority",) if ranked else ()), "started")
     shown = _table(_of("job", rows, len(jobs)), "state")
     shown.add_column("progress", ratio=1, min_width=8)
-    for name in ("", "pages", "pages/s", "ETA", *more):
+    for name in ("", "pages", "pages/s", "ETA", *(more if wide else ())):
         shown.add_column(name, justify="right", no_wrap=True)
     for one in jobs[:rows]:
         job, c = one.job, one.job.counters
         extra = [
             Text(humanize.count(c.dead), "red" if c.dead else "dim"),
             Text(humanize.count(c.retried), "yellow" if c.retried else "dim"),
+            Text(humanize.count(c.leased), "" if c.leased else "dim"),
             Text(humanize.count(one.workers), "" if one.workers else "dim"),
+            *([Text(str(job.spec.priority))] if ranked else []),
+            Text(when(job.created_at)[5:16], "dim"),
         ]
         shown.add_row(
             Text(humanize.printable(job.spec.name), "bold"),
-            Text(job.state, _STATES[job.state]),
+            Text("pruned" if job.spec.name in pruned else job.state, STATES[job.state]),
             ProgressBar(total=1, completed=one.progress or 0, complete_style="cyan", finished_style="green"),
             Text("-", "dim") if one.progress is None else f"{math.floor(one.progress * 100)} %",
             Text.assemble(
                 humanize.count(c.done), (f"/{humanize.count(c.admitted)}{'' if job.fed_all else '+'}", "dim")
             ),
             Text(humanize.rate(one.rate), "bold green") if one.rate else Text("-", "dim"),
-            Text(humanize.duration(one.eta), "dim" if one.eta is None else ""),
+            Text("-", "dim") if one.eta is None else Text(humanize.duration(one.eta)),
             *(extra if wide else ()),
         )
     return shown
 
 
-def _warning(sentence: str) -> Text:
-    return Text(humanize.printable(sentence), "yellow", no_wrap=True, overflow="ellipsis")
+def _schedules_table(overview: Overview, rows: int) -> Table:
+    shown = _table(_of("schedule", rows, len(overview.schedules)), "runs", "next", "last run")
+    for one in overview.schedules[:rows]:
+        due = "paused" if one.paused else "due" if one.next_at <= overview.now else when(one.next_at)
+        shown.add_row(
+            Text(humanize.printable(one.name), "bold"),
+            f"{one.cron} (UTC)" if one.cron else f"every {humanize.span(one.every)}",
+            Text(due, "yellow" if one.paused else ""),
+            Text(humanize.printable(one.last_run)),
+        )
+    return shown
 
 
 def _held(overview: Overview) -> list[Text]:
     """One line a rule, however many workers it holds back; or what else sets the pace."""
     if overview.pace:
-        return [Text(overview.pace, "dim", no_wrap=True, overflow="ellipsis")]
+        return [Text(overview.pace, "dim")]
     by_rule: dict[str, list[str]] = {}
     for one in overview.pressure:
         by_rule.setdefault(one.rule, []).append(one.sentence)
@@ -233,8 +282,6 @@ def _held(overview: Overview) -> list[Text]:
             ("held back  ", "yellow"),
             (humanize.printable(f"{rule}: {sentences[0]}"), "bold yellow"),
             (f"  {len(sentences)} of {humanize.plural(many, 'worker')}" if many > 1 else "", "dim"),
-            no_wrap=True,
-            overflow="ellipsis",
         )
         for rule, sentences in by_rule.items()
     ]
@@ -288,18 +335,14 @@ def _needs(one: Holdup, now: float) -> Text:
     return Text(humanize.duration(left)) if left > 0 else Text("-", "dim")
 
 
-def _workers_table(frame: Frame, rows: int, wide: bool) -> Table:
-    overview = frame.overview
+def _workers_table(overview: Overview, rows: int, wide: bool) -> Table:
     mixed = len(versions_of(overview.workers)) > 1
-    version = ("version",) if mixed else ()
-    shown = _table(_of("worker", rows, len(overview.workers)), "machine", *version)
+    shown = _table(_of("worker", rows, len(overview.workers)), "machine", *(("version",) if mixed else ()))
     for name in ("pages/s", "slots", "memory"):
         shown.add_column(name, justify="right", no_wrap=True)
     shown.add_column("jobs", ratio=1, no_wrap=True, overflow="ellipsis")
-    fleet = overview.leader is not None or any(worker.spiders for worker in overview.workers)
-    if wide and fleet:
-        lead = humanize.printable(overview.leader.holder) if overview.leader else "none"
-        shown.add_column(Text(f"coordinator: {lead}"), no_wrap=True, overflow="ellipsis")
+    if wide:
+        shown.add_column("held back by", no_wrap=True, overflow="ellipsis")
     for worker in sorted(overview.workers, key=lambda worker: -worker.rate)[:rows]:
         shown.add_row(
             str(worker.pid),
@@ -311,8 +354,16 @@ def _workers_table(frame: Frame, rows: int, wide: bool) -> Table:
             f"{worker.used}/{worker.slots}",
             humanize.size(worker.memory) if worker.memory else "-",
             Text(humanize.printable(", ".join(worker.jobs) or "-")),
-            *([""] if wide and fleet else []),
+            *([Text(", ".join(reason.rule for reason in worker.pressure), "yellow")] if wide else []),
         )
+    machines = len({worker.node for worker in overview.workers})
+    shown.caption = (
+        f"{humanize.plural(len(overview.workers), 'worker')} on {humanize.plural(machines, 'machine')}, "
+        f"{humanize.rate(overview.rate)} pages/s"
+    )
+    if overview.leader is not None:
+        shown.caption += f", coordinator {humanize.printable(overview.leader.holder)}"
+    shown.caption_justify = "left"
     return shown
 
 
