@@ -12,14 +12,17 @@ if TYPE_CHECKING:
     from shoal.model import Request
     from shoal.runtime.adding import Additions, add
     from shoal.runtime.crawl import Results, crawl, run
+    from shoal.spider.handlers import Drop, Retry
     from shoal.spider.page import Page
     from shoal.spider.spider import Spider
 
 __all__ = [
     "Additions",
+    "Drop",
     "Page",
     "Request",
     "Results",
+    "Retry",
     "ShoalError",
     "Spider",
     "__version__",
@@ -32,9 +35,11 @@ __all__ = [
 # imported, it would stand in its place.
 _HOMES = {
     "Additions": "shoal.runtime.adding",
+    "Drop": "shoal.spider.handlers",
     "Page": "shoal.spider.page",
     "Request": "shoal.model",
     "Results": "shoal.runtime.crawl",
+    "Retry": "shoal.spider.handlers",
     "ShoalError": "shoal.errors",
     "Spider": "shoal.spider.spider",
     "add": "shoal.runtime.adding",

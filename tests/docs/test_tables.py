@@ -151,7 +151,7 @@ def test_what_a_page_has() -> None:
     named = {name for cell in cells for name in re.findall(r"page\.(\w+)", cell)}
     instance = {"task", "fetched_at"}
     assert named - instance == {name for name in dir(Page) if not name.startswith("_")} - instance - {
-        "base", "follow", "follow_all", "paginate", "handler", "response",
+        "base", "follow", "follow_all", "paginate", "submit_form", "handler", "response",
     }  # fmt: skip
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING
 
 from shoal.admit.sizes import OversizeError, stored_size
 from shoal.clock import Clock
@@ -21,8 +21,10 @@ from shoal.limits import PAGE_REQUESTS, TRACEBACK
 from shoal.model import Dead, Done, Failure, Lease, Request, Response, Retry, Settlement, Snapshot, Task
 from shoal.policy.lanes import no_such_lane
 from shoal.policy.outcomes import snapshot_of
+from shoal.policy.retry import backoff
 from shoal.settings import Settings
 from shoal.sink.items import encode_rows
+from shoal.spider import handlers
 from shoal.spider.handlers import HandlerTimeout, JunkError, Yielded, collect
 from shoal.spider.page import Page
 from shoal.spider.places import place_of_code, place_of_error
@@ -30,13 +32,8 @@ from shoal.spider.rendering import TabLost
 from shoal.spider.spider import Handler, Spider
 from shoal.text import error_line, one_line, shown_url
 
-if TYPE_CHECKING:
-    from shoal.engine.tally import Tally
-    from shoal.settings import Settings
-    from shoal.spider.page import Page
-
-
 _SHOWN = 300  # characters of a URL in a detail
+_REASON = 100  # … of a reason by which something is counted
 
 
 class Handling:
@@ -48,6 +45,7 @@ class Handling:
         links: Links,
         tally: Tally,
         clock: Clock,
+        rng: random.Random,
         collecting: Callable[..., Awaitable[Yielded]] = collect,
     ) -> None:
         self._spider = spider
@@ -55,6 +53,7 @@ class Handling:
         self._links = links
         self._tally = tally
         self._clock = clock
+        self._rng = rng
         self._collect = collecting
         self._lanes = settings.lane_weights
         self._directives = RobotsDirectives(settings)
@@ -89,6 +88,11 @@ class Handling:
         except (JunkError, SpiderError) as error:
             where = place_of_error(error)  # a SpiderError is raised by what the handler calls
             return self._bury(lease, response, "junk", f"{where}: {error}" if where else str(error))
+        except handlers.Retry as asked:
+            return self._again(lease, response, asked)
+        except handlers.Drop as dropped:
+            self._tally.cut(f"pages dropped ({one_line(str(dropped))[:_REASON]})", 1)
+            return Settlement(lease, Done())
         except TabLost as error:
             lost = self._failure(task, "browser_crash", str(error))
             return Settlement(lease, Retry(self._settings.retry_base, lost))
@@ -100,6 +104,14 @@ class Handling:
         return Settlement(
             lease, Done(), self._links.admit(lease, yielded.requests, host), rows, links_cut=cut
         )
+
+    def _again(self, lease: Lease, response: Response, asked: handlers.Retry) -> Settlement:
+        task, settings = lease.task, self._settings
+        wait = asked.after
+        if wait is None:
+            wait = backoff(task.attempt, settings.retry_base, settings.retry_cap, self._rng)
+        failure = self._failure(task, "retry_asked", str(asked) or "the handler asked for the page again")
+        return Settlement(lease, Retry(wait, failure), snapshot=snapshot_of(response, settings))
 
     def _check(self, handler: Handler, requests: Sequence[Request]) -> None:
         """Refuses requests in a lane that nobody serves, which would wait for ever; for a handler that does not exist;

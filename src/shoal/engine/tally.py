@@ -35,6 +35,7 @@ K = TypeVar("K", str, int)
 
 HOSTS_KEPT = 10_000
 HOSTS_REPORTED = 20
+REASONS_KEPT = 100
 _SMOOTHING = 0.2  # weight of the newest latency
 
 
@@ -179,6 +180,8 @@ class Tally:
         self._refused[reason] = self._refused.get(reason, 0) + count
 
     def cut(self, what: str, count: int) -> None:
+        if what not in self._cut and len(self._cut) >= REASONS_KEPT:
+            what = "others"  # reasons may be a user's own, and hold a page's words
         self._cut[what] = self._cut.get(what, 0) + count
 
     def _new_host(self, host: str) -> _Host:

@@ -111,6 +111,7 @@ TABLE: dict[str, Rule] = {
     "policy": _bury("outside the limits of the crawl"),
     # -- our side
     "handler": _bury("the handler raised an exception"),
+    "retry_asked": _retry("the handler asked for the page again", blames_host=False),
     "handler_timeout": _bury("the handler did not finish within handler_timeout"),
     "junk": _bury("the handler yielded something that is neither an item nor a request"),
     "rejected": _bury("the database does not take a value that the page has for a column"),

@@ -172,7 +172,9 @@ def make_pipeline(
     )
     fetcher = Fetcher(transport, hosts, routes, guard, escalation, clock, waits_of(spider))
     links = Links(settings, admission=admission, escalation=escalation, tally=tally, now=clock.time)
-    handling = Handling(spider, settings, links=links, tally=tally, clock=clock, collecting=collecting)
+    handling = Handling(
+        spider, settings, links=links, tally=tally, clock=clock, rng=rng, collecting=collecting
+    )
     return Pipeline(
         settings,
         hosts=hosts,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from shoal.errors import SpiderError
 from shoal.limits import YIELDED
 from shoal.model import Request
 
@@ -20,6 +21,25 @@ if TYPE_CHECKING:
 
 _STALLED = 0.25  # a timer that is later, in seconds, means that the event loop was blocked
 _CLOSE = 0.001  # seconds by which two clocks may differ
+
+
+class Retry(Exception):
+    """Raised by a handler: this is not the page that was asked for; ask again, `after` seconds from now. Without
+    `after`, as long after as a failed fetch. Counts as an attempt, so it ends."""
+
+    def __init__(self, reason: str = "", *, after: float | None = None) -> None:
+        super().__init__(reason)
+        if after is not None and not 0 <= after < float("inf"):
+            raise SpiderError(f"Retry: after is {after!r}; give seconds")
+        self.after = after
+
+
+class Drop(Exception):
+    """Raised by a handler: nothing of this page is wanted. The page is done; how many there were is counted by the
+    reason."""
+
+    def __init__(self, reason: str = "no reason given") -> None:
+        super().__init__(reason)
 
 
 class JunkError(Exception):

@@ -118,7 +118,8 @@ PROCESS: tuple[Metric[Process], ...] = (
     Metric("shoal_refused_total", "counter", ("reason",),
            "URLs that were found and not admitted, by reason.", _refused),
     Metric("shoal_cut_total", "counter", ("what",),
-           "Links of a page and cookies of a redirect beyond what is taken; items of pages that ask for noindex.",
+           "Links of a page and cookies of a redirect beyond what is taken; items of pages that ask for noindex; "
+           "pages that a handler dropped, by its reason.",
            lambda of: {(what,): count for what, count in of.report.cut.items()}),
     Metric("shoal_stale_total", "counter", (),
            "Pages that were finished after their lease had been given away.", lambda of: of.vitals.stale),
