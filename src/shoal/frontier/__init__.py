@@ -17,12 +17,14 @@ DEFAULT_STORE = ".shoal/shoal.db"
 
 def open_frontier(store: str, *, create: bool = True, patient: bool = False) -> Frontier:
     """The home that `store` names: a path or ':memory:' (SQLite), or the address of a server (Valkey, Redis), such as
-    redis://host:6379/0. It still has to be entered (`async with`). Whoever only looks creates and upgrades nothing;
-    who is `patient` waits for a server that is not there yet."""
+    redis://host:6379/0. It must be entered (`async with`). Without `create`, nothing is created or upgraded; `patient`
+    waits for a server that is not up yet."""
     if not is_local(store):
         from shoal.frontier.redis.address import Address
 
-        address = Address.parse(store)  # before the driver is loaded: a mistyped address is told at once
+        address = Address.parse(
+            store
+        )  # before the driver is loaded, so that a mistyped address fails at once
         try:
             from shoal.frontier.redis.home import RedisFrontier
         except ModuleNotFoundError as error:
@@ -38,14 +40,14 @@ def open_frontier(store: str, *, create: bool = True, patient: bool = False) -> 
 
 
 def known_layout() -> int:
-    """That of stores on a server, as this version writes them."""
+    """The layout that this version writes on a server."""
     from shoal.frontier.redis.keys import LAYOUT
 
     return LAYOUT
 
 
 def is_local(store: str) -> bool:
-    """Whether all who use the store are on this machine, and see the same files."""
+    """Whether all processes that use the store are on this machine and see the same files."""
     return "://" not in store
 
 
@@ -59,6 +61,6 @@ def shown(store: str) -> str:
 
 
 def hint_at(store: str) -> str:
-    """From now on, commands that a person is told to type name this store. Answers it."""
+    """From now on, commands in hints name this store. Returns the store."""
     at_store.set("" if store == DEFAULT_STORE else f" --store {shlex.quote(shown(store))}")
     return store

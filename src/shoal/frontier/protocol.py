@@ -1,10 +1,9 @@
 """The frontier: the durable queue that owns every URL, and decides what may run now.
 
-One protocol in queue words, the sum of small ones by role: most callers need one or two of them. `values` has what the
-verbs take and answer. `memory` is the reference, `sqlite` the default home; all homes pass the suite in
-`shoal.testing.conformance`.
+The protocol is the sum of small ones by role: most callers need one or two. `values` has what the verbs take and
+return. `memory` is the reference, `sqlite` the default home; all homes pass the suite in `shoal.testing.conformance`.
 
-Invariants every home keeps, after every verb and every crash:
+Invariants of every home, after every verb and every crash:
   1. admitted = pending + delayed + leased + done + dead + merged, per job
   2. a task has at most one live lease, and a token is never given twice
   3. a host's leases never exceed its cap, and claims on it are never closer than its valve allows; the same holds for
@@ -46,9 +45,9 @@ from shoal.model import DeadLetter, Lease, Settlement, Task
 class Journal(Protocol):
     """A result file that grows in step with the frontier.
 
-    The frontier keeps the committed length. Inside the settlement's transaction it calls `append`, which must
-    drop whatever lies beyond `committed` (a crash left it there), write the rows, make them durable and return
-    the new length. Because the transaction excludes all other writers, it is also the lock on the file.
+    The frontier stores the committed length. Inside the settlement's transaction it calls `append`, which must cut off
+    everything beyond `committed` (left there by a crash), write the rows, make them durable and return the new length.
+    The transaction excludes all other writers, so it is also the lock on the file.
     """
 
     key: str
@@ -57,7 +56,7 @@ class Journal(Protocol):
 
 
 class Timed(Protocol):
-    """A store has one time, whatever the clocks of its processes say."""
+    """A store has one time for all processes."""
 
     async def now(self) -> float:
         """The frontier's time."""
@@ -65,40 +64,39 @@ class Timed(Protocol):
 
 
 class Queue(Timed, Protocol):
-    """The path of a URL: in, out to a worker, and to where its verdict says."""
+    """The path of a URL: added, claimed by a worker, and settled with a verdict."""
 
     @property
     def epoch(self) -> str:
-        """Changes when the store may have gone back: after a power cut or a failover it may know nothing of what it
-        said in its last second. Right after any answer, it is the epoch in which that was given, or a later one. Who
-        remembers what the store said forgets it when this changes."""
+        """Changes when the store may have gone back: after a power cut or a failover it may have lost its last second.
+        Right after any answer, this is the epoch in which it was given, or a later one. A caller that remembers answers
+        must forget them when this changes."""
         ...
 
     async def add(
         self, job: str, tasks: Sequence[Task], cursor: Cursor | None = None, *, epoch: str | None = None
     ) -> Added:
-        """Admits tasks that are not duplicates, and moves the cursor of their source in the same transaction. Not if
-        `epoch` is over: what was read before that position may be lost, and the source says where to go on. A finished
-        job that then has something left to do runs again; in any other state it stays."""
+        """Admits tasks that are not duplicates, and moves the cursor of their source in the same transaction. If
+        `epoch` is over, nothing is added: earlier tasks may be lost, and the source's cursor says where to go on. A
+        finished job that then has something left to do runs again."""
         ...
 
     async def claim(self, claim: Claim) -> Claimed:
-        """Leases what may run now. Promotes due retries and reaps expired leases as it goes.
+        """Leases what may run now. Also promotes due retries and reaps expired leases.
 
-        The hosts that are due wait in a line, each at its place. Who becomes due joins it at the place it had, but
-        neither far before nor far behind the first (`Valve.seat`); who is served goes back by what it was given
-        (`Valve.charge`). Hosts whose domain has reached its limit wait in a line of that domain, and come forward as
-        it allows.
+        Hosts that are due stand in a line. A host that becomes due joins at the place it had, but neither far before
+        nor far behind the first (`Valve.seat`). A host that is served moves back by what it got (`Valve.charge`). Hosts
+        whose domain has reached its limit wait in a line of that domain.
 
-        After the store has gone back, no host is due for HUSH seconds, nor for its interval: it may have been asked a
-        moment before, by a claim that is forgotten, and requests of that kind may still be under way."""
+        After the store has gone back, no host is due for HUSH seconds, nor for its interval: a claim that the store has
+        lost may have sent requests a moment before."""
         ...
 
     async def settle(
         self, batch: Sequence[Settlement], journal: Journal | None = None, *, epoch: str | None = None
     ) -> Settled:
-        """Ends leases. Not if `epoch` is over, in which the settlements were made: links that were passed over then,
-        because the store had them, may be lost."""
+        """Ends leases. If the `epoch` in which the settlements were made is over, nothing changes: links that were
+        skipped because the store had them may be lost."""
         ...
 
     async def journal_length(self, job: str, key: str) -> int | None:
@@ -112,51 +110,49 @@ class Queue(Timed, Protocol):
         status: bytes = b"",
         tokens: Collection[int] | None = None,
     ) -> int:
-        """Heartbeat: moves the deadline of those of the worker's leases that it names, or of all, never to an earlier
-        one; answers how many of them it still holds. One that it does not name runs out: nobody works on it. `status`
-        is the worker's word about itself, kept for whoever asks."""
+        """Heartbeat: extends the worker's leases with these tokens, or all; returns how many of them it still holds. A
+        lease that is not named runs out, because nobody works on it. `status` is stored for viewers."""
         ...
 
     async def held(self, worker: str) -> Sequence[Lease]:
-        """The leases that a worker holds, whoever asks: its own process, or one that has seen it die."""
+        """The leases that a worker holds."""
         ...
 
     def loss_file(self, worker: str) -> str:
-        """A file in which to leave word of how a worker died, for whoever takes its leases back; "": nobody reads
-        any."""
+        """The file for the loss of a worker (`Loss`), read by the process that takes its leases back; "": there is
+        none."""
         ...
 
     async def release(self, leases: Sequence[Lease]) -> int:
-        """Hands tasks back unharmed: pending again, the attempt not counted."""
+        """Hands tasks back: they are pending again, and the attempt does not count."""
         ...
 
     async def reap(self) -> int:
-        """Takes expired leases back (and those of workers known to be dead); answers how many."""
+        """Takes back expired leases, and those of workers known to be dead; returns how many."""
         ...
 
     async def wait(self, seconds: float) -> bool:
-        """Returns when work may have arrived from elsewhere, at the latest after `seconds`. Whether to claim: not
-        if somebody here called `wake`."""
+        """Returns when work may have arrived, at the latest after `seconds`. True: claim now. False: this process
+        called `wake`."""
         ...
 
     def wake(self) -> None:
-        """Ends this process's `wait`, now or the next time it is called."""
+        """Ends this process's `wait`, or the next one."""
         ...
 
 
 class Jobs(Timed, Protocol):
-    """Jobs: what is to be crawled, how far it is, and what is left of those that were pruned."""
+    """Jobs, and what is left of those that were pruned."""
 
     @property
     def news(self) -> News:
-        """Told when a job was opened, fed to its end, changed its state or was dropped, by whomever."""
+        """Counts up when a job is opened, fed to its end, changes its state or is dropped, by any process."""
         ...
 
     async def open_job(self, spec: JobSpec, source: str | None = None, *, again: bool = False) -> Job:
-        """Creates the job, or updates the spec of an existing one; its state becomes running unless finished
-        with nothing left to do under the new spec. `source` names where start URLs will come from: from now on the
-        job does not end before it is fed. One that is known stays where it is; `again`: one that was fed to its end is
-        to be read anew."""
+        """Creates the job, or updates the spec of an existing one. Its state becomes running, or finished if nothing is
+        left to do. `source` names a source of start URLs: the job does not end before it is fed. A known source stays
+        where it is; with `again`, one that was fed to its end starts from its beginning."""
         ...
 
     async def job(self, name: str) -> Job | None: ...
@@ -168,24 +164,24 @@ class Jobs(Timed, Protocol):
     async def set_state(self, name: str, state: JobState) -> None: ...
 
     async def finish(self, name: str) -> bool:
-        """Marks a running job as finished if nothing is left to do, and answers whether it did. It excludes `add` and
-        `replay`: what comes before keeps the job running, and what comes after brings it back."""
+        """Marks a running job as finished if nothing is left to do; returns whether it did. `add` and `replay` before
+        it keep the job running, and after it make the job run again."""
         ...
 
     async def drop_job(self, name: str) -> None:
-        """Forgets the job with its tasks, seen-set, dead letters and journal positions, and what is left of one of that
-        name that was pruned. Hosts stay."""
+        """Deletes the job with its tasks, seen-set, dead letters and journal positions, and the past of a pruned job of
+        that name. Hosts stay."""
         ...
 
     async def prune_job(self, job: Job, summary: bytes = b"") -> bool:
-        """Forgets a job that has ended, except for its past; in steps, so that nobody is held up. False, and nothing
-        is changed, if it is not any more what it was: somebody goes on with it."""
+        """Deletes a job that has ended, except for its past; in steps, so that nobody is held up. False, and nothing
+        changes, if the job has changed since `job` was read."""
         ...
 
     async def past_job(self, name: str) -> PastJob | None: ...
 
     async def past_jobs(self) -> Sequence[PastJob]:
-        """The latest that were pruned, in the order of that."""
+        """The jobs that were pruned last, in that order."""
         ...
 
 
@@ -215,12 +211,12 @@ class Hosts(Timed, Protocol):
 
 
 class Notes(Timed, Protocol):
-    """Small values that processes agree on."""
+    """Small values that several processes write."""
 
     async def note(self, key: str) -> Note | None: ...
 
     async def set_note(self, key: str, value: bytes, version: int) -> bool:
-        """Compare-and-set: writes if the note's version is still `version` (0: it was never written)."""
+        """Compare-and-set: writes if the note still has this version (0: it was never written)."""
         ...
 
     async def drop_note(self, key: str) -> None: ...
@@ -239,35 +235,35 @@ class DeadLetters(Protocol):
         ...
 
     async def drop(self, query: DeadFilter) -> int:
-        """Forgets dead letters; their tasks stay seen."""
+        """Deletes dead letters; their tasks stay in the seen-set."""
         ...
 
 
 class Viewing(Timed, Protocol):
-    """What happens now, for whoever looks on."""
+    """What happens now, for viewers."""
 
     async def workers(self) -> Sequence[WorkerRecord]:
-        """Those whose last sign of life is not older than their leases would be."""
+        """The workers whose last heartbeat is younger than their leases."""
         ...
 
     async def flights(self, limit: int, job: str | None = None) -> Sequence[Flight]:
-        """Pages in hand, those first that were claimed first. Where leases are in no order, so many of them are looked
-        at, and no more (`FLIGHTS_SEEN`): of a very large fleet it is a sample."""
+        """Pages in flight, oldest claim first. If a home has no such order, it looks at FLIGHTS_SEEN leases only: for a
+        very large fleet this is a sample."""
         ...
 
     async def lanes(self, job: str | None = None) -> Mapping[str, int]:
-        """How many tasks are pending in each lane, of one job or of all; lanes without any are left out. Cheap,
-        however many hosts there are."""
+        """How many tasks are pending in each lane, of one job or of all. Empty lanes are left out. Cheap with any
+        number of hosts."""
         ...
 
     async def find(self, job: str, task: Task, scan: int = SCAN) -> Whereabouts:
-        """Where the job's task for the URL, host and fingerprint of `task` is. No more than `scan` tasks of each of
-        the host's queues are looked through."""
+        """Where the job's task for the URL, host and fingerprint of `task` is. Searches at most `scan` tasks of each of
+        the host's queues."""
         ...
 
 
 class Store(Protocol):
-    """What all of it is kept in."""
+    """The store itself."""
 
     async def open(self) -> None: ...
 
@@ -278,22 +274,22 @@ class Store(Protocol):
     async def __aexit__(self, *_: object) -> None: ...
 
     async def durable(self, seconds: float) -> bool | None:
-        """Whether what this process has written would survive a crash of the store; waits for that up to `seconds`.
-        None: the store cannot tell, or keeps nothing on a disk."""
+        """Whether what this process has written would survive a crash of the store; waits up to `seconds` for that.
+        None: not known, or nothing is on a disk."""
         ...
 
     async def room(self) -> Room:
-        """Cheap: asked every few seconds by every process."""
+        """How full the store is. Cheap: every process asks every few seconds."""
         ...
 
     async def take_stock(self) -> Inventory:
-        """What the store holds, by kind, in about a second however much it is."""
+        """What the store holds, by kind. Takes about a second with any amount of data."""
         ...
 
     async def compact(self) -> int:
-        """Gives room that is not used back to the system; answers how many bytes."""
+        """Gives unused room back to the system; returns how many bytes."""
         ...
 
 
 class Frontier(Queue, Jobs, Hosts, Notes, DeadLetters, Viewing, Store, Protocol):
-    """All roles: what a home is. Whoever needs one role asks for that one."""
+    """All roles: what a home implements."""

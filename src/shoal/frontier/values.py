@@ -1,4 +1,4 @@
-"""What the verbs of a frontier take and answer: jobs, claims, hosts, notes, filters of dead letters."""
+"""What the verbs of a frontier take and return: jobs, claims, hosts, notes, filters of dead letters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ JobState = Literal["running", "paused", "finished", "cancelled"]
 
 
 class HostRecord(Struct, frozen=True):
-    """A host as stored: its valve, and the policies' state, which the frontier keeps but does not read."""
+    """A host as stored: its valve, and its state, which the frontier does not read."""
 
     name: str
     valve: Valve
@@ -33,7 +33,7 @@ class HostPage(Struct, frozen=True):
 
 
 class JobSpec(Struct, frozen=True):
-    """What the frontier must know about a job to run it."""
+    """What the frontier needs to know about a job."""
 
     name: str
     spider: str = ""
@@ -41,9 +41,9 @@ class JobSpec(Struct, frozen=True):
     max_attempts: int = 5
     max_pages: int = 0  # 0: no budget. At most this many tasks ever become done
     max_pages_per_host: int = 0  # admissions per host
-    settings: bytes = b""  # the engine's own note about the settings of the last run
+    settings: bytes = b""  # a note of the engine about the settings of the last run
     priority: int = 0  # a job with a higher one is served first; equal ones take turns
-    # bloom: 2 bytes a URL, but up to `capacity` URLs 1 in 2,000 new ones is taken for known, and 1 in 1,000 beyond. A
+    # bloom: 2 bytes a URL, but 1 in 2,000 new URLs is taken for known up to `capacity` URLs, and 1 in 1,000 beyond. A
     # home may be exact all the same.
     dedupe: Literal["exact", "bloom"] = "exact"
     capacity: int = 0
@@ -75,23 +75,23 @@ class Counters(Struct, frozen=True):
 
 
 class Source(Struct, frozen=True):
-    """Somewhere a job's start URLs come from, and how far it was read."""
+    """A source of a job's start URLs, and how far it was read."""
 
     fed: int = 0  # how many URLs have been read
     fed_all: bool = False  # no more will come from it
 
 
 OWN_START = ""  # the source that is the spider's own start
-EARLIER = "earlier"  # the sum of sources that were fed long ago, and whose names are forgotten
+EARLIER = "earlier"  # the sum of sources that were fed long ago
 MOST_SOURCES = 100  # of a job, before those that are fed are summed up
 
 
 class Cursor(Struct, frozen=True):
-    """Where a source is to be set, together with the tasks that were read from it."""
+    """The new position of a source, set together with the tasks that were read from it."""
 
     source: str = OWN_START
     fed: int | None = None  # None: where it is
-    fed_all: bool = False  # once fed to its end it stays so, until it is opened again
+    fed_all: bool = False  # stays true until the source is opened again
 
 
 class Job(Struct, frozen=True):
@@ -119,7 +119,7 @@ class Job(Struct, frozen=True):
 
 
 def fed_of(sources: Mapping[str, Source]) -> tuple[int, bool]:
-    """`fed` and `fed_all` of a job with these sources. One without any has yet to be told where to start."""
+    """`fed` and `fed_all` of a job with these sources. Without any, the job is not fed yet."""
     known = sources.values()
     return sum(source.fed for source in known), bool(known) and all(source.fed_all for source in known)
 
@@ -128,11 +128,11 @@ PAST_JOBS = 200  # that are remembered
 
 
 class PastJob(Struct, frozen=True):
-    """What is left of a job that was pruned: how it ended, and a short note about how it went."""
+    """What is left of a job that was pruned: how it ended, and a short history."""
 
     job: Job
     pruned_at: float
-    summary: bytes = b""  # the engine's own; the frontier does not read it
+    summary: bytes = b""  # the frontier does not read it
 
 
 class Claim(Struct, frozen=True):
@@ -144,12 +144,12 @@ class Claim(Struct, frozen=True):
     limit: int  # and how many in all
     lease_seconds: float = 60.0
     spare: Mapping[str, int] = {}  # how many of each lane at most, of what the lanes leave of the limit
-    # When the jobs were made that the worker knows by these names. Of one that was made anew since, it gets nothing:
-    # what it remembers, such as links that were admitted, is not true of that one.
+    # When these jobs were made, as the worker knows them. It gets nothing of a job that was made again since: what it
+    # remembers of it, such as admitted links, would be wrong.
     made: Mapping[str, float] = {}
 
     def rounds(self) -> Sequence[Mapping[str, int]]:
-        """Most that may be taken of each lane: first by the shares, then of the rest."""
+        """The most to take of each lane: first by the shares, then of the rest."""
         return (self.lanes, self.spare) if self.spare else (self.lanes,)
 
     def means(self, job: str, created_at: float) -> bool:
@@ -160,8 +160,8 @@ class Claimed(Struct, frozen=True):
     leases: Sequence[Lease]
     next_due: float  # seconds until a claim may succeed if nothing changes; FOREVER: only a change helps
     now: float = 0.0  # the frontier's time at the claim
-    # Seconds after which to look again unasked: a home that says so tells `wait` when it is this worker's turn before
-    # that, and may have told another one to look at `next_due`. None: nobody is told, so ask whenever there is room.
+    # Seconds after which to claim again in any case. Before that, the home ends `wait` when it is this worker's turn;
+    # at `next_due` it may be another one's. None: the home tells nobody, so claim whenever there is room.
     again: float | None = None
 
 
@@ -172,14 +172,12 @@ class Added(Struct, frozen=True):
     new: int = 0
     duplicates: int = 0
     over_budget: int = 0
-    outdated: bool = (
-        False  # the store has gone back since the epoch that was named: the start is to be read again
-    )
-    each: Sequence[Fate] = ()  # what became of each task, in the order given. `add` alone tells
+    outdated: bool = False  # the store has gone back since the given epoch: nothing was added
+    each: Sequence[Fate] = ()  # what became of each task, in the given order; only from `add`
 
 
 def is_same(before: Job, now: Job | None) -> bool:
-    """Whether nobody has gone on with a job since it ended, nor made another of its name."""
+    """Whether a job that has ended is unchanged, and no other was made with its name."""
     return (
         now is not None
         and now.state in ("finished", "cancelled")
@@ -201,21 +199,21 @@ class Settled(Struct, frozen=True):
     accepted: Sequence[bool]  # one for each settlement; False: the lease was lost, nothing was changed
     found: Added = Added()
     buried: int = 0  # retries that had no attempt left
-    # Places of those that add to a store which is full. Nothing of them was changed, their leases are still held.
+    # Places of settlements that add to a store which is full. They changed nothing, and their leases are still held.
     no_room: frozenset[int] = frozenset()
-    # Places of those that were made in another epoch. Nothing of them was changed.
+    # Places of settlements that were made in another epoch. They changed nothing.
     outdated: frozenset[int] = frozenset()
 
 
 class WorkerRecord(Struct, frozen=True):
     name: str
     seen_at: float
-    until: float  # without another sign of life, it counts as gone
+    until: float  # without another heartbeat, it counts as gone
     status: bytes = b""
 
 
 class Room(Struct, frozen=True):
-    """How full a store is, where it is fullest."""
+    """How full a store is; of several servers, the fullest."""
 
     used: int = 0  # bytes
     limit: int = 0  # bytes; 0: it has none, or none is known
@@ -226,14 +224,14 @@ class Room(Struct, frozen=True):
 
 
 class Note(Struct, frozen=True):
-    """A small value that processes agree on: who leads, when a job runs next."""
+    """A small value that several processes write: who leads, when a job runs next."""
 
     value: bytes
     version: int  # grows by one with every write; 0 stands for a note that was never written
 
 
 class Flight(Struct, frozen=True):
-    """A page in hand."""
+    """A page in flight."""
 
     lease: Lease
     worker: str
@@ -253,7 +251,7 @@ Place = Literal["unknown", "pending", "delayed", "leased", "done", "dead", "merg
 
 
 class Whereabouts(Struct, frozen=True):
-    """Where a URL's task is. A URL that redirected is where its task is now."""
+    """Where a URL's task is. After a redirect, where the task is now."""
 
     place: Place  # "unknown": never admitted. "done": admitted, and nowhere else (it may have moved to another host)
     task: Task | None = None  # None: unknown, done, or too far back in a long queue to be found
@@ -265,15 +263,14 @@ class Whereabouts(Struct, frozen=True):
     into: str = ""  # merged: the URL of the page that it redirected to
 
 
-HUSH = 3.0  # seconds after a set-back in which nothing is claimed, so that all workers hear of it first
+HUSH = 3.0  # seconds without claims after the store went back, so that all workers learn of it first
 
 FLIGHTS_SEEN = 2_000  # leases of a shard that `flights` looks at
 SCAN = 200_000  # tasks of one queue that `find` looks through
 
 
 def concerns(task: Task, wanted: Task) -> bool:
-    """Whether the task is that of the wanted page, in whatever spelling: it is to be fetched there, or was, before it
-    redirected."""
+    """Whether the task is for the wanted page, now or before a redirect, whatever the spelling of the URL."""
     page = wanted.fingerprint
     if page is not None and (task.fingerprint == page or page in task.trail):
         return True
@@ -305,7 +302,7 @@ def matches(query: DeadFilter, letter: DeadLetter) -> bool:
 
 
 def worker_lost(attempt: int, at: float) -> Failure:
-    """What the history says of an attempt whose worker died or went silent."""
+    """The failure of an attempt whose worker died or went silent."""
     return Failure("worker_lost", "the worker died or stopped renewing its lease", at=at, attempt=attempt)
 
 

@@ -61,14 +61,14 @@ class MemoryQueue:
         self._changed = asyncio.Event()
         self.news = UnheardNews()
         self.epoch = ""
-        self._back_at = -FOREVER  # when it last went back
+        self._back_at = -FOREVER  # when the store last went back
 
     def saved(self) -> dict[str, Any]:
-        """What is stored now."""
+        """A copy of what is stored now."""
         return {name: copied(value) for name, value in vars(self).items() if name not in _LASTING}
 
     def go_back(self, saved: dict[str, Any]) -> None:
-        """To what was stored then: whatever was answered since has not happened. Time goes on."""
+        """Goes back to what was stored then, as a server does that has lost its last second. Time goes on."""
         vars(self).update(copied(saved))
         self.epoch = str(int(self.epoch or 0) + 1)
         self._back_at = self._time.now()
@@ -134,7 +134,7 @@ class MemoryQueue:
         self._reap(now)
         self._promote(now)
         leases: list[Lease] = []
-        open_lanes: list[tuple[str, str]] = []  # (job, lane) that could have taken more
+        open_lanes: list[tuple[str, str]] = []  # (job, lane) with room left
         self._turn += 1
         for name in self._in_turn([j for j in claim.jobs if j in self._jobs]):
             job = self._jobs[name]
@@ -150,7 +150,7 @@ class MemoryQueue:
         return Claimed(leases, self._next_due(open_lanes, now), now)
 
     def _in_turn(self, names: Sequence[str]) -> Sequence[str]:
-        """By priority; of equals, each claim starts with another, so that none is always served last."""
+        """By priority. Jobs of equal priority take turns."""
         start = self._turn % len(names) if names else 0
         return sorted([*names[start:], *names[:start]], key=lambda name: -self._jobs[name].spec.priority)
 
@@ -166,7 +166,7 @@ class MemoryQueue:
                 record = self._hosts[queue.host]
                 count = min(share, room, len(queue.heap), self._allowance(record, now))
                 if not count:
-                    continue  # another host of its domain has gone before it
+                    continue  # another host of its domain has taken the place
                 queue.place += record.valve.charge(count)
                 leases += [self._lease(queue.pop(), record, claim, now) for _ in range(count)]
                 self._domains.take(record, count, self._jobs, now)
@@ -184,7 +184,7 @@ class MemoryQueue:
         return max(due, self._back_at + max(HUSH, interval))
 
     def _line(self, job: str, lane: str, now: float) -> list[Queue]:
-        """The queues whose hosts are due, in their order."""
+        """The queues whose hosts are due, in order."""
         queues = [queue for queue in self._queues.values() if (queue.job, queue.lane) == (job, lane)]
         joining = []
         for queue in queues:
@@ -199,7 +199,7 @@ class MemoryQueue:
         return sorted((queue for queue in queues if queue.due), key=lambda queue: queue.place)
 
     def _store(self, before: HostRecord, after: HostRecord) -> None:
-        """Who is due at another time than before leaves the line."""
+        """Stores the host. If it is due at another time than before, its queues leave the line."""
         self._hosts[after.name] = after
         if after.valve.due() != before.valve.due():
             for queue in self._queues.values():
@@ -274,7 +274,7 @@ class MemoryQueue:
             job.count["items"] += len(rows)
 
     def _conclude(self, job: JobRecord, task: Task, settlement: Settlement) -> int:
-        """Puts the task where its verdict says; answers 1 if a retry had no attempt left."""
+        """Puts the task where its verdict says; returns 1 if a retry had no attempt left."""
         match settlement.verdict:
             case Done():
                 job.count["done"] += 1
@@ -292,7 +292,7 @@ class MemoryQueue:
         return 0
 
     def _retry(self, job: JobRecord, task: Task, verdict: Retry | Dead) -> int:
-        """Answers 1 if it had no attempt left."""
+        """Returns 1 if it had no attempt left."""
         if isinstance(verdict, Dead):
             self._bury(job, task, verdict)
             return 1

@@ -34,8 +34,8 @@ class Queue:
     job: str
     lane: str
     host: str
-    due: bool = False  # it stands in the line of those that may be served
-    place: float = 0.0  # … there
+    due: bool = False  # its host is due: it stands in the line
+    place: float = 0.0  # its place in the line
     heap: list[tuple[int, int, Task]] = field(default_factory=list)
 
     def push(self, task: Task) -> None:
@@ -46,7 +46,7 @@ class Queue:
 
 
 class Held(NamedTuple):
-    """A lease in somebody's hands."""
+    """A lease, its worker, and when it was claimed."""
 
     worker: str
     lease: Lease
@@ -90,7 +90,7 @@ class JobRecord:
 
 
 def copied(state: Any) -> Any:
-    """The state as it is now, whatever becomes of it. Values that cannot change are shared."""
+    """A deep copy; values that cannot change are shared."""
     if isinstance(state, dict):
         twin = copy.copy(state)  # a Counter stays one
         for key, value in state.items():
@@ -119,7 +119,7 @@ class _Family:
     jobs: set[str] = field(default_factory=set)
 
     def limit(self, jobs: Jobs) -> DomainLimit:
-        """Of the jobs that run, the strictest; a single host has its own limit only."""
+        """The strictest of the running jobs; none for a single host."""
         if len(self.hosts) < 2:
             return DomainLimit()
         return strictest(
@@ -145,7 +145,7 @@ class Domains:
         return family.domain if family is not None and len(family.hosts) > 1 else None
 
     def due(self, record: HostRecord, jobs: Jobs) -> float:
-        """When the host may be hit as far as its domain is concerned."""
+        """When the domain allows a request to the host."""
         family = self._families.get(registrable_domain(record.name))
         if family is None:
             return 0.0
@@ -153,7 +153,7 @@ class Domains:
         return due if record.valve.interval or due == FOREVER else 0.0
 
     def interval(self, record: HostRecord, jobs: Jobs) -> float:
-        """Seconds between requests to any of its domain's hosts."""
+        """Seconds between requests to any host of the domain."""
         family = self._families.get(registrable_domain(record.name))
         return family.limit(jobs).interval if family is not None and record.valve.interval else 0.0
 
@@ -176,5 +176,5 @@ class Domains:
             family.jobs.discard(job)
 
     def described(self, record: HostRecord) -> HostRecord:
-        """The record with what the host shares with others."""
+        """The record with its domain."""
         return replace(record, domain=self.of(record.name))

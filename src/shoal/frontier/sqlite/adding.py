@@ -1,4 +1,4 @@
-"""add: dedupe, budgets, and into the queues."""
+"""add: checks tasks for duplicates and budgets, and puts them into their queues."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def add(session: Session, job: str, tasks: Sequence[Task], cursor: Cursor | None
 def admit(
     session: Session, job_id: int, spec: JobSpec, tasks: Sequence[Task], each: list[Fate] | None = None
 ) -> Added:
-    """Puts the tasks that are new into their queues; a handful of statements per task, counters once per queue. Writes
-    into `each` what became of those that are not new."""
+    """Puts new tasks into their queues, with a handful of statements per task and one counter update per queue. Writes
+    into `each` what became of the others."""
     if not tasks:
         return Added()
     each = ["new"] * len(tasks) if each is None else each
@@ -46,12 +46,12 @@ def admit(
     lengths: dict[int, int] = {}
     lanes: dict[str, int] = {}
     duplicates = over_budget = 0
-    # Ids in the order given, rows in the order of the tables: neighbours share pages.
+    # Ids in the given order, rows in the order of the tables, so that neighbours share pages of the file.
     for number in sorted(range(len(tasks)), key=lambda n: (tasks[n].host, tasks[n].fingerprint or 0)):
         task = tasks[number]
         host_id = session.host_id(task.host, spec.valve)
         if budgets.limit and budgets.spent(host_id):
-            # A known URL is a duplicate even on a host whose budget is spent.
+            # A known URL is a duplicate even if the budget of its host is spent.
             known = task.fingerprint is not None and is_seen(session, job_id, host_id, task.fingerprint)
             duplicates, over_budget = duplicates + known, over_budget + (not known)
             each[number] = "duplicate" if known else "over_budget"
@@ -92,7 +92,7 @@ def is_seen(session: Session, job_id: int, host_id: int, mark: int | None) -> bo
 
 
 def put_back(session: Session, rows: Iterable[TaskRow]) -> None:
-    """Makes tasks pending that were admitted before: retried, released, redirected or replayed ones."""
+    """Makes tasks pending again that were retried, released, redirected or replayed."""
     for row in rows:
         session.db.execute(_PUT, row)
         session.db.execute("UPDATE queue SET pending = pending + 1 WHERE id = ?", (row[0],))
@@ -101,7 +101,7 @@ def put_back(session: Session, rows: Iterable[TaskRow]) -> None:
 
 
 class _Budgets:
-    """How many pages of each host the job has admitted, looked up only if there is a limit."""
+    """How many pages of each host the job has admitted. Read only if there is a limit."""
 
     def __init__(self, session: Session, job_id: int, limit: int) -> None:
         self.limit = limit

@@ -1,4 +1,4 @@
-"""claim: the due hosts in turn, each giving what its valve allows."""
+"""claim: takes tasks of the due hosts in turn, as many as each valve allows."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from shoal.frontier.verdicts import budget_left
 from shoal.model import Lease
 from shoal.valve import FOREVER, Valve
 
-# Who becomes due joins the line where `Valve.seat` says; or the crowd of its domain, if others wait there already, at
-# the place it had, but not before the first of them.
+# A host that becomes due joins the line where `Valve.seat` says. If others already wait for its domain, it joins their
+# crowd instead: at its place, but not before the first of them.
 _CROWD = "SELECT 1 FROM crowd c WHERE c.domain = queue.domain AND c.job = ?1 AND c.lane = ?2"
 _CROWDED = f"queue.domain > 0 AND EXISTS ({_CROWD})"
 _JOIN = f"""
@@ -56,13 +56,13 @@ def claim(session: Session, claim: Claim) -> Claimed:
     first = session.serials(claim.limit)
     tokens = iter(range(first, first + claim.limit))
     leases: list[Lease] = []
-    open_lanes: list[tuple[int, str]] = []  # (job, lane) that could have taken more
+    open_lanes: list[tuple[int, str]] = []  # (job, lane) with room left
     taken: Counter[str] = Counter()
     for job_id, job, permits in _running(session, claim):
         for lane, most in [pair for lanes in claim.rounds() for pair in lanes.items()]:
             room = min(most - taken[lane], claim.limit - len(leases), permits)
             if room <= 0 or (job_id, lane) in open_lanes:
-                continue  # no room, or nothing was due a moment ago
+                continue  # no room, or nothing is due
             got = _Taker(session, claim, job_id, job, lane, now, tokens).take(room)
             leases += got
             taken[lane] += len(got)
@@ -75,8 +75,8 @@ def claim(session: Session, claim: Claim) -> Claimed:
 
 
 def _running(session: Session, claim: Claim) -> list[tuple[int, str, int]]:
-    """The jobs that may run, by priority, with how many tasks the page budget still permits. Of equals, each claim
-    starts with another."""
+    """The running jobs by priority, with how many tasks the page budget still allows. Jobs of equal priority take
+    turns."""
     jobs, names = [], claim.jobs
     start = next(session.rounds) % len(names) if names else 0
     for name in [*names[start:], *names[:start]]:
@@ -127,7 +127,7 @@ class _Taker:
         return leases
 
     def _share(self, domain_id: int, queue_id: int, count: int, paced: bool) -> int:
-        """How many of so many requests the host's domain allows; it takes them as gone. If none, the queue waits."""
+        """How many of `count` requests the host's domain allows, and takes them. If none, the queue waits."""
         domain = self._domain(domain_id)
         allowed = min(count, domain.allowance(paced, self._now))
         if allowed:
@@ -142,7 +142,7 @@ class _Taker:
         return self._domains[domain_id]
 
     def _call_crowds(self, most: int) -> None:
-        """Of the domains that are due, some hosts come forward."""
+        """Lets hosts of domains that are due join the line."""
         called = 0
         while called < most and (due := self._session.all(_CROWDS, (self._job_id, self._lane, self._now))):
             for (domain_id,) in due:
@@ -171,7 +171,7 @@ class _Taker:
 
 
 def hold_back(session: Session, hosts: Iterable[str], seconds: float) -> None:
-    """Moves the next permission of the hosts and their domains, as if their last one had been given that much later."""
+    """Delays the hosts and their domains, as if their last request had been so much later."""
     shared: set[int] = set()
     for (host_id,) in session.all(
         "SELECT id FROM host WHERE interval > 0 AND name IN (SELECT value FROM json_each(?))",
@@ -185,7 +185,7 @@ def hold_back(session: Session, hosts: Iterable[str], seconds: float) -> None:
 
 
 def promote(session: Session, now: float) -> None:
-    """Retries whose time has come go back into their queues, at the place their rank and age give them."""
+    """Puts due retries back into their queues, at the place of their rank and age."""
     rows = session.all(
         "SELECT queue, rank, id, attempt, body, due FROM delayed WHERE due <= ? ORDER BY due, id LIMIT 1000",
         (now,),

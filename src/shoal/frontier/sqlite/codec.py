@@ -1,7 +1,7 @@
-"""How a task is written into a row: what most tasks share is a short array, the rare rest a map behind it.
+"""A task as bytes in a row: an array of the fields that all tasks have, and a map of the rare ones.
 
-What a row's columns and its queue already say (id, job, host, lane, priority, attempt) is not repeated. New fields
-go into the map, so an older file stays readable.
+What the row's columns and its queue say (id, job, host, lane, priority, attempt) is not repeated. New fields go into
+the map, so that older files stay readable.
 """
 
 from __future__ import annotations

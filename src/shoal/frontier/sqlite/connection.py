@@ -1,4 +1,4 @@
-"""The connection as the writer thread sees it: transactions, names to numbers, and the counters of a transaction."""
+"""The connection of the writer thread: transactions, names to numbers, and the counters of a transaction."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ decode_spec = msgspec.msgpack.Decoder(JobSpec).decode
 
 
 class QueueInfo(NamedTuple):
-    """What a queue's number stands for."""
+    """The job, lane and host of a queue."""
 
     job_id: int
     job: str
@@ -42,7 +42,7 @@ class QueueInfo(NamedTuple):
 
 class HostRow(NamedTuple):
     valve: Valve
-    domain_id: int  # 0: it shares its domain with no other host
+    domain_id: int  # 0: it has its domain alone
     domain_next_at: float
 
 
@@ -88,7 +88,7 @@ class Session:
             self.db.execute("ROLLBACK")
 
     def attempt(self, job: Callable[[Session], T]) -> T:
-        """Runs one caller's job. If it fails, its own changes are undone and the others' stay."""
+        """Runs one caller's job in a savepoint. If it fails, only its own changes are undone."""
         self.db.execute("SAVEPOINT job")
         try:
             result = job(self)
@@ -102,7 +102,7 @@ class Session:
         return result
 
     def _forget(self) -> None:
-        """Numbers that were given and changes that were counted in a lost transaction are void."""
+        """Drops cached numbers and counts of a transaction that was undone."""
         self.forget_names()
         self._counts.clear()
         self._lanes.clear()
@@ -110,7 +110,7 @@ class Session:
     def close(self) -> None:
         self.db.close(True)
 
-    # -- asking
+    # -- reading
 
     def all(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         return self.db.execute(sql, values).fetchall()
@@ -128,7 +128,7 @@ class Session:
         self._names = _Names()
 
     def serials(self, count: int) -> int:
-        """Reserves `count` numbers, never given before, and answers the first. Task ids and lease tokens are such."""
+        """Reserves `count` new numbers, for task ids or lease tokens, and returns the first."""
         row = self.value("UPDATE meta SET value = value + ? WHERE key = 'serial' RETURNING value", (count,))
         return int(row) - count + 1
 
@@ -144,7 +144,7 @@ class Session:
         return self._names.specs[data]
 
     def domain_limit(self, domain_id: int) -> DomainLimit:
-        """The strictest of the jobs that run and visit it."""
+        """The strictest limit of the running jobs that have tasks there."""
         rows = self.all(
             "SELECT j.spec FROM visit v JOIN job j ON j.id = v.job WHERE v.domain = ? AND j.state = 'running'",
             (domain_id,),
@@ -152,7 +152,7 @@ class Session:
         return strictest(self._spec(data).domain for (data,) in rows)
 
     def host_id(self, name: str, valve: Valve) -> int:
-        """The host's number; a host never seen before starts with the given valve."""
+        """The host's number. A new host starts with the given valve."""
         number = self._names.hosts.get(name)
         if number is None:
             number = self._find_host(name) or self._new_host(name, valve)
@@ -214,13 +214,13 @@ class Session:
         return HostRow(Valve(*row[:7]), row[7], row[8] or 0.0)
 
     def front(self, job_id: int, lane: str) -> float | None:
-        """The time of the line (`Valve.front`); None: nobody is in it."""
+        """The time of the line (`Valve.front`); None: it is empty."""
         first = self.row(_FIRST, (job_id, lane))
         return Valve(hold=first[1]).front(first[0]) if first is not None else None
 
     def set_valve(self, host_id: int, before: Valve, after: Valve, not_before: float = 0.0) -> None:
-        """Stores what claim and settle change, and tells the host's queues when it is due. `not_before`: its domain
-        is not due earlier."""
+        """Stores what claim and settle change, and when the host's queues are due. `not_before`: when its domain is
+        due."""
         self.db.execute(
             "UPDATE host SET in_flight = ?, next_at = ?, hold = ? WHERE id = ?",
             (after.in_flight, after.next_at, after.hold, host_id),
@@ -239,12 +239,12 @@ class Session:
             counts[name] += change
 
     def count_pending(self, job_id: int, lane: str, change: int) -> None:
-        """Whoever changes the length of a queue says so here."""
+        """Must be called with every change of a queue's length."""
         self.count(job_id, pending=change)
         self._lanes[job_id, lane] += change
 
     def flush_counts(self) -> None:
-        """Before somebody reads them."""
+        """Writes the counts. Called before they are read."""
         self.db.executemany(_COUNT_LANE, [(*lane, change) for lane, change in self._lanes.items()])
         self._lanes.clear()
         for job_id, counts in self._counts.items():
@@ -253,7 +253,7 @@ class Session:
 
 
 class _Names:
-    """Look-ups that stay true as long as the transaction that made them is not undone."""
+    """Look-ups that are valid until a transaction is undone."""
 
     def __init__(self) -> None:
         self.hosts: dict[str, int] = _Bounded()

@@ -1,9 +1,9 @@
-"""Domains: what hosts of one registrable domain share, once there are two.
+"""Domains: the limit that the hosts of one registrable domain share, once there are two.
 
-A queue whose host may be hit, but whose domain may not, stands apart (in_line = CROWDED) until the domain may: then as
-many of them come forward as it allows, the first in place first. `crowd` has a row for every domain, job and lane with
-such queues and tells when to look at them again: when the domain is due, or not before something changes if enough have
-come forward already. So a thousand hosts that wait for their domain cost a claim nothing.
+A queue whose host is due but whose domain is not stands apart (in_line = CROWDED). When the domain is due, as many of
+these queues join the line as it allows, by their places. `crowd` has a row for every domain, job and lane with such
+queues. It says when to look at them again: when the domain is due; or after the next change, if enough have joined
+already. So a thousand hosts that wait for their domain cost a claim nothing.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from shoal.valve import FOREVER, Domain
 if TYPE_CHECKING:
     from shoal.frontier.sqlite.connection import Session
 
-CROWDED = 2  # what queue.in_line says of a queue that waits for its domain
-_FORWARD = 500  # queues that come forward at once, if the domain has no limit any more
+CROWDED = 2  # queue.in_line of a queue that waits for its domain
+_FORWARD = 500  # queues that join the line at once if the domain has no limit any more
 
 _OF_CROWD = "job = ?1 AND lane = ?2 AND domain = ?3 AND domain > 0 AND pending > 0 AND in_line"
 _PARK = f"""
@@ -25,7 +25,7 @@ UPDATE queue SET in_line = {CROWDED}, place = max(place, coalesce(
     (SELECT place FROM queue WHERE {_OF_CROWD} = {CROWDED} ORDER BY place LIMIT 1), 0))
  WHERE id = ?4
 """
-# Who comes forward joins the line like any other.
+# A queue joins the line like any other.
 _COME = """
 UPDATE queue SET in_line = 1, place = seat(place, ?1, h.interval, h.hold)
   FROM host h WHERE h.id = queue.host AND queue.id = ?2
@@ -33,7 +33,7 @@ UPDATE queue SET in_line = 1, place = seat(place, ?1, h.interval, h.hold)
 
 
 def meet_host(session: Session, host_id: int, name: str) -> None:
-    """A new host joins its domain. With the second one, the domain's limit begins."""
+    """Adds a new host to its domain. The domain's limit begins with the second host."""
     domain = registrable_domain(name)
     if not domain:
         return
@@ -56,7 +56,7 @@ def meet_host(session: Session, host_id: int, name: str) -> None:
 
 
 def give_back(session: Session, domain_id: int, count: int) -> None:
-    """That many requests to its hosts ended."""
+    """So many requests to its hosts have ended."""
     session.db.execute("UPDATE domain SET in_flight = max(0, in_flight - ?) WHERE id = ?", (count, domain_id))
     look_again(session, domain_id)
 
@@ -67,7 +67,7 @@ def hold_back(session: Session, domain_id: int, seconds: float) -> None:
 
 
 def look_again(session: Session, domain_id: int) -> None:
-    """Something about the domain or one of its hosts changed: those who wait learn when it is due now."""
+    """The domain or one of its hosts changed: sets anew when to look at the queues that wait for it."""
     if session.value("SELECT 1 FROM crowd WHERE domain = ? LIMIT 1", (domain_id,)):
         due = SharedDomain(session, domain_id).due
         session.db.execute("UPDATE crowd SET due = ? WHERE domain = ?", (due, domain_id))
@@ -113,7 +113,7 @@ class SharedDomain:
         )
 
     def call(self, job_id: int, lane: str, now: float) -> int:
-        """Lets as many queues come forward as the domain allows, with those that already have; answers how many."""
+        """Lets as many queues join the line as the domain allows, less those in it already; returns how many."""
         of_crowd = (job_id, lane, self._id)
         count = f"SELECT count(*) FROM queue WHERE {_OF_CROWD} = 1"
         more = max(0, min(_FORWARD, self.allowance(True, now)) - self._session.value(count, of_crowd))

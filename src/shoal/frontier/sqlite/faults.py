@@ -1,4 +1,4 @@
-"""SQLite's complaints, in words that say what to do next."""
+"""SQLite's errors, in words that say what to do next."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """find: where the task of one URL is.
 
-No table has an index by URL: it would cost every task for the sake of a question asked rarely. So the rows are looked
-through, by SQLite itself, for those that contain the URL or its fingerprint; only these are decoded.
+No table has an index by URL: every task would pay for a question that is rare. So SQLite scans the rows for the bytes
+of the URL or its fingerprint, and only matches are decoded.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from shoal.frontier.values import HostQueue, Whereabouts, concerns
 from shoal.model import Task
 from shoal.text import pack
 
-_LETTERS = 20_000  # the latest of a host that are looked through: with their snapshots they are long
+_LETTERS = 20_000  # the latest letters of a host that are searched: they are long
 
 _IN_HAND = """
 SELECT l.queue, l.rank, l.id, l.attempt, l.body, l.worker, l.since, l.deadline FROM lease l
@@ -48,7 +48,7 @@ def find(session: Session, job: str, task: Task, scan: int) -> Whereabouts:
 
 
 def _marks(task: Task) -> tuple[bytes, bytes]:
-    """What is in the bytes of a task that `concerns` the page."""
+    """The bytes to search for in a task that `concerns` the page."""
     url = task.url.encode()
     return url, pack(task.fingerprint) if task.fingerprint is not None else url
 
@@ -86,7 +86,7 @@ def _dead(session: Session, job_id: int, task: Task) -> Whereabouts | None:
 
 
 def _admitted(session: Session, job_id: int, task: Task, scan: int) -> Whereabouts:
-    """Of a task that was not found: done, unless a queue is longer than what was looked through."""
+    """Of a task that was not found: done, unless a queue is longer than the part that was searched."""
     into = session.value("SELECT url FROM merged WHERE job = ? AND hash = ?", (job_id, task.fingerprint))
     if into is not None:
         return Whereabouts("merged", into=into)

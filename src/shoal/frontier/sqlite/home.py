@@ -46,7 +46,7 @@ from shoal.model import DeadLetter, Lease, Settlement, Task
 
 _LOOK_AROUND = 0.2  # seconds between looks for other processes' commits while idle
 _REAP_EVERY = 1.0
-_PROMPT = 0.01  # seconds between a claim and the leases' arrival that do not matter
+_PROMPT = 0.01  # seconds between a claim and the arrival of its leases that do not matter
 
 
 class SqliteFrontier:
@@ -62,7 +62,7 @@ class SqliteFrontier:
         self.news = UnheardNews()
         self._version = 0
         self._reaped_at = float("-inf")
-        self.epoch = ""  # what was committed is on the disk: it never goes back under those who have it open
+        self.epoch = ""  # what was committed is on disk: the store never goes back
 
     def __repr__(self) -> str:
         return f"<SqliteFrontier {self.path}>"
@@ -71,7 +71,7 @@ class SqliteFrontier:
         db = connect(self.path)
         if self._clock is not None:
             return Session(db, Timebase(self._clock))
-        with translated(self.path):  # the machine's clock is anchored in the file, for all processes alike
+        with translated(self.path):  # the file has one time for all processes
             return Session(db, shared_timebase(db))
 
     async def open(self) -> None:
@@ -85,7 +85,7 @@ class SqliteFrontier:
         self._presence.leave(holding)
 
     async def _holding(self) -> Set[str]:
-        """This process's workers that could not settle or hand back all their leases: an error came in between."""
+        """This process's workers that still hold leases, because an error kept them from settling or releasing all."""
         if not self._presence.announced:
             return frozenset()
         try:
@@ -157,13 +157,13 @@ class SqliteFrontier:
         claimed, age = await self._writer.do(lambda s: self._claim(s, claim), last=True)
         paced = {lease.task.host for lease in claimed.leases if lease.interval > 0}
         if paced and (late := age()) > _PROMPT:
-            # The commit took its time, or the loop did. The hosts' intervals count from now on, not from then:
-            # else the next request to a host would come right behind this one.
+            # The commit or the event loop was slow. The hosts' intervals must count from now: otherwise the next
+            # request to a host would come too soon after this one.
             self._writer.post(lambda s: claiming.hold_back(s, paced, late))
         return claimed
 
     def _claim(self, session: Session, claim: Claim) -> tuple[Claimed, Callable[[], float]]:
-        """What was claimed, and a function that tells how long ago."""
+        """What was claimed, and a function that returns how long ago that was."""
         with translated(self.path):
             self._presence.announce(claim.worker)
         self._reap_sometimes(session)

@@ -1,8 +1,8 @@
-"""Knowing at once that a worker died.
+"""Which workers of a file are alive.
 
-A worker holds a lock on a small file of its own for as long as it lives; the kernel drops the lock with the
-process, however it ends. So another process that can take the lock knows that the owner is gone, and need not wait
-for its leases to run out. (A process number would not do: it is reused, and differs between containers.)
+A worker holds a lock on a small file of its own while it lives, and the kernel drops the lock however the process ends.
+If another process can take the lock, the worker is gone, and its leases can be taken back at once. (A process id would
+not do: it is reused, and differs between containers.)
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from pathlib import Path
 
 try:
     import fcntl
-except ImportError:  # no flock here: leases simply run out
+except ImportError:  # without flock, leases simply run out
     fcntl = None  # type: ignore[assignment]
 
 
 def workers_folder(store: str) -> Path:
-    """Where the workers on a file have their locks."""
+    """The folder with the locks of a store's workers."""
     return Path(f"{store}-workers")
 
 
 def living(folder: Path) -> list[str]:
-    """The workers that are certainly there."""
+    """The workers that are certainly alive."""
     presence = Presence(folder)
     names = os.listdir(folder) if folder.is_dir() else []
     return [] if fcntl is None else sorted(name for name in names if not presence.has_left(name))
@@ -47,15 +47,15 @@ class Presence:
             try:
                 return os.open(folder / worker, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             except FileNotFoundError:
-                pass  # another worker left just now and took the empty folder along
+                pass  # another worker has just left and removed the empty folder
 
     def is_dead(self, worker: str) -> bool:
-        """True only if it is certain; and only once, for whoever asks takes its leases back."""
+        """Whether it is certainly dead. True only once: the caller takes its leases back."""
         return self.take_loss(worker) is not None
 
     def take_loss(self, worker: str) -> bytes | None:
-        """What was left behind about a dead worker, b"" if nothing was; None if it is not certain that it is dead. Only
-        once, for whoever asks takes its leases back."""
+        """What its file says about the end of a dead worker, perhaps b""; None if it may be alive. Only once: the
+        caller takes its leases back."""
         if not self.has_left(worker):
             return None
         assert self._folder is not None
@@ -63,17 +63,17 @@ class Presence:
         try:
             words = path.read_bytes()
         except FileNotFoundError:
-            return None  # another was quicker
+            return None  # another process was first
         path.unlink(missing_ok=True)
         return words
 
     def path(self, worker: str) -> str:
-        """The worker's file, in which others may leave word of its end; "": there is none."""
+        """The worker's file, in which its guardian may leave the loss; "": there is none."""
         return str((self._folder / worker).absolute()) if self._folder is not None else ""
 
     def has_left(self, worker: str) -> bool:
-        """Whether nobody holds the worker's lock any more. True only if it is certain."""
-        # Names come from the store. One that leads out of the folder would have us remove any file.
+        """Whether nobody holds the worker's lock. True only if it is certain."""
+        # Names come from the store. A name with a path could make us remove any file.
         if self._folder is None or worker in self._held or not _is_plain(worker):
             return False
         path = self._folder / worker
@@ -94,8 +94,7 @@ class Presence:
         return self._held.keys()
 
     def leave(self, holding: Set[str]) -> None:
-        """Drops the locks. The files of workers that still hold leases stay: they prove to others that nobody is left
-        to settle them."""
+        """Drops the locks. The files of workers that still hold leases stay, to show others that they are dead."""
         for worker, handle in self._held.items():
             assert self._folder is not None
             if worker not in holding:
@@ -106,7 +105,7 @@ class Presence:
             try:
                 self._folder.rmdir()
             except OSError:
-                pass  # others are still there, or nobody ever was
+                pass  # other workers are there, or the folder was never made
 
 
 def _is_plain(worker: str) -> bool:

@@ -1,4 +1,4 @@
-"""settle, extend, release, reap: the ways a lease ends (or lives on)."""
+"""settle, extend, release, reap: how leases end or are renewed."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _count_stale(session: Session, settlement: Settlement) -> None:
 
 
 def _conclude(session: Session, job_id: int, queue_id: int, settlement: Settlement) -> int:
-    """Puts the task where its verdict says; answers 1 if a retry had no attempt left."""
+    """Puts the task where its verdict says; returns 1 if a retry had no attempt left."""
     task = settlement.lease.task
     match settlement.verdict:
         case Done():
@@ -142,8 +142,8 @@ def _fresh_rows(session: Session, job_id: int, settlement: Settlement) -> list[b
 
 
 def _append(session: Session, job_id: int, journal: Journal, data: list[bytes]) -> None:
-    """The file grows inside the transaction: if the commit fails, the next append cuts it back to what was
-    committed."""
+    """Appends inside the transaction. If the commit fails, the next append cuts the file back to the committed
+    length."""
     committed = session.value("SELECT length FROM journal WHERE job = ? AND key = ?", (job_id, journal.key))
     length = journal.append(committed or 0, data)
     session.db.execute(
@@ -171,7 +171,7 @@ def extend(
             (now + lease_seconds, worker, apsw.carray(array("q", tokens))),
         )
     else:
-        return 0  # an empty array has no place in memory that carray would take
+        return 0  # carray does not take an empty array
     return session.db.changes()
 
 
@@ -194,14 +194,14 @@ def release(session: Session, leases: Sequence[Lease]) -> int:
     return len(owners)
 
 
-def reap(session: Session, last_words: Callable[[str], bytes | None]) -> int:
-    """Takes back the leases that ran out, and those whose worker is known to have died. `last_words` tells of a dead
-    worker what was left behind about its end; None: it may be alive."""
+def reap(session: Session, take_loss: Callable[[str], bytes | None]) -> int:
+    """Takes back leases that ran out, and those of workers known to be dead. `take_loss` returns what is known about
+    the end of a worker; None: it may be alive."""
     now = session.now()
     gone = {
-        worker: Loss.decode(worker, words)
+        worker: Loss.decode(worker, loss)
         for (worker,) in session.all("SELECT DISTINCT worker FROM lease")
-        if (words := last_words(worker)) is not None
+        if (loss := take_loss(worker)) is not None
     }
     expired = [
         row

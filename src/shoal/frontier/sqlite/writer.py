@@ -1,9 +1,9 @@
-"""One thread owns the connection; whatever is asked of it at the same time is committed together.
+"""One thread owns the connection, and commits what is asked at the same time together.
 
-A caller hands in a function of the session and awaits its result, which arrives only after the commit is on disk.
-Functions that pile up during one commit share the next transaction (group commit), each in its own savepoint, so
-one that fails undoes itself alone. Claims go last: what they lease is sent after the commit, and the less time
-passes until then, the better a host's interval is kept on the wire. They also find what the others have freed.
+A caller hands in a function of the session and awaits its result, which comes after the commit is on disk. Functions
+that arrive during one commit share the next transaction (group commit), each in its own savepoint, so one that fails
+undoes only itself. Claims go last: their requests are sent right after the commit, so that hosts' intervals are kept
+exactly. They also find the places that the others have freed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Writer:
         await opened
 
     async def do(self, job: Callable[[Session], T], *, last: bool = False) -> T:
-        """Runs `job` in a transaction, after those that are not `last`, and answers when it is durable."""
+        """Runs `job` in a transaction, after those that are not `last`; returns its result when it is durable."""
         if self._thread is None:
             raise StoreError(f"the store at {self._path} is closed")
         loop = asyncio.get_running_loop()
@@ -50,7 +50,7 @@ class Writer:
         return await done
 
     def post(self, job: Callable[[Session], object]) -> None:
-        """Runs `job` before whatever is asked for later; nobody waits for it or hears of its failure."""
+        """Runs `job` before all later ones. Nobody waits for it or learns of its failure."""
         if self._thread is not None:
             self._jobs.put((job, lambda error, result: None, False))
 
@@ -118,6 +118,6 @@ def _finisher(loop: asyncio.AbstractEventLoop, future: asyncio.Future[T]) -> _Fi
         try:
             loop.call_soon_threadsafe(settle, error, result)
         except RuntimeError:
-            pass  # the loop was closed while the commit ran; nobody is left to tell
+            pass  # the loop was closed during the commit
 
     return finish
