@@ -44,29 +44,29 @@ from shoal.settings import HostSettings, Settings
 from shoal.valve import Valve
 
 _CACHED = 20_000
-_CACHED_BYTES = 64 * 1024 * 1024  # of their records: a long robots.txt counts for many short ones
-_WRITE_AFTER = 5.0  # seconds that what was seen may wait to be written, unless it moves the valve
+_CACHED_BYTES = 64 * 1024 * 1024  # of their records: one long robots.txt takes as much as many short ones
+_WRITE_AFTER = 5.0  # seconds that observations wait to be written, unless they change the valve
 _CREEP = 0.05  # share of an interval
-# Seconds after which the store's settings for hosts are read again: by a worker that works, and for a host never met.
+# Seconds after which the store's settings for hosts are read again: regularly, and before a new host is met.
 _STANDING, _STANDING_AT_FIRST = 2.0, 0.5
 
 
 class HostView(Struct):
-    """A host as this process sees it: the record as last read, and what it has seen since."""
+    """A host as this process knows it: the record as last read, and the observations since."""
 
     version: int
     state: HostState
     valve: Valve  # as written
-    robots: Mapping[str, Robots]  # of the origins that were asked on behalf of our user agent, by scheme
-    policies: States  # decoded states, with what was seen since folded in
+    robots: Mapping[str, Robots]  # by scheme: the rules of the origins that were read for our user agent
+    policies: States  # decoded states, with the unwritten observations
     limits: Limits  # for its valve
-    calm: bool  # they hold for every request: no origin is worse off than the host
+    calm: bool  # the limits hold for all origins of the host
     unwritten: list[Observation]
     weight: int  # bytes of its record
     terms: Terms  # the settings that hold here
-    own: HostSettings  # … of these, what is for this host alone
-    standing_version: int  # of the store's settings for hosts that it was compared with
-    unmarked: bool = False  # that it is a start is not written yet
+    own: HostSettings  # of these, the settings for this host alone
+    standing_version: int  # of the store's settings for hosts that it has
+    unmarked: bool = False  # its start mark, pins or origins are not written yet
 
 
 class HostCache:
@@ -86,18 +86,18 @@ class HostCache:
         self._standing = StoredSettingsCopy(frontier)
         self._first_valve = first_valve(settings)
         self._views: dict[str, HostView] = {}
-        self._unwritten_since: dict[str, float] = {}  # by host with something unwritten, the longest first
-        self._to_flush: set[str] = set()  # hosts with something unwritten that others must know
+        self._unwritten_since: dict[str, float] = {}  # hosts with unwritten observations, oldest first
+        self._to_flush: set[str] = set()  # hosts whose changes other processes must know now
         self._others = OtherJobs(frontier, job)
         self._cached_bytes = 0
 
-    # -- looking
+    # -- reading
 
     async def view(self, lease: Lease) -> HostView:
         host = lease.task.host
         view = self._views.get(host)
         if view is None and lease.host_version == 0:
-            # Nobody has written anything about it yet, so there is nothing to read.
+            # Nobody has written about the host yet, so there is nothing to read.
             await self._standing.refresh(self._clock.monotonic(), older_than=_STANDING_AT_FIRST)
             view = self._put(HostRecord(host, self._first_valve))
             if self._moves_valve(host, view):
@@ -109,7 +109,7 @@ class HostCache:
         ):
             view = await self._read(host)
             if not self._rules.has_asked(host, view.state):
-                self._to_flush.add(host)  # another job's host, up to now
+                self._to_flush.add(host)  # up to now, only another job's host
         if lease.task.parent == 0 and not view.state.start:
             self._mark(host, view, replace(view.state, start=True))
         if lease.task.typed:
@@ -117,27 +117,27 @@ class HostCache:
         return view
 
     async def current(self, host: str) -> HostView:
-        """The host as it was last read; read now, if it was not or was forgotten."""
+        """The host as last read. Reads it if it is not cached."""
         return self._views.get(host) or await self._read(host)
 
     def _mark(self, host: str, view: HostView, state: HostState) -> None:
-        """Written with the next beat: before the links of the page that is about to be fetched reach others."""
+        """Changes the state. It is written in the next round: before other processes get the links of the next page."""
         view.state, view.unmarked = state, True
         self._to_flush.add(host)
 
     async def open(self, created_at: float) -> None:
-        """`created_at`: when the job was made. A job that is begun afresh has typed nothing yet."""
+        """`created_at`: when the job was made. Pins of an earlier job of the same name do not count."""
         self._pins_key = f"{self._job}@{created_at:.3f}"
         await self._standing.refresh(self._clock.monotonic(), older_than=0.0)
 
     # -- hosts that were typed
 
     def pin_of(self, view: HostView) -> Pin | None:
-        """What the host was, when this job first asked for it; None: it was not typed for this job."""
+        """The networks of a typed host at this job's first request; None: it was not typed for this job."""
         return view.state.pins.get(self._pins_key)
 
     def pin(self, host: str, pin: Pin) -> None:
-        """Notes that the host was typed, or what its name stands for, unless that is known."""
+        """Notes that the host was typed, or its networks, unless they are known."""
         view = self._views.get(host)
         known = self.pin_of(view) if view is not None else None
         if view is not None and pin != known and (known is None or known.networks is None):
@@ -145,12 +145,12 @@ class HostCache:
 
     async def _read(self, host: str) -> HostView:
         record = await self._frontier.host(host)
-        # A store that went back may not know the host: then the lease is lost as well, and its page in vain.
+        # If the store has gone back, it may not have the host; then the lease is lost, too.
         return self._put(record or HostRecord(host, self._first_valve))
 
     async def forget(self) -> None:
-        """The store may have gone back: records are read again. But what a host has told us it has told us, so a host
-        that is to be left alone is so, and what is not written yet will be."""
+        """The store may have gone back: records are read again. Blocks of hosts and unwritten observations are kept,
+        and written again."""
         self.given_up.forget()
         now = self._clock.now()
         for host, view in list(self._views.items()):
@@ -217,9 +217,9 @@ class HostCache:
         return False
 
     def limits(self, lease: Lease, view: HostView) -> Limits | None:
-        """What the policies want of a request to the task's origin, now. None: the lease must go back. It is from the
-        valve of a host that was given up, which lets all tasks through so that they can be buried; now the host may be
-        probed again, but by one, or the task is for an origin that nobody has asked yet."""
+        """The limits of the policies for the task's origin now. None: the lease must go back. It came from a host that
+        was given up, whose valve lets all tasks through so that they become dead letters. Now the host may be probed,
+        by one task only; or the task is for an origin without requests yet."""
         now, host, scheme = self._clock.now(), lease.task.host, scheme_of(lease.task.url)
         calm = view.calm and not view.limits.refuse
         own = view.limits if calm else view.terms.policies.limits_at(view.policies, now, scheme)
@@ -234,17 +234,17 @@ class HostCache:
         return None if lease.host_version < view.state.good_from else own
 
     def no_retry(self, host: str) -> str | None:
-        """Why the host has no retries left, by what was seen up to now."""
+        """Why the host has no retries left; None: it has some."""
         view = self._views.get(host)
         return view.limits.no_retry if view is not None else None
 
     def patterns(self, host: str) -> Patterns:
-        """What is known of the host's pages that may need a browser."""
+        """The patterns of the host's URLs that may need a browser."""
         view = self._views.get(host)
         return view.state.patterns if view is not None else NO_PATTERNS
 
     def own(self, host: str) -> HostSettings:
-        """What is set for this host alone, by the job or in the store."""
+        """The settings for this host alone, from the job or the store."""
         view = self._views.get(host)
         if view is not None:
             return view.own
@@ -283,7 +283,7 @@ class HostCache:
         view.state = view.state.with_looks([seen])
         pattern = view.state.patterns.get(look.pattern)
         if (known is not None and known.browser) != (pattern is not None and pattern.browser):
-            self._to_flush.add(host)  # others are to know it soon
+            self._to_flush.add(host)  # other processes should know it soon
             tell_escalation(host, look.pattern, pattern)
 
     def _moves_valve(self, host: str, view: HostView) -> bool:
@@ -330,10 +330,10 @@ class HostCache:
             seen_since = replace(state, errors=view.state.errors, patterns=view.state.patterns)
             view.state, view.valve = _marked_like(view, seen_since), valve
             return
-        # Somebody else was quicker: add the same to what they left.
+        # Another process wrote first: add the observations to its record.
         view.unwritten = [*batch, *view.unwritten]
         if (record := await self._frontier.host(host)) is None:
-            self._evict(host)  # the store went back to a time when nobody had heard of it
+            self._evict(host)  # the store has gone back, and lost the host
             return
         self._put(record)
         await self._write(host)
@@ -341,8 +341,9 @@ class HostCache:
     # -- changing
 
     async def change(self, host: str, fold: StateChange, *, late: float = 0.0) -> HostView:
-        """`late` is how long after its claim a request may have reached the host. A first request opens a connection,
-        the next one does not: counted from the claim, it would arrive before its interval is over."""
+        """Changes the record by compare-and-set. `late`: seconds after its claim at which a request may have reached
+        the host. A first request opens a connection, the next one does not: if the interval counted from the claim, the
+        next one would arrive too soon."""
 
         view = self._views.get(host)
 
@@ -362,7 +363,7 @@ class HostCache:
         return self._put(changed)
 
     async def reconfigure(self, job: str) -> None:
-        """Gives the hosts of a resumed job the valves of today's settings."""
+        """Gives the hosts of a resumed job the valves of the current settings."""
         async for record in self._frontier.hosts(job):
             changed = self._with(record, state_of(record))
             if changed.valve != record.valve and not await self._frontier.update_host(changed):
@@ -373,13 +374,13 @@ class HostCache:
 
 
 def _marks(state: HostState) -> tuple[bool, Mapping[str, Pin], Set[str]]:
-    """The host's place in the crawl: whether it is a start of it, what it is pinned to, and which origins it has."""
+    """Whether the host is a start of the crawl, its pins, and which origins it has."""
     return state.start, state.pins, state.origins.keys()
 
 
 def _marked_like(view: HostView, state: HostState) -> HostState:
-    """The state with what the view knows of the host's place in the crawl. Who first wrote down what a name stands for
-    is right: another process may have been told something else, a moment later."""
+    """The state with the view's start mark, pins and origins. Networks that are already written stay: another process
+    may have got other addresses a moment later."""
     marked = replace(state, start=state.start or view.state.start)
     for scheme in view.state.origins.keys() - state.origins.keys():
         marked = marked.with_origin(scheme, OriginState())
@@ -398,7 +399,7 @@ def _for_valve(limits: Limits) -> tuple[float | None, int | None, float | None, 
 
 
 def _differ(old: Valve, new: Valve, now: float) -> bool:
-    """Whether others must know. Not of an interval that creeps, nor of a block that is over."""
+    """Whether other processes must know the change: not a slightly different interval, nor a block that is over."""
     return (
         (old.cap, old.burst) != (new.cap, new.burst)
         or max(old.blocked_until, now) != max(new.blocked_until, now)

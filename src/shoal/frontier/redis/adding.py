@@ -1,4 +1,4 @@
-"""add: tasks sorted into groups, one for each list, and sent to their shards."""
+"""add: groups tasks by list, and sends them to their shards."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from shoal.frontier.values import Added, Cursor, Fate, total
 from shoal.model import Task
 
 _FATES: Mapping[str, Fate] = {"n": "new", "d": "duplicate", "o": "over_budget"}
-_AT_ONCE = 500  # tasks in one script: a few milliseconds in which the server does nothing else
+_AT_ONCE = 500  # tasks in one script, which takes a few milliseconds of the server
 
 Flat = list[str | int | Raw]  # for each list: host, domain, lane, priority, n, then n × (fingerprint, rest)
 
@@ -30,8 +30,8 @@ def grouped(tasks: Iterable[Task], words: Mapping[str, int]) -> Flat:
 
 
 def arranged(tasks: Iterable[Task], words: Mapping[str, int]) -> tuple[Flat, list[int]]:
-    """Tasks of one shard by list, in the order they came, and the places that they had. A URL's second coming is judged
-    after its first, wherever that one went."""
+    """The tasks of one shard grouped by list, and their places in the input. If a URL occurs twice, the second comes
+    after the first, whatever list it is in."""
     groups: dict[tuple[str, str, int, bool], list[str | Raw]] = {}
     places: dict[tuple[str, str, int, bool], list[int]] = {}
     met: set[int] = set()
@@ -55,7 +55,7 @@ def arranged(tasks: Iterable[Task], words: Mapping[str, int]) -> tuple[Flat, lis
 
 
 def _marks(task: Task) -> str:
-    """What the task is known by."""
+    """The fingerprints of the task as the script reads them."""
     if task.fingerprint is None:
         return ""
     return str(task.fingerprint) if task.variant is None else f"{task.fingerprint} {task.variant}"
@@ -103,9 +103,9 @@ class _Adding:
         return replace(total(self._parts), each=[self._each[place] for place in sorted(self._each)])
 
     async def add(self, tasks: Sequence[Task], cursor: Cursor | None) -> bool:
-        """Whether there is such a job. The home shard is the last: the cursor moves with its tasks, so that after a
-        crash the same start URLs are read again, and most are known then; and it always hears of the others' tasks, so
-        that the job is not marked as finished meanwhile (`jobs._finish`)."""
+        """False if there is no such job. The home shard comes last, even without tasks: the cursor moves with its
+        tasks, so that after a crash the same start URLs are read again; and its call keeps the job from being marked as
+        finished (`jobs._finish`)."""
         parts: dict[int, list[int]] = {}  # shard → places of its tasks
         for place, task in enumerate(tasks):
             parts.setdefault(self._shards.of_host(task.host), []).append(place)

@@ -5,7 +5,7 @@
     redis+sentinel://host:26379,host:26379/service/0
     redis+cluster://host:6379,host:6379
 
-A password is better kept out of the address, in SHOAL_REDIS_PASSWORD. What is shown of an address has none.
+A password is better kept in SHOAL_REDIS_PASSWORD than in the address. An address is shown without it.
 """
 
 from __future__ import annotations
@@ -87,12 +87,12 @@ class Address(Struct, frozen=True, repr_omit_defaults=True):
         return self.scheme.startswith(("rediss", "valkeys"))
 
     def __str__(self) -> str:
-        """The address as it may be shown, and typed again: without user and password."""
+        """The address without user and password, as it may be shown and typed again."""
         return self.place + self.options
 
     @property
     def options(self) -> str:
-        """What was chosen, such as "?prefix=mine"; empty, if nothing was."""
+        """The options that are not the usual ones, such as "?prefix=mine"."""
         options = {
             "db": self.db if self.scheme == "unix" and self.db else None,
             "shards": self.shards if self.shards != _usual_shards(self.scheme) else None,
@@ -136,7 +136,7 @@ def _split(store: str) -> SplitResult:
 
 
 def _bad(what: str) -> NoReturn:
-    """Nothing of the address is repeated: where it is written wrongly, any part may hold a piece of the password."""
+    """Raises without repeating the address: if it is mistyped, any part may hold a piece of the password."""
     raise UsageError(f"the store's address {what}: {_EXAMPLE}")
 
 

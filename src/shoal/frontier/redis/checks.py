@@ -1,4 +1,4 @@
-"""Before a store is used: does it answer, and may it be trusted with a queue?"""
+"""Checks a store before it is used: that it answers, and that it does not lose data."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from shoal.frontier.redis.faults import FAULTS, delay, meaning, misunderstood, n
 from shoal.frontier.values import Room
 
 OLDEST = (6, 2)
-ANSWER_SECONDS = 5.0  # for one try; who is more patient waits for a server that is not there yet
+ANSWER_SECONDS = 5.0  # for one try
 Info = Mapping[str, Any]
 
 
 async def check(address: Address, client: Client, patience: float, *, warns: bool = True) -> None:
-    """Waits up to `patience` seconds for the store; refuses it in one line, or warns."""
+    """Waits up to `patience` seconds for the store. Raises if it cannot be used, and logs warnings."""
     infos = await _ask(address, client, patience)
     for info in infos:
         refuse(address, info)
@@ -37,8 +37,7 @@ async def check(address: Address, client: Client, patience: float, *, warns: boo
 
 
 async def _ask(address: Address, client: Client, patience: float) -> list[Info]:
-    """What every primary says about itself. Who waits longer than is usual says so; what cannot get better by waiting
-    is told at once."""
+    """INFO of every primary. Logs a long wait, and raises at once if waiting cannot help."""
     began, attempt, told = monotonic(), 0, False
     while True:
         left = began + patience - monotonic()
@@ -62,7 +61,7 @@ async def _ask(address: Address, client: Client, patience: float) -> list[Info]:
 
 
 async def _fsync(client: Client) -> list[str]:
-    """When every primary syncs; nothing if we may not know."""
+    """The appendfsync of every primary; empty if the user may not read it."""
     words = ("CONFIG", "GET", "appendfsync")
     try:
         if isinstance(client, RedisCluster):
@@ -83,7 +82,7 @@ async def _infos(client: Client) -> list[Info]:
 
 
 async def infos(client: Client, *sections: str) -> list[Info]:
-    """What every primary says about itself."""
+    """INFO of every primary."""
     if isinstance(client, RedisCluster):
         await client.initialize()
         nodes = client.get_primaries()
@@ -92,13 +91,13 @@ async def infos(client: Client, *sections: str) -> list[Info]:
 
 
 def room_of(info: Info) -> Room:
-    """As the server itself reckons: what waits to be sent or written does not count."""
+    """As the server counts: without output and replication buffers."""
     used = int(info.get("used_memory", 0)) - int(info.get("mem_not_counted_for_evict", 0))
     return Room(max(0, used), int(info.get("maxmemory", 0)))
 
 
 def refuse(address: Address, info: Info) -> None:
-    """Raises if a queue would not be safe there, or if this is not what the address says."""
+    """Raises if a queue would not be safe there, or if the server is not what the address says."""
     at = f"the store at {address}"
     version = str(info.get("redis_version", "0"))
     mode = info.get("redis_mode") or info.get("server_mode")  # Valkey's word for it
@@ -125,7 +124,7 @@ def _other(address: Address, kind: str) -> str:
 
 
 async def refuse_wrong_protocol(address: Address) -> None:
-    """TLS and plain text do not understand each other: one side waits, or hears noise. So ask in the other way."""
+    """Raises if the server speaks TLS and the address does not, or the other way round: tries the other protocol."""
     if not address.hosts:
         return
     host, port = address.hosts[0]
@@ -152,7 +151,7 @@ async def _answers_plain_text(host: str, port: int) -> bool:
 
 
 async def _answers_tls(host: str, port: int) -> bool:
-    """Only shakes hands; whose certificate it is does not matter, as nothing is said."""
+    """Only shakes hands. The certificate does not matter, as nothing is sent."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

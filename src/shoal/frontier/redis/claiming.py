@@ -1,4 +1,4 @@
-"""claim: one script on one shard; with several shards, a fair share of the room for each, then what is left of it."""
+"""claim: one script on one shard; with several shards, a fair share of the room from each."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from shoal.valve import FOREVER, UNTIMED
 
 _SERVED = struct.Struct("<6sdIHHiH")
 _TIMES = struct.Struct("<ddd")
-_ROUNDS = 8  # looks at all shards in one claim
+_ROUNDS = 8  # rounds over all shards in one claim
 _PRIORITIES_OLD = 1.0  # seconds
-_APART = 0.5  # seconds between the unasked looks of all that wait for the same
+_APART = 0.5  # seconds between two claims, not asked for, of all processes that wait for the same
 _LEAST_REST, _MOST_REST = 1.0, 30.0  # … of one of them
-_BEGINNING = -UNTIMED  # the time of a line in which nobody has been served yet
+_BEGINNING = -UNTIMED  # the time of a line in which no host was served yet
 
 _decode_spec = msgspec.msgpack.Decoder(JobSpec).decode
 
 
 class _Line(NamedTuple):
-    """Of a job and lane, in one shard."""
+    """The line of a job and lane in one shard."""
 
-    front: float  # its time before others joined it, which is that of `first`
-    first: float  # the place of who stood first then; FOREVER: nobody
-    places: Sequence[float]  # where hosts stand now
+    front: float  # its time before other hosts joined
+    first: float  # the place of its first host then; FOREVER: none
+    places: Sequence[float]  # of all hosts in it now
 
 
 class _Peek(msgspec.Struct, frozen=True):
@@ -43,18 +43,18 @@ class _Peek(msgspec.Struct, frozen=True):
     now: float
     next_due: float  # a moment, or FOREVER
     look: float  # see `_Round._rest`
-    short: list[int]  # numbers of jobs whose page budget has no permit left here, though tasks are due
-    outs: list[int]  # shards that something has been on its way to for long
+    short: list[int]  # jobs that have due tasks here, but no permit of their page budget
+    outs: list[int]  # shards that have not got what this one sent them for long
     lines: list[_Line]  # for each job and lane
 
 
 class Claimer:
-    """What one process remembers between its claims."""
+    """Claims for one process, and what it remembers between claims."""
 
     def __init__(self, shards: Shards) -> None:
         self._shards = shards
         self._turn = 0
-        self._epoch = ""  # what is remembered is from then
+        self._epoch = ""  # in which this was read
         self._floors: dict[
             tuple[int, str], float
         ] = {}  # job's number and lane → the time of the line, of all shards
@@ -84,7 +84,7 @@ class Claimer:
         self._priorities.clear()
 
     async def _numbers(self, names: Sequence[str]) -> dict[str, int]:
-        """Jobs that exist, with their numbers. What priority they have is looked up once a second."""
+        """The numbers of the jobs that exist. Reads their priorities once a second."""
         for name in [name for name in names if not self._shards.known_number(name)]:
             await self._shards.find_number(name)
         if len(names) > 1:
@@ -92,7 +92,7 @@ class Claimer:
         return {name: number for name in names if (number := self._shards.known_number(name))}
 
     async def _meant(self, claim: Claim, jobs: dict[str, int]) -> dict[str, int]:
-        """Without those that were made anew since the worker met them. A number belongs to one of them for ever."""
+        """The jobs without those that were made again since the worker met them. A number is never given twice."""
         unknown = [jobs[name] for name in claim.made if name in jobs and jobs[name] not in self._created]
         if unknown:
             [_, *told] = await self._shards.look(HOME, *(("HGET", f"job:{n}", "created") for n in unknown))
@@ -114,13 +114,13 @@ class Claimer:
         self._priorities_at = now
 
     def _in_turn(self, names: Sequence[str]) -> list[str]:
-        """By priority; of equals, each claim starts with another, so that none is always served last."""
+        """By priority. Jobs of equal priority take turns."""
         start = self._turn % len(names) if names else 0
         return sorted([*names[start:], *names[:start]], key=lambda name: -self._priorities.get(name, 0))
 
 
 class _Round:
-    """One claim: what was taken so far, and when there is more. Jobs are in the order they are served."""
+    """One claim: what was taken so far, and when there is more. `jobs` are in the order of serving."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class _Round:
         return self._claim.limit - len(self._leases)
 
     def claimed(self) -> Claimed:
-        # Of a lane that is full it will want more as soon as a page has ended, whosever turn it is.
+        # If a lane is full, this process wants more as soon as a page has ended, even if it is not its turn.
         full = any(
             self._taken[lane] >= max(most for _, one, most in self._wishes if one == lane)
             for lane in range(len(self._lanes))
@@ -162,8 +162,8 @@ class _Round:
         return FOREVER if moment >= FOREVER else max(0.0, moment - self._now)
 
     def _rest(self, look: float) -> float:
-        """Seconds until the shard is looked at again by this process: at a certain moment, if it watches. Else so many
-        wait there, and now and then one of them looks."""
+        """Seconds until this process claims from the shard again: at a certain moment, if it is the watcher. Otherwise
+        `-look` processes wait there, and each claims now and then."""
         if look > 0:
             return self._until(look)
         return random.uniform(0.5, 1.5) * min(_MOST_REST, max(_LEAST_REST, -look * _APART))
@@ -176,8 +176,8 @@ class _Round:
     # -- several shards
 
     async def share(self) -> None:
-        """Looks which hosts may be served, in all shards, and takes from each shard what its hosts' places in the whole
-        line are worth; again, if there is room left and hosts may have given more."""
+        """Reads the lines of all shards as one, and takes from each shard the share of its hosts; again while there is
+        room and the hosts may have more."""
         for _ in range(_ROUNDS):
             if self._room <= 0:
                 return
@@ -190,7 +190,7 @@ class _Round:
             if not await self._ask(portions):
                 break
         if self._room > 0:
-            await self._peek()  # so that every shard knows that more is wanted
+            await self._peek()  # so that every shard knows that this process wants more
 
     async def _peek(self) -> list[_Peek]:
         lines = [(number, lane) for number in self._numbers for lane in self._lanes]
@@ -208,14 +208,14 @@ class _Round:
         return peeks
 
     async def _deliver(self, peeks: Sequence[_Peek]) -> bool:
-        """Brings what a dead worker left behind; answers whether there was something."""
+        """Delivers what a dead worker has not; returns whether there was something."""
         waiting = {shard: peek.outs for shard, peek in enumerate(peeks) if peek.outs}
         for shard, targets in waiting.items():
             await outbox.deliver(self._shards, shard, targets)
         return bool(waiting)
 
     async def _fill(self, peeks: Sequence[_Peek]) -> bool:
-        """Gets permits of the page budget where tasks are due and none is left; answers whether there were some."""
+        """Gets permits of the page budget for shards with due tasks that have none; returns whether there were some."""
         short: dict[int, list[int]] = {}
         for shard, peek in enumerate(peeks):
             for job in set(peek.short):
@@ -252,7 +252,7 @@ class _Round:
         }
 
     async def _ask(self, portions: Mapping[int, tuple[int, list[int]]]) -> bool:
-        """Takes so much from each shard; answers whether there was something."""
+        """Takes so much from each shard; returns whether it got something."""
         asks = {
             shard: [
                 self._claim.worker,
@@ -273,7 +273,7 @@ class _Round:
         now, next_due, look = _TIMES.unpack(answer[0])
         self._looks[shard] = look
         for number in _numbers(answer[1]):
-            # Dropped, perhaps made anew: the next claim will know.
+            # The job was dropped, and perhaps made again: the next claim reads its number.
             self._shards.forget(self._names[self._numbers.index(number)])
         self._now = max(self._now, now)
         self._next_due = min(self._next_due, next_due)
@@ -298,7 +298,7 @@ class _Round:
 
 
 def _wanted(portions: Mapping[tuple[int, int], int]) -> tuple[int, list[int]]:
-    """Portions of one shard as the script reads them: how much in all, and of each lane up to and with each job."""
+    """The portions of one shard as the script reads them: how many in all, and of each lane up to and with each job."""
     wanted: list[int] = []
     by_lane: Counter[int] = Counter()
     for (job, lane), count in portions.items():

@@ -1,9 +1,9 @@
 """redis-py's clients, made from an address.
 
-Their own retries are off: a repeated call is the link's decision alone. So are their socket timeouts, which on Python
-3.11 can swallow a cancellation; the link puts a time limit around the whole call instead, and a call that is cut short
-closes its connection. Before a pooled connection is used, redis-py looks whether it is still alive and quietly opens
-another if not: nothing has been sent by then.
+Their own retries are off: only the link repeats calls. Their socket timeouts are off too, because on Python 3.11 they
+can swallow a cancellation: the link has a timeout around the whole call, and a call that is cancelled closes its
+connection. Before redis-py uses a pooled connection, it checks it and opens another if it is dead; nothing has been
+sent by then.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from shoal.frontier.redis.address import Address
 Client = Redis | RedisCluster
 
 CONNECT_SECONDS = 5.0
-_CLUSTER_CONNECTIONS = 1000  # of each node; more than the engine ever asks for at once
+_CLUSTER_CONNECTIONS = 1000  # of each node; more than the engine ever needs at once
 
 
 def make_client(address: Address) -> Client:
@@ -47,7 +47,7 @@ def make_client(address: Address) -> Client:
 
 
 def make_listener(address: Address, attempt: int) -> Redis:
-    """A client for a subscription. In a cluster every node hears what is published: each attempt asks another one."""
+    """A client for a subscription. In a cluster every node has all messages, so each attempt tries another one."""
     if address.kind == "cluster":
         host, port = address.hosts[attempt % len(address.hosts)]
         return Redis(host=host, port=port, retry=_once(), **_options(address))
@@ -57,7 +57,7 @@ def make_listener(address: Address, attempt: int) -> Redis:
 
 
 def node_clients(address: Address, client: Client, tags: Sequence[str]) -> list[tuple[Redis, str]]:
-    """A client of its own for every server that has one of the tags, and that tag. To be closed by whoever asks."""
+    """For every server that has one of the tags, a client of its own and the tag. The caller closes them."""
     if isinstance(client, Redis):
         return [(client.client(), tags[0])]
     nodes = {}

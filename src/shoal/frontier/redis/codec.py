@@ -1,11 +1,11 @@
-"""How a task is written into a list: as little as possible, since there may be very many.
+"""A task as bytes in a list, as short as possible because there are very many.
 
     id 6 | created (ms) 6 | attempt 1 | max_attempts 1 | losses 1 | noted 1 | noted × (attempt 1, at 8) | body
 
-What its list already says (job, host, lane, priority) is not repeated. The scripts read and write the head; `noted`
-counts losses of its worker that are not yet part of the history in the body. The body is a msgpack array: how the URL
-begins and which fields follow (bits), the URL without its host, handler (a number), depth, parent; then, where they
-are not what is usual, fingerprint and a map of rare fields.
+What its list says (job, host, lane, priority) is not repeated. The scripts read and write the head; `noted` counts
+losses of its worker that are not in the history of the body yet. The body is a msgpack array: how the URL begins and
+which fields follow (bits), the URL without its host, handler (a number), depth, parent; and, if they are not the usual
+ones, fingerprint and a map of rare fields.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ _decode_snapshot = stored("snapshot of a page")(msgspec.msgpack.Decoder(Snapshot
 
 
 def band(priority: int) -> int:
-    """The list that a priority belongs to; those beyond 32 bits share one."""
+    """The priority of a list. Priorities beyond 32 bits share one."""
     return max(_LOW, min(_HIGH, priority))
 
 
 def encode_rest(task: Task, handler: int) -> bytes:
-    """The item behind id and creation time, which the store gives to a new task."""
+    """The item after id and creation time, which the store adds to a new task."""
     losses = sum(failure.kind == "worker_lost" for failure in task.history)
     head = bytes((min(task.attempt, 255), min(task.max_attempts, 255), min(losses, 255), 0))
     return head + _encode_body(task, handler)
@@ -92,9 +92,9 @@ def _shorten(url: str, host: str) -> tuple[int, str]:
 def decode_item(
     item: bytes, job: str, host: str, lane: str, priority: int, handlers: Mapping[int, str], claimed: int = 0
 ) -> Task:
-    """`claimed` is 1 for the item of a lease, which is kept as it was before the claim counted an attempt.
+    """`claimed` is 1 for the item of a lease, which is stored without the attempt of its claim.
 
-    Raises KeyError for a handler that is not among `handlers`: another process may have met it first."""
+    Raises KeyError for a handler that is not among `handlers`: another process may have given it its number."""
     noted = item[15]
     start = 16 + noted * _LOSS.size
     body = _decode(memoryview(item)[start:])
@@ -126,7 +126,7 @@ def decode_item(
 
 
 def as_text(data: bytes) -> msgspec.Raw:
-    """Bytes as the scripts can read them: the server knows strings of any bytes, but not the type for bytes."""
+    """Bytes as a msgpack string, whatever they hold: the scripts cannot read msgpack's type for bytes."""
     size = len(data)
     if size < 32:
         return msgspec.Raw(bytes((0xA0 | size,)) + data)
@@ -142,7 +142,7 @@ def encode_snapshot(snapshot: Snapshot | None) -> bytes:
 
 
 class RawLetter(msgspec.Struct, frozen=True):
-    """A dead letter as stored: the task is decoded only if somebody asks for it."""
+    """A dead letter as stored. Its task is decoded only if needed."""
 
     at: float
     line: int

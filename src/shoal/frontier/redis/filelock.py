@@ -1,16 +1,16 @@
-"""Whose turn it is to write a result file, among the processes of a folder.
+"""Turns at writing a result file, for the processes of one folder.
 
-A process takes its turn, asks the store what was committed, writes its rows, and has them committed. If it held a lock
-of the kernel all the time, one that is frozen meanwhile (SIGSTOP, a paused container) would keep the others waiting for
-as long as it sleeps. So a turn is a small file, `.FILE.turn`, and whoever sees it without a sign of life for two
-seconds removes it. The one that was frozen may wake at any moment, at any line. It does no harm:
+A process takes a turn, reads the committed length from the store, writes its rows and commits them. If it held a kernel
+lock all the time, a frozen process (SIGSTOP, a paused container) would block the others for as long as it is frozen. So
+a turn is a small file, `.FILE.turn`, and a process that sees it unchanged for two seconds removes it. A frozen process
+may go on at any moment, and does no harm:
 
-  - It writes only while the turn is still its own. The look at that and the write are one step under the file's lock,
-    which is held for nothing else, and for no call to the store.
-  - What it has written is committed only if nobody has asked for the committed length since: `prepare` notes who did.
+  - It writes only while the turn is its own. It checks that and writes under the file's lock, which is held for nothing
+    else and during no call to the store.
+  - Its rows are committed only if no other process has read the committed length since: `prepare` notes who did.
 
-The order matters: the turn first, then the length. Then whoever finds the turn its own when it writes knows the length,
-and whoever takes the turn after that write has made the commit impossible before it writes itself.
+The order matters: first the turn, then the length. A process that still has the turn when it writes knows the length;
+and a process that takes the turn after that write makes its commit impossible before it writes itself.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from shoal.frontier.protocol import Journal
 
 try:
     import fcntl
-except ImportError:  # no flock here: one process writes a file
+except ImportError:  # without flock, only one process may write a file
     fcntl = None  # type: ignore[assignment]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_SILENCE = 2.0  # seconds without a sign of life, after which a turn is over
-_LOOK = 0.002  # seconds between the first looks at what another process has; then they become rarer
+_SILENCE = 2.0  # seconds without a change of its file after which a turn is over
+_LOOK = 0.002  # seconds between the first tries while another process has the file; then they become rarer
 
 
 @runtime_checkable
@@ -55,13 +55,13 @@ class SharedFile(Journal, Protocol):
 
 
 class Turn:
-    """At a journal that nobody else can write to."""
+    """A turn at a journal that no other process writes."""
 
     def __init__(self, journal: Journal, name: str) -> None:
         self.journal = journal
-        # As long as all goes well the store knows us by the same name, and has nothing to note.
+        # While all goes well we keep the same name, and the store has nothing to note.
         self.name = name or os.urandom(8).hex()
-        self.clean = name != ""  # whether all that we have written there is committed
+        self.clean = name != ""  # whether all that we have written is committed
 
     async def append(self, committed: int, rows: Sequence[bytes]) -> int | None:
         """The new length, or None if the turn is over."""
@@ -69,13 +69,13 @@ class Turn:
 
 
 class FileTurn(Turn):
-    """At a file that is shared with other processes."""
+    """A turn at a file that other processes write, too."""
 
     def __init__(self, journal: SharedFile, name: str) -> None:
         super().__init__(journal, name)
         self._file = journal
         self._path = journal.path.with_name(f".{journal.path.name}.turn")
-        self._sign: object = None  # the last one of life of whoever has the turn
+        self._sign: object = None  # the state of the turn's file when it last changed
         self._since = 0.0
 
     async def append(self, committed: int, rows: Sequence[bytes]) -> int | None:
@@ -135,7 +135,7 @@ class FileTurn(Turn):
             return False
 
     def _if_mine(self, do: Callable[[Path], None]) -> None:
-        with suppress(OSError):  # at worst, somebody waits longer or the turn is over sooner
+        with suppress(OSError):  # at worst, a process waits longer or the turn ends sooner
             if self._is_mine():
                 do(self._path)
 
@@ -153,7 +153,7 @@ class FileTurn(Turn):
 
 
 async def _when_free(do: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
-    """In a thread, again and again, for as long as it says that another process has the file."""
+    """Calls `do` in a thread until it does not raise BlockingIOError, which means that another process has the file."""
     pause = _LOOK
     while True:
         with suppress(BlockingIOError):
@@ -163,7 +163,7 @@ async def _when_free(do: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
 
 
 class FileTurns:
-    """By journal: between this process's settlements, and between processes if the journal is a file."""
+    """Turns for each journal: among this process's settlements, and among processes if it is a file."""
 
     def __init__(self) -> None:
         self._own: dict[str, asyncio.Lock] = {}

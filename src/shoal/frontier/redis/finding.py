@@ -1,4 +1,4 @@
-"""find: where the task of one URL is. Looks page by page, so that the server is never held up."""
+"""find: where the task of one URL is. Reads page by page, so that the server is never blocked for long."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class _Place:
         self._shards, self._job, self._number = shards, job, number
         self._task, self._scan = task, scan
         self._shard = shards.of_host(task.host)
-        self._passed = 0  # the longest queue looked through to the limit
+        self._passed = 0  # the length of the longest queue
 
     async def leased(self) -> Whereabouts | None:
-        """In every shard: a redirect may have led to another host."""
+        """Searches every shard: a redirect may have led to another host."""
         for shard in self._shards.all:
             async for token, data in self._leases(shard):
                 lease = decode_lease(data)
@@ -65,7 +65,7 @@ class _Place:
     async def pending(self) -> Whereabouts | None:
         host = self._task.host
         [_, record] = await self._shards.look(self._shard, ("HGET", "hosts", host))
-        ahead: dict[int, int] = {}  # by line: those of higher priority go first
+        ahead: dict[int, int] = {}  # by line: tasks in lists of higher priority
         for line, priority, length in read_lists(record) if record is not None else ():
             if line // LANES_PER_JOB != self._number:
                 continue
@@ -115,7 +115,7 @@ class _Place:
         return None
 
     async def admitted(self) -> Whereabouts:
-        """Of a task that was not found: done, unless a queue is longer than what was looked through."""
+        """Of a task that was not found: done, unless a queue is longer than the part that was searched."""
         print_of_url = self._task.fingerprint
         looks = await self._shards.look_all(("HGET", f"merged:{self._number}", str(print_of_url)))
         for _, into in looks:

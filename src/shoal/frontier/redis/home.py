@@ -47,13 +47,13 @@ from shoal.frontier.values import (
 )
 from shoal.model import DeadLetter, Lease, Settlement, Task
 
-_LOOK_IN = b"in "  # + seconds: what the store says to the one that is to look
+_LOOK_IN = b"in "  # + seconds: the store tells a process when to claim
 _LEAVE = 2.0
-_LOOK_AROUND = 30.0  # a subscription may be down without anybody knowing
+_LOOK_AROUND = 30.0  # seconds; the subscription may be down without notice
 
 
 class RedisFrontier:
-    """`store` is an address, such as redis://host:6379/0. One of an older layout is upgraded, if it may be."""
+    """`store` is an address, such as redis://host:6379/0. A store with an older layout is upgraded if `may_upgrade`."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class RedisFrontier:
         self._link = Link(
             self.address,
             open_patience=inf if patient else OPEN_PATIENCE,
-            # A person who waits for an answer is told at once; a crawl waits for room.
+            # A crawl waits while the store is full; a person who asks gets an error at once.
             full_patience=inf if may_upgrade else 0.0,
             warns=may_upgrade,
         )
@@ -79,12 +79,12 @@ class RedisFrontier:
         self._replicas = Replicas(self._link, self._shards.tags, self.address.wait)
         self._changed = asyncio.Event()
         self.news = News()
-        self._woken = False  # by somebody in this process
-        self._called = False  # something has changed, perhaps
-        self._look_at = inf  # when the store has told this process to look
-        self._unheeded = False  # … and it did not
+        self._woken = False  # by this process
+        self._called = False  # something may have changed
+        self._look_at = inf  # when this process is to claim, as the store has told it
+        self._unheeded = False  # it was told to claim, and did not
         self._has_claimed = False
-        self._alive: set[str] = set()  # workers that spoke through this frontier
+        self._alive: set[str] = set()  # workers that sent heartbeats through this frontier
 
     def __repr__(self) -> str:
         return f"<RedisFrontier {self.address}>"
@@ -128,7 +128,8 @@ class RedisFrontier:
             await self._link.close()
 
     async def _leave(self) -> None:
-        """Nobody need wait until this process's workers count as gone; but a store that is away does not keep us."""
+        """Removes this process's workers, so that nobody waits until they count as gone. Gives up soon if the store is
+        away."""
         try:
             async with asyncio.timeout(_LEAVE):
                 if self._has_claimed:
@@ -194,7 +195,7 @@ class RedisFrontier:
 
     async def claim(self, claim: Claim) -> Claimed:
         self._has_claimed = True
-        self._forget_calls()  # before, for what is said meanwhile may come after it
+        self._forget_calls()  # before the claim: what the store says during it may be news
         return await self._claimer.claim(claim)
 
     async def settle(
@@ -236,7 +237,7 @@ class RedisFrontier:
 
     async def wait(self, seconds: float) -> bool:
         if self._unheeded:
-            # It was told to look and did not, for it has no room. Another one may.
+            # It was told to claim and did not, because it has no room. Another process may.
             self._forget_calls()
             await leases.rest(self._shards)
         until = time.monotonic() + min(seconds, _LOOK_AROUND)
@@ -257,7 +258,7 @@ class RedisFrontier:
         return look
 
     def _hear(self, message: bytes) -> None:
-        """In how many seconds this process is to look; or that there is news of jobs, or may have been."""
+        """A message: when this process is to claim; or that there is, or may be, news of jobs."""
         if message.startswith(_LOOK_IN):
             self._look_at = min(self._look_at, time.monotonic() + float(message.removeprefix(_LOOK_IN)))
         else:
@@ -312,7 +313,7 @@ class RedisFrontier:
         return await take_stock(self._shards)
 
     async def compact(self) -> int:
-        return 0  # the server gives memory back by itself
+        return 0  # the server does it by itself
 
     # -- notes
 

@@ -1,5 +1,5 @@
-"""What the store holds, by kind. The keys of which there is one are weighed by the server; of the many others a bounded
-number is looked at, and the rest reckoned from them."""
+"""What the store holds, by kind. Single keys are measured; of the many others a bounded number is, and the rest is
+estimated from them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from shoal.frontier.redis.keys import HOME, LAYOUT
 from shoal.frontier.redis.shards import Shards
 from shoal.frontier.values import Inventory, inventory
 
-_KEYS = 20_000  # looked at, in all shards
-_PAGE = 200  # keys a script looks at: a few milliseconds
+_KEYS = 20_000  # to measure, in all shards
+_PAGE = 200  # keys in one script, which takes a few milliseconds
 _OF = {
     "queues": "q due line places delayed later crowds crowd",
     "in hand": "leases held holders extended",
@@ -77,7 +77,7 @@ async def take_stock(shards: Shards) -> Inventory:
 
 
 async def _weigh(shards: Shards, shard: int, keys: Counter[str], sizes: Counter[str]) -> bool:
-    """Adds up what the shard has; False: not every key was looked at."""
+    """Adds up what the shard has; False: not every key was measured."""
     _add(await shards.run("take_stock", shard, [False, 0]), keys, sizes)
     seen_keys: Counter[str] = Counter()
     seen_sizes: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""Jobs: their specs in every shard, their counters summed over all."""
+"""Jobs: every shard has their spec and its part of their counters."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PENDING = b"pending:"  # + lane's number: a field of a job
 _FED = b"fed:"  # + name of a source: how far it was read, and whether to its end
 _VALVE = struct.Struct("<ddddIIIII")
 _LIMIT = struct.Struct("<dI")
-MOST = 2**31  # of what a valve counts
+MOST = 2**31  # of a valve's cap and burst
 _TRIES = 10
 _RECENTLY = 60.0  # seconds: longer than a shard goes back
 _BITS_A_URL, _BITS_A_BLOCK = 16, 2**20
@@ -41,7 +41,7 @@ Fields = Mapping[bytes, bytes]
 
 
 def pack_valve(valve: Valve) -> bytes:
-    """A host's record as it is first stored."""
+    """The record of a new host."""
     burst, cap = min(valve.burst, MOST), min(valve.cap, MOST)
     times = (valve.interval, valve.next_at, valve.blocked_until, valve.hold)
     return _VALVE.pack(*times, burst, cap, valve.in_flight, 0, 0)
@@ -72,7 +72,7 @@ async def open_job(shards: Shards, spec: JobSpec, source: str | None = None, aga
 
 
 def _blocks(spec: JobSpec, shards: int) -> int:
-    """Of the first Bloom filter in each shard; 0: none, what was seen is kept exactly."""
+    """Blocks of the first Bloom filter in each shard; 0: none, the seen-set is exact."""
     if spec.dedupe == "exact":
         return 0
     return ceil(max(1, spec.capacity) * _BITS_A_URL / _BITS_A_BLOCK / shards)
@@ -96,7 +96,7 @@ async def find_job(shards: Shards, name: str) -> Job | None:
 
 
 async def all_jobs(shards: Shards, state: JobState | None) -> Sequence[Job]:
-    """Every process asks for them all the time, so one that has not moved since it was last read is not read again."""
+    """Every process reads the jobs all the time, so a job that has not changed is not read again."""
     listed = await shards.run_all("list_jobs", [state or ""])
     moves = [dict(zip(map(int, flat[::2]), map(int, flat[1::2]), strict=True)) for flat in listed]
     numbers = sorted(moves[HOME])
@@ -126,7 +126,7 @@ async def _read_many(shards: Shards, numbers: Sequence[int]) -> None:
 
 
 def _moves(parts: Sequence[Fields]) -> tuple[int, ...]:
-    """They grow in a shard with everything that happens to the job there."""
+    """For each shard, a number that grows with every change of the job there."""
     return tuple(int(part.get(b"moves", 0)) for part in parts)
 
 
@@ -136,8 +136,8 @@ async def _numbers(shards: Shards) -> list[int]:
 
 
 async def _read(shards: Shards, number: int) -> Job | None:
-    """A job is believed to have nothing left only if two reads in a row found all shards unchanged: between looking at
-    one shard and the next, a task may have gone from the second to the first."""
+    """A job that seems to have nothing left is read again, until two reads find all shards unchanged: between the reads
+    of two shards, a task may have moved from the second to the first."""
     moves: tuple[int, ...] | None = None
     while True:
         parts = await _fields(shards, number)
@@ -153,7 +153,7 @@ async def _read(shards: Shards, number: int) -> Job | None:
 
 
 def _tell_if_over(shards: Shards, number: int, job: Job, seen: int) -> None:
-    """Once: more URLs were seen than the Bloom filter was made for."""
+    """Logs once that the job has more URLs than its Bloom filter was made for."""
     name, capacity = job.spec.name, job.spec.capacity
     if job.spec.dedupe == "bloom" and seen > capacity and number not in shards.over_capacity:
         shards.over_capacity.add(number)
@@ -165,7 +165,8 @@ def _is_certain(shards: Shards, job: Job) -> bool:
 
 
 def _may_be_wrong(job: Job) -> bool:
-    """Done pages only become more, so a budget that is used up stays so."""
+    """Whether a read over several shards may be wrong about the end. A used-up page budget is certain: it stays used
+    up."""
     return not job.spec.max_pages or job.counters.done < job.spec.max_pages
 
 
@@ -184,7 +185,7 @@ def _job(parts: Sequence[Fields]) -> Job:
     home = parts[HOME]
     counters = Counters(*(total(field) for field in _COUNTED))
     pending = sum(int(n) for part in parts for field, n in part.items() if field.startswith(_PENDING))
-    found, moved = total("out_found"), total("out_moved")  # on their way to another shard
+    found, moved = total("out_found"), total("out_moved")  # sent to another shard, and not there yet
     sources = _sources(home)
     return Job(
         _decode_spec(home[b"spec"]),
@@ -211,7 +212,7 @@ def _sources(home: Fields) -> dict[str, Source]:
 
 
 async def lanes(shards: Shards, name: str | None) -> Mapping[str, int]:
-    """What is on its way to another shard is in no lane yet."""
+    """Tasks that are sent to another shard, and not there yet, are in no lane."""
     numbers = await _numbers(shards) if name is None else [await shards.current_number(name)]
     parts = await asyncio.gather(*(_lanes_of_shard(shards, shard, numbers) for shard in shards.all))
     return {lane: length for lane, length in sum(parts, Counter()).items() if length}
@@ -240,9 +241,9 @@ async def finish(shards: Shards, name: str) -> bool:
 
 
 async def _finish(shards: Shards, number: int, at: float) -> bool:
-    """The mark is made in the home shard, if that has not moved since before all shards were looked at. Whoever adds
-    tasks to another shard calls at the home shard afterwards: either that call comes before the mark, which is then
-    not made, or it finds the mark, and takes it back."""
+    """Marks the job as finished in the home shard, if the job has not changed there since before all shards were read.
+    A process that adds tasks to another shard calls the home shard afterwards: either before the mark, which is then
+    not made, or after it, and then it removes the mark."""
     for _ in range(_TRIES):
         [_, moves] = await shards.look(HOME, ("HGET", f"job:{number}", "moves"))
         job = await _read(shards, number)
@@ -251,12 +252,12 @@ async def _finish(shards: Shards, number: int, at: float) -> bool:
         unmoved = int(moves or 0) if _may_be_wrong(job) else -1
         if int(await shards.run("set_state", HOME, [number, "finished", at, "running", unmoved])):
             return True
-    return False  # others are at work on it, and one of them will be the last
+    return False  # other processes work on it, and the last of them will finish it
 
 
 async def revive(shards: Shards, number: int) -> None:
-    """A finished job runs again. The home shard is the last to know, so that whoever is cut short leaves a finished job
-    that has something left to do, which the next one sees."""
+    """Makes a finished job run again. The home shard comes last: if this is interrupted, the job is still finished and
+    has something left to do, which the next call sees."""
     others = {shard: [number] for shard in shards.all if shard != HOME}
     if others:
         await shards.run_many("revive", others)
@@ -264,14 +265,14 @@ async def revive(shards: Shards, number: int) -> None:
 
 
 async def bring_back(shards: Shards, number: int) -> None:
-    """A job that was found finished runs again, if something is left to do."""
+    """Makes a finished job run again if something is left to do."""
     job = await _read(shards, number)
     if job is not None and not job.exhausted and job.state in ("running", "finished"):
         await revive(shards, number)
 
 
 async def revive_unfinished(shards: Shards) -> None:
-    """Jobs that were finished a moment ago, by what a shard said then, run on if there is something left to do."""
+    """Makes jobs run again that were finished a moment ago, if a shard that went back has something left to do."""
     numbers = await _numbers(shards)
     now, *found = await shards.look(HOME, *(("HMGET", f"job:{n}", "state", "finished") for n in numbers))
     for number, (state, at) in zip(numbers, found, strict=True):
@@ -314,7 +315,7 @@ async def past_jobs(shards: Shards) -> Sequence[PastJob]:
 
 
 async def clear_dropped(shards: Shards) -> None:
-    """Goes on with jobs whose dropping was cut short."""
+    """Finishes the dropping of jobs that was interrupted."""
     answers = await shards.look_all(("SMEMBERS", "dropped"))
     for number in {int(member) for _, members in answers for member in members}:
         await _clear(shards, number)
@@ -327,7 +328,7 @@ async def _clear(shards: Shards, number: int, name: str = "") -> None:
 
 
 async def clear_orphan(shards: Shards, shard: int, number: int, name: str) -> None:
-    """Drops a job from a shard; the home shard knows nothing of it."""
+    """Drops a job that the home shard does not have from another shard."""
     await shards.run("forget_job", shard, [name, number, False])
     await _clear_shard(shards, shard, number)
 
@@ -343,7 +344,7 @@ async def _clear_shard(shards: Shards, shard: int, number: int) -> None:
 
 
 async def journal_length(shards: Shards, job: str, key: str) -> int | None:
-    """The file has one length; each shard knows the last one that it committed."""
+    """The longest of the lengths that the shards have committed."""
     number = await shards.number(job)
     answers = await shards.look_all(("HGET", f"journals:{number}", key))
     lengths = [int(length) for _, length in answers if length is not None]

@@ -1,6 +1,6 @@
-"""Every key of a shard. All begin with the shard's tag, so that one script may touch them all.
+"""Every key of a shard. All keys begin with the shard's tag, so that one script may use them all.
 
-`docs/valkey.md` says what each holds and what it costs. A name that ends with a colon is the beginning of many keys.
+`docs/valkey.md` says what each holds and what it costs. A name that ends with a colon is a prefix of many keys.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ NAMES = {
     "SYNCED": "synced",  # string: written to learn when the disk has all that was written before
 }
 
-HOME = 0  # the shard that keeps what exists once: job numbers, start cursors, notes, workers
+HOME = 0  # the shard that has what exists once: job numbers, start cursors, notes, workers
 
 
 def tag(prefix: str, shard: int) -> str:
@@ -67,12 +67,12 @@ def tag(prefix: str, shard: int) -> str:
 
 
 def wake_channel(prefix: str, process: str = "") -> str:
-    """On which all hear of jobs, or one process when to look."""
+    """The channel with news of jobs for all; or the one that tells a process when to claim."""
     return f"{prefix}:wake:{process}" if process else f"{prefix}:wake"
 
 
-# Public suffixes of two labels under which very many names are registered; without them all shops of one hoster would
-# be in one shard. Not taken from the public suffix list: where a host lives must not change with its next version.
+# Public suffixes of two labels with very many registered names. Without them all shops of one hoster would be in one
+# shard. Not from the public suffix list: the shard of a host must not change with a new version of the list.
 OWNED_BELOW = frozenset(
     f"{name}.{parent}"
     for parent, names in {
@@ -125,7 +125,7 @@ OWNED_BELOW = frozenset(
 
 
 def shard_key(host: str) -> str:
-    """The same for all hosts of a registrable domain, so that they live together: as a rule, the last two labels."""
+    """The same for all hosts of a registrable domain, so that they are in one shard: as a rule, the last two labels."""
     name = host.partition(":")[0].rstrip(".")
     labels = name.rsplit(".", 3)[-3:]
     if host.startswith("[") or len(labels) < 2 or labels[-1].isdigit():
@@ -135,7 +135,7 @@ def shard_key(host: str) -> str:
 
 
 def shard_of(host: str, shards: int) -> int:
-    """Where a host and all its tasks live. Stored data depends on it, so this must never change."""
+    """The shard of a host and all its tasks. Stored data depends on it, so it must never change."""
     if shards == 1:
         return 0
     data = shard_key(host).encode("utf-8", "surrogatepass")

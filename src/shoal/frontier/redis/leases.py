@@ -1,4 +1,4 @@
-"""extend, release, reap, and who is alive."""
+"""extend, release, reap, and which workers are alive."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def held(shards: Shards, worker: str) -> Sequence[Lease]:
 
 
 async def flights(shards: Shards, limit: int, job: str | None) -> Sequence[Flight]:
-    """Leases lie in a hash: so many of each shard are looked at, and those that were claimed first are told."""
+    """Leases are in a hash without an order: reads some of each shard, and returns those that were claimed first."""
     names = await job_names(shards)
     seen = await asyncio.gather(*(_seen(shards, shard) for shard in shards.all))
     raw = [
@@ -102,7 +102,7 @@ async def _lease(
 
 
 async def rest(shards: Shards) -> None:
-    """This process wants nothing for now."""
+    """This process wants no tasks for now."""
     await shards.run_all("rest", [])
 
 
@@ -118,7 +118,7 @@ async def release(shards: Shards, leases: Sequence[Lease]) -> int:
 
 
 async def reap(shards: Shards) -> int:
-    """In portions, so that the server is never held up for long."""
+    """In portions, so that the server is never blocked for long."""
     count = 0
     left = list(shards.all)
     while left:

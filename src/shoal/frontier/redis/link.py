@@ -1,8 +1,8 @@
 """The connection to a Valkey or Redis store.
 
-A call names a script, the shard it works on and its arguments. It is repeated, with the same arguments, for as long as
-the store is away: a restart or a failover is a pause, not an error. The last answer may have got lost after the
-script ran, so every script must give the same answer when it is called twice with the same arguments.
+A call has a script, the tag of its shard, and arguments. It is repeated with the same arguments while the store is
+away: a restart or a failover is a pause, not an error. An answer may get lost after the script has run, so every script
+must give the same answer if it is called twice with the same arguments.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from shoal.frontier.redis.faults import FAULTS, Outage, closed_connections, dela
 
 Argument = bytes | str | int | float
 
-CALL_SECONDS = 20.0  # a script takes milliseconds; a server that is silent for so long is not there
+CALL_SECONDS = 20.0  # a script takes milliseconds; after so long, the server is not there
 OPEN_PATIENCE = 5.0
 
 
 class SetBack(StoreError):
-    """The server is not the one, or not in the run, that the caller knows: it may have lost what it said last."""
+    """The server was restarted or replaced since the caller's epoch, and may have lost its last writes."""
 
 
 class Script(Struct, frozen=True, dict=True):
@@ -53,7 +53,7 @@ class Script(Struct, frozen=True, dict=True):
 
     @cached_property
     def remembers(self) -> bool:
-        """Whether its last answer is kept for each caller."""
+        """Whether the store keeps its last answer for each caller."""
         return "repeated()" in self.source.partition("local function repeated()")[2]
 
     @cached_property
@@ -72,12 +72,10 @@ class Link:
         warns: bool = True,
     ) -> None:
         self.address = address
-        self._warns = (
-            warns  # of what the server's settings may cost; who only looks need not hear it every time
-        )
+        self._warns = warns  # about the server's settings; viewers need no such warning
         self._patience = patience  # how long a call waits for a store that is away
         self._open_patience = open_patience
-        self._full_patience = full_patience  # … that is full, or cannot write to its disk
+        self._full_patience = full_patience  # how long for one that is full, or cannot write to its disk
         self._client: Client | None = None
         self._listeners: list[Listener] = []
         self._outage = Outage(address)
@@ -87,11 +85,11 @@ class Link:
 
     @property
     def lost(self) -> bool:
-        """Whether somebody is waiting for the store."""
+        """Whether calls wait for the store."""
         return self._outage.waiting > 0
 
     async def open(self) -> None:
-        """Connects, and refuses a store that cannot be trusted with a queue."""
+        """Connects, and raises if the store cannot be trusted with a queue."""
         self._client = make_client(self.address)
         try:
             await check(self.address, self._client, self._open_patience, warns=self._warns)
@@ -110,19 +108,19 @@ class Link:
     async def run(
         self, script: Script, tag: str, args: Sequence[Argument] = (), *, full_patience: float = math.inf
     ) -> Any:
-        """The script's answer. Waits while the store is away, and at most `full_patience` seconds while it is full."""
+        """Runs a script. Waits while the store is away, and up to `full_patience` seconds while it is full."""
         return await self._repeat(
             lambda client: self._evaluate(client, script, tag, args), f"script {script.name}", full_patience
         )
 
     async def infos(self, *sections: str) -> list[Info]:
-        """What every primary says about itself."""
+        """INFO of every primary."""
         answers: list[Info] = await self._repeat(lambda client: infos(client, *sections), "INFO", math.inf)
         return answers
 
     async def durable(self, tags: Sequence[str], seconds: float) -> bool | None:
-        """Whether what was written under these tags is in the append-only file on the disk; waits up to `seconds`.
-        None: there is no such file, or the server is too old to tell."""
+        """Whether everything written under these tags is in the append-only file on disk; waits up to `seconds`. None:
+        there is no such file, or the server is too old to say."""
         try:
             clients = self.own_clients(tags)
             async with asyncio.timeout(seconds + CONNECT_SECONDS), asyncio.TaskGroup() as group:
@@ -137,11 +135,11 @@ class Link:
         return None if None in answers else all(answers)
 
     def own_clients(self, tags: Sequence[str]) -> Sequence[tuple[Redis, str]]:
-        """A client with a connection of its own for every server, and a tag that it has; closed by whoever asks."""
+        """For every server, a client with its own connection and a tag that it has. The caller closes them."""
         return node_clients(self.address, self._opened(), tags)
 
     async def config(self, name: str) -> str:
-        """A setting of the server; empty if it does not tell."""
+        """A setting of the server; empty if it cannot be read."""
         try:
             client = self._opened()
             where = {"target_nodes": client.get_random_node()} if isinstance(client, RedisCluster) else {}
@@ -151,8 +149,8 @@ class Link:
         return str(answer.get(name, "")) if isinstance(answer, dict) else ""
 
     async def subscribe(self, callback: Callable[[bytes], None], *channels: str) -> None:
-        """Calls back with every message of the channels, and with b"" after each (re)connection: something may have
-        been missed."""
+        """Calls back with every message of the channels, and with b"" after each connection: messages may have been
+        missed."""
         listener = Listener(self.address, channels, callback)
         self._listeners.append(listener)
         await listener.start()
@@ -203,7 +201,7 @@ class Link:
         return self._client
 
     async def _drop_stale(self, error: BaseException) -> None:
-        """After a failover the name may lead elsewhere; a connection to the old primary would never learn of it."""
+        """After a failover the name may have another address; connections to the old primary are closed."""
         if isinstance(error, said.ReadOnlyError) and isinstance(self._client, Redis):
             await self._client.connection_pool.disconnect(inuse_connections=False)
 
@@ -220,7 +218,7 @@ class Listener:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Returns when the subscription stands for the first time."""
+        """Returns when it is subscribed for the first time."""
         self._task = asyncio.create_task(self._listen())
         subscribed = asyncio.create_task(self._subscribed.wait())
         try:

@@ -1,8 +1,8 @@
-"""What a settlement found for hosts of other shards: stored with the settlement, then brought to its shard.
+"""Delivers tasks that a settlement found for hosts of other shards. They are stored with the settlement first.
 
-A shard's way to another one is a sequence. The receiver remembers the last number that arrived, so anybody may bring
-the same things again: the worker that settled, or whoever notices that it died before it could. What has arrived is
-kept for a minute: should the receiver go back, that number goes back as well, and tells what it has lost.
+What one shard sends to another is a numbered sequence. The receiver stores the last number that arrived, so the same
+entries may be delivered twice: by the worker that settled, and by a process that notices that it died. Delivered
+entries are kept for a minute: if the receiver goes back, its last number goes back too, and says what it has lost.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from shoal.frontier.redis.shards import Shards
 from shoal.frontier.values import Added, total
 
 _HEAD = struct.Struct(">6s6sIB")
-_TIME = 8  # bytes before what is kept: when it had arrived
+_TIME = 8  # bytes before a kept entry: when it was delivered
 _AT_ONCE = 100  # settlements' worth of tasks
 _GAP = b"gap"
 
@@ -31,7 +31,7 @@ def added_of(text: bytes) -> Added:
 
 
 async def deliver(shards: Shards, source: int, targets: Iterable[int]) -> Added:
-    """Brings what is on its way from one shard to others; answers what was new there."""
+    """Delivers the entries of one shard for others; returns what was new there."""
     return total(await asyncio.gather(*(_deliver_to(shards, source, target) for target in targets)))
 
 
@@ -54,7 +54,7 @@ async def _deliver_to(shards: Shards, source: int, target: int) -> Added:
 
 
 async def bring_again(shards: Shards) -> None:
-    """What has arrived at a shard that has gone back since."""
+    """Delivers again what a shard has lost that has gone back."""
     answers = await shards.look_all(("HGETALL", "facts"))
     facts = [dict(zip(flat[::2], flat[1::2], strict=True)) for _, flat in answers]
     for source in shards.all:

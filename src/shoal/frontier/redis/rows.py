@@ -1,7 +1,7 @@
-"""Rows of settlements: which may be written, written into the journal, and what must still hold when they are settled.
+"""Writes the rows of settlements to the journal, and says under which condition they may be committed.
 
-A row with a key is written once per job. With one shard, the set of keys is part of the settlement. With several, a
-key is reserved for a task before its row is written, in the shard that the key chooses.
+A row with a key is written once per job. With one shard, the settlement adds the key to a set. With several shards, the
+key is reserved for its task before the row is written, in the shard that the key belongs to.
 """
 
 from __future__ import annotations
@@ -23,16 +23,12 @@ class Part(Struct):
     shard: int
     places: list[int] = field(default_factory=list)  # in the batch that was handed in
     batch: list[Settlement] = field(default_factory=list)
-    plain: list[int] = field(
-        default_factory=list
-    )  # for each settlement: rows that are counted without asking
-    keys: list[list[str]] = field(
-        default_factory=list
-    )  # … keys of rows that the settlement adds to the set of keys
+    plain: list[int] = field(default_factory=list)  # for each settlement: rows that are counted in any case
+    keys: list[list[str]] = field(default_factory=list)  # for each settlement: keys that it adds to the set
 
 
 async def count_only(shards: Shards, part: Part) -> None:
-    """Nobody writes rows here; they are counted."""
+    """Counts the rows, which are not written here."""
     met: set[int] = set()
     may = await _reserve(shards, part, range(len(part.batch)))
     part.plain, part.keys = [], []
@@ -44,8 +40,8 @@ async def count_only(shards: Shards, part: Part) -> None:
 
 
 async def write(shards: Shards, parts: Sequence[Part], turn: Turn) -> list[list[object] | bool] | None:
-    """Appends the rows that may be written; answers for each part the condition under which it may be settled, or None
-    if the turn is over. What an earlier turn of ours has left there is cut off even if there are no rows any more."""
+    """Appends the rows; returns for each part the condition under which it may be settled, or None if the turn is over.
+    What an earlier turn of ours has left is cut off even if there are no rows."""
     number = parts[0].number
     prepared = await _prepare(shards, parts, turn)
     lengths = [int(length) for _, _, length in prepared.values()]
@@ -70,7 +66,7 @@ async def write(shards: Shards, parts: Sequence[Part], turn: Turn) -> list[list[
 
 
 async def cut(shards: Shards, part: Part, turn: Turn) -> None:
-    """Takes back what was written and will not be committed now."""
+    """Removes rows that were written and will not be committed now."""
     await write(shards, [Part(part.number, part.shard)], turn)
 
 
@@ -95,7 +91,7 @@ async def _prepare(shards: Shards, parts: Sequence[Part], turn: Turn) -> dict[in
 
 
 def _once(part: Part, held: str) -> str:
-    """The same lease settles once, however often it is in the batch."""
+    """Which leases are held, each counted once, however often it is in the batch."""
     met: set[int] = set()
     flags = []
     for settlement, flag in zip(part.batch, held, strict=True):
@@ -105,7 +101,7 @@ def _once(part: Part, held: str) -> str:
 
 
 async def _writable(shards: Shards, part: Part, held: str, fresh: str) -> list[Row]:
-    """The rows of leases that are held, less those whose key was written before; and the part is told about them."""
+    """The rows of leases that are held, without those whose key was written before. Notes them in the part."""
     valid = [place for place, flag in enumerate(held) if flag == "1"]
     may = await _reserve(shards, part, valid)
     if not shards.several:
@@ -135,7 +131,7 @@ def _fresh(settlement: Settlement, met: set[int], may: set[int] | None) -> list[
 
 
 async def _reserve(shards: Shards, part: Part, places: Sequence[int]) -> set[int] | None:
-    """Keys that these settlements may write; None: the settlement itself will tell."""
+    """The keys that these settlements may write; None: the settlement decides."""
     wanted: dict[int, int] = {}
     for place in places:
         settlement = part.batch[place]

@@ -1,6 +1,6 @@
-"""The scripts, one a verb, read once. Each names the parts it is built from and gets the keys it speaks of.
+"""Loads the scripts, one for each verb. A script names its parts in `-- uses`, and gets the names of the keys it uses.
 
-A part may name what it gives to those after it; the rest is its own. Lua allows 200 local names at once.
+A part may name in `-- gives` what later parts can use; its other names are local. Lua allows 200 local names at once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""settle: the ends of leases, told to the shards that gave them."""
+"""settle: ends leases in the shards that gave them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Settler:
         self._writing: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
-        """What is being written is finished first."""
+        """Waits for rows that are being written."""
         await asyncio.gather(*self._writing, return_exceptions=True)
 
     async def settle(
@@ -51,7 +51,7 @@ class Settler:
         return outcome.settled()
 
     def _parts(self, portion: Iterable[tuple[int, Settlement]]) -> list[list[Part]]:
-        """For each job, its settlements by the shard that gave the lease, which the token tells."""
+        """For each job, its settlements by shard. The lease's token says which shard."""
         by_job: dict[str, dict[int, Part]] = {}
         for place, settlement in portion:
             job, shard = settlement.lease.task.job, settlement.lease.token % self._shards.count
@@ -82,7 +82,7 @@ class Settler:
                 await self._end(encoder, rest, outcome)
 
     async def _run(self, encoder: Encoder, part: Part, condition: Asked | bool, epoch: str | None) -> bytes:
-        """What adds to the store is not waited for: the rest can be settled though it is full, and makes room."""
+        """If the part adds to the store, it does not wait for a full store: the rest can be settled, and makes room."""
         patience = 0.0 if any(map(_adds, part.batch)) else inf
         ask = self._ask(encoder, part, condition)
         answer: bytes = await self._shards.run("settle", part.shard, ask, full_patience=patience, epoch=epoch)
@@ -91,7 +91,7 @@ class Settler:
     async def _write(
         self, encoder: Encoder, parts: Sequence[Part], journal: Journal, outcome: _Outcome
     ) -> None:
-        """Not to be cut short: a thread that goes on writing after the lock was given up would meet another's rows."""
+        """Shielded from cancellation: a thread that writes after its turn has ended would mix with another's rows."""
         writing = asyncio.create_task(self._with_journal(encoder, parts, journal, outcome))
         self._writing.add(writing)
         writing.add_done_callback(self._writing.discard)
@@ -100,8 +100,8 @@ class Settler:
     async def _with_journal(
         self, encoder: Encoder, parts: Sequence[Part], journal: Journal, outcome: _Outcome
     ) -> None:
-        """Rows are written first, then committed with the settlements of one shard after the other. If a shard's leases
-        or lengths have changed meanwhile, the file is cut back to what was committed and the rest done again."""
+        """Writes the rows, then commits the settlements shard by shard. If leases or lengths of a shard have changed
+        meanwhile, the file is cut back to the committed length, and the rest is done again."""
         left = parts
         while left:
             async with self._turns.turn(journal) as turn:
@@ -111,7 +111,7 @@ class Settler:
     async def _take_turn(
         self, encoder: Encoder, parts: Sequence[Part], turn: Turn, outcome: _Outcome
     ) -> Sequence[Part]:
-        """The parts that are left."""
+        """Returns the parts that are left."""
         conditions = await rows.write(self._shards, parts, turn)
         if conditions is None:
             return parts
@@ -149,14 +149,14 @@ class Settler:
             )
 
     def _targets(self, part: Part) -> set[int]:
-        """The other shards that its settlements have something for."""
+        """The other shards that its settlements have found tasks for."""
         hosts = {task.host for settlement in part.batch for task in settlement.found}
         hosts |= {s.verdict.to.host for s in part.batch if isinstance(s.verdict, Moved)}
         return {self._shards.of_host(host) for host in hosts} - {part.shard}
 
 
 def _portions(batch: Sequence[Settlement]) -> Iterator[list[tuple[int, Settlement]]]:
-    """Settlements with their places, so many that one script does not hold the server up."""
+    """Settlements with their places, in portions that do not block the server for long."""
     portion: list[tuple[int, Settlement]] = []
     found = 0
     for place, settlement in enumerate(batch):
@@ -179,7 +179,7 @@ class _Outcome:
         self.outdated: set[int] = set()
 
     def without_additions(self, part: Part) -> Part | None:
-        """The part without what the store has no room for, which is noted; None: nothing else is in it."""
+        """The part without settlements that add to the store, which are noted; None: there are no others."""
         rest = Part(part.number, part.shard)
         for place, settlement in zip(part.places, part.batch, strict=True):
             if _adds(settlement):
@@ -208,7 +208,7 @@ class _Outcome:
 
 
 def _adds(settlement: Settlement) -> bool:
-    """Whether the store is larger after it. The script goes by the same rule."""
+    """Whether it adds to the store. The script has the same rule."""
     return bool(settlement.found) or isinstance(settlement.verdict, Dead)
 
 
@@ -226,7 +226,7 @@ class Encoder:
     def settlement(self, settlement: Settlement, shard: int, rows: int, keys: Sequence[str]) -> Asked:
         lease = settlement.lease
         number = self._shards.known_number(lease.task.job)
-        if not number:  # a job that this process never met cannot have leases here
+        if not number:  # this process has never met the job, so it has no leases of it
             return [lease.token, 0, "done", False, 0, False, False, False, 0]
         verdict, arguments = self._verdict(settlement, shard, self._words[number])
         here, others = self._found(settlement.found, shard, self._words[number])
@@ -295,7 +295,7 @@ class Encoder:
 def _retry(task: Task, retry: Retry, settlement: Settlement, words: Mapping[str, int]) -> Asked:
     again = retry.task(task)
     item = as_text(encode_item(again, words[task.handler]))
-    # If this was the last attempt, the letter holds the task as it was tried.
+    # After the last attempt, the dead letter holds the task as it was tried.
     last = _last(task, retry.failure, words) if retry.lane or retry.pool else False
     return [
         retry.after,
@@ -315,7 +315,7 @@ def _last(task: Task, failure: Failure, words: Mapping[str, int]) -> Raw:
 
 
 async def words_of(shards: Shards, batch: Iterable[Settlement]) -> Words:
-    """The numbers of all handlers that a batch speaks of."""
+    """The numbers of all handlers in a batch."""
     handlers: dict[int, set[str]] = {}
     for settlement in batch:
         number = shards.known_number(settlement.lease.task.job)

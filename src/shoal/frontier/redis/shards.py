@@ -1,8 +1,7 @@
-"""All shards behind one link: which one a host belongs to, scripts run on one or on all of them, jobs by name.
+"""All shards of a store: which one a host belongs to, running scripts on one or all of them, jobs by name.
 
-Every call that changes something carries the name of its caller and a number, so that a call whose answer got lost can
-be made again without taking effect again. A caller has one call under way at a time; there are as many callers as
-calls at once.
+Every call that changes something has the name of its caller and a number, so that a call whose answer got lost can be
+repeated without taking effect twice. A caller makes one call at a time; there are as many callers as calls at once.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ from shoal.model import Task
 from shoal.text import command
 
 LANES_PER_JOB = 1024
-FULL = 1.0  # seconds that what is new waits for a store without memory; then whoever brings it must know
+FULL = 1.0  # seconds that new data waits for a full store; then the caller gets an error
 
 _encode = msgspec.msgpack.Encoder().encode
 Look = Sequence[object]  # a command, a key without its tag, arguments
-# The home shard went back, and who gave a handler its number has not told it yet: they do with their heartbeats.
+# Waits for a process to tell a home shard that went back which number a handler has.
 _WORDS_COME = (0.0, 1.0, 2.0, 3.0)
 _in_mending: ContextVar[bool] = ContextVar("in_mending", default=False)
 
@@ -46,14 +45,14 @@ class Shards:
         self.count = count
         self.tags = [tag(prefix, shard) for shard in range(count)]
         self._time = Timebase(clock) if clock is not None else None
-        # Scripts read from it whether this is a cluster, where no server knows all that listen.
+        # Scripts see by the "~" that this is a cluster, where no server knows all subscribers.
         self.name = ("~" if link.address.kind == "cluster" else "") + os.urandom(6).hex()
         self._numbers = itertools.count(1)
         self._callers = itertools.count(1)
         self._idle: list[str] = []  # callers
         self._callers_at: list[set[str]] = [
             set() for _ in range(count)
-        ]  # those that a shard remembers calls of
+        ]  # callers whose last call a shard remembers
         self._jobs: dict[str, int] = {}  # name → number
         self._words: dict[int, dict[str, int]] = {}  # job → handler → number
         self._names: dict[int, dict[int, str]] = {}  # the same, the other way round
@@ -70,7 +69,7 @@ class Shards:
 
     @property
     def epoch(self) -> str:
-        """That of all shards."""
+        """The epoch of all shards."""
         return " ".join(self._epochs)
 
     @property
@@ -85,7 +84,7 @@ class Shards:
         return shard_of(host, self.count)
 
     async def open(self, *, may_upgrade: bool = True) -> None:
-        """Makes the shards, or brings them to the layout of this version if they have an older one."""
+        """Creates the shards, or upgrades them if they have an older layout."""
         for layout in [await self._open_shard(shard) for shard in self.all]:
             if layout == str(LAYOUT):
                 continue
@@ -96,8 +95,8 @@ class Shards:
         await self.mend()
 
     async def _open_shard(self, shard: int) -> str:
-        """Its layout."""
-        shards, layout = await self.run("open", shard, [shard, self.count])  # heeds no epoch
+        """Opens a shard and returns its layout."""
+        shards, layout = await self.run("open", shard, [shard, self.count])  # works in any epoch
         if int(shards) != self.count:
             raise StoreError(
                 f"the store at {self.link.address} was made with shards={int(shards)}: open it with that number,"
@@ -137,7 +136,7 @@ class Shards:
         full_patience: float = inf,
         epoch: str | None = None,
     ) -> Any:
-        """The script's answer. Repeated for as long as the store is away."""
+        """Runs a script and returns its answer. Repeats the call while the store is away."""
         [answer] = await self.run_many(name, {shard: ask}, full_patience=full_patience, epoch=epoch)
         return answer
 
@@ -147,8 +146,8 @@ class Shards:
     async def run_many(
         self, name: str, asks: dict[int, Any], *, full_patience: float = inf, epoch: str | None = None
     ) -> list[Any]:
-        """The same script on several shards at once, in the order asked. When one fails, the others are cut short: some
-        may have taken effect, and some not. `epoch`: only in that one, else SetBack is raised."""
+        """Runs a script on several shards at once; returns the answers in the order of `asks`. If one fails, the others
+        are cancelled, and may or may not have taken effect. `epoch`: raises SetBack if it is over."""
         caller = self._idle.pop() if self._idle else f"{self.name}-{next(self._callers)}"
         number = next(self._numbers)
 
@@ -169,11 +168,12 @@ class Shards:
         if script(name).remembers:
             for shard in asks:
                 self._callers_at[shard].add(caller)
-        self._idle.append(caller)  # not if it was cut short: that call may still take effect
+        self._idle.append(caller)  # not after an error: the call may still take effect
         return answers
 
     async def hang_up(self) -> None:
-        """What the store remembers of our calls goes with us; what was cut short may still take effect, and stays."""
+        """Deletes the answers that the store remembers for this process, except those of calls that may still take
+        effect."""
         idle = set(self._idle)
         for shard, callers in enumerate(self._callers_at):
             if gone := callers & idle:
@@ -183,8 +183,8 @@ class Shards:
     async def _run(
         self, name: str, shard: int, words: Sequence[Argument], *, full_patience: float, epoch: str | None
     ) -> Any:
-        """A call is made for the epoch that is known here. If that is over, nothing happens: the new one is learnt,
-        the store is mended, and the call is made again. One that has taken effect before is answered as it was."""
+        """Makes a call for the known epoch. If that is over, the script does nothing: the new epoch is read, the store
+        is repaired, and the call is made again. A call that has already taken effect gets the same answer."""
         tried = False
         while True:
             if self._mending is not None and not _in_mending.get():
@@ -215,19 +215,19 @@ class Shards:
                     self._mending = asyncio.create_task(self._mend())
 
     async def _mend(self) -> None:
-        """While this goes on, all other calls wait."""
+        """Repairs the store. All other calls wait meanwhile."""
         _in_mending.set(True)
         try:
             epoch = ""
-            while epoch != self.epoch:  # another may go back meanwhile
+            while epoch != self.epoch:  # another shard may go back meanwhile
                 epoch = self.epoch
                 await self.mend()
         finally:
             self._mending = None
 
     async def _begin(self) -> None:
-        """Learns the epoch of every shard, or begins one where the server was started anew. All get the jobs of the
-        home shard; and that one hears of the others, so that it does not know less of them than they do."""
+        """Reads the epoch of every shard, or begins one where the server was restarted. All shards get the jobs of the
+        home shard, and the home shard gets what the others know."""
         _, _, jobs = await self._begin_one(HOME, False, False)
         if not self.several:
             return
@@ -256,27 +256,26 @@ class Shards:
         return answer
 
     def _forget(self) -> None:
-        """What the store said need not be so any more. But a job's number is never another's, and a script says if it
-        does not know one; and the numbers of handlers are told to the store again."""
+        """Drops what was read from the store. Numbers of jobs stay, because they are never given twice; and those of
+        handlers, because the store gets them again."""
         self._names.clear()
         self.jobs_read.clear()
         for lanes in self._lanes:
             lanes.clear()
 
     async def tell_words(self) -> None:
-        """Whoever reads our tasks must find the numbers of their handlers."""
+        """Stores the numbers of handlers again: other processes need them to read our tasks."""
         for job, words in self._words.items():
             for handler, number in words.items():
                 await self.run("word", HOME, [job, handler, number])
 
     def take_orphans(self) -> set[tuple[int, str, int]]:
-        """Jobs of other shards (shard, name, number) that the home shard knows nothing of: they were made in the time
-        that it has lost."""
+        """Jobs of other shards (shard, name, number) that the home shard has lost."""
         orphans, self._orphans = self._orphans, set()
         return orphans
 
     async def look(self, shard: int, *looks: Look) -> list[Any]:
-        """What several commands answer at the same moment; the first answer is the time."""
+        """Runs several commands at the same moment. The first answer is the time."""
         answers: list[Any] = await self.run("read", shard, _readable(looks))
         return answers
 
@@ -290,7 +289,7 @@ class Shards:
     # -- jobs by number
 
     async def find_number(self, job: str) -> int | None:
-        """Asks the store: the job may have been dropped and made anew by somebody else."""
+        """The job's number in the store: another process may have dropped the job and made it again."""
         [_, number] = await self.look(HOME, ("HGET", "jobs", job))
         if number is None:
             self._jobs.pop(job, None)
@@ -299,18 +298,18 @@ class Shards:
         return int(number)
 
     async def number(self, job: str) -> int:
-        """From memory if possible. A script that gets an outdated one says so."""
+        """From memory if possible. A script notices an outdated number."""
         return self._jobs.get(job) or await self.current_number(job)
 
     async def current_number(self, job: str) -> int:
-        """As the store has it now, for whoever only looks: no script would say that it is outdated."""
+        """As the store has it now. For reads, which would not notice an outdated number."""
         number = await self.find_number(job)
         if number is None:
             raise UsageError(f"no job named {job!r} in this store")
         return number
 
     def known_number(self, job: str) -> int:
-        """0 if this process never met the job."""
+        """The number, or 0 if this process has never met the job."""
         return self._jobs.get(job, 0)
 
     def remember(self, job: str, number: int) -> None:
@@ -324,7 +323,7 @@ class Shards:
     async def learn_words(
         self, job: int, handlers: Iterable[str], *, full_patience: float = inf
     ) -> dict[str, int]:
-        """The numbers of the handlers; those that have none get one."""
+        """The numbers of the handlers. New handlers get one."""
         known = self._words.setdefault(job, {})
         for handler in {name for name in handlers if name not in known}:
             answer = await self.run("word", HOME, [job, handler, 0], full_patience=full_patience)
@@ -333,7 +332,7 @@ class Shards:
 
     async def _learn_names(self, job: int) -> None:
         [_, flat] = await self.look(HOME, ("HGETALL", f"words:{job}"))
-        # A handler that got two numbers, because the shard went back in between, has one in its name.
+        # A handler that got two numbers, because the shard went back, has the second in its name.
         self._names.setdefault(job, {}).update(
             {int(flat[i + 1]): flat[i].decode().partition("\0")[0] for i in range(0, len(flat), 2)}
         )
@@ -346,7 +345,7 @@ class Shards:
             try:
                 names = self._names.setdefault(number, {})
                 return decode_item(item, job, host, lane, priority, names, claimed)
-            except KeyError as error:  # another process has met that handler first
+            except KeyError as error:  # another process has given the handler its number
                 unknown = error
             await asyncio.sleep(wait)
             await self._learn_names(number)

@@ -1,11 +1,10 @@
-"""From one layout of the store to the next.
+"""Upgrades a store from one layout to the next.
 
-A step is a function that brings one shard from layout N to N + 1, in scripts that use the part `upgrading`. While a
-store is being upgraded, every other script fails on it, and one process at a time has a shard. That process may be
-killed at any moment: the next one begins the shard's last step again, so a step that was done in part, or whole, must
-come to the same when it is repeated.
+A step is a function that brings one shard from layout N to N + 1, by scripts that use the part `upgrading`. During an
+upgrade every other script fails, and one process at a time holds a shard. That process may be killed at any moment, and
+the next one repeats the shard's last step: so a step must give the same result if it was done before, or in part.
 
-A step that walks through much of the store does so in many short scripts: each of them renews the hold on the shard.
+A step that reads much of the store does so in many short scripts. Each of them renews the hold on the shard.
 """
 
 from __future__ import annotations
@@ -25,20 +24,20 @@ if TYPE_CHECKING:
     from shoal.frontier.redis.shards import Shards
 
 UPGRADING = "upgrading"  # stands for the layout until all is done
-HOLD_SECONDS = 15.0  # after which a shard whose upgrader is silent is taken by another
+HOLD_SECONDS = 15.0  # after which another process may take the shard of a silent upgrader
 _LOOK_AGAIN = 0.2
 _SHOWN = 3  # workers that are named
 
 
 class Upgrader:
-    """One process that upgrades: runs scripts in its name."""
+    """One process that upgrades. Runs scripts in its name."""
 
     def __init__(self, shards: Shards) -> None:
         self.shards = shards
         self.name = f"{socket.gethostname()}:{os.getpid()}:{os.urandom(4).hex()}"
 
     async def run(self, script: str, shard: int, *ask: object) -> Any:
-        """The script gets our name, how long we keep the shard, and then what is asked."""
+        """Runs a script with our name, how long we hold the shard, and `ask`."""
         return await self.shards.run(script, shard, [self.name, int(HOLD_SECONDS * 1000), *ask])
 
 
@@ -54,19 +53,19 @@ async def _give_leases_deadlines(upgrader: Upgrader, shard: int) -> None:
     await upgrader.run("upgrade_deadlines", shard)
 
 
-# By the layout that they begin with, in this order. 3 had no counters for merged pages, which count as 0 where they are
-# missing. Since 5 the facts about a shard have another name, which `take` has given them already.
+# By the layout that they start from, in this order. 3 had no counters for merged pages; missing ones count as 0. Since
+# 5 the facts about a shard have another name, which `take` has already given them.
 STEPS: Mapping[int, Sequence[Step]] = {3: (), 4: (_give_cursors_to_sources, _give_leases_deadlines)}
 OLDEST = min(STEPS)
 
 
 async def upgrade(shards: Shards, layout: str) -> None:
-    """Brings all shards to this layout, or waits until another process has done it. Refuses while workers are alive."""
+    """Upgrades all shards, or waits until another process has. Raises while workers of the old layout are alive."""
     while True:
         try:
             await _upgrade(Upgrader(shards), layout)
             return
-        except Taken:  # we were silent for too long
+        except Taken:  # this process was silent for too long
             continue
 
 
@@ -90,7 +89,7 @@ async def _upgrade(upgrader: Upgrader, layout: str) -> None:
 
 
 async def _take(upgrader: Upgrader, shard: int, layout: str) -> int | None:
-    """The layout to begin with; None: there is nothing left to do."""
+    """Takes a shard; returns its layout. None: nothing is left to do."""
     told = False
     while True:
         word, *rest = [part.decode() for part in await upgrader.run("take", shard)]
