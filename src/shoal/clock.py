@@ -1,4 +1,4 @@
-"""Time is an input: nothing in the engine reads a clock that was not passed in."""
+"""Clocks. Time is an argument: nothing in the engine reads a clock that was not passed in."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Settings from all their layers: defaults < shoal.toml < the spider < environment SHOAL_* < flags.
 
-A later layer replaces a key's value; only tables for hosts are put together, key by key, so that a spider that knows
-one shop does not undo what an operator says of eight hundred.
+A later layer replaces a key's value. Only tables for hosts are merged, key by key, so that a spider with one host does
+not undo an operator's tables for eight hundred.
 
-Every value is checked where it is read, so that an error can name the key, its source and what is allowed.
+Every value is checked where it is read, so that an error names the key, its source and what is allowed.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ NOT_SETTINGS = frozenset(
     }
 )
 
-# What Kubernetes tells every container about a service named shoal, or shoal-…: nobody wrote these.
+# Variables that Kubernetes sets in every container for a service named shoal or shoal-….
 _SERVICE = re.compile(
     r"SHOAL_(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT_\d+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)"
 )
 _SERVICE_ADDRESS = re.compile(r"(?:tcp|udp|sctp)://.+")  # the value of SHOAL_PORT
 _ALL = "docs/settings.md lists them all"
 _MOST_TOLD = 100
-_told: set[str] = set()  # unknown variables that were told of
+_told: set[str] = set()  # unknown variables that were reported
 
 # RFC 9110: a token, and no control characters.
 _HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
@@ -67,7 +67,7 @@ Infos = Mapping[str, inspect.Type]
 
 
 def _given(type_: Any) -> Any:
-    """A type without the None that stands for what is not given."""
+    """A type without None."""
     rest = [one for one in get_args(type_) if one is not type(None)]
     return rest[0] if get_origin(type_) in (Union, UnionType) and len(rest) == 1 else type_
 
@@ -159,7 +159,7 @@ def _known(key: str, source: str) -> str:
 
 
 def _tell_unknown(variable: str, text: str) -> None:
-    """Once. It is no error: an environment is put together by many, and the next version may know the name."""
+    """Reports a variable once. Not an error: others may have set it, and the next version may know it."""
     by_cluster = _SERVICE.fullmatch(variable) or (
         variable.endswith("_PORT") and _SERVICE_ADDRESS.fullmatch(text)
     )
@@ -170,7 +170,7 @@ def _tell_unknown(variable: str, text: str) -> None:
 
 
 def _meant(variable: str) -> str:
-    # Compared without what all of them begin with: by that alone, they are all alike.
+    # Compared without the prefix, which makes all of them similar.
     names = {name.removeprefix(PREFIX): name for name in (*_VARIABLES, *NOT_SETTINGS)}
     close = difflib.get_close_matches(variable.removeprefix(PREFIX).upper(), names, n=1)
     return f"did you mean {names[close[0]]!r}?" if close else _ALL
@@ -242,7 +242,7 @@ def _known_of_host(key: str, where: str) -> str:
 
 
 def _short_name(name: object) -> str:
-    text = unreadable_url(str(name))  # a URL may have been put there
+    text = unreadable_url(str(name))  # it may be a URL
     return text if len(text) <= 100 else f"{text[:100]}…"
 
 
@@ -260,7 +260,7 @@ def _checked(key: str, value: object, source: str, info: Infos = _INFO) -> Any:
 
 
 def _refusal(key: str, value: object, source: str, info: Infos = _INFO) -> SettingsError:
-    # Only a number's or switch's wrong value is repeated: headers and the like may hold secrets.
+    # Only wrong numbers and switches are shown: headers and the like may hold secrets.
     plain = isinstance(info[key], inspect.IntType | inspect.FloatType | inspect.BoolType | inspect.UnionType)
     what = f"{_short(value)} is not allowed" if plain else "this value is not allowed"
     return SettingsError(f"{source}: {what}; {key} must be {_describe(info[key])}")

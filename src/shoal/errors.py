@@ -22,7 +22,7 @@ from __future__ import annotations
 
 
 class ShoalError(Exception):
-    """The root of everything Shoal raises on purpose."""
+    """The base of all errors that Shoal raises on purpose."""
 
     exit_code = 1
 
@@ -31,8 +31,8 @@ class ShoalError(Exception):
 
 
 def one_line(message: str) -> str:
-    """The message with line ends and control characters written as escapes: what it repeats may come from anywhere,
-    and must neither begin a second line in a log nor command a terminal."""
+    """The message with line ends and control characters as escapes: quoted text may come from anywhere, and must
+    neither begin a second line in a log nor control a terminal."""
     if message.isprintable():
         return message
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in message)

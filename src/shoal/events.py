@@ -1,8 +1,8 @@
-"""Telling what happened: in the log, under a stable name and with fields, and to whoever keeps events.
+"""Events: what happened, in the log and for a listener, under a stable name and with fields.
 
-`event("breaker_opened", host=…, reason=…)` may be said anywhere. Every event there is stands in the table
-`EVENTS`: its name, how grave it is, what it means, its fields and its sentence. Names and fields are stable: programs
-that read the log go by them. What is added there is added to docs/events.md. Who listens is in `inspect/event_log.py`.
+`event("breaker_opened", host=…, reason=…)` may be called anywhere. The table `EVENTS` has every event: its name, level,
+meaning, fields and sentence. Names and fields are stable, because programs read them; docs/events.md has the same
+table. `inspect/event_log.py` has the listener that stores events.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ class Event(Struct, frozen=True):
 
 class Listener(Protocol):
     def wants(self, name: str) -> bool:
-        """Asked before the event is made, for some come in thousands."""
+        """Called before the event is made, because some come in thousands."""
         ...
 
     def take(self, made: Event) -> None: ...
 
 
-# Of this task, and of those that it begins: two crawls in one process each have their own.
+# Of the current task and the tasks it starts: two crawls in one process each have their own.
 listener: ContextVar[Listener | None] = ContextVar("shoal-events", default=None)
 
 
 def event(name: str, message: str = "", /, *, exc_info: bool = False, **fields: Field) -> None:
-    """Tells that something happened. `message` stands in for the usual sentence where that does not fit."""
+    """Emits an event. `message` replaces the sentence of the table."""
     level, who = LEVELS[EVENTS[name].level], listener.get()
     wanted = who is not None and who.wants(name)
     if not wanted and not log.isEnabledFor(level):

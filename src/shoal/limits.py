@@ -1,8 +1,7 @@
-"""How much of anything is taken: what a server, a page or a handler can make large, and that would else stay in memory,
-in the store or in a log.
+"""Fixed limits for everything that a server, a page or a handler can make large.
 
-Each line: what is meant, why this number, and what happens beyond it. What a person may want to change is a setting
-(settings.py) and not here. docs/limits.md has the same table, settings included; a test compares the two.
+Each line: what is limited, why this number, and what happens beyond it. Limits that a person may want to change are
+settings (settings.py). docs/limits.md has the same table, settings included; a test compares the two.
 """
 
 from __future__ import annotations
@@ -22,32 +21,26 @@ CONTENT_ENCODINGS = 5  # content encodings of a body, one around the other, as i
 CHUNK_LINE = 16 * KB  # bytes of the line that gives the size of a chunk, as in browsers. Beyond: `flood`
 BODY_OVERHEAD = (
     512 * KB
-)  # bytes that are no body (headers, chunk sizes), besides half of the body. Beyond: `flood`
+)  # bytes that are not body (headers, chunk sizes), plus half of the body. Beyond: `flood`
 
 # -- HTTP/2
 FRAME_BYTES = 16 * KB  # bytes of a frame: what HTTP/2 starts with, and we offer no more. Beyond: `protocol`
-SETTINGS_FRAME = (
-    600  # bytes of a SETTINGS frame: 100 settings, of which fewer than 10 are defined. Beyond: `flood`
-)
-EMPTY_FRAMES = 2_000  # frames of an exchange that bring nothing: 0.05 s of work or so. Beyond: `flood`
-FRAME_COST = (
-    1 * KB
-)  # bytes of a frame that brings nothing that count as one frame more: at most 2 MB come for nothing
-FRAME_SHARE = 64  # bytes of a body that pay for one frame: in smaller crumbs no server sends a whole page
+SETTINGS_FRAME = 600  # bytes of a SETTINGS frame: 100 settings; fewer than 10 are defined. Beyond: `flood`
+EMPTY_FRAMES = 2_000  # frames of an exchange that carry nothing: some 0.05 s of work. Beyond: `flood`
+FRAME_COST = 1 * KB  # bytes of such a frame that count as one more: so at most 2 MB carry nothing
+FRAME_SHARE = 64  # bytes of a body that pay for one frame: no server sends a whole page in smaller frames
 
-# -- cookies that a redirect sets: they are stored with the task, for another process may fetch the next page
+# -- cookies that a redirect sets: stored with the task, because another process may fetch the next page
 REDIRECT_COOKIES = 50  # Set-Cookie lines, the least that RFC 6265bis asks for. Beyond: dropped, and counted
 REDIRECT_COOKIE_BYTES = (
     16 * KB
-)  # of all of them: no server takes longer Cookie headers. Beyond: dropped, and counted
+)  # in all: no server accepts longer Cookie headers. Beyond: dropped, and counted
 COOKIE_LINE = 5 * KB  # of one: RFC 6265bis has 4,096 bytes for name and value. Beyond: dropped, and counted
 
-# -- what a handler asks for: it is stored with the task, perhaps a million times
+# -- requests of a handler: stored with the task, perhaps a million times
 REQUEST_META = 256 * KB  # bytes of `meta`, stored: it is for a few values. Beyond: the page ends as `junk`
-REQUEST_META_DEPTH = (
-    64  # containers in one another in `meta`: far from where it could not be read back. Beyond: `junk`
-)
-REQUEST_HEADERS = 32 * KB  # bytes of a request's own headers: servers take 8 to 16. Beyond: `junk`
+REQUEST_META_DEPTH = 64  # nested containers in `meta`: it can surely be read back. Beyond: `junk`
+REQUEST_HEADERS = 32 * KB  # bytes of a request's own headers: servers accept 8 to 16. Beyond: `junk`
 REQUEST_BODY = 4 * MB  # bytes of a request's body: forms and queries are short. Beyond: `junk`
 PAGE_REQUESTS = 64 * MB  # bytes of all of these for one page, which are settled together. Beyond: `junk`
 REQUEST_NUMBER = 2**31 - 1  # of priority, depth and max_attempts: what all stores can keep. Beyond: `junk`
@@ -62,7 +55,7 @@ ROW_BYTES = 64 * MB  # bytes of an item as JSON: a page of max_body fits several
 PAGE_ROWS = 256 * MB  # bytes of all items of a page, which are in memory together. Beyond: `junk`
 
 # -- URLs
-URL_READ = 4  # times max_url_length: what is longer is refused unread, since reading costs time too
+URL_READ = 4  # times max_url_length: longer URLs are refused unread, since parsing costs time too
 START_LINE = (
     1 * MB
 )  # characters of a line in a list of URLs: a `meta` in JSON fits. Beyond: refused, and counted
@@ -70,19 +63,13 @@ URL_SHOWN = 200  # characters of a refused URL that are shown. Beyond: cut
 
 # -- what is kept about failures
 DETAIL = 500  # characters of a failure's detail, and of any text in an event or a log line. Beyond: cut
-FETCH_DETAIL = (
-    200  # … of what a server's answer or the network made fail: others' words tend to be long. Beyond: cut
-)
-HISTORY = (
-    50  # failures of a task; only replays by hand lead beyond max_attempts. Beyond: the oldest are forgotten
-)
+FETCH_DETAIL = 200  # … of a failed fetch: messages of servers and libraries tend to be long. Beyond: cut
+HISTORY = 50  # failures of a task; only replays by hand exceed max_attempts. Beyond: the oldest are dropped
 SNAPSHOT_HEADER = 1_000  # characters of a header in a snapshot. Beyond: cut
 SNAPSHOT_HEADERS = (
     16 * KB
-)  # characters of all headers in a snapshot. Beyond: left out, and the snapshot says so
-TRACEBACK = (
-    16 * KB
-)  # characters of a handler's traceback, its end: a message may hold a whole page. Beyond: cut
+)  # characters of all headers in a snapshot. Beyond: dropped, and the snapshot says so
+TRACEBACK = 16 * KB  # characters of the end of a handler's traceback: a message may hold a page. Beyond: cut
 
 # -- what an operator sets
 HOST_TABLES = 10_000  # settings for hosts, of a job or of a store: all are read with the job. Beyond: refused

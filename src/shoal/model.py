@@ -4,8 +4,8 @@
                                                                      ├──▶ Settlement ──settle──▶ frontier
     handler ──▶ items, new Tasks ────────────────────────────────────┘
 
-All of them are frozen; a change is a new value. Times are seconds since the epoch in the frontier's time,
-durations are seconds. Worker clocks never meet the frontier's: what a worker says about the future is a delay.
+All of them are frozen; a change is a new value. Times are seconds since the epoch in the frontier's time, durations are
+seconds. Worker clocks are never compared with the frontier's: a worker gives delays.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from shoal.limits import HISTORY, REQUEST_NUMBER
 from shoal.text import without_secrets
 
 DEFAULT_LANE = "normal"
-HANDLER_NAME = "shoal_handler"  # the attribute in which a function keeps the name that it is registered under
-DOUBT = "proxy_doubt"  # a failure by the fault of a proxy or of the host
+HANDLER_NAME = "shoal_handler"  # the attribute of a function with the name that it is registered under
+DOUBT = "proxy_doubt"  # the kind of a failure that is the fault of a proxy or of the host
 
 Pairs: TypeAlias = Mapping[str, Any] | Iterable[tuple[str, Any]]  # of a form or a query
 
@@ -44,13 +44,13 @@ class Failure(Struct, frozen=True, omit_defaults=True):
     via: str = ""  # the proxy it went through, as "pool/host:port"
 
     def __post_init__(self) -> None:
-        # Here once, for whoever makes one: a detail may repeat what a server said, a Location with a password too.
+        # Here, for everyone who makes a Failure: a detail may quote a server, such as a Location with a password.
         if self.detail:
             force_setattr(self, "detail", without_secrets(self.detail))
 
 
 def name_of_handler(handler: object) -> str:
-    """The name under which a spider has registered a function."""
+    """The name that a function is registered under."""
     name = getattr(handler, HANDLER_NAME, None)
     if isinstance(name, str):
         return name
@@ -306,26 +306,26 @@ class Task(Struct, frozen=True, omit_defaults=True):
 
     @property
     def origin(self) -> str:
-        """The URL as it was asked for, before any redirect."""
+        """The URL of the request, before any redirect."""
         return self.hops[0] if self.hops else self.url
 
     @property
     def pages(self) -> tuple[int, ...]:
-        """The fingerprints of all pages where the task has been."""
+        """The fingerprints of all pages that the task has visited."""
         return self.trail if self.fingerprint is None else (*self.trail, self.fingerprint)
 
     @property
     def goes_round(self) -> bool:
-        """Whether redirects led back to what was asked for before, with the same cookies."""
+        """Whether redirects led back to a URL that was fetched before, with the same cookies."""
         return self.url in self.hops[self.renewed :]
 
     def failed(self, failure: Failure) -> Task:
-        """The task with one failure more in its history."""
+        """The task with one more failure in its history."""
         return replace(self, history=(*self.history, failure)[-HISTORY:])
 
 
 class Lease(Struct, frozen=True):
-    """A claimed task. `token` is the fencing token: it is never given twice, and only its bearer may settle."""
+    """A claimed task. `token` is the fencing token: it is never given twice, and only its holder may settle."""
 
     token: int
     task: Task
@@ -362,11 +362,11 @@ class Retry(Struct, frozen=True, tag="retry"):
     failure: Failure
     lane: str | None = None  # from then on in this lane
     pool: str | None = None  # … or through this proxy pool
-    counts: bool = True  # False: nothing was asked for, or not of the host; so the attempt is given back
+    counts: bool = True  # False: no request reached the host, so the attempt does not count
 
     def task(self, task: Task) -> Task:
-        """The task as it will be tried again. Of attempts that do not count, the history keeps the last only, and
-        those through proxies in doubt, which are not to be asked again."""
+        """The task for the next attempt. Of attempts that do not count, the history keeps only the last, and those in
+        doubt, whose proxies are avoided."""
         if not self.counts:
             history = task.history
             if history and not history[-1].attempt and history[-1].kind != DOUBT:
@@ -376,7 +376,7 @@ class Retry(Struct, frozen=True, tag="retry"):
 
 
 class Snapshot(Struct, frozen=True, omit_defaults=True):
-    """What was last seen of a page that died: enough to understand it without fetching again."""
+    """The last answer of a page that died, to understand it without fetching it again."""
 
     status: int | None = None
     headers: dict[str, str] | None = None
@@ -388,21 +388,21 @@ class Snapshot(Struct, frozen=True, omit_defaults=True):
 
 
 class Dead(Struct, frozen=True, tag="dead"):
-    """Never again by itself: goes to the dead letters, from where a person may replay it."""
+    """Given up: the task goes to the dead letters, and a person may replay it."""
 
     failure: Failure
     snapshot: Snapshot | None = None
 
 
 class Moved(Struct, frozen=True, tag="moved"):
-    """The server redirected: the task goes on at another URL, through the queue of that URL's host. If that page has a
-    task of its own, for the same handler and with the same meta, this one is merged into it."""
+    """A redirect: the task goes on at another URL, through the queue of that URL's host. If there is a task for that
+    page with the same handler and meta, this one is merged into it."""
 
     to: Task
 
     def returns_to(self, task: Task) -> bool:
-        """Whether the redirect leads back to a page where the task has been, as a cookie wall does, or a server that
-        insists on its own spelling. Such a target is no duplicate, though seen."""
+        """Whether the redirect leads back to a page that the task has visited, as with a cookie wall, or a server that
+        insists on its own spelling. Such a target is not a duplicate, though seen."""
         to = self.to
         return to.fingerprint in task.pages or to.url == task.url or to.url in task.hops
 
@@ -434,7 +434,7 @@ class Settlement(Struct, frozen=True):
 
 
 class DeadLetter(Struct, frozen=True):
-    """A buried task with everything known about how it died."""
+    """A task that was given up, with everything known about why."""
 
     task: Task  # its `history` holds every attempt, last one last
     kind: str

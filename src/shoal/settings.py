@@ -20,7 +20,7 @@ Seconds = Annotated[float, Meta(ge=0)]
 PositiveSeconds = Annotated[float, Meta(gt=0)]
 Share = Annotated[float, Meta(gt=0, le=1)]
 
-# Honest: names the program and where to read about it, so that a site's owner can tell who calls.
+# Names the program and where to read about it, so that a site's owner knows who it is.
 USER_AGENT = f"Shoal/{__version__} (+https://pypi.org/project/shoal/)"
 
 BROWSER = "browser"  # the lane whose pages are opened in a browser
@@ -33,14 +33,14 @@ PoolStrategy = Literal["scored", "round_robin"]
 ResourceType = Literal["image", "media", "font", "stylesheet", "script", "xhr", "fetch", "websocket", "other"]
 ChallengeKind = Literal["captcha", "bot_wall", "rate_wall", "login_wall", "empty_shell"]
 
-# Never written down, and never shown. (A worker's pool is no secret, but its own affair as these are.)
+# Never stored and never shown. (A worker's pool is no secret, but it is local, too.)
 SECRET = frozenset({"headers", "outputs", "proxies", "session_headers", "worker_pool"})
 
 POLICIES = ("rate", "concurrency", "breaker", "timeout", "budget")
 
 
 class HostSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
-    """What holds at some hosts instead of the settings of the same names. None: nothing is said."""
+    """Settings for some hosts that replace the general ones of the same names. None: not set."""
 
     rate: Annotated[float, Meta(ge=0)] | None = None
     per_host: PositiveInt | None = None
@@ -49,7 +49,7 @@ class HostSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     pool: str | None = None  # "direct" is none
     robots: bool | None = None
     lane: str | None = None  # for requests that name none
-    where: str = ""  # it was set: shoal.toml, a spider. No key of a table
+    where: str = ""  # where it was set: shoal.toml, a spider. Not a key of a table
 
     def __repr__(self) -> str:
         given = {name: getattr(self, name) for name in HOST_KEYS} | {"headers": masked(self.headers)}
@@ -61,7 +61,7 @@ HOST_KEYS = tuple(name for name in HostSettings.__struct_fields__ if name != "wh
 
 
 def masked(headers: Mapping[str, str]) -> dict[str, str]:
-    """The names, without the values."""
+    """The headers with masked values."""
     return dict.fromkeys(headers, MASK)
 
 
@@ -178,13 +178,11 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     proxies: dict[str, list[str]] = {}  # pools: addresses of proxies, or file:PATH, env:NAME to find them in
     pool: str = ""  # that requests go through, unless they say otherwise; empty: none
     worker_pool: str = ""  # that every request of this process goes through, whatever it says
-    fallback: list[
-        str
-    ] = []  # pools in the order of preference; "direct" is none. A host that refuses one gets the next
+    fallback: list[str] = []  # pools by preference; "direct" is none. A host that refuses one gets the next
     pool_strategy: PoolStrategy = "scored"
     pool_costs: dict[str, Annotated[float, Meta(ge=0)]] = {}  # of a request through each pool, in any unit
     pool_cooldown: PositiveSeconds = (
-        30.0  # before a proxy that failed or was banned is tried again; doubled every time
+        30.0  # before a failed or banned proxy is tried again; doubled every time
     )
     session_requests: Count = 0  # requests of one session before it is begun anew
     session_age: Seconds = 0.0  # … and its age; 0 lifts either limit
@@ -196,21 +194,15 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     browser_wait: str = "quiet"  # before a page counts as complete: "load", "quiet", or a CSS selector
     browser_block: list[ResourceType] = field(default_factory=lambda: ["image", "media", "font"])
     browser_pages: PositiveInt = 200  # after so many a browser is replaced by a fresh one
-    browser_memory: Count = (
-        2 * 1024**3
-    )  # bytes of the browser's processes, and it is replaced; 0 lifts the limit
-    escalate: bool = (
-        True  # pages that are empty without scripts, or challenged, go to the browser lane if there is one
-    )
+    browser_memory: Count = 2 * 1024**3  # bytes of a browser, and it is replaced; 0 lifts the limit
+    escalate: bool = True  # pages that are empty without scripts, or challenged, go to the browser lane
 
     # -- HTTP/2
     http2: bool = False  # speak HTTP/2 where a host offers it
     http2_hosts: list[str] = []  # … to these hosts (and their subdomains) only; empty: to all
 
     # -- whom a worker trusts
-    trust: Literal["auto", "store", "self"] = (
-        "auto"  # whether jobs decide everything ("store"); see runtime/trust.py
-    )
+    trust: Literal["auto", "store", "self"] = "auto"  # "store": jobs decide everything; see runtime/trust.py
     outputs: list[str] = field(
         default_factory=lambda: ["*.jsonl"]
     )  # files and databases that jobs may write to

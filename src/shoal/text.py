@@ -1,7 +1,8 @@
-"""Text that people and stores get to see: without what may be secret. Nothing else in Shoal takes secrets out of text.
+"""Text for people and for stores: secrets removed, commands to type, values as MessagePack.
 
-Where a user and a password end is what the URL standard says: at the last "@" before the first / ? or #. Passwords
-that should have been encoded and were not are looked for as well; then rather too much is taken out than too little.
+No other module removes secrets. By the URL standard, user and password end at the last "@" before the first / ? or #.
+Passwords that should have been encoded and were not are removed as well; then rather too much is removed than too
+little.
 """
 
 from __future__ import annotations
@@ -15,18 +16,16 @@ import msgspec
 
 from shoal.limits import DETAIL
 
-SECRET_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization"})  # prove who we are
-MASK = "…"  # stands for a secret that is not shown or written down
+SECRET_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization"})  # credentials
+MASK = "…"  # replaces a secret
 
-# Every pattern below starts at places that no run of it goes beyond, so all take linear time.
-_BEFORE_AT = re.compile(
-    r"(?<![^/\\?#\s])[^/\\?#\s]+@"
-)  # from the start of a piece between slashes to its last "@"
+# No match of a pattern below goes beyond the next place where it can start, so all take linear time.
+# From the start of a piece between slashes to its last "@".
+_BEFORE_AT = re.compile(r"(?<![^/\\?#\s])[^/\\?#\s]+@")
 _AUTHORITY = re.compile(r"([/\\]{2}|:[/\\])\Z")  # browsers take all of these for "//"
 _SCHEME = re.compile(r"https?:", re.IGNORECASE)
-_LOGIN = re.compile(
-    r"""(?<![\w.~%+-])(?:[\w.~%+-]+:|:(?!["']))"""
-)  # the user before a password, without a scheme
+# The user before a password, without a scheme.
+_LOGIN = re.compile(r"""(?<![\w.~%+-])(?:[\w.~%+-]+:|:(?!["']))""")
 _MAIL = re.compile(r"mailto:[^:]*\Z", re.IGNORECASE)
 
 # A user, a colon, and no port. Then whatever follows is a password, with blanks …
@@ -47,19 +46,20 @@ _PASSWORD = re.compile(
 
 
 def one_line(text: str) -> str:
-    """The text as one line without secrets, of no more than so much."""
-    text = without_secrets(" ".join(text[: 20 * DETAIL].split()))  # a whole page need not be read for that
+    """The text as one line without secrets, of at most DETAIL characters."""
+    text = without_secrets(" ".join(text[: 20 * DETAIL].split()))  # the text may be a whole page
     return text if len(text) <= DETAIL else f"{text[: DETAIL - 1]}…"
 
 
 def error_line(error: BaseException) -> str:
-    """What somebody else's code has raised, as "ValueError: too high"."""
+    """An exception of other code, as "ValueError: too high"."""
     said = str(error)
     return one_line(f"{type(error).__name__}: {said}") if said else type(error).__name__
 
 
 def without_secrets(text: str) -> str:
-    """The text, in which no URL has a user or a password, however oddly it is written, and no `password=` a value."""
+    """The text without users and passwords in URLs, however oddly they are written, and without values of
+    `password=`."""
     if "@" in text:
         text = _BLANKS.sub(_start, text)
         text = _PIECE.sub(_cut, text)
@@ -70,21 +70,21 @@ def without_secrets(text: str) -> str:
 
 
 def shown_url(url: str) -> str:
-    """One URL, as `without_secrets`. Browsers skip line ends and tabs in it, and other blanks are part of it."""
+    """One URL without secrets. As in browsers, line ends and tabs are skipped, and other blanks are part of it."""
     if "@" not in url:
         return without_secrets(url)
     return without_secrets(re.sub(r"\s", "%20", re.sub(r"[\t\r\n]", "", url)))
 
 
 def unreadable_url(url: str) -> str:
-    """One that does not parse: where its user and password end is not known, so all before the last "@" goes."""
+    """A URL that does not parse, without everything before its last "@": the end of its password is not known."""
     head, at, tail = url.rpartition("@")
     scheme = re.match(r"[a-z][a-z0-9+.-]*:(?=[/\\])|https?:", head, re.IGNORECASE)
     return without_secrets(f"{scheme[0]}{tail}" if at and scheme else tail)
 
 
 def _start(found: re.Match[str]) -> str:
-    """Only what comes before the user's name."""
+    """Keeps only the text before the user."""
     return found[0][:2]
 
 
@@ -104,25 +104,23 @@ def _cut(found: re.Match[str]) -> str:
     return found[0] if odd is None else found[0][: odd.start() + 2]
 
 
-# -- Commands that a person is told to type, with the store that this process works on.
+# -- commands for people to type, with the store of this process
 
-
-# " --store …", or "": the default. Of this task, and of those that it begins.
+# " --store …", or "" for the default; of the current task and the tasks it starts.
 at_store: ContextVar[str] = ContextVar("shoal-at-store", default="")
 
 
 def command(words: str) -> str:
-    """Such as "shoal status --store redis://queue/"."""
+    """A command such as "shoal status --store redis://queue/"."""
     return f"shoal {words}{at_store.get()}"
 
 
-# -- Values as MessagePack, whatever text is in them.
+# -- values as MessagePack
 #
-# Text from elsewhere may hold lone surrogates: bytes of a header that are no UTF-8, or half a character in a script's
-# JSON. They can be written nowhere, so they become U+FFFD before they would stop a whole crawl.
+# Text may hold lone surrogates: bytes of a header that are not UTF-8, or half a character in a script's JSON. They
+# cannot be encoded and would stop a whole crawl, so they become U+FFFD.
 
-
-# What decoding raises for bytes that are no such value. msgspec hands on the error of a text that is no UTF-8.
+# What decoding raises for invalid bytes. msgspec passes on the error for text that is not UTF-8.
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -146,7 +144,7 @@ def _packed(value: object, encode: Callable[[object], bytes]) -> bytes:
 
 
 def writable(value: Any) -> Any:
-    """A plain value, in which all text can be encoded."""
+    """A plain value with lone surrogates replaced."""
     match value:
         case str():
             return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,9 +1,8 @@
 """The numbers that decide when a host may be hit: its own valve, and what all hosts of its domain share. Pure.
 
-A wildcard in the DNS gives one server as many names as its pages care to link to, each a host with a limit of its own.
-So the hosts of a registrable domain also have a limit together. It begins when the domain's second host is met: a
-single one has its own, stricter one. A host whose own rate is lifted is not held to the domain's rate either, only to
-its places.
+A wildcard in the DNS gives one server any number of names, each a host with a limit of its own. So the hosts of a
+registrable domain also share a limit, once there are two of them: a single host has its own, stricter one. A host
+without a rate limit is not bound to the domain's rate either, only to its number of requests in flight.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
-FOREVER = 1e18  # "not before something else happens"; sorts after every real time
+FOREVER = 1e18  # not before something else happens; sorts after every real time
 
-UNTIMED = 1.0  # seconds that a request to a host never heard of is taken to hold its slot
+UNTIMED = 1.0  # seconds that a request to an unknown host is assumed to hold its slot
 _LEAST_HOLD = 0.02
 _HOLD_GAIN = 0.25
-# Where hosts join the line. One that is known to take less than _QUICK stands before those that nobody has heard of,
-# and other ones no more than so many requests behind the first. Our own processor may be busy, so that quick hosts
-# seem to take a second or two; who drips takes more than five.
+# Where hosts join the line. A host known to take less than _QUICK seconds is before unknown ones, and others are at
+# most _FURTHEST requests behind the first. If our own processor is busy, quick hosts seem to take a second or two; a
+# host that drips takes more than five.
 _QUICK = 3.6
 _BEFORE_UNKNOWN = _QUICK / 4
 _FURTHEST = 8
@@ -73,30 +72,30 @@ class Valve(Struct, frozen=True):
         return replace(self, in_flight=max(0, self.in_flight - count), hold=hold)
 
     def charge(self, count: int) -> float:
-        """How far `count` requests set the host back in the line of those that are due: by the time that they will
-        hold slots. So hosts get equal shares of the slots' time, not of the requests: while others wait, a host that
-        takes ten seconds is not asked as often as one that takes a tenth."""
+        """How far `count` requests move the host back in the line of due hosts: the time that they will hold slots. So
+        hosts get equal shares of the slots' time, not of the requests: while others wait, a host that takes ten seconds
+        gets fewer requests than one that takes a tenth."""
         return count * max(_LEAST_HOLD, self.hold or UNTIMED)
 
     def _is_quick(self) -> bool:
         return 0 < self.hold < _QUICK
 
     def _headway(self) -> float:
-        """How far behind the time of the line it joins, at least. Less than UNTIMED, if it is known to be quick."""
+        """How far behind the front of the line the host joins at least. Less than UNTIMED if it is known to be
+        quick."""
         return self.charge(1) / 4 if self._is_quick() else UNTIMED
 
     def front(self, place: float) -> float:
-        """The time of the line, if the host stands first in it at `place`."""
+        """The front of the line, if the host is first in it at `place`."""
         return place - self._headway()
 
     def seat(self, place: float, front: float | None) -> float:
-        """Where the host joins the line: at the place it had, but neither before the time of the line, so that being
-        away earns nothing, nor far behind. None: nobody is in line.
+        """Where the host joins the line: at its old place, but not before the front, so that being away earns nothing,
+        and not far behind. `front` is None if the line is empty.
 
-        One that is known to be quick joins before those that nobody has heard of, whatever it was charged earlier:
-        else it would wait, with each of its pages, for a first page of all of them, and be starved by thousands of
-        names that somebody made up. (Only if it has an interval: without, it is always due, and they would never have
-        their turn.)"""
+        A host known to be quick joins before unknown ones, whatever it was charged before. Otherwise each of its pages
+        would wait for a first page of all of them, and thousands of made-up names would starve it. (Only if it has an
+        interval: without one it is always due, and the others would never have their turn.)"""
         if front is None:
             return place
         goes_before = self._is_quick() and self.interval > 0
@@ -108,7 +107,7 @@ _ANY = 1 << 30
 
 
 class DomainLimit(Struct, frozen=True):
-    """What a job allows all hosts of a domain together."""
+    """The limit of a job for all hosts of a domain together."""
 
     interval: float = 0.0  # seconds between requests; 0: no limit
     cap: int = 0  # how many may be in flight; 0: no limit
@@ -144,7 +143,7 @@ class Domain(Struct, frozen=True):
 
 
 def strictest(limits: Iterable[DomainLimit]) -> DomainLimit:
-    """Of several jobs that visit a domain."""
+    """The strictest limit of several jobs that visit a domain."""
     interval, cap = 0.0, 0
     for limit in limits:
         interval = max(interval, limit.interval)

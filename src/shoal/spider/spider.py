@@ -19,7 +19,7 @@ from inspect import isawaitable
 from itertools import chain
 from pathlib import Path
 from threading import Semaphore, Thread
-from typing import Any, TextIO, TypeAlias, TypeVar, overload
+from typing import Any, TextIO, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 from msgspec import Struct
 
@@ -47,6 +47,18 @@ class Handler(Struct, frozen=True):
     item: str = ""  # the kind of its items, which is the table of a database; "": the handler's name
     pool: str = ""  # the proxy pool of its pages; "": as in the settings
     wait_for: str = ""  # in a browser: "load", "quiet", or a CSS selector; "": as in the settings
+
+
+class HandlerOptions(TypedDict, total=False):
+    """The options of `@spider.handler`; see `Handler`."""
+
+    name: str | None
+    key: str | Sequence[str] | None
+    lane: str
+    priority: int
+    item: str
+    pool: str
+    wait_for: str
 
 
 class Spider:
@@ -77,45 +89,13 @@ class Spider:
     def handler(self, function: F, /) -> F: ...
 
     @overload
-    def handler(
-        self,
-        /,
-        *,
-        name: str | None = None,
-        key: str | Sequence[str] | None = None,
-        lane: str = DEFAULT_LANE,
-        priority: int = 0,
-        item: str = "",
-        pool: str = "",
-        wait_for: str = "",
-    ) -> Callable[[F], F]: ...
+    def handler(self, /, **options: Unpack[HandlerOptions]) -> Callable[[F], F]: ...
 
-    def handler(
-        self,
-        function: Function | None = None,
-        /,
-        *,
-        name: str | None = None,
-        key: str | Sequence[str] | None = None,
-        lane: str = DEFAULT_LANE,
-        priority: int = 0,
-        item: str = "",
-        pool: str = "",
-        wait_for: str = "",
-    ) -> Function:
+    def handler(self, function: Function | None = None, /, **options: Unpack[HandlerOptions]) -> Function:
         """Decorator: registers a function under its name. The first one gets the start URLs."""
 
         def register(function: Function) -> Function:
-            self.add_handler(
-                function,
-                name=name,
-                key=key,
-                lane=lane,
-                priority=priority,
-                item=item,
-                pool=pool,
-                wait_for=wait_for,
-            )
+            self.add_handler(function, **options)
             return function
 
         return register if function is None else register(function)
@@ -132,7 +112,7 @@ class Spider:
         pool: str = "",
         wait_for: str = "",
     ) -> Handler:
-        """What the decorator does."""
+        """Registers a handler, as the decorator does."""
         where = f"spider {self.name!r}"
         if not callable(function):
             raise SpiderError(f"{where}: a handler is a function, not {function!r}")
