@@ -1,7 +1,8 @@
 """What the sites see: the configured gap and cap, read from the server's own log.
 
 The server notes when it gets to read a request, and on a busy machine it may itself be late: then one gap looks short
-and its neighbour long. So gaps are judged with a tolerance, and rates over windows, where such shifts cancel out.
+and its neighbour long. So gaps are judged with a tolerance, and rates over windows, where such shifts cancel out. Both
+forgive as much as the machine was seen to be late.
 """
 
 from __future__ import annotations
@@ -12,16 +13,18 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 import shoal
+from lateness import Lateness
 from shoal import Page, Request, Spider
 from shoal.testing import ChaoticWeb, Hit, HostProfile, WebProcess
 
 RATE, INTERVAL, PER_HOST = 5.0, 0.2, 2  # an interval that a machine which stalls for a moment does not blur
 FAST, SLOW, PAGES = 10, 4, 14
-DEADLINE = 40
+DEADLINE = 120
 
 
 def follow_everything(page: Page) -> list[Request]:
@@ -44,51 +47,56 @@ def short_gaps(times: Sequence[float], least: float) -> int:
     return sum(b - a < least for a, b in pairwise(times))
 
 
-def assert_polite(hits: Sequence[Hit], interval: float, burst: int = 1) -> None:
+def assert_polite(hits: Sequence[Hit], interval: float, late: float, burst: int = 1) -> None:
     hosts = starts_by_host(hits)
     for host, times in hosts.items():
         for span in (1.0, 1.5):
-            allowed = span / interval + burst
+            allowed = (span + late) / interval + burst
             assert most_within(times, span) <= allowed + 1, (host, span)
     gaps = sum(len(times) - 1 for times in hosts.values())
-    short = sum(short_gaps(times, 0.7 * interval) for times in hosts.values())
+    short = sum(short_gaps(times, 0.7 * interval - late) for times in hosts.values())
     assert burst > 1 or short <= gaps * 0.05, f"{short} of {gaps} gaps are short"
 
 
+class Crawled(NamedTuple):
+    web: WebProcess
+    late: float  # seconds that the machine was late at most
+
+
 @pytest.fixture(scope="module")
-def crawled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebProcess]:
+def crawled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crawled]:
     """All hosts, crawled to the end."""
     hosts = {f"fast-{n}": HostProfile("fast", pages=PAGES) for n in range(FAST)}
     # Slower than the interval: without a cap there would be three at once.
     hosts |= {f"slow-{n}": HostProfile("slow", pages=PAGES, latency=2.8 * INTERVAL) for n in range(SLOW)}
-    with WebProcess(hosts) as web:
+    with WebProcess(hosts) as web, Lateness() as late:
         spider = Spider("polite", web.start_urls, rate=RATE, per_host=PER_HOST)
         spider.add_handler(follow_everything)
         results = shoal.run(spider, store=tmp_path_factory.mktemp("polite") / "store.db")
         assert results.view.job.counters.done == (FAST + SLOW) * PAGES
-        yield web
+        yield Crawled(web, late.seconds)
 
 
-def test_every_page_and_one_robots_txt_was_asked_for_once(crawled: WebProcess) -> None:
-    hits = crawled.hits()
+def test_every_page_and_one_robots_txt_was_asked_for_once(crawled: Crawled) -> None:
+    hits = crawled.web.hits()
     assert len(hits) == (FAST + SLOW) * (PAGES + 1)
     assert len({(hit.host, hit.path) for hit in hits}) == len(hits)
 
 
-def test_gaps_are_kept_robots_txt_included(crawled: WebProcess) -> None:
-    assert_polite(crawled.hits(), INTERVAL)
+def test_gaps_are_kept_robots_txt_included(crawled: Crawled) -> None:
+    assert_polite(crawled.web.hits(), INTERVAL, crawled.late)
 
 
-def test_no_host_gets_more_at_once_than_its_cap(crawled: WebProcess) -> None:
-    peaks = {host: crawled.peak_concurrency(host) for host in crawled.spec.hosts}
+def test_no_host_gets_more_at_once_than_its_cap(crawled: Crawled) -> None:
+    peaks = {host: crawled.web.peak_concurrency(host) for host in crawled.web.spec.hosts}
     assert max(peaks.values()) <= PER_HOST
     assert all(peaks[f"slow-{n}"] == PER_HOST for n in range(SLOW))  # and what is allowed is used
 
 
-def test_the_allowed_rate_is_used(crawled: WebProcess) -> None:
+def test_the_allowed_rate_is_used(crawled: Crawled) -> None:
     """All hosts side by side take hardly longer than one."""
-    times = [hit.started for hit in crawled.hits() if hit.host.startswith("fast")]
-    assert max(times) - min(times) < PAGES * INTERVAL * 2
+    times = [hit.started for hit in crawled.web.hits() if hit.host.startswith("fast")]
+    assert max(times) - min(times) < PAGES * (INTERVAL + crawled.late) * 2
 
 
 def test_a_burst_is_as_large_as_configured() -> None:
@@ -96,16 +104,18 @@ def test_a_burst_is_as_large_as_configured() -> None:
         urls = [web.url("site", f"/p/{n}") for n in range(12)]
         spider = Spider("burst", urls, rate=5, burst=3, per_host=12, robots=False)
         spider.add_handler(lambda page: None, name="page")
-        shoal.run(spider)
+        with Lateness() as late:
+            shoal.run(spider)
         hits = web.hits()
     times = starts_by_host(hits)["site"]
-    assert 2 <= most_within(times, 0.15) <= 4, "not used, or more than allowed"
-    assert_polite(hits, 0.2, burst=3)
+    assert most_within(times, 0.15 + late.seconds) >= 2, "not used"
+    assert most_within(times, 0.15) <= 4 + late.seconds / 0.2, "more than allowed"
+    assert_polite(hits, 0.2, late.seconds, burst=3)
 
 
 def test_several_processes_share_one_limit(tmp_path: Path) -> None:
     hosts = {f"slow-{n}": HostProfile("slow", pages=10, latency=1.4 * INTERVAL) for n in range(4)}
-    with WebProcess(hosts) as web:
+    with WebProcess(hosts) as web, Lateness() as late:
         options = ["--rate", str(RATE), "--per-host", str(PER_HOST), "--processes", "2", "-o", "rows.jsonl"]
         subprocess.run(
             [sys.executable, "-c", "from shoal.cli import main; main()", "crawl", *web.start_urls, *options],
@@ -117,7 +127,7 @@ def test_several_processes_share_one_limit(tmp_path: Path) -> None:
         )
         hits = web.hits()
         assert len(hits) == 4 * 11, "robots.txt once a host, and every page once"
-        assert_polite(hits, INTERVAL)
+        assert_polite(hits, INTERVAL, late.seconds)
         assert max(web.peak_concurrency(host) for host in hosts) <= PER_HOST
 
 

@@ -17,7 +17,7 @@ from shoal.frontier.values import DeadFilter
 
 async def answer(request: web.BaseRequest) -> web.Response:
     if request.path == "/slow":
-        await asyncio.sleep(20)
+        await asyncio.Event().wait()
     if request.path == "/large":
         return web.Response(body=b"x" * 5_000)
     names = ("Content-Type", "Authorization", "Cookie")
@@ -29,7 +29,7 @@ async def answer(request: web.BaseRequest) -> web.Response:
 
 
 async def test_requests_are_sent_as_they_are_written(tmp_path: Path) -> None:
-    runner = web.ServerRunner(web.Server(answer))
+    runner = web.ServerRunner(web.Server(answer), shutdown_timeout=0.1)  # one answer takes for ever
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     site = f"http://127.0.0.1:{runner.addresses[0][1]}"
