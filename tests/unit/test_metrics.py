@@ -254,7 +254,7 @@ def test_every_metric_is_documented_and_no_other() -> None:
 
 
 def test_prometheus_is_loaded_only_when_something_is_told() -> None:
-    code = "import sys, shoal.telemetry.health; print('prometheus_client' in sys.modules)"
+    code = "import sys, shoal.telemetry.endpoint; print('prometheus_client' in sys.modules)"
     said = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )

@@ -13,9 +13,8 @@ from shoal.engine.tally import TallyReport
 from shoal.engine.vitals import Vitals
 from shoal.errors import StoreError, UsageError
 from shoal.frontier.memory import MemoryFrontier
-from shoal.telemetry import endpoint, health
-from shoal.telemetry.endpoint import Answer, listening, parse_address
-from shoal.telemetry.health import Probes, probes_at
+from shoal.telemetry import endpoint
+from shoal.telemetry.endpoint import Answer, Probes, listening, parse_address, probes_at
 
 
 async def hello() -> Answer:
@@ -205,7 +204,7 @@ class AwayFrontier(MemoryFrontier):
 
 @pytest.fixture
 def frontier(monkeypatch: pytest.MonkeyPatch) -> AwayFrontier:
-    monkeypatch.setattr(health, "_STORE_PATIENCE", 0.05)
+    monkeypatch.setattr(endpoint, "_STORE_PATIENCE", 0.05)
     return AwayFrontier()
 
 

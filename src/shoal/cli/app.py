@@ -26,7 +26,6 @@ from shoal.cli import (
     store,
     submit,
     up,
-    why,
     worker,
 )
 
@@ -66,7 +65,7 @@ app.command("resume")(jobs.resume)
 app.command("cancel")(jobs.cancel)
 app.command("status")(status.status)
 app.command("top")(status.top)
-app.command("why")(why.why)
+app.command("why")(status.why)
 app.command("dashboard")(dashboard.dashboard)
 app.command("report")(report.report)
 app.add_typer(hosts.app, name="hosts")

@@ -55,7 +55,7 @@ def list_(
 ) -> None:
     """List dead letters, the newest first, each with its number, time, kind and URL."""
     from shoal.inspect.json_form import letter_dict
-    from shoal.terminal import dead_letter_tables
+    from shoal.terminal import tables
     from shoal.terminal.console import print_json
 
     query = _query(job, host, kind, since, until, ids, limit)
@@ -63,7 +63,7 @@ def list_(
     if as_json:
         print_json([letter_dict(letter) for letter in found])
     else:
-        dead_letter_tables.print_list(found, limit)
+        tables.print_letters(found, limit)
 
 
 @app.command()
@@ -75,7 +75,7 @@ def show(
     """Show one dead letter: its attempts, the last response, the traceback."""
     from shoal.frontier.values import DeadFilter
     from shoal.inspect.json_form import letter_dict
-    from shoal.terminal import dead_letter_tables
+    from shoal.terminal import tables
     from shoal.terminal.console import print_json
 
     found = _letters(store, DeadFilter(ids=(number,)))
@@ -86,7 +86,7 @@ def show(
     if as_json:
         print_json(letter_dict(found[0]))
     else:
-        dead_letter_tables.print_one(found[0])
+        tables.print_letter(found[0])
 
 
 @app.command()

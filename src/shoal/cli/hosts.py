@@ -63,7 +63,7 @@ def hosts(
         return
     from shoal.inspect.json_form import host_dict
     from shoal.inspect.lookup import look_at_hosts
-    from shoal.terminal import host_tables
+    from shoal.terminal import tables
     from shoal.terminal.console import ask, print_json
 
     if limit < 1:
@@ -73,7 +73,7 @@ def hosts(
     if as_json:
         print_json([host_dict(host) for host in shown])
     else:
-        host_tables.print_table(shown, total)
+        tables.print_hosts(shown, total)
 
 
 async def _first(hosts: AsyncIterator[HostView], sort: Sort, limit: int | None) -> tuple[list[HostView], int]:
@@ -108,7 +108,7 @@ def show(host: Host, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> N
     """Show one host, and what holds it back."""
     from shoal.inspect.json_form import host_dict, settings_dict
     from shoal.inspect.lookup import look_at_host, settings_to_come
-    from shoal.terminal import host_tables
+    from shoal.terminal import tables
     from shoal.terminal.console import ask, print_json, stdout
 
     name = _name(host)
@@ -122,13 +122,13 @@ def show(host: Host, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> N
         if as_json:
             print_json({"host": name, "known": False, "settings": settings_dict(found)})
         else:
-            stdout().print(host_tables.not_met(name, found), markup=False)
+            stdout().print(tables.not_met(name, found), markup=False)
         return
     sight, queues = found
     if as_json:
         print_json({"now": sight.now, **host_dict(sight), "queues": queues})
     else:
-        host_tables.print_one(sight, queues)
+        tables.print_host(sight, queues)
 
 
 @app.command()
@@ -214,20 +214,20 @@ def settings_(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
     """Show what was set by hand in this store, host by host and pattern by pattern."""
     from shoal.hosts.stored_settings import read_stored_settings
     from shoal.inspect.json_form import settings_dict
-    from shoal.terminal import host_tables
+    from shoal.terminal import tables
     from shoal.terminal.console import ask, print_json
 
     standing = ask(store, read_stored_settings)
     if as_json:
         print_json({name: settings_dict(table) for name, table in sorted(standing.tables.items())})
     else:
-        host_tables.print_settings(standing.tables)
+        tables.print_settings(standing.tables)
 
 
 def _change(word: str, given: dict[str, str], store: str) -> None:
     from shoal.inspect.actions import Set, set_for_hosts
     from shoal.inspect.lookup import look_at_host
-    from shoal.terminal import host_tables
+    from shoal.terminal import tables
     from shoal.terminal.console import ask, say
 
     name = _pattern(word)
@@ -240,7 +240,7 @@ def _change(word: str, given: dict[str, str], store: str) -> None:
         return done, (await look_at_host(frontier, name))[0] if is_one else None
 
     done, sight = ask(store, carry_out)
-    say(host_tables.in_one_line(sight) if sight is not None else host_tables.set_in_one_line(done))
+    say(tables.host_in_one_line(sight) if sight is not None else tables.set_in_one_line(done))
 
 
 def _pairs(words: Sequence[str]) -> dict[str, str]:
@@ -314,7 +314,7 @@ def _name(word: str) -> str:
 
 
 def _tell(host: HostView) -> None:
-    from shoal.terminal import host_tables
+    from shoal.terminal import tables
     from shoal.terminal.console import say
 
-    say(host_tables.in_one_line(host))
+    say(tables.host_in_one_line(host))

@@ -1,4 +1,4 @@
-"""`shoal status` and `shoal top`: what is in the store, once and live. They work while a crawl runs."""
+"""`shoal status`, `shoal top` and `shoal why`: what is in the store, once, live, and of one URL."""
 
 from __future__ import annotations
 
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from shoal.frontier.protocol import Frontier
     from shoal.inspect.overview import JobView
     from shoal.terminal.status_view import Frame
+
+if TYPE_CHECKING:
+    from shoal.inspect.why import Answer
+
 
 _QUEUES_SHOWN = 5
 _MOST_FLIGHTS = 1000
@@ -132,3 +136,47 @@ def _show_flights(store: str, job: str | None, limit: int, as_json: bool) -> Non
             safe(one.url),
         )
     stdout().print(shown if found else "no pages are in flight")
+
+
+# -- one URL
+
+
+def why(
+    url: Annotated[str, typer.Argument(metavar="URL", help="The page; https:// may be left out.")],
+    store: Store = DEFAULT_STORE,
+    job: Annotated[str | None, typer.Option("--job", metavar="NAME", help="In this job only.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tell where a URL is, and what it is waiting for."""
+    from shoal.cli.targets import as_url
+    from shoal.inspect.json_form import answer_dict
+    from shoal.inspect.why import answers_about
+    from shoal.terminal.console import ask, print_json
+
+    typed = as_url(url)
+    answers = ask(store, lambda frontier: answers_about(frontier, typed, job))
+    if as_json:
+        print_json([answer_dict(answer) for answer in answers])
+    else:
+        _print_answers(answers, url.strip())
+
+
+_PLACES = {"done": "green", "merged": "green", "dead": "red", "leased": "cyan", "unknown": "magenta"}
+
+
+def _print_answers(answers: list[Answer], typed: str) -> None:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from shoal.humanize import printable
+    from shoal.terminal.console import safe, stdout
+
+    console = stdout()
+    for answer in answers:
+        head = safe(answer.url, "bold")
+        form = "" if typed in (answer.url, answer.url.partition("://")[2]) else "as it is sent · "
+        console.print(Text.assemble(head, (f"  {form}job {printable(answer.job)}", "dim")))
+        first, *rest = answer.causes
+        console.print(Padding(safe(first.sentence, _PLACES.get(answer.place, "yellow")), (0, 0, 0, 2)))
+        for cause in rest:
+            console.print(Padding(safe(cause.sentence), (0, 0, 0, 2)))

@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route as Path
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from shoal.dashboard import api, pages
 from shoal.dashboard.board import AWAY, PATIENCE, Board
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from starlette.types import ASGIApp
+
 
 log = logging.getLogger("shoal")
 
@@ -137,3 +139,40 @@ def check(board: Board, route: Route, request: Request) -> None:
             raise Refusal(403, "refused: the header X-Shoal-CSRF of this session is missing or wrong")
         if route.acts and board.read_only:
             raise Refusal(403, "this dashboard is read-only: nothing can be changed with it")
+
+
+# -- connections: one that is slow to ask, does not read its answer, or is one too many, is cut
+
+
+MOST_CONNECTIONS = 256  # at once: fifty viewers, and the rest of their pages
+CONNECTION_PATIENCE = 10.0  # seconds for a request to arrive, and for an answer to be gone
+
+
+class Bounded(H11Protocol):
+    """Looks at the connection from time to time: a request must be under way, or have come since the last look."""
+
+    _looking: asyncio.TimerHandle | None = None
+    _seen: object = None  # the latest request at the last look
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > MOST_CONNECTIONS:
+            transport.abort()
+        else:
+            self._look_later()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+        super().connection_lost(exc)
+
+    def _look_later(self) -> None:
+        self._seen = self.cycle
+        self._looking = self.loop.call_later(CONNECTION_PATIENCE, self._look)
+
+    def _look(self) -> None:
+        is_over = self.cycle is None or self.cycle.response_complete
+        if self.transport.is_closing() or (is_over and self.cycle is self._seen):
+            self.transport.abort()
+        else:
+            self._look_later()

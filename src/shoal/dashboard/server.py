@@ -158,7 +158,7 @@ async def _serving(
 def _make_server(app: object) -> Server:
     import uvicorn
 
-    from shoal.dashboard.connections import Bounded
+    from shoal.dashboard.app import Bounded
 
     class Quiet(uvicorn.Server):
         @contextmanager

@@ -16,8 +16,7 @@ from shoal.inspect.job import left_over
 from shoal.model import DeadLetter
 from shoal.policy.outcomes import rule_for
 from shoal.report.gathering import Findings
-from shoal.report.plots import nothing, text, when
-from shoal.report.timeline import plots
+from shoal.report.plots import nothing, plots, text, when
 
 GENERATOR = "Shoal report"  # by which a report is known
 _RANKED = 8  # hosts in a ranking

@@ -45,7 +45,7 @@ from shoal.sink import is_database, open_sink
 from shoal.sink.jsonl import FileSink, MemoryJournal
 from shoal.sink.protocol import Sink
 from shoal.spider.spider import Spider
-from shoal.telemetry.health import probes_at
+from shoal.telemetry.endpoint import probes_at
 
 __all__ = ["JobPlan", "Results", "crawl", "execute", "run"]
 

@@ -33,7 +33,7 @@ from shoal.inspect.overview import Overview, look
 from shoal.jobs.trouble import check_all_done
 from shoal.runtime.signals import stopping_on_signals
 from shoal.runtime.worker_plan import WorkerPlan
-from shoal.telemetry.health import probes_at
+from shoal.telemetry.endpoint import probes_at
 from shoal.telemetry.logging import environment, relay
 from shoal.text import pack
 

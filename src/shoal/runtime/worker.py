@@ -41,7 +41,7 @@ from shoal.settings import Settings
 from shoal.sink import open_sink
 from shoal.sink.protocol import Sink
 from shoal.spider.spider import Spider
-from shoal.telemetry.health import probes_at
+from shoal.telemetry.endpoint import probes_at
 
 Guidance = Callable[[Stoppable], AbstractContextManager[None]]  # what tells a worker to stop
 Report = Callable[["Worker"], Coroutine[None, None, None]]  # runs beside a worker and tells how it is doing

@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from e2e.dashboard.viewer import Viewer
-from shoal.dashboard import connections
+from shoal.dashboard import app
 
 DEADLINE = 20.0  # seconds
 
@@ -54,7 +54,7 @@ PIECES = {
 async def test_who_is_slow_is_cut_off(
     stranger: Viewer, piece: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "PATIENCE", 0.2)
+    monkeypatch.setattr(app, "CONNECTION_PATIENCE", 0.2)
     reader, writer = await asyncio.open_connection("127.0.0.1", port_of(stranger))
     writer.write(piece)
     async with asyncio.timeout(DEADLINE):
@@ -71,7 +71,7 @@ async def _more(reader: asyncio.StreamReader) -> bytes:
 
 
 async def test_a_stream_is_not_slow(viewer: Viewer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "PATIENCE", 0.2)
+    monkeypatch.setattr(app, "CONNECTION_PATIENCE", 0.2)
     seen = 0
     async with asyncio.timeout(DEADLINE):
         async for name, _ in viewer.events():
@@ -82,7 +82,7 @@ async def test_a_stream_is_not_slow(viewer: Viewer, monkeypatch: pytest.MonkeyPa
 
 
 async def test_so_many_at_once_and_no_more(stranger: Viewer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "MOST", 3)
+    monkeypatch.setattr(app, "MOST_CONNECTIONS", 3)
     async with asyncio.timeout(DEADLINE):
         held = [await asyncio.open_connection("127.0.0.1", port_of(stranger)) for _ in range(4)]
         assert await _more(held[3][0]) == b""

@@ -1,10 +1,11 @@
-"""How hosts look: as a table, one by one, in one line, and as JSON."""
+"""How hosts and dead letters look: as a list, and one by one. Nothing in them is trusted by the terminal."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -14,16 +15,18 @@ from shoal.fetch.robots_fetch import RobotsRecord
 from shoal.frontier.values import HostQueue
 from shoal.inspect.actions import Set
 from shoal.inspect.host import HostView, causes, rate_source, settings_in_words
+from shoal.model import DeadLetter, Failure, Snapshot
 from shoal.policy.host_table import ANY
+from shoal.policy.outcomes import rule_for
 from shoal.settings import HostSettings
-from shoal.terminal.console import safe, stdout, when
+from shoal.terminal.console import safe, stdout, table, when
 from shoal.terminal.live_panel import latency_style
 from shoal.text import command
 
 _STYLES = {"healthy": "green", "no robots": "yellow", "resting": "yellow", "probing": "yellow"}
 
 
-def print_table(hosts: Sequence[HostView], total: int) -> None:
+def print_hosts(hosts: Sequence[HostView], total: int) -> None:
     console = stdout()
     if not hosts:
         console.print("no hosts yet")
@@ -74,7 +77,7 @@ def _errors(host: HostView) -> str:
     return ", ".join(kind if number == 1 else f"{kind} ×{number}" for kind, number in kinds.items())
 
 
-def print_one(host: HostView, queues: Sequence[HostQueue]) -> None:
+def print_host(host: HostView, queues: Sequence[HostQueue]) -> None:
     console = stdout()
     console.print(safe(host.name, "bold cyan"))
     facts = Table.grid(padding=(0, 2))
@@ -180,7 +183,7 @@ def _queue(queues: Sequence[HostQueue]) -> str:
     return ", ".join(parts) or "empty"
 
 
-def in_one_line(host: HostView) -> str:
+def host_in_one_line(host: HostView) -> str:
     """ "shop.example: 0.5 req/s, 2 at a time, blocked for another 10 min"."""
     speed = "no limit on the rate" if host.rate is None else f"{humanize.speed(host.rate)} req/s"
     line = f"{host.name}: {speed}, {host.valve.cap} at a time"
@@ -188,3 +191,80 @@ def in_one_line(host: HostView) -> str:
         line += f", {host.condition}"
         line += f" for another {humanize.span(host.until - host.now)}" if host.until is not None else ""
     return line
+
+
+# -- dead letters
+
+
+BODY_SHOWN = 2_000  # characters
+
+
+def print_letters(letters: Sequence[DeadLetter], limit: int | None) -> None:
+    console = stdout()
+    if not letters:
+        console.print("no dead letters")
+        return
+    listing = table("id", "buried", "kind", "tries", "url", right=("id", "tries"))
+    for letter in letters:
+        listing.add_row(
+            str(letter.task.id),
+            Text(when(letter.at), "dim"),
+            safe(letter.kind, "yellow"),
+            str(len(letter.task.history)),
+            safe(letter.task.url),
+        )
+    console.print(listing)
+    hint = f"{command('dead show ID')} for the whole story"
+    if limit is not None and len(letters) >= limit:
+        hint = f"the newest {limit}; --limit N for more · {hint}"
+    console.print(Text(hint, "dim"))
+
+
+def print_letter(letter: DeadLetter) -> None:
+    console, task = stdout(), letter.task
+    console.print(Text.assemble((f"{task.id} ", "bold cyan"), safe(task.url, "bold")))
+    facts = table("", "")
+    facts.show_header, facts.box = False, None
+    facts.add_row("died of", Text.assemble(safe(letter.kind, "yellow"), f": {rule_for(letter.kind).meaning}"))
+    facts.add_row("buried", when(letter.at))
+    facts.add_row("job", safe(task.job))
+    facts.add_row("handler", safe(task.handler or "-"))
+    facts.add_row("depth", str(task.depth))
+    for hop in task.hops:
+        facts.add_row("came from", safe(hop))
+    facts.columns[0].style = "dim"
+    console.print(facts)
+    _print_attempts(console, task.history)
+    if letter.snapshot is not None:
+        _print_snapshot(console, letter.snapshot)
+
+
+def _print_attempts(console: Console, history: Sequence[Failure]) -> None:
+    attempts = table("try", "at", "took", "kind", "what happened", right=("try", "took"))
+    for failure in history:
+        took = humanize.latency(failure.elapsed) if failure.elapsed else "-"
+        attempts.add_row(
+            str(failure.attempt), when(failure.at), took, safe(failure.kind, "yellow"), safe(_detail(failure))
+        )
+    console.print(attempts)
+
+
+def _detail(failure: Failure) -> str:
+    told = not failure.via or failure.via in failure.detail
+    return failure.detail if told else f"{failure.detail} (through {failure.via})"
+
+
+def _print_snapshot(console: Console, snapshot: Snapshot) -> None:
+    if snapshot.traceback:
+        console.print(Text("traceback", "dim"))
+        console.print(safe(snapshot.traceback.rstrip()))
+    if snapshot.status is not None:
+        console.print(Text.assemble(("response ", "dim"), (f"HTTP {snapshot.status}", "bold")))
+    for name, value in (snapshot.headers or {}).items():
+        console.print(Text.assemble(safe(name, "dim"), ": ", safe(value)))
+    if snapshot.body:
+        text = snapshot.body.decode("utf-8", "replace")
+        console.print()
+        console.print(safe(text[:BODY_SHOWN]))
+        if len(text) > BODY_SHOWN:
+            console.print(Text(f"… {len(text) - BODY_SHOWN:,} more characters kept; --json has all", "dim"))
