@@ -7,8 +7,6 @@ import sys
 import time
 from typing import TYPE_CHECKING, Annotated
 
-from msgspec.structs import replace
-
 from shoal.cli import options
 from shoal.cli.worker import make_plan
 from shoal.errors import UsageError
@@ -52,8 +50,7 @@ def up(
     if count is not None and count < 1:
         raise UsageError(f"-n {count}: at least 1")
     flags = options.flags(pairs, concurrency=concurrency, serve=lanes)
-    plan = make_plan(spiders or (), store, jobs, flags, config, until_done=until_done)
-    plan = replace(plan, metrics=metrics or "", trace=trace)
+    plan = make_plan(spiders, store, jobs, flags, config, until_done=until_done, metrics=metrics, trace=trace)
 
     async def keeping() -> Overview:
         async with beside(store, dashboard, dashboard_port):

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from shoal.cli import options
 
 if TYPE_CHECKING:
@@ -34,14 +32,20 @@ def worker(
     options.set_up_logging(log_level, log_format, "info")
     flags = options.flags(pairs, concurrency=concurrency, serve=lanes)
     plan = make_plan(
-        spiders or (), store, jobs, flags, config, coordinates=not no_coordinator, until_done=until_done
+        spiders,
+        store,
+        jobs,
+        flags,
+        config,
+        coordinates=not no_coordinator,
+        until_done=until_done,
+        metrics=metrics,
+        trace=trace,
     )
-    plan = replace(plan, metrics=metrics or "", trace=trace)
     from shoal.engine.event_loop import run_loop
     from shoal.runtime.signals import stoppable
     from shoal.runtime.worker import serve
 
-    announce("worker", plan)
     run_loop(stoppable(serve(plan)))
 
 
@@ -56,18 +60,17 @@ def coordinator(
 ) -> None:
     """Feed start URLs, start recurring jobs and end finished ones. One of a fleet leads; others wait to take over."""
     options.set_up_logging(log_level, log_format, "info")
-    plan = make_plan(spiders or (), store, None, options.flags(pairs), config, fetches=False)
-    plan = replace(plan, metrics=metrics or "")
+    flags = options.flags(pairs)
+    plan = make_plan(spiders, store, None, flags, config, metrics=metrics, fetches=False)
     from shoal.engine.event_loop import run_loop
     from shoal.runtime.signals import stoppable
     from shoal.runtime.worker import coordinate
 
-    announce("coordinator", plan)
     run_loop(stoppable(coordinate(plan)))
 
 
 def make_plan(
-    spiders: Sequence[str],
+    spiders: Sequence[str] | None,
     store: str,
     jobs: Sequence[str] | None,
     flags: dict[str, object],
@@ -75,6 +78,8 @@ def make_plan(
     *,
     coordinates: bool = True,
     until_done: bool = False,
+    metrics: str | None = None,
+    trace: bool = False,
     fetches: bool = True,
 ) -> WorkerPlan:
     """A plan with checked settings and spiders. With `fetches`, its proxies are checked too."""
@@ -82,19 +87,19 @@ def make_plan(
     from shoal.runtime.worker_plan import WorkerPlan
 
     where = str(config) if config is not None else None
-    plan = WorkerPlan(tuple(spiders), store, tuple(jobs or ()), flags, where, coordinates, until_done)
+    plan = WorkerPlan(
+        tuple(spiders or ()),
+        store,
+        tuple(jobs or ()),
+        flags,
+        where,
+        coordinates,
+        until_done,
+        metrics or "",
+        trace,
+    )
     for spider in (None, *plan.load_spiders().values()):
         settings = plan.settings(spider)
         if fetches:
             load_pools(settings, os.environ)
     return plan
-
-
-def announce(role: str, plan: WorkerPlan) -> None:
-    from shoal.events import event
-    from shoal.jobs.note import SUMMARY
-
-    names = ", ".join(name for name in plan.load_spiders() if name != SUMMARY)
-    event(
-        "worker_started", role=role, spiders=names or "submitted URLs", store=options.shown_store(plan.store)
-    )

@@ -26,7 +26,7 @@ from shoal.fetch.slots import within_file_limit
 from shoal.frontier import open_frontier, shown
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import Job
-from shoal.inspect.event_log import EventBook, tell
+from shoal.inspect.event_log import EventBook
 from shoal.jobs.leader import watch_leader
 from shoal.jobs.note import SUMMARY
 from shoal.jobs.trouble import check_all_done, pause_in_trouble, with_pages_left
@@ -308,12 +308,10 @@ class _CoordinatorProcess:
 
 @asynccontextmanager
 async def present(frontier: Frontier, role: str, spiders: Iterable[str], store: str) -> AsyncIterator[None]:
-    """Tells, where all can read it, that this process is there, what happens in it, and that it has ended."""
+    """Keeps the events of this process in the store, with its start and its end."""
     async with EventBook(frontier):
-        names = ", ".join(name for name in spiders if name != SUMMARY)
-        await tell(
-            frontier, "worker_started", role=role, spiders=names or "submitted URLs", store=shown(store)
-        )
+        names = ", ".join(name for name in spiders if name != SUMMARY) or "submitted URLs"
+        event("worker_started", role=role, spiders=names, store=shown(store))
         await tell_other_versions(frontier)
         try:
             yield
