@@ -14,7 +14,7 @@ from shoal.engine.guardian import Guarded, guarded, take_guard
 from shoal.engine.liveness import Liveness, die_with
 from shoal.errors import ShoalError
 from shoal.frontier import hint_at
-from shoal.runtime.signals import Stoppable, on_leash
+from shoal.runtime.signals import Stoppable, following_guardian
 from shoal.runtime.supervisor import ChildMessage, framed, receive_plan
 from shoal.runtime.worker import Worker, serve
 from shoal.telemetry.logging import set_up
@@ -51,11 +51,11 @@ class Parent:
 
 
 @contextmanager
-def led_by_parent(worker: Stoppable) -> Iterator[None]:
+def following_parent(worker: Stoppable) -> Iterator[None]:
     """Drains or hands back at once, as the parent says; drains when the parent is gone."""
     mine = guarded()
     assert mine is not None, "a child has a parent"
-    with on_leash(mine, worker.stop, worker.force, 0.0):
+    with following_guardian(mine, worker.stop, worker.force, 0.0):
         yield
 
 
@@ -72,7 +72,7 @@ def main(argv: Sequence[str]) -> int:
     plan, parent = receive_plan(connection), Parent(connection)
     hint_at(plan.store)
     try:
-        run_loop(serve(plan, led_by_parent, parent.report_regularly))
+        run_loop(serve(plan, following_parent, parent.report_regularly))
     except ShoalError as error:
         parent.send(ChildMessage(error=str(error)))
         return error.exit_code

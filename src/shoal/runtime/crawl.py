@@ -163,38 +163,34 @@ def _supervisor(plan: JobPlan, frontier: Frontier) -> Supervisor:
     return Supervisor(worker, plan.settings.processes, partial(report_loss, frontier))
 
 
-class feeding:  # noqa: N801 (a context manager, used like a function)
-    """Feeds in the background. A source that fails stops the crawl, and its error comes out at the end; the job is
+@asynccontextmanager
+async def feeding(feeder: Feeder, workers: Stoppable, frontier: Frontier, job: str) -> AsyncIterator[None]:
+    """Feeds while the block runs. A source that fails stops the workers, and its error is raised at the end. The job is
     paused and says why, until the same command goes on with it."""
+    failures: list[Exception] = []
 
-    def __init__(self, feeder: Feeder, crawl: Stoppable, frontier: Frontier, job: str) -> None:
-        self._feeder = feeder
-        self._crawl = crawl
-        self._frontier = frontier
-        self._job = job
-        self._error: Exception | None = None
-
-    async def __aenter__(self) -> None:
-        self._task = asyncio.create_task(self._feed())
-
-    async def _feed(self) -> None:
+    async def feed() -> None:
         try:
-            await self._feeder.feed(stays=True)
+            await feeder.feed(stays=True)
         except SpiderError as error:
-            self._error = SpiderError(f"{error}; put it right and run the same command again to go on")
-            self._error.__cause__ = error.__cause__  # what a start function raised
-            self._crawl.stop()
-            await pause_in_trouble(self._frontier, self._job, str(error))
+            failure = SpiderError(f"{error}; put it right and run the same command again to go on")
+            failure.__cause__ = error.__cause__  # what a start function raised
+            failures.append(failure)
+            workers.stop()
+            await pause_in_trouble(frontier, job, str(error))
         except Exception as error:
-            self._error = error
-            self._crawl.stop()
+            failures.append(error)
+            workers.stop()
 
-    async def __aexit__(self, kind: object, *_: object) -> None:
-        if self._error is None:  # else it ends by itself
-            self._task.cancel()
-        await asyncio.wait([self._task])
-        if self._error is not None and kind is None:
-            raise self._error
+    task = asyncio.create_task(feed())
+    try:
+        yield
+    finally:
+        if not failures:  # else it ends by itself
+            task.cancel()
+        await asyncio.wait([task])
+    if failures:
+        raise failures[0]
 
 
 @asynccontextmanager

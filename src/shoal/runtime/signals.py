@@ -42,7 +42,7 @@ def stopping_on_signals(target: Stoppable, message: str = DRAINING, *, grace: fl
             target.force()
 
     mine = guarded()
-    with _on_signals(on_signal) if mine is None else on_leash(mine, on_signal, on_signal, grace):
+    with _on_signals(on_signal) if mine is None else following_guardian(mine, on_signal, on_signal, grace):
         yield
 
 
@@ -91,7 +91,7 @@ def _on_signals(on_signal: Callable[[], None]) -> Iterator[None]:
 
 
 @contextmanager
-def on_leash(
+def following_guardian(
     mine: Guarded, stop: Callable[[], None], force: Callable[[], None], grace: float
 ) -> Iterator[None]:
     """Stops as the guardian says, or when the guardian is gone."""
