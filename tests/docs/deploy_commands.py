@@ -12,13 +12,14 @@ import typer
 
 from shoal.cli.app import app
 
+_COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+
 
 def unknown_words(words: Sequence[str]) -> list[str]:
     """What the command line would not understand."""
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    if words[0] not in commands:
+    if words[0] not in _COMMANDS:
         return [words[0]]
-    known = {name for param in commands[words[0]].params for name in param.opts}
+    known = {name for param in _COMMANDS[words[0]].params for name in param.opts}
     return [word for word in words[1:] if word.startswith("-") and word not in known]
 
 

@@ -40,15 +40,20 @@ OVERLAYS = sorted((KUBERNETES / "overlays").iterdir())
 COMPONENTS = ("browser", "proxies")  # besides the one that `large` has
 
 
-@pytest.fixture(params=[*OVERLAYS, None], ids=lambda path: path.name if path else "with all components")
-def objects(request: pytest.FixtureRequest, tmp_path: Path) -> list[Object]:
+@pytest.fixture(
+    scope="module",
+    params=[*OVERLAYS, None],
+    ids=lambda path: path.name if path else "with all components",
+)
+def objects(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Object]:
     if request.param is not None:
         return render(request.param)
     rules = yaml.safe_load((KUBERNETES / "overlays" / "small" / "kustomization.yaml").read_text())
     rules["resources"] = [str(KUBERNETES / "base")]
     rules["components"] = [str(KUBERNETES / "components" / name) for name in COMPONENTS]
-    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(rules))
-    return render(tmp_path)
+    folder = tmp_path_factory.mktemp("overlay")
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(rules))
+    return render(folder)
 
 
 def workloads(objects: Sequence[Object]) -> list[Workload]:

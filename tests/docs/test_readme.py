@@ -100,13 +100,14 @@ def commands_in(document: Path) -> list[str]:
     return found
 
 
+COMMAND_LINE: Any = typer.main.get_command(app)
 COMMANDS = [(name_of(document), command) for document in DOCUMENTS for command in commands_in(document)]
 
 
 @pytest.mark.parametrize(("document", "command"), COMMANDS)
 def test_every_command_shown_exists_with_its_options(document: str, command: str) -> None:
     words = shlex.split(command)[1:]
-    node: Any = typer.main.get_command(app)
+    node = COMMAND_LINE
     while words and words[0] in getattr(node, "commands", {}):
         node = node.commands[words.pop(0)]
     # A family that has options of its own is a command too.
