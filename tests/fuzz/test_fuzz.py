@@ -24,8 +24,8 @@ from shoal.testing.fuzz.targets.texts import check_line
 
 ROOT = Path(__file__).parents[2]
 WORDS = ["a.py", "m:n", "a.example", "localhost:8000", "ftp://u:s3cret@h"]
-EXAMPLES = 150
-EXAMPLES_WITH_A_SERVER = 30
+EXAMPLES = 60
+EXAMPLES_WITH_A_SERVER = 15
 
 
 def test_the_corpus_holds(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_whatever_the_bytes_the_rule_of_the_target_holds(opened: tuple[str, Run]
     holds()
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     words=st.lists(st.text(max_size=20) | st.sampled_from(["a.py", "m:n", "a.example", "ftp://u:s3cret@h"]))
 )

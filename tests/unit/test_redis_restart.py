@@ -19,7 +19,7 @@ from shoal.sink.jsonl import JsonLines
 from shoal.testing.conformance.tools import balanced, claim, make_task, settle, spec
 from shoal.testing.servers import ValkeyServer
 
-PAGES = 400
+PAGES = 250
 
 
 @pytest.fixture
