@@ -151,7 +151,7 @@ def _line(one: JobView, workers: int) -> str:
     parts = [
         f"{humanize.count(c.done)} of {humanize.count(c.admitted)} pages",
         f"{humanize.rate(one.rate)}/s",
-        f"{humanize.count(c.leased)} in liveness",
+        f"{humanize.count(c.leased)} in flight",
         f"{humanize.count(c.dead)} dead",
     ]
     if workers:

@@ -56,14 +56,14 @@ class Supervisor:
         divided = plan.divided(count)
         self.children = [Child(number + 1, divided, lost) for number in range(count)]
         self.tally = Tally()  # what is counted in this process
-        self._pulse = OwnVitals()
+        self._own = OwnVitals()
 
     async def __aenter__(self) -> Self:
-        self._pulse.__enter__()
+        self._own.__enter__()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._pulse.__exit__()
+        self._own.__exit__()
 
     async def run(self) -> None:
         await asyncio.gather(*(child.run() for child in self.children))
@@ -86,7 +86,7 @@ class Supervisor:
         return merge([self.tally.report(), *(report for child in self.children for report in child.reports)])
 
     def vitals(self) -> Vitals:
-        return together([self._pulse.vitals(), *(child.vitals() for child in self.children)])
+        return together([self._own.vitals(), *(child.vitals() for child in self.children)])
 
     def hangs(self) -> str:
         return next((trouble for child in self.children if (trouble := child.hangs())), "")

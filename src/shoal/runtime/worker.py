@@ -272,7 +272,7 @@ async def coordinate(plan: WorkerPlan) -> None:
     spiders = plan.load_spiders()
     async with probes_at(plan.metrics) as probes, open_frontier(plan.store, patient=True) as frontier:
         coordinator, process = Coordinator(frontier, plan, spiders), _CoordinatorProcess()
-        with stopping_on_signals(process, "stopping"), process.pulse:
+        with stopping_on_signals(process, "stopping"), process.own_vitals:
             probes.watch(frontier, process, whole_store=True)
             async with (
                 present(frontier, "coordinator", spiders, plan.store),
@@ -286,7 +286,7 @@ class _CoordinatorProcess:
 
     def __init__(self) -> None:
         self.told = asyncio.Event()  # to stop
-        self.pulse = OwnVitals()
+        self.own_vitals = OwnVitals()
 
     def stop(self) -> None:
         self.told.set()
@@ -300,7 +300,7 @@ class _CoordinatorProcess:
         return TallyReport()
 
     def vitals(self) -> Vitals:
-        return self.pulse.vitals()
+        return self.own_vitals.vitals()
 
     def hangs(self) -> str:
         return ""
