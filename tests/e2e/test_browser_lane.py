@@ -132,35 +132,7 @@ async def test_plain_pages_do_not_wait_for_the_browser() -> None:
     assert last_plain < rendered[len(rendered) // 2], "all slots but the lane's were theirs"
 
 
-async def test_a_killed_browser_costs_a_retry_and_nothing_else(tmp_path: Path) -> None:
-    handled: list[str] = []
-    hosts = {"plain": HostProfile(), "scripted": HostProfile("scripted", pages=24, shells=1.0)}
-    async with ChaoticWeb(hosts) as web:
-        spider = mixed_spider(web, 0, 24)
-
-        def rendered(page: Page) -> Iterator[dict[str, object]]:
-            handled.append(page.url)
-            yield {"url": page.url, "title": page.text("h1")}
-
-        spider.handlers.clear()
-        spider.add_handler(rendered, key="url", lane="browser", wait_for="h1")
-        crawling = asyncio.create_task(crawl(spider, store=tmp_path / "store.db"))
-        killed: list[int] = []
-        while not crawling.done():
-            await asyncio.sleep(0.01)
-            if len(handled) >= 4 * (len(killed) + 1) and len(killed) < 2:
-                killed.append(browser_pids()[0])
-                os.kill(killed[-1], signal.SIGKILL)
-        results = await crawling
-        wanted = {web.url("scripted", f"/p/{n}") for n in range(24)}
-    assert len(killed) == 2
-    assert sorted(row["url"] for row in results) == sorted(wanted), "every page once"
-    assert all(row["title"] for row in results)
-    assert "browser_crash" in results.view.report.errors
-    assert not browser_pids(), "nothing is left running"
-
-
-async def test_a_browser_that_dies_under_a_handler_costs_a_retry_too() -> None:
+async def test_a_browser_that_dies_under_a_handler_costs_a_retry() -> None:
     async with serve(by_path({}, missing=html(FORM))) as server:
         spider = Spider("form", server.url("/"), **SETTINGS)
         attempts: list[int] = []
