@@ -19,9 +19,7 @@ CONTENT_ENCODINGS = 5  # content encodings of a body, one around the other, as i
 
 # -- HTTP/1.1
 CHUNK_LINE = 16 * KB  # bytes of the line that gives the size of a chunk, as in browsers. Beyond: `flood`
-BODY_OVERHEAD = (
-    512 * KB
-)  # bytes that are not body (headers, chunk sizes), plus half of the body. Beyond: `flood`
+BODY_OVERHEAD = 512 * KB  # bytes besides the body (headers, chunk sizes), plus half of it. Beyond: `flood`
 
 # -- HTTP/2
 FRAME_BYTES = 16 * KB  # bytes of a frame: what HTTP/2 starts with, and we offer no more. Beyond: `protocol`
@@ -34,7 +32,7 @@ FRAME_SHARE = 64  # bytes of a body that pay for one frame: no server sends a wh
 REDIRECT_COOKIES = 50  # Set-Cookie lines, the least that RFC 6265bis asks for. Beyond: dropped, and counted
 REDIRECT_COOKIE_BYTES = (
     16 * KB
-)  # in all: no server accepts longer Cookie headers. Beyond: dropped, and counted
+)  # in all: servers accept no longer Cookie header. Beyond: dropped, and counted
 COOKIE_LINE = 5 * KB  # of one: RFC 6265bis has 4,096 bytes for name and value. Beyond: dropped, and counted
 
 # -- requests of a handler: stored with the task, perhaps a million times
@@ -58,7 +56,7 @@ PAGE_ROWS = 256 * MB  # bytes of all items of a page, which are in memory togeth
 URL_READ = 4  # times max_url_length: longer URLs are refused unread, since parsing costs time too
 START_LINE = (
     1 * MB
-)  # characters of a line in a list of URLs: a `meta` in JSON fits. Beyond: refused, and counted
+)  # characters of a line in a list of URLs: JSON with a `meta` fits. Beyond: refused, counted
 URL_SHOWN = 200  # characters of a refused URL that are shown. Beyond: cut
 
 # -- what is kept about failures
@@ -66,9 +64,7 @@ DETAIL = 500  # characters of a failure's detail, and of any text in an event or
 FETCH_DETAIL = 200  # … of a failed fetch: messages of servers and libraries tend to be long. Beyond: cut
 HISTORY = 50  # failures of a task; only replays by hand exceed max_attempts. Beyond: the oldest are dropped
 SNAPSHOT_HEADER = 1_000  # characters of a header in a snapshot. Beyond: cut
-SNAPSHOT_HEADERS = (
-    16 * KB
-)  # characters of all headers in a snapshot. Beyond: dropped, and the snapshot says so
+SNAPSHOT_HEADERS = 16 * KB  # characters of all headers in a snapshot. Beyond: dropped, as the snapshot says
 TRACEBACK = 16 * KB  # characters of the end of a handler's traceback: a message may hold a page. Beyond: cut
 
 # -- what an operator sets

@@ -68,9 +68,7 @@ class Request(Struct, frozen=True, omit_defaults=True):
     """
 
     url: str
-    handler: Any = (
-        ""  # a handler's name, or the function, whose name is taken; "": the spider's first handler
-    )
+    handler: Any = ""  # the name of a handler, or its function; "": the spider's first handler
     base: str | None = None
     lane: str | None = None  # None: the handler's lane
     priority: int | None = None  # None: the handler's priority
@@ -89,9 +87,7 @@ class Request(Struct, frozen=True, omit_defaults=True):
     auth: tuple[str, str] | None = None  # user and password (HTTP Basic)
     cookies: dict[str, str] | None = None  # sent with this request, beside those of its session
     session: str | None = None  # whose cookies, proxy and headers it is sent with
-    timeout: float | None = (
-        None  # seconds for all of it; None: the setting total_timeout, or what the host needs
-    )
+    timeout: float | None = None  # seconds in all; None: total_timeout, or what the host needs
     max_body: int | None = None  # bytes; None: the setting
     wait_for: str | None = None  # in a browser: when it is complete; None: as its handler says
 
@@ -290,12 +286,10 @@ class Task(Struct, frozen=True, omit_defaults=True):
     hops: tuple[str, ...] = ()  # the URLs that redirected here, first one first
     renewed: int = 0  # how many hops there were when a redirect last brought new cookies, or another method
     cookies: tuple[str, ...] = ()  # Set-Cookie lines of the redirect that led here
-    fingerprint: int | None = (
-        None  # dedupe key (63 bits), of the URL's canonical form; None: never a duplicate
-    )
+    fingerprint: int | None = None  # dedupe key (63 bits) of the canonical URL; None: never a duplicate
     trail: tuple[int, ...] = ()  # fingerprints of the hops
     variant: int | None = (
-        None  # dedupe key of page, handler and meta, where the last two are not usual; not stored
+        None  # dedupe key of page, handler and meta, if the last two are unusual; not stored
     )
     history: tuple[Failure, ...] = ()  # earlier attempts that failed
     typed: bool = False  # a person wrote this URL: its host's address may be a private one

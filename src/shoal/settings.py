@@ -164,9 +164,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     keep_days: Annotated[float, Meta(ge=0)] = 30.0  # … and for how long
     keep_dead_jobs: Count = 300  # so many with dead letters
     keep_dead_days: Annotated[float, Meta(ge=0)] = 90.0
-    keep_letter_days: Annotated[float, Meta(ge=0)] = (
-        90.0  # dead letters of any job, also of one that never ends
-    )
+    keep_letter_days: Annotated[float, Meta(ge=0)] = 90.0  # dead letters of any job
 
     # -- challenges
     challenges: list[ChallengeKind] = field(default_factory=lambda: list(get_args(ChallengeKind)))
@@ -181,9 +179,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     fallback: list[str] = []  # pools by preference; "direct" is none. A host that refuses one gets the next
     pool_strategy: PoolStrategy = "scored"
     pool_costs: dict[str, Annotated[float, Meta(ge=0)]] = {}  # of a request through each pool, in any unit
-    pool_cooldown: PositiveSeconds = (
-        30.0  # before a failed or banned proxy is tried again; doubled every time
-    )
+    pool_cooldown: PositiveSeconds = 30.0  # before a failed or banned proxy is tried again; doubles
     session_requests: Count = 0  # requests of one session before it is begun anew
     session_age: Seconds = 0.0  # … and its age; 0 lifts either limit
     session_headers: dict[str, dict[str, str]] = {}  # sent with every request of the session of that name
@@ -203,9 +199,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     # -- whom a worker trusts
     trust: Literal["auto", "store", "self"] = "auto"  # "store": jobs decide everything; see runtime/trust.py
-    outputs: list[str] = field(
-        default_factory=lambda: ["*.jsonl"]
-    )  # files and databases that jobs may write to
+    outputs: list[str] = field(default_factory=lambda: ["*.jsonl"])  # where jobs may write to
 
     # -- the machinery
     lease: PositiveSeconds = 60.0  # a worker that shows no sign of life for this long loses its tasks

@@ -14,7 +14,7 @@ from integration.raw_server import Answer, RawServer, always, by_path, page, ser
 from shoal.clock import SystemClock
 from shoal.fetch.guard import Guard
 from shoal.fetch.http import HttpTransport
-from shoal.fetch.robots_fetch import MAX_BYTES, AnyHost, Robots, RobotsRecord, fetch_robots
+from shoal.fetch.robots_fetch import MAX_BYTES, AnyHost, RobotsRecord, fetch_robots
 from shoal.settings import Settings
 
 NOW = 5000.0
@@ -44,7 +44,7 @@ async def fetch(http: HttpTransport, server: RawServer, pause: Pauses | None = N
 
 
 def forbids(record: RobotsRecord, path: str) -> bool:
-    return not Robots(record).allows(f"http://a.example{path}")
+    return not record.allows(f"http://a.example{path}")
 
 
 async def hang(head: bytes, writer: asyncio.StreamWriter) -> None:

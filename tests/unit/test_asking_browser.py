@@ -8,7 +8,7 @@ import pytest
 
 from pages import Pages
 from shoal.engine.escalation import Escalation
-from shoal.fetch.transport import FetchRequest, Rendered
+from shoal.fetch.transport import FetchRequest
 from shoal.frontier.clock import FrontierClock
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.values import Claim, JobSpec
@@ -19,6 +19,7 @@ from shoal.policy.escalation import Look
 from shoal.policy.outcomes import this_life
 from shoal.policy.protocol import Observation
 from shoal.settings import Settings
+from shoal.spider.rendering import Rendered
 from shoal.testing import ManualClock
 from shoal.testing.conformance.tools import make_task
 

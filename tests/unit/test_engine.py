@@ -24,7 +24,7 @@ from shoal.jobs.worker_status import status_of
 from shoal.model import Done, Failure, Lease, Retry, Settlement
 from shoal.policy.backpressure import Pressure, Reason
 from shoal.settings import Settings
-from shoal.sink.protocol import Sink
+from shoal.sink import Sink
 from shoal.testing.conformance.tools import JournalSink, make_task
 from shoal.valve import Valve
 

@@ -10,7 +10,7 @@ from typing import Any
 from shoal import Page, Spider
 from shoal.engine.dispatcher import Engine
 from shoal.engine.served import OneJob
-from shoal.fetch.transport import FetchRequest, Rendered
+from shoal.fetch.transport import FetchRequest
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import Journal
 from shoal.frontier.values import Settled
@@ -20,6 +20,7 @@ from shoal.runtime.job_plan import JobPlan
 from shoal.runtime.job_runner import JobRunner
 from shoal.runtime.submit import submit
 from shoal.settings import Settings
+from shoal.spider.rendering import Rendered
 from shoal.testing import HostProfile
 from shoal.testing.conformance.tools import JournalSink
 from shoal.testing.simulation.workers import make_feeder

@@ -263,7 +263,7 @@ async def test_robots_txt_sets_the_valve_for_everybody(world: World) -> None:
     assert (valve.interval, valve.cap) == (7.0, 3)
     fresh = await world.make_cache().view(replace(lease, host_version=view.version))
     assert fresh.robots
-    assert fresh.robots["http"].crawl_delay() == 7
+    assert fresh.robots["http"].delay == 7
 
 
 async def test_the_next_request_keeps_its_interval_to_a_robots_txt_that_took_its_time(world: World) -> None:

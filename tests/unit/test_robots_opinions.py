@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pytest
 from protego import Protego
 
-from shoal.fetch.robots_fetch import MAX_BYTES, AnyHost, Robots, agent_of, fetch_robots
+from shoal.fetch.robots_fetch import MAX_BYTES, AnyHost, RobotsRecord, agent_of, fetch_robots
 from shoal.fetch.transport import FetchRequest
 from shoal.model import Response
 
@@ -383,13 +383,11 @@ class File:
     async def close(self) -> None: ...
 
 
-async def ours(case: Case) -> Robots:
+async def ours(case: Case) -> RobotsRecord:
     async def pause() -> None: ...
 
     agent = agent_of(case.agent)
-    return Robots(
-        await fetch_robots(File(case.body), SITE, agent=agent, now=0.0, pause=pause, other_hosts=AnyHost())
-    )
+    return await fetch_robots(File(case.body), SITE, agent=agent, now=0.0, pause=pause, other_hosts=AnyHost())
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -426,13 +424,13 @@ DELAYS = [
 @pytest.mark.parametrize(("rules", "delay", "protego"), DELAYS)
 async def test_crawl_delay(rules: str, delay: float | None, protego: str) -> None:
     text = group(rules)
-    assert (await ours(Case("", text, {}))).crawl_delay() == delay
+    assert (await ours(Case("", text, {}))).delay == delay
     assert (Protego.parse(text).crawl_delay(AGENT) == delay) is not bool(protego)
 
 
 async def test_sitemaps_belong_to_no_group() -> None:
     text = "Sitemap: http://foo.bar/1\nUser-agent: x\nDisallow: /\nSITEMAP : http://foo.bar/2 # new\n"
     text += "site-map: /3\nSitemap:\n"
-    found = (await ours(Case("", text, {}))).sitemaps()
-    assert found == ["http://foo.bar/1", "http://foo.bar/2", "/3"]
+    found = (await ours(Case("", text, {}))).sitemaps
+    assert list(found) == ["http://foo.bar/1", "http://foo.bar/2", "/3"]
     assert set(Protego.parse(text).sitemaps) <= {*found, ""}

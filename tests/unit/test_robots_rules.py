@@ -14,7 +14,6 @@ from protego import Protego
 from shoal.fetch.robots_fetch import (
     MAX_BYTES,
     AnyHost,
-    Robots,
     RobotsRecord,
     RobotsVerdict,
     agent_of,
@@ -39,8 +38,8 @@ AGENT = "Shoal/0.1 (+https://shoal.example/)"
 SITE = "https://a.example"
 
 
-def robots(text: str, agent: str = AGENT) -> Robots:
-    return Robots(rules_record(text, agent_of(agent), 0.0))
+def robots(text: str, agent: str = AGENT) -> RobotsRecord:
+    return rules_record(text, agent_of(agent), 0.0)
 
 
 def allowed(text: str, path: str, agent: str = AGENT) -> bool:
@@ -70,13 +69,13 @@ def test_the_own_group_replaces_the_general_one() -> None:
     rules = robots("User-agent: *\nDisallow: /\n\nUser-agent: SHOAL\nDisallow: /private\nCrawl-delay: 2.5\n")
     assert rules.allows(f"{SITE}/open")
     assert not rules.allows(f"{SITE}/private/x")
-    assert rules.crawl_delay() == 2.5
+    assert rules.delay == 2.5
 
 
 def test_groups_of_others_do_not_matter() -> None:
     rules = robots("User-agent: Mozilla\nUser-agent: otherbot\nDisallow: /\n")
     assert rules.allows(f"{SITE}/x")
-    assert rules.crawl_delay() is None
+    assert rules.delay is None
 
 
 @pytest.mark.parametrize(
@@ -118,8 +117,8 @@ def test_other_lines_end_no_group(line: str) -> None:
 
 def test_a_delay_is_for_those_named_before_it() -> None:
     text = "User-agent: other\nCrawl-delay: 9\nUser-agent: shoal\nDisallow: /x\n"
-    assert robots(text).crawl_delay() is None
-    assert robots(text, "other").crawl_delay() == 9
+    assert robots(text).delay is None
+    assert robots(text, "other").delay == 9
 
 
 def test_rules_before_any_agent_are_nobodys() -> None:
@@ -233,33 +232,31 @@ def test_rules_without_a_slash_match_nothing() -> None:
 
 def test_sitemaps() -> None:
     text = "Sitemap: https://a.example/s.xml\nUser-agent: other\nsitemap: /t.xml # new\nsitemap:\n"
-    assert robots(text).sitemaps() == ["https://a.example/s.xml", "/t.xml"]
+    assert robots(text).sitemaps == ("https://a.example/s.xml", "/t.xml")
 
 
 def test_robots_txt_itself_is_always_allowed() -> None:
     assert allowed("User-agent: *\nDisallow: /\n", "/robots.txt")
-    assert Robots(RobotsRecord("disallow", 0.0, 1.0)).allows(f"{SITE}/robots.txt")
+    assert RobotsRecord("disallow", 0.0, 1.0).allows(f"{SITE}/robots.txt")
 
 
 @pytest.mark.parametrize(("verdict", "allows"), [("allow", True), ("disallow", False)])
 def test_records_without_rules(verdict: RobotsVerdict, allows: bool) -> None:
-    rules = Robots(RobotsRecord(verdict, 0.0, 1.0))
+    rules = RobotsRecord(verdict, 0.0, 1.0)
     assert rules.allows(f"{SITE}/x") is allows
-    assert rules.crawl_delay() is None
-    assert rules.sitemaps() == []
+    assert rules.delay is None
+    assert rules.sitemaps == ()
 
 
 @pytest.mark.parametrize("delay", ["-1", "nan", "inf", "soon", "", "1e999"])
 def test_crawl_delays_that_are_none(delay: str) -> None:
-    assert robots(f"User-agent: *\nCrawl-delay: {delay}\n").crawl_delay() is None
+    assert robots(f"User-agent: *\nCrawl-delay: {delay}\n").delay is None
 
 
 @given(st.text(), st.text())
 def test_junk_never_raises(text: str, path: str) -> None:
     for rules in (robots("User-agent: *\nDisallow: " + text), robots(text)):
         rules.allows(f"{SITE}/{path}")
-        rules.crawl_delay()
-        rules.sitemaps()
 
 
 async def test_a_redirect_to_half_a_host_leads_nowhere() -> None:
@@ -436,8 +433,8 @@ def test_what_lies_beyond_the_caps_is_said() -> None:
         "User-agent: *\n" + "\n".join(f"Disallow: /{n}/" for n in range(6_000)), "shoal", 0.0
     )
     assert "at most 5,000" in record.reason
-    assert not Robots(record).allows(f"{SITE}/4999/")
-    assert Robots(record).allows(f"{SITE}/5000/")
+    assert not record.allows(f"{SITE}/4999/")
+    assert record.allows(f"{SITE}/5000/")
 
 
 def test_a_long_disallow_forbids_more_and_a_long_allow_nothing() -> None:

@@ -11,11 +11,12 @@ from msgspec.structs import replace
 from shoal.engine.escalation import Escalation
 from shoal.fetch.guard import Guard, Pin
 from shoal.fetch.proxy.routes import Routes
-from shoal.fetch.transport import FetchRequest, Rendering, Transport
+from shoal.fetch.transport import FetchRequest, Transport
 from shoal.frontier.clock import FrontierClock
 from shoal.hosts.cache import HostCache, HostView
 from shoal.model import Failure, Outcome, Task
 from shoal.settings import BROWSER
+from shoal.spider.rendering import Rendering
 
 
 class Fetched(Struct, frozen=True):

@@ -10,7 +10,6 @@ from shoal.engine.escalation import Escalation
 from shoal.engine.fetching import Fetched
 from shoal.engine.judging import Judgement
 from shoal.fetch.proxy.routes import BAN, Routes
-from shoal.fetch.transport import Rendered
 from shoal.frontier.clock import FrontierClock
 from shoal.hosts.cache import HostCache
 from shoal.model import Lease, Outcome, Response, Task
@@ -20,6 +19,7 @@ from shoal.policy.outcomes import rule_for
 from shoal.policy.protocol import Observation
 from shoal.policy.retry import RetryBudget, retry_after
 from shoal.settings import Settings
+from shoal.spider.rendering import Rendered
 
 
 class Learner:

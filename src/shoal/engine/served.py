@@ -11,7 +11,7 @@ from shoal.frontier.values import Job
 from shoal.model import Lease, Settlement
 from shoal.policy.lanes import Lane, served
 from shoal.settings import Settings
-from shoal.sink.protocol import Sink
+from shoal.sink import Sink
 
 
 class Pages(Protocol):

@@ -45,9 +45,10 @@ except ImportError:
 _MAX_IDLE = 256  # idle connections; each holds a file descriptor
 _MAX_PLAIN = 10_000  # hosts known not to accept HTTP/2
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+# Headers of HTTP/1.1 connections.
 _NOT_SENT = frozenset(
     {"connection", "host", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade"}
-)  # headers of HTTP/1.1 connections
+)
 
 Key = tuple[str, str, int]  # name of the proxy, host, port
 

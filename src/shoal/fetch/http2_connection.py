@@ -154,9 +154,7 @@ class Http2Connection(asyncio.Protocol):
         self._begun = 0
         self._idling: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
-        self._beneath: Streams | None = (
-            None  # a reference: streams close their socket when they are collected
-        )
+        self._beneath: Streams | None = None  # streams close their socket when nobody refers to them
         self._writable = asyncio.Event()
         self._writable.set()
 

@@ -53,6 +53,12 @@ class RobotsRecord(Struct, frozen=True, omit_defaults=True):
         """Whether it holds for that agent. (Rules without an agent are from an earlier version.)"""
         return self.agent == agent or (not self.agent and self.verdict != "rules")
 
+    def allows(self, url: str) -> bool:
+        """Whether the agent may fetch the URL."""
+        if self.verdict == "rules":
+            return matcher(self.rules).allows(url)
+        return self.verdict != "disallow" or path_of(url) == "/robots.txt"
+
 
 class OtherHosts(Protocol):
     """Other hosts, to which a robots.txt may redirect: they have limits of their own."""
@@ -136,27 +142,6 @@ async def _ask(transport: Transport, request: FetchRequest, pause: Callable[[], 
 
 def _request(url: str, timeout: float | None) -> FetchRequest:
     return FetchRequest(url=url, max_body=MAX_BYTES + 1, truncate=True, total_timeout=timeout)
-
-
-class Robots:
-    """Answers questions about a record, for the agent that it was read for."""
-
-    def __init__(self, record: RobotsRecord) -> None:
-        self._record = record
-
-    def __repr__(self) -> str:
-        return f"Robots({self._record.verdict} for {self._record.agent or 'anybody'})"
-
-    def allows(self, url: str) -> bool:
-        if self._record.verdict == "rules":
-            return matcher(self._record.rules).allows(url)
-        return self._record.verdict != "disallow" or path_of(url) == "/robots.txt"
-
-    def crawl_delay(self) -> float | None:
-        return self._record.delay
-
-    def sitemaps(self) -> list[str]:
-        return list(self._record.sitemaps)
 
 
 def agent_of(user_agent: str) -> str:

@@ -10,9 +10,7 @@ from msgspec import Struct
 
 from shoal.fetch.proxy.pools import Proxy
 from shoal.model import Outcome
-from shoal.spider.rendering import Rendered as Rendered  # re-exported: part of this protocol's vocabulary
-from shoal.spider.rendering import Rendering as Rendering
-from shoal.spider.rendering import Tab as Tab
+from shoal.spider.rendering import Rendering
 
 
 class FetchRequest(Struct, frozen=True):

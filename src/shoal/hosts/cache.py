@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from shoal.admit.identity import scheme as scheme_of
 from shoal.fetch.guard import Pin
-from shoal.fetch.robots_fetch import Robots
+from shoal.fetch.robots_fetch import RobotsRecord
 from shoal.frontier.clock import FrontierClock
 from shoal.frontier.compare_and_set import change_host
 from shoal.frontier.protocol import Frontier
@@ -57,7 +57,9 @@ class HostView(Struct):
     version: int
     state: HostState
     valve: Valve  # as written
-    robots: Mapping[str, Robots]  # by scheme: the rules of the origins that were read for our user agent
+    robots: Mapping[
+        str, RobotsRecord
+    ]  # by scheme: the rules of the origins that were read for our user agent
     policies: States  # decoded states, with the unwritten observations
     limits: Limits  # for its valve
     calm: bool  # the limits hold for all origins of the host

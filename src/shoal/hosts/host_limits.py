@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.fetch.robots_fetch import Robots, RobotsRecord, agent_of
+from shoal.fetch.robots_fetch import RobotsRecord, agent_of
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import HostRecord
 from shoal.hosts.host_state import NO_ORDERS, Ask, HostState, Manual, encode_state, state_of
@@ -76,10 +76,10 @@ class HostRules:
         """What an origin's robots.txt says to this crawl's user agent; None: it was not read for it."""
         return state.origin(scheme).robots_for(self._agent)
 
-    def robots(self, state: HostState) -> Mapping[str, Robots]:
+    def robots(self, state: HostState) -> Mapping[str, RobotsRecord]:
         """The rules of all origins whose robots.txt was read, by scheme."""
         records = {scheme: self.robots_record(state, scheme) for scheme in state.origins}
-        return {scheme: Robots(record) for scheme, record in records.items() if record is not None}
+        return {scheme: record for scheme, record in records.items() if record is not None}
 
     def has_asked(self, host: str, state: HostState) -> bool:
         ask = state.asks.get(self._job)

@@ -17,9 +17,7 @@ _FEEDS = frozenset((b"rss", b"feed", b"rdf", b"urlset", b"sitemapindex", b"opml"
 _SNIFF = 1024
 _MARK = b"\xef\xbb\xbf"  # a byte-order mark
 _BLANK = re.compile(rb"\s*+")
-_DOCTYPE = re.compile(
-    rb"<!doctype(?![^>]*+\[)[^>]*+>", re.IGNORECASE
-)  # without an internal subset in brackets
+_DOCTYPE = re.compile(rb"<!doctype(?![^>]*+\[)[^>]*+>", re.IGNORECASE)  # without an internal subset
 _ROOT = re.compile(rb"<(?:[\w.-]++:)?([a-zA-Z_][\w.-]*+)[\s/>]")
 # The tags by which the WHATWG's MIME sniffing recognises HTML, and <meta>.
 _HTML_TAG = re.compile(

@@ -8,7 +8,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.fetch.robots_fetch import Robots, RobotsRecord
+from shoal.fetch.robots_fetch import RobotsRecord
 from shoal.frontier.values import HostRecord
 from shoal.hosts.host_limits import HostRules, Terms
 from shoal.hosts.host_state import HostState, OriginState, state_of
@@ -67,7 +67,7 @@ class HostView(Struct, frozen=True):
     origins: Mapping[str, OriginView]  # by scheme
     latency: float | None  # smoothed; None: never answered
     pending: int = 0
-    robots: Mapping[str, Robots] = {}  # for this crawl, by scheme, on request
+    robots: Mapping[str, RobotsRecord] = {}  # for this crawl, by scheme, on request
     domain: Domain | None = None  # what it shares with other hosts
     domain_limit: DomainLimit = DomainLimit()  # as the settings say
     settings: Settings = Settings()  # that hold here
@@ -108,7 +108,7 @@ class HostView(Struct, frozen=True):
 
     @property
     def crawl_delay(self) -> float | None:
-        delays = [robots.crawl_delay() for robots in self.robots.values()]
+        delays = [robots.delay for robots in self.robots.values()]
         return max((delay for delay in delays if delay), default=None)
 
     @property

@@ -19,8 +19,8 @@ from shoal.fetch.guard import Guard
 from shoal.fetch.proxy.pool import LocalPools
 from shoal.fetch.proxy.pools import find_pools
 from shoal.fetch.proxy.routes import Routes
-from shoal.fetch.robots_fetch import AnyHost, Robots, RobotsRecord, agent_of, fetch_robots
-from shoal.fetch.transport import FetchRequest, Rendered, Rendering, Transport
+from shoal.fetch.robots_fetch import AnyHost, RobotsRecord, agent_of, fetch_robots
+from shoal.fetch.transport import FetchRequest, Transport
 from shoal.fetch.transports import HostTransport, Transports
 from shoal.model import Failure, Outcome, Refused, Request, Response, Task
 from shoal.policy.host_table import HostTable, settings_at
@@ -28,6 +28,7 @@ from shoal.policy.load import Traffic
 from shoal.policy.outcomes import kind_of
 from shoal.settings import Settings
 from shoal.spider.page import Page
+from shoal.spider.rendering import Rendered, Rendering
 
 
 class Sight(Struct, frozen=True):
@@ -75,7 +76,7 @@ def _routes(settings: Settings, guard: Guard) -> Transport:
 async def _follow(
     transport: Transport, admission: Admission, task: Task, settings: Settings, rendering: Rendering | None
 ) -> Sight:
-    asked: dict[str, tuple[Robots, RobotsRecord]] = {}
+    asked: dict[str, RobotsRecord] = {}
     table = HostTable(settings.host)
     while True:
         own = settings_at(settings, table.of(task.host))
@@ -118,13 +119,13 @@ async def _picture(outcome: Outcome) -> bytes:
 
 
 async def _ask_robots(
-    transport: Transport, task: Task, settings: Settings, asked: dict[str, tuple[Robots, RobotsRecord]]
+    transport: Transport, task: Task, settings: Settings, asked: dict[str, RobotsRecord]
 ) -> str:
     if not settings.robots:
         return "not asked"
     site = origin(task.url)
     if site not in asked:
-        record = await fetch_robots(
+        asked[site] = await fetch_robots(
             transport,
             site,
             agent=agent_of(settings.user_agent),
@@ -132,10 +133,9 @@ async def _ask_robots(
             pause=lambda: _pause(settings),
             other_hosts=AnyHost(),
         )
-        asked[site] = Robots(record), record
-    robots, record = asked[site]
+    record = asked[site]
     because = f" (robots.txt: {record.reason})" if record.reason else ""
-    return f"allowed{because}" if robots.allows(task.url) else f"forbidden{because}"
+    return f"allowed{because}" if record.allows(task.url) else f"forbidden{because}"
 
 
 async def _pause(settings: Settings) -> None:

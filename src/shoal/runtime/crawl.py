@@ -41,9 +41,8 @@ from shoal.runtime.submit import conclude, submit
 from shoal.runtime.supervisor import Supervisor
 from shoal.runtime.worker import CrawlWorker
 from shoal.runtime.worker_plan import CrawlPlan, WorkerPlan
-from shoal.sink import is_database, open_sink
+from shoal.sink import Sink, is_database, open_sink
 from shoal.sink.jsonl import FileSink, MemoryJournal
-from shoal.sink.protocol import Sink
 from shoal.spider.spider import Spider
 from shoal.telemetry.endpoint import probes_at
 

@@ -35,9 +35,9 @@ from shoal.policy.load import Traffic
 from shoal.policy.retry import RetryBudget
 from shoal.runtime.output_checks import file_claim
 from shoal.settings import Settings
+from shoal.sink import Sink
 from shoal.sink.jsonl import JsonLines
 from shoal.sink.ownership import FileClaim
-from shoal.sink.protocol import Sink
 from shoal.spider.handlers import Yielded, collect
 from shoal.spider.spider import Handler, Spider
 

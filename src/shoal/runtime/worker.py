@@ -38,8 +38,7 @@ from shoal.runtime.served_jobs import RunningJobs, ServedJobs
 from shoal.runtime.signals import Stoppable, stopping_on_signals
 from shoal.runtime.worker_plan import WorkerPlan
 from shoal.settings import Settings
-from shoal.sink import open_sink
-from shoal.sink.protocol import Sink
+from shoal.sink import Sink, open_sink
 from shoal.spider.spider import Spider
 from shoal.telemetry.endpoint import probes_at
 

@@ -1,21 +1,45 @@
-"""Sinks: where the rows of a job go."""
+"""Sinks: where the rows of a job go.
+
+Either the frontier writes the rows inside the transaction that settles their pages (`journal`: a file), or the sink
+writes them just before it (`write`: a database). After a crash in between, the page is fetched and written again, so
+writing must be idempotent.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from shoal.errors import UsageError
 
 if TYPE_CHECKING:
-    from shoal.sink.protocol import Sink
+    from shoal.frontier.protocol import Journal
+    from shoal.model import Settlement
+    from shoal.sink.ownership import FileClaim
 
-__all__ = ["describe", "is_database", "open_sink", "output_key"]
+__all__ = ["Sink", "describe", "is_database", "open_sink", "output_key"]
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _POSTGRES = re.compile(r"postgres(ql)?:(//|$)", re.IGNORECASE)
+
+
+class Sink(Protocol):
+    @property
+    def journal(self) -> Journal | None: ...
+
+    async def open(self, asked: FileClaim | None = None) -> None:
+        """Checks that rows can be written; raises SinkError if not. `asked`: for which job."""
+        ...
+
+    async def write(self, batch: Sequence[Settlement]) -> Sequence[Settlement]:
+        """Makes the rows of these settlements durable. Tries again while the database is away. Returns what is to be
+        settled: the same, but with dead letters for pages whose rows were refused."""
+        ...
+
+    async def close(self) -> None: ...
 
 
 def open_sink(output: str | Path | None, *, job: str, local: bool = True) -> Sink:

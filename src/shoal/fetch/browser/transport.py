@@ -42,7 +42,7 @@ _NOT_OURS = (
     "Content-Length",
     "Connection",
     "Proxy-Authorization",
-)  # not to be set as headers
+)  # Chromium sets them
 
 
 class BrowserTransport:

@@ -75,9 +75,7 @@ class ProxyPool:
         self._writing = asyncio.Lock()  # two writes of our own would count an observation twice
         self._used = False
         self._turn = 0
-        self._unanswered: dict[
-            str, int
-        ] = {}  # by proxy: requests in flight that began since it last answered
+        self._unanswered: dict[str, int] = {}  # requests in flight since each proxy's last answer
         self.name = name
         self.proxies = proxies  # names
 

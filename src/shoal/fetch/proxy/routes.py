@@ -27,13 +27,14 @@ from shoal.events import event
 from shoal.fetch.proxy.pool import PoolStore, ProxyPool
 from shoal.fetch.proxy.pools import DIRECT, Proxy, find_pools
 from shoal.fetch.proxy.sessions import Session, Sessions
-from shoal.fetch.transport import FetchRequest, Rendered, Transport
+from shoal.fetch.transport import FetchRequest, Transport
 from shoal.model import DOUBT, Failure, Outcome, Response, Task
 from shoal.policy.host_table import NOTHING
 from shoal.policy.load import Traffic
 from shoal.policy.outcomes import kind_of, this_life
 from shoal.policy.proxy import Choice, ProxyObservation, ProxyPolicy, Sign, Wait
 from shoal.settings import HostSettings, Settings
+from shoal.spider.rendering import Rendered
 
 BAN = "proxy_ban"
 

@@ -24,7 +24,7 @@ from shoal.runtime.served_jobs import RunningJobs, ServedJobs
 from shoal.runtime.worker import backlog_of, meanwhile
 from shoal.runtime.worker_plan import WorkerPlan
 from shoal.settings import Settings
-from shoal.sink.protocol import Sink
+from shoal.sink import Sink
 from shoal.spider.spider import Spider
 from shoal.testing.conformance.tools import JournalSink
 from shoal.testing.simulation.virtual import Process

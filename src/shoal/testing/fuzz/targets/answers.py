@@ -17,7 +17,7 @@ from shoal.fetch.challenge.signatures import detect
 from shoal.fetch.failures import BodyTooLargeError, UndecodableBodyError
 from shoal.fetch.http_messages import MessageError, answer_framing, body, read_head, request_framing
 from shoal.fetch.http_repair import AnswerRepair
-from shoal.fetch.robots_fetch import AnyHost, Robots, agent_of, fetch_robots
+from shoal.fetch.robots_fetch import AnyHost, agent_of, fetch_robots
 from shoal.fetch.transport import FetchRequest
 from shoal.frontier.redis.codec import encode_snapshot
 from shoal.frontier.sqlite.codec import decode_letter, encode_letter
@@ -107,12 +107,11 @@ def robots(data: bytes) -> None:
         pause=_pause,
         other_hosts=AnyHost(),
     )
-    rules = Robots(_loop().run_until_complete(asking))
+    rules = _loop().run_until_complete(asking)
     url = sent_url(as_text(path), "https://a.example/")
     assert url is None or rules.allows(url) in (True, False)
     assert rules.allows("https://a.example/robots.txt") in (True, False)
-    delay = rules.crawl_delay()
-    assert delay is None or isinstance(delay, int | float), delay
+    assert rules.delay is None or isinstance(rules.delay, int | float), rules.delay
 
 
 class _Answer:
