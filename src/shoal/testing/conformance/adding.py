@@ -16,6 +16,7 @@ from shoal.testing.conformance.tools import (
     make_task,
     settle,
     spec,
+    start_job,
     urls_of,
 )
 from shoal.testing.manual_clock import ManualClock
@@ -70,16 +71,14 @@ class AddingAndClaiming:
         assert got == ["top", "first", "second", "low"]
 
     async def test_only_the_asked_lanes_are_claimed_and_no_more_than_asked(self, frontier: Frontier) -> None:
-        await frontier.open_job(spec())
-        await frontier.add("job", [make_task(f"http://a.test/{i}") for i in range(5)])
+        await start_job(frontier, [make_task(f"http://a.test/{i}") for i in range(5)])
         await frontier.add("job", [make_task(f"http://a.test/u{i}", lane="urgent") for i in range(5)])
         got = await frontier.claim(Claim("w", ["job"], {"urgent": 2, "normal": 10}, 4))
         assert [lease.task.lane for lease in got.leases] == ["urgent", "urgent", "normal", "normal"]
         assert (await claim(frontier, lanes=["browser"])).leases == []
 
     async def test_what_a_lane_leaves_is_lent_to_the_others(self, frontier: Frontier) -> None:
-        await frontier.open_job(spec())
-        await frontier.add("job", [make_task(f"http://a.test/{i}") for i in range(20)])
+        await start_job(frontier, [make_task(f"http://a.test/{i}") for i in range(20)])
         await frontier.add("job", [make_task("http://a.test/u", lane="urgent")])
         shares, most = {"urgent": 6, "normal": 4}, {"urgent": 10, "normal": 8}
         got = await frontier.claim(Claim("w", ["job"], shares, 10, spare=most))
@@ -87,8 +86,7 @@ class AddingAndClaiming:
         assert got.next_due > 0  # nothing more of what was asked for is due
 
     async def test_a_claim_takes_a_fair_share_from_every_due_host(self, frontier: Frontier) -> None:
-        await frontier.open_job(spec())
-        await frontier.add("job", [make_task(f"http://big.test/{i}") for i in range(1000)])
+        await start_job(frontier, [make_task(f"http://big.test/{i}") for i in range(1000)])
         await frontier.add("job", [make_task(f"http://h{i}.test/") for i in range(9)])
         got = await claim(frontier, 50)
         hosts = {lease.task.host for lease in got.leases}
@@ -179,8 +177,7 @@ class AddingAndClaiming:
         self, frontier: Frontier, clock: ManualClock
     ) -> None:
         seconds = {"slow.test": 4.0, "new.test": 1.0}
-        await frontier.open_job(spec(valve=Valve(cap=1)))
-        await frontier.add("job", [make_task(f"http://slow.test/{i}") for i in range(60)])
+        await start_job(frontier, [make_task(f"http://slow.test/{i}") for i in range(60)], valve=Valve(cap=1))
         await _work(frontier, clock, seconds, 30)
         [slow] = (await claim(frontier, 1, lease_seconds=1000)).leases
         await frontier.add("job", [make_task(f"http://new.test/{i}") for i in range(60)])
@@ -190,14 +187,12 @@ class AddingAndClaiming:
         assert asked["slow.test"] > 1, asked
 
     async def test_the_host_that_waited_longest_is_served_first(self, frontier: Frontier) -> None:
-        await frontier.open_job(spec())
-        await frontier.add("job", [make_task(f"http://h{h}.test/{i}") for i in range(3) for h in range(3)])
+        await start_job(frontier, [make_task(f"http://h{h}.test/{i}") for i in range(3) for h in range(3)])
         rounds = [{(await claim(frontier, 1)).leases[0].task.host for _ in range(3)} for _ in range(3)]
         assert all(len(hosts) == 3 for hosts in rounds)
 
     async def test_jobs_that_are_not_running_are_left_alone(self, frontier: Frontier) -> None:
-        await frontier.open_job(spec())
-        await frontier.add("job", [make_task("http://a.test/")])
+        await start_job(frontier, [make_task("http://a.test/")])
         await frontier.set_state("job", "paused")
         assert (await claim(frontier)).leases == []
         await frontier.set_state("job", "running")

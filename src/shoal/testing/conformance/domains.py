@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from shoal.admit.identity import registrable_domain
 from shoal.frontier.protocol import Frontier
 from shoal.model import Moved, Task
-from shoal.testing.conformance.tools import claim, counted, make_task, settle, spec
+from shoal.testing.conformance.tools import claim, counted, make_task, settle, spec, start_job
 from shoal.testing.manual_clock import ManualClock
 from shoal.valve import DomainLimit, Valve
 
@@ -28,8 +28,7 @@ class Domains:
     async def test_requests_to_all_hosts_of_a_domain_keep_its_interval(
         self, frontier: Frontier, clock: ManualClock
     ) -> None:
-        await frontier.open_job(spec(valve=PACED, domain=DomainLimit(interval=0.5)))
-        await frontier.add("job", wild(30, 2))
+        await start_job(frontier, wild(30, 2), valve=PACED, domain=DomainLimit(interval=0.5))
         served: Counter[str] = Counter()
         for _ in range(30):
             got = await claim(frontier)
@@ -45,8 +44,7 @@ class Domains:
     async def test_places_are_shared_by_the_hosts_of_a_domain(
         self, frontier: Frontier, clock: ManualClock
     ) -> None:
-        await frontier.open_job(spec(domain=DomainLimit(cap=3)))
-        await frontier.add("job", wild(20))
+        await start_job(frontier, wild(20), domain=DomainLimit(cap=3))
         first = await claim(frontier, 2)
         second = await claim(frontier)
         assert (len(first.leases), len(second.leases)) == (2, 1)
@@ -67,8 +65,7 @@ class Domains:
         await counted(frontier)
 
     async def test_a_crowded_domain_delays_no_other(self, frontier: Frontier, clock: ManualClock) -> None:
-        await frontier.open_job(spec(valve=PACED, domain=DomainLimit(interval=10.0, cap=1)))
-        await frontier.add("job", wild(200))
+        await start_job(frontier, wild(200), valve=PACED, domain=DomainLimit(interval=10.0, cap=1))
         await frontier.add("job", [make_task(f"http://honest{i}.test/{n}") for i in range(5) for n in (1, 2)])
         for _ in range(2):
             got = await claim(frontier, 6)
@@ -202,8 +199,7 @@ class Domains:
         self, frontier: Frontier, clock: ManualClock
     ) -> None:
         """A host comes forward when its domain allows a request. If it cannot go after all, another must."""
-        await frontier.open_job(spec(valve=PACED, domain=DomainLimit(interval=1.0)))
-        await frontier.add("job", wild(4))
+        await start_job(frontier, wild(4), valve=PACED, domain=DomainLimit(interval=1.0))
         assert len((await claim(frontier)).leases) == 1
         await frontier.add("job", [make_task("http://honest.test/1")])
         clock.advance(1.0)
@@ -219,8 +215,7 @@ class Domains:
         assert "http://n3.wild.test/0" in [lease.task.url for lease in got]
 
     async def test_a_host_without_a_rate_is_held_to_the_places_alone(self, frontier: Frontier) -> None:
-        await frontier.open_job(spec(domain=DomainLimit(interval=10.0, cap=7)))
-        await frontier.add("job", wild(10, 2))
+        await start_job(frontier, wild(10, 2), domain=DomainLimit(interval=10.0, cap=7))
         assert len((await claim(frontier)).leases) == 7
 
     async def test_dropping_a_job_empties_its_places_in_the_domain(

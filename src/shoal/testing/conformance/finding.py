@@ -8,7 +8,7 @@ from shoal.admit.identity import fingerprint, host_key
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import DeadFilter, HostQueue, Whereabouts
 from shoal.model import Dead, Failure, Moved, Retry, Task
-from shoal.testing.conformance.tools import FAILED, claim, make_task, settle, spec
+from shoal.testing.conformance.tools import FAILED, claim, make_task, settle, spec, start_job
 from shoal.testing.manual_clock import ManualClock
 
 URL = "http://a.test/wanted"
@@ -29,8 +29,7 @@ class Finding:
         assert (await find(frontier, job="other")).place == "pending"
 
     async def test_a_pending_task_tells_how_many_go_before_it(self, frontier: Frontier) -> None:
-        await frontier.open_job(spec())
-        await frontier.add("job", [make_task(f"http://a.test/{n}") for n in range(3)])
+        await start_job(frontier, [make_task(f"http://a.test/{n}") for n in range(3)])
         await frontier.add("job", [make_task(URL), make_task("http://a.test/late")])
         await frontier.add("job", [make_task("http://b.test/"), make_task("http://a.test/x", lane="urgent")])
         assert (await find(frontier)).ahead == 3
@@ -41,15 +40,13 @@ class Finding:
         assert (found.task.url, found.task.lane, found.task.handler) == (URL, "normal", "page")
 
     async def test_what_lies_beyond_the_scan_is_pending_somewhere(self, frontier: Frontier) -> None:
-        await frontier.open_job(spec())
-        await frontier.add("job", [make_task(f"http://a.test/{n}") for n in range(5)])
+        await start_job(frontier, [make_task(f"http://a.test/{n}") for n in range(5)])
         await frontier.add("job", [make_task(URL)])
         assert await frontier.find("job", make_task(URL), scan=5) == Whereabouts("pending", ahead=5)
         assert (await frontier.find("job", make_task(URL), scan=6)).task is not None
 
     async def test_a_leased_task_tells_who_has_it(self, frontier: Frontier, clock: ManualClock) -> None:
-        await frontier.open_job(spec())
-        await frontier.add("job", [make_task(URL)])
+        await start_job(frontier, [make_task(URL)])
         start = await frontier.now()
         await claim(frontier, worker="w7", lease_seconds=60)
         clock.advance(20)
@@ -62,8 +59,7 @@ class Finding:
         assert found.task.attempt == 1
 
     async def test_a_delayed_task_tells_when_and_why(self, frontier: Frontier, clock: ManualClock) -> None:
-        await frontier.open_job(spec())
-        await frontier.add("job", [make_task(URL)])
+        await start_job(frontier, [make_task(URL)])
         [lease] = (await claim(frontier)).leases
         await settle(frontier, lease, Retry(30.0, FAILED))
         found = await find(frontier)
@@ -76,8 +72,7 @@ class Finding:
         assert (await find(frontier)).place == "leased"
 
     async def test_a_dead_task_names_its_letter(self, frontier: Frontier) -> None:
-        await frontier.open_job(spec())
-        await frontier.add("job", [make_task(URL)])
+        await start_job(frontier, [make_task(URL)])
         [lease] = (await claim(frontier)).leases
         await settle(frontier, lease, Dead(Failure("http_404")))
         found = await find(frontier)
@@ -88,16 +83,14 @@ class Finding:
         assert (await find(frontier)).place == "pending"
 
     async def test_a_settled_task_is_done(self, frontier: Frontier) -> None:
-        await frontier.open_job(spec())
-        await frontier.add("job", [make_task(URL)])
+        await start_job(frontier, [make_task(URL)])
         [lease] = (await claim(frontier)).leases
         await settle(frontier, lease)
         assert await find(frontier) == Whereabouts("done")
 
     async def test_a_redirected_url_is_where_its_task_is(self, frontier: Frontier) -> None:
         target = "http://a.test/target"
-        await frontier.open_job(spec())
-        await frontier.add("job", [make_task(URL)])
+        await start_job(frontier, [make_task(URL)])
         [lease] = (await claim(frontier)).leases
         await settle(frontier, lease, Moved(_redirected(lease.task, target)))
         for url in (URL, target):
@@ -109,8 +102,7 @@ class Finding:
     async def test_a_page_is_found_in_any_spelling(self, frontier: Frontier) -> None:
         published, asked = "http://a.test/?b=2&a=1", "http://a.test/?a=1&b=2"
         target = "http://a.test/target"
-        await frontier.open_job(spec())
-        await frontier.add("job", [make_task(published, fingerprint=fingerprint(asked))])
+        await start_job(frontier, [make_task(published, fingerprint=fingerprint(asked))])
         assert (await find(frontier, asked)).place == "pending"
         [lease] = (await claim(frontier)).leases
         assert (await find(frontier, asked)).place == "leased"
@@ -127,8 +119,7 @@ class Finding:
 
     async def test_a_dead_page_is_found_in_any_spelling(self, frontier: Frontier) -> None:
         published, asked = "http://a.test/?b=2&a=1", "http://a.test/?a=1&b=2"
-        await frontier.open_job(spec())
-        await frontier.add("job", [make_task(published, fingerprint=fingerprint(asked))])
+        await start_job(frontier, [make_task(published, fingerprint=fingerprint(asked))])
         [lease] = (await claim(frontier)).leases
         await settle(frontier, lease, Dead(Failure("http_404")))
         found = await find(frontier, asked)

@@ -9,12 +9,11 @@ import pytest
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import Cursor, DeadFilter, JobState
 from shoal.model import Dead
-from shoal.testing.conformance.tools import FAILED, claim, counted, make_task, settle, spec
+from shoal.testing.conformance.tools import FAILED, claim, counted, make_task, settle, spec, start_job
 
 
 async def finished(frontier: Frontier, max_pages: int = 0) -> None:
-    await frontier.open_job(spec(max_pages=max_pages))
-    await frontier.add("job", [make_task("http://a.test/")], Cursor(fed=1, fed_all=True))
+    await start_job(frontier, [make_task("http://a.test/")], Cursor(fed=1, fed_all=True), max_pages=max_pages)
     [lease] = (await claim(frontier)).leases
     await settle(frontier, lease)
     assert await frontier.finish("job")
@@ -38,8 +37,7 @@ class Finishing:
 
     @pytest.mark.parametrize("state", ["paused", "cancelled"])
     async def test_what_a_person_stopped_stays_so(self, frontier: Frontier, state: JobState) -> None:
-        await frontier.open_job(spec())
-        await frontier.add("job", [], Cursor(fed_all=True))
+        await start_job(frontier, [], Cursor(fed_all=True))
         await frontier.set_state("job", state)
         assert not await frontier.finish("job")
         await frontier.add("job", [make_task("http://a.test/")])

@@ -17,6 +17,7 @@ from shoal.testing.conformance.tools import (
     make_task,
     settle,
     spec,
+    start_job,
 )
 from shoal.testing.manual_clock import ManualClock
 from shoal.valve import Valve
@@ -24,8 +25,7 @@ from shoal.valve import Valve
 
 class JobsAndLetters:
     async def test_a_job_is_exhausted_when_fed_and_empty(self, frontier: Frontier) -> None:
-        await frontier.open_job(spec())
-        await frontier.add("job", [make_task("http://a.test/")], Cursor(fed=1))
+        await start_job(frontier, [make_task("http://a.test/")], Cursor(fed=1))
         [lease] = (await claim(frontier)).leases
         await settle(frontier, lease)
         assert not (await counted(frontier)).exhausted
@@ -56,8 +56,7 @@ class JobsAndLetters:
         assert (await claim(frontier, made={**known, "never": 1.0})).leases == []
 
     async def test_the_page_budget_is_never_exceeded(self, frontier: Frontier) -> None:
-        await frontier.open_job(spec(max_pages=3))
-        await frontier.add("job", [make_task(f"http://h{i}.test/") for i in range(10)])
+        await start_job(frontier, [make_task(f"http://h{i}.test/") for i in range(10)], max_pages=3)
         first = (await claim(frontier)).leases
         assert len(first) == 3
         assert (await claim(frontier)).leases == []
@@ -83,8 +82,7 @@ class JobsAndLetters:
         assert (again.new, again.duplicates, again.over_budget) == (1, 1, 1)
 
     async def test_opening_a_finished_job_again_leaves_it_finished(self, frontier: Frontier) -> None:
-        await frontier.open_job(spec())
-        await frontier.add("job", [], Cursor(fed_all=True))
+        await start_job(frontier, [], Cursor(fed_all=True))
         await frontier.set_state("job", "finished")
         assert (await frontier.open_job(spec())).state == "finished"
 
@@ -106,8 +104,7 @@ class JobsAndLetters:
     async def test_dead_letters_are_found_by_host_kind_and_time(
         self, frontier: Frontier, clock: ManualClock
     ) -> None:
-        await frontier.open_job(spec())
-        await frontier.add("job", [make_task(f"http://h{i}.test/") for i in range(3)])
+        await start_job(frontier, [make_task(f"http://h{i}.test/") for i in range(3)])
         for number, lease in enumerate((await claim(frontier)).leases):
             await settle(frontier, lease, Dead(Failure(f"http_40{number}")))
             clock.advance(10)
@@ -185,8 +182,7 @@ class JobsAndLetters:
         assert await frontier.dead(DeadFilter()) == []
 
     async def test_the_longest_queues_are_told(self, frontier: Frontier) -> None:
-        await frontier.open_job(spec())
-        await frontier.add("job", [make_task(f"http://a.test/{i}") for i in range(3)])
+        await start_job(frontier, [make_task(f"http://a.test/{i}") for i in range(3)])
         await frontier.add("job", [make_task("http://b.test/")])
         assert list(await frontier.queues("job")) == [("a.test", 3), ("b.test", 1)]
         assert list(await frontier.queues(limit=1)) == [("a.test", 3)]
@@ -284,8 +280,7 @@ class JobsAndLetters:
     async def test_a_job_that_somebody_went_on_with_is_not_pruned(
         self, frontier: Frontier, clock: ManualClock
     ) -> None:
-        await frontier.open_job(spec())
-        await frontier.add("job", [make_task("http://a.test/")])
+        await start_job(frontier, [make_task("http://a.test/")])
         assert not await frontier.prune_job(await counted(frontier)), "it runs"
         await frontier.set_state("job", "cancelled")
         ended = await counted(frontier)

@@ -14,6 +14,7 @@ from shoal.testing.conformance.tools import (
     make_task,
     settle,
     spec,
+    start_job,
 )
 from shoal.testing.manual_clock import ManualClock
 
@@ -22,8 +23,7 @@ class Leases:
     async def test_an_expired_lease_is_given_to_another_with_one_more_attempt(
         self, frontier: Frontier, clock: ManualClock
     ) -> None:
-        await frontier.open_job(spec())
-        await frontier.add("job", [make_task("http://a.test/")])
+        await start_job(frontier, [make_task("http://a.test/")])
         [lease] = (await claim(frontier, lease_seconds=60)).leases
         clock.advance(59)
         assert (await claim(frontier, worker="w2")).leases == []
@@ -34,8 +34,7 @@ class Leases:
         assert [failure.kind for failure in again.task.history] == ["worker_lost"]
 
     async def test_heartbeats_keep_a_lease(self, frontier: Frontier, clock: ManualClock) -> None:
-        await frontier.open_job(spec())
-        await frontier.add("job", [make_task("http://a.test/")])
+        await start_job(frontier, [make_task("http://a.test/")])
         [lease] = (await claim(frontier, lease_seconds=60)).leases
         for _ in range(5):
             clock.advance(40)
@@ -48,8 +47,7 @@ class Leases:
         self, frontier: Frontier, clock: ManualClock
     ) -> None:
         """A lease may be longer than heartbeats ask for, so that it outlasts the request for its page."""
-        await frontier.open_job(spec())
-        await frontier.add("job", [make_task("http://a.test/"), make_task("http://b.test/")])
+        await start_job(frontier, [make_task("http://a.test/"), make_task("http://b.test/")])
         [long] = (await claim(frontier, limit=1, lease_seconds=60)).leases
         assert len((await claim(frontier, limit=1, lease_seconds=5)).leases) == 1
         assert await frontier.extend("w1", 10) == 2
@@ -74,8 +72,7 @@ class Leases:
     async def test_a_lease_that_its_worker_does_not_name_runs_out(
         self, frontier: Frontier, clock: ManualClock
     ) -> None:
-        await frontier.open_job(spec())
-        await frontier.add("job", [make_task(f"http://{host}.test/") for host in "abc"])
+        await start_job(frontier, [make_task(f"http://{host}.test/") for host in "abc"])
         one, two, three = (await claim(frontier, 3, lease_seconds=60)).leases
         clock.advance(40)
         assert await frontier.extend("w1", 60, tokens={one.token, three.token, 7}) == 2
@@ -104,8 +101,7 @@ class Leases:
     async def test_a_page_that_kills_every_worker_is_buried(
         self, frontier: Frontier, clock: ManualClock
     ) -> None:
-        await frontier.open_job(spec(max_attempts=3))
-        await frontier.add("job", [make_task("http://a.test/poison")])
+        await start_job(frontier, [make_task("http://a.test/poison")], max_attempts=3)
         for attempt in (1, 2, 3):
             [lease] = (await claim(frontier, worker=f"w{attempt}", lease_seconds=10)).leases
             assert lease.task.attempt == attempt
@@ -118,8 +114,7 @@ class Leases:
     async def test_pages_that_died_together_are_given_back_apart(
         self, frontier: Frontier, clock: ManualClock
     ) -> None:
-        await frontier.open_job(spec())
-        await frontier.add("job", [make_task(f"http://a.test/{i}") for i in range(20)])
+        await start_job(frontier, [make_task(f"http://a.test/{i}") for i in range(20)])
         assert len((await claim(frontier, lease_seconds=10)).leases) == 20
         clock.advance(11)
         assert len((await claim(frontier, lease_seconds=10)).leases) == 20  # once is no suspicion
@@ -134,8 +129,7 @@ class Leases:
         await counted(frontier)
 
     async def test_released_tasks_are_pending_again_and_unharmed(self, frontier: Frontier) -> None:
-        await frontier.open_job(spec())
-        await frontier.add("job", [make_task("http://a.test/")])
+        await start_job(frontier, [make_task("http://a.test/")])
         leases = (await claim(frontier)).leases
         assert await frontier.release(leases) == 1
         assert await frontier.release(leases) == 0
@@ -145,8 +139,7 @@ class Leases:
         await counted(frontier)
 
     async def test_wall_clock_jumps_change_nothing(self, frontier: Frontier, clock: ManualClock) -> None:
-        await frontier.open_job(spec())
-        await frontier.add("job", [make_task("http://a.test/1"), make_task("http://a.test/2")])
+        await start_job(frontier, [make_task("http://a.test/1"), make_task("http://a.test/2")])
         one, two = (await claim(frontier)).leases
         await settle(frontier, one, Retry(600.0, FAILED))
         for jump in (3600.0, -7200.0):
@@ -180,8 +173,7 @@ class Leases:
         assert await frontier.flights(10) == found[1:]
 
     async def test_what_a_worker_holds(self, frontier: Frontier) -> None:
-        await frontier.open_job(spec())
-        await frontier.add("job", [make_task(f"http://{host}.test/") for host in "abc"])
+        await start_job(frontier, [make_task(f"http://{host}.test/") for host in "abc"])
         mine = (await claim(frontier, 2, worker="w1")).leases
         theirs = (await claim(frontier, worker="w2")).leases
         held = await frontier.held("w1")
@@ -194,8 +186,7 @@ class Leases:
     async def test_a_page_that_hung_spends_an_attempt_and_the_others_none(
         self, frontier: Frontier, clock: ManualClock
     ) -> None:
-        await frontier.open_job(spec(max_attempts=2))
-        await frontier.add("job", [make_task(f"http://a.test/{n}") for n in range(5)])
+        await start_job(frontier, [make_task(f"http://a.test/{n}") for n in range(5)], max_attempts=2)
         for attempt in (1, 2):
             leases = (await claim(frontier, worker=f"w{attempt}")).leases
             [guilty] = [lease for lease in leases if lease.task.url == "http://a.test/3"]
@@ -215,8 +206,7 @@ class Leases:
         await counted(frontier)
 
     async def test_of_a_worker_that_died_by_itself_all_pages_are_suspects(self, frontier: Frontier) -> None:
-        await frontier.open_job(spec())
-        await frontier.add("job", [make_task(f"http://a.test/{n}") for n in range(3)])
+        await start_job(frontier, [make_task(f"http://a.test/{n}") for n in range(3)])
         await claim(frontier, worker="w1", lease_seconds=3600)
         assert await report_loss(frontier, Loss("w1", exit=-9)) == 3
         again = (await claim(frontier, worker="w2")).leases

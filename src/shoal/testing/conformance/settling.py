@@ -17,6 +17,7 @@ from shoal.testing.conformance.tools import (
     make_task,
     settle,
     spec,
+    start_job,
     urls_of,
 )
 from shoal.testing.manual_clock import ManualClock
@@ -24,8 +25,7 @@ from shoal.testing.manual_clock import ManualClock
 
 class Settling:
     async def test_done_and_links_take_effect_together(self, frontier: Frontier) -> None:
-        await frontier.open_job(spec())
-        await frontier.add("job", [make_task("http://a.test/")])
+        await start_job(frontier, [make_task("http://a.test/")])
         [lease] = (await claim(frontier)).leases
         links = [make_task("http://a.test/x"), make_task("http://b.test/y"), make_task("http://a.test/")]
         settled = await frontier.settle([Settlement(lease, Done(), tuple(links))])
@@ -34,8 +34,7 @@ class Settling:
         assert (job.counters.done, job.counters.pending, job.counters.leased) == (1, 2, 0)
 
     async def test_a_lease_settles_once(self, frontier: Frontier) -> None:
-        await frontier.open_job(spec())
-        await frontier.add("job", [make_task("http://a.test/")])
+        await start_job(frontier, [make_task("http://a.test/")])
         [lease] = (await claim(frontier)).leases
         twice = [Settlement(lease, Done()), Settlement(lease, Done(), (make_task("http://a.test/late"),))]
         assert list((await frontier.settle(twice)).accepted) == [True, False]
@@ -44,8 +43,7 @@ class Settling:
         assert (job.counters.done, job.counters.admitted, job.counters.stale) == (1, 1, 2)
 
     async def test_a_settlement_of_this_epoch_is_taken(self, frontier: Frontier) -> None:
-        await frontier.open_job(spec())
-        await frontier.add("job", [make_task("http://a.test/")])
+        await start_job(frontier, [make_task("http://a.test/")])
         [lease] = (await claim(frontier)).leases
         settled = await frontier.settle([Settlement(lease, Done())], epoch=frontier.epoch)
         assert (list(settled.accepted), settled.outdated) == ([True], frozenset())
@@ -53,8 +51,7 @@ class Settling:
     async def test_a_stale_settlement_is_refused_and_the_rest_goes_through(
         self, frontier: Frontier, clock: ManualClock
     ) -> None:
-        await frontier.open_job(spec())
-        await frontier.add("job", [make_task("http://a.test/1"), make_task("http://a.test/2")])
+        await start_job(frontier, [make_task("http://a.test/1"), make_task("http://a.test/2")])
         late, _ = (await claim(frontier, lease_seconds=10)).leases
         clock.advance(11)
         again = (await claim(frontier, worker="w2")).leases
@@ -65,8 +62,7 @@ class Settling:
         assert (job.counters.done, job.counters.leased, job.counters.admitted) == (1, 1, 2)
 
     async def test_a_retry_waits_for_its_time(self, frontier: Frontier, clock: ManualClock) -> None:
-        await frontier.open_job(spec())
-        await frontier.add("job", [make_task("http://a.test/")])
+        await start_job(frontier, [make_task("http://a.test/")])
         [lease] = (await claim(frontier)).leases
         await settle(frontier, lease, Retry(30.0, FAILED))
         job = await counted(frontier)
@@ -81,8 +77,7 @@ class Settling:
         assert again.token != lease.token
 
     async def test_a_retry_may_take_another_lane(self, frontier: Frontier, clock: ManualClock) -> None:
-        await frontier.open_job(spec())
-        await frontier.add("job", [make_task("http://a.test/")])
+        await start_job(frontier, [make_task("http://a.test/")])
         [lease] = (await claim(frontier)).leases
         await settle(frontier, lease, Retry(1.0, FAILED, lane="browser", pool="residential"))
         clock.advance(2)
@@ -138,8 +133,7 @@ class Settling:
     async def test_the_last_attempt_ends_in_the_dead_letters(
         self, frontier: Frontier, clock: ManualClock
     ) -> None:
-        await frontier.open_job(spec(max_attempts=2))
-        await frontier.add("job", [make_task("http://a.test/")])
+        await start_job(frontier, [make_task("http://a.test/")], max_attempts=2)
         for _ in range(2):
             [lease] = (await claim(frontier)).leases
             snapshot = Snapshot(status=503, body=b"busy")
@@ -154,8 +148,7 @@ class Settling:
 
     async def test_text_that_is_half_a_character_stops_nothing(self, frontier: Frontier) -> None:
         """A header that is no UTF-8 brings it, or an error about what a page holds. Stores may write U+FFFD."""
-        await frontier.open_job(spec())
-        await frontier.add("job", [make_task("http://a.test/", cookies=("a=\udcff",))])
+        await start_job(frontier, [make_task("http://a.test/", cookies=("a=\udcff",))])
         failed = Failure("handler", "half \ud800")
         [lease] = (await claim(frontier)).leases
         await settle(frontier, lease, Retry(0.0, failed))
@@ -168,8 +161,7 @@ class Settling:
         assert letter.task.history[0].detail.startswith("half ")
 
     async def test_a_redirect_goes_on_at_the_other_hosts_queue(self, frontier: Frontier) -> None:
-        await frontier.open_job(spec())
-        await frontier.add("job", [make_task("http://a.test/")])
+        await start_job(frontier, [make_task("http://a.test/")])
         [lease] = (await claim(frontier)).leases
         to = replace(make_task("http://b.test/new"), hops=("http://a.test/",))
         assert await settle(frontier, lease, Moved(to))
@@ -209,15 +201,13 @@ class Settling:
         assert (await counted(frontier)).counters.merged == 3
 
     async def test_links_that_were_too_many_are_counted(self, frontier: Frontier) -> None:
-        await frontier.open_job(spec())
-        await frontier.add("job", [make_task("http://a.test/"), make_task("http://b.test/")])
+        await start_job(frontier, [make_task("http://a.test/"), make_task("http://b.test/")])
         leases = (await claim(frontier)).leases
         await frontier.settle([Settlement(lease, Done(), links_cut=40) for lease in leases])
         assert (await counted(frontier)).counters.links_cut == 80
 
     async def test_a_redirect_to_itself_is_followed(self, frontier: Frontier) -> None:
-        await frontier.open_job(spec())
-        await frontier.add("job", [make_task("http://a.test/")])
+        await start_job(frontier, [make_task("http://a.test/")])
         [lease] = (await claim(frontier)).leases
         await settle(frontier, lease, Moved(make_task("http://a.test/", cookies=("seen=1",))))
         [again] = (await claim(frontier)).leases
@@ -237,8 +227,7 @@ class Settling:
         await counted(frontier)
 
     async def test_a_redirect_back_to_an_earlier_hop_is_followed(self, frontier: Frontier) -> None:
-        await frontier.open_job(spec())
-        await frontier.add("job", [make_task("http://a.test/")])
+        await start_job(frontier, [make_task("http://a.test/")])
         [lease] = (await claim(frontier)).leases
         await settle(frontier, lease, Moved(make_task("http://a.test/consent", hops=("http://a.test/",))))
         [wall] = (await claim(frontier)).leases
@@ -266,8 +255,7 @@ class Settling:
 
     async def test_what_a_crash_left_behind_the_committed_length_is_cut(self, frontier: Frontier) -> None:
         journal = ListJournal()
-        await frontier.open_job(spec())
-        await frontier.add("job", [make_task("http://a.test/1"), make_task("http://a.test/2")])
+        await start_job(frontier, [make_task("http://a.test/1"), make_task("http://a.test/2")])
         one, two = (await claim(frontier)).leases
         await frontier.settle([Settlement(one, Done(), rows=(Row(b"one\n"),))], journal)
         journal.data += b"half a ro"
@@ -279,8 +267,7 @@ class Settling:
             def append(self, committed: int, rows: Sequence[bytes]) -> int:
                 raise OSError("disk on fire")
 
-        await frontier.open_job(spec())
-        await frontier.add("job", [make_task("http://a.test/1")])
+        await start_job(frontier, [make_task("http://a.test/1")])
         [lease] = (await claim(frontier)).leases
         links = (make_task("http://new.test/x"),)
         try:
@@ -297,8 +284,7 @@ class Settling:
 
     async def test_a_keyed_row_is_written_once_per_job(self, frontier: Frontier) -> None:
         journal = ListJournal()
-        await frontier.open_job(spec())
-        await frontier.add("job", [make_task(f"http://a.test/{i}") for i in range(3)])
+        await start_job(frontier, [make_task(f"http://a.test/{i}") for i in range(3)])
         leases = (await claim(frontier)).leases
         for lease in leases:
             await frontier.settle(

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from shoal.admit.identity import fingerprint, host_key
 from shoal.frontier.protocol import Frontier, Journal
-from shoal.frontier.values import Claim, Claimed, Job, JobSpec
+from shoal.frontier.values import Claim, Claimed, Cursor, Job, JobSpec
 from shoal.model import Done, Failure, Lease, Settlement, Task, Verdict
 from shoal.sink.ownership import FileClaim
 from shoal.valve import Valve
@@ -24,6 +24,14 @@ def make_task(url: str, **fields: object) -> Task:
 
 def spec(name: str = "job", valve: Valve = OPEN, **fields: object) -> JobSpec:
     return replace(JobSpec(name, valve=valve), **fields)
+
+
+async def start_job(
+    frontier: Frontier, tasks: Sequence[Task], cursor: Cursor | None = None, **fields: object
+) -> None:
+    """A job with these fields in its spec, and with these tasks."""
+    await frontier.open_job(spec(**fields))  # type: ignore[arg-type]
+    await frontier.add("job", tasks, cursor)
 
 
 def urls_of(leases: Sequence[Lease]) -> list[str]:

@@ -12,6 +12,7 @@ from shoal.testing.conformance.tools import (
     make_task,
     settle,
     spec,
+    start_job,
     urls_of,
 )
 from shoal.testing.manual_clock import ManualClock
@@ -50,8 +51,7 @@ class Valves:
     async def test_a_host_at_its_cap_waits_for_a_settlement(
         self, frontier: Frontier, clock: ManualClock
     ) -> None:
-        await frontier.open_job(spec(valve=Valve(cap=2)))
-        await frontier.add("job", [make_task(f"http://a.test/{i}") for i in range(3)])
+        await start_job(frontier, [make_task(f"http://a.test/{i}") for i in range(3)], valve=Valve(cap=2))
         first = await claim(frontier)
         assert len(first.leases) == 2
         clock.advance(10)
@@ -85,8 +85,7 @@ class Valves:
         assert total == 4
 
     async def test_update_host_is_compare_and_set(self, frontier: Frontier) -> None:
-        await frontier.open_job(spec())
-        await frontier.add("job", [make_task("http://a.test/")])
+        await start_job(frontier, [make_task("http://a.test/")])
         record = await frontier.host("a.test")
         assert record is not None
         assert await frontier.update_host(replace(record, state=b"first"))
@@ -97,8 +96,7 @@ class Valves:
         assert await frontier.host("b.test") is None
 
     async def test_a_lease_tells_the_host_version(self, frontier: Frontier) -> None:
-        await frontier.open_job(spec())
-        await frontier.add("job", [make_task("http://a.test/1"), make_task("http://a.test/2")])
+        await start_job(frontier, [make_task("http://a.test/1"), make_task("http://a.test/2")])
         record = await frontier.host("a.test")
         assert record is not None
         assert (await claim(frontier, 1)).leases[0].host_version == record.version
@@ -108,8 +106,7 @@ class Valves:
     async def test_a_blocked_host_is_due_when_the_block_ends(
         self, frontier: Frontier, clock: ManualClock
     ) -> None:
-        await frontier.open_job(spec())
-        await frontier.add("job", [make_task("http://a.test/1"), make_task("http://b.test/1")])
+        await start_job(frontier, [make_task("http://a.test/1"), make_task("http://b.test/1")])
         record = await frontier.host("a.test")
         assert record is not None
         until = clock.time() + 40
