@@ -17,17 +17,9 @@ from shoal.testing.fuzz.corpus import inputs
 from shoal.testing.fuzz.target import Target
 
 # What is instrumented: the parts that read, and those of other packages that they are made of.
+_OUR_ROOMS = ("admit", "config", "fetch", "frontier", "html", "jobs", "packing", "policy", "sink", "spider")
 _INSTRUMENTED = (
-    *(
-        "shoal.admit",
-        "shoal.html",
-        "shoal.spider.page",
-        "shoal.policy.outcomes",
-        "shoal.fetch.challenge",
-        "shoal.fetch",
-        "shoal.policy",
-    ),
-    *("shoal.frontier", "shoal.text", "shoal.config", "shoal.jobs.cron", "shoal.sink"),
+    *(f"shoal.{room}" for room in _OUR_ROOMS),
     *("protego", "aiohttp", "yarl", "http.cookies", "email", "tomllib"),
 )
 _TIMEOUT = 10  # seconds for one input

@@ -6,17 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 
 _POOL = 512  # inputs that are changed further, besides the seeds
-_NUMBERS = (
-    b"0",
-    b"-1",
-    b"1e309",
-    b"2147483648",
-    b"9223372036854775808",
-    b"4294967295",
-    b"00",
-    b"\xff",
-    b"\0",
-)
+_NUMBERS = (*b"0 -1 1e309 2147483648 9223372036854775808 4294967295 00".split(), b"\xff", b"\0")
 _REPEATS = (2, 3, 8, 33, 129, 520, 2_000)
 
 

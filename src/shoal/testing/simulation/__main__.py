@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from shoal.testing.simulation.world import run
+from shoal.testing.simulation.world import run, say
 
 
 def main() -> int:
@@ -25,19 +25,14 @@ def main() -> int:
     for seed in range(arguments.seed, arguments.seed + arguments.search):
         trace = run(seed, verbose=arguments.verbose, set_backs=arguments.set_backs)
         if arguments.search == 1 or not trace.ok:
-            _say(str(trace))
+            say(str(trace))
         if not trace.ok:
             failed += 1
             also = " --set-backs" if arguments.set_backs else ""
-            _say(f"  again: python -m shoal.testing.simulation --seed {seed}{also} -v")
+            say(f"  again: python -m shoal.testing.simulation --seed {seed}{also} -v")
     if arguments.search > 1:
-        _say(f"{arguments.search} worlds, {failed} failed")
+        say(f"{arguments.search} worlds, {failed} failed")
     return 1 if failed else 0
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

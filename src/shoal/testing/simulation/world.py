@@ -78,7 +78,7 @@ def run(seed: int, verbose: bool = False, *, home: Home = MemoryFrontier, set_ba
     standard output meanwhile. `set_backs`: with a fleet instead of a single crawl, and a store that goes back."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner, _quiet_log():
         kind = FleetWorld if set_backs else World
-        world = kind(seed, home, runner.get_loop(), _say if verbose else None)
+        world = kind(seed, home, runner.get_loop(), say if verbose else None)
         runner.run(world.play())
         return world.trace()
 
@@ -397,8 +397,9 @@ class FleetWorld(World):
         self._clock.freeze(seconds)
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
     sys.stdout.write(line + "\n")
+    sys.stdout.flush()
 
 
 @contextmanager
