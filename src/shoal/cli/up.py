@@ -59,7 +59,7 @@ def up(
     with _Board(quiet) as board:
         last = run_loop(stoppable(keeping()))
     if last is not None and not quiet:
-        _say_ending(last, board.began)
+        board.end(last)
 
 
 class _Board:
@@ -75,9 +75,9 @@ class _Board:
         self._live = (
             Live(console=console, auto_refresh=False, transient=True, redirect_stdout=False) if live else None
         )
-        self._said: dict[str, str] = {}
+        self._shown: dict[str, str] = {}
         self._next = 0.0
-        self.began: float | None = None  # the frontier's time
+        self._began: float | None = None  # the frontier's time
 
     def __enter__(self) -> _Board:
         if self._live is not None:
@@ -91,72 +91,37 @@ class _Board:
     def update(self, seen: Overview) -> None:
         from shoal.terminal.status_view import Frame, render
 
-        self.began = self.began or seen.now
+        self._began = self._began or seen.now
         if self._live is not None:
             size = self._live.console.size
             self._live.update(render(Frame("", seen, live="up"), size.width, size.height), refresh=True)
         elif not self._quiet:
-            self._say(seen)
+            self._show(seen)
 
-    def _say(self, seen: Overview) -> None:
+    def _show(self, seen: Overview) -> None:
         """A line for every job that runs every few seconds, and for each that changed its state."""
         due = time.monotonic() >= self._next
         if due:
             self._next = time.monotonic() + _LINE_EVERY
         for one in seen.jobs:
             name, state = one.job.spec.name, one.job.state
-            if self._said.get(name, "" if state == "running" else state) != state or (
+            if self._shown.get(name, "" if state == "running" else state) != state or (
                 due and state == "running"
             ):
-                _say_progress(one, len(seen.workers))
-            self._said[name] = state
+                _show_line(one)
+            self._shown[name] = state
+
+    def end(self, last: Overview) -> None:
+        """A line for every job that was open meanwhile."""
+        for one in last.jobs:
+            if one.job.state in ("running", "paused") or one.job.finished_at >= (self._began or last.now):
+                _show_line(one)
 
 
-def _say_ending(seen: Overview, began: float | None) -> None:
-    """Prints the progress of the jobs that were open meanwhile."""
-    for one in seen.jobs:
-        if one.job.state in ("running", "paused") or one.job.finished_at >= (began or seen.now):
-            _say_progress(one, 0)
+def _show_line(one: JobView) -> None:
+    from shoal.engine.tally import TallyReport
+    from shoal.inspect.job import View
+    from shoal.terminal.progress_lines import make_progress
 
-
-def _say_progress(one: JobView, workers: int) -> None:
-    from shoal.events import event
-    from shoal.telemetry.logging import only_json
-    from shoal.terminal.console import say
-
-    line, c = _line(one, workers), one.job.counters
-    if not only_json():
-        say(line)
-        return
-    event(
-        "progress",
-        line,
-        job=one.job.spec.name,
-        state=one.job.state,
-        done=c.done,
-        admitted=c.admitted,
-        rate=round(one.rate, 2),
-        in_flight=c.leased,
-        pending=c.pending,
-        delayed=c.delayed,
-        dead=c.dead,
-        eta=one.eta,
-    )
-
-
-def _line(one: JobView, workers: int) -> str:
-    from shoal import humanize
-
-    c = one.job.counters
-    parts = [
-        f"{humanize.count(c.done)} of {humanize.count(c.admitted)} pages",
-        f"{humanize.rate(one.rate)}/s",
-        f"{humanize.count(c.leased)} in flight",
-        f"{humanize.count(c.dead)} dead",
-    ]
-    if workers:
-        parts.append(humanize.plural(workers, "worker"))
-    if one.eta is not None:
-        parts.append(f"ETA {humanize.duration(one.eta)}")
-    state = "" if one.job.state == "running" else f" ({one.job.state})"
-    return f"{one.job.spec.name}: {', '.join(parts)}{state}"
+    view = View(one.job, TallyReport(in_flight=one.job.counters.leased), rate=one.rate, eta=one.eta)
+    make_progress(sys.stderr, live=False).update(view)
