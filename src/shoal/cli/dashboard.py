@@ -150,7 +150,7 @@ def _say(line: str) -> None:
 
 @asynccontextmanager
 async def beside(store: str, wanted: bool, port: int | None) -> AsyncIterator[None]:
-    """For as long as a crawl on the store runs in this process, if it is wanted."""
+    """Serves a dashboard while a crawl runs in this process, if the options say so."""
     if not wanted and port is None:
         yield
         return

@@ -12,7 +12,7 @@ import typer
 from shoal.cli import options
 
 if TYPE_CHECKING:
-    from shoal.inspect.single_page import Sight
+    from shoal.inspect.single_page import PageReport
     from shoal.model import Response
 
 
@@ -52,16 +52,16 @@ def fetch(
     rendering = Rendering() if browser or screenshot is not None else None
     if rendering is not None and not available(settings):
         raise UsageError(why_not(settings))
-    sight = run_loop(look(as_url(url), settings, rendering=rendering))
-    if screenshot is not None and sight.picture:
-        _save(screenshot, sight.picture)
+    report = run_loop(look(as_url(url), settings, rendering=rendering))
+    if screenshot is not None and report.picture:
+        _save(screenshot, report.picture)
     if as_json:
-        print_json(as_dict(sight))
-    elif body and isinstance(sight.outcome, Response):
-        sys.stdout.buffer.write(sight.outcome.body)
+        print_json(as_dict(report))
+    elif body and isinstance(report.outcome, Response):
+        sys.stdout.buffer.write(report.outcome.body)
     else:
-        _print(sight)
-    if not _is_page(sight):
+        _print(report)
+    if not _is_page(report):
         raise typer.Exit(1)
 
 
@@ -74,22 +74,22 @@ def _save(path: Path, picture: bytes) -> None:
         raise UsageError(f"the picture cannot be written to {path}: {error.strerror or error}") from error
 
 
-def _is_page(sight: Sight) -> bool:
-    return sight.kind == "ok"
+def _is_page(report: PageReport) -> bool:
+    return report.kind == "ok"
 
 
-def as_dict(sight: Sight) -> dict[str, Any]:
+def as_dict(report: PageReport) -> dict[str, Any]:
     from shoal.model import Response
 
-    outcome = sight.outcome
+    outcome = report.outcome
     seen = {
-        "url": sight.task.origin,
-        "final_url": sight.task.url,
-        "host": sight.task.host,
-        "hops": sight.task.hops,
-        "robots": sight.robots,
-        "asks_robots": sight.asks,
-        "kind": sight.kind,
+        "url": report.task.origin,
+        "final_url": report.task.url,
+        "host": report.task.host,
+        "hops": report.task.hops,
+        "robots": report.robots,
+        "asks_robots": report.asks,
+        "kind": report.kind,
         "status": outcome.status,
         "seconds": outcome.elapsed,
     }
@@ -101,14 +101,14 @@ def as_dict(sight: Sight) -> dict[str, Any]:
         "body_bytes": len(outcome.body),
         "wire_bytes": outcome.wire_bytes,
         "headers": [[str(name), value] for name, value in outcome.headers.items()],
-        "title": sight.title,
-        "links": sight.links,
-        "links_admitted": sight.admitted,
-        "links_refused": sight.refused,
+        "title": report.title,
+        "links": report.links,
+        "links_admitted": report.admitted,
+        "links_refused": report.refused,
     }
 
 
-def _print(sight: Sight) -> None:
+def _print(report: PageReport) -> None:
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -118,30 +118,30 @@ def _print(sight: Sight) -> None:
     from shoal.terminal.console import safe, stdout
     from shoal.terminal.live_panel import frame
 
-    outcome = sight.outcome
+    outcome = report.outcome
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="dim", no_wrap=True)
     facts.add_column(overflow="fold")
-    style = "bold green" if _is_page(sight) else "bold yellow"
-    meaning = rule_for(sight.kind).meaning if isinstance(outcome, Response) else outcome.detail
-    facts.add_row("result", Text.assemble(safe(sight.kind, style), "  ", safe(meaning)))
-    facts.add_row("url", safe(sight.task.url))
-    for hop in reversed(sight.task.hops):
+    style = "bold green" if _is_page(report) else "bold yellow"
+    meaning = rule_for(report.kind).meaning if isinstance(outcome, Response) else outcome.detail
+    facts.add_row("result", Text.assemble(safe(report.kind, style), "  ", safe(meaning)))
+    facts.add_row("url", safe(report.task.url))
+    for hop in reversed(report.task.hops):
         facts.add_row("from", safe(hop, "dim"))
-    facts.add_row("host", safe(sight.task.host))
-    facts.add_row("robots", safe(sight.robots, "red" if sight.robots.startswith("forbidden") else ""))
-    if sight.asks:
-        facts.add_row("asks for", safe(f"{', '.join(sight.asks)} (robots_meta obeys it)"))
+    facts.add_row("host", safe(report.task.host))
+    facts.add_row("robots", safe(report.robots, "red" if report.robots.startswith("forbidden") else ""))
+    if report.asks:
+        facts.add_row("asks for", safe(f"{', '.join(report.asks)} (robots_meta obeys it)"))
     if isinstance(outcome, Response):
-        _add_answer(facts, sight, outcome)
+        _add_answer(facts, report, outcome)
     console = stdout()
-    console.print(frame(Group(facts), safe(sight.title or sight.task.host, "bold cyan")))
+    console.print(frame(Group(facts), safe(report.title or report.task.host, "bold cyan")))
     if isinstance(outcome, Response):
         for name, value in outcome.headers.items():
             console.print(Text.assemble("  ", safe(name, "dim"), ": ", safe(value)))
 
 
-def _add_answer(facts: Any, sight: Sight, response: Response) -> None:
+def _add_answer(facts: Any, report: PageReport, response: Response) -> None:
     from shoal import humanize
     from shoal.terminal.console import safe
 
@@ -153,7 +153,7 @@ def _add_answer(facts: Any, sight: Sight, response: Response) -> None:
     facts.add_row(
         "size", f"{humanize.size(len(response.body))}, {humanize.size(response.wire_bytes)} on the wire"
     )
-    links = f"{humanize.count(sight.links)}, of which {humanize.count(sight.admitted)} would be followed"
-    if sight.refused:
-        links += f" (refused: {humanize.by_count(sight.refused)})"
+    links = f"{humanize.count(report.links)}, of which {humanize.count(report.admitted)} would be followed"
+    if report.refused:
+        links += f" (refused: {humanize.by_count(report.refused)})"
     facts.add_row("links", safe(links))

@@ -124,11 +124,11 @@ def show(host: Host, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> N
         else:
             stdout().print(tables.not_met(name, found), markup=False)
         return
-    sight, queues = found
+    view, queues = found
     if as_json:
-        print_json({"now": sight.now, **host_dict(sight), "queues": queues})
+        print_json({"now": view.now, **host_dict(view), "queues": queues})
     else:
-        tables.print_host(sight, queues)
+        tables.print_host(view, queues)
 
 
 @app.command()
@@ -155,7 +155,7 @@ def block(
 
 @app.command()
 def unblock(host: Host, store: Store = DEFAULT_STORE) -> None:
-    """Let a host be asked again: lifts a block, closes its breaker and forgets its failures."""
+    """Let a host be asked again: lifts a block, ends its cooldown and forgets its failures."""
     from shoal.frontier.values import DeadFilter
     from shoal.inspect.actions import order, unblock
     from shoal.terminal.console import ask, say
@@ -166,8 +166,8 @@ def unblock(host: Host, store: Store = DEFAULT_STORE) -> None:
     async def carry_out(frontier: Frontier) -> tuple[HostView, int]:
         return await order(frontier, name, unblock), len(await frontier.dead(buried))
 
-    sight, lost = ask(store, carry_out)
-    _tell(sight)
+    view, lost = ask(store, carry_out)
+    _tell(view)
     if lost:
         many = f"{lost:,}{'+' if lost == BURIED_COUNTED else ''}"
         say(
@@ -239,8 +239,8 @@ def _change(word: str, given: dict[str, str], store: str) -> None:
         is_one = done.hosts == 1 and await frontier.host(name) is not None
         return done, (await look_at_host(frontier, name))[0] if is_one else None
 
-    done, sight = ask(store, carry_out)
-    say(tables.host_in_one_line(sight) if sight is not None else tables.set_in_one_line(done))
+    done, view = ask(store, carry_out)
+    say(tables.host_in_one_line(view) if view is not None else tables.set_in_one_line(done))
 
 
 def _pairs(words: Sequence[str]) -> dict[str, str]:

@@ -47,7 +47,7 @@ def report(
 
 
 def _check(path: Path) -> None:
-    """What is there already is a report, and may be replaced by a newer one."""
+    """Whether the file is an older report, which may be replaced."""
     from shoal.report.document import GENERATOR
 
     try:

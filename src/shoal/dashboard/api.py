@@ -1,4 +1,4 @@
-"""What the pages ask for in JSON, and what they have done: each function answers one route of `app.py`."""
+"""The JSON API: each function answers one route of `app.py`."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ async def workers(board: Board, request: Request) -> object:
 
 
 async def flights(board: Board, request: Request) -> object:
-    """Of those that have taken longest so many, in the order that is asked for."""
+    """The pages that have been in flight longest, sorted as the request says."""
     limit = whole(request, "limit", 50, least=1, most=_MOST_FLIGHTS)
     sort = word(request, "sort") or "seconds"
     if sort not in PageInFlight.__struct_fields__:
@@ -195,8 +195,8 @@ async def host(board: Board, request: Request) -> dict[str, Any]:
     name = request.path_params["host"]
     if await board.frontier.host(name) is None:
         raise Refusal(404, f"no host {name} in this store")
-    sight, queues = await look_at_host(board.frontier, name)
-    return {"now": sight.now, **host_dict(sight), "queues": queues}
+    view, queues = await look_at_host(board.frontier, name)
+    return {"now": view.now, **host_dict(view), "queues": queues}
 
 
 async def decide_host(board: Board, request: Request) -> object:
@@ -280,7 +280,7 @@ async def dead(board: Board, request: Request) -> object:
 
 
 def _letter(before: str | None) -> tuple[float, int] | None:
-    """The letter that the page before ended with."""
+    """The time and number of the letter that ended the page before."""
     at, _, id = (before or "").partition("-")
     if before is None:
         return None

@@ -1,4 +1,4 @@
-"""The dashboard as an application: every route, and what each of them demands."""
+"""The dashboard as an application: every route, and what it requires."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def _endpoint(board: Board, route: Route) -> Callable[[Request], Awaitable[Respo
 
 
 def check(board: Board, route: Route, request: Request) -> None:
-    """Refuses whoever may not: the order is who you are, where you come from, what you may do."""
+    """Refuses a request without a session, from a foreign page, or without the right to change something."""
     session = board.session_of(request)
     if session is None and not route.public:
         raise Refusal(401, "log in first")
@@ -149,7 +149,7 @@ CONNECTION_PATIENCE = 10.0  # seconds for a request to arrive, and for an answer
 
 
 class Bounded(H11Protocol):
-    """Looks at the connection from time to time: a request must be under way, or have come since the last look."""
+    """Checks the connection now and then: a request must be under way, or have come since the last check."""
 
     _looking: asyncio.TimerHandle | None = None
     _seen: object = None  # the latest request at the last look

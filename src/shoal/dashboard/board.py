@@ -60,7 +60,7 @@ class Sampler:
         self.samples: deque[Sample] = deque()
 
     async def overview(self) -> Overview:
-        """A look that is at most a moment old. Who asks meanwhile shares it."""
+        """An overview that is at most a moment old; concurrent requests share it."""
         async with self._looking:
             if self._latest is None or time.monotonic() - self._looked_at > _FRESH:
                 async with asyncio.timeout(PATIENCE):
@@ -70,7 +70,7 @@ class Sampler:
             return self._latest
 
     async def holdups(self, overview: Overview) -> Holdups:
-        """What was found last; empty while the first walk over very many hosts is under way."""
+        """The last result; empty while the first walk over very many hosts runs."""
         return await self._holdups.get(lambda: find_holdups(self._frontier, overview, _WALK))
 
     async def shape(self, overview: Overview) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class Sampler:
         return [] if self._latest is None else [message("overview", await self.shape(self._latest))]
 
     async def run(self) -> None:
-        """For ever. While the store is away, viewers are told so."""
+        """Runs for ever. Viewers are told when the store is away."""
         while True:
             began, spent = time.monotonic(), 0.0
             try:
@@ -140,7 +140,7 @@ class Board(Struct, frozen=True):
         return self.sessions.find(request.cookies.get(self.cookie, ""))
 
     def admits(self, token: str, request: Request) -> bool:
-        """Whether that is the token. Whoever guesses has to wait; the log says so once in a while."""
+        """Whether that is the token. After wrong ones, an address has to wait."""
         if self.gatekeeper.is_right(token):
             return True
         address = request.client.host if request.client is not None else ""

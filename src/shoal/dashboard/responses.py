@@ -21,7 +21,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Refusal(Exception):
-    """An answer other than what was asked for: its status, and one line."""
+    """An error answer: its status, and one line."""
 
     def __init__(self, status: int, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -96,5 +96,5 @@ def whole(request: Request, name: str, default: int, *, least: int = 0, most: in
 
 
 def word(request: Request, name: str) -> str | None:
-    """What stands there, if anything does."""
+    """The query parameter, if it is there and not empty."""
     return request.query_params.get(name) or None

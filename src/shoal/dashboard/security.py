@@ -43,7 +43,7 @@ ANY_NAME = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
 class Secured:
-    """Around the whole application. A name that is not ours is refused: without this, a foreign page could have its
+    """Wraps the whole application. It refuses names that are not ours: without this, a foreign page could have its
     own name resolved to this machine, and would be of the same origin (DNS rebinding)."""
 
     def __init__(self, app: ASGIApp, names: Collection[str]) -> None:
@@ -68,7 +68,7 @@ class Secured:
             await told(scope, receive, send_with_headers)
 
     def _is_ours(self, host: str) -> bool:
-        """An address is nobody's name, so it cannot be resolved to another."""
+        """An IP address cannot be resolved to another address, so it is always allowed."""
         name = host_name(host)
         return name in self._names or _is_address(name)
 
@@ -93,8 +93,8 @@ def _is_address(name: str) -> bool:
 
 
 def check_same_origin(headers: Headers) -> None:
-    """Refuses what a browser says comes from another site's page. Whoever says nothing is no browser of our day, and
-    has no session that a foreign page could ride on."""
+    """Refuses requests that, as the browser says, come from another site's page. A client that does not say is no
+    current browser, and has no session that a foreign page could use."""
     site = headers.get("sec-fetch-site")
     if site is not None and site not in ("same-origin", "none"):
         raise Refusal(403, "refused: it comes from another site")
@@ -156,7 +156,7 @@ class Gatekeeper:
         return hmac.compare_digest(token.encode("utf-8", "surrogatepass"), self._token)
 
     def wrong(self, address: str) -> float:
-        """A wrong token came from there. Seconds until another is answered properly; 0: this one is."""
+        """Counts a wrong token. Returns the seconds until the next one is checked; 0: now."""
         wait = self._guesses.wait(address)
         if not wait:
             self._guesses.wrong(address)
@@ -187,7 +187,7 @@ class Guesses:
 
 
 def _who(address: str) -> str:
-    """Whoever has one IPv6 address has a whole network of them."""
+    """Counts an IPv6 network as one address: its owner has all of them."""
     try:
         found = IPv6Address(address.partition("%")[0])
     except ValueError:

@@ -79,7 +79,7 @@ class Hub:
 
 
 class StreamReply:
-    """The answer that lasts: until the viewer goes, is let go, or has logged out."""
+    """A response that lasts until the viewer leaves, is dropped, or has logged out."""
 
     def __init__(self, hub: Hub, viewer: Viewer) -> None:
         self._hub = hub

@@ -1,4 +1,4 @@
-"""The latest events of a store: a ring in a note, to which every process adds what it has to tell."""
+"""The latest events of a store: a ring buffer in a note, to which every process adds its events."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _decode = msgspec.msgpack.Decoder(_Ring).decode
 
 
 class EventBook:
-    """Keeps the events that are told in its block: in this task, and in all that are begun in it."""
+    """Stores the events of this task, and of tasks started in it, while its block runs."""
 
     def __init__(self, frontier: Notes) -> None:
         self._frontier = frontier
@@ -97,7 +97,7 @@ class EventBook:
                 log.debug("events are not kept: %s", error)  # whoever works with the store says what is wrong
 
     async def keep(self) -> None:
-        """Writes what was taken."""
+        """Writes the collected events."""
         taken: list[tuple[float, Event]] = []
 
         async def with_taken(note: Note | None) -> bytes | None:
@@ -127,7 +127,7 @@ async def read_events(frontier: Notes, after: int = 0) -> list[Event]:
 
 
 async def tell(frontier: Notes, name: str, message: str = "", /, **fields: Field) -> None:
-    """Keeps one event at once, without a line in the log: for what a person just commanded, and sees."""
+    """Stores one event at once, without a log line: for a command whose result the person sees anyway."""
     book = EventBook(frontier)
     book.take(made(name, message, fields))
     await book.keep()

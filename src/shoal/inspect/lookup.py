@@ -1,4 +1,4 @@
-"""Reads hosts and proxies from a store, with the rules of the jobs that use them. Whoever asks need not be a worker."""
+"""Reads hosts and proxies from a store, with the settings of the jobs that use them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MOST_LOOKED = 5_000  # hosts that are looked at for one answer
 
 
 async def chosen_jobs(frontier: Jobs, name: str | None) -> Sequence[Job]:
-    """The job of that name, or all of them, the one to ask first being first: running, and the newest."""
+    """The job of that name, or all jobs: running ones first, and of those the newest first."""
     jobs = await frontier.jobs()
     chosen = [job for job in jobs if name in (None, job.spec.name)]
     if name is not None and not chosen:
@@ -39,7 +39,7 @@ async def chosen_jobs(frontier: Jobs, name: str | None) -> Sequence[Job]:
 
 
 def settings_for(job: Job | None) -> Settings:
-    """Those the job last ran by; without, those that a crawl begun here and now would have."""
+    """The settings that the job last ran with. Without a job: those that a crawl started here would have."""
     known = settings_of(job.spec) if job is not None else None
     return known if known is not None else load(None, {}, os.environ, {})
 
@@ -58,7 +58,7 @@ def rules_for(job: Job | None) -> HostRules:
 
 
 class HostsFound(Struct, frozen=True):
-    """A page of hosts that were asked for."""
+    """A page of a list of hosts."""
 
     now: float
     hosts: Sequence[HostView]
@@ -74,8 +74,8 @@ async def find_hosts(
     after: str = "",
     limit: int = _PAGE,
 ) -> HostsFound:
-    """About `limit` hosts that have `part` in their names and are in that condition. Where few match, it looks at so
-    many hosts and no more, and says where to go on."""
+    """Returns about `limit` hosts that have `part` in their names and are in that condition. If few match, it stops
+    after some thousand hosts and says where to go on."""
     jobs = await chosen_jobs(frontier, job)
     rules, now = rules_for(jobs[0] if jobs else None), await frontier.now()
     standing = (await read_stored_settings(frontier)).table
@@ -86,16 +86,16 @@ async def find_hosts(
         looked, after = looked + len(page.hosts), page.after
         for record, pending in page.hosts:
             if part in record.name:
-                sight = view_of(record, rules, now, pending)
-                if condition in ("", sight.condition):
-                    found.append(with_sources(sight, rules, standing))
+                view = view_of(record, rules, now, pending)
+                if condition in ("", view.condition):
+                    found.append(with_sources(view, rules, standing))
         if not after or len(found) >= limit or looked >= _MOST_LOOKED:
             return HostsFound(now, found, after)
         await asyncio.sleep(0)
 
 
 async def look_at_hosts(frontier: Frontier, job: str | None) -> AsyncIterator[HostView]:
-    """All of them."""
+    """Walks over all hosts."""
     met: set[str] = set()
     page = await find_hosts(frontier, job)
     while True:
@@ -116,9 +116,9 @@ async def look_at_host(frontier: Frontier, host: str) -> tuple[HostView, Sequenc
     rules = await rules_of_host(frontier, queues)
     pending = sum(queue.pending for queue in queues)
     now = await frontier.now()
-    sight = await with_its_jobs(frontier, view_of(record, rules, now, pending))
-    sight = with_sources(sight, rules, (await read_stored_settings(frontier)).table)
-    return with_robots(sight, rules), queues
+    view = await with_its_jobs(frontier, view_of(record, rules, now, pending))
+    view = with_sources(view, rules, (await read_stored_settings(frontier)).table)
+    return with_robots(view, rules), queues
 
 
 async def settings_to_come(frontier: Frontier, host: str) -> HostSettings | None:
@@ -132,14 +132,14 @@ async def settings_to_come(frontier: Frontier, host: str) -> HostSettings | None
 
 
 async def with_its_jobs(frontier: Frontier, host: HostView) -> HostView:
-    """Without the words of jobs that have no work there any more: the next page sets its limits right."""
+    """Leaves out the limits of jobs that have no work there any more: the next request drops them."""
     silent = await OtherJobs(frontier, job="").silent(host.name, host.state, host.now)
     asks = {job: ask for job, ask in host.state.asks.items() if job not in silent}
     return replace(host, state=replace(host.state, asks=asks))
 
 
 async def rules_of_host(frontier: Jobs, queues: Sequence[HostQueue]) -> HostRules:
-    """By the settings of a job that has work for the host, or else of the job to ask first."""
+    """The rules of a job that has work for the host, or else of the newest job."""
     job = _job_of(queues, await chosen_jobs(frontier, None))
     return rules_for(job)
 
@@ -151,7 +151,7 @@ def _job_of(queues: Sequence[HostQueue], jobs: Sequence[Job]) -> Job | None:
 
 
 class RulesOfHosts:
-    """The same for many hosts, by jobs that are looked at once."""
+    """Finds the rules of many hosts; jobs are read once."""
 
     def __init__(self, frontier: Frontier) -> None:
         self._frontier = frontier
@@ -190,7 +190,7 @@ class ProxyView(Struct, frozen=True):
 
 
 async def look_at_proxies(frontier: Frontier) -> list[ProxyView]:
-    """Those that crawls on this store have met."""
+    """The proxies that crawls on this store have used."""
     jobs = await chosen_jobs(frontier, None)
     costs = settings_for(jobs[0] if jobs else None).pool_costs
     now = await frontier.now()

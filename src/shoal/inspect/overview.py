@@ -36,8 +36,8 @@ _TIMES = 50.0  # … or so many times what it took, if that is longer
 
 
 class Throttled(Generic[T]):
-    """The answer to a question that takes long: asked again only now and then, so that asking takes a fiftieth of the
-    time at most. Who has no patience gets the old answer while the next is sought."""
+    """Repeats a slow query only now and then: it takes a fiftieth of the time at most. A caller that does not want to
+    wait gets the last answer while the query runs."""
 
     def __init__(
         self, first: T, *, patience: float | None = None, clock: Callable[[], float] = time.monotonic
@@ -67,7 +67,7 @@ class Throttled(Generic[T]):
 
 
 def _noticed(asking: asyncio.Task[None]) -> None:
-    """If nobody asks again, nobody hears of its error; then there is nobody to complain to."""
+    """Takes the error of a question that nobody waits for any more, or asyncio would log it."""
     if not asking.cancelled():
         asking.exception()
 
@@ -100,15 +100,15 @@ class JobView(Struct, frozen=True):
 
     @property
     def progress(self) -> float | None:
-        """Share of what is known that is through; None: nothing is known yet."""
+        """Share of the known pages that are finished; None: no page is known yet."""
         through = self.job.counters.done + self.job.counters.dead + self.job.counters.merged
         total = through + remaining(self.job)
         return through / total if total else None
 
 
 class Horizon:
-    """The slow hosts of jobs. With very many hosts they take the store long to find, so they are not asked for at
-    every look; but when they will be through does not change from one look to the next."""
+    """Remembers the slow hosts of jobs. With very many hosts the store needs long to find them, so they are not read
+    every time; when they will be finished does not change from one second to the next."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, Throttled[Sequence[SlowHost]]] = {}
@@ -135,8 +135,8 @@ async def look_at_job(
 
 
 def eta(job: Job, rate: float, slow: Sequence[SlowHost], now: float) -> float | None:
-    """Seconds until the job is through. It ends with its slowest host, so it is the larger of what is left at the
-    present rate, and of the longest time that a host needs for its queue at the pace it may be asked."""
+    """Seconds until the job is finished. It ends with its slowest host, so this is the larger of two times: what is
+    left at the present rate, and the longest that a host needs for its queue at its own pace."""
     left = remaining(job)
     if rate <= 0:
         return None
@@ -147,7 +147,7 @@ def eta(job: Job, rate: float, slow: Sequence[SlowHost], now: float) -> float | 
 
 
 async def slow_hosts(frontier: Hosts, job: str, now: float) -> Sequence[SlowHost]:
-    """The hosts with the job's longest queues, those first that will need the longest."""
+    """The hosts with the job's longest queues; the one that needs most time comes first."""
     queues = await frontier.queues(job, _QUEUES)
     found = [await slow_host(frontier, host, now, pending) for host, pending in queues]
     return sorted((one for one in found if one is not None), key=lambda one: -one.through)
@@ -167,7 +167,7 @@ async def slow_host(frontier: Hosts, host: str, now: float, pending: int = 0) ->
 
 
 class PageInFlight(Struct, frozen=True):
-    """The pages in flight, as a person looks at them: the ones that have taken longest first."""
+    """A page that a worker has in hand."""
 
     url: str  # without a user or a password
     host: str
@@ -242,7 +242,7 @@ class Overview(Struct, frozen=True):
 
     @property
     def open(self) -> Sequence[JobView]:
-        """The jobs that run or are paused. What others have left in their queues is not waited for."""
+        """The jobs that run or are paused. Nobody waits for what the others left in their queues."""
         return [one for one in self.jobs if is_open(one.job)]
 
     @property
@@ -275,7 +275,7 @@ class Overview(Struct, frozen=True):
 
     @property
     def pace(self) -> str:
-        """What sets the pace of a crawl that no rule holds back."""
+        """What limits the speed of a crawl that no backpressure rule slows down, in words."""
         slots = sum(worker.slots for worker in self.workers)
         running = any(one.job.state == "running" for one in self.open)
         if not running or not slots or self.pressure:
@@ -296,7 +296,7 @@ def is_open(job: Job) -> bool:
 
 
 class _Kept:
-    """What is not asked for at every look."""
+    """What is not read every time."""
 
     def __init__(self) -> None:
         self.horizon = Horizon()

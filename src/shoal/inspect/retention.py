@@ -1,4 +1,4 @@
-"""Which jobs a store keeps, and what becomes of the others.
+"""Which jobs a store keeps, and how the others are pruned.
 
 A job that has ended keeps its queue, dead letters, history and what it has seen, so that somebody can look at it or go
 on. After a while nobody does, and it is pruned: what is left is its past, which is how it ended and a short history.
@@ -63,7 +63,7 @@ def may_go(job: Job) -> bool:
 
 
 def outdated(jobs: Iterable[Job], retention: Retention, known: Schedules, now: float) -> list[Job]:
-    """Those to be pruned, the oldest first."""
+    """The jobs to prune, oldest first."""
     ended = sorted((job for job in jobs if may_go(job)), key=ended_at)
     runs: set[str] = set()
     old: set[str] = set()
@@ -91,7 +91,8 @@ async def find_outdated(
     jobs: Iterable[Job] | None = None,
     spared: Collection[str] = (),
 ) -> list[Job]:
-    """Not those that a worker still serves: it knows their links, and would skip those of a job of the same name."""
+    """Leaves out jobs that a worker still serves: it remembers their links, and would skip them in a new job of the
+    same name."""
     jobs = await frontier.jobs() if jobs is None else jobs
     old = outdated(jobs, retention, await schedules(frontier), await frontier.now())
     old = [job for job in old if job.spec.name not in spared]
@@ -100,7 +101,7 @@ async def find_outdated(
 
 
 async def prune(frontier: Frontier, jobs: Iterable[Job], seconds: float = float("inf")) -> list[Job]:
-    """Answers which are gone. What it does not come to in that time is left for the next one."""
+    """Returns the jobs that were pruned. When the time is up, the rest waits for the next call."""
     until, gone = monotonic() + seconds, []
     for job in jobs:
         if monotonic() > until:
@@ -115,7 +116,7 @@ async def prune(frontier: Frontier, jobs: Iterable[Job], seconds: float = float(
 
 
 async def prune_letters(frontier: Frontier, retention: Retention) -> None:
-    """Drops what is too old, a batch at a time. Their pages stay seen, and counted as dead."""
+    """Drops dead letters that are too old, a batch at a time. Their pages stay seen, and counted as dead."""
     if retention.letter_age is None:
         return
     old = DeadFilter(until=await frontier.now() - retention.letter_age, limit=_LETTERS)
@@ -124,7 +125,7 @@ async def prune_letters(frontier: Frontier, retention: Retention) -> None:
 
 
 async def tidy(frontier: Frontier, settings: Settings, *, spared: Collection[str] = ()) -> None:
-    """Prunes what is due, in a little time; whatever the store says, it is no reason to fail."""
+    """Prunes what is due, for a short time. Errors of the store are only logged."""
     try:
         await prune(frontier, await find_outdated(frontier, retention_of(settings), spared=spared), SECONDS)
         await prune_letters(frontier, retention_of(settings))
@@ -133,6 +134,6 @@ async def tidy(frontier: Frontier, settings: Settings, *, spared: Collection[str
 
 
 async def forget_notes(frontier: Notes, job: str) -> None:
-    """What is kept under a job's name besides the job itself."""
+    """Drops the notes that belong to a job."""
     for key in (key_of(job), feeder_key(job), trouble_key(job)):
         await frontier.drop_note(key)

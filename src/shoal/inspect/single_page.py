@@ -1,4 +1,4 @@
-"""One page as Shoal sees it: asked for politely, redirects followed in place, its links judged."""
+"""One page as Shoal sees it, for `shoal fetch`: robots.txt, redirects, the answer, links to follow."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from shoal.spider.page import Page
 from shoal.spider.rendering import Rendered, Rendering
 
 
-class Sight(Struct, frozen=True):
+class PageReport(Struct, frozen=True):
     task: Task  # where the redirects, its hops, have led
     robots: str  # "allowed", "forbidden (robots.txt: HTTP 503)", "not asked"
     outcome: Outcome
@@ -44,7 +44,7 @@ class Sight(Struct, frozen=True):
     picture: bytes = b""  # a PNG, from a browser
 
 
-async def look(url: str, settings: Settings, *, rendering: Rendering | None = None) -> Sight:
+async def look(url: str, settings: Settings, *, rendering: Rendering | None = None) -> PageReport:
     admission = Admission(settings, [url])
     task = admission.admit(Request(url=url))
     if isinstance(task, Refused):
@@ -59,7 +59,7 @@ async def look(url: str, settings: Settings, *, rendering: Rendering | None = No
 
 
 def _routes(settings: Settings, guard: Guard) -> Transport:
-    """As a crawl would go: through the proxies of its settings, if it has any, with what is set for the host."""
+    """The same way that a crawl takes: through the proxies of its settings, with what is set for the host."""
     clock, table = SystemClock(), HostTable(settings.host)
     return Routes(
         HostTransport(Transports(settings, guard, clock), table.of),
@@ -75,7 +75,7 @@ def _routes(settings: Settings, guard: Guard) -> Transport:
 
 async def _follow(
     transport: Transport, admission: Admission, task: Task, settings: Settings, rendering: Rendering | None
-) -> Sight:
+) -> PageReport:
     asked: dict[str, RobotsRecord] = {}
     table = HostTable(settings.host)
     while True:
@@ -83,7 +83,7 @@ async def _follow(
         robots = await _ask_robots(transport, task, own, asked)
         if robots.startswith("forbidden"):
             detail = "robots.txt forbids it, or cannot be read; --no-robots fetches all the same"
-            return Sight(task, robots, Failure(kind="robots", detail=detail), "robots")
+            return PageReport(task, robots, Failure(kind="robots", detail=detail), "robots")
         outcome = await transport.fetch(
             FetchRequest(
                 url=task.url,
@@ -94,18 +94,18 @@ async def _follow(
         )
         kind = kind_of(outcome)
         if kind != "redirect" or not isinstance(outcome, Response):
-            seen = Sight(task, robots, outcome, kind, picture=await _picture(outcome))
+            seen = PageReport(task, robots, outcome, kind, picture=await _picture(outcome))
             return _described(seen, admission, RobotsDirectives(settings))
         moved = admission.moved(task, outcome.headers["Location"], outcome.cookies, outcome.status)
         if isinstance(moved, Refused):
             detail = f"redirects to {moved.url}, which is refused: {moved.reason}"
-            return Sight(task, robots, Failure(kind="policy", detail=detail), "policy")
+            return PageReport(task, robots, Failure(kind="policy", detail=detail), "policy")
         if len(moved.hops) > settings.max_redirects:
             detail = f"more than {settings.max_redirects} redirects; max_redirects allows no more"
-            return Sight(task, robots, Failure(kind="redirect_loop", detail=detail), "redirect_loop")
+            return PageReport(task, robots, Failure(kind="redirect_loop", detail=detail), "redirect_loop")
         if moved.goes_round:
             detail = f"redirects in a circle: {moved.url} was asked for before, with the same cookies"
-            return Sight(task, robots, Failure(kind="redirect_loop", detail=detail), "redirect_loop")
+            return PageReport(task, robots, Failure(kind="redirect_loop", detail=detail), "redirect_loop")
         task = moved
 
 
@@ -147,23 +147,23 @@ def _host_and_port(url: str) -> tuple[str, int]:
     return parsed.host or "", parsed.port or 0
 
 
-def _described(sight: Sight, admission: Admission, manners: RobotsDirectives) -> Sight:
-    """The sight with what is in the page, if it is an HTML page."""
-    if not isinstance(sight.outcome, Response):
-        return sight
-    page = Page(sight.task, sight.outcome, handler="")
-    sight = replace(sight, asks=tuple(sorted(manners.asked(page))))
+def _described(report: PageReport, admission: Admission, manners: RobotsDirectives) -> PageReport:
+    """Adds what is in the page, if it is HTML."""
+    if not isinstance(report.outcome, Response):
+        return report
+    page = Page(report.task, report.outcome, handler="")
+    report = replace(report, asks=tuple(sorted(manners.asked(page))))
     if not page.is_html:
-        return sight
+        return report
     links = page.links()
     requests = [Request(url=link) for link in links]
     followed = manners.followed(page, requests)
-    answers = [admission.admit(request, parent=sight.task) for request in followed]
+    answers = [admission.admit(request, parent=report.task) for request in followed]
     refused = Counter(answer.reason for answer in answers if isinstance(answer, Refused))
     if len(followed) < len(requests):
         refused["nofollow"] = len(requests) - len(followed)
     return replace(
-        sight,
+        report,
         title=page.text("title"),
         links=len(links),
         admitted=len(links) - refused.total(),

@@ -54,7 +54,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 @asynccontextmanager
 async def listening(address: str, routes: Mapping[str, Route]) -> AsyncIterator[str]:
-    """Answers at the address until left; gives the URL, with the port if any was free to choose."""
+    """Serves at the address while its block runs; yields the URL, with the port that was chosen."""
     host, port = parse_address(address)
     desk = _Desk(routes)
     try:
@@ -148,8 +148,8 @@ class Probes:
         self._until = 0.0
 
     def watch(self, frontier: Frontier, process: StatusSource, *, whole_store: bool) -> None:
-        """From now on there is something to tell. `whole_store`: of the jobs and queues too. Of a fleet's workers
-        each would tell the same, and ask the store for it every time."""
+        """Sets what to report on. `whole_store`: jobs and queues too. In a fleet every worker would report the same,
+        and read it from the store each time."""
         self._frontier, self._process, self._whole_store = frontier, process, whole_store
 
     async def metrics(self) -> Answer:
@@ -204,7 +204,7 @@ def _no(why: str) -> Answer:
 
 @asynccontextmanager
 async def probes_at(address: str) -> AsyncIterator[Probes]:
-    """Answers at the address until left, and says where; without one, nobody is told anything."""
+    """Serves at the address while its block runs, and prints the URL. Without an address, it serves nothing."""
     probes = Probes()
     if not address:
         yield probes

@@ -50,11 +50,17 @@ def print_json(value: object) -> None:
     sys.stdout.write(encoded.decode() + "\n")
 
 
-def table(*columns: str, right: tuple[str, ...] = ()) -> Table:
-    """An empty table in the house style; the columns named in `right` hold numbers."""
+def table(*columns: str, right: tuple[str, ...] = (), cut: bool = False) -> Table:
+    """An empty table in the house style; the columns named in `right` hold numbers. What does not fit is wrapped, or
+    cut if a row shall take one line."""
     made = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
     for column in columns:
-        made.add_column(column, justify="right" if column in right else "left", overflow="fold")
+        made.add_column(
+            column,
+            justify="right" if column in right else "left",
+            overflow="ellipsis" if cut else "fold",
+            no_wrap=cut,
+        )
     return made
 
 

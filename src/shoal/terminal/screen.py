@@ -47,7 +47,7 @@ async def look_once(frontier: Frontier, store: str) -> Frame:
 
 
 async def watch(frontier: Frontier, store: str, every: float, console: Console, keyboard: TextIO) -> None:
-    """Until q, Ctrl-C or SIGTERM."""
+    """Draws until q, Ctrl-C or SIGTERM."""
     screen = Screen(frontier, store, await look(frontier))
     looking = asyncio.create_task(screen.look_regularly(every))
     walking = asyncio.create_task(screen.walk_regularly())
@@ -71,7 +71,7 @@ async def watch(frontier: Frontier, store: str, every: float, console: Console, 
 
 
 class Screen:
-    """What is known, and whether somebody still looks."""
+    """What is shown, and whether the person has left."""
 
     def __init__(self, frontier: Frontier, store: str, overview: Overview) -> None:
         self._frontier = frontier
@@ -137,7 +137,7 @@ class Screen:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Nothing is logged onto the screen: what it would say of the store is seen there."""
+    """Keeps log lines off the screen: the title says what is wrong with the store."""
     log, silence = logging.getLogger("shoal"), logging.NullHandler()
     log.addHandler(silence)
     try:

@@ -75,7 +75,7 @@ def render(frame: Frame, width: int, height: int | None = None) -> RenderableTyp
 
 
 def allot(sections: Sequence[Section], lines: int | None) -> list[int]:
-    """How many rows each gets: first what it must have, in their order, then one more each in turn."""
+    """Shares out the lines: first what each section needs at least, then one more row each in turn."""
     if lines is None:
         return [min(section.rows, section.most) for section in sections]
     given = [0] * len(sections)
@@ -141,7 +141,7 @@ def _numbers(overview: Overview) -> list[Text]:
 
 
 def _packed(cells: Sequence[Text], width: int, gap: str = "  ") -> list[Text]:
-    """As many beside each other as fit."""
+    """Puts as many cells on a line as fit."""
     lines: list[Text] = []
     for cell in cells:
         if lines and lines[-1].cell_len + len(gap) + cell.cell_len <= width:
@@ -152,7 +152,7 @@ def _packed(cells: Sequence[Text], width: int, gap: str = "  ") -> list[Text]:
 
 
 def _curve(past: History, now: float, columns: int) -> Text | None:
-    """Pages a second over the last minutes; over longer, where the history is coarser than that."""
+    """Draws pages a second over the last minutes, or longer if the history has no shorter intervals."""
     newest = max(past.slices, default=0)
     if now - newest * past.interval > LATELY:
         return None
@@ -270,7 +270,7 @@ def _schedules_table(overview: Overview, rows: int) -> Table:
 
 
 def _held(overview: Overview) -> list[Text]:
-    """One line a rule, however many workers it holds back; or what else sets the pace."""
+    """One line for each backpressure rule, or what else limits the speed."""
     if overview.pace:
         return [Text(overview.pace, "dim")]
     by_rule: dict[str, list[str]] = {}

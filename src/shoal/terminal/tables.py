@@ -31,23 +31,18 @@ def print_hosts(hosts: Sequence[HostView], total: int) -> None:
     if not hosts:
         console.print("no hosts yet")
         return
-    listing = Table(box=None, padding=(0, 1, 0, 0), header_style="dim", pad_edge=False)
-    listing.add_column("host", overflow="ellipsis")
-    for name in ("req/s", "flight", "latency", "timeout"):
-        listing.add_column(name, justify="right", no_wrap=True)
-    listing.add_column("condition", no_wrap=True)
-    listing.add_column("queue", justify="right", no_wrap=True)
-    listing.add_column("errors", overflow="ellipsis")
+    numbers = ("req/s", "in flight", "latency", "timeout")
+    listing = table("host", *numbers, "condition", "queue", "errors", right=(*numbers, "queue"), cut=True)
     for host in hosts:
         listing.add_row(
-            _cut(safe(host.name)),
+            safe(host.name),
             humanize.speed(host.rate),
             Text.assemble(f"{host.valve.in_flight}", (f"/{host.valve.cap}", "dim")),
             Text(humanize.latency(host.latency), latency_style(host.latency) if host.latency else "dim"),
             humanize.latency(host.limits.timeout),
             _condition(host),
             humanize.count(host.pending) if host.pending else Text("-", "dim"),
-            _cut(safe(_errors(host), "dim")),
+            safe(_errors(host), "dim"),
         )
     console.print(listing)
     hint = f"{command('hosts show HOST')} tells more"
@@ -56,12 +51,6 @@ def print_hosts(hosts: Sequence[HostView], total: int) -> None:
             f"{humanize.count(len(hosts))} of {humanize.count(total)} hosts; --all shows every one · {hint}"
         )
     console.print(Text(hint, "dim"))
-
-
-def _cut(text: Text) -> Text:
-    """On a narrow terminal it is cut, not wrapped: a host is a line."""
-    text.no_wrap = True
-    return text
 
 
 def _condition(host: HostView) -> Text:
@@ -120,9 +109,7 @@ def print_settings(tables: Mapping[str, HostSettings]) -> None:
     if not tables:
         console.print(f"nothing is set by hand for any host; {command('hosts set HOST rate=0.5')} does it")
         return
-    listing = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
-    listing.add_column("host", overflow="fold")
-    listing.add_column("set by hand", overflow="fold")
+    listing = table("host", "set by hand")
     for name in sorted(tables):
         listing.add_row(safe(name), safe(", ".join(settings_in_words(tables[name]).values())))
     console.print(listing)
