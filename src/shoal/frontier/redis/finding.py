@@ -8,13 +8,13 @@ from shoal.frontier.redis.codec import RawLease, decode_lease
 from shoal.frontier.redis.dead_letters import dead
 from shoal.frontier.redis.hosts import read_lists
 from shoal.frontier.redis.shards import LANES_PER_JOB, Shards
-from shoal.frontier.values import DeadFilter, Whereabouts, concerns
+from shoal.frontier.values import SCAN, DeadFilter, Whereabouts, concerns
 from shoal.model import Task
 
 _PAGE = 1000
 
 
-async def find(shards: Shards, job: str, task: Task, scan: int) -> Whereabouts:
+async def find(shards: Shards, job: str, task: Task, scan: int = SCAN) -> Whereabouts:
     number = await shards.number(job)
     place = _Place(shards, job, number, task, scan)
     return (

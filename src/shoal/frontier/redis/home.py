@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Sequence
 from math import inf
-from typing import Self
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from shoal.clock import Clock
 from shoal.errors import StoreError
 from shoal.frontier.news import News
 from shoal.frontier.protocol import Journal
-from shoal.frontier.redis import adding, dead_letters, finding, hosts, jobs, leases, outbox
+from shoal.frontier.redis import adding, dead_letters, finding, leases, outbox
+from shoal.frontier.redis import hosts as stored_hosts
+from shoal.frontier.redis import jobs as stored
 from shoal.frontier.redis.address import Address
 from shoal.frontier.redis.checks import room_of
 from shoal.frontier.redis.claiming import Claimer
@@ -24,32 +26,40 @@ from shoal.frontier.redis.link import OPEN_PATIENCE, Link
 from shoal.frontier.redis.settling import Settler
 from shoal.frontier.redis.shards import Shards
 from shoal.frontier.values import (
-    SCAN,
     Added,
     Claim,
     Claimed,
     Cursor,
-    DeadFilter,
-    Flight,
-    HostPage,
-    HostQueue,
     HostRecord,
-    Inventory,
     Job,
     JobSpec,
-    JobState,
     Note,
-    PastJob,
     Room,
     Settled,
-    Whereabouts,
-    WorkerRecord,
 )
-from shoal.model import DeadLetter, Lease, Settlement, Task
+from shoal.model import Settlement, Task
 
 _LOOK_IN = b"in "  # + seconds: the store tells a process when to claim
 _LEAVE = 2.0
 _LOOK_AROUND = 30.0  # seconds; the subscription may be down without notice
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _verb(
+    function: Callable[Concatenate[Shards, P], Awaitable[T]], *, wakes: bool = False
+) -> Callable[Concatenate[RedisFrontier, P], Coroutine[Any, Any, T]]:
+    """A verb that calls the function with the shards. `wakes`: there may be work after it."""
+
+    async def verb(self: RedisFrontier, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        result = await function(self._shards, *args, **kwargs)
+        if wakes:
+            self.wake()
+        return result
+
+    return verb
 
 
 class RedisFrontier:
@@ -97,7 +107,7 @@ class RedisFrontier:
         await self._link.open()
         try:
             await self._shards.open(may_upgrade=self._may_upgrade)
-            await jobs.clear_dropped(self._shards)
+            await stored.clear_dropped(self._shards)
             prefix = self.address.prefix
             channels = wake_channel(prefix), wake_channel(prefix, self._shards.name)
             await self._link.subscribe(self._hear, *channels)
@@ -115,9 +125,9 @@ class RedisFrontier:
         if not self._shards.several:
             return
         for shard, name, number in self._shards.take_orphans():
-            await jobs.clear_orphan(self._shards, shard, number, name)
+            await stored.clear_orphan(self._shards, shard, number, name)
         await outbox.bring_again(self._shards)
-        await jobs.revive_unfinished(self._shards)
+        await stored.revive_unfinished(self._shards)
 
     async def close(self) -> None:
         try:
@@ -151,34 +161,17 @@ class RedisFrontier:
 
     async def open_job(self, spec: JobSpec, source: str | None = None, *, again: bool = False) -> Job:
         self._claimer.forget_priorities()
-        return await jobs.open_job(self._shards, spec, source, again)
+        return await stored.open_job(self._shards, spec, source, again=again)
 
-    async def job(self, name: str) -> Job | None:
-        return await jobs.find_job(self._shards, name)
-
-    async def jobs(self, state: JobState | None = None) -> Sequence[Job]:
-        return await jobs.all_jobs(self._shards, state)
-
-    async def set_state(self, name: str, state: JobState) -> None:
-        await jobs.set_state(self._shards, name, state)
-
-    async def finish(self, name: str) -> bool:
-        return await jobs.finish(self._shards, name)
-
-    async def drop_job(self, name: str) -> None:
-        await jobs.drop_job(self._shards, name)
-
-    async def prune_job(self, job: Job, summary: bytes = b"") -> bool:
-        return await jobs.prune_job(self._shards, job, summary)
-
-    async def past_job(self, name: str) -> PastJob | None:
-        return await jobs.past_job(self._shards, name)
-
-    async def past_jobs(self) -> Sequence[PastJob]:
-        return await jobs.past_jobs(self._shards)
-
-    async def lanes(self, job: str | None = None) -> Mapping[str, int]:
-        return await jobs.lanes(self._shards, job)
+    job = _verb(stored.find_job)
+    jobs = _verb(stored.all_jobs)
+    set_state = _verb(stored.set_state)
+    finish = _verb(stored.finish)
+    drop_job = _verb(stored.drop_job)
+    prune_job = _verb(stored.prune_job)
+    past_job = _verb(stored.past_job)
+    past_jobs = _verb(stored.past_jobs)
+    lanes = _verb(stored.lanes)
 
     async def durable(self, seconds: float) -> bool | None:
         return await self._link.durable(self._shards.tags, seconds)
@@ -215,25 +208,15 @@ class RedisFrontier:
         self._alive.add(worker)
         return await leases.extend(self._shards, worker, lease_seconds, status, tokens)
 
-    async def workers(self) -> Sequence[WorkerRecord]:
-        return await leases.workers(self._shards)
-
-    async def held(self, worker: str) -> Sequence[Lease]:
-        return await leases.held(self._shards, worker)
-
-    async def flights(self, limit: int, job: str | None = None) -> Sequence[Flight]:
-        return await leases.flights(self._shards, limit, job)
+    workers = _verb(leases.workers)
+    held = _verb(leases.held)
+    flights = _verb(leases.flights)
 
     def loss_file(self, worker: str) -> str:
         return ""
 
-    async def release(self, leases_: Sequence[Lease]) -> int:
-        count = await leases.release(self._shards, leases_)
-        self.wake()
-        return count
-
-    async def reap(self) -> int:
-        return await leases.reap(self._shards)
+    release = _verb(leases.release, wakes=True)
+    reap = _verb(leases.reap)
 
     async def wait(self, seconds: float) -> bool:
         if self._unheeded:
@@ -276,41 +259,27 @@ class RedisFrontier:
 
     # -- hosts
 
-    async def host(self, name: str) -> HostRecord | None:
-        return await hosts.find_host(self._shards, name)
+    host = _verb(stored_hosts.find_host)
 
     def hosts(self, job: str | None = None) -> AsyncIterator[HostRecord]:
-        return hosts.all_hosts(self._shards, job)
+        return stored_hosts.all_hosts(self._shards, job)
 
-    async def host_page(self, job: str | None = None, after: str = "", limit: int = 1000) -> HostPage:
-        return await hosts.host_page(self._shards, job, after, limit)
-
-    async def update_host(self, record: HostRecord) -> bool:
-        updated = await hosts.update_host(self._shards, record)
-        self.wake()
-        return updated
-
-    async def queues(self, job: str | None = None, limit: int = 10) -> Sequence[tuple[str, int]]:
-        return await hosts.longest_queues(self._shards, job, limit)
-
-    async def host_queues(self, host: str) -> Sequence[HostQueue]:
-        return await hosts.host_queues(self._shards, host)
+    host_page = _verb(stored_hosts.host_page)
+    update_host = _verb(stored_hosts.update_host, wakes=True)
+    queues = _verb(stored_hosts.longest_queues)
+    host_queues = _verb(stored_hosts.host_queues)
 
     # -- looking for one URL
 
-    async def now(self) -> float:
-        return await self._shards.now()
-
-    async def find(self, job: str, task: Task, scan: int = SCAN) -> Whereabouts:
-        return await finding.find(self._shards, job, task, scan)
+    now = _verb(Shards.now)
+    find = _verb(finding.find)
 
     # -- room
 
     async def room(self) -> Room:
         return max(map(room_of, await self._link.infos("memory")), key=lambda room: (room.share, room.used))
 
-    async def take_stock(self) -> Inventory:
-        return await take_stock(self._shards)
+    take_stock = _verb(take_stock)
 
     async def compact(self) -> int:
         return 0  # the server does it by itself
@@ -329,18 +298,10 @@ class RedisFrontier:
 
     # -- journals
 
-    async def journal_length(self, job: str, key: str) -> int | None:
-        return await jobs.journal_length(self._shards, job, key)
+    journal_length = _verb(stored.journal_length)
 
     # -- dead letters
 
-    async def dead(self, query: DeadFilter) -> Sequence[DeadLetter]:
-        return await dead_letters.dead(self._shards, query)
-
-    async def replay(self, query: DeadFilter) -> int:
-        count = await dead_letters.replay(self._shards, query)
-        self.wake()
-        return count
-
-    async def drop(self, query: DeadFilter) -> int:
-        return await dead_letters.drop(self._shards, query)
+    dead = _verb(dead_letters.dead)
+    replay = _verb(dead_letters.replay, wakes=True)
+    drop = _verb(dead_letters.drop)

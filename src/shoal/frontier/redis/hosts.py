@@ -75,7 +75,7 @@ async def all_hosts(shards: Shards, job: str | None) -> AsyncIterator[HostRecord
         page = await host_page(shards, job, page.after, _PAGE)
 
 
-async def host_page(shards: Shards, job: str | None, after: str, limit: int) -> HostPage:
+async def host_page(shards: Shards, job: str | None = None, after: str = "", limit: int = 1000) -> HostPage:
     """What a scan of a shard's hash answers at once. A scan meets a field twice at times, while the hash grows."""
     number = None if job is None else await shards.current_number(job)
     key = "hosts" if number is None else f"jobhosts:{number}"
@@ -128,7 +128,9 @@ async def update_host(shards: Shards, record: HostRecord) -> bool:
     return bool(int(await shards.run("update_host", shards.of_host(record.name), ask)))
 
 
-async def longest_queues(shards: Shards, job: str | None, limit: int) -> Sequence[tuple[str, int]]:
+async def longest_queues(
+    shards: Shards, job: str | None = None, limit: int = 10
+) -> Sequence[tuple[str, int]]:
     number = None if job is None else await shards.current_number(job)
     lengths: Counter[str] = Counter()
     for shard in shards.all:

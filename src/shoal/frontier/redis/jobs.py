@@ -47,7 +47,7 @@ def pack_valve(valve: Valve) -> bytes:
     return _VALVE.pack(*times, burst, cap, valve.in_flight, 0, 0)
 
 
-async def open_job(shards: Shards, spec: JobSpec, source: str | None = None, again: bool = False) -> Job:
+async def open_job(shards: Shards, spec: JobSpec, source: str | None = None, *, again: bool = False) -> Job:
     words = [
         as_text(_encode_spec(spec)),
         spec.max_attempts,
@@ -95,7 +95,7 @@ async def find_job(shards: Shards, name: str) -> Job | None:
     return None if number is None else await _read(shards, number)
 
 
-async def all_jobs(shards: Shards, state: JobState | None) -> Sequence[Job]:
+async def all_jobs(shards: Shards, state: JobState | None = None) -> Sequence[Job]:
     """Every process reads the jobs all the time, so a job that has not changed is not read again."""
     listed = await shards.run_all("list_jobs", [state or ""])
     moves = [dict(zip(map(int, flat[::2]), map(int, flat[1::2]), strict=True)) for flat in listed]
@@ -211,9 +211,9 @@ def _sources(home: Fields) -> dict[str, Source]:
     return sources
 
 
-async def lanes(shards: Shards, name: str | None) -> Mapping[str, int]:
+async def lanes(shards: Shards, job: str | None = None) -> Mapping[str, int]:
     """Tasks that are sent to another shard, and not there yet, are in no lane."""
-    numbers = await _numbers(shards) if name is None else [await shards.current_number(name)]
+    numbers = await _numbers(shards) if job is None else [await shards.current_number(job)]
     parts = await asyncio.gather(*(_lanes_of_shard(shards, shard, numbers) for shard in shards.all))
     return {lane: length for lane, length in sum(parts, Counter()).items() if length}
 
@@ -290,7 +290,7 @@ async def drop_job(shards: Shards, name: str) -> None:
         await _clear(shards, number, name)
 
 
-async def prune_job(shards: Shards, job: Job, summary: bytes) -> bool:
+async def prune_job(shards: Shards, job: Job, summary: bytes = b"") -> bool:
     name = job.spec.name
     number = await shards.find_number(name)
     if number is None or job.state not in ("finished", "cancelled"):

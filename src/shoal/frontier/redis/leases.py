@@ -59,7 +59,7 @@ async def held(shards: Shards, worker: str) -> Sequence[Lease]:
     return found
 
 
-async def flights(shards: Shards, limit: int, job: str | None) -> Sequence[Flight]:
+async def flights(shards: Shards, limit: int, job: str | None = None) -> Sequence[Flight]:
     """Leases are in a hash without an order: reads some of each shard, and returns those that were claimed first."""
     names = await job_names(shards)
     seen = await asyncio.gather(*(_seen(shards, shard) for shard in shards.all))

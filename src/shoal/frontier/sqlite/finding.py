@@ -12,7 +12,7 @@ from typing import Any
 from shoal.frontier.sqlite.adding import is_seen
 from shoal.frontier.sqlite.codec import decode_letter, decode_task
 from shoal.frontier.sqlite.connection import Session
-from shoal.frontier.values import HostQueue, Whereabouts, concerns
+from shoal.frontier.values import SCAN, HostQueue, Whereabouts, concerns
 from shoal.model import Task
 from shoal.text import pack
 
@@ -36,7 +36,7 @@ SELECT letter FROM (SELECT letter FROM dead WHERE job = ? AND host = ? ORDER BY 
 """
 
 
-def find(session: Session, job: str, task: Task, scan: int) -> Whereabouts:
+def find(session: Session, job: str, task: Task, scan: int = SCAN) -> Whereabouts:
     job_id, _ = session.job_row(job)
     return (
         _leased(session, job_id, task)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence, Set
 from pathlib import Path
-from typing import Self
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from shoal.clock import Clock
 from shoal.errors import StoreError
 from shoal.frontier.clock import Timebase
 from shoal.frontier.news import UnheardNews
 from shoal.frontier.protocol import Journal
-from shoal.frontier.sqlite import adding, claiming, finding, jobs, settling
+from shoal.frontier.sqlite import adding, claiming, finding, settling
+from shoal.frontier.sqlite import jobs as stored
 from shoal.frontier.sqlite.connection import Session
 from shoal.frontier.sqlite.faults import translated
 from shoal.frontier.sqlite.inventory import compact, take_stock
@@ -21,32 +22,40 @@ from shoal.frontier.sqlite.presence import Presence, workers_folder
 from shoal.frontier.sqlite.schema import connect, shared_timebase
 from shoal.frontier.sqlite.writer import Writer
 from shoal.frontier.values import (
-    SCAN,
     Added,
     Claim,
     Claimed,
     Cursor,
-    DeadFilter,
-    Flight,
-    HostPage,
-    HostQueue,
     HostRecord,
     Inventory,
     Job,
-    JobSpec,
-    JobState,
-    Note,
-    PastJob,
     Room,
     Settled,
-    Whereabouts,
     WorkerRecord,
 )
-from shoal.model import DeadLetter, Lease, Settlement, Task
+from shoal.model import Settlement, Task
 
 _LOOK_AROUND = 0.2  # seconds between looks for other processes' commits while idle
 _REAP_EVERY = 1.0
 _PROMPT = 0.01  # seconds between a claim and the arrival of its leases that do not matter
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _verb(
+    function: Callable[Concatenate[Session, P], T], *, wakes: bool = False
+) -> Callable[Concatenate[SqliteFrontier, P], Coroutine[Any, Any, T]]:
+    """A verb that runs the function in a transaction of the writer. `wakes`: there may be work after it."""
+
+    async def verb(self: SqliteFrontier, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        result = await self._writer.do(lambda session: function(session, *args, **kwargs))
+        if wakes:
+            self.wake()
+        return result
+
+    return verb
 
 
 class SqliteFrontier:
@@ -103,38 +112,22 @@ class SqliteFrontier:
 
     # -- jobs
 
-    async def open_job(self, spec: JobSpec, source: str | None = None, *, again: bool = False) -> Job:
-        return await self._writer.do(lambda s: jobs.open_job(s, spec, source, again))
-
-    async def job(self, name: str) -> Job | None:
-        return await self._writer.do(lambda s: jobs.find_job(s, name))
-
-    async def jobs(self, state: JobState | None = None) -> Sequence[Job]:
-        return await self._writer.do(lambda s: jobs.all_jobs(s, state))
-
-    async def set_state(self, name: str, state: JobState) -> None:
-        await self._writer.do(lambda s: jobs.set_state(s, name, state))
-
-    async def finish(self, name: str) -> bool:
-        return await self._writer.do(lambda s: jobs.finish(s, name))
-
-    async def drop_job(self, name: str) -> None:
-        await self._writer.do(lambda s: jobs.drop_job(s, name))
+    open_job = _verb(stored.open_job)
+    job = _verb(stored.find_job)
+    jobs = _verb(stored.all_jobs)
+    set_state = _verb(stored.set_state)
+    finish = _verb(stored.finish)
+    drop_job = _verb(stored.drop_job)
 
     async def prune_job(self, job: Job, summary: bytes = b"") -> bool:
-        pruned = await self._writer.do(lambda s: jobs.prune_job(s, job, summary))
-        while await self._writer.do(jobs.clear_some):  # noqa: ASYNC110
+        pruned = await self._writer.do(lambda s: stored.prune_job(s, job, summary))
+        while await self._writer.do(stored.clear_some):  # noqa: ASYNC110
             await asyncio.sleep(_PROMPT)  # others want to write, too
         return pruned
 
-    async def past_job(self, name: str) -> PastJob | None:
-        return await self._writer.do(lambda s: jobs.past_job(s, name))
-
-    async def past_jobs(self) -> Sequence[PastJob]:
-        return await self._writer.do(jobs.past_jobs)
-
-    async def lanes(self, job: str | None = None) -> Mapping[str, int]:
-        return await self._writer.do(lambda s: jobs.lanes(s, job))
+    past_job = _verb(stored.past_job)
+    past_jobs = _verb(stored.past_jobs)
+    lanes = _verb(stored.lanes)
 
     async def durable(self, seconds: float) -> bool | None:
         return None if self.path == ":memory:" else True  # a verb answers after its commit
@@ -146,7 +139,7 @@ class SqliteFrontier:
     ) -> Added:
         def act(session: Session) -> Added:
             added = adding.add(session, job, tasks, cursor)
-            jobs.bring_back(session, job)
+            stored.bring_back(session, job)
             return added
 
         added = await self._writer.do(act)
@@ -181,32 +174,19 @@ class SqliteFrontier:
     ) -> Settled:
         return await self._writer.do(lambda s: settling.settle(s, batch, journal))
 
-    async def extend(
-        self,
-        worker: str,
-        lease_seconds: float,
-        status: bytes = b"",
-        tokens: Collection[int] | None = None,
-    ) -> int:
-        return await self._writer.do(lambda s: settling.extend(s, worker, lease_seconds, status, tokens))
+    extend = _verb(settling.extend)
 
     async def workers(self) -> Sequence[WorkerRecord]:
         known = await self._writer.do(settling.workers)
         return [record for record in known if not self._presence.has_left(record.name)]
 
-    async def held(self, worker: str) -> Sequence[Lease]:
-        return await self._writer.do(lambda s: settling.held(s, worker))
-
-    async def flights(self, limit: int, job: str | None = None) -> Sequence[Flight]:
-        return await self._writer.do(lambda s: settling.flights(s, limit, job))
+    held = _verb(settling.held)
+    flights = _verb(settling.flights)
 
     def loss_file(self, worker: str) -> str:
         return self._presence.path(worker)
 
-    async def release(self, leases: Sequence[Lease]) -> int:
-        count = await self._writer.do(lambda s: settling.release(s, leases))
-        self.wake()
-        return count
+    release = _verb(settling.release, wakes=True)
 
     async def reap(self) -> int:
         return await self._writer.do(lambda s: settling.reap(s, self._presence.take_loss))
@@ -232,8 +212,7 @@ class SqliteFrontier:
 
     # -- hosts
 
-    async def host(self, name: str) -> HostRecord | None:
-        return await self._writer.do(lambda s: jobs.find_host(s, name))
+    host = _verb(stored.find_host)
 
     async def hosts(self, job: str | None = None) -> AsyncIterator[HostRecord]:
         page = await self.host_page(job)
@@ -244,72 +223,49 @@ class SqliteFrontier:
                 return
             page = await self.host_page(job, page.after)
 
-    async def host_page(self, job: str | None = None, after: str = "", limit: int = 1000) -> HostPage:
-        return await self._writer.do(lambda s: jobs.host_page(s, job, after, limit))
-
-    async def update_host(self, record: HostRecord) -> bool:
-        updated = await self._writer.do(lambda s: jobs.update_host(s, record))
-        self.wake()
-        return updated
-
-    async def queues(self, job: str | None = None, limit: int = 10) -> Sequence[tuple[str, int]]:
-        return await self._writer.do(lambda s: jobs.longest_queues(s, job, limit))
-
-    async def host_queues(self, host: str) -> Sequence[HostQueue]:
-        return await self._writer.do(lambda s: finding.host_queues(s, host))
+    host_page = _verb(stored.host_page)
+    update_host = _verb(stored.update_host, wakes=True)
+    queues = _verb(stored.longest_queues)
+    host_queues = _verb(finding.host_queues)
 
     # -- looking for one URL
 
     async def now(self) -> float:
         return await self._writer.do(lambda s: s.now())
 
-    async def find(self, job: str, task: Task, scan: int = SCAN) -> Whereabouts:
-        return await self._writer.do(lambda s: finding.find(s, job, task, scan))
+    find = _verb(finding.find)
 
     # -- room
 
     async def room(self) -> Room:
         return (
             Room()
-        )  # a full disk ends the crawl in good order; how much of it is ours to take, nobody knows
+        )  # how much of the disk the store may use is not known; a full disk ends the crawl in good order
 
     async def take_stock(self) -> Inventory:
         return await self._writer.do(lambda s: take_stock(s, self.path))
 
     async def compact(self) -> int:
-        while await self._writer.do(jobs.clear_some):  # noqa: ASYNC110
+        while await self._writer.do(stored.clear_some):  # noqa: ASYNC110
             await asyncio.sleep(_PROMPT)
         others = bool(await self.workers())
         return await asyncio.to_thread(compact, self.path, others=others)
 
     # -- notes
 
-    async def note(self, key: str) -> Note | None:
-        return await self._writer.do(lambda s: jobs.find_note(s, key))
-
-    async def set_note(self, key: str, value: bytes, version: int) -> bool:
-        return await self._writer.do(lambda s: jobs.set_note(s, key, value, version))
-
-    async def drop_note(self, key: str) -> None:
-        await self._writer.do(lambda s: jobs.drop_note(s, key))
+    note = _verb(stored.find_note)
+    set_note = _verb(stored.set_note)
+    drop_note = _verb(stored.drop_note)
 
     # -- journals
 
-    async def journal_length(self, job: str, key: str) -> int | None:
-        return await self._writer.do(lambda s: jobs.journal_length(s, job, key))
+    journal_length = _verb(stored.journal_length)
 
     # -- dead letters
 
-    async def dead(self, query: DeadFilter) -> Sequence[DeadLetter]:
-        return await self._writer.do(lambda s: jobs.dead(s, query))
-
-    async def replay(self, query: DeadFilter) -> int:
-        count = await self._writer.do(lambda s: jobs.replay(s, query))
-        self.wake()
-        return count
-
-    async def drop(self, query: DeadFilter) -> int:
-        return await self._writer.do(lambda s: jobs.drop(s, query))
+    dead = _verb(stored.dead)
+    replay = _verb(stored.replay, wakes=True)
+    drop = _verb(stored.drop)
 
 
 def _data_version(session: Session) -> int:

@@ -52,7 +52,7 @@ _SOURCES = "(SELECT json_group_object(name, json_array(fed, fed_all)) FROM sourc
 _JOB = f"SELECT spec, state, created_at, finished_at, {_SOURCES}, {', '.join(COUNTED)} FROM job"
 
 
-def open_job(session: Session, spec: JobSpec, source: str | None, again: bool) -> Job:
+def open_job(session: Session, spec: JobSpec, source: str | None = None, *, again: bool = False) -> Job:
     session.db.execute(
         "INSERT INTO job(name, spec, state, created_at) VALUES (?, ?, 'running', ?)"
         " ON CONFLICT(name) DO UPDATE SET spec = excluded.spec, state = 'running'",
@@ -90,7 +90,7 @@ def find_job(session: Session, name: str) -> Job | None:
     return None if row is None else _job(row)
 
 
-def all_jobs(session: Session, state: JobState | None) -> Sequence[Job]:
+def all_jobs(session: Session, state: JobState | None = None) -> Sequence[Job]:
     return [_job(row) for row in session.all(f"{_JOB} WHERE ?1 IS NULL OR state = ?1 ORDER BY id", (state,))]
 
 
@@ -200,7 +200,7 @@ def _forget(session: Session, job_id: int) -> None:
     session.forget_names()
 
 
-def lanes(session: Session, job: str | None) -> Mapping[str, int]:
+def lanes(session: Session, job: str | None = None) -> Mapping[str, int]:
     of_job = None if job is None else session.job_row(job)[0]
     rows = session.all(
         "SELECT name, sum(pending) FROM lane WHERE ?1 IS NULL OR job = ?1 GROUP BY name HAVING sum(pending)",
@@ -235,7 +235,7 @@ def find_host(session: Session, name: str) -> HostRecord | None:
     return None if row is None else _host(row)
 
 
-def host_page(session: Session, job: str | None, after: str, limit: int) -> HostPage:
+def host_page(session: Session, job: str | None = None, after: str = "", limit: int = 1000) -> HostPage:
     """By number, so that a walk over very many hosts never holds the writer for long."""
     number = None if job is None else session.job_row(job)[0]
     rows = session.all(_PAGE, (int(after or 0), number, limit))
@@ -269,7 +269,7 @@ def update_host(session: Session, record: HostRecord) -> bool:
     return True
 
 
-def longest_queues(session: Session, job: str | None, limit: int) -> Sequence[tuple[str, int]]:
+def longest_queues(session: Session, job: str | None = None, limit: int = 10) -> Sequence[tuple[str, int]]:
     of_job = "" if job is None else f"AND q.job = {session.job_row(job)[0]}"
     return session.all(
         "SELECT h.name, sum(q.pending) AS length FROM queue q JOIN host h ON h.id = q.host"

@@ -152,7 +152,11 @@ def _append(session: Session, job_id: int, journal: Journal, data: list[bytes]) 
 
 
 def extend(
-    session: Session, worker: str, lease_seconds: float, status: bytes, tokens: Collection[int] | None = None
+    session: Session,
+    worker: str,
+    lease_seconds: float,
+    status: bytes = b"",
+    tokens: Collection[int] | None = None,
 ) -> int:
     now = session.now()
     session.db.execute("DELETE FROM worker WHERE until <= ?", (now,))
@@ -226,7 +230,7 @@ def held(session: Session, worker: str) -> Sequence[Lease]:
     ]
 
 
-def flights(session: Session, limit: int, job: str | None) -> Sequence[Flight]:
+def flights(session: Session, limit: int, job: str | None = None) -> Sequence[Flight]:
     """Tokens are given in the order of claims."""
     rows = session.all(_FLIGHTS, (job, limit))
     return [
