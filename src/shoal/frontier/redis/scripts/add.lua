@@ -1,8 +1,8 @@
 -- add: admits tasks that are not duplicates, and moves the cursor of a source of start URLs.
 -- asks    { job's number, tasks by list, false or { source, fed or -1, fed_all } }
 -- answers 'new duplicates over_budget state fates', or 'gone' if there is no such job; the state is that before
--- keeps   admitted = pending + delayed + leased + done + dead + merged; the cursor moves with the tasks it counts; the job
---         has moved, so that whoever saw that nothing is left to do, and is about to say so, looks again
+-- keeps   admitted = pending + delayed + leased + done + dead + merged; the cursor moves with the tasks it counts; `moves`
+--         of the job grows, so that a process that is about to mark it as finished looks again
 -- uses    base sources watch domains hosts seen admit
 local said = repeated()
 if said then return said end

@@ -1,7 +1,7 @@
 -- allow: a shard learns how many pages it has been granted; on request it gives back what it does not use.
 -- asks    { job's number, granted in all its life, whether to give back }
 -- answers how many it has given back in all its life
--- keeps   all numbers only grow, so a late or repeated word changes nothing
+-- keeps   all numbers only grow, so a late or repeated call changes nothing
 -- uses    base watch
 though_full()
 local job, key = job_of(ask[1]), JOB .. ask[1]

@@ -1,5 +1,5 @@
--- begin: who comes first to a server that was started anew, or took another's place, begins an epoch. It may have lost
--- what it said last. Numbers that it gave in that time may be known to somebody, so they are not given again.
+-- begin: the first process on a server that was restarted or replaced begins an epoch. The server may have lost its last
+-- writes. Numbers that it gave in that time may be in use, so they are not given again.
 -- asks    { name for an epoch, number of this shard, how many there are, the home shard's jobs or false: { the last
 --         number of a job, { { name, number, fields and values … } … } }, or for the home shard what others know or
 --         false: { { shard, its epoch, since when it has lost things, { { job's number, granted, returned } … } } … } }
@@ -7,7 +7,7 @@
 --         } … }; or another shard's: { { jobs it has that the home shard has not: name, number … }, { job's number,
 --         granted, returned … }, since when it has lost things } }
 -- keeps   an id, a token, a job's number and a place in a sequence to another shard stand for one thing for ever
--- full    runs; and changes nothing if there is nothing to change, so that a server that takes no changes can be read
+-- full    runs. It writes nothing if nothing has to change, so that a server that takes no writes can be read
 -- uses    base sources
 local JUMP = 2 ^ 24  -- more than a shard gives in the time that it may lose
 local FIELDS = { 'state', 'attempts', 'pages', 'per_host', 'valve', 'domain', 'spec', 'created', 'blocks' }
@@ -23,7 +23,7 @@ local function begin()
     if meta[9] then call('HSET', META, 'back', now, 'lost_from', meta[1] or now) end
   end
   for _, group in ipairs(call('HKEYS', WATCH)) do call('DEL', SLEEPERS .. group) end
-  call('DEL', WATCH)  -- what was said to those that wait is forgotten: they look, and wait anew
+  call('DEL', WATCH)  -- processes that wait claim again, and wait anew
   call('HSET', META, 'run', run, 'epoch', ask[1])
   finish('')
 end
@@ -32,7 +32,7 @@ local begun = meta[9] ~= run or not meta[8]
 if begun then begin() end
 local epoch = call('HGET', META, 'epoch')
 
--- What the home shard knows of its jobs; `to` and `from` are what each shard was granted of a page budget and gave back.
+-- The jobs of the home shard. `to` and `from`: the pages of a budget that each shard was granted, and has given back.
 local function all_jobs()
   local known, flat = {}, call('HGETALL', JOBS)
   for i = 1, #flat, 2 do
@@ -57,7 +57,7 @@ local function all_jobs()
   return { call('HGET', META, 'jobs') or '0', known }
 end
 
--- This shard has every job that the home shard has, as that knows it.
+-- Stores a job of the home shard in this shard.
 local function take_job(name, number, job)
   local key = JOB .. number
   if call('HGET', key, 'spec') ~= job.spec or call('HGET', key, 'state') ~= job.state then

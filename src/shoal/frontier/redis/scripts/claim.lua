@@ -1,14 +1,14 @@
 -- claim: leases what may run now.
 -- asks    { worker, lease's seconds, limit, jobs' numbers, lanes' names, { job's place, lane's place, most of that lane, … } }
--- answers { '<ddd' now, when something becomes due, when to look again (below zero: another one looks then, and so many
+-- answers { '<ddd' now, when something becomes due, when to claim again (below zero: another process watches, and so many
 --           wait; 0: nothing more is wanted), numbers of jobs that are gone, then for each host served:
 --           '<I6dI4HHi4H' first token, interval, version, job's place, lane's place, priority, how many, and the host's
 --           name; then its items … }
--- keeps   a task has one live lease, a token is never given twice; a host's leases never exceed its cap and are never
---         closer than its valve allows, and so it is with its domain's; a job's leased and done never exceed its page budget
+-- keeps   a task has one live lease, a token is never given twice; the leases of a host and of its domain never exceed the
+--         cap, and are never closer than the interval; leased and done of a job never exceed its page budget
 -- uses    base watch domains hosts leases reap lines
 though_full()
-local SHARE = 8  -- tasks that a claim gets in any case, though others wait
+local SHARE = 8  -- tasks that a claim gets in any case, even if other processes wait
 local SINCE_2025 = 1735689600  -- so tokens have room in 53 bits, with 1024 shards, for decades
 local worker, seconds, limit, numbers, names, wanted = unpack(ask, 1, 6)
 
@@ -21,7 +21,7 @@ local function describe(first, host, job_place, lane_place, priority, many, name
     .. name
 end
 
--- The same leases as the first time, as far as they are still held.
+-- The leases of the first call, as far as they are still held.
 local function tell_again(said)
   local first, many, at = unpack_of('<I6I4', said)
   local tokens = {}
@@ -51,9 +51,9 @@ if said then return tell_again(said) end
 
 reap()
 promote()
-if next(touched) then store_dues() end  -- or what came back just now would not be in its line
+if next(touched) then store_dues() end  -- so that tasks that came back just now are in their line
 local deadline = now + seconds
--- Tokens follow time: a server that lost its last second does not give the same ones again.
+-- Tokens grow with time, so that a server that has lost its last second does not give the same ones again.
 token = max(token, floor((now - SINCE_2025) * 10000))
 local first_token, leased = (token + 1) * shards + shard, 0
 local leases, deadlines = {}, {}
@@ -78,7 +78,7 @@ local function allowance(host)
   local room, interval = host[CAP] - host[IN_FLIGHT], host[INTERVAL]
   if interval <= 0 then return room end
   local earliest = host[NEXT_AT] - (host[BURST] - 1) * interval
-  -- The slots that have become free since the earliest permitted moment, counted from whole intervals.
+  -- The requests that have become possible since the earliest moment, counted in whole intervals.
   local slots = floor((now - earliest) / interval + 1e-9) + 1
   return min(room, slots, host[BURST])
 end
@@ -101,7 +101,7 @@ local function serve(name, host, line, most, job_place, lane_place)
   return taken, host[place] == line
 end
 
--- Serves the hosts in line in passes, a fair share each, until there is no room or nobody is in line.
+-- Serves the hosts in line in passes, a fair share each, until there is no room or the line is empty.
 local function take(line, room, job_place, lane_place)
   local taken = 0
   local function step_back(name, host)
@@ -123,7 +123,7 @@ local function take(line, room, job_place, lane_place)
       local allowed = allowance(host)
       local room_of_domain = host[DOMAIN] > 0 and domain_room(domain_of(host[DOMAIN]), host[INTERVAL] > 0) or ANY
       if allowed == 0 then
-        step_back(name, host)  -- it was served in another line a moment ago
+        step_back(name, host)  -- it was just served in another line
       elseif room_of_domain == 0 then
         wait_for_domain(name, host[DOMAIN], line, tonumber(flat[2 * i]))
       else
@@ -158,7 +158,7 @@ for i = 1, #wanted, 3 do
   if job and job.state == 'running' then
     local line = number * LANES_PER_JOB + lane
     local room = min(wanted[i + 2] - given[l], limit - leased, permits(job))
-    if company > 1 and room > SHARE then  -- what is due at once is not for one alone
+    if company > 1 and room > SHARE then  -- the due tasks are shared with processes that wait
       join(line, room)
       local share = max(SHARE, math.ceil(call('ZCARD', LINE .. line) / company))
       if share < room then room, shared_out[line] = share, share end
@@ -181,7 +181,7 @@ if leased > 0 then
   call('ZADD', HOLDERS, 'LT', deadline, worker)
 end
 
--- What is left where it wants no more is for another one; where it does, it waits.
+-- Tasks in lines of which this process wants no more are for another one. In the others it waits.
 local next_due, gone, lines, helpers = min(first_of(DELAYED), first_of(HOLDERS)), {}, {}, 0
 for _, number in ipairs(numbers) do
   local job = job_of(number)

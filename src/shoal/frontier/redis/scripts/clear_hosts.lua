@@ -1,4 +1,4 @@
--- clear_hosts: takes one page of hosts out of a dropped job's lines, and deletes their lists.
+-- clear_hosts: removes one page of hosts from the lines of a dropped job, and deletes their lists.
 -- asks    { job's number }
 -- answers how many hosts there were; 0: all are cleared, and the job's lines are gone
 -- uses    base watch domains hosts

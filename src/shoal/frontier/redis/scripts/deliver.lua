@@ -1,7 +1,7 @@
--- deliver: takes in what another shard's settlements found for this one.
+-- deliver: admits tasks that settlements in another shard found for this one.
 -- asks    { shard it comes from, { { number in its sequence, job's number, moved, payload } … }, the number before these }
--- answers 'new duplicates over_budget', or 'gap' if this shard has lost what came before these
--- keeps   what has arrived is not taken in again, whoever brings it and however late
+-- answers 'new duplicates over_budget', or 'gap' if this shard has lost entries before these
+-- keeps   an entry is admitted once, however often it is delivered
 -- uses    base watch domains hosts seen admit arrive
 though_full()
 local said = repeated()

@@ -1,4 +1,4 @@
--- drop: forgets dead letters; their tasks stay seen, and counted as dead.
+-- drop: deletes dead letters; their tasks stay in the seen-set, and count as dead.
 -- asks    { job's number, { id … } }
 -- answers how many were there
 -- uses    base

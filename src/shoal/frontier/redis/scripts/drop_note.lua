@@ -1,4 +1,4 @@
--- drop_note: forgets a note.
+-- drop_note: deletes a note.
 -- asks    { key }
 -- answers 1
 -- uses    base

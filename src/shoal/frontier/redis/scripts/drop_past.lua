@@ -1,4 +1,4 @@
--- drop_past: forgets what is left of a job that was pruned.
+-- drop_past: deletes what is left of a job that was pruned.
 -- asks    { name }
 -- answers 1
 -- uses    base

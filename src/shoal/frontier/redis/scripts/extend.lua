@@ -1,4 +1,4 @@
--- extend: moves the deadlines of the worker's leases in this shard; the home shard also notes its sign of life.
+-- extend: moves the deadlines of the worker's leases in this shard; the home shard also notes its heartbeat.
 -- asks    { worker, seconds, status or false, tokens of the leases that it works on or false for all }
 -- answers how many of them it holds here
 -- keeps   a lease that its worker does not name runs out

@@ -1,9 +1,8 @@
--- forget_job: the first step of dropping or pruning a job. From now on it is unknown; what it leaves behind is cleared in
---             steps.
+-- forget_job: the first step of dropping or pruning a job. From now on it is unknown; its data is deleted in steps.
 -- asks    { name, number, false }, or to prune it, in the home shard first,
 --         { name, number, { state, when it was created, when it ended, its past, how many pasts are kept } }
--- answers 1, or 0 if the job is not any more what it was
--- keeps   its number stays in `dropped` until everything is cleared
+-- answers 1, or 0 if the job has changed
+-- keeps   its number stays in `dropped` until all its data is deleted
 -- uses    base seen
 though_full()
 local name, number, prune = unpack(ask, 1, 3)
@@ -11,7 +10,7 @@ local name, number, prune = unpack(ask, 1, 3)
 local function remember()
   local state, created, ended, past, most = unpack(prune, 1, 5)
   local known = call('HMGET', JOB .. number, 'state', 'created', 'finished')
-  if not known[1] then return call('HGET', PAST, name) == past end  -- it was done, and the answer got lost
+  if not known[1] then return call('HGET', PAST, name) == past end  -- it is done already, and the answer got lost
   if known[1] ~= state or tonumber(known[2]) ~= created or (tonumber(known[3]) or 0) ~= ended then return false end
   call('HSET', PAST, name, past)
   call('ZADD', PASTAT, now, name)

@@ -1,7 +1,7 @@
--- grant: a shard asks the home shard for a part of a job's page budget.
+-- grant: the home shard gives a shard a part of a job's page budget.
 -- asks    { job's number, shard, how many it could use }
 -- answers how many pages the shard has been granted in all its life
--- keeps   what all shards were granted, less what they gave back, never exceeds the budget
+-- keeps   the pages granted to all shards, less those given back, never exceed the budget
 -- uses    base
 though_full()
 local said = repeated()

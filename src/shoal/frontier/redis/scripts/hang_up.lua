@@ -1,4 +1,4 @@
--- hang_up: forgets the last calls of callers that will not call again.
+-- hang_up: deletes the remembered answers of callers that will not call again.
 -- asks    { caller … }
 -- answers 1
 -- uses    base

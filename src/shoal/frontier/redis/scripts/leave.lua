@@ -1,4 +1,4 @@
--- leave: forgets workers that ended.
+-- leave: deletes workers that have ended.
 -- asks    { worker … }
 -- answers 1
 -- uses    base

@@ -1,4 +1,4 @@
--- list_jobs: the jobs of this shard, each with what changes whenever something of it does.
+-- list_jobs: the jobs of this shard, each with a number that grows with every change of it.
 -- asks    { state, or '' for all }
 -- answers { number, moves, number, moves … }
 -- keeps   nothing changes

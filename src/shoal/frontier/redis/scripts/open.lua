@@ -1,8 +1,8 @@
--- open: makes the shard, or tells how it was made.
+-- open: creates the shard, or tells how it was created.
 -- asks    { number of this shard, how many there are }
 -- answers { how many shards there are, version of the layout or 'upgrading' }
--- full    opens what there is: nothing is written when nothing needs to be
--- keeps   the first word counts: ids and places of hosts depend on the number of shards
+-- full    opens an existing shard: nothing is written if nothing has to change
+-- keeps   the number of shards never changes: ids and the shards of hosts depend on it
 -- uses    bare
 local known = call('HMGET', facts, 'shard', 'shards', 'layout')
 if not before and not (known[1] and known[2] and known[3]) then

@@ -2,7 +2,7 @@
 -- asks    { name, number or 0 (the home shard gives one), spec, attempts, pages, per_host, valve, blocks of its
 --         Bloom filter or 0, limit of a domain, created or 0, source of start URLs to open or false, also if it was fed }
 -- answers the job's number
--- keeps   a number is never given twice, so what a dropped job left behind belongs to nobody
+-- keeps   a number is never given twice, so data of a dropped job belongs to no other job
 -- uses    base sources
 local said = repeated()
 if said then return said end
@@ -16,7 +16,7 @@ call('HSET', JOBS, name, number)
 call('HSET', key, 'name', name, 'spec', ask[3], 'state', 'running', 'attempts', ask[4], 'pages', ask[5],
   'per_host', ask[6], 'valve', ask[7], 'domain', ask[9])
 call('HSETNX', key, 'created', ask[10] > 0 and ask[10] or now)
-call('HSETNX', key, 'blocks', ask[8])  -- what it remembers how cannot change later
+call('HSETNX', key, 'blocks', ask[8])  -- the kind of dedupe cannot change later
 if ask[11] then open_source(number, ask[11], ask[12]) end
 call('HINCRBY', key, 'moves', 1)
 tell_of_job()

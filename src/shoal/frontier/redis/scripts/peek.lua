@@ -1,9 +1,9 @@
--- peek: which hosts of this shard may be served now; with several shards, before a claim is shared out among them.
+-- peek: which hosts of this shard may be served now. With several shards, a claim looks at all of them first.
 -- asks    { jobs' numbers, lanes' names, how many hosts at most, for each job and lane the time of all shards' lines }
--- answers { '<ddd' now, when something becomes due, when to look again (as claim says it), numbers of jobs that lack a permit for what is due, shards to
---           deliver to, then for each job and lane, as doubles: the time of its line and who stood first, before
---           others joined; then the hosts' places }
--- keeps   like claim, it takes expired leases back, makes delayed tasks pending and lets hosts join their lines
+-- answers { '<ddd' now, when something becomes due, when to claim again (as for claim), numbers of jobs that have due tasks
+--           but no permit, shards to deliver to, then for each job and lane, as doubles: the time of its line and the
+--           place of its first host before others joined; then the places of its hosts }
+-- keeps   like claim, it takes expired leases back, makes due delayed tasks pending and lets hosts join their lines
 -- uses    base watch domains hosts leases reap lines
 though_full()
 local numbers, names, most, floors = unpack(ask, 1, 4)
@@ -14,7 +14,7 @@ local lane_numbers, lines = {}, {}
 for l = 1, #names do lane_numbers[l] = lane_number(names[l]) end
 local next_due, short, blobs = min(first_of(DELAYED), first_of(HOLDERS), first_of(OUTS) + LEFT_BEHIND), {}, {}
 
--- The time of the line is remembered, or a process that has just begun would let hosts join too far in front.
+-- The time of the line is stored: otherwise a process that has just begun would let hosts join too far in front.
 local function floor_of(line, given)
   local known = tonumber(call('HGET', PLACES .. line, '')) or -UNTIMED
   if given == -UNTIMED then return known end

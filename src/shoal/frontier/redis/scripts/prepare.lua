@@ -1,9 +1,8 @@
--- prepare: what a settlement with rows would meet now.
+-- prepare: what a settlement with rows depends on.
 -- asks    { tokens, { { job's number, key } … } of rows, job's number, journal's key, name of the writer's turn }
 -- answers { '1' or '0' for each token, '1' or '0' for each row: whether it is new, the journal's length or -1 }
 -- full    runs
--- keeps   from now on only this turn commits to the journal: what another has asked for before is refused, however late it
---         arrives
+-- keeps   from now on only this turn commits to the journal: a settlement that another turn has prepared before is refused
 -- uses    base seen
 local held, fresh = {}, {}
 local records = call_many('HMGET', LEASES, ask[1])

@@ -1,4 +1,4 @@
--- read: looks at several keys of one shard at the same moment.
+-- read: reads several keys of one shard at the same moment.
 -- asks    { { command, key without the tag, arguments … } … }
 -- answers { now, what each command answered … }
 -- keeps   nothing changes

@@ -1,4 +1,4 @@
--- regain: the home shard learns how much of a job's page budget a shard has given back.
+-- regain: the home shard notes how much of a job's page budget a shard has given back.
 -- asks    { job's number, shard, given back in all its life }
 -- answers 1
 -- uses    base

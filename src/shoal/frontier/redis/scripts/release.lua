@@ -1,4 +1,4 @@
--- release: hands tasks back unharmed. They are pending again, and the attempt does not count.
+-- release: hands tasks back. They are pending again, and the attempt does not count.
 -- asks    { token … }
 -- answers how many were held
 -- uses    base watch domains hosts leases
@@ -6,7 +6,7 @@ though_full()
 local said = repeated()
 if said then return said end
 local held, released = end_leases(ask), 0
-for i = #ask, 1, -1 do  -- the youngest first, as each goes to the front
+for i = #ask, 1, -1 do  -- the youngest first, because each goes to the front
   local lease = held[ask[i]]
   if lease then
     held[ask[i]] = nil

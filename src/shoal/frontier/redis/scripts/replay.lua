@@ -1,4 +1,4 @@
--- replay: makes dead tasks pending again, with a fresh set of attempts.
+-- replay: makes dead tasks pending again, with all their attempts.
 -- asks    { job's number, { id … } }
 -- answers how many were there
 -- uses    base watch domains hosts

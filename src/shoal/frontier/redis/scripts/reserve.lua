@@ -1,8 +1,8 @@
--- reserve: whoever asks first for the key of a row may write it; only with several shards.
+-- reserve: reserves the key of a row for the first task that asks; only with several shards.
 -- asks    { job's number, { key, task's id, key, task's id … } }
 -- answers '1' or '0' for each: whether that task may write the row
--- keeps   a row with a key is written by one task of the job. A task that crashed before its settlement, or whose shard
---         went back to before it, may write its row when it runs again
+-- keeps   a row with a key is written by one task of the job. A task that runs again, after a crash before its settlement or
+--         because its shard went back, may write its row again
 -- uses    base
 though_full()
 local key, may = RESERVED .. ask[1], {}

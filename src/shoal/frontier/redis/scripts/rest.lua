@@ -1,4 +1,4 @@
--- rest: a worker wants nothing for now, or for ever. If it was its turn to look, it is another one's.
+-- rest: a process wants no tasks for now, or for ever. If it was the watcher of its group, another one becomes it.
 -- asks    nothing
 -- answers 1
 -- uses    base watch

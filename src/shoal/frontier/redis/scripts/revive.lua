@@ -1,7 +1,7 @@
 -- revive: a finished job runs again.
 -- asks    { job's number }
 -- answers 1
--- keeps   the job has moved, also if it was not finished: whoever is about to say that it is looks again
+-- keeps   `moves` of the job grows in any case, so that a process that is about to mark it as finished looks again
 -- uses    base
 though_full()
 local said = repeated()

@@ -1,7 +1,7 @@
--- sent: what has arrived at another shard is kept for a while, should that one go back.
+-- sent: keeps entries that another shard has got for a while, in case it goes back.
 -- asks    { that shard, the last number in the sequence that arrived there }
--- answers how much is still on its way
--- keeps   no more than is bearable: what is oldest goes first
+-- answers 1 if more entries wait, else 0
+-- keeps   at most MOST_KEPT bytes: the oldest entries are deleted first
 -- uses    base
 though_full()
 local MOST_KEPT = 16 * 2 ^ 20  -- bytes

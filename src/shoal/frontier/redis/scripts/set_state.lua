@@ -1,7 +1,7 @@
 -- set_state: running, paused, finished or cancelled.
--- asks    { number, state, when it finished (0: it has not; -1: leave that as it is), only if in this state or '', and
---         if it has moved so often or -1 }
--- answers 1, or 0 if there is no such job, or it is in another state or has moved
+-- asks    { number, state, when it finished (0: it has not; -1: no change), only if it is in this state or '', and only if
+--         `moves` has this value or -1 }
+-- answers 1, or 0 if there is no such job, it is in another state, or `moves` has grown
 -- uses    base
 though_full()
 local said = repeated()

@@ -1,12 +1,12 @@
--- settle: ends leases with their verdicts, and admits what their pages found.
+-- settle: ends leases with their verdicts, and admits the tasks that their pages found.
 -- asks    { { settlement … }, names of hosts, condition or false }
 --         settlement: { token, job's number, verdict, its arguments, rows, keys of rows, tasks found by list, tasks
 --         for other shards, links that were too many }; false stands for nothing
 --         condition: { job's number, journal's key, its length or -1, its new length, which leases are held: '1' or '0' …,
 --         name of the writer's turn }
 -- answers 'accepted new duplicates over_budget buried', accepted being '1' or '0' for each settlement; or 'again' if the
---         condition does not hold, and nothing was changed
--- full    waits, if it brings new tasks or dead letters; else it runs
+--         condition does not hold, and nothing has changed
+-- full    fails if it adds tasks or dead letters; otherwise it runs
 -- keeps   a settled page's found tasks are admitted in the same step that marks it done; a lease settles once; the
 --         journal's length grows with the settlements whose rows it holds
 -- uses    base watch domains hosts seen admit leases arrive

@@ -1,9 +1,9 @@
--- take: takes the shard to change its layout. From now on every script fails there but those of whoever has it.
+-- take: takes the shard to change its layout. From now on all scripts fail there, except those of the process that has it.
 -- asks    { who, for how many milliseconds }
 -- answers { 'done' } if it has this layout already, { 'held', by whom }, { 'used', worker … } if some are alive, or
 --         { 'taken', layout to begin with }
--- keeps   nobody works on a shard while its layout changes. Scripts up to layout 4 know of none: they fail on the first
---         key that they read
+-- keeps   no other script runs on a shard while its layout changes. Scripts up to layout 4 do not check it: they fail on
+--         the first key that they read
 -- uses    bare
 local layout = call('HGET', facts, 'layout')
 if layout == LAYOUT then return { 'done' } end

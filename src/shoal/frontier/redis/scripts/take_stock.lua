@@ -1,5 +1,5 @@
--- take_stock: what some keys of this shard take up in memory.
--- asks    { cursor or false, how many keys about }; without a cursor, the keys of which there is one each
+-- take_stock: how much memory some keys of this shard use.
+-- asks    { cursor or false, how many keys about }; without a cursor, it measures the keys that exist once
 -- answers { next cursor, keys looked at, keys of the server, then for each kind: its name, keys, bytes }
 -- keeps   nothing changes
 -- uses    base

@@ -1,7 +1,7 @@
 -- update_host: compare-and-set of a host's numbers and its policies' state.
 -- asks    { name, version, interval, burst, cap, blocked_until, state }
 -- answers 1, or 0 if the version is another or there is no such host
--- keeps   only claim and settle touch in_flight; next_at moves as if the last request had gone by the new interval
+-- keeps   only claim and settle change in_flight; next_at moves as if the last request had had the new interval
 -- uses    base watch domains hosts
 though_full()
 local said = repeated()

@@ -1,4 +1,4 @@
--- upgrade_deadlines: up to layout 4 a worker's tokens were in a set, and their deadlines in its last heartbeat.
+-- upgrade_deadlines: up to layout 4 a worker's tokens were in a set, and its last heartbeat had their deadline.
 -- asks    { who, for how many milliseconds }
 -- answers 1
 -- uses    bare upgrading

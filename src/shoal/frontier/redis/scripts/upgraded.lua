@@ -1,4 +1,4 @@
--- upgraded: the shard has the next layout; with the last of them, everybody may use it again.
+-- upgraded: the shard has the next layout. After the last step, all scripts may use it again.
 -- asks    { who, for how many milliseconds, the layout it has, whether that was the last }
 -- answers 1
 -- uses    bare upgrading

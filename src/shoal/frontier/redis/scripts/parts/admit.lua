@@ -1,4 +1,4 @@
--- admit: dedupe, budgets, and into the queues.
+-- admit: checks tasks for duplicates and budgets, and puts them into their queues.
 -- Tasks come flat, list by list: host, its domain or '', lane, priority, n, then n × (fingerprint, rest). A fingerprint is a decimal
 -- string, with the task's variant behind it and a blank between, or '' for a task that is never a duplicate; `rest` is the
 -- item behind its id and time. Answers how many were new, duplicates and over their host's budget, and the fate of each as

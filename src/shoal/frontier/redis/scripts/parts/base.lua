@@ -14,21 +14,21 @@ local MOST_ARGUMENTS = 4000  -- of one command; Lua's stack holds 8000
 local ask = cmsgpack.unpack(ARGV[4])
 local meta = call('HMGET', META, 'time', 'serial', 'token', 'shard', 'shards', 'domains', 'layout', 'epoch', 'run', 'back')
 
--- Nobody touches a store of another layout. (None at all: the server has lost its data, perhaps back to an old layout.)
+-- No script runs on a store of another layout. (No layout: the server has lost its data, perhaps back to an old one.)
 local layout = meta[7] or call('TYPE', METABEFORE).ok == 'hash' and call('HGET', METABEFORE, 'layout')
 if layout and layout ~= LAYOUT then return redis.error_reply('LAYOUT ' .. layout) end
 
--- Nothing happens on a server that was started anew, or took another's place, before the caller knows: what it was told
--- before may be lost. `run` is the run that the epoch is of: each has a random name, so that it never comes again.
+-- On a server that was restarted or replaced, nothing happens before the caller knows: earlier writes may be lost. `run` is
+-- the run of the server in which the epoch began; its random name never comes again.
 local run = string.match(call('INFO', 'server'), 'run_id:(%x+)')
 if ARGV[5] ~= '' and (meta[8] ~= ARGV[5] or meta[9] ~= run) then return redis.error_reply('SETBACK of the store') end
-local back_at = tonumber(meta[10])  -- when it last went back, perhaps
+local back_at = tonumber(meta[10])  -- when the store may last have gone back
 local serial, token = tonumber(meta[2]) or 0, tonumber(meta[3]) or 0
 local before = { serial = serial, token = token }
 local shard, shards = tonumber(meta[4]) or 0, tonumber(meta[5]) or 1
 local shared = tonumber(meta[6]) or 0  -- domains with more than one host
 
--- Time never goes back, whatever the server's clock does.
+-- Time never goes back, even if the server's clock does.
 local now = tonumber(ARGV[1])
 if not now then
   local time = call('TIME')
@@ -36,13 +36,12 @@ if not now then
 end
 now = max(now, tonumber(meta[1]) or 0)
 
--- The server refuses a script only at its first change: if that may take memory, and there is none left. So a script that
--- frees or moves begins with a change that takes none, and runs to its end; one that brings something new begins with one
--- that might.
+-- A full server refuses a script only at its first write, and only if that write may need memory. So a script that frees or
+-- moves data begins with a write that needs none, and runs to its end; one that adds data begins with one that may.
 local function though_full() call('HDEL', META, '') end
 local function needs_room() call('HSET', META, 'time', now) end
 
--- A call whose answer got lost is made again: it must not take effect again. Scripts that ask this remember theirs.
+-- A call whose answer got lost is repeated, and must not take effect twice. Scripts that call this remember their answer.
 local remembers = false
 local function repeated()
   remembers = true
@@ -53,7 +52,7 @@ local function repeated()
   end
 end
 
--- command key a b c …, in as many commands as it takes; `step` arguments belong together
+-- Calls `command key a b c …` in as many commands as needed; `step` arguments belong together.
 local function call_many(command, key, arguments, step)
   if #arguments == 0 then return {} end
   if #arguments <= MOST_ARGUMENTS then return call(command, key, unpack(arguments)) end
@@ -117,12 +116,12 @@ local function store_counts()
 end
 
 local CHANNEL = string.match(KEYS[1], '^{(.*):%d+}$') .. ':wake'
-local tell_sleepers = function() end  -- of what has become due: see watch.lua
+local tell_sleepers = function() end  -- tells waiting processes what has become due: see watch.lua
 
--- A job was opened, fed to its end, changed its state or was dropped: all should know.
+-- Tells all processes that a job was opened, fed to its end, changed its state or was dropped.
 local function tell_of_job() call('PUBLISH', CHANNEL, 'jobs') end
 
--- Ends a script that changed something.
+-- Ends a script that has changed something.
 local function finish(answer, remembered)
   store_counts()
   tell_sleepers()

@@ -1,7 +1,7 @@
--- domains: what all hosts of one registrable domain share, once there are two.
--- A record is: next_at, when it was last told to be due, in_flight, how many jobs, the jobs that had tasks there, the
--- lines where hosts wait for it. Of the jobs that run, the strictest limit holds. In a line, `crowds` tells when to look
--- at the hosts that wait: when the domain is due; or not before something changes, if some have come forward already.
+-- domains: the limit that all hosts of one registrable domain share, once there are two.
+-- A record is: next_at, the due time that its lines know, in_flight, how many jobs, the jobs that had tasks there, the lines
+-- where hosts wait for it. The strictest limit of the running jobs holds. In a line, `crowds` says when to look at the hosts
+-- that wait: when the domain is due; or after the next change, if some have joined the line already.
 local DOMAIN_RECORD = '<ddI4H'
 local ANY = 2 ^ 30
 
@@ -69,7 +69,7 @@ local function give_back_to_domain(number)
   touched_domains[number] = domain
 end
 
--- One of its hosts has changed: if it had come forward, another may.
+-- One of its hosts has changed: if it was in the line, another host may join.
 local function look_again(number)
   local domain = domain_of(number)
   domain.look_again = true

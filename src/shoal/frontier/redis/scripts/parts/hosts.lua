@@ -19,7 +19,7 @@ end
 local function due_of(host)
   if host[IN_FLIGHT] >= host[CAP] then return FOREVER end
   local due, blocked = host[NEXT_AT] - (host[BURST] - 1) * host[INTERVAL], host[BLOCKED]
-  -- Requests in the time that was lost are not known: the last may have gone right before, or not have ended yet.
+  -- Requests of the lost time are not known: one may have been sent right before, or may not have ended yet.
   if back_at then due = max(due, back_at + max(HUSH, host[INTERVAL])) end
   if blocked > due then return blocked end
   return due
@@ -104,7 +104,7 @@ end
 
 local pending_fields = {}
 
--- n more tasks are pending in the line. Only lists that grow or shrink say so: thus a job's lanes always agree with them.
+-- n more tasks are pending in the line. Called only where a list grows or shrinks, so the lanes of a job always agree.
 local function pend(line, n)
   local field = pending_fields[line]
   if not field then
@@ -172,7 +172,7 @@ local function leave_crowd(name, host, line)
   end
 end
 
--- Tells the lines when their hosts are due. Who is no longer due leaves; who is joins with the next claim.
+-- Stores in the lines when their hosts are due. Hosts that are no longer due leave; those that are join with the next claim.
 local function store_dues()
   local waiting, gone, away = {}, {}, {}
   for name, host in pairs(touched) do
@@ -231,7 +231,7 @@ local function store_hosts()
   store_domains()
 end
 
--- A request ended. `held`: how long it held its slot, if that tells about the host.
+-- A request has ended. `held`: how long it held its slot, if that counts for the host's average.
 local function free_place(host, held)
   host[IN_FLIGHT] = max(0, host[IN_FLIGHT] - 1)
   if host[DOMAIN] > 0 then give_back_to_domain(host[DOMAIN]) end
@@ -280,7 +280,7 @@ end
 
 local SEARCHED = 32  -- tasks at the front of a list among which a returning one finds its place
 
--- Puts a task that was admitted before back into its list, before all that are younger.
+-- Puts a task back into its list, before all younger ones.
 -- An item begins with its id, so items compare as their ids do. Tasks return to the front as a rule: what left the
 -- list was at its front. One that belongs further back than the search goes is put there, a little early.
 local function put_back(name, job, line, priority, item)

@@ -14,8 +14,8 @@ local function item_of(lease)
   return sub(lease[RECORD], lease[ITEM_AT])
 end
 
--- Ends those of the tokens that are held; answers token → lease. Their hosts get their places back. `timed`: how long they
--- were held tells about the host.
+-- Ends the leases that are still held; returns token → lease. Their hosts get their places back. `timed`: how long they were
+-- held counts for the host's average.
 local function end_leases(tokens, timed)
   local held, names, by_worker = {}, {}, {}
   local records = call_many('HMGET', LEASES, tokens)

@@ -1,6 +1,6 @@
--- lines: of each job and lane, the hosts that may be hit now, in their order.
--- A host that is served goes back by the time its requests will hold slots, so hosts get equal shares of that time. Its
--- place is kept when it is not in line; who joins stands at it, but neither far before nor far behind the first.
+-- lines: for each job and lane, the hosts that are due, in order.
+-- A host that is served moves back by the time that its requests will hold slots, so that hosts get equal shares of that
+-- time. A host that leaves the line keeps its place and joins there again, but neither far before nor far behind the first.
 -- gives   UNTIMED first_of cost_of front_of join first_in permits wait_for_domain
 UNTIMED = 1.0  -- seconds
 local LEAST_HOLD = 0.02
@@ -12,7 +12,7 @@ function first_of(key)
   return tonumber(first[2]) or FOREVER
 end
 
--- What one request of the host is charged.
+-- How far one request moves the host back.
 function cost_of(host)
   return max(LEAST_HOLD, host[HOLD] == 0 and UNTIMED or host[HOLD])
 end
@@ -25,7 +25,7 @@ local function headway_of(host)
   return is_quick(host) and cost_of(host) / 4 or UNTIMED
 end
 
--- The line's own time, and the place of the first in it. Nil: nobody is in line.
+-- The time of the line, and the place of its first host. Nil: the line is empty.
 function front_of(line)
   local first = call('ZRANGE', LINE .. line, 0, 0, 'WITHSCORES')
   if not first[1] then return nil end
@@ -34,7 +34,7 @@ function front_of(line)
   return place - headway_of(hosts[first[1]]), place
 end
 
--- Where a host joins the line that had this place: as Valve.seat says in Python.
+-- Where a host with this place joins the line: as Valve.seat in Python.
 local function seat(host, place, front)
   if not front then return place end
   local goes_before = is_quick(host) and host[INTERVAL] > 0
@@ -42,7 +42,7 @@ local function seat(host, place, front)
   return min(max(place, front + headway_of(host)), front + furthest)
 end
 
--- The host waits for its domain: at its place, but not before the first of those that do.
+-- The host waits for its domain: at its place, but not before the first host that waits.
 function wait_for_domain(name, number, line, place)
   local domain, key = domain_of(number), CROWD .. line .. ':' .. number
   local front = call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
@@ -51,10 +51,10 @@ function wait_for_domain(name, number, line, place)
     domain.lines[#domain.lines + 1] = line
     look_again(number)
   end
-  if call('ZREM', LINE .. line, name) == 1 then look_again(number) end  -- it may have come forward
+  if call('ZREM', LINE .. line, name) == 1 then look_again(number) end  -- it was in the line
 end
 
--- Hosts of a domain that others wait for already wait behind them; answers those that do not.
+-- Hosts whose domain others wait for wait behind them; returns the other hosts.
 local function without_crowds(line, names, kept)
   load_hosts(names)
   local rest, places = {}, {}
@@ -70,7 +70,7 @@ local function without_crowds(line, names, kept)
   return rest, places
 end
 
--- As many of the hosts that wait for the domain come forward as it allows.
+-- Lets as many of the hosts that wait for the domain join the line as it allows.
 local function come_forward(line, number, front)
   local domain, key = domain_of(number), CROWD .. line .. ':' .. number
   local many = min(JOINING, domain_room(domain, true))
@@ -99,7 +99,7 @@ local function call_crowds(line, most, front)
   end
 end
 
--- Those that are due join the line; with several shards, by the time of the first of all of them (`floor_`).
+-- Lets due hosts join the line; with several shards, not before the time of the line of all shards (`floor_`).
 function join(line, most, floor_)
   local names = call('ZRANGEBYSCORE', DUE .. line, '-inf', now, 'LIMIT', 0, min(JOINING, max(100, 2 * most)))
   if #names == 0 and shared == 0 then return end
@@ -123,7 +123,7 @@ function join(line, most, floor_)
   end
 end
 
--- The first in line, with their places. Those whose domain is not due leave it.
+-- The first hosts in the line, with their places. Hosts whose domain is not due leave it.
 function first_in(line, most)
   while true do
     local flat, all_may = call('ZRANGE', LINE .. line, 0, most - 1, 'WITHSCORES'), true

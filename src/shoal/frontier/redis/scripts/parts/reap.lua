@@ -1,11 +1,11 @@
--- reap: expired leases are taken back, delayed tasks whose time has come are made pending.
+-- reap: takes expired leases back, and makes due delayed tasks pending.
 -- gives   reap promote
 local BATCH = 1000  -- leases or delayed tasks in one script
 local LOST = 'worker_lost'
 local ROOM_OF_SUSPECT = 0.5
 
--- How long a task waits that was lost with its worker: from the second loss on they come back one by one, each time in
--- the other order, so that the page which kills its worker buries no others.
+-- Seconds that a task waits after its worker was lost. From the second loss on, tasks come back one by one, in reverse
+-- order every other time, so that a page that kills its worker does not bury the others.
 local function wait_of_suspect(losses, place, company)
   if losses < 2 then return 0 end
   local turn = losses % 2 == 0 and place or company - 1 - place
@@ -20,7 +20,7 @@ local function take_back(lease, place, company)
   local attempt, most, losses, noted = byte(item, 13, 16)
   attempt, losses = min(attempt + 1, 255), min(losses + 1, 255)
   if most == 0 then most = job.attempts end
-  -- The loss is noted behind the head of the item; whoever reads it appends it to the task's history.
+  -- The loss is noted after the head of the item; a reader appends it to the task's history.
   local body = 17 + noted * 9
   item = sub(item, 1, 12) .. char(attempt, byte(item, 14), losses, noted + 1) .. sub(item, 17, body - 1)
     .. pack('<Bd', attempt, now) .. sub(item, body)
@@ -31,7 +31,7 @@ local function take_back(lease, place, company)
   put_back(lease[HOST], job, lease[ITS_LINE], lease[PRIORITY], item)
 end
 
--- The worker's leases that ran out, added to `expired`; when the next one does goes into `holders`.
+-- Adds the worker's expired leases to `expired`; stores in `holders` when its next one expires.
 local function find_expired(worker, expired)
   local left_ = BATCH - #expired
   for _, token_ in ipairs(call('ZRANGEBYSCORE', HELD .. worker, '-inf', now, 'LIMIT', 0, left_)) do

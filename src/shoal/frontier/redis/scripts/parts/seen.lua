@@ -52,19 +52,19 @@ function store_set(name, prefix, number, job)
   call('HSET', JOB .. number, name, job[name], name .. '_buckets', job[name .. '_buckets'])
 end
 
--- The bucket that a member of one of the job's sets is in, or would be.
+-- The key of the bucket for a member of one of the job's sets.
 function key_of(name, prefix, number, job, member)
   local buckets = job[name .. '_buckets']
   return prefix .. number .. ':' .. bucket_of(member, buckets, half_of(buckets))
 end
 
--- What need not be exact: Bloom filters in blocks of 2^20 bits. A part of the fingerprint chooses the block; two others
--- give the first bit and the way to the next. The first filter has 16 bits for each URL of the capacity. When as many
--- were seen, another is begun that has twice the blocks and two bits more for each: of new URLs it takes fewer for known
--- than the one before (0.046 %, 0.018 %, 0.008 % …), so that all together stay below 1 in 1,000, however many there are.
+-- If dedupe need not be exact: Bloom filters in blocks of 2^20 bits. One part of the fingerprint chooses the block; two
+-- others give the first bit and the step to the next. The first filter has 16 bits for each URL of the capacity. When it is
+-- full, another begins with twice the blocks and two more bits for each URL. It takes fewer new URLs for known than the one
+-- before (0.046 %, 0.018 %, 0.008 % …), so that all filters together stay below 1 in 1,000.
 local BITS, PROBES = 2 ^ 20, 11
 
--- The job's filters as { first block, blocks }, the one that takes new URLs last.
+-- The job's filters as { first block, blocks }. New URLs go into the last one.
 function filters_of(job)
   if not job.filters or job.seen >= job.room then
     local first, blocks, bits = 0, job.blocks, 16
@@ -105,7 +105,7 @@ local function fresh_in_all(number, job, fingerprint, remember)
   return true
 end
 
--- Whether the job meets the fingerprint for the first time; from now on it does not.
+-- Adds the fingerprint; returns whether it is new.
 function see(number, job, fingerprint)
   local fresh
   if job.blocks > 0 then

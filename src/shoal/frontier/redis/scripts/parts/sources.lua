@@ -11,7 +11,7 @@ local function set_source(number, name, fed, through)
   call('HSET', JOB .. number, 'fed:' .. name, string.format('%d %d', fed, through and 1 or 0))
 end
 
--- With several shards: 'fedlog:' .. its name tells where the source was in the last minute, an entry a second.
+-- With several shards: 'fedlog:' .. its name holds the positions of the source in the last minute, one a second.
 local function note_position(number, name, fed)
   local field = 'fedlog:' .. name
   local log = call('HGET', JOB .. number, field) or ''
@@ -20,10 +20,10 @@ local function note_position(number, name, fed)
   call('HSET', JOB .. number, field, log)
 end
 
--- Another shard has lost what it was told since then: whoever feeds the source finds it where it was, and gives it again.
--- The spider's own start is to be fed again, though it was fed to its end: whoever has the spider can. A list that was
--- given with a command nobody may have any more, so the job does not wait for it. A job that finished over a minute ago
--- stays so: a shard that nobody wrote to for long only seems to have lost all that time.
+-- Another shard has lost what was written since then: sets the sources back, so that their feeders add it again. The
+-- spider's own start is fed again even if it was at its end, because any worker with the spider can. A list of a command may
+-- be gone, so the job does not wait for it. A job that finished over a minute ago stays finished: a shard without writes for
+-- long only seems to have lost all that time.
 local function rewind_sources(number, since)
   local state, finished = unpack(call('HMGET', JOB .. number, 'state', 'finished'))
   if state == 'finished' and (tonumber(finished) or 0) < now - RETAINED then return end
@@ -43,14 +43,14 @@ local function rewind_sources(number, since)
   end
 end
 
--- What was fed to its end stays so, until it is opened again.
+-- A source that was fed to its end stays so until it is opened again.
 local function move_source(number, name, fed, through)
   local before, was_through = source_of(number, name)
   if shards > 1 then note_position(number, name, before or 0) end
   set_source(number, name, fed >= 0 and fed or before or 0, through or was_through)
 end
 
--- Those that were fed become one entry: whoever submits a list every minute does not make the job's record long.
+-- Sums up sources that were fed, so that a list every minute does not make the record of the job long.
 local function sum_up_sources(number)
   local fields, fed, known = call('HGETALL', JOB .. number), 0, {}
   for i = 1, #fields, 2 do

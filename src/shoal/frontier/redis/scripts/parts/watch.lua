@@ -1,16 +1,16 @@
--- watch: which of the workers that wait looks next.
--- Workers that want tasks of the same lines are a group. One of them watches: it looks when the next host is due in those
--- lines, and it alone is told when something is due earlier. It is the one that has waited longest; who got something goes
--- to the end of the group. The others sleep, and look by themselves now and then, in case it died or was frozen.
+-- watch: which of the waiting processes claims next.
+-- Processes that want tasks of the same lines are a group. One of them is the watcher: it claims when the next host of those
+-- lines is due, and it alone is told if something is due earlier. It is the one that has waited longest; a process that got
+-- tasks goes to the end of the group. The others sleep, and claim now and then, in case the watcher has died.
 -- gives   due_in due_in_job sleep rest company_of_mine
-local LATE = 0.1  -- seconds after which a watcher that was to look and did not is passed over
-local LASTS = 120  -- seconds for which one that says nothing is remembered; who waits looks more often
+local LATE = 0.1  -- seconds after which a watcher that should have claimed is replaced
+local LASTS = 120  -- seconds for which a silent process is remembered; waiting ones claim more often
 local LONGEST = 400  -- characters of a group's name
 
 local me = string.match(ARGV[2], '^(.*)%-%d+$') or ARGV[2]  -- the process that calls
 local in_cluster = sub(me, 1, 1) == '~'
-local dues = {}  -- line → when something is due there that sleepers may not know of
-local mine = nil  -- the group of the worker that claims, which is told by the answer
+local dues = {}  -- line → when something is due there that waiting processes may not know of
+local mine = nil  -- the group of the process that claims, which learns it from the answer
 
 function due_in(line, at)
   if at < (dues[line] or FOREVER) then dues[line] = at end
@@ -21,7 +21,7 @@ function due_in_job(number)
   for _, lane in ipairs(call('HVALS', LANES)) do due_in(number * LANES_PER_JOB + lane, now) end
 end
 
--- The name of the group that wants these lines. One with very many is woken for any line.
+-- The name of the group that wants these lines. A group with very many lines is woken for any line.
 local function group_of(lines)
   table.sort(lines)
   local name = ',' .. table.concat(lines, ',') .. ','
@@ -33,8 +33,8 @@ local function read_watch(record)
   return (unpack_of('<d', record)), sub(record, 9)
 end
 
--- Tells a process to look then; answers whether somebody heard it. A server of a cluster does not know who listens to the
--- others.
+-- Tells a process to claim at that time; returns whether it is subscribed. A server of a cluster does not know the
+-- subscribers of the others.
 local function tell(who, at)
   return call('PUBLISH', CHANNEL .. ':' .. who, string.format('in %.6f', max(0, at - now))) > 0 or in_cluster
 end
@@ -43,7 +43,7 @@ local function forget(group, who)
   if call('ZREM', SLEEPERS .. group, who) == 1 then call('DEL', SLEEPS .. who) end
 end
 
--- The first of the group that lives watches from now on. `told`: who learns it from the answer.
+-- Makes the first living process of the group the watcher. `told`: the process that learns it from the answer.
 local function appoint(group, at, told, record)
   at = max(at, now)
   while true do
@@ -61,7 +61,7 @@ local function appoint(group, at, told, record)
   end
 end
 
--- Whether nobody looks at that time: who watches would look later, or should have looked long ago.
+-- Whether no watcher claims at that time: it would claim later, or should have claimed long ago.
 local function unwatched(group, record, at)
   local looks, who = read_watch(record)
   if not looks then return true end
@@ -74,7 +74,7 @@ end
 
 local function wake_up(group, at, record)
   local looks = read_watch(record)
-  if looks < now - LATE then at = now end  -- whoever should have looked did not, so something may be due
+  if looks < now - LATE then at = now end  -- the watcher did not claim, so something may be due
   if at < FOREVER and unwatched(group, record, at) then appoint(group, at, nil, record) end
 end
 
@@ -85,7 +85,7 @@ local function leave_group(group)
   if who == me then appoint(group, looks, nil, record) end
 end
 
--- Now and then: the dead go, and with the last of them their group.
+-- Called now and then: removes dead processes, and empty groups.
 local function stay_in(group)
   for _, who in ipairs(call('ZRANGE', SLEEPERS .. group, 0, -1)) do
     if call('EXISTS', SLEEPS .. who) == 0 then call('ZREM', SLEEPERS .. group, who) end
@@ -103,7 +103,7 @@ local function join_group(group)
   if before_ == group then stay_in(group) end
 end
 
--- The process that calls wants nothing for now.
+-- The calling process wants no tasks for now.
 function rest()
   local group = call('GET', SLEEPS .. me)
   if not group then return end
@@ -111,14 +111,14 @@ function rest()
   leave_group(group)
 end
 
--- How many wait for the same as this process, itself included.
+-- How many processes wait for the same lines, this one included.
 function company_of_mine()
   local group = call('GET', SLEEPS .. me)
   return group and call('ZCARD', SLEEPERS .. group) or 1
 end
 
--- The worker that claims wants more of these lines, where something is due then. Answers the time if it is the one that
--- watches, else how many sleep there, below zero; 0 if it wants no more. `helpers`: for how many there is work.
+-- The claiming process wants more of these lines, where something is due at `due`. Returns that time if it is the watcher,
+-- otherwise minus how many processes wait there; 0 if it wants no more. `helpers`: for how many processes there is work.
 function sleep(lines, got, due, helpers)
   if not lines[1] then
     rest()
@@ -136,7 +136,7 @@ function sleep(lines, got, due, helpers)
   local record = call('HGET', WATCH, group)
   local _, who = read_watch(record)
   if who == me or unwatched(group, record, due) then who = appoint(group, due, me, record) end
-  -- So much is due that it is for several: all of them are told at once, as one after the other would take long.
+  -- There is work for several processes: all of them are told at once, because one after the other would take long.
   for place = 1, min(helpers or 0, LONGEST) - 1 do
     local helper = call('ZRANGE', SLEEPERS .. group, place, place)[1]
     if not helper or helper == me then break end
@@ -145,7 +145,7 @@ function sleep(lines, got, due, helpers)
   return who == me and due or -call('ZCARD', SLEEPERS .. group)
 end
 
--- Jobs whose page budget has room again, as a page was not done after all.
+-- Wakes processes for jobs whose page budget has room again, because a page was not done after all.
 local function give_permits_back()
   for number, fields in pairs(counts) do
     local job = jobs[number]
