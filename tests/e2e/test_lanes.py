@@ -16,7 +16,7 @@ from shoal.errors import SettingsError, SpiderError
 from shoal.frontier import open_frontier
 from shoal.frontier.values import DeadFilter
 from shoal.settings import WEIGHTS
-from shoal.spider.places import place_of_code
+from shoal.spider.spider import place_of_code
 from shoal.testing import ChaoticWeb, HostProfile
 
 # "calm" stands for the lightest of the built-in lanes, whose pages would be opened in a browser.

@@ -24,8 +24,7 @@ from shoal.limits import START_LINE, URL_SHOWN
 from shoal.model import Refused, Request, Task
 from shoal.policy.lanes import no_such_lane
 from shoal.settings import Settings
-from shoal.spider.places import StartPlace
-from shoal.spider.spider import Spider
+from shoal.spider.spider import Spider, StartPlace
 from shoal.text import command, shown_url
 
 _BATCH = 5_000

@@ -27,9 +27,8 @@ from shoal.sink.items import encode_rows
 from shoal.spider import handlers
 from shoal.spider.handlers import HandlerTimeout, JunkError, Yielded, collect
 from shoal.spider.page import Page
-from shoal.spider.places import place_of_code, place_of_error
 from shoal.spider.rendering import TabLost
-from shoal.spider.spider import Handler, Spider
+from shoal.spider.spider import Handler, Spider, place_of_code, place_of_error
 from shoal.text import error_line, one_line, shown_url
 
 _SHOWN = 300  # characters of a URL in a detail

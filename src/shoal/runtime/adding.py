@@ -35,8 +35,7 @@ from shoal.model import Refused, Request, Task
 from shoal.policy.lanes import no_such_lane
 from shoal.runtime.admission import admission_by
 from shoal.settings import Settings
-from shoal.spider.places import StartPlace
-from shoal.spider.spider import Spider
+from shoal.spider.spider import Spider, StartPlace
 from shoal.text import shown_url
 
 _BATCH = 1_000

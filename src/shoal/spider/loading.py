@@ -15,8 +15,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from shoal.errors import ShoalError, SpiderError
-from shoal.spider.places import place_of_error
-from shoal.spider.spider import Spider
+from shoal.spider.spider import Spider, place_of_error
 from shoal.text import error_line
 
 T = TypeVar("T")
