@@ -17,7 +17,7 @@ from shoal.testing.fuzz.corpus import inputs
 from shoal.testing.fuzz.target import Target
 
 # What is instrumented: the parts that read, and those of other packages that they are made of.
-_OUR_ROOMS = ("admit", "config", "fetch", "frontier", "html", "jobs", "packing", "policy", "sink", "spider")
+_OUR_ROOMS = ("admit", "config", "fetch", "frontier", "html", "jobs", "policy", "sink", "spider", "text")
 _INSTRUMENTED = (
     *(f"shoal.{room}" for room in _OUR_ROOMS),
     *("protego", "aiohttp", "yarl", "http.cookies", "email", "tomllib"),
