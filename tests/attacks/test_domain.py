@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 from attacks.stage import NOT_FOUND, Answer, Stage, Villain, html
+from lateness import Lateness
 
 NAMES = 30
 DOMAIN_RATE, PER_DOMAIN = 20.0, 3
@@ -85,11 +86,13 @@ def test_names_of_one_server_share_a_limit(stage: Stage, twice: float) -> None:
         spider.write_text(
             SPIDER.format(proxy=proxy, honest=stage.web.start_urls, rate=DOMAIN_RATE, places=PER_DOMAIN)
         )
-        result = stage.crawl(str(spider))
+        with Lateness() as late:
+            result = stage.crawl(str(spider))
     assert result.code == 0, result.err
     stage.check_honest(result, at_most=twice)
     assert {f"http://n{n}.wild.example/" for n in range(NAMES)} <= set(result.rows)
     assert len(server.times) == 2 * NAMES  # robots.txt and a page of each
     assert server.most_at_once <= PER_DOMAIN
     seconds = server.times[-1] - server.times[0]
-    assert (len(server.times) - 1) / seconds <= DOMAIN_RATE * 1.1
+    # The first may have been seen late, and the last at once.
+    assert (len(server.times) - 1) / (seconds + late.seconds) <= DOMAIN_RATE * 1.1
