@@ -117,17 +117,10 @@ class Common(Struct, frozen=True):
         return replace(request, handler=handler, lane=lane, priority=priority, meta=meta)
 
 
-class Line(Struct, frozen=True, forbid_unknown_fields=True):
+class Line(Common, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A line of a file that says more than a URL, as JSON."""
 
     url: str
-    handler: str = ""
-    lane: str | None = None
-    priority: int | None = None
-    meta: dict[str, Any] | None = None
-
-    def request(self) -> Request:
-        return Request(self.url, handler=self.handler, lane=self.lane, priority=self.priority, meta=self.meta)
 
 
 _decode_line = msgspec.json.Decoder(Line).decode
@@ -296,4 +289,5 @@ def _read(request: Request) -> Request:
     """The request of a line of JSON; any other as it is."""
     if not request.url.startswith("{"):
         return request
-    return _decode_line(request.url).request()
+    line = _decode_line(request.url)
+    return line.given_to(Request(line.url))
