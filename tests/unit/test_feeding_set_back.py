@@ -18,7 +18,7 @@ from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.values import OWN_START, Cursor, Job, JobSpec
 from shoal.jobs.note import write_note
 from shoal.model import Task
-from shoal.runtime.feeders import Feeders
+from shoal.runtime.coordinator import Feeders
 from shoal.runtime.worker_plan import WorkerPlan
 from shoal.settings import Settings
 from shoal.testing.conformance.tools import make_task

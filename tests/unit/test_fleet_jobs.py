@@ -33,7 +33,7 @@ from shoal.jobs.trouble import report_trouble, trouble_of
 from shoal.jobs.worker_status import WorkerStatus, encode_status, tell_other_versions
 from shoal.model import Done, Row, Settlement
 from shoal.policy.backpressure import Reason
-from shoal.runtime.feeders import Feeders
+from shoal.runtime.coordinator import Feeders
 from shoal.runtime.job_plan import JobPlan, spec_of
 from shoal.runtime.stalled_jobs import LONG, Facts, Silent, StalledJobs, reason, say_why
 from shoal.runtime.submit import (

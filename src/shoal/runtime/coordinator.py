@@ -10,22 +10,27 @@ from __future__ import annotations
 import asyncio
 import os
 import uuid
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 
-from shoal.errors import ShoalError
+from shoal.engine.feeder import Feeder
+from shoal.engine.tally import Tally
+from shoal.errors import ShoalError, StoreError
 from shoal.events import event
 from shoal.frontier.protocol import Frontier
-from shoal.frontier.values import Job
+from shoal.frontier.values import OWN_START, Job
 from shoal.inspect.retention import SECONDS, find_outdated, prune, prune_letters, retention_of
-from shoal.jobs.leader import Leadership
+from shoal.jobs.leader import Leadership, feeder_key
 from shoal.jobs.note import is_for_fleet
 from shoal.jobs.schedule import start_due_runs
-from shoal.runtime.feeders import Feeders
+from shoal.jobs.trouble import report_trouble
+from shoal.jobs.worker_status import status_of
+from shoal.runtime.admission import make_admission
 from shoal.runtime.served_jobs import RunningJobs
 from shoal.runtime.stalled_jobs import StalledJobs, say_why
 from shoal.runtime.submit import finish
 from shoal.runtime.worker_plan import WorkerPlan
 from shoal.spider.spider import Spider
+from shoal.text import error_line
 
 _EVERY = 0.7  # seconds between rounds while jobs run
 _SELDOM = 2.0  # … while none does, unless there is news; and between looks at schedules and workers
@@ -47,7 +52,7 @@ class Coordinator:
     ) -> None:
         self._frontier = frontier
         self._running = running or RunningJobs(frontier)
-        self._stuck = StalledJobs()
+        self._stalled = StalledJobs()
         self._name = name = name or f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._retention = retention_of(plan.settings())
         self._prune_at = self._letters_at = 0.0
@@ -103,7 +108,7 @@ class Coordinator:
         for run in await start_due_runs(frontier, still_open):
             event("schedule_ran", job=run)
         workers = await frontier.workers()
-        for job, waited in self._stuck.look(jobs, asyncio.get_running_loop().time()):
+        for job, waited in self._stalled.look(jobs, asyncio.get_running_loop().time()):
             event("job_stuck", job=job.spec.name, reason=await say_why(frontier, job, waited, workers))
 
     async def _prune(self) -> None:
@@ -127,3 +132,91 @@ async def _persist(work: Callable[[], Coroutine[None, None, None]]) -> None:
         except ShoalError as error:
             event("coordinating_failed", reason=str(error))
             await asyncio.sleep(_PAUSE)
+
+
+# -- feeding start URLs
+
+_Made = tuple[str, float]  # a job that is dropped and made anew has the same name, and is another one
+
+
+class _Fed(Exception):
+    """There is no more to feed."""
+
+
+class Feeders:
+    """Feeds the start URLs of running jobs whose spiders are in this process.
+
+    Every job has a lease for its feeder (`jobs/leader.py`): the coordinator need not have its spider, and if a feeder
+    dies, another process that has the spider goes on. The position is committed with the URLs, so none is missed, and
+    they are deduplicated, so none comes twice."""
+
+    def __init__(
+        self, frontier: Frontier, plan: WorkerPlan, spiders: Mapping[str, Spider], *, name: str, lease: float
+    ) -> None:
+        self._frontier = frontier
+        self._plan = plan
+        self._spiders = spiders
+        self._name = name
+        self._lease = lease
+        self._feeding: dict[_Made, asyncio.Task[None]] = {}
+        self._held: set[str] = set()  # jobs whose workers ask for no more
+
+    async def listen(self) -> None:
+        """Reads which jobs their workers hold back by backpressure."""
+        if self._feeding:
+            statuses = [status_of(record) for record in await self._frontier.workers()]
+            self._held = {reason.job for status in statuses for reason in status.pressure}
+
+    def tend(self, jobs: Iterable[Job]) -> None:
+        """Starts feeders for new jobs, and ends those of jobs that are paused or cancelled. A feeder that has fed
+        everything ends by itself, after the store has made sure of the last URLs."""
+        mine = {(job.spec.name, job.created_at): job for job in jobs if self._is_mine(job)}
+        for made in [made for made, task in self._feeding.items() if task.done() or made not in mine]:
+            self._feeding.pop(made).cancel()
+        wanted = {made: job for made, job in mine.items() if OWN_START in job.unfed}
+        for made in wanted.keys() - self._feeding.keys():
+            self._feeding[made] = asyncio.create_task(self._feed(wanted[made]))
+
+    def _is_mine(self, job: Job) -> bool:
+        return job.state == "running" and is_for_fleet(job.spec) and job.spec.spider in self._spiders
+
+    async def _feed(self, job: Job) -> None:
+        key = feeder_key(job.spec.name)
+        try:
+            await Leadership(self._frontier, self._name, self._lease, key).lead(lambda: self._feed_all(job))
+        except _Fed:
+            pass
+        except ShoalError as error:
+            event("feeding_failed", job=job.spec.name, reason=str(error))
+
+    async def _feed_all(self, job: Job) -> None:
+        name, spider = job.spec.name, self._spiders[job.spec.spider]
+        event("feeding_started", job=name)
+        try:
+            settings = self._plan.settings_for(job.spec, spider)
+            admission = make_admission(spider, settings)
+            feeder = Feeder(
+                spider,
+                self._frontier,
+                admission,
+                settings,
+                Tally(),
+                job=name,
+                paused=lambda: name in self._held,
+            )
+            await feeder.feed()
+        except StoreError:
+            raise
+        except ShoalError as error:
+            await report_trouble(self._frontier, name, str(error))
+        except Exception as error:
+            await report_trouble(self._frontier, name, f"its start cannot be fed: {error_line(error)}")
+        raise _Fed
+
+    async def stop(self) -> None:
+        tasks = list(self._feeding.values())
+        self._feeding.clear()
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
