@@ -11,7 +11,7 @@ from shoal import humanize
 from shoal.engine.tally import HostTally, RateWindow, TallyReport
 from shoal.errors import UsageError
 from shoal.frontier.values import Counters, Job, JobSpec, JobState
-from shoal.inspect.job import View, eta, remaining
+from shoal.inspect.job import View, remaining
 from shoal.telemetry import logging as shoal_logging
 from shoal.terminal import live_panel
 from shoal.terminal.progress_lines import LiveProgress, PlainProgress, SilentProgress, make_progress
@@ -64,22 +64,7 @@ def test_the_window_forgets_old_points() -> None:
     assert len(window._points) < 30
 
 
-# -- eta
-
-
-def test_eta_is_what_is_left_at_the_present_rate() -> None:
-    assert eta(100, 10.0) == 10.0
-    assert eta(0, 10.0) == 0.0
-    assert eta(100, 0.0) is None
-
-
-def test_eta_is_bounded_by_the_longest_queue_at_its_hosts_pace() -> None:
-    assert eta(1_000, 100.0, queue=600, interval=0.5) == 300.0
-    assert eta(1_000, 100.0, queue=10, interval=0.5) == 10.0
-
-
-def test_eta_under_a_budget_does_not_count_what_will_never_be_fetched() -> None:
-    assert eta(5, 10.0, queue=600, interval=0.5) == 2.5
+# -- what is left
 
 
 def test_remaining_is_cut_by_the_page_budget() -> None:

@@ -13,6 +13,7 @@ from shoal.errors import UsageError
 if TYPE_CHECKING:
     from shoal.fetch.proxy.pools import Proxy
     from shoal.frontier.protocol import Frontier
+    from shoal.inspect.lookup import ProxyView
     from shoal.model import Outcome
     from shoal.settings import Settings
 
@@ -32,54 +33,39 @@ def proxies(
     if context.invoked_subcommand is not None:
         refuse_options(context)
         return
+    from shoal.inspect.lookup import look_at_proxies
     from shoal.terminal.console import ask, print_json
 
-    rows = [row for row in ask(store, _gather) if pool in (None, row["pool"])]
+    async def look(frontier: Frontier) -> tuple[float, list[ProxyView]]:
+        return await frontier.now(), await look_at_proxies(frontier)
+
+    now, found = ask(store, look)
+    chosen = [one for one in found if pool in (None, one.pool)]
     if as_json:
-        print_json(rows)
+        print_json(chosen)
     else:
-        _print(rows)
+        _print(chosen, now)
 
 
-async def _gather(frontier: Frontier) -> list[dict[str, Any]]:
-    from shoal.inspect.lookup import look_at_proxies
-
-    now = await frontier.now()
-    return [
-        {
-            "pool": one.pool,
-            "proxy": one.proxy,
-            "requests": one.requests,
-            "success": one.success,
-            "latency_seconds": one.latency,
-            "condition": one.condition,
-            "quarantined_seconds": 0.0 if one.until is None else max(0.0, one.until - now),
-            "banned_by": list(one.banned_by),
-            "cost": one.cost,
-        }
-        for one in await look_at_proxies(frontier)
-    ]
-
-
-def _print(rows: list[dict[str, Any]]) -> None:
+def _print(proxies: list[ProxyView], now: float) -> None:
     from shoal import humanize
     from shoal.terminal.console import safe, stdout, table
 
-    if not rows:
+    if not proxies:
         stdout().print("no proxies have been used yet; docs/proxies.md tells how to set pools up")
         return
     numbers = ("requests", "success", "latency", "cost")
     listing = table("pool", "proxy", *numbers, "condition", right=numbers)
-    for row in rows:
-        left = f", {humanize.span(row['quarantined_seconds'])} left" if row["quarantined_seconds"] else ""
+    for one in proxies:
+        left = "" if one.until is None else f", {humanize.span(max(0.0, one.until - now))} left"
         listing.add_row(
-            safe(row["pool"]),
-            safe(row["proxy"]),
-            humanize.count(row["requests"]),
-            "-" if row["success"] is None else f"{row['success']:.0%}",
-            humanize.latency(row["latency_seconds"]),
-            "-" if row["cost"] is None else f"{row['cost']:g}",
-            safe(row["condition"] + left, "green" if row["condition"] == "ok" else "yellow"),
+            safe(one.pool),
+            safe(one.proxy),
+            humanize.count(one.requests),
+            "-" if one.success is None else f"{one.success:.0%}",
+            humanize.latency(one.latency),
+            "-" if one.cost is None else f"{one.cost:g}",
+            safe(one.condition + left, "green" if one.condition == "ok" else "yellow"),
         )
     stdout().print(listing)
 

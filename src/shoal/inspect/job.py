@@ -60,16 +60,6 @@ def waits_for(job: Job) -> str:
     return f"it waits for the rest of {lists}: if its shoal submit has ended, run it again"
 
 
-def eta(remaining: int, rate: float, *, queue: int = 0, interval: float = 0.0) -> float | None:
-    """Seconds to the end. A crawl ends with its slowest host, so the longest queue (`queue` requests,
-    `interval` seconds apart) bounds what the overall rate promises."""
-    if remaining <= 0:
-        return 0.0
-    if rate <= 0:
-        return None
-    return max(remaining / rate, min(queue, remaining) * interval)
-
-
 async def unknown_job(frontier: Jobs, name: str, kind: str = "job") -> UsageError:
     """Why there is no such job: it was pruned, or it was never here."""
     past = await frontier.past_job(name)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -30,8 +30,8 @@ from shoal.errors import SettingsError, ShoalError, SpiderError, StoreError
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import Frontier
 from shoal.inspect.event_log import EventBook
-from shoal.inspect.job import View, eta, remaining
-from shoal.inspect.overview import PATIENCE, Throttled
+from shoal.inspect.job import View
+from shoal.inspect.overview import Horizon, eta
 from shoal.inspect.retention import tidy
 from shoal.jobs.trouble import pause_in_trouble
 from shoal.runtime.admission import make_admission
@@ -202,10 +202,9 @@ async def progress_reports(
     ledger = Ledger(mine.ledger if mine is not None else None)
     before = ledger.before
     window = RateWindow()
-    asked: Throttled[Sequence[tuple[str, int]]] = Throttled((), patience=PATIENCE)
+    horizon = Horizon()
     job = await frontier.job(plan.job)
     done_before = job.counters.done if job is not None else 0
-    interval = 1 / plan.settings.rate if plan.settings.rate else 0.0
 
     async def look() -> View:
         job = await frontier.job(plan.job)
@@ -214,18 +213,18 @@ async def progress_reports(
                 f"job {plan.job} was dropped while it ran, or the store has gone back to a time before it was made; "
                 "run the same command again"
             )
-        queues = await asked.get(lambda: frontier.queues(plan.job, 5)) if job.counters.pending else ()
+        at = await frontier.now()
+        slow = await horizon.slow_hosts(frontier, plan.job, at) if job.counters.pending else ()
         now = time.monotonic()
         rate = window.add(now, job.counters.done)
-        longest = queues[0][1] if queues else 0
         return View(
             job,
             merge([before.report, report()]),
             elapsed=before.elapsed + now - began,
             restarts=before.restarts,
             rate=rate if now - began > 1 else (job.counters.done - done_before) / max(0.1, now - began),
-            eta=eta(remaining(job), rate, queue=longest, interval=interval),
-            queues=queues,
+            eta=eta(job, rate, slow, at),
+            queues=[(one.record.name, one.pending) for one in slow],
             processes=plan.settings.processes,
         )
 
