@@ -160,9 +160,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     max_proxy_error_share: Share = 0.3  # of recent fetches that a proxy failed
 
     # -- what a store keeps of jobs that have ended; 0 lifts a limit
-    keep_jobs: Count = 100  # so many without dead letters, the latest
+    keep_jobs: Count = 100  # the latest jobs without dead letters
     keep_days: Annotated[float, Meta(ge=0)] = 30.0  # … and for how long
-    keep_dead_jobs: Count = 300  # so many with dead letters
+    keep_dead_jobs: Count = 300  # the latest with dead letters
     keep_dead_days: Annotated[float, Meta(ge=0)] = 90.0
     keep_letter_days: Annotated[float, Meta(ge=0)] = 90.0  # dead letters of any job
 

@@ -278,7 +278,7 @@ async def test_a_robots_txt_that_cannot_be_had_forbids_everything_until_it_can_b
             if past.kind not in ("host_down", "origin_wait")
         ]
         assert {past.kind for past in tried} == {named}
-        assert all(past.detail.startswith("robots.txt cannot be had: ") for past in tried)
+        assert all(past.detail.startswith("robots.txt cannot be fetched: ") for past in tried)
         asked = [hit.path for hit in hits if hit.host == f"{kind}.example"]
         assert set(asked) == {"/robots.txt"}
         assert 3 <= len(asked) <= 12
@@ -301,7 +301,7 @@ async def test_a_robots_txt_that_asks_for_rest_gets_it(
 
 
 async def test_what_keeps_us_from_a_host_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """And not that its robots.txt cannot be had, which nobody can do anything about."""
+    """And not that its robots.txt cannot be fetched, which nobody can do anything about."""
     async with a_world(monkeypatch) as world:
         await world.serve("gone.example")
         await world.serve("refused.example")

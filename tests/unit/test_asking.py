@@ -371,7 +371,7 @@ async def test_what_is_told_when_robots_txt_cannot_be_had(kind: str, told: str) 
     (lease,) = await world.leases(1)
     world.fails(kind)
     failure = failure_of(await world.ask(lease))
-    assert (failure.kind, failure.detail) == (told, "robots.txt cannot be had: it failed")
+    assert (failure.kind, failure.detail) == (told, "robots.txt cannot be fetched: it failed")
 
 
 async def test_a_robots_txt_on_a_busy_host_costs_no_attempt_for_a_while() -> None:

@@ -180,7 +180,7 @@ def test_a_person_s_block_comes_before_the_breaker(until: float, words: str) -> 
 def test_robots_txt() -> None:
     assert pending(allowed=False).causes[0].name == "robots"
     gone = RobotsRecord("disallow", NOW, NOW + 30, reason="HTTP 503")
-    assert "cannot be had (HTTP 503)" in pending(host=host(robots=gone)).causes[0].sentence
+    assert "cannot be fetched (HTTP 503)" in pending(host=host(robots=gone)).causes[0].sentence
     assert "asked for again in 30 s" in pending(host=host(robots=gone)).causes[0].sentence
     assert pending(host=host(robots=None)).causes[0].name == "robots_first"
     slow = RobotsRecord("rules", NOW, NOW + 30, agent="shoal", delay=7)

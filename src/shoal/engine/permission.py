@@ -159,7 +159,7 @@ class Permission:
         settings, record = self._settings, origin.robots
         wait = max(0.0, record.expires_at - self._clock.now())
         spread = backoff(task.attempt, settings.retry_base, settings.retry_cap, self._rng)
-        detail = f"robots.txt cannot be had: {record.detail or record.reason}"
+        detail = f"robots.txt cannot be fetched: {record.detail or record.reason}"
         return Retry(wait + spread, self._failure(task, _cause(record), detail))
 
     def _wait_for_others(self, task: Task, origin: OriginState) -> Retry:
@@ -170,7 +170,9 @@ class Permission:
         reason = rule_for(kind).meaning if kind == "dns_wait" else "the proxies fail"
         if _is_elsewhere(kind):
             kind, reason = "robots_unreachable", kind
-        return self._postpone(task, self._failure(task, kind, f"robots.txt cannot be had: {reason}"), wait)
+        return self._postpone(
+            task, self._failure(task, kind, f"robots.txt cannot be fetched: {reason}"), wait
+        )
 
     def _other_lane(self, task: Task) -> Retry | None:
         return self._escalation.moves(task, self._clock.time())

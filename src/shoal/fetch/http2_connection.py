@@ -385,7 +385,7 @@ def _in_words(error: ProtocolError) -> str:
     return f"a frame for stream {text}, which is not open" if text.isdigit() else text
 
 
-# -- HTTP/2 frames: where each ends, and how many a server may send that bring nothing. Pure.
+# -- frames: where each ends, and how many may carry nothing
 
 
 HEAD = 9  # bytes before the payload of a frame

@@ -93,10 +93,10 @@ def _lookup(label: bytes) -> str | None:
     return encoding_named(label.decode("latin-1"))
 
 
-# -- Looks for an encoding in the first bytes of a document, as the HTML standard says ("prescan a byte stream").
+# -- the declaration in the first bytes of a document ("prescan a byte stream" of the HTML standard)
 #
-# Every step starts where the last one ended, and the patterns are possessive: the time grows with the bytes, whatever
-# they are. A step that finds no end means that the bytes end there, and nothing is declared.
+# Every step starts where the last one ended, and the patterns are possessive, so the time is linear. If a step finds no
+# end, the bytes end there and nothing is declared.
 
 
 _SPACES = {b"b": rb"\t\n\f\r "}
@@ -125,7 +125,7 @@ Lookup = Callable[[bytes], str | None]  # from a label to the name of an encodin
 
 
 class _Meta(Struct):
-    """What the attributes of a <meta> say."""
+    """The attributes of a <meta>."""
 
     encoding: str | None = None  # "" is one that does not exist
     needs_pragma: bool = False
@@ -138,7 +138,7 @@ def prescan(head: bytes, lookup: Lookup) -> str | None:
 
 
 def utf16_xml(head: bytes) -> str | None:
-    """UTF-16 without a byte-order mark, where an XML declaration shows it."""
+    """UTF-16 without a byte-order mark, recognised by an XML declaration."""
     return next((name for start, name in _UTF16 if head.startswith(start)), None)
 
 
@@ -179,7 +179,7 @@ def _past(head: bytes, mark: bytes, at: int) -> int:
 
 
 def _read_attributes(head: bytes, at: int, meta: _Meta | None = None, lookup: Lookup | None = None) -> int:
-    """Up to the end of the tag; -1: the bytes end in it."""
+    """The position after the tag; -1: the bytes end in it."""
     seen = set[bytes]()
     while found := _ATTRIBUTE.match(head, at):
         at = found.end()
@@ -201,23 +201,23 @@ def _take(meta: _Meta, name: bytes, value: bytes, lookup: Lookup) -> None:
 
 
 def _label_in(content: bytes) -> bytes:
-    """Of "text/html; charset=utf-8"; empty if there is none."""
+    """The label in "text/html; charset=utf-8"; b"" if there is none."""
     found = _CHARSET.search(content)
     label = _LABEL.match(content, found.end()) if found else None
     return label[1] or label[2] or label[3] or b"" if label else b""
 
 
 def _readable(encoding: str | None) -> str | None:
-    """What says so in ASCII is not in UTF-16."""
+    """A declaration that can be read as ASCII is not in UTF-16: then it is UTF-8."""
     return "utf-8" if encoding in ("utf-16le", "utf-16be") else encoding
 
 
-# -- What encoding undeclared text is in: UTF-8 shows by itself, and a detector looks at the rest.
+# -- the encoding of undeclared text: UTF-8 is recognised by its bytes, a detector guesses the others
 
 
-_SAMPLE = 4 * 1024  # bytes of text that are looked at: some 20 ms, and 100 ms of junk
+_SAMPLE = 4 * 1024  # bytes of text that the detector gets: some 20 ms, and 100 ms for junk
 _WITH_TAGS = 32 * 1024
-_FEW = 12  # letters that are not ASCII: too few to tell Latin alphabets apart
+_FEW = 12  # letters that are not ASCII: too few to distinguish Latin alphabets
 _MOSTLY = 0.9
 
 _NOT_ASCII = re.compile(rb"[\x80-\xff]")
@@ -226,7 +226,7 @@ _TAG = re.compile(rb"<[^<>]*+>")
 _WORD = re.compile(rb"[\x80-\xff]{3,}+")
 _ESCAPES = (b"\x1b$B", b"\x1b$@")  # of ISO-2022-JP
 
-# What pages without a declaration are in. Of a detector's hundred encodings, the others are wrong guesses.
+# The encodings of pages without a declaration. Other guesses of the detector are wrong.
 _LATIN = ("cp1250", "cp1252", "cp1254", "cp1257", "cp1258", "iso8859_2")
 _OTHER_SCRIPTS = (
     *("cp1251", "koi8_r", "koi8_u", "cp866", "cp1253", "iso8859_7", "cp1255", "cp1256", "cp874"),
@@ -235,7 +235,7 @@ _OTHER_SCRIPTS = (
 
 
 def guess(body: bytes) -> str:
-    """A codec of Python's. What is ASCII is called windows-1252, as in browsers."""
+    """The codec of undeclared text. ASCII counts as windows-1252, as in browsers."""
     if body.isascii():
         return "iso2022_jp" if any(escape in body for escape in _ESCAPES) else FALLBACK
     sample = _sample(body)
@@ -245,19 +245,19 @@ def guess(body: bytes) -> str:
 
 
 def _sample(body: bytes) -> bytes:
-    """Some text, from the first character on that is not ASCII."""
+    """Some text, from the first character that is not ASCII."""
     first = _NOT_ASCII.search(body)
     start = first.start() if first else 0
     return _TAG.sub(b" ", body[start : start + _WITH_TAGS])[:_SAMPLE]
 
 
 def _is_utf8(body: bytes, sample: bytes) -> bool:
-    """All of it, or so much that the rest must be a mistake. It may end in the middle of a character."""
+    """Whether it is UTF-8, with few errors at most. It may end in the middle of a character."""
     try:
         text, _ = codecs.utf_8_decode(body, "strict", False)
     except UnicodeDecodeError:
         return sum(map(len, _UTF8_CHARACTER.findall(sample))) >= _MOSTLY * _count_not_ascii(sample)
-    return not text.isascii()  # if that beginning is all there is, it can be anything
+    return not text.isascii()  # a single incomplete character can be anything
 
 
 def _count_not_ascii(text: bytes) -> int:
@@ -267,7 +267,7 @@ def _count_not_ascii(text: bytes) -> int:
 def _detected(sample: bytes) -> str | None:
     from charset_normalizer import from_bytes  # when first needed: it takes 40 ms to import
 
-    # In Latin scripts letters that are not ASCII stand alone, in others whole words consist of them.
+    # In Latin scripts letters that are not ASCII are single; in others whole words consist of them.
     not_ascii = _count_not_ascii(sample)
     is_latin = sum(map(len, _WORD.findall(sample))) * 2 <= not_ascii
     if is_latin and not_ascii < _FEW:
@@ -281,7 +281,7 @@ def _detected(sample: bytes) -> str | None:
 
 
 def _ends(sample: bytes) -> Iterator[bytes]:
-    """The sample may end within a character of two bytes."""
+    """The sample, and without its last byte: it may end within a character of two bytes."""
     yield sample
     if len(sample) == _SAMPLE:
         yield sample[:-1]

@@ -79,7 +79,7 @@ def absolute(base: str, targets: Iterable[str]) -> list[str]:
     return [url for url in urls if url is not None]
 
 
-# -- Numbered pages: how many there are, and their URLs.
+# -- numbered pages
 
 
 # "12", "1,234", "1.234" and "1 234" (with a no-break space) are one number each.
@@ -94,9 +94,9 @@ def largest_number(text: str) -> int | None:
 
 
 def page_urls(url: str, param: str, first: int, total: int) -> Iterator[str]:
-    """The URLs of the second page to the last, in which `param` counts from `first`.
+    """The URLs of the second to the last page, whose number is in `param` and counts from `first`.
 
-    Only the first page answers: if every page named all the others, each would be queued as often as there are pages.
+    None for other pages than the first: otherwise every page would queue all others.
     """
     current = query_value(url, param)
     if current is not None and current != str(first):
@@ -116,7 +116,7 @@ def query_value(url: str, param: str) -> str | None:
 
 
 def with_query_value(url: str, param: str, value: str) -> str:
-    """The URL with the parameter set, everything else in its query as it was, and without the fragment."""
+    """The URL with the parameter set, the rest of its query unchanged, and without the fragment."""
     path, _, query = url.partition("#")[0].partition("?")
     changed = f"{quote(param)}={quote(value)}"
     pairs = [pair for pair in query.split("&") if pair]

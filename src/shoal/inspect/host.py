@@ -328,7 +328,7 @@ def _robots(host: HostView) -> list[Cause]:
 def _no_robots(host: HostView, what: str, record: RobotsRecord) -> Cause:
     soon = max(0.0, record.expires_at - host.now)
     again = f"it is asked for again in {span(soon)}" if soon else "it is asked for again with the next page"
-    sentence = f"robots.txt of {what} cannot be had ({record.reason}), so nothing may be fetched; {again}"
+    sentence = f"robots.txt of {what} cannot be fetched ({record.reason}), so nothing may be fetched; {again}"
     return Cause("robots_unreachable", sentence)
 
 

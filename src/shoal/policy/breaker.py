@@ -50,7 +50,7 @@ class BreakerState(Struct, frozen=True, omit_defaults=True):
     row: int = 0  # failures in a row
     window: int = 1  # the last outcomes, a bit each (1: failure), behind a leading 1
     failed_probes: int = 0
-    spoke: bool = False  # it has answered something, be it an error
+    spoke: bool = False  # it has answered something, even an error
     reason: str = ""  # why it opened
 
 

@@ -200,7 +200,7 @@ def _missing(found: object) -> str | None:
     return next((f"{verb}()" for verb in ("observe", "limits") if not hasattr(found, verb)), None)
 
 
-# -- A host's valve, composed from settings, robots.txt, the policies and what a person decided. Pure.
+# -- a host's valve, from settings, robots.txt, the policies and a person's orders
 
 
 def first_valve(settings: Settings) -> Valve:

@@ -104,7 +104,7 @@ TABLE: dict[str, Rule] = {
     "invalid_request": _bury("a method, header or body that cannot be sent"),
     "redirect_loop": _bury("redirected in a circle, or more often than max_redirects"),
     "robots": _bury("forbidden by robots.txt"),
-    "robots_unreachable": _retry("robots.txt cannot be had, so nothing may be fetched", blames_host=True),
+    "robots_unreachable": _retry("robots.txt cannot be fetched, so nothing may be fetched", blames_host=True),
     "untrusted": _bury("a host that this worker's secret headers are not for"),
     "host_down": _bury("the host was given up after it failed every probe; tried again if it answers"),
     "origin_wait": _retry("its origin fails and is left alone for a while", blames_host=False),

@@ -55,7 +55,7 @@ def delay(
     return backoff(attempt, base, cap, rng)
 
 
-# -- Retry budgets: first attempts pay for retries, so that failures do not multiply traffic.
+# -- retry budgets: first attempts pay for retries, so that failures do not multiply traffic.
 #
 # A host starts with `retry_budget_floor` retries. Every first attempt earns `retry_budget` of a retry, up to a limit:
 # old successes do not pay for a storm. With nothing left, a failure is final.

@@ -345,7 +345,7 @@ async def lines_of_stdin() -> AsyncGenerator[str, None]:
         yield line
 
 
-# -- Positions in the user's code or files, such as "books.py:12", for messages.
+# -- positions in the user's code or files, such as "books.py:12", for messages
 
 
 _OWN = str(Path(__file__).parents[1]) + os.sep

@@ -155,7 +155,7 @@ def _robots(host: HostView) -> str:
 
 
 def _record(record: RobotsRecord) -> str:
-    said = {"rules": "rules", "allow": "allows everything", "disallow": "cannot be had"}[record.verdict]
+    said = {"rules": "rules", "allow": "allows everything", "disallow": "cannot be fetched"}[record.verdict]
     reason = f" ({record.reason})" if record.reason else ""
     return f"{said}{reason}, read {when(record.fetched_at)}"
 

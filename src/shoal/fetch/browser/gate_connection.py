@@ -197,7 +197,7 @@ def _understand(head: Head) -> PlainRequest | None:
     return PlainRequest(head, method, Target((match[1] or match[2]).decode(), number), authority, path)
 
 
-# -- Plain http:// requests through the gate: one exchange after another, over a connection that is kept for its host.
+# -- plain http:// requests: one exchange after another, over one connection for a host
 
 
 class Target(Struct, frozen=True):

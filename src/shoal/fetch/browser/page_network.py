@@ -97,7 +97,7 @@ def failure_for(error: str) -> tuple[str, str]:
     return "unexpected", f"the page could not be opened ({name or 'no reason given'})"
 
 
-# -- What a page receives: how much it unfolds to, and when it falls silent.
+# -- how much a page receives, and when it is quiet
 
 
 _SILENCE = 0.5  # seconds

@@ -180,7 +180,7 @@ def _refusal(request: FetchRequest) -> Failure | None:
     return None
 
 
-# -- One page in a browser, from the empty tab to its end, with everything that it occupies meanwhile.
+# -- one page
 
 
 _PATIENCE = 8.0  # seconds for a page to fall silent

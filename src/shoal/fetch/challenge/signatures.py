@@ -177,7 +177,7 @@ def readable(body: bytes, enough: int) -> int:
     return enough
 
 
-# -- What the pages of the well-known walls have in common: facts about vendors, as data.
+# -- the signs of well-known walls, as data
 #
 # A marker is looked for in the lower-cased beginning of a body. Those of a vendor's own pages and the phrases are
 # enough in a refusal (403, 429 …); in a 200 the page must also have little to read. A widget (a captcha that any form

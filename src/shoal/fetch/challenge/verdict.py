@@ -114,7 +114,7 @@ def _wait(response: Response, met: int, settings: Settings, now: float, rng: ran
     return delay + rng.uniform(0.0, delay * _JITTER)
 
 
-# -- The detection as it is set up for a crawl: the kinds that are looked for, and a function of the user's.
+# -- detection as the settings say, with a function of the user's
 
 
 Check: TypeAlias = Callable[[Response], str | None]

@@ -142,7 +142,7 @@ def _rejected(settlement: Settlement, error: ShoalError) -> Settlement:
     return replace(settlement, verdict=Dead(failure), rows=())
 
 
-# -- Which row and field it was that a table did not take.
+# -- which row and field a table refused
 
 
 _NO_UNIQUE_INDEX = "42P10"

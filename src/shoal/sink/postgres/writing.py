@@ -136,7 +136,7 @@ def _check_fields(table: Table, by: Sequence[str], fields: Sequence[str]) -> Non
             )
 
 
-# -- From settlements to what is written: rows by table, each with a key that is the same whenever it is written.
+# -- from settlements to rows by table, each with a key that is the same in every run
 
 
 _MOST_ROWS = 2_000  # in one statement,
