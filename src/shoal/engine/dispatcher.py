@@ -113,7 +113,7 @@ class Engine:
         self._heartbeat = Heartbeat(
             frontier, name, settings, self._status, self._tokens, self._deadlines.renewed
         )
-        self._epoch = ""  # of the store, when what is remembered of it was read
+        self._epoch = ""  # of the store, when this process last read from it
         self._latest_start = min(_LATEST_START, settings.lease / 4)
         self._last = _Last()
         self._look = True  # whether the frontier may have more than at the last claim

@@ -247,8 +247,8 @@ class Feeder:
                     return  # `_feed_once` raises it
 
     async def _has_gone_back(self) -> bool:
-        """Whether the store has gone back, as far as this process knows. Asks the store now and then, for nobody else
-        may."""
+        """Whether the store has gone back, as far as this process knows. Asks the store now and then, because no
+        other part of this process may do so."""
         loop = asyncio.get_running_loop()
         self._recent.forget(loop.time())
         if self._recent and loop.time() >= self._asked + _LOOK_AGAIN:

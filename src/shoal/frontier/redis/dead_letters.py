@@ -12,7 +12,7 @@ from shoal.frontier.values import DeadFilter, matches
 from shoal.model import DeadLetter
 
 _PAGE = 500
-_SCAN = 500  # letters that one call looks at, so that others are not held up
+_SCAN = 500  # letters that one call reads, so that the server is not blocked
 
 Place = tuple[float, int, int, int]  # time of death, id, shard, job's number
 Found = tuple[int, int, DeadLetter]  # shard, job's number, letter
@@ -23,7 +23,7 @@ async def dead(shards: Shards, query: DeadFilter) -> Sequence[DeadLetter]:
 
 
 async def _find(shards: Shards, query: DeadFilter) -> list[Found]:
-    """First where they are, then no more of them than are asked for: a letter has a part of its page."""
+    """Finds the places of the letters first, then reads only those that are asked for: letters are long."""
     names = {number: name for number, name in (await job_names(shards)).items() if query.job in (None, name)}
     places: list[Place] = []
     for number in names:
@@ -47,7 +47,7 @@ async def _places(shards: Shards, shard: int, number: int, query: DeadFilter) ->
         high = repr(query.before[0])
     found: list[Place] = []
     seen, met, more = 0, 0, True
-    # A call that ran out of its time may have left some of the last moment.
+    # A call that reached its limit may have left out some letters of the last moment.
     while more and (query.limit is None or len(found) < query.limit or met == _SCAN):
         ask = [number, low, high, seen, _SCAN, query.limit or _SCAN, query.host or "", query.kind or ""]
         [met, more, flat] = await shards.run("letters", shard, ask)
@@ -82,7 +82,7 @@ async def replay(shards: Shards, query: DeadFilter) -> int:
     for number in numbers:
         await revive(shards, number)
     replayed = await _do(shards, "replay", found)
-    for number in numbers:  # somebody may have marked it as finished meanwhile
+    for number in numbers:  # another process may have marked it as finished meanwhile
         await revive(shards, number)
     return replayed
 

@@ -24,7 +24,7 @@ from shoal.text import command
 
 Meaning = Literal[
     "passing",  # restart, failover, lost connection: the same call will go through later
-    "full",  # no memory or no disk: it goes through once somebody made room
+    "full",  # no memory or no disk: the call succeeds once there is room
     "fatal",  # repeating does not help
 ]
 

@@ -8,13 +8,12 @@ from collections.abc import AsyncIterator, Sequence
 
 from shoal.admit.identity import registrable_domain
 from shoal.frontier.redis.codec import as_text
-from shoal.frontier.redis.jobs import MOST
+from shoal.frontier.redis.jobs import MOST, VALVE
 from shoal.frontier.redis.keys import HOME
 from shoal.frontier.redis.shards import LANES_PER_JOB, Shards
 from shoal.frontier.values import HostPage, HostQueue, HostRecord
 from shoal.valve import Domain, Valve
 
-_VALVE = struct.Struct("<ddddIIIII")
 _DOMAIN = struct.Struct("<ddI")
 _LIST = struct.Struct("<6siI")
 _PAGE = 1000
@@ -24,20 +23,20 @@ Lists = Sequence[tuple[int, int, int]]  # line, priority, length
 
 def read_valve(record: bytes) -> tuple[Valve, int]:
     """The valve and the record's version."""
-    interval, next_at, blocked_until, hold, burst, cap, in_flight, version, _ = _VALVE.unpack_from(record)
+    interval, next_at, blocked_until, hold, burst, cap, in_flight, version, _ = VALVE.unpack_from(record)
     return Valve(interval, burst, cap, blocked_until, in_flight, next_at, hold), version
 
 
 def domain_number(record: bytes) -> int:
     """Of the domain that the host shares with others; 0: there are no others."""
-    number: int = _VALVE.unpack_from(record)[8]
+    number: int = VALVE.unpack_from(record)[8]
     return number
 
 
 def read_lists(record: bytes) -> Lists:
     return [
         (int.from_bytes(line, "little"), priority, length)
-        for line, priority, length in _LIST.iter_unpack(record[_VALVE.size :])
+        for line, priority, length in _LIST.iter_unpack(record[VALVE.size :])
     ]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from shoal.frontier.redis import jobs
 from shoal.frontier.redis.checks import Info
 from shoal.frontier.redis.keys import HOME, LAYOUT
-from shoal.frontier.redis.shards import Shards
+from shoal.frontier.redis.shards import Shards, as_str
 from shoal.frontier.values import Inventory, inventory
 
 _KEYS = 20_000  # to measure, in all shards
@@ -92,10 +92,6 @@ async def _weigh(shards: Shards, shard: int, keys: Counter[str], sizes: Counter[
     keys.update({name: round(count * factor) for name, count in seen_keys.items()})
     sizes.update({kind: round(size * factor) for kind, size in seen_sizes.items()})
     return cursor == "0"
-
-
-def as_str(word: bytes | str) -> str:
-    return word.decode() if isinstance(word, bytes) else word
 
 
 def _add(answer: Sequence[Any], keys: Counter[str], sizes: Counter[str]) -> None:

@@ -23,7 +23,7 @@ from shoal.valve import Valve
 _COUNTED = Counters.__struct_fields__
 _PENDING = b"pending:"  # + lane's number: a field of a job
 _FED = b"fed:"  # + name of a source: how far it was read, and whether to its end
-_VALVE = struct.Struct("<ddddIIIII")
+VALVE = struct.Struct("<ddddIIIII")
 _LIMIT = struct.Struct("<dI")
 MOST = 2**31  # of a valve's cap and burst
 _TRIES = 10
@@ -44,7 +44,7 @@ def pack_valve(valve: Valve) -> bytes:
     """The record of a new host."""
     burst, cap = min(valve.burst, MOST), min(valve.cap, MOST)
     times = (valve.interval, valve.next_at, valve.blocked_until, valve.hold)
-    return _VALVE.pack(*times, burst, cap, valve.in_flight, 0, 0)
+    return VALVE.pack(*times, burst, cap, valve.in_flight, 0, 0)
 
 
 async def open_job(shards: Shards, spec: JobSpec, source: str | None = None, *, again: bool = False) -> Job:

@@ -12,7 +12,7 @@ LAYOUT = 5  # grows when keys change in a way that older versions cannot read; h
 NAMES = {
     "META": "facts",  # hash: layout, time, counters for ids and tokens, number of this shard and of all
     "METABEFORE": "meta",  # what META was up to layout 4; now a string, on which scripts of that time fail at once
-    "UPGRADE": "upgrade",  # string: who is changing the layout of this shard; runs out with its last sign of life
+    "UPGRADE": "upgrade",  # string: the process that changes the layout of this shard; expires if it is silent
     "JOBS": "jobs",  # hash: name → number
     "JOB": "job:",  # + number, hash: spec, state, counters; pending tasks by lane; sources of start URLs (home shard)
     "JOBHOSTS": "jobhosts:",  # + number, hash: host → tasks admitted
@@ -49,7 +49,7 @@ NAMES = {
     "STATUS": "status",  # hash: worker → last sign of life (home shard)
     "SLEEPERS": "sleepers:",  # + group, sorted set: processes that want more, by when they last got something
     "SLEEPS": "sleeps:",  # + process, string: its group, which is the lines that it wants tasks of
-    "WATCH": "watch",  # hash: group → when somebody looks there, and who
+    "WATCH": "watch",  # hash: group → when its watcher claims, and which process that is
     "NOTES": "notes",  # hash: key → version and value (home shard)
     "CALL": "call:",  # + caller, string: number and answer of its last call; gone after an hour, or with its process
     "OUT": "out:",  # + shard, list of what is on its way to that shard

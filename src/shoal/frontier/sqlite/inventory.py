@@ -1,4 +1,4 @@
-"""What is in the file, by kind. Counters tell how much, and a sample how large: nothing walks through a large table."""
+"""What the file holds, by kind: numbers from counters, sizes from samples. No large table is read."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _numbers(session: Session, query: str, bindings: tuple[Any, ...] = ()) -> li
 
 
 def _mean(session: Session, table: str, length: str, besides: int) -> int:
-    """Of the first rows; `besides` is what a row takes apart from that."""
+    """The mean length in the first rows. `besides`: bytes that a row has besides."""
     mean = session.value(f"SELECT avg(size) FROM (SELECT {length} AS size FROM {table} LIMIT {_SAMPLE})")
     return int(mean or 0) + besides
 
@@ -102,14 +102,14 @@ def _length(path: str) -> int:
         return 0
 
 
-# -- giving room back
+# -- making the file smaller
 
-_BESIDE_OTHERS = 500 * 1024 * 1024  # bytes: a few seconds, in which workers wait
+_BESIDE_OTHERS = 500 * 1024 * 1024  # bytes: workers wait for a few seconds
 
 
 def compact(path: str, *, others: bool) -> int:
-    """Writes the file anew without its unused pages; answers how many bytes it is smaller. `others`: somebody works
-    with it, and would wait for the lock; but no longer than a minute."""
+    """Rewrites the file without its unused pages; returns how many bytes smaller it is. `others`: workers use it, and
+    can wait for its lock for a minute at most."""
     if path == ":memory:":
         return 0
     before = _length(path) + _length(f"{path}-wal")
@@ -132,7 +132,7 @@ def compact(path: str, *, others: bool) -> int:
 
 def _check_room(path: str, needed: int, others: bool) -> None:
     free = shutil.disk_usage(Path(path).absolute().parent).free
-    if free < 2 * needed:  # the copy, and the log of writing it back
+    if free < 2 * needed:  # for the copy, and the log
         raise StoreError(
             f"to compact {path} takes {2 * needed >> 20:,} MB of disk for a while, and {free >> 20:,} MB are free: make"
             " room, or copy the file to where there is"

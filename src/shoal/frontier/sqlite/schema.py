@@ -112,8 +112,8 @@ ALTER TABLE job ADD COLUMN links_cut INTEGER NOT NULL DEFAULT 0;
 CREATE TABLE merged(job INTEGER, hash INTEGER, url TEXT NOT NULL, PRIMARY KEY(job, hash)) WITHOUT ROWID;
 """,
     # One cursor a job became one for each source. Whose the old one was is known if it had reached the end, or if a
-    # coordinator feeds the job (its note says so): the spider's own start. Else it was a list of somebody's command:
-    # when that is run again, the list is read from its beginning, and most of it is known.
+    # coordinator feeds the job (its note says so): the spider's own start. Otherwise it was the list of a command: when
+    # that is run again, the list is read from its beginning, and dedupe drops most of it.
     5: """
 CREATE TABLE source(
   job INTEGER, name TEXT, fed INTEGER NOT NULL DEFAULT 0, fed_all INTEGER NOT NULL DEFAULT 0,

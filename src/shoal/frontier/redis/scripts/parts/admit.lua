@@ -1,8 +1,8 @@
 -- admit: checks tasks for duplicates and budgets, and puts them into their queues.
--- Tasks come flat, list by list: host, its domain or '', lane, priority, n, then n × (fingerprint, rest). A fingerprint is a decimal
--- string, with the task's variant behind it and a blank between, or '' for a task that is never a duplicate; `rest` is the
--- item behind its id and time. Answers how many were new, duplicates and over their host's budget, and the fate of each as
--- one of n, d, o.
+-- Tasks come flat, list by list: host, its domain or '', lane, priority, n, then n × (fingerprint, rest). A fingerprint is
+-- a decimal string, followed by a blank and the task's variant if it has one; '' for a task that is never a duplicate.
+-- `rest` is the item without id and time. Returns how many were new, duplicates and over their host's budget, and for each
+-- task one of n, d, o.
 
 local function admit(number, flat)
   local job = job_of(number)

@@ -1,9 +1,9 @@
 -- arrive: a task that was redirected goes on at another URL.
 local grown = {}  -- jobs whose set of seen URLs or of rows grew
 
-local MOST_MERGED = 1000000  -- pages of a job whose targets are kept, for whoever asks about them
+local MOST_MERGED = 1000000  -- pages of a job whose targets are kept
 
--- That page has its own task.
+-- The target page has a task of its own.
 local function merge(number, into, pages)
   count(number, 'merged', 1)
   count(number, 'duplicates', 1)
@@ -23,7 +23,7 @@ local function arrive(number, job, a)
     if not fresh and not returns then return merge(number, into, pages) end
     grown[number] = true
   end
-  call('HSETNX', JOBHOSTS .. number, name, 0)  -- whoever clears the job away goes by this
+  call('HSETNX', JOBHOSTS .. number, name, 0)  -- needed to delete the data of the job
   put_back(name, job, line_of(number, lane), priority, item)
 end
 

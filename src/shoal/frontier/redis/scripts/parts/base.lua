@@ -1,4 +1,4 @@
--- base: what every script shares. Time, the repeated call, jobs and their counters, waking.
+-- base: what every script uses: time, repeated calls, jobs and their counters, waking.
 --   KEYS[1] the shard's tag; every key of the shard begins with it
 --   ARGV[1] now, or '' for the server's time    ARGV[2] who calls
 --   ARGV[3] the number of the call              ARGV[4] what is asked, as msgpack
@@ -7,8 +7,8 @@ local call, floor, min, max, sub, byte, char = redis.call, math.floor, math.min,
 local pack, unpack_of = struct.pack, struct.unpack
 local FOREVER = 1e18
 local LANES_PER_JOB = 1024
-local LEFT_BEHIND = 5  -- seconds after which what is on its way to another shard is brought there by anybody
-local RETAINED = 60  -- seconds for which it is known what went to other shards, should one of them go back
+local LEFT_BEHIND = 5  -- seconds after which any process delivers what was sent to another shard
+local RETAINED = 60  -- seconds for which delivered entries are kept, in case a shard goes back
 local MOST_ARGUMENTS = 4000  -- of one command; Lua's stack holds 8000
 
 local ask = cmsgpack.unpack(ARGV[4])
