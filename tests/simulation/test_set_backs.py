@@ -12,7 +12,7 @@ from shoal.testing.simulation import Trace, run
 from shoal.testing.simulation.world import Home
 from shoal.valve import FOREVER
 
-SEEDS, CHUNK = 20, 5
+SEEDS, CHUNK = 15, 5
 
 
 def again(trace: Trace) -> str:
