@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -55,3 +57,16 @@ async def test_any_other_failure(tmp_path: Path) -> None:
     failure = await failure_of(supervisor(tmp_path, SPIDER + 'raise ShoalError("too much failed")\n'))
     assert failure.exit_code == 1
     assert "too much failed" in str(failure)
+
+
+def test_the_command_ends_with_the_exit_code_of_its_child(tmp_path: Path) -> None:
+    only_in_a_child = """
+import sys
+if sys.argv[0].endswith("child.py"):
+    raise ShoalError("too much failed")
+"""
+    (tmp_path / "site.py").write_text(SPIDER + only_in_a_child)
+    command = f"{sys.executable} -m shoal crawl site.py -o rows.jsonl --processes 2 -q".split()
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "shoal: site.py:13: too much failed"
