@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp.abc import ResolveResult
-from aiohttp.resolver import ThreadedResolver
 from playwright.async_api import Browser, Page, async_playwright
 
 import shoal
@@ -24,6 +23,7 @@ from shoal import Spider
 from shoal.cli.options import DEFAULT_STORE
 from shoal.dashboard.server import Options, Served, dashboard
 from shoal.fetch.browser.executable import find_chromium
+from shoal.fetch.resolver import _ConnectorResolver
 from shoal.settings import Settings
 from shoal.testing import HostProfile, WebProcess
 
@@ -103,10 +103,10 @@ def spider_of(name: str, hosts: list[str]) -> Spider:
 
 def lead_home(addresses: dict[str, str]) -> None:
     """Lets the names of HOSTS stand for the addresses of the web."""
-    system = ThreadedResolver.resolve
+    system = _ConnectorResolver.resolve
 
     async def resolve(
-        self: ThreadedResolver, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+        self: _ConnectorResolver, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
         if host not in addresses:
             return await system(self, host, port, family)
@@ -122,7 +122,7 @@ def lead_home(addresses: dict[str, str]) -> None:
             )
         ]
 
-    ThreadedResolver.resolve = resolve  # type: ignore[method-assign]
+    _ConnectorResolver.resolve = resolve  # type: ignore[method-assign]
 
 
 @asynccontextmanager

@@ -232,7 +232,7 @@ def test_a_host_that_cools_down_is_explained(page: Page, served: Served, crawl: 
     failing.get_by_role("link").click()
     expect(page.locator("#title")).to_have_text(crawl.failing)
     why = page.get_by_role("region", name="What holds it back")
-    expect(why).to_contain_text("is blocked for another")
+    expect(why).to_contain_text("is cooling down: ")
     expect(why).to_contain_text("http_503")
     expect(page.get_by_role("region", name="Latest errors")).to_contain_text("http_503")
 

@@ -130,12 +130,11 @@ def test_other_queues_of_the_host_are_told() -> None:
     assert sentences(pending(elsewhere=7))[1] == "its host also serves 7 URLs of other lanes or jobs"
 
 
-def test_an_open_breaker_comes_first() -> None:
+def test_a_host_that_cools_down_comes_first() -> None:
     state = BreakerState("open", NOW + 41, reason="5 failures in a row, the last: http_503")
     first, then = sentences(pending(host=host(policies={BREAKER: state})))
     assert first.startswith(
-        "not fetched yet: host shop.test is blocked for another 41 s "
-        "(cooling down: 5 failures in a row, the last: http_503"
+        "not fetched yet: host shop.test is cooling down: 5 failures in a row, the last: http_503, next probe in 41 s"
     )
     assert then.startswith("then it waits for its host's turn")
 

@@ -244,7 +244,7 @@ async def test_the_hosts_that_hold_it_back_say_why() -> None:
     assert [*why][:3] == ["by-hand.test", "long.test", "open.test"]
     assert why["long.test"] == "100 pages to go, 2 a second at most"
     assert why["by-hand.test"] == "is blocked by hand until it is unblocked (nightly backup)"
-    assert why["open.test"].startswith("is blocked for another 40 s (cooling down")
+    assert why["open.test"].startswith("is cooling down: it is ill, next probe in 40 s")
     assert found.conditions == {"healthy": 2, "cooling down": 1, "blocked": 1}
     through = {one.host.name: one.through - now for one in found.hosts}
     assert (through["long.test"], through["by-hand.test"]) == (pytest.approx(50), math.inf)

@@ -13,7 +13,7 @@ from shoal.frontier.values import HostRecord
 from shoal.hosts.host_limits import HostRules, Terms
 from shoal.hosts.host_state import HostState, OriginState, state_of
 from shoal.humanize import span, speed
-from shoal.policy.breaker import BreakerState
+from shoal.policy.breaker import BreakerPolicy, BreakerState
 from shoal.policy.compose import States, domain_limit, origins_of, state_name
 from shoal.policy.escalation import needs_browser, sentence
 from shoal.policy.host_table import NOTHING, HostTable
@@ -293,6 +293,8 @@ def _given_up(what: str, host: str, limits: Limits) -> Cause:
 
 
 def _blocked(what: str, policy: str, limits: Limits, seconds: float) -> Cause:
+    if policy == BreakerPolicy.name:  # it says itself until when
+        return Cause("blocked_by_breaker", f"{what} is {limits.why}")
     why = f" ({limits.why})" if limits.why else ""
     return Cause(f"blocked_by_{policy}", f"{what} is blocked for another {span(seconds)}{why}")
 

@@ -28,6 +28,7 @@ from shoal.text import command
 TOP = "top"
 FLIGHTS = 12  # pages in flight that are asked for
 NARROW = 100  # columns; below, tables have fewer
+_VERY_WIDE = 120
 MOST_ROWS = 12  # of a table, where there is no edge of a screen
 _MANY_ROWS = 1_000  # … of jobs and workers
 _PRUNED = 10  # jobs that were pruned, and are shown
@@ -189,7 +190,7 @@ def _sections(frame: Frame, width: int, *, one_line: bool) -> list[Section]:
     wide = width >= NARROW
     many = _MANY_ROWS
     return [
-        Section(len(jobs), 3, lambda n: _jobs_table(jobs, pruned, n, wide), most=many),
+        Section(len(jobs), 3, lambda n: _jobs_table(jobs, pruned, n, width), most=many),
         Section(len(said), 2, lambda n: Group(*said[:n]), extra=1, most=many),
         Section(len(held), 3, lambda n: Group(*held[:n]), extra=1),
         Section(len(overview.schedules), 2, lambda n: _schedules_table(overview, n), most=many),
@@ -224,9 +225,11 @@ def _said_of_pruned(count: int, shown: int) -> str:
     return f"{jobs} pruned{which}: only counters and a short report are left, see {command('report JOB')}"
 
 
-def _jobs_table(jobs: Sequence[JobView], pruned: Collection[str], rows: int, wide: bool) -> Table:
+def _jobs_table(jobs: Sequence[JobView], pruned: Collection[str], rows: int, width: int) -> Table:
+    wide = width >= NARROW
     ranked = wide and any(one.job.spec.priority for one in jobs)
-    more = ("dead", "retried", "in flight", "workers", *(("priority",) if ranked else ()), "started")
+    more = ("dead", "retried", "in flight", "workers", *(("priority",) if ranked else ()))
+    more = (*more, "started") if width >= _VERY_WIDE else more
     shown = _table(_of("job", rows, len(jobs)), "state")
     shown.add_column("progress", ratio=1, min_width=8)
     for name in ("", "pages", "pages/s", "ETA", *(more if wide else ())):
@@ -239,7 +242,7 @@ def _jobs_table(jobs: Sequence[JobView], pruned: Collection[str], rows: int, wid
             Text(humanize.count(c.leased), "" if c.leased else "dim"),
             Text(humanize.count(one.workers), "" if one.workers else "dim"),
             *([Text(str(job.spec.priority))] if ranked else []),
-            Text(when(job.created_at)[5:16], "dim"),
+            *([Text(when(job.created_at)[5:16], "dim")] if width >= _VERY_WIDE else []),
         ]
         shown.add_row(
             Text(humanize.printable(job.spec.name), "bold"),

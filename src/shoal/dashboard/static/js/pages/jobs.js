@@ -38,7 +38,7 @@ export class Jobs {
           of: (job) => (job.rate ? words.rate(job.rate) : "-"),
         },
         { name: "eta", title: "ETA", number: true, of: (job) => words.duration(job.eta) },
-        { name: "failed", title: "failed", number: true, of: (job) => [job.dead, job.job], draw: deadLink },
+        { name: "failed", title: "dead", number: true, of: (job) => [job.dead, job.job], draw: deadLink },
         { name: "retried", title: "retried", number: true, of: (job) => words.count(job.retried) },
         { name: "flight", title: "in flight", number: true, of: (job) => words.count(job.leased) },
         { name: "items", title: "rows", number: true, of: (job) => words.count(job.items) },

@@ -71,7 +71,7 @@ class Hold {
   }
 
   #draw(lines, idle, pace, hosts) {
-    this.node.className = `hold ${lines.length ? "warn" : idle ? "idle" : "good"}`;
+    this.node.className = `hold ${lines.length || (hosts && !idle) ? "warn" : idle ? "idle" : "good"}`;
     const fine = idle ? "No job is running" : hosts ? "Some hosts are held back" : "Nothing holds the crawl back";
     const item = ([sentence, note]) =>
       el("li", null, sentence, note ? el("span", { class: "quiet" }, ` · ${note}`) : null);
