@@ -23,21 +23,8 @@ hypothesis.settings.load_profile("shoal")
 pytest.register_assert_rewrite("shoal.testing.conformance", "shoal.testing.stateful")
 
 
-_WITH_REAL_TIME = {"attacks", "crash", "e2e", "integration"}
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = deal(items)
-    if "CI" in os.environ:
-        _give_second_chances(items)
-
-
-def _give_second_chances(items: list[pytest.Item]) -> None:
-    """Under CI alone, tests that watch real processes get a second chance: a busy machine may stop any of them for
-    seconds. Who needed it is listed in the summary, and is to be traced."""
-    for item in items:
-        if _WITH_REAL_TIME & {*item.path.parts}:
-            item.add_marker(pytest.mark.flaky(reruns=1))
 
 
 def pytest_collection_finish() -> None:
