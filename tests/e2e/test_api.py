@@ -52,7 +52,7 @@ def paths(results: Results) -> list[str]:
 
 
 def test_the_public_names() -> None:
-    names = ["Additions", "Page", "Request", "Results", "ShoalError", "Spider"]
+    names = ["Additions", "Drop", "Page", "Request", "Results", "Retry", "ShoalError", "Spider"]
     names += ["__version__", "add", "crawl", "run"]
     assert shoal.__all__ == names
     assert all(getattr(shoal, name) for name in names)
