@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from lateness import Lateness
 from shoal import Page, Request, Spider, crawl
 from shoal.testing import HostProfile, WebProcess
 
@@ -66,11 +67,13 @@ def small_hosts() -> dict[str, HostProfile]:
     ids=lambda profile: profile.kind,
 )
 async def test_a_long_queue_is_nobody_elses_problem(big: HostProfile, tmp_path: Path) -> None:
-    took = await seconds_of_the_small({"big": big, **small_hosts()}, tmp_path / "store.db")
+    """Those that waited for it would take twenty seconds and more."""
+    with Lateness() as late:
+        took = await seconds_of_the_small({"big": big, **small_hosts()}, tmp_path / "store.db")
     alone = PAGES * INTERVAL  # robots.txt and the pages, an interval apart
     if took >= alone * 1.4 + 0.5:  # perhaps the machine is busy: then it is so without the big one, too
         alone = await seconds_of_the_small(small_hosts(), tmp_path / "alone.db")
-    assert took < alone * 1.4 + 0.5
+    assert took < alone * 1.4 + 0.5 + 10 * late.seconds
 
 
 async def seconds_of_the_small(hosts: dict[str, HostProfile], store: Path) -> float:
