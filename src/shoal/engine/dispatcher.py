@@ -109,7 +109,7 @@ class Engine:
         self._last_end: float | None = None
         self._alarm: asyncio.TimerHandle | None = None
         self._told_full = -_TELL_FULL  # when it was last logged that the store is full (the loop's time)
-        self._deadlines = LeaseDeadlines(settings.lease, self._lapsed)
+        self._deadlines = LeaseDeadlines(settings.lease)
         self._heartbeat = Heartbeat(
             frontier, name, settings, self._status, self._tokens, self._deadlines.renewed
         )
@@ -245,7 +245,7 @@ class Engine:
             self._deadlines.watch(page, deadline)
             self._suspect = page if is_suspect(lease.task) else self._suspect
             self._lanes.started(lease.task.lane)
-            page.add_done_callback(partial(self._page_ended, place, work))
+            page.add_done_callback(partial(self._page_ended, place, work, deadline))
 
     async def _exchange(self) -> Claimed:
         """Settles, hands back and claims at once, so that the store commits all in one transaction."""
@@ -414,7 +414,13 @@ class Engine:
             else:
                 self._settlements.append((job, settlement))
 
-    def _page_ended(self, place: PageSlot, work: Coroutine[Any, Any, None], page: asyncio.Task[None]) -> None:
+    def _page_ended(
+        self,
+        place: PageSlot,
+        work: Coroutine[Any, Any, None],
+        deadline: LeaseDeadline,
+        page: asyncio.Task[None],
+    ) -> None:
         place.leave()
         self._last_end = asyncio.get_running_loop().time()
         lease = self._running.pop(page)[1]
@@ -422,6 +428,8 @@ class Engine:
             # It may have been cancelled before its first step, so nothing else has handed the lease back.
             self._untouched.append(lease)
             work.close()
+            if deadline.has_passed():
+                event("lease_lapsed", job=lease.task.job, url=lease.task.url, host=lease.task.host)
         self._lanes.ended(lease.task.lane)
         self._suspect = None if page is self._suspect else self._suspect
         self._settle_soon()
@@ -501,10 +509,6 @@ class Engine:
         except Exception as error:  # without a heartbeat, other workers would take its pages
             self._error = self._error or error
             self._frontier.wake()
-
-    def _lapsed(self, page: asyncio.Task[None]) -> None:
-        task = self._running[page][1].task
-        event("lease_lapsed", job=task.job, url=task.url, host=task.host)
 
     def _status(self) -> WorkerStatus:
         pressure = self._pressure()

@@ -12,7 +12,6 @@ before any timer runs: so transports call `check_lease` right before they send.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextvars import ContextVar
 
 _MARGIN = 1.0  # seconds to close a connection, …
@@ -41,12 +40,11 @@ class LeaseDeadline:
 
 
 class LeaseDeadlines:
-    """The deadlines of all pages of a process. `on_lapse` is called for every page that is cancelled."""
+    """The deadlines of all pages of a process."""
 
-    def __init__(self, lease: float, on_lapse: Callable[[asyncio.Task[None]], None]) -> None:
+    def __init__(self, lease: float) -> None:
         self._lease = lease
         self._margin = min(_MARGIN, lease / _SHARE)
-        self._on_lapse = on_lapse
         self._pages: dict[asyncio.Task[None], LeaseDeadline] = {}
         self._timer: asyncio.TimerHandle | None = None
 
@@ -88,7 +86,6 @@ class LeaseDeadlines:
         for page, deadline in self._pages.items():
             if deadline.has_passed() and not page.cancelling():
                 page.cancel("its lease has run out")
-                self._on_lapse(page)
 
 
 def check_lease() -> None:
