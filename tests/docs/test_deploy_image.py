@@ -55,9 +55,9 @@ def test_a_step_that_fails_is_told(folder: Path) -> None:
 def test_the_image_works(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One test, as building takes its time."""
     image = rehearse.Rehearsal(folder)
-    monkeypatch.setenv(
-        "PIP_NO_COMPILE", "1"
-    )  # most modules are not imported here: those that are, are compiled then
+    # Most modules are not imported here, and those that are, are compiled then. (Of an option whose name begins with
+    # "no", pip reads 0 as: no.)
+    monkeypatch.setenv("PIP_NO_COMPILE", "0")
     image.build()
     compiled = folder / "compiled"
     compiled.mkdir()
@@ -66,7 +66,7 @@ def test_the_image_works(folder: Path, tmp_path: Path, monkeypatch: pytest.Monke
     check_files(image)
     check_user(image)
     check_commands(image)
-    with ValkeyServer(tmp_path, appendonly=True, password=PASSWORD) as valkey:
+    with ValkeyServer(tmp_path, appendonly=True, fsync="always", password=PASSWORD) as valkey:
         check_worker(image, valkey)
 
 
@@ -121,13 +121,15 @@ def check_worker(image: Any, valkey: ValkeyServer) -> None:
     environ = {**image.env, **store}
     shut = image.folder / "shut"
     with subprocess.Popen(command, cwd=shut, env=environ, stderr=subprocess.PIPE, text=True) as worker:
-        assert worker.stderr is not None
-        assert "worker for books" in worker.stderr.readline()
-        deadline = time.monotonic() + 30
-        while not (workers := fleet(image, store)["workers"]) and time.monotonic() < deadline:
-            pass
-        assert [one["spiders"] for one in workers] == [["books", "shoal:summary"]]
-        worker.terminate()
+        try:
+            assert worker.stderr is not None
+            assert "worker for books" in worker.stderr.readline()
+            deadline = time.monotonic() + 30
+            while not (workers := fleet(image, store)["workers"]) and time.monotonic() < deadline:
+                pass
+            assert [one["spiders"] for one in workers] == [["books", "shoal:summary"]]
+        finally:
+            worker.terminate()
         assert worker.wait(30) == 0
 
 
