@@ -79,13 +79,13 @@ async def crawl_during(
 
 # -- one of many
 
-HOSTS, PAGES, RATE = 10, 40, 20.0
+HOSTS, PAGES, RATE = 10, 30, 10.0  # a hundred pages a second: any machine has time for them
 
 
 async def crawl_ten_hosts(outage: float) -> list[Hit]:
     """Each host needs a slot, and there are hardly more: were the dead one to keep its five, the others would feel
     it."""
-    profile = HostProfile("slow", latency=0.035, pages=PAGES)
+    profile = HostProfile("slow", latency=0.07, pages=PAGES)
     async with ChaoticWeb({f"host-{n}": profile for n in range(HOSTS)}) as web:
 
         async def die_and_return() -> None:

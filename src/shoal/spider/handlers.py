@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from shoal.spider.spider import Handler
 
 
+_AGAIN = 3  # times that a handler gets its time again, if the event loop was blocked
 _STALLED = 0.25  # a timer that is later, in seconds, means that the event loop was blocked
 _CLOSE = 0.001  # seconds by which two clocks may differ
 
@@ -73,19 +74,20 @@ async def collect(
 
 class _HandlerTimer:
     """The deadline of an async handler. While another handler blocks the event loop, this one cannot run. So a handler
-    that is far too late gets its time once more; otherwise one that blocks would bury every page beside it."""
+    that is far too late gets its time again, a few times; otherwise one that blocks, or a machine that gives this
+    process no time, would bury every page beside it."""
 
     def __init__(self, deadline: float, monotonic: Callable[[], float]) -> None:
         self.deadline = deadline
         self._monotonic = monotonic
         self._seconds = deadline - monotonic()
-        self._is_second = False
+        self._again = _AGAIN
         self._timer: asyncio.TimerHandle | None = None
 
     def is_over(self) -> bool:
         late = self._monotonic() - self.deadline
-        if late > _STALLED and not self._is_second:
-            self._is_second = True
+        if late > _STALLED and self._again:
+            self._again -= 1
             self.deadline += late + self._seconds
             return False
         return late > 0
