@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import shutil
 import tempfile
@@ -32,6 +33,17 @@ def pytest_collection_finish() -> None:
     full collection would take a fifth of a second."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Iterator[None]:
+    """The log is one for the whole process: what a test, or a command in it, set up is undone."""
+    log = logging.getLogger("shoal")
+    before = log.handlers[:], log.level, log.propagate
+    result = yield
+    log.handlers[:], level, log.propagate = before
+    log.setLevel(level)  # which also forgets what was known of levels
+    return result
 
 
 @pytest.hookimpl(wrapper=True)
