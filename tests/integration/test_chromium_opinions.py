@@ -65,6 +65,8 @@ FORMS = {
     "lines": "<form><input name=a value='1\n2'>"
     "<input type=hidden name=b value='1\r3\n4'><input name=c type=email></form>",
     "dirname": "<form><input name=a dirname=a.dir value=x><textarea name=b dirname=b.dir dir=rtl></textarea></form>",
+    "nested fieldsets": "<form><fieldset disabled><legend><fieldset><input name=a></fieldset></legend>"
+    "<fieldset><input name=b></fieldset></fieldset><input name=c></form>",
     "empty": "<form></form>",
     "odd method": "<form method=put enctype=odd/one><input name=a></form>",
     "odd enctype": "<form method=post enctype=odd/one><input name=a value=1></form>",
@@ -238,6 +240,7 @@ TEXT = {
     "choice": "<select><option>a<option>b</select>",
     "text alone": "  just \n text ",
     "nothing": "",
+    "tags in attributes": "a<b title='<!--'>b</b><i title='--><script>'>c</i>d<u title='<plaintext>'>e</u>",
     "svg": "a<svg><text>b</text></svg>c",
 }
 

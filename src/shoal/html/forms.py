@@ -107,14 +107,14 @@ def _form_of(tree: LexborHTMLParser, element: LexborNode) -> LexborNode:
 
 
 def _controls(tree: LexborHTMLParser, form: LexborNode) -> list[LexborNode]:
-    """The controls of the form, in the order of the document: those inside it, and those that name it."""
+    """The enabled controls of the form, in the order of the document: those inside it, and those that name it."""
     ident = form.attributes.get("id")
     inside = {node.mem_id for node in form.traverse() if node.tag in _CONTROLS}
     if not inside and form.child is None:
         inside = set(_in_table(form))
     controls = []
-    for node in tree.root.traverse() if tree.root is not None else ():
-        if node.tag in _CONTROLS:
+    for node in _enabled(tree.root) if tree.root is not None else ():
+        if node.tag in _CONTROLS and "disabled" not in node.attributes:
             owner = node.attributes.get("form")
             if (owner == ident) if owner else node.mem_id in inside:
                 controls.append(node)
@@ -143,9 +143,9 @@ def _button(controls: Sequence[LexborNode], click: LexborNode | bool) -> LexborN
         return None
     buttons = [node for node in controls if _is_button(node)]
     if click is True:
-        return next((node for node in buttons if not _is_disabled(node)), None)
+        return next(iter(buttons), None)
     if not any(node.mem_id == click.mem_id for node in buttons):
-        raise FormError(f"<{click.tag}> is not a submit button of this form")
+        raise FormError(f"<{click.tag}> is not a submit button of this form that can be pressed")
     return click
 
 
@@ -160,18 +160,16 @@ def _is_button(node: LexborNode) -> bool:
     return node.tag in ("button", "input") and _type(node) in _BUTTONS
 
 
-def _is_disabled(node: LexborNode) -> bool:
-    if "disabled" in node.attributes:
-        return True
-    child: LexborNode = node
-    parent = node.parent
-    while parent is not None:
-        if parent.tag == "fieldset" and "disabled" in parent.attributes:
-            first = next((one for one in parent.iter() if one.tag == "legend"), None)
-            if first is None or first.mem_id != child.mem_id:
-                return True
-        child, parent = parent, parent.parent
-    return False
+def _enabled(root: LexborNode) -> Iterator[LexborNode]:
+    """The elements in the order of the document, without what a disabled fieldset disables: all but its legend."""
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        yield node
+        children = list(node.iter())
+        if node.tag == "fieldset" and "disabled" in node.attributes:
+            children = [child for child in children if child.tag == "legend"][:1]
+        stack += reversed(children)
 
 
 # -- What they send
@@ -187,8 +185,6 @@ def _entries(controls: Sequence[LexborNode], button: LexborNode | None) -> list[
     """As the page has them."""
     entries: list[_Entry] = []
     for node in controls:
-        if _is_disabled(node):
-            continue
         name, kind = node.attributes.get("name") or "", _type(node)
         if _is_button(node):
             if button is None or node.mem_id != button.mem_id:
@@ -282,8 +278,8 @@ def _given(name: str, value: FieldValue, controls: Sequence[LexborNode]) -> list
     if value is None or value is False:
         return []
     if value is True:
-        boxes = [node for node in controls if node.attributes.get("name") == name]
-        return [(name, _checked_value(boxes[0]) if boxes else "on")]
+        box = next((node for node in controls if node.attributes.get("name") == name), None)
+        return [(name, _checked_value(box) if box is not None else "on")]
     if isinstance(value, str | int | float):
         return [(name, str(value))]
     if isinstance(value, list | tuple):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 from selectolax.lexbor import LexborHTMLParser
 
 _TYPE = "application/ld+json"
-_WRAPPING = re.compile(r"^\s*(?:<!--|//\s*<!\[CDATA\[|<!\[CDATA\[)|(?:-->|//\s*\]\]>|\]\]>)\s*;?\s*$")
+_WRAPPINGS = (("<!--", "-->"), ("//", ""), ("<![CDATA[", "]]>"), ("", "//"), ("<!--", "-->"))
 _MOST = 10_000  # objects of a page
 
 
@@ -25,8 +24,9 @@ def objects_in(tree: LexborHTMLParser) -> list[dict[str, Any]]:
 
 def _decoded(text: str) -> object:
     """Pages have line breaks in their strings, a comment or CDATA mark around it all, and a semicolon behind it."""
-    while (bare := _WRAPPING.sub("", text)) != text:
-        text = bare
+    text = text.strip().removesuffix(";")
+    for opening, closing in _WRAPPINGS:
+        text = text.strip().removeprefix(opening).removesuffix(closing)
     try:
         return json.loads(text.strip().removesuffix(";"), strict=False)
     except (ValueError, RecursionError):
