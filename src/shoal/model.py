@@ -23,6 +23,7 @@ from msgspec.structs import astuple, force_setattr, replace
 
 from shoal.errors import SpiderError
 from shoal.limits import HISTORY, REQUEST_NUMBER
+from shoal.proxy_address import HOW, check_asked
 from shoal.text import without_secrets
 
 DEFAULT_LANE = "normal"
@@ -90,6 +91,7 @@ class Request(Struct, frozen=True, omit_defaults=True):
     timeout: float | None = None  # seconds in all; None: total_timeout, or what the host needs
     max_body: int | None = None  # bytes; None: the setting
     wait_for: str | None = None  # in a browser: when it is complete; None: as its handler says
+    proxy: str | None = None  # the proxy it goes through: an address, or a name of the setting proxies
 
     def __post_init__(self) -> None:
         """A value of another type is told here, where the line that gave it is known, and not by the store."""
@@ -121,6 +123,11 @@ class Request(Struct, frozen=True, omit_defaults=True):
             value = getattr(self, name)
             if value is not None and not 0 < value < float("inf"):
                 raise SpiderError(f"Request: its {name} is {value}; give a number above 0")
+        if self.proxy is not None:
+            try:
+                check_asked(self.proxy)
+            except ValueError as error:
+                raise SpiderError(f"Request: its proxy cannot be used: {error}; {HOW}") from None
         self._write()
 
     def _write(self) -> None:
@@ -231,6 +238,7 @@ _REQUEST_TYPES: dict[str, tuple[Any, str]] = {
     "timeout": ((int, float, NoneType), "seconds"),
     "max_body": (_NUMBER, "a whole number"),
     "wait_for": ((str, NoneType), "a text (str)"),
+    "proxy": ((str, NoneType), "an address such as http://host:port, or a name"),
 }
 
 
@@ -257,6 +265,12 @@ class FetchOptions(Struct, frozen=True, omit_defaults=True):
     timeout: float | None = None
     max_body: int | None = None
     wait_for: str | None = None
+    proxy: str | None = None  # it may have a password
+
+    def __repr__(self) -> str:
+        given = {name: getattr(self, name) for name in self.__struct_fields__}
+        shown = [f"{name}={value!r}" for name, value in given.items() if value is not None]
+        return without_secrets(f"FetchOptions({', '.join(shown)})")
 
 
 USUAL_FETCH = FetchOptions()

@@ -34,7 +34,7 @@ ResourceType = Literal["image", "media", "font", "stylesheet", "script", "xhr", 
 ChallengeKind = Literal["captcha", "bot_wall", "rate_wall", "login_wall", "empty_shell"]
 
 # Never stored and never shown. (A worker's pool is no secret, but it is local, too.)
-SECRET = frozenset({"headers", "outputs", "proxies", "session_headers", "worker_pool"})
+SECRET = frozenset({"headers", "outputs", "proxies", "proxy", "session_headers", "worker_pool"})
 
 POLICIES = ("rate", "concurrency", "breaker", "timeout", "budget")
 
@@ -174,6 +174,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     # -- routes
     proxies: dict[str, list[str]] = {}  # pools: addresses of proxies, or file:PATH, env:NAME to find them in
+    proxy: str = ""  # the one that requests go through, by address or name, if no pool is named
     pool: str = ""  # that requests go through, unless they say otherwise; empty: none
     worker_pool: str = ""  # that every request of this process goes through, whatever it says
     fallback: list[str] = []  # pools by preference; "direct" is none. A host that refuses one gets the next

@@ -19,7 +19,7 @@ RARELY = {
     "body": b"x",
     "pool": "residential",
     "meta": {"a": "s"},
-    "options": FetchOptions(session="s", timeout=2.5, max_body=7, wait_for="load"),
+    "options": FetchOptions(session="s", timeout=2.5, max_body=7, wait_for="load", proxy="home"),
     "hops": ("http://a.test/",),
     "renewed": 1,
     "cookies": ("a=1",),

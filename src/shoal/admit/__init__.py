@@ -30,7 +30,7 @@ from shoal.text import SECRET_HEADERS, unreadable_url
 
 _ORDINARY = (DEFAULT_LANE, 0)
 _NOTHING = HostSettings()
-_USUAL_OPTIONS = (None, None, None, None)
+_USUAL_OPTIONS = (None,) * len(FetchOptions.__struct_fields__)
 _NO_DEFAULTS: Mapping[str, tuple[str, int]] = MappingProxyType({})
 
 _BODY_HEADERS = frozenset({"content-type", "content-length", "content-encoding", "transfer-encoding"})
@@ -209,7 +209,7 @@ class Admission:
 
 
 def _options(request: Request) -> FetchOptions:
-    given = (request.session, request.timeout, request.max_body, request.wait_for)
+    given = (request.session, request.timeout, request.max_body, request.wait_for, request.proxy)
     return USUAL_FETCH if given == _USUAL_OPTIONS else FetchOptions(*given)
 
 

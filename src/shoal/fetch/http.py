@@ -55,6 +55,7 @@ IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 _dialled: ContextVar[bool] = ContextVar("shoal_dialled", default=True)
 _stage: ContextVar[Stage] = ContextVar("shoal_stage", default="connected")
 _jar: ContextVar[AbstractCookieJar] = ContextVar("shoal_jar")
+_socks: ContextVar[Proxy] = ContextVar("shoal_socks")
 
 
 class HttpTransport:
@@ -78,7 +79,8 @@ class HttpTransport:
                 **_CONNECTIONS,
             )
         )
-        self._through: dict[str, aiohttp.ClientSession] = {}  # by proxy for SOCKS, one for all HTTP proxies
+        # One for all HTTP proxies, one for each SOCKS proxy of a pool, one for those that requests name.
+        self._through: dict[str, aiohttp.ClientSession] = {}
         self._timeout = lru_cache(maxsize=256)(self._make_timeout)
 
     def _client(self, connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
@@ -165,14 +167,19 @@ class HttpTransport:
 
     def _client_for(self, proxy: Proxy) -> aiohttp.ClientSession:
         """A client whose sockets all go to proxies. The user chose those, so the guard checks the targets instead."""
-        key = proxy.name if proxy.scheme == "socks5" else "http"
+        key = "http"
+        if proxy.scheme == "socks5":
+            key = proxy.name if proxy.pool else "socks5"
+            _socks.set(proxy)
         client = self._through.get(key)
         if client is None:
-            kind = partial(_SocksConnector, proxy) if proxy.scheme == "socks5" else _ProxyConnector
+            kind = _ProxyConnector if key == "http" else _SocksConnector
+            options: dict[str, Any] = dict(_CONNECTIONS)
+            if key == "socks5":
+                # Requests may name thousands: they share a client, so no connection is kept for the next request.
+                options |= {"force_close": True, "keepalive_timeout": None}
             names, min_rate = self.resolver.for_connector(), self._settings.min_rate
-            client = self._through[key] = self._client(
-                kind(resolver=names, min_rate=min_rate, **_CONNECTIONS)
-            )
+            client = self._through[key] = self._client(kind(resolver=names, min_rate=min_rate, **options))
         return client
 
     async def _receive(
@@ -255,14 +262,10 @@ class _ProxyConnector(_Connector):
 
 
 class _SocksConnector(_ProxyConnector, SocketConnector):
-    """Connects to hosts through one SOCKS proxy."""
-
-    def __init__(self, proxy: Proxy, **options: Any) -> None:
-        super().__init__(**options)
-        self._proxy = proxy
+    """Connects to hosts through the SOCKS proxy of the current fetch."""
 
     async def open_socket(self, host: str, port: int) -> socket.socket:
-        return await open_tunnel(self._proxy, host, port, self.on_proxy)
+        return await open_tunnel(_socks.get(), host, port, self.on_proxy)
 
 
 class _CurrentJar(aiohttp.DummyCookieJar):

@@ -15,7 +15,7 @@ from shoal.fetch.guard import Guard
 from shoal.fetch.http import HttpTransport
 from shoal.fetch.resolver import Resolver
 from shoal.fetch.transport import FetchRequest, Transport
-from shoal.model import Failure, Outcome
+from shoal.model import Failure, Outcome, Task
 from shoal.policy.host_table import NOTHING, merged
 from shoal.settings import HostSettings, Settings
 
@@ -81,6 +81,23 @@ class HostTransport:
         if own is not NOTHING:
             request = with_host_settings(request, own)
         return self._transport.fetch(request)
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+
+def through_same_proxy(transport: Transport, task: Task) -> Transport:
+    """The transport for a robots.txt: through the proxy that the page names, or the site would see who else asks."""
+    return transport if task.options.proxy is None else _SameProxy(transport, task.options.proxy)
+
+
+class _SameProxy:
+    def __init__(self, transport: Transport, proxy: str) -> None:
+        self._transport = transport
+        self._proxy = proxy
+
+    async def fetch(self, request: FetchRequest) -> Outcome:
+        return await self._transport.fetch(replace(request, asked_proxy=self._proxy))
 
     async def close(self) -> None:
         await self._transport.close()

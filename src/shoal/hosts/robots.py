@@ -14,6 +14,7 @@ from shoal.admit.identity import host_key, origin, scheme
 from shoal.admit.identity import scheme as scheme_of
 from shoal.fetch.robots_fetch import RobotsRecord, agent_of, fetch_robots
 from shoal.fetch.transport import Transport
+from shoal.fetch.transports import through_same_proxy
 from shoal.frontier.clock import FrontierClock
 from shoal.frontier.compare_and_set import change_host
 from shoal.frontier.protocol import Frontier
@@ -67,7 +68,7 @@ class RobotsFetcher:
         self._asking[asked] = asyncio.Event()
         try:
             record = await fetch_robots(
-                self._transport,
+                through_same_proxy(self._transport, lease.task),
                 asked,
                 agent=self._agent,
                 now=self._clock.now(),

@@ -64,6 +64,7 @@ class JobRunner:
         transport: Transport | None = None,
         tracing: Tracing | None = None,
         may_reach: Callable[[str], bool] | None = None,
+        trusts_tasks: bool = True,
     ) -> None:
         guard, rng = Guard(settings.allow_network), rng or random.Random()
         clock = FrontierClock(clock or SystemClock())
@@ -88,6 +89,7 @@ class JobRunner:
             now=clock.now,
             handlers=pools_of(spider),
             own=hosts.own,
+            trusts_tasks=trusts_tasks,
         )
         self._recorder = HistoryRecorder(frontier, job, self.tally, clock.now)
         self._budget = RetryBudget(settings)

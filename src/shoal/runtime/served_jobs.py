@@ -193,6 +193,7 @@ class ServedJobs:
             traffic=self._traffic,
             tracing=self._tracing,
             may_reach=reach,
+            trusts_tasks=self._plan.trusts(spider),
         )
 
     def _choose_lanes(self) -> None:

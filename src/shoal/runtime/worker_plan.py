@@ -122,6 +122,10 @@ class WorkerPlan(Struct, frozen=True):
         output, mine = note_of(spec).output.decode(errors="surrogateescape"), self.settings(spider)
         return output or None if trusts_store(mine, self.store) else own_output(output, mine, os.environ)
 
+    def trusts(self, spider: Spider) -> bool:
+        """Whether whoever writes to the store may decide everything."""
+        return trusts_store(self.settings(spider), self.store)
+
     def reach_for(self, spider: Spider) -> Callable[[str], bool] | None:
         """Which URLs may be asked for with this process's headers; None: any."""
         mine = self.settings(spider)

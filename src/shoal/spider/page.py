@@ -64,6 +64,7 @@ class FollowOptions(TypedDict, total=False):
     auth: tuple[str, str] | None
     cookies: dict[str, str] | None
     session: str | None
+    proxy: str | None
     pool: str | None
     timeout: float | None
     max_body: int | None

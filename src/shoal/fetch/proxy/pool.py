@@ -75,6 +75,7 @@ class ProxyPool:
         self._writing = asyncio.Lock()  # two writes of our own would count an observation twice
         self._used = False
         self._turn = 0
+        self._in_flight = 0
         self._unanswered: dict[str, int] = {}  # requests in flight since each proxy's last answer
         self.name = name
         self.proxies = proxies  # names
@@ -134,10 +135,17 @@ class ProxyPool:
     def asking(self, proxy: str) -> Iterator[None]:
         """Around a request through the proxy."""
         self._unanswered[proxy] = self._unanswered.get(proxy, 0) + 1
+        self._in_flight += 1
         try:
             yield
         finally:
+            self._in_flight -= 1
             self._unanswered[proxy] = max(0, self._unanswered[proxy] - 1)
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether a request is in flight."""
+        return self._in_flight > 0
 
     def serves_well(self, proxy: str) -> bool:
         return serves_well(self._state, proxy, self._now())

@@ -6,7 +6,6 @@ space). So passwords need not be in shoal.toml.
 
 from __future__ import annotations
 
-import re
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,14 +14,10 @@ from yarl import URL
 
 from shoal.errors import SettingsError
 from shoal.policy.host_table import table_name
+from shoal.proxy_address import HOW, SCHEMES, SOCKS_PORT, is_address, parse_address, with_variables
 from shoal.settings import Settings
 
 DIRECT = "direct"  # the pool without a proxy
-
-_SCHEMES = {"http": "http", "https": "https", "socks5": "socks5", "socks5h": "socks5"}
-_SOCKS_PORT = 1080
-_HOST = re.compile(r"\w[\w.-]*|[0-9a-fA-F:.]+")  # a name, an address
-_HOW = "write http://user:password@host:port, with https or socks5 as it may be"
 
 
 class Proxy:
@@ -47,12 +42,16 @@ class Proxy:
         shown = f"[{host}]" if ":" in host else host
         # Gateways distinguish their exits by user name, so an address may occur more than once.
         self.address = f"{shown}:{port}" + (f"#{twin}" if twin > 1 else "")
-        self.name = f"{pool}/{self.address}"
+        self.name = f"{pool}/{self.address}" if pool else self.address  # without a pool: given by a request
         self._user = user
         self._password = password
 
     def __repr__(self) -> str:
         return f"<Proxy {self.name}>"
+
+    def rename(self, address: str) -> None:
+        """Gives a proxy without a pool another address to be shown by."""
+        self.address = self.name = address
 
     @property
     def url(self) -> URL:
@@ -90,6 +89,7 @@ def find_pools(settings: Settings, handlers: Sequence[str], environ: Mapping[str
     """The pools of the settings. Raises if a setting or a handler names a pool that does not exist. `handlers`: the
     pools of a spider's handlers."""
     pools = load_pools(settings, environ)
+    _check_proxy(settings.proxy, pools, environ)
     routes = [route.removeprefix("pool:") for route in settings.challenge_routes if route.startswith("pool:")]
     named = {
         "pool": [settings.pool],
@@ -107,6 +107,25 @@ def find_pools(settings: Settings, handlers: Sequence[str], environ: Mapping[str
     return pools
 
 
+def _check_proxy(text: str, pools: Pools, environ: Mapping[str, str]) -> None:
+    """Checks the setting `proxy`."""
+    if not text or text == DIRECT:
+        return
+    if not is_address(text):
+        names = {name for pool in pools.values() for name in [pool[0].pool, *(proxy.name for proxy in pool)]}
+        if text not in names:
+            raise SettingsError(f"proxy: there is no {text!r} in the setting proxies; {HOW}")
+        if len(pools.get(text, ())) > 1:
+            raise SettingsError(f"proxy: {text!r} has several proxies; write pool = {text!r} instead")
+        return
+    try:
+        parse_address(with_variables(text, environ))
+    except KeyError as error:
+        raise SettingsError(f"proxy: the environment has no variable {error.args[0]}") from None
+    except ValueError as error:
+        raise SettingsError(f"proxy: is not a proxy's address: {error}; {HOW}") from None
+
+
 def _pool(pool: str, entries: Sequence[str], environ: Mapping[str, str]) -> Sequence[Proxy]:
     if "/" in pool or not pool:
         raise SettingsError(f"proxies: {pool!r} is no name for a pool: it is empty or has a slash")
@@ -114,7 +133,7 @@ def _pool(pool: str, entries: Sequence[str], environ: Mapping[str, str]) -> Sequ
     for where, url in _addresses(pool, entries, environ):
         proxies.append(_proxy(pool, url, where, proxies))
     if not proxies:
-        raise SettingsError(f"proxies: pool {pool!r} is empty; {_HOW}")
+        raise SettingsError(f"proxies: pool {pool!r} is empty; {HOW}")
     return proxies
 
 
@@ -146,31 +165,11 @@ def _lines(pool: str, path: str) -> Iterator[tuple[str, str]]:
 
 def _proxy(pool: str, text: str, where: str, others: Sequence[Proxy]) -> Proxy:
     try:
-        url = _parsed(text)
+        url = parse_address(text)
     except ValueError as error:  # its text leaves the address out: it may hold a password
         raise SettingsError(
-            f"proxies: pool {pool!r}, {where}: is not a proxy's address: {error}; {_HOW}"
+            f"proxies: pool {pool!r}, {where}: is not a proxy's address: {error}; {HOW}"
         ) from None
-    host, port = url.host or "", url.port or _SOCKS_PORT
+    host, port = url.host or "", url.port or SOCKS_PORT
     twin = 1 + sum((proxy.host, proxy.port) == (host, port) for proxy in others)
-    return Proxy(pool, _SCHEMES[url.scheme], host, port, url.user, url.password, twin)
-
-
-def _parsed(text: str) -> URL:
-    scheme, marked, _ = text.partition("://")
-    if marked and scheme.lower() not in _SCHEMES:
-        raise ValueError("its scheme is not http, https or socks5")
-    try:
-        url = URL(text if marked else f"http://{text}")
-        host, port = url.host, url.explicit_port
-    except (ValueError, IndexError):  # the latter for "[]@"
-        raise ValueError("its host or its port (1 to 65535) cannot be read") from None
-    if not host:
-        raise ValueError("it names no host")
-    if not _HOST.fullmatch(host) or ".." in host:
-        raise ValueError("its host is no name and no address")
-    if port == 0:
-        raise ValueError("its port is not one of 1 to 65535")
-    if url.path not in ("", "/") or url.query_string or url.fragment:
-        raise ValueError("it has a path or a query, as a page has")
-    return url
+    return Proxy(pool, SCHEMES[url.scheme], host, port, url.user, url.password, twin)

@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from shoal.admit.identity import host_key
 from shoal.clock import Clock
 from shoal.events import event
+from shoal.fetch.proxy.own_proxies import OwnProxies, OwnRoute
 from shoal.fetch.proxy.pool import PoolStore, ProxyPool
 from shoal.fetch.proxy.pools import DIRECT, Proxy, find_pools
 from shoal.fetch.proxy.sessions import Session, Sessions
@@ -78,7 +79,9 @@ class Routes:
         now: Callable[[], float],
         handlers: Mapping[str, str] | None = None,
         own: Callable[[str], HostSettings] = _nothing,
+        trusts_tasks: bool = True,
     ) -> None:
+        """`trusts_tasks`: whether a stored request may name the address of its proxy."""
         self._transport = transport
         self._own = own  # the settings of a host
         self._settings = settings
@@ -95,6 +98,18 @@ class Routes:
         }
         if DIRECT in settings.fallback:
             self._pools[DIRECT] = ProxyPool(store, DIRECT, [DIRECT], policy, now, rng)
+        self._named = OwnProxies(
+            pools,
+            self._proxies,
+            self._pools,
+            policy=policy,
+            now=now,
+            rng=rng,
+            environ=os.environ,
+            trusts_tasks=trusts_tasks,
+        )
+        if settings.proxy:
+            self._named.find(settings.proxy, mine=True)  # so that there are pools
         self._sessions = Sessions(settings)
         self._exhausted: set[tuple[str, str]] = set()  # pool, and host if the pool works for others
 
@@ -107,10 +122,17 @@ class Routes:
         """The request with pool, session and proxies to avoid of its task."""
         pool = self._pool_name(task)
         session, banned = task.session, banned_proxies(task) if task.history else ()
-        doubted = self.doubtful_proxies(task)
-        if pool is None and session is None and not banned and not doubted:
+        doubted, asked = self.doubtful_proxies(task), task.options.proxy
+        if pool is None and session is None and asked is None and not banned and not doubted:
             return request
-        return replace(request, pool=pool, session=session, avoid=(*banned, *doubted), doubted=doubted)
+        return replace(
+            request,
+            pool=pool,
+            session=session,
+            asked_proxy=asked,
+            avoid=(*banned, *doubted),
+            doubted=doubted,
+        )
 
     def _pool_name(self, task: Task) -> str | None:
         """The pool of the request, of the host, or of the handler, in this order; None: the setting."""
@@ -128,7 +150,7 @@ class Routes:
 
     def has_other_route(self, task: Task, via: str) -> bool:
         """Whether a page that was refused through `via` may be tried through another proxy."""
-        if not via:
+        if not via or task.options.proxy is not None:
             return False
         refused = {*banned_proxies(task), via}
         host = task.host
@@ -165,7 +187,12 @@ class Routes:
     def fetch(
         self, request: FetchRequest
     ) -> Coroutine[Any, Any, Outcome]:  # not async: the plain case costs nothing
-        if not self._pools and request.session is None and self._own(host_key(request.url)).pool is None:
+        if (
+            not self._pools
+            and request.session is None
+            and request.asked_proxy is None
+            and self._own(host_key(request.url)).pool is None
+        ):
             return self._transport.fetch(request)
         return self._fetch(request)
 
@@ -218,6 +245,11 @@ class Routes:
         if session is not None and self._is_held(_name(session.proxy)):
             self._sessions.retire(session)
             session = None
+        if session is not None and request.asked_proxy is not None:
+            via = await self._choose(request, host, failed)
+            if isinstance(via, NoRoute):
+                return via
+            session.proxy = self._proxies.get(via)  # it moves there, with its cookies
         if session is None:
             via = await self._choose(request, host, failed)
             if isinstance(via, NoRoute) or name is None:
@@ -236,6 +268,17 @@ class Routes:
 
     # -- choosing
 
+    def _named_route(self, asked: str | None, pool: str | None) -> OwnRoute | Failure | None:
+        """Where a request goes that names its proxy. None: it does not, and no pool is named in its place."""
+        settings = self._settings
+        if settings.worker_pool:
+            return None
+        if asked is not None:
+            return self._named.find(asked)
+        if settings.proxy and not (pool or settings.pool or settings.fallback):
+            return self._named.find(settings.proxy, mine=True)
+        return None
+
     def _chain(self, pool: str | None) -> Sequence[str]:
         settings = self._settings
         if settings.worker_pool:
@@ -247,6 +290,11 @@ class Routes:
 
     async def _choose(self, request: FetchRequest, host: str, failed: Sequence[str]) -> str | NoRoute:
         own = self._own(host).pool
+        named = self._named_route(request.asked_proxy, request.pool or own)
+        if isinstance(named, Failure):
+            return NoRoute(named.kind, named.detail)
+        if named is not None:
+            return await self._choose_named(named, host, failed)
         chain = self._chain(request.pool or own)
         if chain[0] not in self._pools:
             if chain[0] == DIRECT:
@@ -271,10 +319,25 @@ class Routes:
                 waits.append((pool, choice))
         return self._no_route(waits, chain, host)
 
+    async def _choose_named(self, named: OwnRoute, host: str, failed: Sequence[str]) -> str | NoRoute:
+        """The proxy that the request names; no other takes its place."""
+        if named.pool == DIRECT:
+            return DIRECT
+        pool = self._pools[named.pool]
+        others = {name for name in pool.proxies if name != named.proxy} if named.proxy else set()
+        choice = await pool.choose(
+            host, avoid={*failed, *others}, probes=True, hold=self._settings.total_timeout
+        )
+        if isinstance(choice, Choice):
+            return choice.proxy
+        return self._no_route([(named.pool, choice)] if choice is not None else [], [named.pool], host)
+
     def no_route_now(self, task: Task) -> NoRoute | None:
         """Why the task has no route now, as far as is known; None: it has one."""
         waits: list[tuple[str, Wait]] = []
-        chain = self._chain(self._pool_name(task))
+        pool = self._pool_name(task)
+        named = self._named_route(task.options.proxy, pool)
+        chain = [named.pool] if isinstance(named, OwnRoute) else self._chain(pool)
         for pool in chain:
             choice = self._pools[pool].peek(task.host) if pool in self._pools else None
             if not isinstance(choice, Wait):
