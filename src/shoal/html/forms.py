@@ -184,6 +184,7 @@ class _Entry(Struct):
 def _entries(controls: Sequence[LexborNode], button: LexborNode | None) -> list[_Entry]:
     """As the page has them."""
     entries: list[_Entry] = []
+    directions: dict[int, str] = {}
     for node in controls:
         name, kind = node.attributes.get("name") or "", _type(node)
         if _is_button(node):
@@ -200,18 +201,25 @@ def _entries(controls: Sequence[LexborNode], button: LexborNode | None) -> list[
         entries += [_Entry(name, value, node) for value in _values(node, kind)]
         direction = node.attributes.get("dirname")
         if direction and kind in ("text", "search", "textarea", "tel", "url", "email", "hidden", "password"):
-            entries.append(_Entry(direction, _direction(node), node))
+            entries.append(_Entry(direction, _direction(node, directions), node))
     return entries
 
 
-def _direction(node: LexborNode) -> str:
+def _direction(node: LexborNode, known: dict[int, str]) -> str:
+    """What the nearest `dir` says. `known` has it for ancestors that were looked at, since pages nest deeply."""
+    passed: list[int] = []
     at: LexborNode | None = node
-    while at is not None:
+    found = ""
+    while at is not None and not (found := known.get(at.mem_id, "")):
+        passed.append(at.mem_id)
         said = (at.attributes.get("dir") or "").lower()
         if said in ("ltr", "rtl"):
-            return said
+            found = said
+            break
         at = at.parent
-    return "ltr"
+    found = found or "ltr"
+    known.update(dict.fromkeys(passed, found))
+    return found
 
 
 def _values(node: LexborNode, kind: str) -> list[str]:

@@ -78,6 +78,7 @@ def look_everywhere(body: bytes) -> None:
     seen.css("table tr td a, ul li > a, h2 + p, h2 ~ p")
     seen.follow_all("a")
     seen.attr("a", "href")
+    seen.jsonld()
     summary(seen)
     _ = seen.tree.html
 
@@ -92,6 +93,17 @@ def look_into_xml(body: bytes) -> None:
     seen.xpath("//a/@href")
     seen.css("div a, td > a:first-child, h2 ~ p")
     seen.links("a")
+
+
+def submit(body: bytes) -> None:
+    """The markup as the inside of a form."""
+    page(b"<form>" + body).submit_form("form", {"a": "1", "b": True})
+
+
+def read_jsonld(body: bytes) -> None:
+    """As it is, before an object, and behind one."""
+    for text in (body, body + b"{}", b"{}" + body):
+        page(b'<script type="application/ld+json">' + text + b"</script>").jsonld()
 
 
 def decode(body: bytes) -> None:
@@ -153,6 +165,7 @@ PAGES = (
     Reader("page", look_everywhere, parses=True),
     Reader("xpath", by_xpath, parses=True),
     Reader("xml", look_into_xml, parses=True),
+    Reader("form", submit, parses=True),
     Reader("mending", mend),
     Reader("xhtml", as_html),
     Reader("is_html", lambda body: is_html("", body)),
@@ -188,6 +201,7 @@ TEXTS = (
     Reader("escalation", lambda text: pattern_of(URL + _text(text))),
     Reader("decode", decode),
     Reader("json", _json),
+    Reader("JSON-LD", read_jsonld, parses=True),
 )
 
 

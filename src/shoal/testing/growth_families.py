@@ -42,6 +42,10 @@ MARKUP = (
     "<a href=/%d>x</a>", "<a href=/%d>", "<a href=x:%d>", "<base href=/%d>", "<meta charset=x%d>",
     "<title>x</title>", "<meta name=description content=x>", "<link rel=canonical href=/%d>",
     "<p><b id=%d></p>x", "<li><ul>", "<td><table>",
+    "<plaintext><script>", "<plaintext><style></style>", "<div title='<script>'>", "<fieldset><input name=a%d>",
+    "<fieldset disabled><input name=a%d>", "<fieldset disabled><legend><input name=a%d>",
+    "<div><input name=a dirname=b%d>", "<select name=a%d><option selected>x</select>", "<form><input name=a form=b>",
+    "<table><form><tr><td><input name=a>", "<textarea name=a>", '<script type="application/ld+json">',
 )
 
 TEXT = (
@@ -51,7 +55,8 @@ TEXT = (
     "/;jsessionid=1", "utm_a=1&", "&month=1", "&month=&year=", "?month=", "&page=1", "/page/1", "/2001",
     "/2001-1", "calendar/", "http://", "é", "\\", "xn--", "Sun, ", "06 Nov ", "GMT ", "-", "[", "]", "{",
     '{"a":', '"', "'", "\ud800", "\x00", "Reset(", "A_", "GoAway(A", "login", "/login", "captcha",
-    "/captcha/", "\r\n ", "\r", "\n", "\r\nX: y", "\r\n:", "1\r\nx\r\n", "1;", "0\r\n",
+    "/captcha/", "<!--", "-->", "// <![CDATA[", "//]]>", '[{"@graph":', '{"@graph":[', "[]",
+    "\r\n ", "\r", "\n", "\r\nX: y", "\r\n:", "1\r\nx\r\n", "1;", "0\r\n",
 )
 # fmt: on
 
