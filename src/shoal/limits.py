@@ -52,6 +52,12 @@ YIELDED = 2_000_000  # values for one page: more than any page can hold. Beyond:
 ROW_BYTES = 64 * MB  # bytes of an item as JSON: a page of max_body fits several times. Beyond: `junk`
 PAGE_ROWS = 256 * MB  # bytes of all items of a page, which are in memory together. Beyond: `junk`
 
+# -- counters of a spider, kept with its job
+COUNTER_NAMES = 200  # names of a job: each is a time series of its metrics. Beyond: counted as "(other)"
+COUNTER_NAME = 100  # characters of a name. Beyond: `junk`
+COUNTER_STEP = 10**12 - 1  # what a page may add to one: a terabyte. Beyond: `junk`
+COUNTER_MOST = 2**53 - 1  # of a counter: up to here JSON and Lua are exact. Beyond: it stays there
+
 # -- URLs
 URL_READ = 4  # times max_url_length: longer URLs are refused unread, since parsing costs time too
 START_LINE = (

@@ -439,6 +439,7 @@ class Settlement(Struct, frozen=True):
     rows: tuple[Row, ...] = ()  # items for the journal
     snapshot: Snapshot | None = None  # kept if a Retry turns out to have been the last attempt
     links_cut: int = 0  # how many links of the page were too many
+    counts: tuple[tuple[str, int], ...] = ()  # what to add to the job's own counters (see counts.py)
 
 
 class DeadLetter(Struct, frozen=True):

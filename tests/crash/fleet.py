@@ -27,12 +27,14 @@ spider = Spider("site", start=Path(__file__).with_name("start.txt"), trust_start
 
 @spider.handler
 def page(page):
+    page.count("pages")
     yield {"url": page.url}
     yield from page.follow_all("a", page_of)
 
 
 @spider.handler(name="page_of")
 def page_of(page):
+    page.count("pages")
     yield {"url": page.url}
     yield from page.follow_all("a", page_of)
 """

@@ -95,6 +95,7 @@ def test_workers_are_killed_at_random_moments(fleet: Fleet, web: WebProcess) -> 
     job = fleet.finishes()
     assert (job.counters.done, job.counters.dead, job.counters.open) == (PAGES, 0, 0)
     assert fleet.urls() == sorted(web.pages_of("site"))
+    assert job.counts == {"pages": PAGES}
     assert len(web.hits_of("site")) - before - PAGES <= 4 * 8, "only what was in flight was fetched again"
 
 

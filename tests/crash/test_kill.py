@@ -17,6 +17,19 @@ from shoal.testing import HostProfile, WebProcess
 
 PAGES, PATIENT, LIMITED = 1_500, 500, 4
 ROW_BYTES = 300  # about
+SPIDER = """
+from shoal import Spider
+
+spider = Spider("counting", {url!r}, rate=0, per_host=50)
+
+
+@spider.handler
+def page(page):
+    page.count("rows")
+    yield {{"url": page.url, "filler": "x" * 220}}
+    page.count("links", len(page.links("a")))
+    yield from page.follow_all("a")
+"""
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +54,8 @@ def check_what_is_left(desk: Desk) -> None:
     counters = jobs[0].counters
     assert len(urls) == len(set(urls)) == counters.items == counters.done
     assert add_up(msgspec.to_builtins(counters))
+    if jobs[0].spec.name == "counting":
+        assert jobs[0].counts.get("rows", 0) == len(urls)
 
 
 def check_the_end(desk: Desk, web: WebProcess, host: str = "site") -> None:
@@ -59,7 +74,8 @@ def grown(desk: Desk, process: Process, size: int) -> None:
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_killed_at_random_moments(desk: Desk, web: WebProcess, seed: int) -> None:
-    command = ("crawl", web.url("site"), "-o", ROWS, *FAST)
+    spider = desk.file("counting.py", SPIDER.format(url=web.url("site")))
+    command = ("crawl", spider, "-o", ROWS, *FAST)
     rng = random.Random(seed)
     for _ in range(4):
         process = desk.start(*command)
@@ -68,6 +84,8 @@ def test_killed_at_random_moments(desk: Desk, web: WebProcess, seed: int) -> Non
         check_what_is_left(desk)
     desk.finish(*command)
     check_the_end(desk, web)
+    assert set(desk.status()["counts"]) == {"rows", "links"}
+    check_what_is_left(desk)
 
 
 def test_killed_while_it_starts(desk: Desk, web: WebProcess) -> None:

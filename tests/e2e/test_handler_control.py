@@ -34,6 +34,7 @@ async def test_a_handler_asks_again_or_drops(tmp_path: Path) -> None:
 
     @spider.handler
     def page(page: Page) -> Iterator[object]:
+        page.count("hits")
         yield {"path": page.url.removeprefix(site), "hit": int(page.body)}
         yield page.follow("/found-on" + page.url.removeprefix(site), ignored)
         if "/soon" in page.url and int(page.body) < 3:
@@ -55,7 +56,7 @@ async def test_a_handler_asks_again_or_drops(tmp_path: Path) -> None:
     assert hits["/never"] == hits["/soon"] == 3
     # What a page yields before it is dropped, or asked for again, is not used.
     assert {path for path in hits if path.startswith("/found-on")} == {"/found-on/plain", "/found-on/soon"}
-    assert results.view.report.cut == {"pages dropped (not wanted)": 2}
+    assert results.view.job.counts == {"hits": 4, "pages dropped: not wanted": 2}, "pages that are done"
     async with open_frontier(str(tmp_path / "store.db")) as frontier:
         [letter] = await frontier.dead(DeadFilter())
     assert (letter.kind, len(letter.task.history)) == ("retry_asked", 3)

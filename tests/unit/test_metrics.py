@@ -36,7 +36,7 @@ def parsed(text: bytes) -> Samples:
     return samples
 
 
-def value(samples: Samples, name: str, **labels: str) -> float:
+def value(samples: Samples, name: str, /, **labels: str) -> float:
     return samples[name, frozenset(labels.items())]
 
 
@@ -149,7 +149,8 @@ async def test_a_process_that_fetches_nothing_has_a_pulse() -> None:
 
 def job(name: str, *, state: JobState = "running", at: float = 0.0, **counters: int) -> JobView:
     spec = JobSpec(name)
-    return JobView(Job(spec, state, Counters(**counters), at), rate=2.0, eta=60.0, workers=1)
+    told = Job(spec, state, Counters(**counters), at, counts={"variants": 3, "größe": 1})
+    return JobView(told, rate=2.0, eta=60.0, workers=1)
 
 
 def overview(*jobs: JobView, **fields: Any) -> Any:
@@ -195,6 +196,9 @@ def test_jobs_beyond_the_newest_are_summed_up_and_open_ones_come_first() -> None
     assert sum(value(samples, "shoal_tasks", job_name=name, state="done") for name in names) == 201
     assert value(samples, "shoal_tasks", job_name="other", state="done") == 201 - MOST_JOBS
     assert "other" not in [labels["job_name"] for labels in label_sets(samples, "shoal_job_eta_seconds")]
+    assert value(samples, "shoal_job_counter", job_name="long", name="variants") == 3
+    counted = value(samples, "shoal_job_counter", job_name="other", name="(other)")
+    assert counted == 4 * (201 - MOST_JOBS), "the names of all jobs together have no limit"
 
 
 @pytest.mark.parametrize("name", ['quote"d', "back\\slash", "line\nbreak", "größe", "lone\udc80"])

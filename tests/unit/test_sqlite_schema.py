@@ -35,7 +35,7 @@ def refusal(path: Path) -> StoreError:
 
 # How a file of schema 5 looked.
 TO_5 = """
-DROP TABLE source; DROP TABLE past; DROP TABLE dropped;
+DROP TABLE source; DROP TABLE past; DROP TABLE dropped; DROP TABLE counter;
 ALTER TABLE job ADD COLUMN fed INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE job ADD COLUMN fed_all INTEGER NOT NULL DEFAULT 0;
 PRAGMA user_version = 5;
@@ -64,14 +64,16 @@ def test_another_version_is_refused(path: Path, version: int, age: str) -> None:
     assert "--store" in str(error)
 
 
-async def test_a_file_of_the_version_before_is_brought_up_to_date(path: Path) -> None:
-    load_sqlite("schema5.sql", path)
+@pytest.mark.parametrize("name", ["schema5.sql", "schema6.sql"])
+async def test_a_file_of_an_earlier_version_is_brought_up_to_date(path: Path, name: str) -> None:
+    load_sqlite(name, path)
     for _ in range(2):  # the second time there is nothing to do
         async with SqliteFrontier(path) as frontier:
             job = await counted(frontier)
             assert (job.counters.admitted, job.counters.done, job.counters.dead) == (13, 1, 1)
             assert (await frontier.find("job", make_task(FOUND))).place == "pending"
             assert await frontier.journal_length("job", "rows.jsonl") == 9
+            assert job.counts == {}
 
 
 async def test_schema_4_is_brought_up_to_date_in_one_go(path: Path) -> None:

@@ -10,7 +10,7 @@ from shoal.engine.tally import Tally
 from shoal.frontier.values import Counters, Job, JobSpec, JobState
 from shoal.inspect.job import View
 from shoal.model import Failure, Response
-from shoal.terminal import summary
+from shoal.terminal import live_panel, summary
 
 
 def a_view(state: JobState = "finished", **counters: int) -> View:
@@ -57,6 +57,21 @@ def test_a_job_that_has_its_pages_says_what_is_left_and_why() -> None:
     assert summary.as_json(view, output="x")["left"] == said
 
 
+def test_own_counters_are_shown_wherever_the_job_is() -> None:
+    counts = {"variants": 1234, "pages dropped: sold out": 2, "dropped: no price": 1}
+    view = a_view(done=98)
+    view = replace(view, job=replace(view.job, counts=counts))
+    console = Console(file=io.StringIO(), width=100, record=True)
+    for shown in (live_panel.render(view), live_panel.job_card(view.job, "", [])):
+        console.print(shown)
+    card = console.export_text()
+    for text in (text_of(view), card):
+        assert "variants 1,234" in text
+        assert "pages dropped (sold out) 2 · items dropped (no price) 1" in text
+    assert card.count("counted") == card.count("dropped  ") == 2
+    assert summary.as_json(view, output="x")["counts"] == counts
+
+
 def test_a_run_that_fetched_nothing_is_no_error() -> None:
     view = View(job=Job(JobSpec("empty"), "finished", Counters(), 0.0), report=Tally().report())
     assert "empty finished" in text_of(view)
@@ -73,7 +88,7 @@ def test_the_json_summary_keeps_its_keys() -> None:
         "job", "state", "output", "seconds", "processes", "restarts", "admitted", "pending", "delayed", "leased",
         "done", "dead", "merged", "rows", "retried", "duplicates", "over_budget", "links_cut", "left", "pages",
         "handled", "retries", "fetches", "bytes", "pages_per_second", "success_rate", "latency", "errors", "statuses",
-        "refused", "cut",
+        "refused", "cut", "counts",
     }  # fmt: skip
     assert found["rows"] == 90
     assert found["pages_per_second"] == 2.0

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from shoal.admit.sizes import OversizeError, stored_size
 from shoal.clock import Clock
+from shoal.counts import PAGES_DROPPED, with_reason
 from shoal.engine.links import Links
 from shoal.engine.tally import Tally
 from shoal.errors import HandlerMissing, SpiderError
@@ -32,7 +33,6 @@ from shoal.spider.spider import Handler, Spider, place_of_code, place_of_error
 from shoal.text import error_line, one_line, shown_url
 
 _SHOWN = 300  # characters of a URL in a detail
-_REASON = 100  # … of a reason by which something is counted
 
 
 class Handling:
@@ -90,8 +90,8 @@ class Handling:
         except handlers.Retry as asked:
             return self._again(lease, response, asked)
         except handlers.Drop as dropped:
-            self._tally.cut(f"pages dropped ({one_line(str(dropped))[:_REASON]})", 1)
-            return Settlement(lease, Done())
+            page._counts.add(with_reason(PAGES_DROPPED, str(dropped)))
+            return Settlement(lease, Done(), counts=page._counts.settled())
         except TabLost as error:
             lost = self._failure(task, "browser_crash", str(error))
             return Settlement(lease, Retry(self._settings.retry_base, lost))
@@ -100,9 +100,8 @@ class Handling:
             event("handler_failed", job=task.job, url=task.url, handler=name, error=said)
             return self._bury(lease, response, "handler", said, traceback.format_exc())
         cut = self._cut(task, yielded.requests)
-        return Settlement(
-            lease, Done(), self._links.admit(lease, yielded.requests, host), rows, links_cut=cut
-        )
+        found = self._links.admit(lease, yielded.requests, host)
+        return Settlement(lease, Done(), found, rows, links_cut=cut, counts=page._counts.settled())
 
     def _again(self, lease: Lease, response: Response, asked: handlers.Retry) -> Settlement:
         task, settings = lease.task, self._settings

@@ -103,6 +103,7 @@ class Job(Struct, frozen=True):
     fed: int = 0  # how many start URLs have been read, from all sources
     fed_all: bool = False  # no more start URLs will come: every source that was opened was fed to its end
     sources: Mapping[str, Source] = {}  # by name; OWN_START among them if the spider's start is fed
+    counts: Mapping[str, int] = {}  # the job's own counters, in the order of their names
 
     @property
     def exhausted(self) -> bool:

@@ -64,6 +64,7 @@ def job_dict(one: JobView) -> dict[str, Any]:
         "workers": one.workers,
         "trouble": one.trouble or None,
         "left": left_over(job) or None,
+        "counts": dict(job.counts),
     }
 
 

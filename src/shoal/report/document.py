@@ -8,7 +8,7 @@ from string import Template
 
 import msgspec
 
-from shoal import __version__, humanize
+from shoal import __version__, counts, humanize
 from shoal.engine.history import HostPast, Slice
 from shoal.events import Event
 from shoal.frontier.values import Job
@@ -19,7 +19,7 @@ from shoal.report.gathering import Findings
 from shoal.report.plots import nothing, plots, text, when
 
 GENERATOR = "Shoal report"  # by which a report is known
-_RANKED = 8  # hosts in a ranking
+_RANKED = 8  # hosts or counters in a ranking
 _HOSTS_LISTED = 100
 _FEW = 5  # requests that a host must have had to be called slow or failing
 
@@ -35,6 +35,7 @@ def render(findings: Findings) -> str:
         about=_about(findings),
         figures=_figures(findings, total),
         plots=plots(findings.history, total),
+        counted=_counted(job),
         hosts=_hosts(findings.history.hosts),
         errors=_errors(total),
         letters=_letters(findings.letters, job.counters.dead),
@@ -90,6 +91,15 @@ def _noun(number: int, noun: str) -> str:
 
 def _slower(total: Slice) -> str:
     return f"p95 {humanize.latency(total.percentile(95))}, p99 {humanize.latency(total.percentile(99))}"
+
+
+def _counted(job: Job) -> str:
+    if not job.counts:
+        return ""
+    own, dropped = counts.own(job.counts), counts.dropped(job.counts)
+    rankings = [_ranking("By its spider", "pages", own, _whole)] if own else []
+    rankings += [_ranking("Dropped", "dead", dropped, _whole)] if dropped else []
+    return f'<h2>Counted</h2><div class="cards">{"".join(rankings)}</div>'
 
 
 # -- hosts

@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
+from shoal.counts import Counts, check_count
 from shoal.errors import SpiderError
 from shoal.events import event
 from shoal.html import charset, decoding
@@ -78,6 +79,7 @@ class Page:
     __slots__ = (
         "_base",
         "_codec",
+        "_counts",
         "_html",
         "_selection",
         "_sort",
@@ -97,6 +99,7 @@ class Page:
         self.task = task
         self.response = response
         self.handler = handler  # the name of the handler this page is for
+        self._counts = Counts()
         self.fetched_at = fetched_at  # seconds since the epoch
         self._forget()
 
@@ -313,6 +316,15 @@ class Page:
             parse = self._tree is not None or self.is_html
             self._base = document_base(self.tree, self.url) if parse else self.url
         return self._base
+
+    # -- telling
+
+    def count(self, name: str, number: int = 1) -> None:
+        """Adds to a counter of the job. It takes effect when the page is committed, so it is exact: a page that is
+        repeated or given up does not count."""
+        check_count(name, number)
+        if number:
+            self._counts.add(name, number)
 
     # -- in a browser
 

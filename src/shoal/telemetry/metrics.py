@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeVar, get_args
 
 from msgspec import Struct
 
-from shoal import __version__
+from shoal import __version__, counts
 from shoal.engine.tally import LATENCY_EDGES, TallyReport
 from shoal.engine.vitals import Vitals
 from shoal.errors import UsageError
@@ -118,8 +118,7 @@ PROCESS: tuple[Metric[Process], ...] = (
     Metric("shoal_refused_total", "counter", ("reason",),
            "URLs that were found and not admitted, by reason.", _refused),
     Metric("shoal_cut_total", "counter", ("what",),
-           "Links of a page and cookies of a redirect beyond what is taken; items of pages that ask for noindex; "
-           "pages that a handler dropped, by its reason.",
+           "Links of a page and cookies of a redirect beyond what is taken; items of pages that ask for noindex.",
            lambda of: {(what,): count for what, count in of.report.cut.items()}),
     Metric("shoal_stale_total", "counter", (),
            "Pages that were finished after their lease had been given away.", lambda of: of.vitals.stale),
@@ -206,6 +205,14 @@ def _tasks(of: Store) -> Samples:
     return counts
 
 
+def _counters(of: Store) -> Samples:
+    sums: Counter[tuple[str, ...]] = Counter()
+    for label, one in of.jobs:
+        for name, number in one.job.counts.items():
+            sums[(label, name if label != OTHER else counts.OTHER)] += number
+    return sums
+
+
 def _jobs(overview: Overview) -> Samples:
     states = Counter(one.job.state for one in overview.jobs)
     return {(state,): states[state] for state in get_args(JobState)}
@@ -239,6 +246,8 @@ STORE: tuple[Metric[Store], ...] = (
            "Whether a job is running.", _by_job(lambda one: one.job.state == "running")),
     Metric("shoal_job_rows", "gauge", ("job_name",),
            "Rows that a job has written.", _by_job(lambda one: one.job.counters.items)),
+    Metric("shoal_job_counter", "gauge", ("job_name", "name"),
+           "What the spider of a job counts itself; what its handlers and hooks dropped.", _counters),
     Metric("shoal_job_rate", "gauge", ("job_name",),
            "Pages a second of a job, lately, of all workers.", _by_job(lambda one: one.rate)),
     Metric("shoal_job_workers", "gauge", ("job_name",),

@@ -11,7 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from shoal import humanize
+from shoal import counts, humanize
 from shoal.engine.tally import HostTally, TallyReport
 from shoal.frontier.values import Job
 from shoal.inspect.job import View, has_ended, left_over, waits_for
@@ -28,6 +28,8 @@ def render(view: View) -> RenderableType:
         parts += [Text(), _slowest(view.report.hosts[:HOSTS_SHOWN], dict(view.queues))]
     if view.report.errors:
         parts += [Text(), errors(view.report)]
+    if view.job.counts:
+        parts += [Text(), *counted(view.job)]
     title = Text(humanize.printable(view.job.spec.name), "bold cyan")
     if view.note:
         title.append(f"  {humanize.printable(view.note)}", "yellow")
@@ -62,6 +64,7 @@ def job_card(job: Job, trouble: str, queues: Sequence[tuple[str, int]]) -> Rende
     if c.links_cut:
         cut = f"{humanize.plural(c.links_cut, 'link')} beyond max_links of their pages"
         lines.append(Text.assemble(("not taken  ", "dim"), (cut, "yellow")))
+    lines += counted(job)
     waiting = {host: pending for host, pending in queues if pending}
     if waiting and not has_ended(job):
         lines.append(Text.assemble(("longest queues  ", "dim"), safe(humanize.by_count(waiting))))
@@ -147,6 +150,16 @@ def _slowest(hosts: tuple[HostTally, ...], queues: dict[str, int]) -> Renderable
 def errors(report: TallyReport) -> Text:
     text = Text.assemble(("errors  ", "dim"), no_wrap=True, overflow="ellipsis")
     return text.append(humanize.printable(humanize.by_count(report.errors)))
+
+
+def counted(job: Job) -> list[Text]:
+    """The job's own counters; apart, what handlers and hooks dropped."""
+    kinds = (("counted", counts.own(job.counts)), ("dropped", counts.dropped(job.counts)))
+    return [
+        Text.assemble((f"{name}  ", "dim"), safe(humanize.by_count(found)), no_wrap=True, overflow="ellipsis")
+        for name, found in kinds
+        if found
+    ]
 
 
 def latency_style(seconds: float) -> str:

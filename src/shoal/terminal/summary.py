@@ -8,11 +8,13 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from shoal import humanize
+from shoal import counts, humanize
+from shoal.frontier.values import Job
 from shoal.inspect.job import View, left_over
 from shoal.terminal.live_panel import frame
 
 PERCENTILES = (50, 90, 99)
+_COUNTERS = 20  # that are shown
 
 
 def render(view: View, *, output: str, dead_command: str = "") -> RenderableType:
@@ -55,6 +57,7 @@ def _facts(view: View, output: str, dead_command: str) -> list[tuple[str, Text]]
         facts.append(("refused", Text(humanize.printable(humanize.by_count(report.refused)))))
     if cut := _cut(view):
         facts.append(("cut", Text(humanize.printable(humanize.by_count(cut)), "yellow")))
+    facts += _counted(view.job)
     if counters.dead:
         hint = (f"  {dead_command}", "cyan")
         facts.append(("dead", Text.assemble((humanize.count(counters.dead), "bold red"), hint)))
@@ -69,6 +72,16 @@ def _facts(view: View, output: str, dead_command: str) -> list[tuple[str, Text]]
     elif counters.open:
         left = (humanize.count(counters.open), "bold")
         facts.append(("left", Text.assemble(left, (" still to fetch", "dim"))))
+    return facts
+
+
+def _counted(job: Job) -> list[tuple[str, Text]]:
+    """The job's own counters; apart, what handlers and hooks dropped."""
+    facts = []
+    if own := counts.own(job.counts):
+        facts.append(("counted", Text(humanize.by_count(own, _COUNTERS))))
+    if dropped := counts.dropped(job.counts):
+        facts.append(("dropped", Text(humanize.by_count(dropped), "yellow")))
     return facts
 
 
@@ -130,4 +143,5 @@ def as_json(view: View, *, output: str) -> dict[str, Any]:
         "statuses": {str(status): number for status, number in sorted(report.statuses.items())},
         "refused": report.refused,
         "cut": report.cut,
+        "counts": dict(view.job.counts),
     }

@@ -248,6 +248,7 @@ class MemoryQueue:
             self._free(task, self._time.now() - lease.since)
             buried += self._conclude(job, task, settlement)
             job.count["links_cut"] += settlement.links_cut
+            job.count_own(settlement.counts)
             parts.append(self._admit(job, settlement.found))
         accepted = [held.get(settlement.lease.token) is settlement for settlement in batch]
         for settlement, was_held in zip(batch, accepted, strict=True):
@@ -399,7 +400,14 @@ class MemoryQueue:
         )
         sources = dict(job.sources)
         return Job(
-            job.spec, job.state, counters, job.created_at, job.finished_at, *fed_of(sources), sources=sources
+            job.spec,
+            job.state,
+            counters,
+            job.created_at,
+            job.finished_at,
+            *fed_of(sources),
+            sources=sources,
+            counts=dict(sorted(job.own.items())),
         )
 
     def _leased(self, job: str) -> int:

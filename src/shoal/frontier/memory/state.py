@@ -5,13 +5,14 @@ from __future__ import annotations
 import copy
 import heapq
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from shoal.admit.identity import registrable_domain
+from shoal.counts import OTHER
 from shoal.frontier.values import (
     EARLIER,
     MOST_SOURCES,
@@ -23,6 +24,7 @@ from shoal.frontier.values import (
     Source,
 )
 from shoal.frontier.verdicts import marks
+from shoal.limits import COUNTER_MOST, COUNTER_NAMES
 from shoal.model import DeadLetter, Lease, Task
 from shoal.valve import FOREVER, Domain, DomainLimit, strictest
 
@@ -67,6 +69,7 @@ class JobRecord:
     letters: dict[int, DeadLetter] = field(default_factory=dict)
     journals: dict[str, int] = field(default_factory=dict)
     count: Counter[str] = field(default_factory=Counter)
+    own: dict[str, int] = field(default_factory=dict)  # the spider's own counters
 
     def open_source(self, name: str, *, again: bool) -> None:
         known = self.sources.get(name)
@@ -84,6 +87,12 @@ class JobRecord:
         known = self.sources.get(cursor.source, Source())
         fed = known.fed if cursor.fed is None else cursor.fed
         self.sources[cursor.source] = Source(fed, known.fed_all or cursor.fed_all)
+
+    def count_own(self, counts: Iterable[tuple[str, int]]) -> None:
+        for name, number in counts:
+            if name not in self.own and len(self.own.keys() - {OTHER}) >= COUNTER_NAMES:
+                name = OTHER
+            self.own[name] = min(self.own.get(name, 0) + number, COUNTER_MOST)
 
     def see(self, task: Task) -> None:
         self.seen.update(marks(task))

@@ -11,6 +11,7 @@ from math import ceil
 import msgspec
 from msgspec.structs import replace
 
+from shoal.counts import within_limits
 from shoal.errors import UsageError
 from shoal.events import event
 from shoal.frontier.codec import stored
@@ -22,6 +23,7 @@ from shoal.valve import Valve
 
 _COUNTED = Counters.__struct_fields__
 _PENDING = b"pending:"  # + lane's number: a field of a job
+_OWN = b"own:"  # + name: a counter of the spider
 _FED = b"fed:"  # + name of a source: how far it was read, and whether to its end
 VALVE = struct.Struct("<ddddIIIII")
 _LIMIT = struct.Struct("<dI")
@@ -199,7 +201,18 @@ def _job(parts: Sequence[Fields]) -> Job:
         float(home.get(b"finished", 0)),
         *fed_of(sources),
         sources=sources,
+        counts=_counts(parts),
     )
+
+
+def _counts(parts: Sequence[Fields]) -> dict[str, int]:
+    """The sums over all shards. Each shard keeps the limit on names, so together they may have more."""
+    sums: Counter[str] = Counter()
+    for part in parts:
+        for field, number in part.items():
+            if field.startswith(_OWN):
+                sums[field.removeprefix(_OWN).decode(errors="replace")] += int(number)
+    return within_limits(sums)
 
 
 def _sources(home: Fields) -> dict[str, Source]:

@@ -14,7 +14,7 @@ NAMES = {
     "METABEFORE": "meta",  # what META was up to layout 4; now a string, on which scripts of that time fail at once
     "UPGRADE": "upgrade",  # string: the process that changes the layout of this shard; expires if it is silent
     "JOBS": "jobs",  # hash: name → number
-    "JOB": "job:",  # + number, hash: spec, state, counters; pending tasks by lane; sources of start URLs (home shard)
+    "JOB": "job:",  # + number, hash: spec, state, all counters; pending tasks by lane; sources of start URLs (home)
     "JOBHOSTS": "jobhosts:",  # + number, hash: host → tasks admitted
     "WORDS": "words:",  # + number, hash: handler → small number (home shard)
     "SEEN": "seen:",  # + number:bucket, set of fingerprints

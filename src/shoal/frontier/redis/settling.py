@@ -227,7 +227,7 @@ class Encoder:
         lease = settlement.lease
         number = self._shards.known_number(lease.task.job)
         if not number:  # this process has never met the job, so it has no leases of it
-            return [lease.token, 0, "done", False, 0, False, False, False, 0]
+            return [lease.token, 0, "done", False, 0, False, False, False, 0, False]
         verdict, arguments = self._verdict(settlement, shard, self._words[number])
         here, others = self._found(settlement.found, shard, self._words[number])
         return [
@@ -240,6 +240,7 @@ class Encoder:
             here or False,
             others or False,
             settlement.links_cut,
+            [part for pair in settlement.counts for part in pair] or False,
         ]
 
     def _found(self, found: Sequence[Task], shard: int, words: Mapping[str, int]) -> tuple[Flat, list[Asked]]:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import apsw
 import msgspec
 
+from shoal.counts import OTHER
 from shoal.errors import UsageError
 from shoal.frontier.clock import Timebase
 from shoal.frontier.sqlite import domains
 from shoal.frontier.sqlite.schema import check_version
 from shoal.frontier.values import Counters, JobSpec
+from shoal.limits import COUNTER_MOST, COUNTER_NAMES
 from shoal.valve import DomainLimit, Valve, strictest
 
 T = TypeVar("T")
@@ -26,6 +28,17 @@ _COUNT_LANE = (
     "INSERT INTO lane(job, name, pending) VALUES (?, ?, ?)"
     " ON CONFLICT DO UPDATE SET pending = pending + excluded.pending"
 )
+
+# A new name beyond the limit is counted with the others.
+_COUNT_OWN = f"""
+INSERT INTO counter(job, name, count)
+SELECT ?1, iif(
+         EXISTS (SELECT 1 FROM counter WHERE job = ?1 AND name = ?2)
+           OR (SELECT count(*) FROM counter WHERE job = ?1 AND name <> '{OTHER}') < {COUNTER_NAMES},
+         ?2, '{OTHER}'), ?3
+ WHERE true
+    ON CONFLICT DO UPDATE SET count = min(count + excluded.count, {COUNTER_MOST})
+"""
 
 decode_spec = msgspec.msgpack.Decoder(JobSpec).decode
 
@@ -72,6 +85,7 @@ class Session:
         self._names = _Names()
         self._counts: dict[int, Counter[str]] = {}
         self._lanes: Counter[tuple[int, str]] = Counter()  # pending, by job and lane
+        self._own: Counter[tuple[int, str]] = Counter()  # counters of spiders, by job and name
 
     # -- transactions
 
@@ -106,6 +120,7 @@ class Session:
         self.forget_names()
         self._counts.clear()
         self._lanes.clear()
+        self._own.clear()
 
     def close(self) -> None:
         self.db.close(True)
@@ -238,6 +253,10 @@ class Session:
         for name, change in changes.items():
             counts[name] += change
 
+    def count_own(self, job_id: int, counts: Iterable[tuple[str, int]]) -> None:
+        for name, number in counts:
+            self._own[job_id, name] += number
+
     def count_pending(self, job_id: int, lane: str, change: int) -> None:
         """Must be called with every change of a queue's length."""
         self.count(job_id, pending=change)
@@ -250,6 +269,8 @@ class Session:
         for job_id, counts in self._counts.items():
             self.db.execute(_COUNT, (*(counts[name] for name in COUNTED), job_id))
         self._counts.clear()
+        self.db.executemany(_COUNT_OWN, [(*key, number) for key, number in self._own.items()])
+        self._own.clear()
 
 
 class _Names:

@@ -49,7 +49,9 @@ _LEFT_IN_QUEUES = (
 )
 _decode_sources = msgspec.json.Decoder(dict[str, tuple[int, int]]).decode
 _SOURCES = "(SELECT json_group_object(name, json_array(fed, fed_all)) FROM source WHERE job = job.id)"
-_JOB = f"SELECT spec, state, created_at, finished_at, {_SOURCES}, {', '.join(COUNTED)} FROM job"
+_decode_counts = msgspec.json.Decoder(dict[str, int]).decode
+_COUNTS = "(SELECT json_group_object(name, count) FROM counter WHERE job = job.id)"
+_JOB = f"SELECT spec, state, created_at, finished_at, {_SOURCES}, {_COUNTS}, {', '.join(COUNTED)} FROM job"
 
 
 def open_job(session: Session, spec: JobSpec, source: str | None = None, *, again: bool = False) -> Job:
@@ -95,7 +97,7 @@ def all_jobs(session: Session, state: JobState | None = None) -> Sequence[Job]:
 
 
 def _job(row: tuple[Any, ...]) -> Job:
-    spec, state, created_at, finished_at, cursors, *counts = row
+    spec, state, created_at, finished_at, cursors, own, *counts = row
     sources = {name: Source(fed, bool(all_)) for name, (fed, all_) in _decode_sources(cursors).items()}
     return Job(
         decode_spec(spec),
@@ -105,6 +107,7 @@ def _job(row: tuple[Any, ...]) -> Job:
         finished_at,
         *fed_of(sources),
         sources=sources,
+        counts=dict(sorted(_decode_counts(own).items())),
     )
 
 
@@ -193,7 +196,7 @@ def _forget(session: Session, job_id: int) -> None:
     own_queues = "(SELECT id FROM queue WHERE job = ?)"
     session.db.execute(f"DELETE FROM delayed WHERE queue IN {own_queues}", (job_id,))
     session.db.execute("UPDATE queue SET pending = 0 WHERE job = ? AND pending > 0", (job_id,))
-    for table in ("crowd", "visit", "lane", "dead", "journal", "source"):
+    for table in ("crowd", "visit", "lane", "dead", "journal", "source", "counter"):
         session.db.execute(f"DELETE FROM {table} WHERE job = ?", (job_id,))
     session.db.execute("DELETE FROM job WHERE id = ?", (job_id,))
     session.db.execute("INSERT INTO dropped(job) VALUES (?)", (job_id,))

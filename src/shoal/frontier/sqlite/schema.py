@@ -23,7 +23,7 @@ from shoal.frontier.sqlite.faults import translated
 from shoal.frontier.sqlite.presence import living, workers_folder
 
 APPLICATION_ID = 0x53484F4C  # "SHOL"
-VERSION = 6
+VERSION = 7
 _TRIES = 60_000  # a millisecond each
 
 TABLES = """
@@ -43,6 +43,10 @@ CREATE TABLE job(
 CREATE TABLE source(
   job INTEGER, name TEXT, fed INTEGER NOT NULL DEFAULT 0, fed_all INTEGER NOT NULL DEFAULT 0,
   PRIMARY KEY(job, name)) WITHOUT ROWID;
+
+-- The spider's own counters.
+CREATE TABLE counter(
+  job INTEGER, name TEXT, count INTEGER NOT NULL, PRIMARY KEY(job, name)) WITHOUT ROWID;
 
 CREATE TABLE host(
   id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, interval REAL NOT NULL, burst INTEGER NOT NULL,
@@ -127,6 +131,10 @@ CREATE INDEX past_at ON past(at);
 CREATE TABLE dropped(job INTEGER PRIMARY KEY);
 DROP INDEX dead_job;
 CREATE INDEX dead_job ON dead(job, at, id, kind, host);
+""",
+    6: """
+CREATE TABLE counter(
+  job INTEGER, name TEXT, count INTEGER NOT NULL, PRIMARY KEY(job, name)) WITHOUT ROWID;
 """,
 }
 

@@ -43,6 +43,8 @@ def settle(session: Session, batch: Sequence[Settlement], journal: Journal | Non
         buried += _conclude(session, job_id, queue_id, settlement)
         if settlement.links_cut:
             session.count(job_id, links_cut=settlement.links_cut)
+        if settlement.counts:
+            session.count_own(job_id, settlement.counts)
         if settlement.found:
             found.setdefault(job_id, []).extend(settlement.found)
         if settlement.rows:

@@ -15,6 +15,7 @@ A home proves itself by a subclass that provides two fixtures:
 from __future__ import annotations
 
 from shoal.testing.conformance.adding import AddingAndClaiming, Sources
+from shoal.testing.conformance.counting import Counting
 from shoal.testing.conformance.domains import Domains
 from shoal.testing.conformance.finding import Finding
 from shoal.testing.conformance.finishing import Finishing
@@ -25,6 +26,15 @@ from shoal.testing.conformance.valves import Valves
 
 
 class FrontierConformance(
-    AddingAndClaiming, Valves, Domains, Settling, Leases, JobsAndLetters, Sources, Finishing, Finding
+    AddingAndClaiming,
+    Valves,
+    Domains,
+    Settling,
+    Counting,
+    Leases,
+    JobsAndLetters,
+    Sources,
+    Finishing,
+    Finding,
 ):
     """Everything above, for one home."""

@@ -7,6 +7,14 @@ export function count(number) {
   return whole.format(number);
 }
 
+/** "variants 900 · sizes 12 · 3 more", the largest first */
+export function byCount(counts, limit = 6) {
+  const ranked = Object.entries(counts).sort(([a, m], [b, n]) => n - m || (a < b ? -1 : 1));
+  const shown = ranked.slice(0, limit).map(([name, number]) => `${name} ${count(number)}`);
+  if (ranked.length > limit) shown.push(`${ranked.length - limit} more`);
+  return shown.join(" · ");
+}
+
 export function plural(number, noun, nouns) {
   return number === 1 ? `1 ${noun}` : `${count(number)} ${nouns ?? `${noun}s`}`;
 }

@@ -1,7 +1,7 @@
 -- settle: ends leases with their verdicts, and admits the tasks that their pages found.
 -- asks    { { settlement … }, names of hosts, condition or false }
 --         settlement: { token, job's number, verdict, its arguments, rows, keys of rows, tasks found by list, tasks
---         for other shards, links that were too many }; false stands for nothing
+--         for other shards, links that were too many, own counters: name, number … }; false stands for nothing
 --         condition: { job's number, journal's key, its length or -1, its new length, which leases are held: '1' or '0' …,
 --         name of the writer's turn }
 -- answers 'accepted new duplicates over_budget buried', accepted being '1' or '0' for each settlement; or 'again' if the
@@ -9,11 +9,11 @@
 -- full    fails if it adds tasks or dead letters; otherwise it runs
 -- keeps   a settled page's found tasks are admitted in the same step that marks it done; a lease settles once; the
 --         journal's length grows with the settlements whose rows it holds
--- uses    base watch domains hosts seen admit leases arrive
+-- uses    base counting watch domains hosts seen admit leases arrive
 local said = repeated()
 if said then return said end
 local batch, names, condition = ask[1], ask[2], ask[3]
-local TOKEN, NUMBER, VERDICT, ARGUMENTS, ROWS_, KEYS_, FOUND, OTHERS, CUT = 1, 2, 3, 4, 5, 6, 7, 8, 9
+local TOKEN, NUMBER, VERDICT, ARGUMENTS, ROWS_, KEYS_, FOUND, OTHERS, CUT, COUNTS = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 
 local tokens, adds = {}, false
 for i = 1, #batch do
@@ -97,6 +97,7 @@ for i = 1, #batch do
     end
     if rows > 0 then count(number, 'items', rows) end
     if s[CUT] > 0 then count(number, 'links_cut', s[CUT]) end
+    if s[COUNTS] then count_own(number, s[COUNTS]) end
     if s[FOUND] then
       local n, d, o = admit(number, s[FOUND])
       new, duplicates, over_budget = new + n, duplicates + d, over_budget + o

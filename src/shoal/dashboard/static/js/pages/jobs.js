@@ -20,7 +20,7 @@ export class Jobs {
           name: "job",
           title: "job",
           head: true,
-          of: (job) => [job.job, job.spider, job.created_at, job.trouble ?? job.left],
+          of: (job) => [job.job, job.spider, job.created_at, job.trouble ?? job.left, words.byCount(job.counts)],
           draw: jobName,
         },
         { name: "state", title: "state", of: (job) => job.state, draw: (state) => chip(state) },
@@ -62,12 +62,13 @@ export class Jobs {
   }
 }
 
-function jobName([name, spider, since, said]) {
+function jobName([name, spider, since, said, counted]) {
   const note = `${spider && spider !== name ? `${spider}, ` : ""}since ${words.clock(since)}`;
   return [
     el("span", { class: "name" }, name),
     el("span", { class: "quiet job-note" }, note),
     said ? el("span", { class: "job-note" }, said) : "",
+    counted ? el("span", { class: "quiet job-note" }, `counted ${counted}`) : "",
   ];
 }
 

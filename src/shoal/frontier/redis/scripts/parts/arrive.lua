@@ -1,5 +1,6 @@
 -- arrive: a task that was redirected goes on at another URL.
-local grown = {}  -- jobs whose set of seen URLs or of rows grew
+-- gives   grown arrive store_grown
+grown = {}  -- jobs whose set of seen URLs or of rows grew
 
 local MOST_MERGED = 1000000  -- pages of a job whose targets are kept
 
@@ -14,7 +15,7 @@ end
 -- a: host, lane, priority, item, fingerprint or '', whether the task has been at that page before, the host's domain or '',
 --    variant or '', its URL, fingerprints of the pages where the task has been. The last three are missing in what an
 --    older version has sent.
-local function arrive(number, job, a)
+function arrive(number, job, a)
   local name, lane, priority, item, fingerprint, returns, domain_name, variant, into, pages = unpack(a, 1, 10)
   domain_names[name] = domain_name
   if fingerprint ~= '' then
@@ -27,7 +28,7 @@ local function arrive(number, job, a)
   put_back(name, job, line_of(number, lane), priority, item)
 end
 
-local function store_grown()
+function store_grown()
   for number in pairs(grown) do
     store_set('seen', SEEN, number, jobs[number])
     store_set('rows', ROWS, number, jobs[number])

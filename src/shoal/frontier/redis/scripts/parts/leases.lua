@@ -1,22 +1,24 @@
 -- leases: how they are written, how they end, and where their tasks go.
 -- A lease is: line, priority, since, its first deadline, host, worker, and the item as it was before the claim. `held`
 -- knows the deadlines of a worker's leases, as its heartbeats have moved them, and `holders` the first of them.
-local LEASE = '<I6i4ddHc0Hc0'
+-- gives   LEASE ITS_LINE PRIORITY HOST read_lease item_of end_leases delay bury
+LEASE = '<I6i4ddHc0Hc0'
 
-local ITS_LINE, PRIORITY, HOST, WORKER, RECORD, ITEM_AT, SINCE = 1, 2, 3, 4, 5, 6, 7
+ITS_LINE, PRIORITY, HOST = 1, 2, 3
+local WORKER, RECORD, ITEM_AT, SINCE = 4, 5, 6, 7
 
-local function read_lease(record)
+function read_lease(record)
   local line, priority, since, _, host, worker, at = unpack_of(LEASE, record)
   return { line, priority, host, worker, record, at, since }
 end
 
-local function item_of(lease)
+function item_of(lease)
   return sub(lease[RECORD], lease[ITEM_AT])
 end
 
 -- Ends the leases that are still held; returns token → lease. Their hosts get their places back. `timed`: how long they were
 -- held counts for the host's average.
-local function end_leases(tokens, timed)
+function end_leases(tokens, timed)
   local held, names, by_worker = {}, {}, {}
   local records = call_many('HMGET', LEASES, tokens)
   local ended = {}
@@ -51,7 +53,7 @@ local function end_leases(tokens, timed)
   return held
 end
 
-local function delay(name, line, priority, item, due)
+function delay(name, line, priority, item, due)
   call('ZADD', LATER .. name, due, pack('<I6i4', line, priority) .. item)
   call('ZADD', DELAYED, 'LT', due, name)
   count(job_of_line(line), 'delayed', 1)
@@ -59,7 +61,7 @@ local function delay(name, line, priority, item, due)
 end
 
 -- A letter is: when, line, priority, kind, host, item, and the snapshot as the worker wrote it.
-local function bury(name, line, priority, item, kind, snapshot)
+function bury(name, line, priority, item, kind, snapshot)
   local number, id = job_of_line(line), string.format('%.0f', (unpack_of('>I6', item)))
   call('HSET', DEAD .. number, id,
     pack('<dI6i4Hc0Hc0I4c0', now, line, priority, #kind, kind, #name, name, #item, item) .. snapshot)

@@ -1,0 +1,78 @@
+"""A job's own counters: names that its spider chooses (`page.count`), and a few that Shoal uses itself.
+
+They are added to in the transaction that commits the page (`Settlement.counts`), so they are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from shoal.errors import SpiderError
+from shoal.limits import COUNTER_MOST, COUNTER_NAME, COUNTER_NAMES, COUNTER_STEP
+from shoal.text import one_line, writable
+
+OTHER = "(other)"  # all names beyond COUNTER_NAMES
+REJECTED = "rejected"  # items that did not validate
+DROPPED = "dropped: "  # + reason: items that a hook dropped
+PAGES_DROPPED = "pages dropped: "  # + reason: pages whose handler raised Drop
+_PREFIXES = (DROPPED, PAGES_DROPPED)
+
+
+class Counts(dict[str, int]):
+    """What one page counts."""
+
+    def add(self, name: str, number: int = 1) -> None:
+        if name not in self and len(self) >= COUNTER_NAMES:
+            name = OTHER
+        self[name] = min(self.get(name, 0) + number, COUNTER_STEP)
+
+    def settled(self) -> tuple[tuple[str, int], ...]:
+        return tuple(self.items())
+
+
+def check_count(name: object, number: object) -> None:
+    """Raises if a spider cannot count this."""
+    if not isinstance(name, str) or not name or not name.isprintable():
+        raise SpiderError(f"page.count: the name is {name!r}; give a text in one line")
+    if len(name) > COUNTER_NAME:
+        raise SpiderError(f"page.count: the name {name[:20]!r}… has more than {COUNTER_NAME} characters")
+    if is_reserved(name):
+        raise SpiderError(f"page.count: Shoal itself counts {name!r}; give another name")
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= COUNTER_STEP:
+        raise SpiderError(
+            f"page.count: {name!r} by {number!r}; give a whole number from 0 to {COUNTER_STEP:,}"
+        )
+
+
+def is_reserved(name: str) -> bool:
+    return name in (OTHER, REJECTED) or name.startswith(_PREFIXES)
+
+
+def with_reason(prefix: str, reason: str) -> str:
+    """The name by which something is counted that had a reason, in the words of a spider."""
+    return f"{prefix}{writable(one_line(reason)) or 'no reason given'}"[:COUNTER_NAME]
+
+
+def within_limits(sums: Mapping[str, int]) -> dict[str, int]:
+    """Sums over several shards, in the order of their names. Beyond COUNTER_NAMES the smallest are taken together."""
+    ranked = sorted(sums.keys() - {OTHER}, key=lambda name: (-sums[name], name))
+    kept = {name: sums[name] for name in ranked[:COUNTER_NAMES]}
+    if rest := sums.get(OTHER, 0) + sum(sums[name] for name in ranked[COUNTER_NAMES:]):
+        kept[OTHER] = rest
+    return {name: min(kept[name], COUNTER_MOST) for name in sorted(kept)}
+
+
+def own(counts: Mapping[str, int]) -> dict[str, int]:
+    """Those that the spider counts."""
+    return {name: number for name, number in counts.items() if name == OTHER or not is_reserved(name)}
+
+
+def dropped(counts: Mapping[str, int]) -> dict[str, int]:
+    """What was dropped, by reason: "pages dropped (sold out)", "items dropped (no price)"."""
+    words = {PAGES_DROPPED: "pages dropped", DROPPED: "items dropped"}
+    return {
+        f"{what} ({name.removeprefix(prefix)})": number
+        for prefix, what in words.items()
+        for name, number in counts.items()
+        if name.startswith(prefix)
+    }
