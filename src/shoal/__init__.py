@@ -13,13 +13,18 @@ if TYPE_CHECKING:
     from shoal.runtime.adding import Additions, add
     from shoal.runtime.crawl import Results, crawl, run
     from shoal.spider.handlers import Drop, Retry
+    from shoal.spider.hooks import JobSummary, OutgoingRequest
     from shoal.spider.page import Page
+    from shoal.spider.plugins import Plugin
     from shoal.spider.spider import Spider
 
 __all__ = [
     "Additions",
     "Drop",
+    "JobSummary",
+    "OutgoingRequest",
     "Page",
+    "Plugin",
     "Request",
     "Results",
     "Retry",
@@ -36,7 +41,10 @@ __all__ = [
 _HOMES = {
     "Additions": "shoal.runtime.adding",
     "Drop": "shoal.spider.handlers",
+    "JobSummary": "shoal.spider.hooks",
+    "OutgoingRequest": "shoal.spider.hooks",
     "Page": "shoal.spider.page",
+    "Plugin": "shoal.spider.plugins",
     "Request": "shoal.model",
     "Results": "shoal.runtime.crawl",
     "Retry": "shoal.spider.handlers",

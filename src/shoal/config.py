@@ -342,6 +342,8 @@ def _describe(info: inspect.Type) -> str:
             return "a table of numbers" + _bounds(values)
         case inspect.DictType(value_type=inspect.ListType()):
             return "a table of lists of strings"
+        case inspect.DictType(value_type=inspect.DictType(value_type=inspect.AnyType())):
+            return "a table of tables"
         case inspect.DictType(value_type=inspect.DictType()):
             return "a table of tables of strings"
         case inspect.DictType(value_type=inspect.StructType()):

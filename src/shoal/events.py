@@ -201,6 +201,7 @@ EVENTS: dict[str, Kind] = {
         "job url handler error",
         "handler {handler!r} failed on {url}: {error}",
     ),
+    "hook_failed": _kind("warning", "job url error", "{error}, on {url}"),
     "handler_blocks": _kind(
         "warning",
         "where",

@@ -7,7 +7,7 @@ A setting has the same name in `shoal.toml`, in the environment (`SHOAL_` + uppe
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from msgspec import Meta, Struct, field
 
@@ -34,7 +34,9 @@ ResourceType = Literal["image", "media", "font", "stylesheet", "script", "xhr", 
 ChallengeKind = Literal["captcha", "bot_wall", "rate_wall", "login_wall", "empty_shell"]
 
 # Never stored and never shown. (A worker's pool is no secret, but it is local, too.)
-SECRET = frozenset({"headers", "outputs", "proxies", "proxy", "session_headers", "worker_pool"})
+SECRET = frozenset(
+    {"headers", "outputs", "plugin_options", "proxies", "proxy", "session_headers", "worker_pool"}
+)
 
 POLICIES = ("rate", "concurrency", "breaker", "timeout", "budget")
 
@@ -171,6 +173,10 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     challenge_check: str = ""  # "module:function", asked besides the built-in signs
     challenge_delay: PositiveSeconds = 60.0  # before a challenged page is tried again; doubled every time
     challenge_routes: list[str] = []  # then tried through these, in turn: "lane:NAME" or "pool:NAME"
+
+    # -- plugins (docs/hooks.md)
+    plugins: list[str] = []  # "module:Class", or the name of one that is installed
+    plugin_options: dict[str, dict[str, Any]] = {}  # by that word: what its constructor is given
 
     # -- routes
     proxies: dict[str, list[str]] = {}  # pools: addresses of proxies, or file:PATH, env:NAME to find them in

@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from shoal.admit.sizes import OversizeError, stored_size
 from shoal.clock import Clock
-from shoal.counts import PAGES_DROPPED, with_reason
+from shoal.counts import DROPPED, PAGES_DROPPED, Counts, with_reason
 from shoal.engine.links import Links
+from shoal.engine.page_hooks import PageHooks
 from shoal.engine.tally import Tally
 from shoal.errors import HandlerMissing, SpiderError
 from shoal.events import event
@@ -27,6 +28,8 @@ from shoal.settings import Settings
 from shoal.sink.items import encode_rows
 from shoal.spider import handlers
 from shoal.spider.handlers import HandlerTimeout, JunkError, Yielded, collect
+from shoal.spider.hook_calls import HookFailed
+from shoal.spider.hooks import NO_HOOKS
 from shoal.spider.page import Page
 from shoal.spider.rendering import TabLost
 from shoal.spider.spider import Handler, Spider, place_of_code, place_of_error
@@ -45,6 +48,7 @@ class Handling:
         tally: Tally,
         clock: Clock,
         rng: random.Random,
+        hooks: PageHooks | None = None,
         collecting: Callable[..., Awaitable[Yielded]] = collect,
     ) -> None:
         self._spider = spider
@@ -53,6 +57,7 @@ class Handling:
         self._tally = tally
         self._clock = clock
         self._rng = rng
+        self.hooks = hooks or PageHooks(NO_HOOKS, spider, settings, clock)
         self._collect = collecting
         self._lanes = settings.lane_weights
         self._directives = RobotsDirectives(settings)
@@ -66,12 +71,21 @@ class Handling:
                 f" (it has {', '.join(handlers)}): give it that name again, or cancel the job"
             )
 
+    async def prepare(self, lease: Lease) -> Task | Settlement:
+        """The task as `before_request` hooks want it to be sent, or what they say is to become of it."""
+        try:
+            return await self.hooks.before(lease.task)
+        except (handlers.Retry, handlers.Drop, HookFailed) as said:
+            return self._said(lease, None, said, Counts())
+
     async def handle(self, lease: Lease, response: Response, host: HostView, asked_at: float) -> Settlement:
         task = lease.task
         await take_slot()
         try:
             handler = self._spider.handler_named(task.handler)
             page = Page(task, response, handler.name, self._clock.time())
+            if self.hooks.after_response:
+                page = await self.hooks.after(page)
             started = self._clock.monotonic()
             yielded = await self._collect(
                 handler,
@@ -81,35 +95,54 @@ class Handling:
             )
             yielded = self._directives.apply(page, yielded, self._tally)
             self._check(handler, yielded.requests)
-            rows = encode_rows(yielded.items, handler, asked_at)
+            items: Sequence[object] = yielded.items
+            if self.hooks.on_item and items:
+                items, dropped = await self.hooks.items(items, page)
+                for reason in dropped:
+                    page._counts.add(with_reason(DROPPED, reason))
+            rows = encode_rows(items, handler, asked_at)
         except HandlerTimeout as error:
             return self._bury(lease, response, "handler_timeout", str(error))
         except (JunkError, SpiderError) as error:
             where = place_of_error(error)  # a SpiderError is raised by what the handler calls
             return self._bury(lease, response, "junk", f"{where}: {error}" if where else str(error))
-        except handlers.Retry as asked:
-            return self._again(lease, response, asked)
-        except handlers.Drop as dropped:
-            page._counts.add(with_reason(PAGES_DROPPED, str(dropped)))
-            return Settlement(lease, Done(), counts=page._counts.settled())
+        except (handlers.Retry, handlers.Drop, HookFailed) as said:
+            return self._said(lease, response, said, page._counts)
         except TabLost as error:
             lost = self._failure(task, "browser_crash", str(error))
             return Settlement(lease, Retry(self._settings.retry_base, lost))
         except Exception as error:
-            name, said = task.handler or "(first)", error_line(error)
-            event("handler_failed", job=task.job, url=task.url, handler=name, error=said)
-            return self._bury(lease, response, "handler", said, traceback.format_exc())
+            name, line = task.handler or "(first)", error_line(error)
+            event("handler_failed", job=task.job, url=task.url, handler=name, error=line)
+            return self._bury(lease, response, "handler", line, traceback.format_exc())
         cut = self._cut(task, yielded.requests)
         found = self._links.admit(lease, yielded.requests, host)
         return Settlement(lease, Done(), found, rows, links_cut=cut, counts=page._counts.settled())
 
-    def _again(self, lease: Lease, response: Response, asked: handlers.Retry) -> Settlement:
+    def _said(
+        self,
+        lease: Lease,
+        response: Response | None,
+        said: handlers.Retry | handlers.Drop | HookFailed,
+        counts: Counts,
+    ) -> Settlement:
+        """What a handler or a hook says is to become of its page."""
+        if isinstance(said, handlers.Retry):
+            return self._again(lease, response, said)
+        if isinstance(said, handlers.Drop):
+            counts.add(with_reason(PAGES_DROPPED, str(said)))
+            return Settlement(lease, Done(), counts=counts.settled())
+        event("hook_failed", job=lease.task.job, url=lease.task.url, error=str(said))
+        return self._bury(lease, response, "hook", str(said), traceback.format_exc())
+
+    def _again(self, lease: Lease, response: Response | None, asked: handlers.Retry) -> Settlement:
         task, settings = lease.task, self._settings
         wait = asked.after
         if wait is None:
             wait = backoff(task.attempt, settings.retry_base, settings.retry_cap, self._rng)
         failure = self._failure(task, "retry_asked", str(asked) or "the handler asked for the page again")
-        return Settlement(lease, Retry(wait, failure), snapshot=snapshot_of(response, settings))
+        snapshot = snapshot_of(response, settings) if response is not None else None
+        return Settlement(lease, Retry(wait, failure), snapshot=snapshot)
 
     def _check(self, handler: Handler, requests: Sequence[Request]) -> None:
         """Refuses requests in a lane that nobody serves, which would wait for ever; for a handler that does not exist;
@@ -140,8 +173,10 @@ class Handling:
             event("links_cut", job=task.job, url=task.url, host=task.host, taken=most, cut=cut)
         return cut
 
-    def _bury(self, lease: Lease, response: Response, kind: str, detail: str, trace: str = "") -> Settlement:
-        seen = snapshot_of(response, self._settings) or Snapshot()
+    def _bury(
+        self, lease: Lease, response: Response | None, kind: str, detail: str, trace: str = ""
+    ) -> Settlement:
+        seen = (snapshot_of(response, self._settings) if response is not None else None) or Snapshot()
         snapshot = Snapshot(seen.status, seen.headers, seen.body, trace[-TRACEBACK:])
         return Settlement(lease, Dead(self._failure(lease.task, kind, detail), snapshot))
 

@@ -90,7 +90,7 @@ class Permission:
             if read is None:
                 return None
             host = read
-        return self._by_robots(task, host) or self._other_lane(task) or Permit(host, timeout)
+        return self.by_robots(task, host) or self._other_lane(task) or Permit(host, timeout)
 
     def _postpone(self, task: Task, failure: Failure, wait: float) -> Retry:
         self._learner.not_asked(task, failure.kind)
@@ -140,7 +140,8 @@ class Permission:
             )
         return host
 
-    def _by_robots(self, task: Task, host: HostView) -> Retry | Dead | None:
+    def by_robots(self, task: Task, host: HostView) -> Retry | Dead | None:
+        """Why robots.txt does not let the task be fetched now; None: it does."""
         robots, known = host.robots.get(scheme_of(task.url)), _origin_of(task, host)
         if not host.terms.settings.robots:
             return None

@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from msgspec.structs import replace
 
 from shoal.admit import Admission
-from shoal.engine.fetching import Fetcher
+from shoal.engine.fetching import Fetched, Fetcher
 from shoal.engine.handling import Handling
 from shoal.engine.history_recorder import HistoryRecorder
 from shoal.engine.judging import Judge
@@ -25,7 +25,7 @@ from shoal.fetch.proxy.routes import Routes
 from shoal.fetch.slots import in_the_network
 from shoal.frontier.clock import FrontierClock
 from shoal.frontier.verdicts import is_last_attempt
-from shoal.hosts.cache import HostCache
+from shoal.hosts.cache import HostCache, HostView
 from shoal.model import (
     Dead,
     Done,
@@ -94,9 +94,14 @@ class Pipeline:
                 return None
             if not isinstance(permit, Permit):
                 return _ended(lease, permit)
-            fetched = await self._fetcher.fetch(task, permit.host, permit.timeout)
-            judgement = self._judge.judge(task, fetched.outcome)
-            self._learner.record(lease, fetched, judgement)
+            sent = await self._prepare(lease, permit.host) if self._handling.hooks.before_request else task
+            if isinstance(sent, Settlement):
+                return sent
+            fetched, asked = await self._fetcher.fetch(sent, permit.host, permit.timeout), lease
+            if sent is not task:
+                fetched, asked = _as_asked(fetched, sent, lease)
+            judgement = self._judge.judge(asked.task, fetched.outcome)
+            self._learner.record(asked, fetched, judgement)
         outcome = fetched.outcome
         try:
             if judgement.verdict is not None:
@@ -109,6 +114,14 @@ class Pipeline:
         finally:
             if isinstance(outcome, Rendered):
                 await outcome.close()
+
+    async def _prepare(self, lease: Lease, host: HostView) -> Task | Settlement:
+        """The task as `before_request` hooks want it to be sent. robots.txt is asked about a URL that they changed."""
+        prepared = await self._handling.prepare(lease)
+        if isinstance(prepared, Task) and prepared.url != lease.task.url:
+            refused = self._permission.by_robots(prepared, host)
+            return prepared if refused is None else _ended(lease, refused)
+        return prepared
 
     def _follow(self, lease: Lease, response: Response) -> Settlement:
         """A redirect goes through the queue like any request, even on the same host: each hop is a request."""
@@ -182,6 +195,15 @@ class Pipeline:
         await self._hosts.write_back(everything=everything)
         await self._routes.flush(everything=everything)
         await self._recorder.write_if_due(everything=everything)
+
+
+def _as_asked(fetched: Fetched, sent: Task, lease: Lease) -> tuple[Fetched, Lease]:
+    """The answer to the URL of the task: what a hook wrote into it, such as a signature, is for the server alone. The
+    pool and the session are those that the hook chose."""
+    outcome, task = fetched.outcome, lease.task
+    if isinstance(outcome, Response) and outcome.url == sent.url:
+        fetched = replace(fetched, outcome=replace(outcome, url=task.url))
+    return fetched, replace(lease, task=replace(task, pool=sent.pool, options=sent.options))
 
 
 def _ended(lease: Lease, verdict: Retry | Dead, snapshot: Snapshot | None = None) -> Settlement:

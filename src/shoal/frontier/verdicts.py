@@ -63,6 +63,7 @@ def budget_left(spec: JobSpec, done: int, leased: int) -> int:
 # done in between.
 
 _ROOM = 0.5  # seconds between two suspects, so that the first is done before the second
+_CALLERS = ("shoal/spider/handlers.py", "shoal/spider/hook_calls.py")  # of the user's code
 _FRAME = re.compile(r'  File "(.+)", line (\d+) in (.+)')
 
 
@@ -115,8 +116,6 @@ def where(stack: str) -> str:
     frames = _FRAME.findall(main)  # the innermost first
     if not frames:
         return ""
-    inner = [
-        place for place in range(1, len(frames)) if frames[place][0].endswith("shoal/spider/handlers.py")
-    ]
+    inner = [place for place in range(1, len(frames)) if frames[place][0].endswith(_CALLERS)]
     file, line, name = frames[inner[0] - 1 if inner else 0]
     return f" in {name} ({file}:{line})"

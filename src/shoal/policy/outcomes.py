@@ -113,6 +113,7 @@ TABLE: dict[str, Rule] = {
     "handler": _bury("the handler raised an exception"),
     "retry_asked": _retry("the handler asked for the page again", blames_host=False),
     "handler_timeout": _bury("the handler did not finish within handler_timeout"),
+    "hook": _bury("a hook raised an exception, or did not finish within handler_timeout"),
     "junk": _bury("the handler yielded something that is neither an item nor a request"),
     "rejected": _bury("the database does not take a value that the page has for a column"),
     "hung": _retry("the page held the process until it was ended from outside", blames_host=False),

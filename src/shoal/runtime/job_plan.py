@@ -20,6 +20,7 @@ from shoal.policy.lanes import no_such_lane, served
 from shoal.settings import BROWSER, Settings
 from shoal.sink import is_database, output_key
 from shoal.spider.loading import SpiderSource
+from shoal.spider.plugins import check_plugins
 from shoal.spider.spider import Spider
 
 
@@ -77,6 +78,7 @@ def check_parts(plan: JobPlan) -> None:
     """Checks that the parts which the settings name exist: once, and not in every process."""
     serves_browser = plan.fed_by == "crawl" and BROWSER in served(plan.settings)
     HostPolicies(plan.settings)
+    check_plugins(plan.settings)
     if plan.fed_by == "crawl":  # the workers of a fleet have proxies of their own
         pools = [handler.pool for handler in plan.spider.handlers.values() if handler.pool]
         find_pools(plan.settings, pools, os.environ)

@@ -15,6 +15,7 @@ from shoal.engine.history_recorder import HistoryRecorder, read_history
 from shoal.engine.judging import Judge
 from shoal.engine.learning import Learner
 from shoal.engine.links import Links
+from shoal.engine.page_hooks import PageHooks
 from shoal.engine.permission import Permission
 from shoal.engine.pipeline import Pipeline
 from shoal.engine.served import Pages
@@ -39,6 +40,8 @@ from shoal.sink import Sink
 from shoal.sink.jsonl import JsonLines
 from shoal.sink.ownership import FileClaim
 from shoal.spider.handlers import Yielded, collect
+from shoal.spider.hooks import NO_HOOKS, Hooks
+from shoal.spider.plugins import hooks_of
 from shoal.spider.spider import Handler, Spider
 
 if TYPE_CHECKING:
@@ -65,6 +68,7 @@ class JobRunner:
         tracing: Tracing | None = None,
         may_reach: Callable[[str], bool] | None = None,
         trusts_tasks: bool = True,
+        hooks: Hooks | None = None,
     ) -> None:
         guard, rng = Guard(settings.allow_network), rng or random.Random()
         clock = FrontierClock(clock or SystemClock())
@@ -112,6 +116,7 @@ class JobRunner:
             browser=transport is None and available(settings),
             confined=confined,
             collecting=collect if tracing is None else tracing.collect,
+            hooks=hooks if hooks is not None else hooks_of(spider, settings),
         )
         self.pages: Pages = pages if tracing is None else tracing.pages(pages)
 
@@ -163,6 +168,7 @@ def make_pipeline(
     browser: bool = False,
     confined: RestrictedTransport | None = None,
     collecting: Callable[..., Awaitable[Yielded]] = collect,
+    hooks: Hooks = NO_HOOKS,
 ) -> Pipeline:
     """The steps of a page's path, in their order. `browser`: there is one to open pages with."""
     challenges = Challenges(settings, browser=browser)
@@ -175,7 +181,14 @@ def make_pipeline(
     fetcher = Fetcher(transport, hosts, routes, guard, escalation, clock, waits_of(spider))
     links = Links(settings, admission=admission, escalation=escalation, tally=tally, now=clock.time)
     handling = Handling(
-        spider, settings, links=links, tally=tally, clock=clock, rng=rng, collecting=collecting
+        spider,
+        settings,
+        links=links,
+        tally=tally,
+        clock=clock,
+        rng=rng,
+        hooks=PageHooks(hooks, spider, settings, clock),
+        collecting=collecting,
     )
     return Pipeline(
         settings,

@@ -60,6 +60,9 @@ def check_settings(noted: Settings, mine: Settings) -> None:
     for name in noted.policies:
         if name not in known:
             raise _refusal(f"policies: {name!r} would be imported", "policies")
+    for name in noted.plugins:
+        if name not in mine.plugins:
+            raise _refusal(f"plugins: {name!r} would be imported", "plugins")
     if noted.challenge_check not in ("", mine.challenge_check):
         raise _refusal(f"challenge_check: {noted.challenge_check!r} would be imported", "challenge_check")
     for network in noted.allow_network:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Mapping
 from dataclasses import is_dataclass
 from inspect import isawaitable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct, field
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from shoal.spider.page import Page
     from shoal.spider.spider import Handler
 
+T = TypeVar("T")
 
 _AGAIN = 3  # times that a handler gets its time again, if the event loop was blocked
 _STALLED = 0.25  # a timer that is later, in seconds, means that the event loop was blocked
@@ -106,6 +107,21 @@ class _HandlerTimer:
             self._timer.cancel()
 
 
+async def wait_until(awaited: Awaitable[T], deadline: float, monotonic: Callable[[], float]) -> T:
+    """Awaits it. At the deadline it is interrupted, and a HandlerTimeout is raised."""
+    timer = _HandlerTimer(deadline, monotonic)
+    try:
+        async with asyncio.timeout(None) as limit:
+            timer.interrupt(limit)
+            return await awaited
+    except TimeoutError:
+        if limit.expired():
+            raise HandlerTimeout("it did not finish in its time (setting handler_timeout)") from None
+        raise
+    finally:
+        timer.stop()
+
+
 async def _collect_async(
     name: str,
     produced: Awaitable[object] | AsyncIterable[object],
@@ -148,7 +164,7 @@ def _collect_plain(name: str, produced: object, deadline: float, monotonic: Call
     into = Yielded()
     if produced is None:
         return into
-    if _is_value(produced) or not isinstance(produced, Iterable) or isinstance(produced, str | bytes):
+    if is_item(produced) or not isinstance(produced, Iterable) or isinstance(produced, str | bytes):
         _sort(name, produced, into)
         return into
     add_item, add_request = into.items.append, into.requests.append
@@ -165,7 +181,7 @@ def _collect_plain(name: str, produced: object, deadline: float, monotonic: Call
     return into
 
 
-def _is_value(value: object) -> bool:
+def is_item(value: object) -> bool:
     """Whether it is an item: a dict or another mapping, a msgspec Struct, a dataclass, an attrs class, or a pydantic
     model. The last two are told by what they have: neither need be installed."""
     if isinstance(value, Mapping | Struct):
@@ -177,7 +193,7 @@ def _is_value(value: object) -> bool:
 def _sort(name: str, value: object, into: Yielded) -> None:
     if isinstance(value, Request):
         into.requests.append(value)
-    elif _is_value(value):
+    elif is_item(value):
         into.items.append(value)
     else:
         raise JunkError(

@@ -75,7 +75,7 @@ def _load_file(path: Path) -> ModuleType:
         raise SpiderError(f"{path} is not a Python file")
     module, loader = importlib.util.module_from_spec(spec), spec.loader
     sys.modules[name] = module  # dataclasses look their module up
-    _on_path(path.parent)
+    on_path(path.parent)
     try:
         _run(lambda: loader.exec_module(module), str(path))
     except ShoalError:
@@ -85,7 +85,7 @@ def _load_file(path: Path) -> ModuleType:
 
 
 def _load_module(name: str) -> ModuleType:
-    _on_path(Path.cwd())
+    on_path(Path.cwd())
     spec = _run(lambda: importlib.util.find_spec(name), name)
     if spec is None:
         raise SpiderError(f"no file or module named {name!r} here or among the installed packages")
@@ -104,7 +104,7 @@ def _run(load: Callable[[], T], where: str) -> T:
         raise SpiderError(f"{place_of_error(error, where)}: {error_line(error)}") from error
 
 
-def _on_path(folder: Path) -> None:
+def on_path(folder: Path) -> None:
     """Lets a spider import what lies beside it, as in `python FILE.py`."""
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))

@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from pathlib import Path
 from typing import Any, TypeAlias, TypedDict, TypeVar, Unpack
 
 import msgspec
 from msgspec.structs import replace
+from multidict import CIMultiDict
 from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
 from shoal.counts import Counts, check_count
@@ -189,6 +191,29 @@ class Page:
             return msgspec.json.decode(self._utf8())
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             raise ValueError(f"{self.url} is not JSON: {error}") from None
+
+    def replace(
+        self,
+        *,
+        body: bytes | str | None = None,
+        headers: Mapping[str, str] | None = None,
+        status: int | None = None,
+    ) -> Page:
+        """The same page with another body, other headers or another status, for an `after_response` hook. A text
+        becomes UTF-8, and the header says so."""
+        page, response = copy(self), self.response
+        given = CIMultiDict(response.headers if headers is None else headers)
+        if isinstance(body, str):
+            body = body.encode(errors="replace")
+            given["Content-Type"] = f"{self.content_type or 'text/html'}; charset=utf-8"
+        page.response = replace(
+            response,
+            body=response.body if body is None else body,
+            headers=given,
+            status=response.status if status is None else status,
+        )
+        page._forget()
+        return page
 
     # -- looking into it
 

@@ -29,6 +29,7 @@ from shoal.errors import SettingsError, ShoalError, SpiderError
 from shoal.limits import REQUEST_NUMBER, START_LINE, URL_SHOWN
 from shoal.model import DEFAULT_LANE, HANDLER_NAME, Request, is_storable, name_of_handler
 from shoal.settings import Settings
+from shoal.spider.hooks import HookDecorators, objects_among
 from shoal.text import error_line
 
 Function: TypeAlias = Callable[..., Any]
@@ -62,10 +63,10 @@ class HandlerOptions(TypedDict, total=False):
     wait_for: str
 
 
-class Spider:
-    """Start URLs, handlers by name, and settings of its own."""
+class Spider(HookDecorators):
+    """Start URLs, handlers by name, hooks, and settings of its own."""
 
-    __slots__ = ("handlers", "name", "settings", "start")
+    __slots__ = ("handlers", "name", "plugins", "settings", "start")
 
     def __init__(self, name: str, start: Start = (), **settings: object) -> None:
         if not isinstance(name, str) or not name.strip():
@@ -76,8 +77,10 @@ class Spider:
                 "a pathlib.Path to a file of URLs, or a function that yields them"
             )
         _check_settings(name, settings)
+        super().__init__()
         self.name = name
         self.start = start
+        self.plugins = objects_among(settings)
         self.settings: dict[str, object] = settings
         self.handlers: dict[str, Handler] = {}
 

@@ -1,0 +1,158 @@
+"""Runs hooks within their time. What they raise names the hook, its function and the line."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Callable, Iterable, Sequence
+from inspect import isawaitable
+from types import CodeType
+
+from msgspec import Struct
+
+from shoal.limits import YIELDED
+from shoal.spider.handlers import Drop, Retry, is_item, wait_until
+from shoal.spider.hooks import Hook, OutgoingRequest
+from shoal.spider.page import Page
+from shoal.spider.rendering import TabLost
+from shoal.spider.spider import place_of_code, place_of_error
+from shoal.text import error_line
+
+_SAID = (Retry, Drop, TabLost)  # what a hook raises to say what is to become of its page
+
+
+class HookFailed(Exception):
+    """A hook raised an exception, returned something that it must not, or did not finish in its time."""
+
+    def __init__(self, hook: Hook, said: str, where: str = "") -> None:
+        where = where or place_of_code(hook.function)
+        super().__init__(f"{hook}{f' ({where})' if where else ''}: {said}")
+
+
+class Time(Struct, frozen=True):
+    """How long hooks may take: until when by which clock."""
+
+    deadline: float
+    monotonic: Callable[[], float]
+
+    def is_over(self) -> bool:
+        return self.monotonic() > self.deadline
+
+
+async def call(hook: Hook, *values: object, time: Time) -> object:
+    """What the hook answers. It may be async or not; if it is, it is interrupted when its time is over."""
+    try:
+        answer = hook.function(*values)
+        if isawaitable(answer):
+            answer = await wait_until(answer, time.deadline, time.monotonic)
+    except _SAID:
+        raise
+    except Exception as error:
+        raise failed(hook, error) from error
+    return answer
+
+
+def failed(hook: Hook, error: Exception) -> HookFailed:
+    """Names the line of the hook, and not of a library that it calls."""
+    code = getattr(getattr(hook.function, "__func__", hook.function), "__code__", None)
+    file = code.co_filename if isinstance(code, CodeType) else ""
+    where = place_of_error(error, file)
+    return HookFailed(hook, error_line(error), where if where != file else "")
+
+
+async def before_request(hook: Hook, request: OutgoingRequest, time: Time) -> None:
+    answer = await call(hook, request, time=time)
+    if answer is not None and answer is not request:
+        raise HookFailed(
+            hook, f"it returned a {type(answer).__name__}; change the request itself and return nothing"
+        )
+
+
+async def after_response(hooks: Sequence[Hook], page: Page, time: Time) -> Page:
+    for hook in hooks:
+        answer = await call(hook, page, time=time)
+        if isinstance(answer, Page):
+            page = answer
+        elif answer is not None:
+            raise HookFailed(
+                hook, f"it returned a {type(answer).__name__}; return page.replace(…), or nothing"
+            )
+    return page
+
+
+async def on_item(
+    hooks: Sequence[Hook], items: Sequence[object], page: Page, time: Time
+) -> tuple[list[object], list[str]]:
+    """The items as the hooks leave them, in their order; and for each that was dropped, why."""
+    kept: list[object] = []
+    dropped: list[str] = []
+    left = [(item, 0) for item in reversed(items)]  # each with the place of the next hook
+    while left:
+        item, place = left.pop()
+        if time.is_over():
+            raise HookFailed(
+                hooks[min(place, len(hooks) - 1)], "the items of the page take longer than handler_timeout"
+            )
+        try:
+            item, place = await _through(hooks, item, place, page, time)
+        except Drop as reason:
+            dropped.append(str(reason))
+            continue
+        if not isinstance(item, list):
+            kept.append(item)
+            continue
+        if not item:
+            dropped.append(f"{hooks[place].name} gave none")
+        if len(left) + len(kept) + len(item) > YIELDED:
+            raise HookFailed(hooks[place], f"the page has more than {YIELDED:,} items")
+        left += [(one, place + 1) for one in reversed(item)]
+    return kept, dropped
+
+
+async def _through(
+    hooks: Sequence[Hook], item: object, place: int, page: Page, time: Time
+) -> tuple[object, int]:
+    """The item after the hooks from `place` on; or the list that one made of it, and the place of that one."""
+    for at in range(place, len(hooks)):
+        hook = hooks[at]
+        try:
+            answer = hook.function(item, page)
+            if answer is None or answer is item:
+                continue
+            if type(answer) is not dict:
+                answer = await _settled(hook, answer, time)
+        except (*_SAID, HookFailed):
+            raise
+        except Exception as error:
+            raise failed(hook, error) from error
+        if isinstance(answer, list):
+            return answer, at
+        item = item if answer is None else answer
+    return item, len(hooks)
+
+
+async def _settled(hook: Hook, answer: object, time: Time) -> object:
+    """What an item hook answered: an item, a list of items, or None."""
+    if isawaitable(answer):
+        answer = await wait_until(answer, time.deadline, time.monotonic)
+    if answer is None or is_item(answer):
+        return answer
+    if isinstance(answer, AsyncIterable):
+        answer = await wait_until(_listed(answer), time.deadline, time.monotonic)
+    if not isinstance(answer, Iterable) or isinstance(answer, str | bytes):
+        raise HookFailed(hook, f"it returned a {type(answer).__name__}; return an item, or a list of items")
+    several: list[object] = []
+    for one in answer:
+        if not is_item(one):
+            raise HookFailed(hook, f"among its items is a {type(one).__name__}")
+        several.append(one)
+        if len(several) > YIELDED or time.is_over():
+            raise HookFailed(hook, "it gives items without end, or took longer than handler_timeout")
+    return several
+
+
+async def _listed(items: AsyncIterable[object]) -> list[object]:
+    listed: list[object] = []
+    async for item in items:
+        listed.append(item)
+        if len(listed) > YIELDED:
+            break
+    return listed

@@ -1,0 +1,255 @@
+"""Hooks: functions of a spider or a plugin that run at certain points of a crawl, and the order they run in.
+
+    @spider.before_request
+    def sign(request): ...
+
+`hook_calls.py` runs them; docs/hooks.md says when each runs, how often, and what it may do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack, get_args, overload
+
+from msgspec import Struct
+
+from shoal.errors import SpiderError
+from shoal.model import Task, name_of_handler
+
+HookKind = Literal[
+    "before_request",
+    "after_response",
+    "on_item",
+    "on_job_start",
+    "on_job_end",
+    "on_process_start",
+    "on_process_end",
+    "on_dead_letter",
+]
+KINDS: tuple[HookKind, ...] = get_args(HookKind)
+
+Function: TypeAlias = Callable[..., Any]
+F = TypeVar("F", bound=Function)
+HandlerName: TypeAlias = Function | str
+
+
+class Hook(Struct, frozen=True):
+    kind: HookKind
+    function: Function
+    name: str  # of the function; of a plugin's method, with its class
+    order: float = 0.0  # lower runs first
+    handlers: frozenset[str] | None = None  # it runs for pages of these alone; None: of all
+
+    def __str__(self) -> str:
+        return f"{self.kind} hook {self.name}"
+
+
+class Hooks:
+    """All hooks of a spider and its plugins, each kind in the order in which it runs."""
+
+    __slots__ = KINDS
+
+    def __init__(self, hooks: Iterable[Hook] = ()) -> None:
+        ordered = sorted(hooks, key=lambda hook: hook.order)  # those of the same order stay as they were
+
+        def of(kind: HookKind) -> tuple[Hook, ...]:
+            return tuple(hook for hook in ordered if hook.kind == kind)
+
+        self.before_request = of("before_request")
+        self.after_response = of("after_response")
+        self.on_item = of("on_item")
+        self.on_job_start = of("on_job_start")
+        self.on_job_end = of("on_job_end")
+        self.on_process_start = of("on_process_start")
+        self.on_process_end = of("on_process_end")
+        self.on_dead_letter = of("on_dead_letter")
+
+    def __repr__(self) -> str:
+        counts = {kind: len(getattr(self, kind)) for kind in KINDS}
+        return f"<Hooks: {', '.join(f'{count} {kind}' for kind, count in counts.items() if count) or 'none'}>"
+
+    @staticmethod
+    def for_handler(hooks: tuple[Hook, ...], handler: str) -> Sequence[Hook]:
+        """Those of the hooks that run for pages of the handler."""
+        if all(hook.handlers is None for hook in hooks):
+            return hooks
+        return [hook for hook in hooks if hook.handlers is None or handler in hook.handlers]
+
+
+NO_HOOKS = Hooks()
+
+
+class OutgoingRequest:
+    """A request that is about to be sent, as `before_request` hooks see it. What they change holds for this sending
+    alone: nothing of it is stored, and the next attempt begins with the request as it was yielded."""
+
+    __slots__ = ("body", "headers", "method", "pool", "proxy", "session", "task", "url")
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.url = task.url
+        self.method = task.method
+        self.headers: dict[str, str] = dict(task.headers or {})
+        self.body = task.body
+        self.pool = task.pool
+        self.proxy = task.options.proxy
+        self.session = task.session
+
+    def __repr__(self) -> str:
+        return f"<OutgoingRequest {self.method} {self.task.url}, attempt {self.attempt}>"
+
+    @property
+    def handler(self) -> str:
+        """The name of the handler that its page is for; "": the spider's first."""
+        return self.task.handler
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        return self.task.meta or {}
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first attempt."""
+        return self.task.attempt
+
+
+class JobSummary(Struct, frozen=True, kw_only=True):
+    """A job, as the hooks at its start and its end see it."""
+
+    name: str
+    spider: str
+    state: str = "running"  # at its end: "finished"
+    done: int = 0  # pages
+    dead: int = 0  # dead letters
+    rows: int = 0
+    retried: int = 0
+    left: int = 0  # pages that are left in the queue, if a budget ended it
+    seconds: float = 0.0  # since it was made
+    output: str = ""  # where its rows go, without a password
+
+
+class HookOptions(TypedDict, total=False):
+    """The options of all decorators of hooks."""
+
+    order: float
+
+
+class PageHookOptions(HookOptions, total=False):
+    """… and of those that run for pages."""
+
+    handler: HandlerName | Sequence[HandlerName]
+
+
+def objects_among(settings: dict[str, object]) -> tuple[object, ...]:
+    """Takes the plugins out of a spider's settings that are given as objects. Names of plugins stay: a file, the
+    environment or a flag may replace them, as any setting."""
+    given = settings.get("plugins")
+    if not isinstance(given, list | tuple):
+        return ()
+    settings["plugins"] = names = [one for one in given if isinstance(one, str)]
+    if not names:
+        del settings["plugins"]
+    return tuple(one for one in given if not isinstance(one, str))
+
+
+Register: TypeAlias = Callable[[F], F]
+
+
+class HookDecorators:
+    """The decorators of a spider by which functions become hooks."""
+
+    __slots__ = ("hooks",)
+
+    name: str
+
+    def __init__(self) -> None:
+        self.hooks: list[Hook] = []
+
+    def add_hook(self, kind: HookKind, function: Function, **options: Unpack[PageHookOptions]) -> Hook:
+        """Registers a hook, as the decorators do."""
+        where = f"spider {self.name!r}: {kind}"
+        if not callable(function):
+            raise SpiderError(f"{where}: a hook is a function, not {function!r}")
+        order, wanted = options.get("order", 0.0), options.get("handler")
+        if isinstance(order, bool) or not isinstance(order, int | float) or order != order:
+            raise SpiderError(f"{where}: order is {order!r}; give a number: lower runs first")
+        names = None
+        if wanted is not None:
+            several = wanted if isinstance(wanted, list | tuple) else [wanted]
+            names = frozenset(one if isinstance(one, str) else name_of_handler(one) for one in several)
+        name = getattr(function, "__qualname__", "") or type(function).__name__
+        hook = Hook(kind, function, name.rpartition("<locals>.")[2], order, names)
+        self.hooks.append(hook)
+        return hook
+
+    def _register(self, kind: HookKind, function: Function | None, options: Mapping[str, Any]) -> Any:
+        def register(function: Function) -> Function:
+            self.add_hook(kind, function, **options)
+            return function
+
+        return register if function is None else register(function)
+
+    @overload
+    def before_request(self, function: F, /) -> F: ...
+    @overload
+    def before_request(self, /, **options: Unpack[PageHookOptions]) -> Register[F]: ...
+    def before_request(self, function: Function | None = None, /, **options: Unpack[PageHookOptions]) -> Any:
+        """Runs before a page is asked for, every time: `(request)`, which it may change. It may raise Retry or Drop."""
+        return self._register("before_request", function, options)
+
+    @overload
+    def after_response(self, function: F, /) -> F: ...
+    @overload
+    def after_response(self, /, **options: Unpack[PageHookOptions]) -> Register[F]: ...
+    def after_response(self, function: Function | None = None, /, **options: Unpack[PageHookOptions]) -> Any:
+        """Runs before the handler: `(page)`. It may raise Retry or Drop, or return another page (`page.replace`)."""
+        return self._register("after_response", function, options)
+
+    @overload
+    def on_item(self, function: F, /) -> F: ...
+    @overload
+    def on_item(self, /, **options: Unpack[PageHookOptions]) -> Register[F]: ...
+    def on_item(self, function: Function | None = None, /, **options: Unpack[PageHookOptions]) -> Any:
+        """Runs for each item: `(item, page)`. It returns the item, another one or several; or nothing, if it left the
+        item or changed it in place. It may raise Drop."""
+        return self._register("on_item", function, options)
+
+    @overload
+    def on_job_start(self, function: F, /) -> F: ...
+    @overload
+    def on_job_start(self, /, **options: Unpack[HookOptions]) -> Register[F]: ...
+    def on_job_start(self, function: Function | None = None, /, **options: Unpack[HookOptions]) -> Any:
+        """Runs once for a job, before its first page: `(job)`."""
+        return self._register("on_job_start", function, options)
+
+    @overload
+    def on_job_end(self, function: F, /) -> F: ...
+    @overload
+    def on_job_end(self, /, **options: Unpack[HookOptions]) -> Register[F]: ...
+    def on_job_end(self, function: Function | None = None, /, **options: Unpack[HookOptions]) -> Any:
+        """Runs once when the job is finished: `(job)`, with its counts."""
+        return self._register("on_job_end", function, options)
+
+    @overload
+    def on_process_start(self, function: F, /) -> F: ...
+    @overload
+    def on_process_start(self, /, **options: Unpack[HookOptions]) -> Register[F]: ...
+    def on_process_start(self, function: Function | None = None, /, **options: Unpack[HookOptions]) -> Any:
+        """Runs in every process that works on pages of the spider, before its first page."""
+        return self._register("on_process_start", function, options)
+
+    @overload
+    def on_process_end(self, function: F, /) -> F: ...
+    @overload
+    def on_process_end(self, /, **options: Unpack[HookOptions]) -> Register[F]: ...
+    def on_process_end(self, function: Function | None = None, /, **options: Unpack[HookOptions]) -> Any:
+        """Runs at the end of each such process, unless it is killed."""
+        return self._register("on_process_end", function, options)
+
+    @overload
+    def on_dead_letter(self, function: F, /) -> F: ...
+    @overload
+    def on_dead_letter(self, /, **options: Unpack[HookOptions]) -> Register[F]: ...
+    def on_dead_letter(self, function: Function | None = None, /, **options: Unpack[HookOptions]) -> Any:
+        """Runs after a page was given up: `(letter)`."""
+        return self._register("on_dead_letter", function, options)
