@@ -266,6 +266,7 @@ class FetchOptions(Struct, frozen=True, omit_defaults=True):
     max_body: int | None = None
     wait_for: str | None = None
     proxy: str | None = None  # it may have a password
+    referer: str | None = None  # the header, as `admit/referrer.py` stores it
 
     def __repr__(self) -> str:
         given = {name: getattr(self, name) for name in self.__struct_fields__}

@@ -30,6 +30,15 @@ BackpressureRule = Literal[
     "queue_full", "queue_growth", "host_429", "latency", "retries", "sink", "machine", "proxies", "store"
 ]
 PoolStrategy = Literal["scored", "round_robin"]
+RefererPolicy = Literal[
+    "none",
+    "forms",
+    "same-origin",
+    "origin",
+    "strict-origin",
+    "origin-when-cross-origin",
+    "strict-origin-when-cross-origin",
+]
 ResourceType = Literal["image", "media", "font", "stylesheet", "script", "xhr", "fetch", "websocket", "other"]
 ChallengeKind = Literal["captcha", "bot_wall", "rate_wall", "login_wall", "empty_shell"]
 
@@ -111,6 +120,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     max_crawl_delay: Seconds = 60.0  # a longer Crawl-delay is cut to this
     headers: dict[str, str] = {}  # sent with every request
     cookies: bool = True
+    referer: RefererPolicy = (
+        "forms"  # which requests name the page that made them; "forms": all but GET and HEAD
+    )
     allow_network: list[str] = []  # private networks (CIDR) that may be reached
     trust_start: bool = False  # start URLs from files and functions may be private, as typed ones may
 

@@ -1,4 +1,5 @@
-"""What a real Chromium makes of the same page: what it sends for a form, and which text it shows."""
+"""What a real Chromium makes of the same page: what it sends for a form, which text it shows, and which page it names
+as the one it comes from."""
 
 from __future__ import annotations
 
@@ -11,6 +12,8 @@ import pytest_asyncio
 from aiohttp import web
 from playwright.async_api import async_playwright
 
+from shoal.admit.referrer import BROWSER, referer_to
+from shoal.engine.handling import referrer_policy
 from shoal.errors import SpiderError
 from shoal.fetch.browser.executable import find_chromium
 from shoal.model import Response, Task
@@ -90,15 +93,19 @@ class Site:
 
     def __init__(self) -> None:
         self.body, self.charset = b"", ""
+        self.headers: dict[str, str] = {}
         self.sent: list[Sent] = []
+        self.referers: list[str] = []
 
     async def answer(self, request: web.BaseRequest) -> web.Response:
         if request.path == "/favicon.ico":
             return web.Response(status=404)
         if request.raw_path == "/form" and request.method == "GET":
             return web.Response(
-                body=self.body, headers={"Content-Type": f"text/html; charset={self.charset}"}
+                body=self.body,
+                headers={"Content-Type": f"text/html; charset={self.charset}", **self.headers},
             )
+        self.referers.append(request.headers.get("Referer", ""))
         self.sent.append(
             Sent(
                 request.method,
@@ -252,3 +259,50 @@ async def test_the_text_is_what_a_reader_sees(tab: Any, markup: str) -> None:
     expected = " ".join((await tab.evaluate("document.querySelector('div').innerText")).split())
     page = Page(Task("http://a.test/"), Response("http://a.test/", 200, {}, markup.encode()), "one")
     assert page.text("div") == page.text() == expected
+
+
+# -- the Referer
+
+POLICIES = [
+    *("no-referrer", "same-origin", "origin", "strict-origin", "origin-when-cross-origin"),
+    *("strict-origin-when-cross-origin", "", "bogus", "same-origin, bogus", "origin, no-referrer"),
+]
+METAS = {
+    "meta": "<meta name=referrer content=origin>",
+    "old names": "<meta name=Referrer content=never>",
+    "twice": "<meta name=referrer content=origin><meta name=referrer content=same-origin>",
+    "unknown": "<meta name=referrer content=bogus>",
+    "a list": "<meta name=referrer content='origin, no-referrer'>",
+}
+
+
+@pytest.mark.parametrize("markup", ["", *METAS.values()], ids=["none", *METAS])
+@pytest.mark.parametrize("policy", POLICIES[:1] + POLICIES[6:7])
+async def test_the_referer_of_a_page_with_markup(
+    tab: Any, site: tuple[Site, str], policy: str, markup: str
+) -> None:
+    await compare_referers(tab, site, policy, markup)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+async def test_the_referer_is_what_a_browser_sends(tab: Any, site: tuple[Site, str], policy: str) -> None:
+    await compare_referers(tab, site, policy, "")
+
+
+async def compare_referers(tab: Any, site: tuple[Site, str], policy: str, markup: str) -> None:
+    shop, url = site
+    here = url.replace("/form", "/to")
+    targets = [here, here.replace("127.0.0.1", "localhost")]
+    shop.body, shop.charset, shop.referers = (markup + "<a></a>").encode(), "utf-8", []
+    shop.headers = {"Referrer-Policy": policy} if policy else {}
+    for target in targets:
+        await tab.goto(f"{url}#part")
+        async with tab.expect_navigation():
+            await tab.evaluate(
+                "to => { const a = document.querySelector('a'); a.href = to; a.click() }", target
+            )
+    headers = {"Content-Type": "text/html", **shop.headers}
+    page = Page(Task(url), Response(url, 200, headers, shop.body), "one")
+    wanted = referrer_policy(page) or BROWSER
+    assert [referer_to(target, url, wanted) for target in targets] == shop.referers
+    shop.headers = {}

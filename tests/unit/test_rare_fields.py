@@ -19,7 +19,9 @@ RARELY = {
     "body": b"x",
     "pool": "residential",
     "meta": {"a": "s"},
-    "options": FetchOptions(session="s", timeout=2.5, max_body=7, wait_for="load", proxy="home"),
+    "options": FetchOptions(
+        session="s", timeout=2.5, max_body=7, wait_for="load", proxy="home", referer="/list"
+    ),
     "hops": ("http://a.test/",),
     "renewed": 1,
     "cookies": ("a=1",),

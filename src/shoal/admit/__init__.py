@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from shoal.admit.canonical import Canonicaliser
 from shoal.admit.identity import fingerprint, host_key, origin, site, variant
 from shoal.admit.known import KnownLinks
+from shoal.admit.referrer import Referrer, after_redirect
 from shoal.admit.scope import Scope
 from shoal.admit.sending import redirect_url, resolve, sent_url
 from shoal.admit.traps import trap
@@ -70,11 +71,16 @@ class Admission:
         self._scope.widen(host)
 
     def admit(
-        self, request: Request, parent: Task | None = None, allows: Callable[[str], bool] = _anything
+        self,
+        request: Request,
+        parent: Task | None = None,
+        allows: Callable[[str], bool] = _anything,
+        referrer: Referrer | None = None,
     ) -> Task | Refused:
         """The task for a request, or why it is refused. A request without a parent is a start URL: it may name any
         host, which is in scope then. `allows` is robots.txt: it is asked about URLs that are not canonical, because a
-        forbidden one must not stand for a page that has another URL."""
+        forbidden one must not stand for a page that has another URL. `referrer` says what the request tells about the
+        page that makes it."""
         base = request.base or (parent.url if parent else None)
         url = self._sent(request.url, base)
         if isinstance(url, Refused):
@@ -106,7 +112,7 @@ class Admission:
             headers=request.headers,
             body=request.body,
             pool=request.pool,
-            options=_options(request),
+            options=_options(request, None if referrer is None else referrer.header_for(url, method)),
             parent=parent.id if parent else 0,
             meta=request.meta,
             fingerprint=page,
@@ -147,6 +153,7 @@ class Admission:
             method=method,
             body=body,
             headers=_headers_after(task, url, becomes_get),
+            options=_options_after(task, url),
             hops=(*task.hops, task.url),
             renewed=len(task.hops) + 1 if changed else task.renewed,
             cookies=_carried(cookies),
@@ -208,9 +215,15 @@ class Admission:
         return scope.refuses(url, task.depth, canonical)
 
 
-def _options(request: Request) -> FetchOptions:
-    given = (request.session, request.timeout, request.max_body, request.wait_for, request.proxy)
+def _options(request: Request, referer: str | None) -> FetchOptions:
+    given = (request.session, request.timeout, request.max_body, request.wait_for, request.proxy, referer)
     return USUAL_FETCH if given == _USUAL_OPTIONS else FetchOptions(*given)
+
+
+def _options_after(task: Task, url: str) -> FetchOptions:
+    if task.options.referer is None:
+        return task.options
+    return replace(task.options, referer=after_redirect(task.options.referer, task.url, url))
 
 
 def _is_start(task: Task) -> bool:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal.admit.referrer import restored
 from shoal.engine.escalation import Escalation
 from shoal.fetch.guard import Guard, Pin
 from shoal.fetch.proxy.routes import Routes
@@ -63,7 +64,7 @@ class Fetcher:
         request = FetchRequest(
             task.url,
             task.method,
-            task.headers,
+            self._headers(task),
             task.body,
             task.cookies,
             task.hops[-1] if task.hops else None,
@@ -71,6 +72,13 @@ class Fetcher:
             max_body=options.max_body,
         )
         return request if rendering is None else replace(request, rendering=rendering)
+
+    def _headers(self, task: Task) -> Mapping[str, str] | None:
+        """The headers of the request, and its Referer, unless a header of that name is given."""
+        kept = task.options.referer
+        if kept is None or any(name.lower() == "referer" for name in task.headers or ()):
+            return task.headers
+        return {"Referer": restored(kept, task.url), **(task.headers or {})}
 
     @contextmanager
     def guarded(self, task: Task, host: HostView) -> Iterator[None]:

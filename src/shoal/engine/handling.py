@@ -6,6 +6,7 @@ import random
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
 
+from shoal.admit.referrer import NEVER, Referrer, policy_in
 from shoal.admit.sizes import OversizeError, stored_size
 from shoal.clock import Clock
 from shoal.counts import DROPPED, PAGES_DROPPED, Counts, with_reason
@@ -17,7 +18,7 @@ from shoal.events import event
 from shoal.fetch.robots_fetch import agent_of
 from shoal.fetch.slots import take_slot
 from shoal.hosts.cache import HostView
-from shoal.html.page_links import join
+from shoal.html.page_links import join, meta_referrer
 from shoal.html.robots_meta import NOFOLLOW, NOINDEX, header_asks, markup_asks, unendorsed
 from shoal.limits import PAGE_REQUESTS, TRACEBACK
 from shoal.model import Dead, Done, Failure, Lease, Request, Response, Retry, Settlement, Snapshot, Task
@@ -116,8 +117,12 @@ class Handling:
             event("handler_failed", job=task.job, url=task.url, handler=name, error=line)
             return self._bury(lease, response, "handler", line, traceback.format_exc())
         cut = self._cut(task, yielded.requests)
-        found = self._links.admit(lease, yielded.requests, host)
+        found = self._links.admit(lease, yielded.requests, host, self._referrer(page))
         return Settlement(lease, Done(), found, rows, links_cut=cut, counts=page._counts.settled())
+
+    def _referrer(self, page: Page) -> Referrer | None:
+        setting = self._settings.referer
+        return None if setting == NEVER else Referrer(setting, page.url, lambda: referrer_policy(page))
 
     def _said(
         self,
@@ -182,6 +187,12 @@ class Handling:
 
     def _failure(self, task: Task, kind: str, detail: str) -> Failure:
         return Failure(kind, one_line(detail), at=self._clock.time(), attempt=task.attempt)
+
+
+def referrer_policy(page: Page) -> str:
+    """What a page says about the Referer of its requests; "" if it says nothing."""
+    by_header = policy_in(page.headers.get("Referrer-Policy", ""))
+    return (policy_in(meta_referrer(page.tree)) if page.is_html else "") or by_header
 
 
 class RobotsDirectives:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from shoal.admit import Admission, KnownLinks
 from shoal.admit.identity import origin, scheme
+from shoal.admit.referrer import Referrer
 from shoal.engine.escalation import Escalation
 from shoal.engine.tally import Tally
 from shoal.hosts.cache import HostView
@@ -22,6 +23,7 @@ class _Unsettled(NamedTuple):
     links: Sequence[Link]  # to be remembered once the settlement is durable
     requests: Sequence[Request]
     host: HostView
+    referrer: Referrer | None
 
 
 class Links:
@@ -43,12 +45,18 @@ class Links:
         self._unsettled: dict[int, _Unsettled] = {}  # by the token of the lease
         self._doubtful: dict[int, _Unsettled] = {}  # those of settlements made before the store went back
 
-    def admit(self, lease: Lease, requests: Sequence[Request], host: HostView) -> tuple[Task, ...]:
+    def admit(
+        self,
+        lease: Lease,
+        requests: Sequence[Request],
+        host: HostView,
+        referrer: Referrer | None = None,
+    ) -> tuple[Task, ...]:
         found: list[Task] = []
         links: list[Link] = []
         allows = _allowed(lease.task, host)
         for request in self._unknown(lease.task, requests[: self._settings.max_links]):
-            admitted = self._admission.admit(request, lease.task, allows)
+            admitted = self._admission.admit(request, lease.task, allows, referrer)
             if isinstance(admitted, Task):
                 found.append(
                     admitted if request.lane is not None else self._escalation.placed(admitted, self._now())
@@ -59,7 +67,7 @@ class Links:
                     continue  # from a page nearer to the start it may be admitted
             if _is_link(request):
                 links.append((request.base or lease.task.url, request.url))
-        self._unsettled[lease.token] = _Unsettled(links, requests, host)
+        self._unsettled[lease.token] = _Unsettled(links, requests, host, referrer)
         return tuple(found)
 
     def _unknown(self, task: Task, requests: Sequence[Request]) -> list[Request]:
@@ -96,7 +104,8 @@ class Links:
         page = self._doubtful.pop(settlement.lease.token, None)
         if page is None:
             return settlement
-        return replace(settlement, found=self.admit(settlement.lease, page.requests, page.host))
+        found = self.admit(settlement.lease, page.requests, page.host, page.referrer)
+        return replace(settlement, found=found)
 
 
 def _allowed(task: Task, host: HostView) -> Callable[[str], bool]:

@@ -196,3 +196,24 @@ class _Writable(dict[int, str]):
                 return "%80"  # the euro sign, which Python's table does not have
             return f"%26%23{number if not 0xD800 <= number <= 0xDFFF else 0xFFFD}%3B"
         return chr(number)
+
+
+# What <meta name="referrer"> called the policies before they had names.
+_OLD_POLICIES = {
+    "never": "no-referrer",
+    "default": "strict-origin-when-cross-origin",
+    "always": "unsafe-url",
+    "origin-when-crossorigin": "origin-when-cross-origin",
+}
+
+
+def meta_referrer(tree: LexborHTMLParser) -> str:
+    """The referrer policies of <meta name="referrer">, in their order, as a header would have them."""
+    found = []
+    for node in tree.tags("meta"):
+        attributes = node.attributes
+        if (attributes.get("name") or "").strip().lower() == "referrer":
+            value = (attributes.get("content") or "").strip().lower()
+            if "," not in value:  # a list is for the header only
+                found.append(_OLD_POLICIES.get(value, value))
+    return ",".join(found)

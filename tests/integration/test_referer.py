@@ -1,0 +1,58 @@
+"""The Referer that a server sees, in whole crawls."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import shoal
+from integration.raw_server import always, page, serve
+from shoal import Page, Spider
+
+
+@pytest.mark.parametrize(
+    ("settings", "answer", "link", "form", "own"),
+    [
+        ({}, {}, "", "/start?a=1", "https://elsewhere.example/"),
+        ({"referer": "none"}, {}, "", "", "https://elsewhere.example/"),
+        ({"referer": "origin"}, {}, "/", "/", "https://elsewhere.example/"),
+        (
+            {"referer": "strict-origin-when-cross-origin"},
+            {},
+            "/start?a=1",
+            "/start?a=1",
+            "https://elsewhere.example/",
+        ),
+        ({}, {"Referrer_Policy": "no-referrer"}, "", "", "https://elsewhere.example/"),
+    ],
+    ids=["default", "none", "origin", "browser", "by the page"],
+)
+async def test_what_a_server_sees(
+    settings: dict[str, object], answer: dict[str, str], link: str, form: str, own: str
+) -> None:
+    body = b"<a href=/link></a><form method=post action=/form><input name=a></form>"
+    async with serve(always(page(body, Content_Type="text/html", **answer))) as server:
+        spider = Spider("referers", start=server.url("/start?a=1#top"), robots=False, rate=0, **settings)
+
+        @spider.handler
+        def start(page: Page):  # type: ignore[no-untyped-def]
+            yield from page.follow_all("a", rest)
+            yield page.submit_form(handler=rest)
+            yield page.follow("/own", rest, headers={"referer": own})
+
+        @spider.handler
+        def rest(page: Page) -> None: ...
+
+        await shoal.crawl(spider)
+        seen = {}
+        for head in server.hits:
+            found = re.search(rb"(?mi)^referer: (.*)\r$", head)
+            seen[head.split()[1].decode()] = found[1].decode() if found else ""
+        here = server.url("")
+    assert seen == {
+        "/start?a=1": "",
+        "/link": f"{here}{link}" if link else "",
+        "/form": f"{here}{form}" if form else "",
+        "/own": own,
+    }
