@@ -123,10 +123,10 @@ def endless(web: ChaoticWeb, enough: Callable[[], object], **settings: object) -
     return spider
 
 
-def lanes_during(hits: Sequence[Hit], held: tuple[float, float], slots: int = 0) -> list[str]:
-    """Of the pages that were claimed meanwhile. As many as there are slots may have been claimed before."""
-    started = sorted((hit for hit in hits if held[0] < hit.started < held[1]), key=lambda hit: hit.started)
-    return [lane_of(hit) for hit in started[slots:]]
+def lanes_during(hits: Sequence[Hit], held: tuple[float, float]) -> list[str]:
+    """Of the pages that were asked for meanwhile. As many as there are slots may have been claimed before, and on a
+    busy machine some of those are asked for late."""
+    return [lane_of(hit) for hit in hits if held[0] < hit.started < held[1]]
 
 
 # -- gates
@@ -146,9 +146,9 @@ async def test_a_flood_of_links_pauses_discovery(log: Log) -> None:
         held = log.held("queue_full")
         hits = web.hits()
     assert results.view.job.counters.done == 151
-    during = lanes_during(hits, held, slots=4)
+    during = lanes_during(hits, held)
     assert len(during) > 20
-    assert "discovery" not in during, "not claimed, while normal ones are"
+    assert during.count("discovery") <= 4, "not claimed, while normal ones are"
     assert lanes_during(hits, (held[1], hits[-1].ended)).count("discovery") > 10
     on, off = log.sentences("queue_full")[:2]
     assert on.endswith("(high water 100): discovery and feeding paused until 50")
@@ -207,7 +207,7 @@ async def test_a_retry_storm_pauses_discovery(log: Log) -> None:
                 web.become(host, HostProfile("failing"))
             await until(lambda: log.has("retries on"))
             seen = len(web.hits_of("well"))
-            await until(lambda: len(web.hits_of("well")) > seen + 2 * 8)
+            await until(lambda: len(web.hits_of("well")) > seen + 8 * 8)
             for host in ("ill", "worse"):
                 web.become(host, slow())
 
@@ -217,9 +217,9 @@ async def test_a_retry_storm_pauses_discovery(log: Log) -> None:
     on, off = log.sentences("retries")[:2]
     assert "must be repeated (max_retry_share 50%): discovery and feeding paused until below 25%" in on
     assert off.endswith("discovery and feeding go on")
-    during = lanes_during(hits, held, slots=8)
-    assert during
-    assert "discovery" not in during
+    during = lanes_during(hits, held)
+    assert len(during) > 50
+    assert during.count("discovery") <= 8
 
 
 # -- throttles

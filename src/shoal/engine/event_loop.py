@@ -14,13 +14,27 @@ _TICK, _WINDOW = 0.25, 1.0  # seconds
 
 
 def run_loop(main: Coroutine[Any, Any, T]) -> T:
-    """asyncio.run, on uvloop where there is one."""
+    """asyncio.run, on uvloop where there is one. Ctrl-C ends `main` with KeyboardInterrupt, also if `main` fails at the
+    same moment, as with a store that does not answer in time."""
     try:
         import uvloop
     except ImportError:
-        return asyncio.run(main)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(main)
+        make_loop = None
+    else:
+        make_loop = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        return runner.run(_interruptible(main))
+
+
+async def _interruptible(main: Coroutine[Any, Any, T]) -> T:
+    task = asyncio.current_task()
+    assert task is not None
+    try:
+        return await main
+    except Exception as error:
+        if task.cancelling():  # only Ctrl-C cancels the main task
+            raise asyncio.CancelledError from error
+        raise
 
 
 async def in_turns(values: AsyncIterator[T]) -> AsyncIterator[T]:
