@@ -1,0 +1,47 @@
+"""The tables for those who come from another framework name nothing that does not exist."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+import typer
+
+import shoal
+from shoal.cli.app import app
+from shoal.model import Request
+from shoal.settings import Settings
+from shoal.spider.page import Page
+from shoal.spider.spider import Spider
+
+DOCS = Path(__file__).parents[2] / "docs"
+DOCUMENTS = ("coming-from-scrapy.md", "coming-from-crawlee.md")
+COMMANDS = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+OPTIONS = set(inspect.signature(Spider.handler).parameters)
+WORDS = {"page", "product", "after", "start"}  # of the examples
+CODE = [
+    (document, code)
+    for document in DOCUMENTS
+    for line in (DOCS / document).read_text("utf-8").splitlines()
+    if line.startswith("| ") and not line.startswith("|---")
+    for code in re.findall(r"`([^`]+)`", line.split(" | ")[-1])
+]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_there_is_a_table(document: str) -> None:
+    assert sum(name == document for name, _ in CODE) > 30
+
+
+@pytest.mark.parametrize(("document", "code"), CODE)
+def test_what_shoal_is_said_to_have_exists(document: str, code: str) -> None:
+    unknown = [name for name in re.findall(r"\bpage\.(\w+)", code) if not hasattr(Page, name)]
+    unknown += [name for name in re.findall(r"\bspider\.(?!py\b)(\w+)", code) if not hasattr(Spider, name)]
+    unknown += [name for name in re.findall(r"\bshoal\.(\w+)\(", code) if not hasattr(shoal, name)]
+    unknown += [name for name in re.findall(r"^shoal (\w+)", code) if name not in COMMANDS]
+    known = set(Request.__struct_fields__) | set(Settings.__struct_fields__) | OPTIONS | WORDS
+    unknown += [name for name in re.findall(r"(?<![.\w])([a-z_]+)=", code) if name not in known]
+    unknown += [code] if re.fullmatch(r"[a-z_]+", code) and code not in known else []
+    assert unknown == [], f"{document} says `{code}`"

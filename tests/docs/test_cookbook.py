@@ -1,0 +1,125 @@
+"""Every recipe of the cookbook runs, against the shop, and yields what the shop sells."""
+
+from __future__ import annotations
+
+import re
+import sys
+import types
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import Struct
+
+import shoal
+from shoal.testing.proxy_server import ProxyServer
+from shoal.testing.shop import Shop, ShopSpec
+from shoal.testing.shop.catalogue import Catalogue
+
+COOKBOOK = Path(__file__).parents[2] / "docs" / "cookbook.md"
+RECIPES: dict[str, str] = dict(
+    re.findall(
+        r"^## (.+?)$(?:(?!^## ).)*?^```python\n(.*?)^```$",
+        COOKBOOK.read_text("utf-8"),
+        re.DOTALL | re.MULTILINE,
+    )
+)
+PRODUCTS = 30
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+async def shop(request: pytest.FixtureRequest) -> AsyncIterator[Shop]:
+    signed = request.param == "Signed requests"
+    async with Shop(
+        ShopSpec(products=PRODUCTS, file_bytes=2_000, session_pages=25, signed_api=signed)
+    ) as shop:
+        yield shop
+
+
+@pytest.fixture
+async def proxy(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ProxyServer]:
+    async with ProxyServer() as proxy:
+        monkeypatch.setenv("SHOP_PROXY", proxy.url)
+        yield proxy
+
+
+@pytest.fixture
+def module() -> Iterator[types.ModuleType]:
+    module = types.ModuleType("shoal_recipe")
+    sys.modules[module.__name__] = module  # dataclasses look their module up
+    yield module
+    del sys.modules[module.__name__]
+
+
+class Cooked(Struct):
+    """What a recipe gave, and what there was to get."""
+
+    rows: list[dict[str, Any]]
+    counts: Mapping[str, int]
+    shop: Shop
+    proxy: ProxyServer
+
+    @property
+    def catalogue(self) -> Catalogue:
+        return self.shop.catalogue
+
+
+def check_stock(cooked: Cooked) -> None:
+    catalogue = cooked.catalogue
+    expected = [{"sku": p.sku, "stock": catalogue.stock(p.number)} for p in catalogue.all_products()]
+    rows = [{"sku": row["sku"], "stock": row["stock"]} for row in cooked.rows if "stock" in row]
+    assert sorted(rows, key=lambda row: row["sku"]) == expected
+
+
+def check_sale(cooked: Cooked) -> None:
+    expected = [cooked.catalogue.product(number).name for number in cooked.catalogue.clearance()]
+    assert [row["name"] for row in cooked.rows] == expected
+
+
+def check_kinds(cooked: Cooked) -> None:
+    check_stock(cooked)
+    listed = {(f"/product/{n}", cooked.catalogue.product(n).name) for n in cooked.catalogue.listed()}
+    products = [(row["path"], row["name"]) for row in cooked.rows if row["kind"] == "product"]
+    assert (len(products), set(products)) == (len(listed), listed)
+
+
+def check_proxy(cooked: Cooked) -> None:
+    via = {row["url"].removeprefix(cooked.shop.url): row["via"] for row in cooked.rows}
+    assert via == {"/list?page=1": "", "/list?page=2": cooked.proxy.address}
+    assert [head.split()[1].endswith(b"/list?page=2") for head in cooked.proxy.heads] == [True]
+
+
+def check_counters(cooked: Cooked) -> None:
+    assert cooked.counts == {"products": len(cooked.catalogue.listed()), "pages that are not full": 1}
+
+
+CHECKS: dict[str, Callable[[Cooked], None]] = {
+    "An API with a cursor": check_stock,
+    "A search form": check_sale,
+    "Several item types": check_kinds,
+    "A proxy for one request": check_proxy,
+    "Counters": check_counters,
+}
+
+
+def test_every_recipe_is_checked() -> None:
+    assert list(RECIPES) == list(CHECKS)
+    assert len(re.findall(r"^## ", COOKBOOK.read_text("utf-8"), re.MULTILINE)) == len(RECIPES)
+
+
+@pytest.mark.parametrize(
+    ("shop", "recipe"), [(name, name) for name in RECIPES], indirect=["shop"], ids=list(RECIPES)
+)
+async def test_recipe(shop: Shop, recipe: str, proxy: ProxyServer, module: types.ModuleType) -> None:
+    code = RECIPES[recipe].replace("https://shop.example", shop.url)
+    exec(compile(code, str(COOKBOOK), "exec"), module.__dict__)
+    results = await shoal.crawl(module.__dict__["spider"], rate=0, retry_base=0.01)
+    job = results.view.job
+    CHECKS[recipe](Cooked(list(results), job.counts, shop, proxy))
+    assert job.counters.dead == 0
