@@ -3,6 +3,7 @@
     ShoalError
     ├── UsageError            the user's input is wrong; the message says where and what is allowed (exit code 2)
     │   ├── SettingsError     a bad key or value in a file, the environment, a flag or a spider
+    │   │   └── SessionKeyError  cookies in the store cannot be read with this session_key
     │   ├── SpiderError       a spider that cannot be loaded or is written wrongly
     │   │   └── HandlerMissing pages wait for a handler that the spider no longer has
     │   └── UrlError          not a URL that can be crawled
@@ -43,6 +44,10 @@ class UsageError(ShoalError):
 
 
 class SettingsError(UsageError):
+    pass
+
+
+class SessionKeyError(SettingsError):
     pass
 
 

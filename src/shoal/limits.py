@@ -35,6 +35,11 @@ REDIRECT_COOKIE_BYTES = (
 )  # in all: servers accept no longer Cookie header. Beyond: dropped, and counted
 COOKIE_LINE = 5 * KB  # of one: RFC 6265bis has 4,096 bytes for name and value. Beyond: dropped, and counted
 
+# -- cookies of sessions and sites, in the store
+SESSION_NOTE = (
+    64 * KB
+)  # bytes of the cookies of a session, or of a site. Beyond: the oldest dropped, and counted
+
 # -- requests of a handler: stored with the task, perhaps a million times
 REQUEST_META = 256 * KB  # bytes of `meta`, stored: it is for a few values. Beyond: the page ends as `junk`
 REQUEST_META_DEPTH = 64  # nested containers in `meta`: it can surely be read back. Beyond: `junk`

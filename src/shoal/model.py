@@ -28,6 +28,7 @@ from shoal.text import without_secrets
 
 DEFAULT_LANE = "normal"
 HANDLER_NAME = "shoal_handler"  # the attribute of a function with the name that it is registered under
+COOKIE_MARK = "\x01"  # begins what a task keeps of a redirect's cookie that is in the store; no header has it
 DOUBT = "proxy_doubt"  # the kind of a failure that is the fault of a proxy or of the host
 
 Pairs: TypeAlias = Mapping[str, Any] | Iterable[tuple[str, Any]]  # of a form or a query
@@ -267,10 +268,11 @@ class FetchOptions(Struct, frozen=True, omit_defaults=True):
     wait_for: str | None = None
     proxy: str | None = None  # it may have a password
     referer: str | None = None  # the header, as `admit/referrer.py` stores it
+    cookies_at: float = 0.0  # cookies that are older than this (the frontier's time) must be read again
 
     def __repr__(self) -> str:
         given = {name: getattr(self, name) for name in self.__struct_fields__}
-        shown = [f"{name}={value!r}" for name, value in given.items() if value is not None]
+        shown = [f"{name}={value!r}" for name, value in given.items() if value]
         return without_secrets(f"FetchOptions({', '.join(shown)})")
 
 
@@ -300,7 +302,9 @@ class Task(Struct, frozen=True, omit_defaults=True):
     meta: dict[str, Any] | None = None
     hops: tuple[str, ...] = ()  # the URLs that redirected here, first one first
     renewed: int = 0  # how many hops there were when a redirect last brought new cookies, or another method
-    cookies: tuple[str, ...] = ()  # Set-Cookie lines of the redirect that led here
+    cookies: tuple[
+        str, ...
+    ] = ()  # Set-Cookie lines of the redirect that led here, or marks that stand for them
     fingerprint: int | None = None  # dedupe key (63 bits) of the canonical URL; None: never a duplicate
     trail: tuple[int, ...] = ()  # fingerprints of the hops
     variant: int | None = (

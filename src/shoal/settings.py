@@ -44,7 +44,10 @@ ChallengeKind = Literal["captcha", "bot_wall", "rate_wall", "login_wall", "empty
 
 # Never stored and never shown. (A worker's pool is no secret, but it is local, too.)
 SECRET = frozenset(
-    {"headers", "outputs", "plugin_options", "proxies", "proxy", "session_headers", "worker_pool"}
+    {
+        *("headers", "outputs", "plugin_options", "proxies", "proxy", "session_headers", "session_key"),
+        "worker_pool",
+    }
 )
 
 POLICIES = ("rate", "concurrency", "breaker", "timeout", "budget")
@@ -201,6 +204,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     pool_cooldown: PositiveSeconds = 30.0  # before a failed or banned proxy is tried again; doubles
     session_requests: Count = 0  # requests of one session before it is begun anew
     session_age: Seconds = 0.0  # … and its age; 0 lifts either limit
+    session_key: str = ""  # cookies in the store are encrypted with it; empty: they are not
     session_headers: dict[str, dict[str, str]] = {}  # sent with every request of the session of that name
 
     # -- the browser lane

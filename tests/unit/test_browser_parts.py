@@ -15,6 +15,7 @@ import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
+from shoal.fetch.aiohttp_private import SiteJar
 from shoal.fetch.browser import chromium
 from shoal.fetch.browser.chromium import BrowserProcesses
 from shoal.fetch.browser.contexts import SharedCookies, cookies_from, cookies_of
@@ -28,7 +29,6 @@ from shoal.fetch.browser.page_network import (
     rendered,
 )
 from shoal.fetch.browser.tab import is_gone, plain
-from shoal.fetch.proxy.sessions import SiteJar
 from shoal.policy.outcomes import TABLE
 from shoal.testing.servers.server_process import wait_until
 

@@ -10,7 +10,7 @@ from yarl import URL
 from shoal import limits
 from shoal.admit import Admission
 from shoal.admit.sizes import OversizeError, stored_size
-from shoal.fetch.proxy.sessions import SiteJar
+from shoal.fetch.aiohttp_private import SiteJar
 from shoal.model import Failure, Request, Retry, Task
 from shoal.settings import Settings
 from shoal.sink import items as rows_module

@@ -8,8 +8,9 @@ import sys
 import pytest
 from yarl import URL
 
+from shoal.fetch.aiohttp_private import SiteJar
 from shoal.fetch.proxy.pools import load_pools
-from shoal.fetch.proxy.sessions import Sessions, SiteJar
+from shoal.fetch.proxy.sessions import Sessions
 from shoal.settings import Settings
 
 PAGE = "https://shop.example.co.uk/account"
@@ -119,7 +120,7 @@ async def test_their_number_is_bounded() -> None:
 def test_a_cookie_with_an_odd_name_writes_nothing_to_stderr() -> None:
     """Else any server could write there, between the lines of a log that is JSON."""
     code = (
-        "import asyncio, yarl; from shoal.fetch.proxy.sessions import SiteJar\n"
+        "import asyncio, yarl; from shoal.fetch.proxy.sessions import LastingJar as SiteJar\n"
         "async def main(): SiteJar().update_cookies_from_headers(['a b=1'], yarl.URL('http://a.example/'))\n"
         "asyncio.run(main())"
     )

@@ -12,10 +12,11 @@ Nothing here waits, reads a clock or touches a store.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from hashlib import blake2b
 from types import MappingProxyType
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from shoal.admit.canonical import Canonicaliser
 from shoal.admit.identity import fingerprint, host_key, origin, site, variant
@@ -25,13 +26,13 @@ from shoal.admit.scope import Scope
 from shoal.admit.sending import redirect_url, resolve, sent_url
 from shoal.admit.traps import trap
 from shoal.limits import COOKIE_LINE, REDIRECT_COOKIE_BYTES, REDIRECT_COOKIES, URL_READ, URL_SHOWN
-from shoal.model import DEFAULT_LANE, USUAL_FETCH, FetchOptions, Refused, Request, Task
+from shoal.model import COOKIE_MARK, DEFAULT_LANE, USUAL_FETCH, FetchOptions, Refused, Request, Task
 from shoal.settings import HostSettings, Settings
 from shoal.text import SECRET_HEADERS, unreadable_url
 
 _ORDINARY = (DEFAULT_LANE, 0)
 _NOTHING = HostSettings()
-_USUAL_OPTIONS = (None,) * len(FetchOptions.__struct_fields__)
+_USUAL_OPTIONS = astuple(USUAL_FETCH)
 _NO_DEFAULTS: Mapping[str, tuple[str, int]] = MappingProxyType({})
 
 _BODY_HEADERS = frozenset({"content-type", "content-length", "content-encoding", "transfer-encoding"})
@@ -112,7 +113,11 @@ class Admission:
             headers=request.headers,
             body=request.body,
             pool=request.pool,
-            options=_options(request, None if referrer is None else referrer.header_for(url, method)),
+            options=_options(
+                request,
+                None if referrer is None else referrer.header_for(url, method),
+                parent.options.cookies_at if parent else 0.0,
+            ),
             parent=parent.id if parent else 0,
             meta=request.meta,
             fingerprint=page,
@@ -125,10 +130,16 @@ class Admission:
         return own if own is not None and own in self._lanes else usual
 
     def moved(
-        self, task: Task, location: str, cookies: tuple[str, ...] = (), status: int = 302
+        self,
+        task: Task,
+        location: str,
+        cookies: tuple[str, ...] = (),
+        status: int = 302,
+        *,
+        kept: bool = False,
     ) -> Task | Refused:
         """The task at the target of a redirect, or why it is refused. The caller checks the number of hops, and whether
-        it `goes_round`."""
+        it `goes_round`. `kept`: the cookies are in the store already, and the task only needs to know them again."""
         url = self._redirected(location, task.url)
         if isinstance(url, Refused):
             return url
@@ -156,7 +167,7 @@ class Admission:
             options=_options_after(task, url),
             hops=(*task.hops, task.url),
             renewed=len(task.hops) + 1 if changed else task.renewed,
-            cookies=_carried(cookies),
+            cookies=_carried(cookies, kept),
             typed=False,  # a server wrote this URL
             fingerprint=page,
             trail=task.pages,
@@ -215,8 +226,11 @@ class Admission:
         return scope.refuses(url, task.depth, canonical)
 
 
-def _options(request: Request, referer: str | None) -> FetchOptions:
-    given = (request.session, request.timeout, request.max_body, request.wait_for, request.proxy, referer)
+def _options(request: Request, referer: str | None, cookies_at: float) -> FetchOptions:
+    given = (
+        *(request.session, request.timeout, request.max_body, request.wait_for, request.proxy),
+        *(referer, cookies_at),
+    )
     return USUAL_FETCH if given == _USUAL_OPTIONS else FetchOptions(*given)
 
 
@@ -247,7 +261,7 @@ def _headers_after(task: Task, url: str, becomes_get: bool) -> dict[str, str] | 
     return {name: value for name, value in task.headers.items() if name.lower() not in dropped} or None
 
 
-def _carried(cookies: tuple[str, ...]) -> tuple[str, ...]:
+def _carried(cookies: tuple[str, ...], kept: bool) -> tuple[str, ...]:
     """As many of a redirect's cookies as a task may hold, in their order."""
     carried: list[str] = []
     size = 0
@@ -257,17 +271,21 @@ def _carried(cookies: tuple[str, ...]) -> tuple[str, ...]:
         size += len(line)
         if size > REDIRECT_COOKIE_BYTES or len(carried) == REDIRECT_COOKIES:
             break
-        carried.append(line)
+        carried.append(_mark(line) if kept else line)
     return tuple(carried)
 
 
 def _has_new_cookies(cookies: tuple[str, ...], task: Task) -> bool:
     """Whether a redirect sets other cookies than the one before it."""
-    return not {_pair(line) for line in cookies} <= {_pair(line) for line in task.cookies}
+    return not {_mark(line) for line in cookies} <= {_mark(line) for line in task.cookies}
 
 
-def _pair(set_cookie: str) -> str:
-    return set_cookie.partition(";")[0].strip()
+def _mark(line: str) -> str:
+    """Stands for a cookie of a redirect whose value is not to be stored with the task."""
+    if line.startswith(COOKIE_MARK):
+        return line
+    pair = line.partition(";")[0].strip()
+    return COOKIE_MARK + blake2b(pair.encode(errors="replace"), digest_size=8).hexdigest()
 
 
 def _no_url(url: str, base: str | None) -> Refused:

@@ -26,7 +26,7 @@ from shoal.engine.heartbeat import Heartbeat
 from shoal.engine.liveness import Liveness
 from shoal.engine.pressure import Load
 from shoal.engine.served import EngineJob, EngineJobs
-from shoal.errors import HandlerMissing, ShoalError, SinkError
+from shoal.errors import HandlerMissing, SessionKeyError, ShoalError, SinkError
 from shoal.events import event
 from shoal.fetch.deadline import LeaseDeadline, LeaseDeadlines
 from shoal.fetch.slots import PageSlot, Slots
@@ -397,6 +397,10 @@ class Engine:
             self._untouched.append(lease)
             if job in self._jobs.current():
                 self._jobs.set_aside(job, error)
+        except SessionKeyError as error:
+            self._untouched.append(lease)
+            if job in self._jobs.current() and not self._jobs.set_aside(job, error):
+                self._error = self._error or error
         except ShoalError as error:  # the store or the sink: nothing more can be done here
             self._error = self._error or error
             self._untouched.append(lease)

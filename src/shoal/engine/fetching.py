@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from aiohttp.abc import AbstractCookieJar
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -15,7 +16,7 @@ from shoal.fetch.proxy.routes import Routes
 from shoal.fetch.transport import FetchRequest, Transport
 from shoal.frontier.clock import FrontierClock
 from shoal.hosts.cache import HostCache, HostView
-from shoal.model import Failure, Outcome, Task
+from shoal.model import COOKIE_MARK, Failure, Outcome, Task
 from shoal.settings import BROWSER
 from shoal.spider.rendering import Rendering
 
@@ -46,9 +47,18 @@ class Fetcher:
         self._waits = waits  # by handler: what its pages wait for in a browser
         self._told: dict[tuple[str, int], Pin] = {}  # the pins of typed hosts that the guard has
 
-    async def fetch(self, task: Task, host: HostView, timeout: float | None) -> Fetched:
+    async def fetch(
+        self,
+        task: Task,
+        host: HostView,
+        timeout: float | None,
+        jar: AbstractCookieJar | None = None,
+    ) -> Fetched:
+        """`jar`: of the site, if the task has no session."""
         started = self._clock.now()
         request = self._routes.with_route(self._request(task, host, timeout), task)
+        if jar is not None and request.rendering is None:
+            request = replace(request, jar=jar)
         outcome = await self._transport.fetch(request)
         if isinstance(outcome, Failure) and outcome.kind == "forbidden_address" and _is_listed(task):
             outcome = replace(outcome, detail=f"{outcome.detail}, or -s trust_start=true for all start URLs")
@@ -66,7 +76,7 @@ class Fetcher:
             task.method,
             self._headers(task),
             task.body,
-            task.cookies,
+            tuple(line for line in task.cookies if not line.startswith(COOKIE_MARK)) if task.cookies else (),
             task.hops[-1] if task.hops else None,
             options.timeout or timeout,
             max_body=options.max_body,

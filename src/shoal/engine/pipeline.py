@@ -19,6 +19,7 @@ from shoal.engine.judging import Judge
 from shoal.engine.learning import Learner
 from shoal.engine.links import Links
 from shoal.engine.permission import Permission, Permit
+from shoal.engine.sessions import SessionKeeper
 from shoal.engine.tally import Tally
 from shoal.events import event
 from shoal.fetch.proxy.routes import Routes
@@ -53,6 +54,7 @@ class Pipeline:
         *,
         hosts: HostCache,
         permission: Permission,
+        sessions: SessionKeeper,
         fetcher: Fetcher,
         judge: Judge,
         learner: Learner,
@@ -67,6 +69,7 @@ class Pipeline:
         self._settings = settings
         self._hosts = hosts
         self._permission = permission
+        self._sessions = sessions
         self._fetcher = fetcher
         self._judge = judge
         self._learner = learner
@@ -97,11 +100,13 @@ class Pipeline:
             sent = await self._prepare(lease, permit.host) if self._handling.hooks.before_request else task
             if isinstance(sent, Settlement):
                 return sent
-            fetched, asked = await self._fetcher.fetch(sent, permit.host, permit.timeout), lease
+            visit = await self._sessions.enter(sent)
+            fetched, asked = await self._fetcher.fetch(sent, permit.host, permit.timeout, visit.jar), lease
             if sent is not task:
                 fetched, asked = _as_asked(fetched, sent, lease)
             judgement = self._judge.judge(asked.task, fetched.outcome)
             self._learner.record(asked, fetched, judgement)
+            lease = await self._sessions.leave(lease, visit)
         outcome = fetched.outcome
         try:
             if judgement.verdict is not None:
@@ -109,11 +114,14 @@ class Pipeline:
             assert isinstance(outcome, Response)
             self._tally.fetched(task.host, outcome)
             if judgement.kind == "redirect":
-                return self._follow(lease, outcome)
-            return await self._handling.handle(lease, outcome, host, self._clock.now() - outcome.elapsed)
+                return self._follow(lease, outcome, kept=visit.keeps(fetched.request))
+            settlement = await self._handling.handle(
+                lease, outcome, host, self._clock.now() - outcome.elapsed
+            )
         finally:
             if isinstance(outcome, Rendered):
                 await outcome.close()
+        return await self._sessions.settle(settlement, visit)
 
     async def _prepare(self, lease: Lease, host: HostView) -> Task | Settlement:
         """The task as `before_request` hooks want it to be sent. robots.txt is asked about a URL that they changed."""
@@ -123,7 +131,7 @@ class Pipeline:
             return prepared if refused is None else _ended(lease, refused)
         return prepared
 
-    def _follow(self, lease: Lease, response: Response) -> Settlement:
+    def _follow(self, lease: Lease, response: Response, *, kept: bool) -> Settlement:
         """A redirect goes through the queue like any request, even on the same host: each hop is a request."""
         task = lease.task
         location = response.headers["Location"]
@@ -131,7 +139,7 @@ class Pipeline:
             last = shown_url(location)[:_SHOWN]
             detail = f"more than {self._settings.max_redirects} redirects, the last to {last}"
             return self._refused(lease, "redirect_loop", detail)
-        to = self._admission.moved(task, location, response.cookies, response.status)
+        to = self._admission.moved(task, location, response.cookies, response.status, kept=kept)
         if isinstance(to, Refused):
             return self._refused(lease, "policy", f"redirected to {to.url}: {to.reason}")
         if to.goes_round:
@@ -180,6 +188,7 @@ class Pipeline:
     async def forget(self) -> None:
         """The store may have gone back: what was read from it may be wrong."""
         self._links.forget()
+        self._sessions.forget()
         await self._hosts.forget()
 
     def complete(self, settlement: Settlement) -> Settlement:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from shoal.errors import HandlerMissing, SinkError
+from shoal.errors import HandlerMissing, SessionKeyError, SinkError
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import Job
 from shoal.model import Lease, Settlement
@@ -86,8 +86,9 @@ class EngineJobs(Protocol):
         """The records of the current jobs; they may be some seconds old."""
         ...
 
-    def set_aside(self, job: EngineJob, error: SinkError | HandlerMissing) -> bool:
-        """Stops a job whose rows cannot be written, or whose pages cannot be handled. Whether the engine can go on."""
+    def set_aside(self, job: EngineJob, error: SinkError | HandlerMissing | SessionKeyError) -> bool:
+        """Stops a job whose rows cannot be written, or whose pages cannot be fetched or handled. Whether the engine can
+        go on."""
         ...
 
 
@@ -128,7 +129,7 @@ class OneJob:
         job = await self._frontier.job(self._all[0].name)
         return [job] if job is not None else []
 
-    def set_aside(self, job: EngineJob, error: SinkError | HandlerMissing) -> bool:
+    def set_aside(self, job: EngineJob, error: SinkError | HandlerMissing | SessionKeyError) -> bool:
         """If only a handler is missing, the pages in flight can still be finished."""
         if isinstance(error, HandlerMissing):
             self.trouble = self.trouble or error

@@ -5,7 +5,7 @@ They may change with any minor release: pyproject.toml bounds the version, and a
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from http.cookies import CookieError, Morsel
 from socket import socket
@@ -26,7 +26,7 @@ PRIVATE = {
         *("_factory", "_loop", "_resolve_host", "_wrap_create_connection", "_wrap_existing_connection"),
     ),
     "ResponseHandler": ("_payload", "_reschedule_timeout", "_should_close"),
-    "CookieJar": ("_build_morsel", "_is_domain_match"),
+    "CookieJar": ("_build_morsel", "_expirations", "_is_domain_match"),
 }
 
 
@@ -121,3 +121,8 @@ class SiteJar(CookieJar):
         if domain == hostname:
             return True
         return CookieJar._is_domain_match(domain, hostname) and not is_public_suffix(domain)
+
+
+def deadlines_of(jar: CookieJar) -> Mapping[tuple[str, str, str], float]:
+    """When the cookies of a jar expire (epoch seconds), by domain, path without its last slash, and name."""
+    return jar._expirations

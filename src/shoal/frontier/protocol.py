@@ -221,6 +221,10 @@ class Notes(Timed, Protocol):
 
     async def drop_note(self, key: str) -> None: ...
 
+    async def drop_notes(self, prefix: str) -> int:
+        """Drops every note whose key begins with `prefix`; returns how many. Looks at all notes."""
+        ...
+
 
 class DeadLetters(Protocol):
     """Tasks that were given up."""

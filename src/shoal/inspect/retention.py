@@ -19,6 +19,7 @@ from shoal.errors import ShoalError
 from shoal.events import event
 from shoal.frontier.protocol import Frontier, Notes
 from shoal.frontier.values import DeadFilter, Job
+from shoal.hosts.session_notes import session_prefixes
 from shoal.inspect.actions import drop_letters
 from shoal.jobs.leader import feeder_key
 from shoal.jobs.schedule import Schedules, old_runs, schedules
@@ -137,3 +138,5 @@ async def forget_notes(frontier: Notes, job: str) -> None:
     """Drops the notes that belong to a job."""
     for key in (key_of(job), feeder_key(job), trouble_key(job)):
         await frontier.drop_note(key)
+    for prefix in session_prefixes(job):
+        await frontier.drop_notes(prefix)

@@ -19,6 +19,7 @@ from shoal.engine.page_hooks import PageHooks
 from shoal.engine.permission import Permission
 from shoal.engine.pipeline import Pipeline
 from shoal.engine.served import Pages
+from shoal.engine.sessions import SessionKeeper
 from shoal.engine.tally import Tally
 from shoal.fetch.browser.executable import available
 from shoal.fetch.challenge import Challenges
@@ -32,6 +33,7 @@ from shoal.hosts.cache import HostCache
 from shoal.hosts.host_state import state_of
 from shoal.hosts.proxy_pools import StoredPools
 from shoal.hosts.robots import RobotsFetcher
+from shoal.hosts.session_notes import SessionNotes
 from shoal.policy.load import Traffic
 from shoal.policy.retry import RetryBudget
 from shoal.runtime.output_checks import file_claim
@@ -107,6 +109,7 @@ class JobRunner:
             guard=guard,
             traffic=traffic,
             budget=self._budget,
+            job=job,
             admission=self.admission,
             tally=self.tally,
             recorder=self._recorder,
@@ -165,6 +168,7 @@ def make_pipeline(
     recorder: HistoryRecorder,
     clock: FrontierClock,
     rng: random.Random,
+    job: str = "",
     browser: bool = False,
     confined: RestrictedTransport | None = None,
     collecting: Callable[..., Awaitable[Yielded]] = collect,
@@ -179,6 +183,8 @@ def make_pipeline(
         settings, frontier, hosts, routes, robots, judge, learner, escalation, clock, rng, confined
     )
     fetcher = Fetcher(transport, hosts, routes, guard, escalation, clock, waits_of(spider))
+    notes = SessionNotes(frontier, settings.session_key)
+    sessions = SessionKeeper(job, settings, notes, routes.sessions, routes.proxies, tally, clock)
     links = Links(settings, admission=admission, escalation=escalation, tally=tally, now=clock.time)
     handling = Handling(
         spider,
@@ -194,6 +200,7 @@ def make_pipeline(
         settings,
         hosts=hosts,
         permission=permission,
+        sessions=sessions,
         fetcher=fetcher,
         judge=judge,
         learner=learner,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from shoal.engine.served import EngineJob
 from shoal.engine.tally import TallyReport, merge
-from shoal.errors import HandlerMissing, OutputTaken, ShoalError, SinkError, TrustError
+from shoal.errors import HandlerMissing, OutputTaken, SessionKeyError, ShoalError, SinkError, TrustError
 from shoal.events import event
 from shoal.fetch.browser.executable import available
 from shoal.frontier import is_local
@@ -104,7 +104,7 @@ class ServedJobs:
     async def records(self) -> Sequence[Job]:
         return [job for job in await self._running.get() if job.spec.name in self._current]
 
-    def set_aside(self, job: EngineJob, error: SinkError | HandlerMissing) -> bool:
+    def set_aside(self, job: EngineJob, error: SinkError | HandlerMissing | SessionKeyError) -> bool:
         if isinstance(error, HandlerMissing):
             self._retire(job.name)
             self._opening[job.name] = asyncio.create_task(self._pause(job.name, error))

@@ -116,12 +116,21 @@ class Routes:
     def __repr__(self) -> str:
         return f"<Routes: {', '.join(self._pools) or 'direct'}>"
 
+    @property
+    def sessions(self) -> Sessions:
+        return self._sessions
+
+    @property
+    def proxies(self) -> Mapping[str, Proxy]:
+        """All proxies by their names, as "pool/host:port"."""
+        return self._proxies
+
     # -- what a task asks for
 
     def with_route(self, request: FetchRequest, task: Task) -> FetchRequest:
         """The request with pool, session and proxies to avoid of its task."""
         pool = self._pool_name(task)
-        session, banned = task.session, banned_proxies(task) if task.history else ()
+        session, banned = task.session or None, banned_proxies(task) if task.history else ()
         doubted, asked = self.doubtful_proxies(task), task.options.proxy
         if pool is None and session is None and asked is None and not banned and not doubted:
             return request

@@ -159,6 +159,12 @@ class MemoryFrontier(MemoryQueue):
     async def drop_note(self, key: str) -> None:
         self._notes.pop(key, None)
 
+    async def drop_notes(self, prefix: str) -> int:
+        keys = [key for key in self._notes if key.startswith(prefix)]
+        for key in keys:
+            del self._notes[key]
+        return len(keys)
+
     # -- dead letters
 
     async def dead(self, query: DeadFilter) -> Sequence[DeadLetter]:

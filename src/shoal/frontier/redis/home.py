@@ -41,6 +41,7 @@ from shoal.model import Settlement, Task
 
 _LOOK_IN = b"in "  # + seconds: the store tells a process when to claim
 _LEAVE = 2.0
+_NOTES = 500  # that are looked at together
 _LOOK_AROUND = 30.0  # seconds; the subscription may be down without notice
 
 
@@ -295,6 +296,16 @@ class RedisFrontier:
 
     async def drop_note(self, key: str) -> None:
         await self._shards.run("drop_note", HOME, [key])
+
+    async def drop_notes(self, prefix: str) -> int:
+        first, cursor, dropped = prefix.encode(), b"0", 0
+        while True:
+            [_, [cursor, flat]] = await self._shards.look(HOME, ("HSCAN", "notes", cursor, "COUNT", _NOTES))
+            keys = [key.decode() for key in flat[::2] if key.startswith(first)]
+            if keys:
+                dropped += int(await self._shards.run("drop_note", HOME, keys))
+            if cursor == b"0":
+                return dropped
 
     # -- journals
 

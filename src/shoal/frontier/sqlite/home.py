@@ -256,6 +256,7 @@ class SqliteFrontier:
     note = _verb(stored.find_note)
     set_note = _verb(stored.set_note)
     drop_note = _verb(stored.drop_note)
+    drop_notes = _verb(stored.drop_notes)
 
     # -- journals
 

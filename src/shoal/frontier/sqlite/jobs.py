@@ -365,5 +365,12 @@ def drop_note(session: Session, key: str) -> None:
     session.db.execute("DELETE FROM meta WHERE key = ?", (_note_key(key),))
 
 
+def drop_notes(session: Session, prefix: str) -> int:
+    first = _note_key(prefix)
+    beyond = first[:-1] + chr(ord(first[-1]) + 1)
+    session.db.execute("DELETE FROM meta WHERE key >= ? AND key < ?", (first, beyond))
+    return session.db.changes()
+
+
 def _note_key(key: str) -> str:
     return f"note:{key}"

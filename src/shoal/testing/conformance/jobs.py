@@ -336,6 +336,15 @@ class JobsAndLetters:
         await frontier.open_job(spec("one", priority=7))
         assert [job.spec.priority for job in await frontier.jobs()] == [7, 0]
 
+    async def test_notes_are_dropped_by_the_beginning_of_their_keys(self, frontier: Frontier) -> None:
+        keys = ["session/a/x", "session/a/*", "session/ab/x", "session/a", "other"]
+        for key in [*keys, *(f"session/a/{number}" for number in range(600))]:
+            assert await frontier.set_note(key, b"v", 0)
+        assert await frontier.drop_notes("session/a/") == 602
+        assert await frontier.drop_notes("session/a/") == 0
+        left = [key for key in keys if await frontier.note(key) is not None]
+        assert left == ["session/ab/x", "session/a", "other"]
+
     async def test_a_note_is_written_by_whoever_saw_its_last_version(self, frontier: Frontier) -> None:
         assert await frontier.note("leader") is None
         assert not await frontier.set_note("leader", b"nobody", 7)

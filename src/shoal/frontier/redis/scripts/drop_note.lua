@@ -1,7 +1,10 @@
--- drop_note: deletes a note.
--- asks    { key }
--- answers 1
+-- drop_note: deletes notes.
+-- asks    { key … }
+-- answers how many there were
 -- uses    base
 though_full()
-call('HDEL', NOTES, ask[1])
-return 1
+local said = repeated()
+if said then return said end
+local dropped = 0
+for _, key in ipairs(ask) do dropped = dropped + call('HDEL', NOTES, key) end
+return finish(tostring(dropped))
