@@ -19,8 +19,8 @@ from shoal.spider.spider import Spider
 DOCS = Path(__file__).parents[2] / "docs"
 DOCUMENTS = ("coming-from-scrapy.md", "coming-from-crawlee.md")
 COMMANDS = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
-OPTIONS = set(inspect.signature(Spider.handler).parameters)
-WORDS = {"page", "product", "after", "start"}  # of the examples
+OPTIONS = set(inspect.signature(Spider.add_handler).parameters)
+WORDS = {"page", "product", "after", "start", "order", "yield"}  # of Python, hooks and the examples
 CODE = [
     (document, code)
     for document in DOCUMENTS

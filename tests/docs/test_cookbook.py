@@ -77,6 +77,11 @@ def check_stock(cooked: Cooked) -> None:
     assert sorted(rows, key=lambda row: row["sku"]) == expected
 
 
+def check_signed(cooked: Cooked) -> None:
+    check_stock(cooked)
+    assert cooked.shop.log().count()["unsigned"] == 0
+
+
 def check_sale(cooked: Cooked) -> None:
     expected = [cooked.catalogue.product(number).name for number in cooked.catalogue.clearance()]
     assert [row["name"] for row in cooked.rows] == expected
@@ -101,6 +106,7 @@ def check_counters(cooked: Cooked) -> None:
 
 CHECKS: dict[str, Callable[[Cooked], None]] = {
     "An API with a cursor": check_stock,
+    "Signed requests": check_signed,
     "A search form": check_sale,
     "Several item types": check_kinds,
     "A proxy for one request": check_proxy,
