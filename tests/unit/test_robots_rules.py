@@ -277,8 +277,8 @@ async def test_a_redirect_to_half_a_host_leads_nowhere() -> None:
 
 # -- second opinion
 
-_pieces = st.sampled_from(["/", "a", "b", "ab", "aa", ".", "?", "=", "é", "%C3%A9", " "])
-_paths = st.lists(st.one_of(_pieces, st.just("%61")), max_size=6).map(
+_pieces = st.sampled_from(["/", "a", "b", "ab", "aa", ".", "=", "é", "%C3%A9", " "])
+_paths = st.lists(st.one_of(_pieces, st.sampled_from(["%61", "?"])), max_size=6).map(
     lambda pieces: "/" + "".join(pieces).strip()
 )
 _patterns = st.tuples(
@@ -302,7 +302,8 @@ def test_protego_agrees(groups: list[tuple[list[str], list[str]]], paths: list[s
     - Protego ends lines at characters that the RFC does not (form feed, U+2028);
     - Protego reads a group for "shoal" as one for "shoal-news", too;
     - Protego takes a "$" inside a rule for itself and, besides, for its escaped form, as two rules;
-    - Protego measures "%41" in a rule as it is written, Shoal by its plain spelling, "A"."""
+    - Protego measures "%41" in a rule as it is written, Shoal by its plain spelling, "A";
+    - Protego measures "?" in a rule as "%3F", so that "/?" is longer than "/*"; Google's parser takes both as two."""
     text = ""
     for names, rules in groups:
         text += (
