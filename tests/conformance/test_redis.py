@@ -1,4 +1,4 @@
-"""The home in Valkey passes the one suite: with one shard and with several, when answers get lost, and in a cluster."""
+"""The home in Valkey passes the one suite: with one shard and with several if answers get lost, and in a cluster."""
 
 from __future__ import annotations
 
@@ -31,20 +31,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyServer]:
         yield server
 
 
-class Redis(FrontierConformance):
-    shards: int
-
-    @pytest.fixture
-    async def frontier(self, clock: ManualClock, server: ValkeyServer) -> AsyncIterator[Frontier]:
-        store = f"{server.url}?prefix=t{next(_number)}&shards={self.shards}"
-        async with RedisFrontier(store, clock) as frontier:
-            yield frontier
-
-
-class TestOneShard(Redis):
-    shards = 1
-
-
 class Stuttering(Link):
     """Every answer gets lost once, after the script ran: the call is made again, as after a broken connection."""
 
@@ -55,7 +41,11 @@ class Stuttering(Link):
         return await super().run(script, tag, args, full_patience=full_patience)
 
 
-class Repeated(Redis):
+class Repeated(FrontierConformance):
+    """The cluster below, tests/stateful and every crawl of the suite call scripts once."""
+
+    shards: int
+
     @pytest.fixture
     async def frontier(
         self, clock: ManualClock, server: ValkeyServer, monkeypatch: pytest.MonkeyPatch

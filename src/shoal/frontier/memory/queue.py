@@ -155,7 +155,8 @@ class MemoryQueue:
         return sorted([*names[start:], *names[:start]], key=lambda name: -self._jobs[name].spec.priority)
 
     def _permits(self, job: JobRecord) -> int:
-        return budget_left(job.spec, job.count["done"], self._leased(job.spec.name))
+        leased = self._leased(job.spec.name) if job.spec.max_pages else 0  # nobody asks, and counting takes its time
+        return budget_left(job.spec, job.count["done"], leased)
 
     def _take(self, job: str, lane: str, room: int, claim: Claim, now: float) -> list[Lease]:
         """Serves the due hosts in passes, a fair share each, until there is no room or nothing is due."""
@@ -185,7 +186,7 @@ class MemoryQueue:
 
     def _line(self, job: str, lane: str, now: float) -> list[Queue]:
         """The queues whose hosts are due, in order."""
-        queues = [queue for queue in self._queues.values() if (queue.job, queue.lane) == (job, lane)]
+        queues = [queue for queue in self._queues.values() if queue.job == job and queue.lane == lane]
         joining = []
         for queue in queues:
             was_due, queue.due = queue.due, bool(queue.heap) and self._due(queue.host) <= now
