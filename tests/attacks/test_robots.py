@@ -83,6 +83,7 @@ def test_a_robots_txt_that_sends_the_crawl_at_an_honest_host(stage: Stage, twice
     visited = [hit for hit in hits if hit.host == "honest-0"]
     visits = [hit for hit in visited if hit.path.startswith("/robots.txt?")]
     assert 1 <= len(visits) <= 1 + (visits[-1].started - visits[0].started) / (10 / RATE)
-    # Ten requests a second, whoever sends the crawl there: half a request too soon, and what the server was late.
-    assert excess([hit.started for hit in visited], 10) < 0.5 + 10 * late.seconds
+    # Ten requests a second, whoever sends the crawl there: twelve hosts would send it there at once. One may be too
+    # soon, and as many as crawl and server were late.
+    assert excess([hit.started for hit in visited], 10) < 1 + 20 * late.seconds
     assert set(result.kinds(*urls)) <= {"robots_unreachable"}

@@ -132,9 +132,8 @@ async def test_the_others_go_on(store: str, path: Path, writers: Writers, point:
     async with a_job(store) as frontier:
         process = writers.start(point, how)
         await comes_to_rest(process)
-        began = time.monotonic()
-        assert await settle_some(frontier, path) == 2
-        assert time.monotonic() - began < 5, "it was waited for"
+        async with asyncio.timeout(DEADLINE):  # whoever waits for it waits for ever
+            assert await settle_some(frontier, path) == 2
         if how == "SIGSTOP":
             process.signal(signal.SIGCONT)
             await ends(process)

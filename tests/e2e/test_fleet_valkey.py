@@ -100,8 +100,9 @@ def check_that_hosts_are_asked_at_their_rate_and_not_four_times_as_often(crawl: 
     """robots.txt included."""
     for host, hits in arrivals(crawl.hits).items():
         times = [hit.started for hit in hits]
-        # Of a request, in any span of time; and as much as worker and server may have been late with one of them.
-        assert excess(times, RATE) < 0.3 + 2 * RATE * crawl.late, (host, times)
+        # One request in any span of time, for worker and server may be late with any of them. Two workers that knew
+        # nothing of each other would send four too many, four of them six.
+        assert excess(times, RATE) < 1 + 2 * RATE * crawl.late, (host, times)
 
 
 def check_that_no_host_gets_more_at_once_than_its_cap(crawl: Crawl) -> None:

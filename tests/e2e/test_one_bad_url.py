@@ -329,7 +329,7 @@ async def test_http_and_https_of_a_host_share_its_limits(
         await world.serve(TRUSTED, "http")
         await world.serve(TRUSTED, "https")
         start = [f"{scheme}://{TRUSTED}/{n}" for n in range(8) for scheme in ("http", "https")]
-        had, letters = await crawl(world, tmp_path, start, rate=20)
+        had, letters = await crawl(world, tmp_path, start, rate=10)
         hits = world.hits
     assert (had[TRUSTED], letters) == (16, [])
     assert Counter((hit.scheme, hit.path == "/robots.txt") for hit in hits) == {
@@ -339,7 +339,7 @@ async def test_http_and_https_of_a_host_share_its_limits(
         ("https", False): 8,
     }, "each origin has a robots.txt of its own"
     # A busy machine may let the server see the first late; with a limit for each origin, it would take half as long.
-    assert hits[-1].at - hits[0].at >= 0.05 * (len(hits) - 1) - 0.2
+    assert hits[-1].at - hits[0].at >= 0.1 * (len(hits) - 1) - 0.6
 
 
 async def test_rules_of_one_origin_do_not_bind_the_other(

@@ -216,6 +216,7 @@ async def test_a_forgotten_tab_is_closed() -> None:
         browser(handler_timeout=0.2, browser_tabs=1) as chromium,
         serve(by_path({"/": html("<p>a")})) as server,
     ):
+        await text_of(chromium, server.url("/"))  # starts it, which may take longer
         answer = await shown(chromium, server.url("/"), total_timeout=3.0)
         assert answer.tab is not None
         async with asyncio.timeout(40):
