@@ -155,7 +155,9 @@ class MemoryQueue:
         return sorted([*names[start:], *names[:start]], key=lambda name: -self._jobs[name].spec.priority)
 
     def _permits(self, job: JobRecord) -> int:
-        leased = self._leased(job.spec.name) if job.spec.max_pages else 0  # nobody asks, and counting takes its time
+        leased = (
+            self._leased(job.spec.name) if job.spec.max_pages else 0
+        )  # only a page budget needs the count
         return budget_left(job.spec, job.count["done"], leased)
 
     def _take(self, job: str, lane: str, room: int, claim: Claim, now: float) -> list[Lease]:
