@@ -194,6 +194,11 @@ EVENTS: dict[str, Kind] = {
         "job url host taken cut",
         "{url} has more links than max_links = {taken}: {cut} were not taken",
     ),
+    "counters_full": _kind(
+        "warning",
+        "job names",
+        "the spider of job {job} counts under more than {names} names: further ones are added up as (other)",
+    ),
     "letters_replayed": _kind("info", "count job host kind by", "dead letters queued again: {count}"),
     "letters_dropped": _kind("info", "count job host kind by", "dead letters dropped: {count}"),
     "handler_failed": _kind(

@@ -63,6 +63,10 @@ COUNTER_NAME = 100  # characters of a name. Beyond: `junk`
 COUNTER_STEP = 10**12 - 1  # what a page may add to one: a terabyte. Beyond: `junk`
 COUNTER_MOST = 2**53 - 1  # of a counter: up to here JSON and Lua are exact. Beyond: it stays there
 
+# -- the state of a spider, which every change reads and writes as a whole
+STATE_BYTES = 64 * KB  # bytes of all values as JSON. Beyond: `junk`
+STATE_NAME = 100  # characters of a name. Beyond: `junk`
+
 # -- URLs
 URL_READ = 4  # times max_url_length: longer URLs are refused unread, since parsing costs time too
 START_LINE = (

@@ -20,11 +20,13 @@ from shoal.events import event
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import OWN_START, Cursor, Job, Room, Source
 from shoal.hosts.stored_settings import StoredSettingsCopy
+from shoal.jobs.state import StoredState
 from shoal.limits import START_LINE, URL_SHOWN
 from shoal.model import Refused, Request, Task
 from shoal.policy.lanes import no_such_lane
 from shoal.settings import Settings
 from shoal.spider.spider import Spider, StartPlace
+from shoal.spider.state import state_of
 from shoal.text import command, shown_url
 
 _BATCH = 5_000
@@ -85,7 +87,8 @@ class Feeder:
 
     async def feed(self, *, stays: bool = False) -> None:
         """`stays`: stays until it is cancelled, to feed again if the store goes back after everything was fed."""
-        await guardian.feeding(self._feed(stays))
+        with state_of(StoredState(self._frontier, self._job, lambda: self._made_at)):
+            await guardian.feeding(self._feed(stays))
 
     async def _feed(self, stays: bool) -> None:
         while True:

@@ -13,14 +13,14 @@ from shoal.counts import DROPPED, PAGES_DROPPED, Counts, with_reason
 from shoal.engine.links import Links
 from shoal.engine.page_hooks import PageHooks
 from shoal.engine.tally import Tally
-from shoal.errors import HandlerMissing, SpiderError
+from shoal.errors import HandlerMissing, SpiderError, StoreError
 from shoal.events import event
 from shoal.fetch.robots_fetch import agent_of
 from shoal.fetch.slots import take_slot
 from shoal.hosts.cache import HostView
 from shoal.html.page_links import join, meta_referrer
 from shoal.html.robots_meta import NOFOLLOW, NOINDEX, header_asks, markup_asks, unendorsed
-from shoal.limits import PAGE_REQUESTS, TRACEBACK
+from shoal.limits import COUNTER_NAMES, PAGE_REQUESTS, TRACEBACK
 from shoal.model import Dead, Done, Failure, Lease, Request, Response, Retry, Settlement, Snapshot, Task
 from shoal.policy.lanes import no_such_lane
 from shoal.policy.outcomes import snapshot_of
@@ -62,6 +62,7 @@ class Handling:
         self._collect = collecting
         self._lanes = settings.lane_weights
         self._directives = RobotsDirectives(settings)
+        self._counted: set[str] = set()  # names
 
     def check_handler(self, task: Task) -> None:
         """Called before anything is fetched: a page without a handler is neither done nor dead."""
@@ -102,6 +103,8 @@ class Handling:
                 for reason in dropped:
                     page._counts.add(with_reason(DROPPED, reason))
             rows = encode_rows(items, handler, asked_at)
+        except StoreError:
+            raise  # of `spider.state`: no fault of the page
         except HandlerTimeout as error:
             return self._bury(lease, response, "handler_timeout", str(error))
         except (JunkError, SpiderError) as error:
@@ -118,7 +121,7 @@ class Handling:
             return self._bury(lease, response, "handler", line, traceback.format_exc())
         cut = self._cut(task, yielded.requests)
         found = self._links.admit(lease, yielded.requests, host, self._referrer(page))
-        return Settlement(lease, Done(), found, rows, links_cut=cut, counts=page._counts.settled())
+        return Settlement(lease, Done(), found, rows, links_cut=cut, counts=self._counts(task, page._counts))
 
     def _referrer(self, page: Page) -> Referrer | None:
         setting = self._settings.referer
@@ -136,7 +139,7 @@ class Handling:
             return self._again(lease, response, said)
         if isinstance(said, handlers.Drop):
             counts.add(with_reason(PAGES_DROPPED, str(said)))
-            return Settlement(lease, Done(), counts=counts.settled())
+            return Settlement(lease, Done(), counts=self._counts(lease.task, counts))
         event("hook_failed", job=lease.task.job, url=lease.task.url, error=str(said))
         return self._bury(lease, response, "hook", str(said), traceback.format_exc())
 
@@ -168,6 +171,14 @@ class Handling:
             raise JunkError(
                 f"handler {handler.name!r} yielded a request: {error} ({where and where + ', '}for {url})"
             ) from None
+
+    def _counts(self, task: Task, counts: Counts) -> tuple[tuple[str, int], ...]:
+        """What a page counted. The first time that a process meets too many names, it says so."""
+        if counts and len(self._counted) <= COUNTER_NAMES:
+            self._counted.update(counts)
+            if len(self._counted) > COUNTER_NAMES:
+                event("counters_full", job=task.job, names=COUNTER_NAMES)
+        return counts.settled()
 
     def _cut(self, task: Task, requests: Sequence[Request]) -> int:
         """How many links the page has beyond the limit."""

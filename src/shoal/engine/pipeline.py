@@ -42,6 +42,7 @@ from shoal.model import (
 )
 from shoal.settings import BROWSER, Settings
 from shoal.spider.rendering import Rendered
+from shoal.spider.state import Values, state_of
 from shoal.text import one_line, shown_url
 
 _SHOWN = 300  # characters of a URL in a detail
@@ -65,6 +66,7 @@ class Pipeline:
         recorder: HistoryRecorder,
         routes: Routes,
         clock: FrontierClock,
+        state: Values | None = None,
     ) -> None:
         self._settings = settings
         self._hosts = hosts
@@ -80,9 +82,14 @@ class Pipeline:
         self._recorder = recorder
         self._routes = routes
         self._clock = clock
+        self._state = state
 
     async def process(self, lease: Lease) -> Settlement | None:
         """Fetches and handles one page. None: the task goes back untouched."""
+        with state_of(self._state):
+            return await self._process(lease)
+
+    async def _process(self, lease: Lease) -> Settlement | None:
         task = lease.task
         self._handling.check_handler(task)
         host = await self._hosts.view(lease)

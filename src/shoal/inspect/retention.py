@@ -23,6 +23,7 @@ from shoal.hosts.session_notes import session_prefixes
 from shoal.inspect.actions import drop_letters
 from shoal.jobs.leader import feeder_key
 from shoal.jobs.schedule import Schedules, old_runs, schedules
+from shoal.jobs.state import state_key
 from shoal.jobs.trouble import trouble_key
 from shoal.jobs.worker_status import status_of
 from shoal.settings import Settings
@@ -136,7 +137,7 @@ async def tidy(frontier: Frontier, settings: Settings, *, spared: Collection[str
 
 async def forget_notes(frontier: Notes, job: str) -> None:
     """Drops the notes that belong to a job."""
-    for key in (key_of(job), feeder_key(job), trouble_key(job)):
+    for key in (key_of(job), feeder_key(job), trouble_key(job), state_key(job)):
         await frontier.drop_note(key)
     for prefix in session_prefixes(job):
         await frontier.drop_notes(prefix)

@@ -34,6 +34,7 @@ from shoal.hosts.host_state import state_of
 from shoal.hosts.proxy_pools import StoredPools
 from shoal.hosts.robots import RobotsFetcher
 from shoal.hosts.session_notes import SessionNotes
+from shoal.jobs.state import StoredState
 from shoal.policy.load import Traffic
 from shoal.policy.retry import RetryBudget
 from shoal.runtime.output_checks import file_claim
@@ -45,6 +46,7 @@ from shoal.spider.handlers import Yielded, collect
 from shoal.spider.hooks import NO_HOOKS, Hooks
 from shoal.spider.plugins import hooks_of
 from shoal.spider.spider import Handler, Spider
+from shoal.spider.state import Values
 
 if TYPE_CHECKING:
     from shoal.engine.tracing import Tracing
@@ -81,6 +83,7 @@ class JobRunner:
         self.sink = sink
         self.tally = Tally()
         self._frontier = frontier
+        self.state = StoredState(frontier, job, lambda: self.made_at)
         self._hosts = hosts = HostCache(frontier, settings, clock, job=job)
         self.admission = make_admission(spider, settings, hosts.own)
         web = HostTransport(transport or Transports(settings, guard, clock), hosts.own)
@@ -120,6 +123,7 @@ class JobRunner:
             confined=confined,
             collecting=collect if tracing is None else tracing.collect,
             hooks=hooks if hooks is not None else hooks_of(spider, settings),
+            state=self.state,
         )
         self.pages: Pages = pages if tracing is None else tracing.pages(pages)
 
@@ -173,6 +177,7 @@ def make_pipeline(
     confined: RestrictedTransport | None = None,
     collecting: Callable[..., Awaitable[Yielded]] = collect,
     hooks: Hooks = NO_HOOKS,
+    state: Values | None = None,
 ) -> Pipeline:
     """The steps of a page's path, in their order. `browser`: there is one to open pages with."""
     challenges = Challenges(settings, browser=browser)
@@ -211,6 +216,7 @@ def make_pipeline(
         recorder=recorder,
         routes=routes,
         clock=clock,
+        state=state,
     )
 
 

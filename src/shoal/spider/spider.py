@@ -30,6 +30,7 @@ from shoal.limits import REQUEST_NUMBER, START_LINE, URL_SHOWN
 from shoal.model import DEFAULT_LANE, HANDLER_NAME, Request, is_storable, name_of_handler
 from shoal.settings import Settings
 from shoal.spider.hooks import HookDecorators, objects_among
+from shoal.spider.state import State
 from shoal.text import error_line
 
 Function: TypeAlias = Callable[..., Any]
@@ -66,7 +67,7 @@ class HandlerOptions(TypedDict, total=False):
 class Spider(HookDecorators):
     """Start URLs, handlers by name, hooks, and settings of its own."""
 
-    __slots__ = ("handlers", "name", "plugins", "settings", "start")
+    __slots__ = ("handlers", "name", "plugins", "settings", "start", "state")
 
     def __init__(self, name: str, start: Start = (), **settings: object) -> None:
         if not isinstance(name, str) or not name.strip():
@@ -83,6 +84,7 @@ class Spider(HookDecorators):
         self.plugins = objects_among(settings)
         self.settings: dict[str, object] = settings
         self.handlers: dict[str, Handler] = {}
+        self.state = State()
 
     def __repr__(self) -> str:
         return f"<Spider {self.name!r}: {', '.join(self.handlers) or 'no handlers'}>"
