@@ -26,7 +26,7 @@ _FURTHEST = 8
 
 
 class Valve(Struct, frozen=True):
-    """The numbers that decide when a host may be hit. Only claim and settle touch in_flight, next_at and hold."""
+    """The numbers that decide when a host may be hit. Only claim, reserve and settle touch the last three."""
 
     interval: float = 0.0  # seconds between requests; 0: no limit
     burst: int = 1  # how many may go at once after a quiet spell
@@ -38,8 +38,10 @@ class Valve(Struct, frozen=True):
 
     def due(self) -> float:
         """When the next request may go, given that nothing else changes."""
-        if self.in_flight >= self.cap:
-            return FOREVER
+        return FOREVER if self.in_flight >= self.cap else self.turn()
+
+    def turn(self) -> float:
+        """When the next request may go, however many are in flight."""
         return max(self.blocked_until, self.next_at - (self.burst - 1) * self.interval)
 
     def allowance(self, now: float) -> int:
@@ -58,6 +60,10 @@ class Valve(Struct, frozen=True):
         """The valve after `count` requests went at `now`."""
         next_at = max(self.next_at, now) + count * self.interval
         return replace(self, in_flight=self.in_flight + count, next_at=next_at)
+
+    def reserve(self, turn: float) -> Valve:
+        """The valve after the turn at that time was given away. The request is not counted as in flight."""
+        return replace(self, next_at=max(self.next_at, turn) + self.interval)
 
     def reset(self, wanted: Valve) -> Valve:
         """The valve with new numbers. The next request is due as if the last one had already gone by them."""
@@ -114,7 +120,7 @@ class DomainLimit(Struct, frozen=True):
 
 
 class Domain(Struct, frozen=True):
-    """A domain with more than one host. Only claim and the end of leases touch its numbers."""
+    """A domain with more than one host. Only claim, reserve and the end of leases touch its numbers."""
 
     name: str
     in_flight: int = 0  # on all its hosts
@@ -137,6 +143,12 @@ class Domain(Struct, frozen=True):
         """The domain after `count` requests went at `now`."""
         next_at = max(self.next_at, now) + count * limit.interval if paced else self.next_at
         return replace(self, in_flight=self.in_flight + count, next_at=next_at)
+
+    def reserve(self, turn: float, limit: DomainLimit, paced: bool) -> Domain:
+        """The domain after the turn at that time was given away."""
+        if not paced or limit.interval <= 0:
+            return self
+        return replace(self, next_at=max(self.next_at, turn) + limit.interval)
 
     def give_back(self, count: int) -> Domain:
         return replace(self, in_flight=max(0, self.in_flight - count))

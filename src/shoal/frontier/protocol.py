@@ -6,8 +6,8 @@ return. `memory` is the reference, `sqlite` the default home; all homes pass the
 Invariants of every home, after every verb and every crash:
   1. admitted = pending + delayed + leased + done + dead + merged, per job
   2. a task has at most one live lease, and a token is never given twice
-  3. a host's leases never exceed its cap, and claims on it are never closer than its valve allows; the same holds for
-     all hosts of a registrable domain together, once there are two, and the limit of the domain
+  3. a host's leases never exceed its cap, and claims and reservations on it are never closer than its valve allows;
+     the same holds for all hosts of a registrable domain together, once there are two, and the limit of the domain
   4. a settled page's found tasks are admitted in the same transaction that marks it done
 """
 
@@ -36,6 +36,7 @@ from shoal.frontier.values import (
     PastJob,
     Room,
     Settled,
+    Turn,
     Whereabouts,
     WorkerRecord,
 )
@@ -90,6 +91,13 @@ class Queue(Timed, Protocol):
 
         After the store has gone back, no host is due for HUSH seconds, nor for its interval: a claim that the store has
         lost may have sent requests a moment before."""
+        ...
+
+    async def reserve(self, job: str, host: str, most: float) -> Turn:
+        """Takes the host's next turn, for a request inside a page that is leased already: its `next_at` and that of its
+        domain move on as with a claim, so that claims and reservations together keep to the interval. Turns are given
+        in order, so nobody starves. A turn that is more than `most` seconds away is not taken. The request does not
+        count as in flight. An unknown host gets the valve of the job."""
         ...
 
     async def settle(

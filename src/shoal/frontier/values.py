@@ -166,6 +166,15 @@ class Claimed(Struct, frozen=True):
     again: float | None = None
 
 
+class Turn(Struct, frozen=True):
+    """A host's next turn, for a request inside a page."""
+
+    wait: float  # seconds until it
+    taken: bool  # False: it is too far away, and nothing was changed
+    interval: float  # the host's seconds between requests
+    host_version: int  # of the HostRecord
+
+
 Fate = Literal["new", "duplicate", "over_budget"]
 
 

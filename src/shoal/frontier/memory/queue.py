@@ -31,6 +31,7 @@ from shoal.frontier.values import (
     Note,
     PastJob,
     Settled,
+    Turn,
     WorkerRecord,
     fed_of,
     total,
@@ -183,8 +184,23 @@ class MemoryQueue:
     def _due(self, host: str) -> float:
         record = self._hosts[host]
         due = max(record.valve.due(), self._domains.due(record, self._jobs))
+        return max(due, self._hush_ends(record))
+
+    def _hush_ends(self, record: HostRecord) -> float:
+        """No request before: the store went back, and may have lost a request of a moment before."""
         interval = max(record.valve.interval, self._domains.interval(record, self._jobs))
-        return max(due, self._back_at + max(HUSH, interval))
+        return self._back_at + max(HUSH, interval)
+
+    async def reserve(self, job: str, host: str, most: float) -> Turn:
+        owner, now = self._job(job), self._time.now()
+        record = self._hosts.setdefault(host, HostRecord(host, owner.spec.valve))
+        self._domains.meet(host, job)
+        due = max(record.valve.turn(), self._domains.turn(record), self._hush_ends(record), now)
+        taken = due - now <= most
+        if taken:
+            self._domains.reserve(record, due, self._jobs)
+            self._store(record, replace(record, valve=record.valve.reserve(due)))
+        return Turn(due - now, taken, record.valve.interval, record.version)
 
     def _line(self, job: str, lane: str, now: float) -> list[Queue]:
         """The queues whose hosts are due, in order."""

@@ -161,6 +161,11 @@ class Domains:
         due = family.domain.due(family.limit(jobs))
         return due if record.valve.interval or due == FOREVER else 0.0
 
+    def turn(self, record: HostRecord) -> float:
+        """When the domain allows a request to the host, however many are in flight."""
+        domain = self.of(record.name)
+        return domain.next_at if domain is not None and record.valve.interval else 0.0
+
     def interval(self, record: HostRecord, jobs: Jobs) -> float:
         """Seconds between requests to any host of the domain."""
         family = self._families.get(registrable_domain(record.name))
@@ -175,6 +180,10 @@ class Domains:
     def take(self, record: HostRecord, count: int, jobs: Jobs, now: float) -> None:
         if count and (family := self._families.get(registrable_domain(record.name))):
             family.domain = family.domain.take(count, family.limit(jobs), record.valve.interval > 0, now)
+
+    def reserve(self, record: HostRecord, turn: float, jobs: Jobs) -> None:
+        if family := self._families.get(registrable_domain(record.name)):
+            family.domain = family.domain.reserve(turn, family.limit(jobs), record.valve.interval > 0)
 
     def give_back(self, host: str) -> None:
         if family := self._families.get(registrable_domain(host)):

@@ -192,6 +192,8 @@ class RedisFrontier:
         self._forget_calls()  # before the claim: what the store says during it may be news
         return await self._claimer.claim(claim)
 
+    reserve = _verb(stored_hosts.reserve)
+
     async def settle(
         self, batch: Sequence[Settlement], journal: Journal | None = None, *, epoch: str | None = None
     ) -> Settled:

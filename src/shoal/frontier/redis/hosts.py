@@ -7,15 +7,17 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 
 from shoal.admit.identity import registrable_domain
+from shoal.errors import UsageError
 from shoal.frontier.redis.codec import as_text
 from shoal.frontier.redis.jobs import MOST, VALVE
 from shoal.frontier.redis.keys import HOME
 from shoal.frontier.redis.shards import LANES_PER_JOB, Shards
-from shoal.frontier.values import HostPage, HostQueue, HostRecord
+from shoal.frontier.values import HostPage, HostQueue, HostRecord, Turn
 from shoal.valve import Domain, Valve
 
 _DOMAIN = struct.Struct("<ddI")
 _LIST = struct.Struct("<6siI")
+_TURN = struct.Struct("<ddIB")
 _PAGE = 1000
 
 Lists = Sequence[tuple[int, int, int]]  # line, priority, length
@@ -125,6 +127,17 @@ async def update_host(shards: Shards, record: HostRecord) -> bool:
         as_text(record.state),
     ]
     return bool(int(await shards.run("update_host", shards.of_host(record.name), ask)))
+
+
+async def reserve(shards: Shards, job: str, host: str, most: float) -> Turn:
+    for _ in range(2):
+        ask = [await shards.number(job), host, registrable_domain(host), most]
+        answer = await shards.run("turn", shards.of_host(host), ask)
+        if answer != b"gone":
+            wait, interval, version, taken = _TURN.unpack(answer)
+            return Turn(wait, bool(taken), interval, version)
+        shards.forget(job)  # it was dropped, and perhaps made again
+    raise UsageError(f"no job named {job!r} in this store")
 
 
 async def longest_queues(

@@ -14,7 +14,7 @@ from shoal.frontier.sqlite.adding import put_back
 from shoal.frontier.sqlite.codec import decode_task
 from shoal.frontier.sqlite.connection import Session
 from shoal.frontier.sqlite.domains import CROWDED, SharedDomain
-from shoal.frontier.values import Claim, Claimed
+from shoal.frontier.values import Claim, Claimed, Turn
 from shoal.frontier.verdicts import budget_left
 from shoal.model import Lease
 from shoal.valve import FOREVER, Valve
@@ -168,6 +168,27 @@ class _Taker:
             leases.append(Lease(token, task, self._deadline, version, interval))
         self._db.executemany(_LEASE, rows)
         return leases
+
+
+def reserve(session: Session, job: str, host: str, most: float) -> Turn:
+    job_id, spec = session.job_row(job)
+    host_id = session.host_id(host, spec.valve)
+    valve, domain_id, _ = session.host_row(host_id)
+    now, paced = session.now(), valve.interval > 0
+    due = max(valve.turn(), now)
+    domain = None
+    if domain_id:
+        session.db.execute("INSERT OR IGNORE INTO visit(domain, job) VALUES (?, ?)", (domain_id, job_id))
+        domain = SharedDomain(session, domain_id)
+        due = max(due, domain.next_at) if paced else due
+    taken = due - now <= most
+    if taken:
+        if domain is not None:
+            domain.reserve(due, paced)
+        not_before = domain.next_at if domain is not None else 0.0
+        session.set_valve(host_id, valve, valve.reserve(due), not_before)
+    version = session.value("SELECT version FROM host WHERE id = ?", (host_id,))
+    return Turn(due - now, taken, valve.interval, version)
 
 
 def hold_back(session: Session, hosts: Iterable[str], seconds: float) -> None:

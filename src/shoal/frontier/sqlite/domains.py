@@ -95,7 +95,13 @@ class SharedDomain:
         return self._domain.allowance(self._limit, paced, now)
 
     def take(self, count: int, paced: bool, now: float) -> None:
-        after = self._domain = self._domain.take(count, self._limit, paced, now)
+        self._change(self._domain.take(count, self._limit, paced, now))
+
+    def reserve(self, turn: float, paced: bool) -> None:
+        self._change(self._domain.reserve(turn, self._limit, paced))
+
+    def _change(self, after: Domain) -> None:
+        self._domain = after
         execute = self._session.db.execute
         execute(
             "UPDATE domain SET in_flight = ?, next_at = ? WHERE id = ?",

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence, Set
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
+from msgspec.structs import replace
+
 from shoal.clock import Clock
 from shoal.errors import StoreError
 from shoal.frontier.clock import Timebase
@@ -31,6 +33,7 @@ from shoal.frontier.values import (
     Job,
     Room,
     Settled,
+    Turn,
     WorkerRecord,
 )
 from shoal.model import Settlement, Task
@@ -162,6 +165,17 @@ class SqliteFrontier:
         self._reap_sometimes(session)
         at = session.now()
         return claiming.claim(session, claim), lambda: session.now() - at
+
+    async def reserve(self, job: str, host: str, most: float) -> Turn:
+        def act(session: Session) -> tuple[Turn, Callable[[], float]]:
+            at = session.now()
+            return claiming.reserve(session, job, host, most), lambda: session.now() - at
+
+        turn, age = await self._writer.do(act)
+        late = age() - turn.wait
+        if turn.taken and turn.interval > 0 and late > _PROMPT:
+            self._writer.post(lambda s: claiming.hold_back(s, {host}, late))  # as in claim
+        return replace(turn, wait=max(0.0, -late))
 
     def _reap_sometimes(self, session: Session) -> None:
         now = session.now()

@@ -21,6 +21,7 @@ from shoal.testing.conformance.finding import Finding
 from shoal.testing.conformance.finishing import Finishing
 from shoal.testing.conformance.jobs import JobsAndLetters
 from shoal.testing.conformance.leases import Leases
+from shoal.testing.conformance.reserving import Reserving
 from shoal.testing.conformance.settling import Settling
 from shoal.testing.conformance.valves import Valves
 
@@ -28,6 +29,7 @@ from shoal.testing.conformance.valves import Valves
 class FrontierConformance(
     AddingAndClaiming,
     Valves,
+    Reserving,
     Domains,
     Settling,
     Counting,
