@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from shoal.runtime.crawl import Results, crawl, run
     from shoal.spider.handlers import Drop, Retry
     from shoal.spider.hooks import JobSummary, OutgoingRequest
+    from shoal.spider.inner import FetchFailed
     from shoal.spider.page import Page
     from shoal.spider.plugins import Plugin
     from shoal.spider.spider import Spider
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Additions",
     "Drop",
+    "FetchFailed",
     "JobSummary",
     "OutgoingRequest",
     "Page",
@@ -41,6 +43,7 @@ __all__ = [
 _HOMES = {
     "Additions": "shoal.runtime.adding",
     "Drop": "shoal.spider.handlers",
+    "FetchFailed": "shoal.spider.inner",
     "JobSummary": "shoal.spider.hooks",
     "OutgoingRequest": "shoal.spider.hooks",
     "Page": "shoal.spider.page",

@@ -67,6 +67,9 @@ COUNTER_MOST = 2**53 - 1  # of a counter: up to here JSON and Lua are exact. Bey
 STATE_BYTES = 64 * KB  # bytes of all values as JSON. Beyond: `junk`
 STATE_NAME = 100  # characters of a name. Beyond: `junk`
 
+# -- what a handler fetches itself
+PAGE_FETCHES = 1_000  # calls of `page.fetch` for one page: a list has its own requests. Beyond: `junk`
+
 # -- URLs
 URL_READ = 4  # times max_url_length: longer URLs are refused unread, since parsing costs time too
 START_LINE = (

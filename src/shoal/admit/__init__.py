@@ -137,14 +137,17 @@ class Admission:
         status: int = 302,
         *,
         kept: bool = False,
+        anywhere: bool = False,
     ) -> Task | Refused:
         """The task at the target of a redirect, or why it is refused. The caller checks the number of hops, and whether
-        it `goes_round`. `kept`: the cookies are in the store already, and the task only needs to know them again."""
+        it `goes_round`. `kept`: the cookies are in the store already, and the task only needs to know them again.
+        `anywhere`: whatever the scope says."""
         url = self._redirected(location, task.url)
         if isinstance(url, Refused):
             return url
         canonical = self._canonical(url)
-        reason = self._refuses_redirect(task, url, canonical) or self._trap(url, canonical)
+        reason = None if anywhere else self._refuses_redirect(task, url, canonical)
+        reason = reason or self._trap(url, canonical)
         if reason:
             return self._refused(url, reason)
         host = host_key(url)

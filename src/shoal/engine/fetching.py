@@ -16,7 +16,7 @@ from shoal.fetch.proxy.routes import Routes
 from shoal.fetch.transport import FetchRequest, Transport
 from shoal.frontier.clock import FrontierClock
 from shoal.hosts.cache import HostCache, HostView
-from shoal.model import COOKIE_MARK, Failure, Outcome, Task
+from shoal.model import COOKIE_MARK, Failure, Lease, Outcome, Response, Task
 from shoal.settings import BROWSER
 from shoal.spider.rendering import Rendering
 
@@ -108,6 +108,15 @@ class Fetcher:
             learnt = self._guard.pin(*name) if name in self._told else None
             if learnt is not None and learnt.networks is not None:
                 self._hosts.pin(task.host, learnt)
+
+
+def as_asked(fetched: Fetched, sent: Task, lease: Lease) -> tuple[Fetched, Lease]:
+    """The answer to the URL of the task: what a hook wrote into it, such as a signature, is for the server alone. The
+    pool and the session are those that the hook chose."""
+    outcome, task = fetched.outcome, lease.task
+    if isinstance(outcome, Response) and outcome.url == sent.url:
+        fetched = replace(fetched, outcome=replace(outcome, url=task.url))
+    return fetched, replace(lease, task=replace(task, pool=sent.pool, options=sent.options))
 
 
 def _is_listed(task: Task) -> bool:

@@ -10,6 +10,7 @@ from shoal.admit.referrer import NEVER, Referrer, policy_in
 from shoal.admit.sizes import OversizeError, stored_size
 from shoal.clock import Clock
 from shoal.counts import DROPPED, PAGES_DROPPED, Counts, with_reason
+from shoal.engine.inner_fetch import InnerFetcher
 from shoal.engine.links import Links
 from shoal.engine.page_hooks import PageHooks
 from shoal.engine.tally import Tally
@@ -23,7 +24,7 @@ from shoal.html.robots_meta import NOFOLLOW, NOINDEX, header_asks, markup_asks, 
 from shoal.limits import COUNTER_NAMES, PAGE_REQUESTS, TRACEBACK
 from shoal.model import Dead, Done, Failure, Lease, Request, Response, Retry, Settlement, Snapshot, Task
 from shoal.policy.lanes import no_such_lane
-from shoal.policy.outcomes import snapshot_of
+from shoal.policy.outcomes import rule_for, snapshot_of
 from shoal.policy.retry import backoff
 from shoal.settings import Settings
 from shoal.sink.items import encode_rows
@@ -31,6 +32,7 @@ from shoal.spider import handlers
 from shoal.spider.handlers import HandlerTimeout, JunkError, Yielded, collect
 from shoal.spider.hook_calls import HookFailed
 from shoal.spider.hooks import NO_HOOKS
+from shoal.spider.inner import FetchFailed
 from shoal.spider.page import Page
 from shoal.spider.rendering import TabLost
 from shoal.spider.spider import Handler, Spider, place_of_code, place_of_error
@@ -50,6 +52,7 @@ class Handling:
         clock: Clock,
         rng: random.Random,
         hooks: PageHooks | None = None,
+        inner: InnerFetcher | None = None,
         collecting: Callable[..., Awaitable[Yielded]] = collect,
     ) -> None:
         self._spider = spider
@@ -59,6 +62,7 @@ class Handling:
         self._clock = clock
         self._rng = rng
         self.hooks = hooks or PageHooks(NO_HOOKS, spider, settings, clock)
+        self._inner = inner
         self._collect = collecting
         self._lanes = settings.lane_weights
         self._directives = RobotsDirectives(settings)
@@ -85,7 +89,8 @@ class Handling:
         await take_slot()
         try:
             handler = self._spider.handler_named(task.handler)
-            page = Page(task, response, handler.name, self._clock.time())
+            inner = self._inner.of_page(lease, handler.name) if self._inner is not None else None
+            page = Page(task, response, handler.name, self._clock.time(), inner=inner)
             if self.hooks.after_response:
                 page = await self.hooks.after(page)
             started = self._clock.monotonic()
@@ -112,6 +117,8 @@ class Handling:
             return self._bury(lease, response, "junk", f"{where}: {error}" if where else str(error))
         except (handlers.Retry, handlers.Drop, HookFailed) as said:
             return self._said(lease, response, said, page._counts)
+        except FetchFailed as failed:
+            return self._without_inner(lease, response, failed)
         except TabLost as error:
             lost = self._failure(task, "browser_crash", str(error))
             return Settlement(lease, Retry(self._settings.retry_base, lost))
@@ -150,6 +157,18 @@ class Handling:
             wait = backoff(task.attempt, settings.retry_base, settings.retry_cap, self._rng)
         failure = self._failure(task, "retry_asked", str(asked) or "the handler asked for the page again")
         snapshot = snapshot_of(response, settings) if response is not None else None
+        return Settlement(lease, Retry(wait, failure), snapshot=snapshot)
+
+    def _without_inner(self, lease: Lease, response: Response, failed: FetchFailed) -> Settlement:
+        """A request inside the handler failed, and the handler has not caught that."""
+        task, settings = lease.task, self._settings
+        failure = self._failure(task, failed.kind, f"page.fetch: {failed}")
+        snapshot = snapshot_of(failed.page.response if failed.page is not None else response, settings)
+        if rule_for(failed.kind).action != "retry":
+            return Settlement(lease, Dead(failure, snapshot))
+        wait = failed.after
+        if wait is None:
+            wait = backoff(task.attempt, settings.retry_base, settings.retry_cap, self._rng)
         return Settlement(lease, Retry(wait, failure), snapshot=snapshot)
 
     def _check(self, handler: Handler, requests: Sequence[Request]) -> None:

@@ -12,13 +12,14 @@ from contextlib import nullcontext
 from msgspec.structs import replace
 
 from shoal.admit import Admission
-from shoal.engine.fetching import Fetched, Fetcher
+from shoal.engine.fetching import Fetcher, as_asked
 from shoal.engine.handling import Handling
 from shoal.engine.history_recorder import HistoryRecorder
 from shoal.engine.judging import Judge
 from shoal.engine.learning import Learner
 from shoal.engine.links import Links
 from shoal.engine.permission import Permission, Permit
+from shoal.engine.redirects import Redirects
 from shoal.engine.sessions import SessionKeeper
 from shoal.engine.tally import Tally
 from shoal.events import event
@@ -33,7 +34,6 @@ from shoal.model import (
     Failure,
     Lease,
     Moved,
-    Refused,
     Response,
     Retry,
     Settlement,
@@ -43,9 +43,7 @@ from shoal.model import (
 from shoal.settings import BROWSER, Settings
 from shoal.spider.rendering import Rendered
 from shoal.spider.state import Values, state_of
-from shoal.text import one_line, shown_url
-
-_SHOWN = 300  # characters of a URL in a detail
+from shoal.text import one_line
 
 
 class Pipeline:
@@ -78,6 +76,7 @@ class Pipeline:
         self._handling = handling
         self._links = links
         self._admission = admission
+        self._redirects = Redirects(settings.max_redirects, admission, tally)
         self._tally = tally
         self._recorder = recorder
         self._routes = routes
@@ -110,7 +109,7 @@ class Pipeline:
             visit = await self._sessions.enter(sent)
             fetched, asked = await self._fetcher.fetch(sent, permit.host, permit.timeout, visit.jar), lease
             if sent is not task:
-                fetched, asked = _as_asked(fetched, sent, lease)
+                fetched, asked = as_asked(fetched, sent, lease)
             judgement = self._judge.judge(asked.task, fetched.outcome)
             self._learner.record(asked, fetched, judgement)
             lease = await self._sessions.leave(lease, visit)
@@ -140,20 +139,9 @@ class Pipeline:
 
     def _follow(self, lease: Lease, response: Response, *, kept: bool) -> Settlement:
         """A redirect goes through the queue like any request, even on the same host: each hop is a request."""
-        task = lease.task
-        location = response.headers["Location"]
-        if len(task.hops) >= self._settings.max_redirects:
-            last = shown_url(location)[:_SHOWN]
-            detail = f"more than {self._settings.max_redirects} redirects, the last to {last}"
-            return self._refused(lease, "redirect_loop", detail)
-        to = self._admission.moved(task, location, response.cookies, response.status, kept=kept)
-        if isinstance(to, Refused):
-            return self._refused(lease, "policy", f"redirected to {to.url}: {to.reason}")
-        if to.goes_round:
-            detail = f"redirected in a circle: {to.url[:_SHOWN]} was asked for before, with the same cookies"
-            return self._refused(lease, "redirect_loop", detail)
-        if len(to.cookies) < len(response.cookies):
-            self._tally.cut("cookies", len(response.cookies) - len(to.cookies))
+        to = self._redirects.follow(lease.task, response, kept=kept)
+        if isinstance(to, Failure):
+            return self._refused(lease, to.kind, to.detail)
         return Settlement(lease, Moved(to))
 
     def _refused(self, lease: Lease, kind: str, detail: str) -> Settlement:
@@ -211,15 +199,6 @@ class Pipeline:
         await self._hosts.write_back(everything=everything)
         await self._routes.flush(everything=everything)
         await self._recorder.write_if_due(everything=everything)
-
-
-def _as_asked(fetched: Fetched, sent: Task, lease: Lease) -> tuple[Fetched, Lease]:
-    """The answer to the URL of the task: what a hook wrote into it, such as a signature, is for the server alone. The
-    pool and the session are those that the hook chose."""
-    outcome, task = fetched.outcome, lease.task
-    if isinstance(outcome, Response) and outcome.url == sent.url:
-        fetched = replace(fetched, outcome=replace(outcome, url=task.url))
-    return fetched, replace(lease, task=replace(task, pool=sent.pool, options=sent.options))
 
 
 def _ended(lease: Lease, verdict: Retry | Dead, snapshot: Snapshot | None = None) -> Settlement:

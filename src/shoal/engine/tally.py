@@ -158,7 +158,6 @@ class Tally:
         (self._hosts.get(host) or self._new_host(host)).handled += 1
 
     def failed(self, host: str, failure: Failure, *, retry: bool) -> None:
-        kind, status, elapsed = failure.kind, failure.status, failure.elapsed
         entry = self._hosts.get(host) or self._new_host(host)
         if retry:
             self.retries += 1
@@ -166,6 +165,14 @@ class Tally:
         else:
             self.dead += 1
             entry.dead += 1
+        self._count_error(entry, failure)
+
+    def inner_failed(self, host: str, failure: Failure) -> None:
+        """A request inside a handler failed. Its page goes on, or fails and is counted then."""
+        self._count_error(self._hosts.get(host) or self._new_host(host), failure)
+
+    def _count_error(self, entry: _Host, failure: Failure) -> None:
+        kind, status, elapsed = failure.kind, failure.status, failure.elapsed
         entry.last_error = kind
         self._errors[kind] = self._errors.get(kind, 0) + 1
         if elapsed > 0:

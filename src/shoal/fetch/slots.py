@@ -17,8 +17,8 @@ from __future__ import annotations
 import asyncio
 import resource
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 
 from msgspec.structs import replace
@@ -202,6 +202,10 @@ class PageSlot:
         self._keeps = True
         await self._take()
 
+    def keep_no_longer(self) -> None:
+        """From here on it gives its slot up when it waits."""
+        self._keeps = False
+
     async def grow(self, size: int) -> None:
         """The page has received `size` bytes, more than SMALL. If there is no room for them it takes a slot, until it
         waits again."""
@@ -254,6 +258,22 @@ def in_the_network() -> Iterator[None]:
         yield
     finally:
         place.stay()
+
+
+@asynccontextmanager
+async def without_slot() -> AsyncIterator[None]:
+    """Around requests inside a handler: the page holds no slot while it waits, and has one again afterwards."""
+    place = _current.get()
+    if place is None:
+        yield
+        return
+    place.keep_no_longer()
+    try:
+        yield
+    except Exception:
+        await place.take()
+        raise
+    await place.take()
 
 
 async def take_slot() -> None:

@@ -108,6 +108,7 @@ TABLE: dict[str, Rule] = {
     "untrusted": _bury("a host that this worker's secret headers are not for"),
     "host_down": _bury("the host was given up after it failed every probe; tried again if it answers"),
     "origin_wait": _retry("its origin fails and is left alone for a while", blames_host=False),
+    "turn_wait": _retry("the next turn of a host that its handler asks is too far away", blames_host=False),
     "policy": _bury("outside the limits of the crawl"),
     # -- our side
     "handler": _bury("the handler raised an exception"),

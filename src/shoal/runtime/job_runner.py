@@ -12,6 +12,7 @@ from shoal.engine.escalation import Escalation
 from shoal.engine.fetching import Fetcher
 from shoal.engine.handling import Handling
 from shoal.engine.history_recorder import HistoryRecorder, read_history
+from shoal.engine.inner_fetch import InnerFetcher
 from shoal.engine.judging import Judge
 from shoal.engine.learning import Learner
 from shoal.engine.links import Links
@@ -191,6 +192,21 @@ def make_pipeline(
     notes = SessionNotes(frontier, settings.session_key)
     sessions = SessionKeeper(job, settings, notes, routes.sessions, routes.proxies, tally, clock)
     links = Links(settings, admission=admission, escalation=escalation, tally=tally, now=clock.time)
+    page_hooks = PageHooks(hooks, spider, settings, clock)
+    inner = InnerFetcher(
+        settings,
+        frontier=frontier,
+        hosts=hosts,
+        permission=permission,
+        fetcher=fetcher,
+        judge=judge,
+        learner=learner,
+        admission=admission,
+        tally=tally,
+        clock=clock,
+        sessions=sessions,
+        hooks=page_hooks,
+    )
     handling = Handling(
         spider,
         settings,
@@ -198,7 +214,8 @@ def make_pipeline(
         tally=tally,
         clock=clock,
         rng=rng,
-        hooks=PageHooks(hooks, spider, settings, clock),
+        hooks=page_hooks,
+        inner=inner,
         collecting=collecting,
     )
     return Pipeline(

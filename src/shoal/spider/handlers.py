@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import is_dataclass
 from inspect import isawaitable
 from typing import TYPE_CHECKING, TypeVar
@@ -13,6 +15,7 @@ from msgspec import Struct, field
 from shoal.errors import SpiderError
 from shoal.limits import YIELDED
 from shoal.model import Request
+from shoal.spider.inner import Unawaited
 
 if TYPE_CHECKING:
     from shoal.spider.page import Page
@@ -84,8 +87,27 @@ class _HandlerTimer:
         self._seconds = deadline - monotonic()
         self._again = _AGAIN
         self._timer: asyncio.TimerHandle | None = None
+        self._limit: asyncio.Timeout | None = None
+        self._waits = 0  # requests inside the handler that are under way
+        self._waits_since = 0.0
+
+    def stand_still(self) -> None:
+        """Until `go_on`, no time passes."""
+        self._waits += 1
+        if self._waits == 1:
+            self._waits_since = self._monotonic()
+
+    def go_on(self) -> None:
+        self._waits -= 1
+        if not self._waits:
+            self.deadline += self._monotonic() - self._waits_since
+            if self._limit is not None:
+                self.stop()
+                self.interrupt(self._limit)
 
     def is_over(self) -> bool:
+        if self._waits:
+            return False
         late = self._monotonic() - self.deadline
         if late > _STALLED and self._again:
             self._again -= 1
@@ -95,6 +117,9 @@ class _HandlerTimer:
 
     def interrupt(self, limit: asyncio.Timeout) -> None:
         """Lets `limit` end what runs in it, at the deadline."""
+        self._limit = limit
+        if self._waits:
+            return  # `go_on` calls this again
         loop = asyncio.get_running_loop()
         is_over, left = self.is_over(), self.deadline - self._monotonic()
         if is_over or left < _CLOSE:
@@ -122,6 +147,23 @@ async def wait_until(awaited: Awaitable[T], deadline: float, monotonic: Callable
         timer.stop()
 
 
+_running: ContextVar[_HandlerTimer | None] = ContextVar("shoal_handler_timer", default=None)
+
+
+@contextmanager
+def handler_waits() -> Iterator[None]:
+    """Around a request inside a handler: its time does not count as the handler's."""
+    timer = _running.get()
+    if timer is None:
+        yield
+        return
+    timer.stand_still()
+    try:
+        yield
+    finally:
+        timer.go_on()
+
+
 async def _collect_async(
     name: str,
     produced: Awaitable[object] | AsyncIterable[object],
@@ -129,6 +171,7 @@ async def _collect_async(
     monotonic: Callable[[], float],
 ) -> Yielded:
     timer = _HandlerTimer(deadline, monotonic)
+    running = _running.set(timer)
     try:
         async with asyncio.timeout(None) as limit:
             timer.interrupt(limit)
@@ -141,6 +184,7 @@ async def _collect_async(
         raise
     finally:
         timer.stop()
+        _running.reset(running)
     return _collect_plain(name, result, timer.deadline, monotonic)
 
 
@@ -195,6 +239,8 @@ def _sort(name: str, value: object, into: Yielded) -> None:
         into.requests.append(value)
     elif is_item(value):
         into.items.append(value)
+    elif isinstance(value, Unawaited):
+        raise value.error()
     else:
         raise JunkError(
             f"handler {name!r} yielded a {type(value).__name__}; "

@@ -41,6 +41,7 @@ from shoal.html.parsing import parse
 from shoal.html.visible_text import readable_text, squeeze, visible_text
 from shoal.html.xml import XmlDocument, XmlNode
 from shoal.model import Pairs, Request, Response, Task
+from shoal.spider.inner import Inner, Unawaited
 from shoal.spider.rendering import Rendered, Tab
 from shoal.spider.spider import Handler, handler_name
 
@@ -83,6 +84,7 @@ class Page:
         "_codec",
         "_counts",
         "_html",
+        "_inner",
         "_selection",
         "_sort",
         "_tab",
@@ -96,7 +98,16 @@ class Page:
         "truncated",
     )
 
-    def __init__(self, task: Task, response: Response, handler: str, fetched_at: float = 0.0) -> None:
+    def __init__(
+        self,
+        task: Task,
+        response: Response,
+        handler: str,
+        fetched_at: float = 0.0,
+        *,
+        inner: Inner | None = None,
+    ) -> None:
+        self._inner = inner
         self._tab = response.tab if isinstance(response, Rendered) else None
         self.task = task
         self.response = response
@@ -422,6 +433,19 @@ class Page:
         [target] = self._as_sent([target])
         name = self.handler if handler is None else handler_name(handler)
         return Request(target, name, self._base or self.base, **options)
+
+    def fetch(self, target: str | Node | Request, **options: Unpack[FollowOptions]) -> Unawaited[Page]:
+        """`await page.fetch(…)`: another page, within this handler. Takes what `follow` takes, or a request such as
+        `other.submit_form(…)`. It keeps to the host's limits and to robots.txt, follows redirects and tries again;
+        raises FetchFailed if there is no page."""
+        if isinstance(target, Request):
+            request = replace(target, base=target.base or self.base, **options)
+        else:
+            request = self.follow(target, **options)
+        inner = self._inner
+        if inner is None:
+            raise SpiderError("page.fetch works in a crawl only: this page was made without one")
+        return Unawaited("page.fetch(…)", lambda: inner.fetch(request))
 
     def submit_form(
         self,

@@ -1,0 +1,301 @@
+"""Requests inside a handler: `await page.fetch(…)`.
+
+    admit ─▶ the host's next turn ─▶ robots.txt ─▶ fetch ─▶ judge ─▶ a page for the handler
+               ▲                                              │
+               └──── a redirect, or another attempt ──────────┘        otherwise FetchFailed
+
+The page's own lease is for the request that fetched it. Each further request takes a turn of its host's valve
+(`frontier.reserve`), so the limit of the host holds for pages and inner requests together, in the whole fleet. Requests
+of one page run one after another: so those to its own host need no place beside the one that the lease holds. To other
+hosts a process has at most `cap` inner requests at once; these are not counted with the fleet's leases.
+
+While it waits, the page holds no slot, and the handler's time stands still.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from msgspec.structs import replace
+
+from shoal.admit import Admission
+from shoal.engine.fetching import Fetched, Fetcher, as_asked
+from shoal.engine.judging import Judge, Judgement
+from shoal.engine.learning import Learner
+from shoal.engine.page_hooks import PageHooks
+from shoal.engine.permission import Permission, Permit
+from shoal.engine.redirects import Redirects
+from shoal.engine.sessions import SessionKeeper
+from shoal.engine.tally import Tally
+from shoal.errors import SpiderError
+from shoal.fetch.slots import in_the_network, waiting, without_slot
+from shoal.frontier.clock import FrontierClock
+from shoal.frontier.protocol import Queue
+from shoal.frontier.values import Turn
+from shoal.hosts.cache import HostCache, HostView
+from shoal.limits import PAGE_FETCHES
+from shoal.model import DEFAULT_LANE, Dead, Failure, Lease, Refused, Request, Response, Retry, Task
+from shoal.settings import BROWSER, Settings
+from shoal.spider.handlers import handler_waits
+from shoal.spider.inner import FetchFailed
+from shoal.spider.page import Page
+
+_ATTEMPTS = 3  # of one request, unless it says how many
+_AGAIN = 5  # times that a turn is taken for robots.txt, or because the host's valve was out of date
+
+
+class InnerFetcher:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        frontier: Queue,
+        hosts: HostCache,
+        permission: Permission,
+        fetcher: Fetcher,
+        judge: Judge,
+        learner: Learner,
+        admission: Admission,
+        tally: Tally,
+        clock: FrontierClock,
+        sessions: SessionKeeper,
+        hooks: PageHooks,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._settings = settings
+        self._frontier = frontier
+        self._hosts = hosts
+        self._permission = permission
+        self._fetcher = fetcher
+        self._judge = judge
+        self._learner = learner
+        self._admission = admission
+        self._redirects = Redirects(settings.max_redirects, admission, tally)
+        self._tally = tally
+        self._clock = clock
+        self._sessions = sessions
+        self._hooks = hooks
+        self._sleep = sleep
+        self._places: dict[str, _Places] = {}  # of hosts that inner requests are sent to right now
+
+    def of_page(self, lease: Lease, handler: str) -> PageFetches:
+        """What the page of that lease sends its requests with."""
+        return PageFetches(self, lease, handler)
+
+    async def fetch(
+        self, request: Request, *, lease: Lease, handler: str = "", inner: PageFetches | None = None
+    ) -> Page:
+        """The page that the request asks for. Raises FetchFailed. `lease` is that of the page whose handler asks."""
+        task = self._admit(request, lease)
+        until = self._clock.monotonic() + self._settings.handler_timeout
+        async with _waits(lease.task):
+            again = 0
+            while True:
+                answer = await self._attempt(task, lease, until)
+                if isinstance(answer, Response):
+                    break
+                again += answer is task
+                if again > _AGAIN:
+                    raise self._failed(task, Failure("origin_wait", "its host's limits change all the time"))
+                task = answer
+        return Page(task, answer, handler, self._clock.time(), inner=inner)
+
+    def _admit(self, request: Request, lease: Lease) -> Task:
+        """The scope of the crawl is for links; what a handler fetches itself may be anywhere."""
+        outer = lease.task
+        if request.lane == BROWSER:
+            raise SpiderError(
+                f"page.fetch({request.url!r}): it does not use a browser; yield the request instead"
+            )
+        asked = replace(
+            request,
+            anywhere=True,
+            lane=DEFAULT_LANE,
+            session=request.session or outer.session,
+            pool=request.pool or outer.pool,
+        )
+        task = self._admission.admit(asked, parent=outer)
+        if isinstance(task, Refused):
+            raise FetchFailed(task.url, "policy", f"it is refused: {task.reason}")
+        most = request.max_attempts or min(_ATTEMPTS, self._settings.max_attempts)
+        return replace(
+            task,
+            id=outer.id,
+            job=outer.job,
+            handler=outer.handler,
+            attempt=1,
+            max_attempts=most,
+            fingerprint=None,
+        )
+
+    async def _attempt(self, task: Task, lease: Lease, until: float) -> Response | Task:
+        """The answer; or the task to go on with, after a redirect or a failure. The same task: its turn was used for
+        something else."""
+        async with self._place(task, lease, until):
+            turn = await self._turn(task, until)
+            own = Lease(lease.token, task, lease.deadline, turn.host_version, turn.interval)
+            host = await self._hosts.view(own)
+            with in_the_network(), self._fetcher.guarded(task, host):
+                permit = await self._permission.ask(own, host)
+                if permit is None:
+                    return task
+                if isinstance(permit, Retry) and permit.lane is not None:
+                    permit = Permit(
+                        host, None
+                    )  # it would do better in a browser, but it is asked for without
+                if not isinstance(permit, Permit):
+                    return await self._again(task, permit, until)
+                sent = await self._prepare(task, permit.host) if self._hooks.before_request else task
+                visit = await self._sessions.enter(sent)
+                fetched = await self._fetcher.fetch(sent, permit.host, permit.timeout, visit.jar)
+                if sent is not task:
+                    fetched, own = as_asked(fetched, sent, own)
+                judgement = self._judge.judge(own.task, fetched.outcome)
+                self._learner.record(own, fetched, judgement)
+                await self._sessions.leave(own, visit)
+        return await self._judged(task, fetched, judgement, until, kept=visit.keeps(fetched.request))
+
+    async def _prepare(self, task: Task, host: HostView) -> Task:
+        """The task as `before_request` hooks want it to be sent. What they raise goes through the handler."""
+        sent = await self._hooks.before(task)
+        if sent.url != task.url and (refused := self._permission.by_robots(sent, host)) is not None:
+            raise self._failed(task, refused.failure)
+        return sent
+
+    async def _judged(
+        self, task: Task, fetched: Fetched, judgement: Judgement, until: float, *, kept: bool
+    ) -> Response | Task:
+        outcome, verdict = fetched.outcome, judgement.verdict
+        if isinstance(verdict, Retry) and verdict.failure.kind == "empty_shell":
+            verdict = None  # there is no other lane to go to: the handler gets it as it is
+        if verdict is not None:
+            self._tally.inner_failed(task.host, verdict.failure)
+            return await self._again(task, verdict, until, outcome if isinstance(outcome, Response) else None)
+        assert isinstance(outcome, Response)
+        self._tally.fetched(task.host, outcome)
+        if judgement.kind != "redirect":
+            return outcome
+        to = self._redirects.follow(task, outcome, kept=kept, anywhere=True)
+        if isinstance(to, Failure):
+            raise self._failed(task, to, outcome)
+        return to
+
+    async def _turn(self, task: Task, until: float) -> Turn:
+        """Waits for the host's next turn."""
+        while True:
+            left = max(0.0, until - self._clock.monotonic())
+            turn = await self._frontier.reserve(task.job, task.host, left)
+            if not turn.taken:
+                raise self._too_late(task, turn.wait)
+            await self._wait(turn.wait)
+            if (rest := await self._rest(task.host)) <= 0:
+                return turn
+            if rest > until - self._clock.monotonic():
+                raise self._too_late(task, rest)
+            await self._wait(rest)
+
+    async def _rest(self, host: str) -> float:
+        """Seconds that the host must be left alone, as was learnt while the turn was waited for."""
+        view = await self._hosts.current(host)
+        blocked = max(view.valve.blocked_until, view.limits.blocked_until or 0.0)
+        return blocked - self._clock.now() if view.limits.refuse is None else 0.0
+
+    async def _wait(self, seconds: float) -> None:
+        if seconds > 0:
+            with waiting():
+                await self._sleep(seconds)
+
+    async def _again(
+        self, task: Task, verdict: Retry | Dead, until: float, answer: Response | None = None
+    ) -> Task:
+        """The task for the next attempt, when its time has come."""
+        failure = verdict.failure
+        if isinstance(verdict, Dead) or (verdict.counts and task.attempt >= task.max_attempts):
+            raise self._failed(task, failure, answer)
+        if verdict.after > until - self._clock.monotonic():
+            raise self._failed(task, failure, answer, after=verdict.after)
+        await self._wait(verdict.after)
+        task = verdict.task(task)
+        return replace(task, attempt=task.attempt + 1, lane=DEFAULT_LANE)
+
+    def _too_late(self, task: Task, wait: float) -> FetchFailed:
+        detail = (
+            f"the next turn of {task.host} is {wait:.1f} seconds away: longer than a handler waits"
+            " (setting handler_timeout)"
+        )
+        return self._failed(task, Failure("turn_wait", detail), after=wait)
+
+    def _failed(
+        self, task: Task, failure: Failure, answer: Response | None = None, after: float | None = None
+    ) -> FetchFailed:
+        page = Page(task, answer, task.handler, self._clock.time()) if answer is not None else None
+        return FetchFailed(
+            task.url, failure.kind, failure.detail, status=failure.status, page=page, after=after
+        )
+
+    @asynccontextmanager
+    async def _place(self, task: Task, lease: Lease, until: float) -> AsyncIterator[None]:
+        """A place for a request to another host than the page's own."""
+        if task.host == lease.task.host:
+            yield
+            return
+        valve = (await self._hosts.current(task.host)).valve
+        places = self._places.setdefault(task.host, _Places(valve.cap))
+        places.users += 1
+        try:
+            with waiting():
+                async with asyncio.timeout(until - self._clock.monotonic()):
+                    await places.free.acquire()
+            try:
+                yield
+            finally:
+                places.free.release()
+        except TimeoutError:
+            raise self._too_late(task, places.users * valve.interval) from None
+        finally:
+            places.users -= 1
+            if not places.users:
+                self._places.pop(task.host, None)
+
+
+class _Places:
+    """How many inner requests to one host this process may have at once."""
+
+    def __init__(self, cap: int) -> None:
+        self.free = asyncio.Semaphore(max(1, cap))
+        self.users = 0
+
+
+class PageFetches:
+    """The requests of one page, one after another."""
+
+    def __init__(self, fetcher: InnerFetcher, lease: Lease, handler: str) -> None:
+        self._fetcher = fetcher
+        self._lease = lease
+        self._handler = handler
+        self._turn = asyncio.Lock()
+        self._sent = 0
+
+    async def fetch(self, request: Request) -> Page:
+        self._sent += 1
+        if self._sent > PAGE_FETCHES:
+            raise SpiderError(
+                f"page.fetch was called more than {PAGE_FETCHES:,} times for one page: yield requests for further pages"
+            )
+        with handler_waits():
+            async with self._turn:
+                return await self._fetcher.fetch(
+                    request, lease=self._lease, handler=self._handler, inner=self
+                )
+
+
+@asynccontextmanager
+async def _waits(task: Task) -> AsyncIterator[None]:
+    """The page holds no slot, unless it is open in a browser, where it uses CPU while it waits."""
+    if task.lane == BROWSER:
+        yield
+        return
+    async with without_slot():
+        yield

@@ -1,0 +1,70 @@
+"""Requests inside a handler: what the handler is given, and how they fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Generator
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
+
+from shoal.errors import SpiderError, one_line
+from shoal.model import Request
+from shoal.text import shown_url, without_secrets
+
+if TYPE_CHECKING:
+    from shoal.spider.page import Page
+
+T = TypeVar("T")
+
+
+class FetchFailed(Exception):
+    """Raised by `await page.fetch(…)`: there is no page. A handler that does not catch it ends like a page that could
+    not be fetched: it is tried again later or given up, by `kind`."""
+
+    def __init__(
+        self,
+        url: str,
+        kind: str,
+        detail: str,
+        *,
+        status: int | None = None,
+        page: Page | None = None,
+        after: float | None = None,
+    ) -> None:
+        self.url = url
+        self.kind = kind  # as in policy/outcomes.py: "timeout", "http_404", "robots" …
+        self.detail = one_line(without_secrets(detail))
+        self.status = status  # of the answer, if there was one
+        self.page = page  # … and the answer itself
+        self.after = after  # seconds after which it may work
+        super().__init__(f"{shown_url(url)}: {self.detail}")
+
+
+class Inner(Protocol):
+    """What a page asks to send requests."""
+
+    async def fetch(self, request: Request) -> Page: ...
+
+
+class Unawaited(Generic[T]):
+    """What `page.fetch(…)` gives before `await`. Whoever uses it without gets an error that says so."""
+
+    __slots__ = ("_begin", "_call")
+
+    def __init__(self, call: str, begin: Callable[[], Coroutine[Any, Any, T]]) -> None:
+        self._call = call
+        self._begin = begin
+
+    def __repr__(self) -> str:
+        return f"<{self._call}, not awaited>"
+
+    def __await__(self) -> Generator[Any, None, T]:
+        return self._begin().__await__()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise self.error()
+
+    def error(self) -> SpiderError:
+        return SpiderError(
+            f"{self._call} was used without await: write `await {self._call}` in a handler that begins with `async def`"
+        )
