@@ -35,10 +35,9 @@ def in_an_empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.fixture
 async def shop(request: pytest.FixtureRequest) -> AsyncIterator[Shop]:
-    signed = request.param == "Signed requests"
-    async with Shop(
-        ShopSpec(products=PRODUCTS, file_bytes=2_000, session_pages=25, signed_api=signed)
-    ) as shop:
+    signed, members_only = request.param == "Signed requests", request.param in ("Login", "Several accounts")
+    spec = ShopSpec(PRODUCTS, 2_000, session_pages=25, signed_api=signed, members_only=members_only)
+    async with Shop(spec) as shop:
         yield shop
 
 
@@ -87,6 +86,13 @@ def check_sale(cooked: Cooked) -> None:
     assert [row["name"] for row in cooked.rows] == expected
 
 
+def check_patience(cooked: Cooked) -> None:
+    listed = [cooked.catalogue.product(number) for number in cooked.catalogue.listed()]
+    expected = [{"sku": product.sku, "price": product.price} for product in listed]
+    assert sorted(cooked.rows, key=lambda row: row["sku"]) == expected
+    assert cooked.shop.log().count()["sold out"] == 2
+
+
 def check_kinds(cooked: Cooked) -> None:
     check_stock(cooked)
     listed = {(f"/product/{n}", cooked.catalogue.product(n).name) for n in cooked.catalogue.listed()}
@@ -108,6 +114,7 @@ CHECKS: dict[str, Callable[[Cooked], None]] = {
     "An API with a cursor": check_stock,
     "Signed requests": check_signed,
     "A search form": check_sale,
+    "Retry on content": check_patience,
     "Several item types": check_kinds,
     "A proxy for one request": check_proxy,
     "Counters": check_counters,
