@@ -34,6 +34,7 @@ class ShopSpec(Struct, frozen=True):
     file_seconds: float = 0.0  # that a file takes
     private_files: bool = False  # files are for members, too
     signed_api: bool = True  # calls of the API need a signature
+    sold_out: int = 2  # times that some products are
     members_only: bool = True  # prices are for members; False: nobody has to log in
 
 
@@ -127,7 +128,7 @@ class Routes:
         if not self._is_member(request):
             return self._wall(request, number)
         product = self.catalogue.product(number)
-        if self.catalogue.sold_out_twice(number) and self._seen_sold_out[number] < 2:
+        if self.catalogue.sells_out(number) and self._seen_sold_out[number] < self.spec.sold_out:
             self._seen_sold_out[number] += 1
             return _html(request, "sold out", markup.sold_out(product.name))
         return _html(request, "product", markup.product(product))
