@@ -19,7 +19,7 @@ from shoal.frontier.memory import MemoryFrontier
 from shoal.hosts.proxy_pools import StoredPools
 from shoal.model import Failure, Outcome, Response, Retry, Task
 from shoal.policy.load import Traffic
-from shoal.policy.proxy import PoolState
+from shoal.policy.proxy_state import PoolState
 from shoal.settings import Settings
 from shoal.spider.rendering import Rendered, Rendering
 from shoal.testing import ManualClock

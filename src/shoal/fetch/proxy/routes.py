@@ -33,7 +33,9 @@ from shoal.model import DOUBT, Failure, Outcome, Response, Task
 from shoal.policy.host_table import NOTHING
 from shoal.policy.load import Traffic
 from shoal.policy.outcomes import kind_of, this_life
-from shoal.policy.proxy import Choice, ProxyObservation, ProxyPolicy, Sign, Wait
+from shoal.policy.proxy import ProxyPolicy
+from shoal.policy.proxy_choice import Choice, Wait
+from shoal.policy.proxy_state import ProxyObservation, Sign
 from shoal.settings import HostSettings, Settings
 from shoal.spider.rendering import Rendered
 
