@@ -12,8 +12,10 @@ import pytest
 from msgspec.structs import replace
 
 from shoal.errors import SettingsError
+from shoal.fetch.proxy.choosing import NoRoute
 from shoal.fetch.proxy.pools import load_pools
-from shoal.fetch.proxy.routes import BAN, NoRoute, Routes
+from shoal.fetch.proxy.routes import Routes
+from shoal.fetch.proxy.signs import BAN
 from shoal.fetch.transport import FetchRequest
 from shoal.frontier.memory import MemoryFrontier
 from shoal.hosts.proxy_pools import StoredPools

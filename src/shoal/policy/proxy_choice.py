@@ -5,6 +5,9 @@
     scored        drawn by how well each has done, at this host and elsewhere (Thompson sampling): a
                   bad one is tried now and then, and a slow one less often
     round_robin   one after another
+    random        any, each as likely as the others
+    least_used    the one with the fewest requests, in the whole fleet
+    sticky        always the same for a host, as long as it works
 
 Whatever the strategy, proxies in quarantine are passed over, as are those through which the host has just failed, and
 those that have more unanswered requests than the others.
@@ -15,6 +18,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from hashlib import blake2s
 from typing import Literal, cast
 
 from msgspec import Struct
@@ -28,7 +32,7 @@ from shoal.policy.proxy_state import (
     failed_at,
     is_proven,
 )
-from shoal.settings import Settings
+from shoal.settings import PoolSettings, Settings
 
 Probe = Literal["", "proxy", "pair"]
 
@@ -51,9 +55,10 @@ class Wait(Struct, frozen=True):
 
 
 class ProxyChooser:
-    def __init__(self, settings: Settings) -> None:
-        self._cooldown = settings.pool_cooldown
-        self._in_turn = settings.pool_strategy == "round_robin"
+    def __init__(self, settings: Settings, own: PoolSettings | None = None) -> None:
+        """`own`: of the pool, if they differ from the general ones."""
+        self._cooldown = (own and own.cooldown) or settings.pool_cooldown
+        self._strategy = (own and own.strategy) or settings.pool_strategy
 
     def choose(
         self,
@@ -114,8 +119,15 @@ class ProxyChooser:
     def _pick(
         self, state: PoolState, ready: list[str], host: str, now: float, rng: random.Random, turn: int
     ) -> str:
-        if self._in_turn or len(ready) == 1:
+        if self._strategy == "round_robin" or len(ready) == 1:
             return ready[turn % len(ready)]
+        if self._strategy == "random":
+            return rng.choice(ready)
+        if self._strategy == "least_used":
+            return min(ready, key=lambda name: state.proxies.get(name, UNKNOWN).requests)
+        if self._strategy == "sticky":
+            # The highest of hashes: if a proxy comes or goes, only its own hosts move.
+            return max(ready, key=lambda name: blake2s(f"{name} {host}".encode()).digest())
         known = {name: state.proxies.get(name, UNKNOWN) for name in ready}
         quickest = min((proxy.latency for proxy in known.values() if proxy.latency), default=0.0)
 

@@ -98,6 +98,7 @@ class JobRunner:
             rng=rng,
             now=clock.now,
             handlers=pools_of(spider),
+            countries=countries_of(spider),
             own=hosts.own,
             trusts_tasks=trusts_tasks,
         )
@@ -240,6 +241,11 @@ def make_pipeline(
 def pools_of(spider: Spider) -> dict[str, str]:
     """The pools that handlers ask for."""
     return {name: handler.pool for name, handler in _by_name(spider) if handler.pool}
+
+
+def countries_of(spider: Spider) -> dict[str, str]:
+    """The countries that handlers ask for."""
+    return {name: handler.country for name, handler in _by_name(spider) if handler.country}
 
 
 def waits_of(spider: Spider) -> dict[str, str]:

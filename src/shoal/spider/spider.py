@@ -49,6 +49,7 @@ class Handler(Struct, frozen=True):
     priority: int = 0
     item: str = ""  # the kind of its items, which is the table of a database; "": the handler's name
     pool: str = ""  # the proxy pool of its pages; "": as in the settings
+    country: str = ""  # that their proxies are to be in; "": any
     wait_for: str = ""  # in a browser: "load", "quiet", or a CSS selector; "": as in the settings
 
 
@@ -61,6 +62,7 @@ class HandlerOptions(TypedDict, total=False):
     priority: int
     item: str
     pool: str
+    country: str
     wait_for: str
 
 
@@ -116,6 +118,7 @@ class Spider(HookDecorators):
         priority: int = 0,
         item: str = "",
         pool: str = "",
+        country: str = "",
         wait_for: str = "",
     ) -> Handler:
         """Registers a handler, as the decorator does."""
@@ -132,7 +135,7 @@ class Spider(HookDecorators):
                 f"{where}: handler {name!r}: its priority must be a whole number, {REQUEST_NUMBER:,} at most"
             )
         keys = (key,) if isinstance(key, str) else tuple(key) if key else None
-        handler = Handler(name, function, keys, lane, priority, item, pool, wait_for)
+        handler = Handler(name, function, keys, lane, priority, item, pool, country, wait_for)
         self.handlers[name] = handler
         _remember_name(function, name)
         return handler
