@@ -29,6 +29,7 @@ from shoal.text import without_secrets
 DEFAULT_LANE = "normal"
 HANDLER_NAME = "shoal_handler"  # the attribute of a function with the name that it is registered under
 COOKIE_MARK = "\x01"  # begins what a task keeps of a redirect's cookie that is in the store; no header has it
+REJECTED = "rejected"  # the kind of a dead letter that is an item
 DOUBT = "proxy_doubt"  # the kind of a failure that is the fault of a proxy or of the host
 
 Pairs: TypeAlias = Mapping[str, Any] | Iterable[tuple[str, Any]]  # of a form or a query
@@ -93,7 +94,6 @@ class Request(Struct, frozen=True, omit_defaults=True):
     max_body: int | None = None  # bytes; None: the setting
     wait_for: str | None = None  # in a browser: when it is complete; None: as its handler says
     proxy: str | None = None  # the proxy it goes through: an address, or a name of the setting proxies
-    country: str | None = None  # that its proxy is to be in; None: as its handler says
 
     def __post_init__(self) -> None:
         """A value of another type is told here, where the line that gave it is known, and not by the store."""
@@ -125,10 +125,6 @@ class Request(Struct, frozen=True, omit_defaults=True):
             value = getattr(self, name)
             if value is not None and not 0 < value < float("inf"):
                 raise SpiderError(f"Request: its {name} is {value}; give a number above 0")
-        if self.country is not None and not _COUNTRY.fullmatch(self.country):
-            raise SpiderError(
-                "Request: its country is not one: give two letters, or what your provider calls it"
-            )
         if self.proxy is not None:
             try:
                 check_asked(self.proxy)
@@ -180,7 +176,6 @@ class Request(Struct, frozen=True, omit_defaults=True):
 
 
 _PLAIN = Request.__struct_defaults__[2:]  # without url, handler and base
-_COUNTRY = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _USER = re.compile(r"(https?:[/\\]{2})([^/?#\\@:]*):?([^/?#\\@]*)@", re.IGNORECASE)
 
 
@@ -246,7 +241,6 @@ _REQUEST_TYPES: dict[str, tuple[Any, str]] = {
     "max_body": (_NUMBER, "a whole number"),
     "wait_for": ((str, NoneType), "a text (str)"),
     "proxy": ((str, NoneType), "an address such as http://host:port, or a name"),
-    "country": ((str, NoneType), "a text (str)"),
 }
 
 
@@ -275,7 +269,6 @@ class FetchOptions(Struct, frozen=True, omit_defaults=True):
     wait_for: str | None = None
     proxy: str | None = None  # it may have a password
     referer: str | None = None  # the header, as `admit/referrer.py` stores it
-    country: str | None = None
     cookies_at: float = 0.0  # cookies that are older than this (the frontier's time) must be read again
 
     def __repr__(self) -> str:
@@ -285,6 +278,32 @@ class FetchOptions(Struct, frozen=True, omit_defaults=True):
 
 
 USUAL_FETCH = FetchOptions()
+
+_ITEMS_OF = "items of "
+
+
+def items_of(host: str) -> str:
+    """The host key of tasks that are items of the host's pages. Nothing is sent for them, so they do not wait for the
+    host. No host has such a name: it has blanks."""
+    return _ITEMS_OF + host
+
+
+def page_host(host: str) -> str:
+    """The host of the pages, if the host key is that of items."""
+    return host.removeprefix(_ITEMS_OF)
+
+
+def is_items_host(host: str) -> bool:
+    return host.startswith(_ITEMS_OF)
+
+
+class ItemNote(Struct, frozen=True, omit_defaults=True):
+    """What is known about an item that was rejected, besides what the task has: page, handler, meta, reason."""
+
+    table: str = ""  # the kind of item that it was to be
+    at: float = 0.0  # when its page was asked for, in the frontier's time
+    is_json: bool = True  # False: it cannot be read back, only looked at
+    hooked: bool = False  # item hooks have seen it
 
 
 class Task(Struct, frozen=True, omit_defaults=True):
@@ -320,6 +339,7 @@ class Task(Struct, frozen=True, omit_defaults=True):
     )
     history: tuple[Failure, ...] = ()  # earlier attempts that failed
     typed: bool = False  # a person wrote this URL: its host's address may be a private one
+    item: ItemNote | None = None  # it is an item of that page, and `body` is the item: nothing is fetched
 
     @property
     def session(self) -> str | None:
@@ -453,6 +473,7 @@ class Settlement(Struct, frozen=True):
     snapshot: Snapshot | None = None  # kept if a Retry turns out to have been the last attempt
     links_cut: int = 0  # how many links of the page were too many
     counts: tuple[tuple[str, int], ...] = ()  # what to add to the job's own counters (see counts.py)
+    rejected: tuple[Task, ...] = ()  # items that are not written; the reason is the last of their history
 
 
 class DeadLetter(Struct, frozen=True):

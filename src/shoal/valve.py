@@ -109,6 +109,9 @@ class Valve(Struct, frozen=True):
         return min(max(place, front + self._headway()), front + furthest)
 
 
+OPEN = Valve(cap=1_000_000)  # for tasks that send nothing
+
+
 _ANY = 1 << 30
 
 

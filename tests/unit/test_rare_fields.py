@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from shoal.frontier.codec import RARE, rare_fields, restored
-from shoal.model import Failure, FetchOptions, Task
+from shoal.model import Failure, FetchOptions, ItemNote, Task
 
 # What queues, lists and columns say about a task, and what every task has.
 ELSEWHERE = {"id", "job", "host", "lane", "priority", "attempt"}
@@ -20,7 +20,7 @@ RARELY = {
     "pool": "residential",
     "meta": {"a": "s"},
     "options": FetchOptions(
-        session="s", timeout=2.5, max_body=7, wait_for="load", proxy="home", referer="/list", country="de"
+        session="s", timeout=2.5, max_body=7, wait_for="load", proxy="home", referer="/list"
     ),
     "hops": ("http://a.test/",),
     "renewed": 1,
@@ -28,6 +28,7 @@ RARELY = {
     "trail": (2**62,),
     "history": (Failure("timeout", attempt=1),),
     "typed": True,
+    "item": ItemNote("product", at=1.5, is_json=False, hooked=True),
 }
 
 

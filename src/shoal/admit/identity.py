@@ -66,6 +66,8 @@ def registrable_domain(host: str) -> str:
     there is none: an address, a name of one label, or a public suffix itself."""
     name = host if host.startswith("[") else host.partition(":")[0].rstrip(".")
     labels = name.rsplit(".", _LABELS)[-_LABELS:]
+    if " " in name:
+        return ""  # the host key of items: see items_of
     if name.startswith("[") or labels[-1].isdigit():
         return ""
     return _suffixes().privatesuffix(".".join(labels)) or ""

@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 import msgspec
 
 from shoal.errors import StoreError
-from shoal.model import USUAL_FETCH, Failure, FetchOptions, Task
+from shoal.model import USUAL_FETCH, Failure, FetchOptions, ItemNote, Task
 from shoal.text import UNREADABLE
 
 P = ParamSpec("P")
@@ -19,7 +19,7 @@ T = TypeVar("T")
 # A store loses a field that is missing here. A test compares this list with the task's own fields.
 RARE = (
     *("max_attempts", "method", "headers", "body", "pool", "meta", "hops", "renewed", "cookies", "trail"),
-    *("history", "typed", "options"),
+    *("history", "typed", "options", "item"),
 )
 _DEFAULTS = {name: getattr(Task(""), name) for name in RARE}
 
@@ -41,6 +41,7 @@ def rare_fields(task: Task) -> dict[str, Any] | None:
         or task.renewed
         or task.typed
         or task.options != USUAL_FETCH
+        or task.item is not None
     ):
         return {name: value for name in RARE if (value := getattr(task, name)) != _DEFAULTS[name]}
     return None
@@ -54,6 +55,8 @@ def restored(rare: dict[str, Any] | None) -> dict[str, Any]:
     rare["cookies"] = tuple(rare.get("cookies", ()))
     rare["trail"] = tuple(rare.get("trail", ()))
     rare["options"] = msgspec.convert(rare.get("options", {}), FetchOptions)
+    if "item" in rare:
+        rare["item"] = msgspec.convert(rare["item"], ItemNote)
     rare["history"] = msgspec.convert(rare.get("history", ()), tuple[Failure, ...])
     return rare
 

@@ -8,7 +8,10 @@ Invariants of every home, after every verb and every crash:
   2. a task has at most one live lease, and a token is never given twice
   3. a host's leases never exceed its cap, and claims and reservations on it are never closer than its valve allows;
      the same holds for all hosts of a registrable domain together, once there are two, and the limit of the domain
-  4. a settled page's found tasks are admitted in the same transaction that marks it done
+  4. a settled page's found tasks are admitted, and its rejected items kept, in the same transaction that marks it done
+
+A rejected item is a dead letter of the kind REJECTED, and no task. When it is replayed, it is admitted; when it is
+done, it is not counted as a page, but leaves `admitted` again.
 """
 
 from __future__ import annotations
@@ -243,11 +246,12 @@ class DeadLetters(Protocol):
         ...
 
     async def replay(self, query: DeadFilter) -> int:
-        """Makes dead tasks pending again with a fresh set of attempts; a finished job runs again."""
+        """Makes dead tasks pending again with a fresh set of attempts; a finished job runs again. Rejected items wait
+        in a queue of their own, whose host is always due."""
         ...
 
     async def drop(self, query: DeadFilter) -> int:
-        """Deletes dead letters; their tasks stay in the seen-set."""
+        """Deletes dead letters; their tasks stay in the seen-set, and count as dead. Rejected items count no more."""
         ...
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from shoal.model import DeadLetter, Failure, Lease, Task
+from shoal.model import REJECTED, DeadLetter, Failure, Lease, Task
 from shoal.valve import Domain, DomainLimit, Valve
 
 JobState = Literal["running", "paused", "finished", "cancelled"]
@@ -68,6 +68,7 @@ class Counters(Struct, frozen=True):
     stale: int = 0  # settlements refused because the lease was lost
     items: int = 0  # rows written
     links_cut: int = 0  # links that were not taken, because a page had more than max_links
+    rejected: int = 0  # items that are kept among the dead letters; no tasks, unless they are replayed
 
     @property
     def open(self) -> int:
@@ -281,6 +282,8 @@ SCAN = 200_000  # tasks of one queue that `find` looks through
 
 def concerns(task: Task, wanted: Task) -> bool:
     """Whether the task is for the wanted page, now or before a redirect, whatever the spelling of the URL."""
+    if task.item is not None:
+        return False
     page = wanted.fingerprint
     if page is not None and (task.fingerprint == page or page in task.trail):
         return True
@@ -288,6 +291,8 @@ def concerns(task: Task, wanted: Task) -> bool:
 
 
 class DeadFilter(Struct, frozen=True):
+    """Which dead letters. Rejected items are only among them if their kind is asked for."""
+
     job: str | None = None
     host: str | None = None
     kind: str | None = None
@@ -303,7 +308,7 @@ def matches(query: DeadFilter, letter: DeadLetter) -> bool:
     return (
         query.job in (None, task.job)
         and query.host in (None, task.host)
-        and query.kind in (None, letter.kind)
+        and (letter.kind == query.kind if query.kind is not None else letter.kind != REJECTED)
         and (query.since is None or letter.at >= query.since)
         and (query.until is None or letter.at < query.until)
         and (query.ids is None or task.id in query.ids)

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from shoal.frontier.loss import Loss
 from shoal.frontier.values import JobSpec, worker_lost
-from shoal.model import Dead, DeadLetter, Failure, Retry, Snapshot, Task
+from shoal.model import REJECTED, Dead, DeadLetter, Failure, Retry, Snapshot, Task, is_items_host
+from shoal.valve import OPEN, Valve
 
 _UNBOUNDED = 1 << 30
 
@@ -30,6 +31,21 @@ def disposition(retry: Retry, task: Task, spec: JobSpec, snapshot: Snapshot | No
 
 def letter_of(task: Task, dead: Dead, at: float) -> DeadLetter:
     return DeadLetter(task.failed(dead.failure), dead.failure.kind, at, dead.snapshot)
+
+
+def rejection(item: Task, id: int, job: str, at: float) -> DeadLetter:
+    """An item that was rejected, as the homes keep it."""
+    return DeadLetter(replace(item, id=id, job=job, created_at=at, attempt=0), REJECTED, at)
+
+
+def is_rejected(letter: DeadLetter) -> bool:
+    """Whether it is an item. Earlier versions had pages of the same kind."""
+    return letter.kind == REJECTED and letter.task.item is not None
+
+
+def first_valve(host: str, spec: JobSpec) -> Valve:
+    """The valve of a host that nobody knows yet."""
+    return OPEN if is_items_host(host) else spec.valve
 
 
 def redirected(task: Task, to: Task) -> Task:

@@ -35,6 +35,7 @@ from shoal.frontier.values import (
     is_same,
     matches,
 )
+from shoal.frontier.verdicts import is_rejected
 from shoal.model import DeadLetter, Task
 
 
@@ -179,7 +180,10 @@ class MemoryFrontier(MemoryQueue):
         for letter in letters:
             job = self._jobs[letter.task.job]
             del job.letters[letter.task.id]
-            job.count["dead"] -= 1
+            if is_rejected(letter):
+                job.count.update(rejected=-1, admitted=1)
+            else:
+                job.count["dead"] -= 1
             self._enqueue(job, replace(letter.task, attempt=0))
             if job.state == "finished":
                 job.state, job.finished_at = "running", 0.0
@@ -189,7 +193,9 @@ class MemoryFrontier(MemoryQueue):
     async def drop(self, query: DeadFilter) -> int:
         letters = await self.dead(query)
         for letter in letters:
-            del self._jobs[letter.task.job].letters[letter.task.id]
+            job = self._jobs[letter.task.job]
+            del job.letters[letter.task.id]
+            job.count["rejected"] -= is_rejected(letter)
         return len(letters)
 
     # -- what happens now

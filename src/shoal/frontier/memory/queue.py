@@ -36,7 +36,16 @@ from shoal.frontier.values import (
     fed_of,
     total,
 )
-from shoal.frontier.verdicts import budget_left, disposition, letter_of, lost, own_mark, redirected
+from shoal.frontier.verdicts import (
+    budget_left,
+    disposition,
+    first_valve,
+    letter_of,
+    lost,
+    own_mark,
+    redirected,
+    rejection,
+)
 from shoal.model import Dead, Done, Lease, Moved, Retry, Row, Settlement, Task
 from shoal.valve import FOREVER
 
@@ -125,7 +134,7 @@ class MemoryQueue:
 
     def _enqueue(self, job: JobRecord, task: Task) -> None:
         if task.host not in self._hosts:
-            self._hosts[task.host] = HostRecord(task.host, job.spec.valve)
+            self._hosts[task.host] = HostRecord(task.host, first_valve(task.host, job.spec))
         self._domains.meet(task.host, job.spec.name)
         key = (job.spec.name, task.lane, task.host)
         self._queues.setdefault(key, Queue(*key)).push(task)
@@ -268,6 +277,7 @@ class MemoryQueue:
             buried += self._conclude(job, task, settlement)
             job.count["links_cut"] += settlement.links_cut
             job.count_own(settlement.counts)
+            self._reject(job, settlement.rejected)
             parts.append(self._admit(job, settlement.found))
         accepted = [held.get(settlement.lease.token) is settlement for settlement in batch]
         for settlement, was_held in zip(batch, accepted, strict=True):
@@ -296,6 +306,8 @@ class MemoryQueue:
     def _conclude(self, job: JobRecord, task: Task, settlement: Settlement) -> int:
         """Puts the task where its verdict says; returns 1 if a retry had no attempt left."""
         match settlement.verdict:
+            case Done() if task.item is not None:
+                job.count["admitted"] -= 1
             case Done():
                 job.count["done"] += 1
             case Moved(to) as moved:
@@ -323,6 +335,12 @@ class MemoryQueue:
     def _bury(self, job: JobRecord, task: Task, dead: Dead) -> None:
         job.count["dead"] += 1
         job.letters[task.id] = letter_of(task, dead, self._time.now())
+
+    def _reject(self, job: JobRecord, items: Iterable[Task]) -> None:
+        for item in items:
+            self._last_id += 1
+            job.letters[self._last_id] = rejection(item, self._last_id, job.spec.name, self._time.now())
+            job.count["rejected"] += 1
 
     def _free(self, task: Task, held: float | None = None) -> None:
         record = self._hosts[task.host]
@@ -416,6 +434,7 @@ class MemoryQueue:
             stale=count["stale"],
             items=count["items"],
             links_cut=count["links_cut"],
+            rejected=count["rejected"],
         )
         sources = dict(job.sources)
         return Job(

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
+from shoal.model import page_host
+
 LAYOUT = 5  # grows when keys change in a way that older versions cannot read; how they are moved is in upgrading.py
 
 NAMES = {
@@ -126,6 +128,7 @@ OWNED_BELOW = frozenset(
 
 def shard_key(host: str) -> str:
     """The same for all hosts of a registrable domain, so that they are in one shard: as a rule, the last two labels."""
+    host = page_host(host)  # items of its pages are where they are
     name = host.partition(":")[0].rstrip(".")
     labels = name.rsplit(".", 3)[-3:]
     if host.startswith("[") or len(labels) < 2 or labels[-1].isdigit():

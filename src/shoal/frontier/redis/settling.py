@@ -14,7 +14,7 @@ from shoal.errors import StoreFull
 from shoal.frontier.protocol import Journal
 from shoal.frontier.redis import outbox, rows
 from shoal.frontier.redis.adding import Flat, by_shard, grouped
-from shoal.frontier.redis.codec import as_text, band, encode_item, encode_snapshot
+from shoal.frontier.redis.codec import as_text, band, encode_item, encode_rest, encode_snapshot
 from shoal.frontier.redis.filelock import FileTurns, Turn
 from shoal.frontier.redis.link import SetBack
 from shoal.frontier.redis.outbox import encode_payload
@@ -161,7 +161,7 @@ def _portions(batch: Sequence[Settlement]) -> Iterator[list[tuple[int, Settlemen
     found = 0
     for place, settlement in enumerate(batch):
         portion.append((place, settlement))
-        found += 1 + len(settlement.found)
+        found += 1 + len(settlement.found) + len(settlement.rejected)
         if found >= _AT_ONCE:
             yield portion
             portion, found = [], 0
@@ -209,7 +209,7 @@ class _Outcome:
 
 def _adds(settlement: Settlement) -> bool:
     """Whether it adds to the store. The script has the same rule."""
-    return bool(settlement.found) or isinstance(settlement.verdict, Dead)
+    return bool(settlement.found or settlement.rejected) or isinstance(settlement.verdict, Dead)
 
 
 Words = Mapping[int, Mapping[str, int]]  # job's number → handler → its number
@@ -227,7 +227,7 @@ class Encoder:
         lease = settlement.lease
         number = self._shards.known_number(lease.task.job)
         if not number:  # this process has never met the job, so it has no leases of it
-            return [lease.token, 0, "done", False, 0, False, False, False, 0, False]
+            return [lease.token, 0, "done", False, 0, False, False, False, 0, False, False]
         verdict, arguments = self._verdict(settlement, shard, self._words[number])
         here, others = self._found(settlement.found, shard, self._words[number])
         return [
@@ -241,6 +241,13 @@ class Encoder:
             others or False,
             settlement.links_cut,
             [part for pair in settlement.counts for part in pair] or False,
+            self._rejected(settlement, self._words[number]) or False,
+        ]
+
+    def _rejected(self, settlement: Settlement, words: Mapping[str, int]) -> list[Asked]:
+        return [
+            [item.host, item.lane, band(item.priority), as_text(encode_rest(item, words[item.handler]))]
+            for item in settlement.rejected
         ]
 
     def _found(self, found: Sequence[Task], shard: int, words: Mapping[str, int]) -> tuple[Flat, list[Asked]]:
@@ -258,7 +265,7 @@ class Encoder:
         task = settlement.lease.task
         match settlement.verdict:
             case Done():
-                return "done", []
+                return "done" if task.item is None else "item", []
             case Dead(failure, snapshot):
                 return "dead", [_last(task, failure, words), failure.kind, as_text(encode_snapshot(snapshot))]
             case Retry() as retry:
@@ -323,7 +330,7 @@ async def words_of(shards: Shards, batch: Iterable[Settlement]) -> Words:
         if number:
             own = handlers.setdefault(number, set())
             own.add(settlement.lease.task.handler)
-            own.update(task.handler for task in settlement.found)
+            own.update(task.handler for task in (*settlement.found, *settlement.rejected))
             if isinstance(settlement.verdict, Moved):
                 own.add(settlement.verdict.to.handler)
     return {number: await shards.learn_words(number, names) for number, names in handlers.items()}

@@ -31,7 +31,8 @@ from shoal.frontier.values import (
     fed_of,
     is_same,
 )
-from shoal.model import DeadLetter
+from shoal.frontier.verdicts import is_rejected
+from shoal.model import REJECTED, DeadLetter, is_items_host
 from shoal.valve import Domain, Valve
 
 _encode = _encode_spec = msgspec.msgpack.Encoder().encode
@@ -290,6 +291,8 @@ def _where(query: DeadFilter) -> tuple[str, list[object]]:
         tests.append(("host = ?", query.host))
     if query.kind is not None:
         tests.append(("kind = ?", query.kind))
+    else:
+        tests.append(("kind <> ?", REJECTED))
     if query.since is not None:
         tests.append(("at >= ?", query.since))
     if query.until is not None:
@@ -302,7 +305,7 @@ def _where(query: DeadFilter) -> tuple[str, list[object]]:
         at, id = query.before
         tests += [("at <= ?", at), ("(at, id) < (?, ?)", at)]
         return " AND ".join(test for test, _ in tests), [*(value for _, value in tests), id]
-    return " AND ".join(test for test, _ in tests) or "1", [value for _, value in tests]
+    return " AND ".join(test for test, _ in tests), [value for _, value in tests]
 
 
 def _ids(session: Session, query: DeadFilter) -> Sequence[int]:
@@ -327,7 +330,10 @@ def replay(session: Session, query: DeadFilter) -> int:
         task = letter.task
         [(job_id, queue_id)] = session.all("DELETE FROM dead WHERE id = ? RETURNING job, queue", (task.id,))
         put_back(session, [(queue_id, -task.priority, task.id, 0, encode_task(task, task.created_at))])
-        session.count(job_id, dead=-1)
+        if is_rejected(letter):
+            session.count(job_id, rejected=-1, admitted=1)
+        else:
+            session.count(job_id, dead=-1)
         session.db.execute(
             "UPDATE job SET state = 'running', finished_at = 0 WHERE id = ? AND state = 'finished'", (job_id,)
         )
@@ -336,7 +342,10 @@ def replay(session: Session, query: DeadFilter) -> int:
 
 def drop(session: Session, query: DeadFilter) -> int:
     ids = _ids(session, query)
-    session.db.executemany("DELETE FROM dead WHERE id = ?", [(id,) for id in ids])
+    for id in ids:
+        [(job_id, kind, host)] = session.all("DELETE FROM dead WHERE id = ? RETURNING job, kind, host", (id,))
+        if kind == REJECTED and is_items_host(host):
+            session.count(job_id, rejected=-1)
     return len(ids)
 
 

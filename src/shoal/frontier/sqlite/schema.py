@@ -37,7 +37,7 @@ CREATE TABLE job(
   leased INTEGER NOT NULL DEFAULT 0, done INTEGER NOT NULL DEFAULT 0, dead INTEGER NOT NULL DEFAULT 0,
   retried INTEGER NOT NULL DEFAULT 0, duplicates INTEGER NOT NULL DEFAULT 0,
   over_budget INTEGER NOT NULL DEFAULT 0, stale INTEGER NOT NULL DEFAULT 0, items INTEGER NOT NULL DEFAULT 0,
-  merged INTEGER NOT NULL DEFAULT 0, links_cut INTEGER NOT NULL DEFAULT 0);
+  merged INTEGER NOT NULL DEFAULT 0, links_cut INTEGER NOT NULL DEFAULT 0, rejected INTEGER NOT NULL DEFAULT 0);
 
 -- Where a job's start URLs come from, and how far each was read.
 CREATE TABLE source(
@@ -133,6 +133,7 @@ DROP INDEX dead_job;
 CREATE INDEX dead_job ON dead(job, at, id, kind, host);
 """,
     6: """
+ALTER TABLE job ADD COLUMN rejected INTEGER NOT NULL DEFAULT 0;
 CREATE TABLE counter(
   job INTEGER, name TEXT, count INTEGER NOT NULL, PRIMARY KEY(job, name)) WITHOUT ROWID;
 """,

@@ -16,8 +16,16 @@ from shoal.frontier.sqlite.codec import decode_task, encode_letter, encode_task
 from shoal.frontier.sqlite.connection import Session
 from shoal.frontier.sqlite.domains import give_back
 from shoal.frontier.values import Flight, JobSpec, Settled, WorkerRecord, total
-from shoal.frontier.verdicts import disposition, letter_of, own_mark, redirected, verdict_on
-from shoal.model import Dead, Done, Lease, Moved, Retry, Settlement, Snapshot, Task
+from shoal.frontier.verdicts import (
+    disposition,
+    first_valve,
+    letter_of,
+    own_mark,
+    redirected,
+    rejection,
+    verdict_on,
+)
+from shoal.model import Dead, DeadLetter, Done, Lease, Moved, Retry, Settlement, Snapshot, Task
 
 _FLIGHTS = """
 SELECT l.token, l.worker, l.since, l.deadline, l.queue, l.rank, l.id, l.attempt, l.body
@@ -45,6 +53,8 @@ def settle(session: Session, batch: Sequence[Settlement], journal: Journal | Non
             session.count(job_id, links_cut=settlement.links_cut)
         if settlement.counts:
             session.count_own(job_id, settlement.counts)
+        if settlement.rejected:
+            _reject(session, job_id, settlement)
         if settlement.found:
             found.setdefault(job_id, []).extend(settlement.found)
         if settlement.rows:
@@ -72,6 +82,8 @@ def _conclude(session: Session, job_id: int, queue_id: int, settlement: Settleme
     """Puts the task where its verdict says; returns 1 if a retry had no attempt left."""
     task = settlement.lease.task
     match settlement.verdict:
+        case Done() if task.item is not None:
+            session.count(job_id, admitted=-1)
         case Done():
             session.count(job_id, done=1)
         case Moved() as moved:
@@ -124,12 +136,25 @@ def _merge(session: Session, job_id: int, task: Task, to: Task) -> None:
 
 
 def _bury(session: Session, job_id: int, queue_id: int, task: Task, dead: Dead) -> None:
-    letter = letter_of(task, dead, session.now())
+    _keep(session, job_id, queue_id, letter_of(task, dead, session.now()))
+    session.count(job_id, dead=1)
+
+
+def _reject(session: Session, job_id: int, settlement: Settlement) -> None:
+    spec, items = _spec(session, job_id), settlement.rejected
+    for id, item in enumerate(items, session.serials(len(items))):
+        host_id = session.host_id(item.host, first_valve(item.host, spec))
+        queue_id = session.queue_id(job_id, item.lane, host_id)
+        _keep(session, job_id, queue_id, rejection(item, id, spec.name, session.now()))
+    session.count(job_id, rejected=len(items))
+
+
+def _keep(session: Session, job_id: int, queue_id: int, letter: DeadLetter) -> None:
+    task = letter.task
     session.db.execute(
         "INSERT INTO dead(id, job, host, kind, at, queue, letter) VALUES (?, ?, ?, ?, ?, ?, ?)",
         (task.id, job_id, task.host, letter.kind, letter.at, queue_id, encode_letter(letter)),
     )
-    session.count(job_id, dead=1)
 
 
 def _fresh_rows(session: Session, job_id: int, settlement: Settlement) -> list[bytes]:

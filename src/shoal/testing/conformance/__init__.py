@@ -21,6 +21,7 @@ from shoal.testing.conformance.finding import Finding
 from shoal.testing.conformance.finishing import Finishing
 from shoal.testing.conformance.jobs import JobsAndLetters
 from shoal.testing.conformance.leases import Leases
+from shoal.testing.conformance.rejecting import Rejecting
 from shoal.testing.conformance.reserving import Reserving
 from shoal.testing.conformance.settling import Settling
 from shoal.testing.conformance.valves import Valves
@@ -33,6 +34,7 @@ class FrontierConformance(
     Domains,
     Settling,
     Counting,
+    Rejecting,
     Leases,
     JobsAndLetters,
     Sources,

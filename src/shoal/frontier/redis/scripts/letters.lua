@@ -6,13 +6,16 @@
 local number, low, high, skip, scan, most, host, kind = unpack(ask)
 local flat = call('ZREVRANGEBYSCORE', DEADAT .. number, high, low, 'WITHSCORES', 'LIMIT', skip, scan)
 local found = {}
+-- Rejected items are found by their kind only. Without any, letters need not be read.
+local any_kind = kind == '' and (tonumber(call('HGET', JOB .. number, 'rejected')) or 0) == 0
 
 local function is_wanted(id)
-  if host == '' and kind == '' then return true end
+  if host == '' and any_kind then return true end
   local letter = call('HGET', DEAD .. number, id)
   if not letter then return false end
   local _, _, _, its_kind, its_host = unpack_of('<dI6i4Hc0Hc0', letter)
-  return (host == '' or host == its_host) and (kind == '' or kind == its_kind)
+  if host ~= '' and host ~= its_host then return false end
+  return kind == its_kind or kind == '' and its_kind ~= 'rejected'
 end
 
 for i = 1, #flat, 2 do

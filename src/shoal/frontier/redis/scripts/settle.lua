@@ -1,7 +1,8 @@
 -- settle: ends leases with their verdicts, and admits the tasks that their pages found.
 -- asks    { { settlement … }, names of hosts, condition or false }
 --         settlement: { token, job's number, verdict, its arguments, rows, keys of rows, tasks found by list, tasks
---         for other shards, links that were too many, own counters: name, number … }; false stands for nothing
+--         for other shards, links that were too many, own counters: name, number …, rejected items: { host, lane,
+--         priority, rest of the item } … }; false stands for nothing
 --         condition: { job's number, journal's key, its length or -1, its new length, which leases are held: '1' or '0' …,
 --         name of the writer's turn }
 -- answers 'accepted new duplicates over_budget buried', accepted being '1' or '0' for each settlement; or 'again' if the
@@ -13,13 +14,13 @@
 local said = repeated()
 if said then return said end
 local batch, names, condition = ask[1], ask[2], ask[3]
-local TOKEN, NUMBER, VERDICT, ARGUMENTS, ROWS_, KEYS_, FOUND, OTHERS, CUT, COUNTS = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+local TOKEN, NUMBER, VERDICT, ARGUMENTS, ROWS_, KEYS_, FOUND, OTHERS, CUT, COUNTS, REJECTED = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 
 local tokens, adds = {}, false
 for i = 1, #batch do
   local s = batch[i]
   tokens[i] = s[TOKEN]
-  adds = adds or s[FOUND] or s[OTHERS] or s[VERDICT] == 'dead'
+  adds = adds or s[FOUND] or s[OTHERS] or s[REJECTED] or s[VERDICT] == 'dead'
 end
 if adds then needs_room() else though_full() end
 
@@ -58,6 +59,9 @@ end
 local conclude = {}
 
 function conclude.done(number) count(number, 'done', 1) end
+
+-- An item that was replayed: it is no page.
+function conclude.item(number) count(number, 'admitted', -1) end
 
 function conclude.retry(number, job, lease, a)
   local after, lane, priority, item, most, kind, snapshot, last, counts = unpack(a, 1, 9)
@@ -98,6 +102,10 @@ for i = 1, #batch do
     if rows > 0 then count(number, 'items', rows) end
     if s[CUT] > 0 then count(number, 'links_cut', s[CUT]) end
     if s[COUNTS] then count_own(number, s[COUNTS]) end
+    for _, a in ipairs(s[REJECTED] or {}) do
+      call('HSETNX', JOBHOSTS .. number, a[1], 0)  -- needed to delete the data of the job
+      reject(a[1], line_of(number, a[2]), a[3], a[4])
+    end
     if s[FOUND] then
       local n, d, o = admit(number, s[FOUND])
       new, duplicates, over_budget = new + n, duplicates + d, over_budget + o

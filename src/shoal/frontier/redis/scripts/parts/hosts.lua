@@ -90,7 +90,9 @@ local function host_of(name, job)
     host = hosts[name]
   end
   if not host then
-    host = read_host(name, job.valve)
+    -- Nothing is sent for items that are replayed. The name is that of model.py, and the numbers are those of valve.py.
+    local open = sub(name, 1, 9) == 'items of ' and pack(VALVE, 0, 0, 0, 0, 1, 1000000, 0, 0, 0)
+    host = read_host(name, open or job.valve)
     hosts[name] = host
     meet_domain(name, host)
   end

@@ -1,7 +1,7 @@
 -- leases: how they are written, how they end, and where their tasks go.
 -- A lease is: line, priority, since, its first deadline, host, worker, and the item as it was before the claim. `held`
 -- knows the deadlines of a worker's leases, as its heartbeats have moved them, and `holders` the first of them.
--- gives   LEASE ITS_LINE PRIORITY HOST read_lease item_of end_leases delay bury
+-- gives   LEASE ITS_LINE PRIORITY HOST read_lease item_of end_leases delay bury reject
 LEASE = '<I6i4ddHc0Hc0'
 
 ITS_LINE, PRIORITY, HOST = 1, 2, 3
@@ -66,5 +66,11 @@ function bury(name, line, priority, item, kind, snapshot)
   call('HSET', DEAD .. number, id,
     pack('<dI6i4Hc0Hc0I4c0', now, line, priority, #kind, kind, #name, name, #item, item) .. snapshot)
   call('ZADD', DEADAT .. number, now, id)
-  count(number, 'dead', 1)
+  count(number, kind == 'rejected' and 'rejected' or 'dead', 1)
+end
+
+-- An item that its page's schema refuses: `rest` is the item without id and time.
+function reject(name, line, priority, rest_)
+  serial = serial + 1
+  bury(name, line, priority, pack('>I6I6', serial * shards + shard, floor(now * 1000)) .. rest_, 'rejected', '')
 end
