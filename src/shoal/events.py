@@ -87,8 +87,12 @@ EVENTS: dict[str, Kind] = {
     "job_submitted": _kind("info", "job spider", "job {job} is submitted"),
     "urls_added": _kind("info", "job new refused", "{new} URLs were added to job {job}"),
     "job_started": _kind("info", "job spider done", "job {job} starts"),
-    "job_finished": _kind("info", "job done dead left rows retried seconds output", "job {job} is finished"),
-    "job_stopped": _kind("info", "job done dead rows left", "job {job} is stopped, {left} pages are left"),
+    "job_finished": _kind(
+        "info", "job done dead rejected left rows retried seconds output", "job {job} is finished"
+    ),
+    "job_stopped": _kind(
+        "info", "job done dead rejected rows left", "job {job} is stopped, {left} pages are left"
+    ),
     "job_paused": _kind("info", "job", "job {job} is paused"),
     "job_resumed": _kind("info", "job", "job {job} goes on"),
     "job_cancelled": _kind("info", "job left", "job {job} is cancelled"),
@@ -199,6 +203,9 @@ EVENTS: dict[str, Kind] = {
         "job names",
         "the spider of job {job} counts under more than {names} names: further ones are added up as (other)",
     ),
+    "items_rejected": _kind(
+        "debug", "job url handler count reason", "{count} items of {url} are rejected: {reason}"
+    ),
     "letters_replayed": _kind("info", "count job host kind by", "dead letters queued again: {count}"),
     "letters_dropped": _kind("info", "count job host kind by", "dead letters dropped: {count}"),
     "handler_failed": _kind(
@@ -207,13 +214,6 @@ EVENTS: dict[str, Kind] = {
         "handler {handler!r} failed on {url}: {error}",
     ),
     "hook_failed": _kind("warning", "job url error", "{error}, on {url}"),
-    "job_hook_failed": _kind("error", "job error", "job {job}: {error}"),
-    "process_hook_failed": _kind("error", "error", "{error}"),
-    "letters_not_told": _kind(
-        "warning",
-        "count",
-        "on_dead_letter hooks were not told of {count} dead letters: they take too long; shoal dead list has all",
-    ),
     "handler_blocks": _kind(
         "warning",
         "where",
@@ -312,7 +312,7 @@ EVENTS: dict[str, Kind] = {
     # -- the program itself
     "progress": _kind(
         "info",
-        "job state done admitted rate in_flight pending delayed dead eta",
+        "job state done admitted rate in_flight pending delayed dead rejected eta",
         "job {job}: {done} of {admitted} pages",
     ),
     "variable_unknown": _kind(

@@ -54,7 +54,8 @@ XML_TAGS = 1_000_000  # "<" in an XML document: a sitemap of 50,000 URLs has hal
 
 # -- what a handler yields
 YIELDED = 2_000_000  # values for one page: more than any page can hold. Beyond: `junk`
-ROW_BYTES = 64 * MB  # bytes of an item as JSON: a page of max_body fits several times. Beyond: `junk`
+ROW_BYTES = 64 * MB  # bytes of an item as JSON: a page of max_body fits several times. Beyond: rejected
+REJECTED_ITEM = 1 * MB  # bytes of a rejected item that are kept. Beyond: cut, so it cannot be replayed
 PAGE_ROWS = 256 * MB  # bytes of all items of a page, which are in memory together. Beyond: `junk`
 
 # -- counters of a spider, kept with its job
@@ -83,7 +84,6 @@ FETCH_DETAIL = 200  # … of a failed fetch: messages of servers and libraries t
 HISTORY = 50  # failures of a task; only replays by hand exceed max_attempts. Beyond: the oldest are dropped
 SNAPSHOT_HEADER = 1_000  # characters of a header in a snapshot. Beyond: cut
 SNAPSHOT_HEADERS = 16 * KB  # characters of all headers in a snapshot. Beyond: dropped, as the snapshot says
-LETTERS_TOLD = 1_000  # dead letters that wait for `on_dead_letter` hooks. Beyond: not told, and counted
 TRACEBACK = 16 * KB  # characters of the end of a handler's traceback: a message may hold a page. Beyond: cut
 
 # -- what an operator sets

@@ -373,7 +373,7 @@ async def test_a_page_with_a_value_that_its_column_refuses_is_buried_alone(
     [buried] = [one for one in settled if isinstance(one.verdict, Dead)]
     assert buried.found == (link,), "its links are followed"
     failure = buried.verdict.failure  # type: ignore[union-attr]
-    assert (failure.kind, failure.at) == ("rejected", T0)
+    assert (failure.kind, failure.at) == ("row_refused", T0)
     assert re.search(told, failure.detail), failure.detail
     assert "\n" not in failure.detail
     written = await ask(postgres, "SELECT upc FROM book WHERE upc LIKE 'good%'")

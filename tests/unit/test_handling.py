@@ -19,7 +19,7 @@ import pytest
 from pydantic import BaseModel
 
 from shoal.model import Request, Response, Task
-from shoal.sink.items import encode_row
+from shoal.sink.items import ItemRejected, encode_row
 from shoal.spider import handlers
 from shoal.spider.handlers import HandlerTimeout, JunkError, Yielded, collect
 from shoal.spider.page import Page
@@ -119,7 +119,7 @@ def test_keys_and_faults_are_found_in_items_of_every_kind() -> None:
     items = [Book("t"), Offer("t"), Shop(title="t"), UserDict(title="t"), {"title": "t"}]
     assert len({encode_row(item, keyed).key for item in items}) == 1
     for item in (Book(object()), Offer(object()), {"title": object()}):  # type: ignore[arg-type]
-        with pytest.raises(JunkError, match="field 'title' is a object"):
+        with pytest.raises(ItemRejected, match="field 'title' is a object"):
             encode_row(item, Handler("book", len))
 
 

@@ -33,7 +33,7 @@ LAYERS = (
     "inspect",
     "telemetry",
     "runtime",
-    "extend terminal",
+    "terminal",
     "dashboard report",
     "cli",
 )

@@ -148,9 +148,11 @@ def handler() -> Handler:
 def test_items_that_are_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows_module, "ROW_BYTES", 100)
     monkeypatch.setattr(rows_module, "PAGE_ROWS", 1_000)
-    assert len(encode_rows([{"a": "x" * 80}] * 11, handler())) == 11
-    with pytest.raises(JunkError, match=r"'parse' yielded an item of 109 bytes; 100 are the most"):
-        encode_rows([{"a": "x" * 100}], handler())
+    assert len(encode_rows([{"a": "x" * 80}] * 11, handler()).rows) == 11
+    encoded = encode_rows([{"a": "x" * 100}, {"a": "x"}], handler())
+    [rejected] = encoded.rejected
+    assert (rejected.place, rejected.reason) == (0, "it has 108 bytes as JSON; 100 are the most")
+    assert len(encoded.rows) == 1, "the others of the page are written"
     with pytest.raises(JunkError, match=r"'parse' yielded items of more than 1,000 bytes for one page"):
         encode_rows([{"a": "x" * 80}] * 12, handler())
 

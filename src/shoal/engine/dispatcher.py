@@ -302,7 +302,7 @@ class Engine:
                 self.stale += 1
                 task = settlement.lease.task
                 event("settlement_stale", job=task.job, url=task.url, host=task.host)
-            elif isinstance(settlement.verdict, Done):
+            elif isinstance(settlement.verdict, Done) and settlement.lease.task.item is None:
                 self._heartbeat.done(job.name)
 
     def _wait_for_room(self, job: EngineJob, batch: Sequence[Settlement]) -> None:

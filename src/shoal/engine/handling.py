@@ -9,10 +9,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from shoal.admit.referrer import NEVER, Referrer, policy_in
 from shoal.admit.sizes import OversizeError, stored_size
 from shoal.clock import Clock
-from shoal.counts import DROPPED, PAGES_DROPPED, Counts, with_reason
+from shoal.counts import PAGES_DROPPED, Counts, with_reason
 from shoal.engine.inner_fetch import InnerFetcher
 from shoal.engine.links import Links
 from shoal.engine.page_hooks import PageHooks
+from shoal.engine.rejecting import ItemWriter
 from shoal.engine.tally import Tally
 from shoal.errors import HandlerMissing, SpiderError, StoreError
 from shoal.events import event
@@ -27,7 +28,6 @@ from shoal.policy.lanes import no_such_lane
 from shoal.policy.outcomes import rule_for, snapshot_of
 from shoal.policy.retry import backoff
 from shoal.settings import Settings
-from shoal.sink.items import encode_rows
 from shoal.spider import handlers
 from shoal.spider.handlers import HandlerTimeout, JunkError, Yielded, collect
 from shoal.spider.hook_calls import HookFailed
@@ -67,6 +67,7 @@ class Handling:
         self._lanes = settings.lane_weights
         self._directives = RobotsDirectives(settings)
         self._counted: set[str] = set()  # names
+        self._items = ItemWriter(self.hooks, clock)
 
     def check_handler(self, task: Task) -> None:
         """Called before anything is fetched: a page without a handler is neither done nor dead."""
@@ -102,12 +103,7 @@ class Handling:
             )
             yielded = self._directives.apply(page, yielded, self._tally)
             self._check(handler, yielded.requests)
-            items: Sequence[object] = yielded.items
-            if self.hooks.on_item and items:
-                items, dropped = await self.hooks.items(items, page)
-                for reason in dropped:
-                    page._counts.add(with_reason(DROPPED, reason))
-            rows = encode_rows(items, handler, asked_at)
+            rows, rejected = await self._items.write(page, handler, yielded.items, asked_at)
         except StoreError:
             raise  # of `spider.state`: no fault of the page
         except HandlerTimeout as error:
@@ -128,7 +124,22 @@ class Handling:
             return self._bury(lease, response, "handler", line, traceback.format_exc())
         cut = self._cut(task, yielded.requests)
         found = self._links.admit(lease, yielded.requests, host, self._referrer(page))
-        return Settlement(lease, Done(), found, rows, links_cut=cut, counts=self._counts(task, page._counts))
+        counts = self._counts(task, page._counts)
+        return Settlement(lease, Done(), found, rows, links_cut=cut, counts=counts, rejected=rejected)
+
+    async def replay(self, lease: Lease) -> Settlement:
+        """An item that was rejected, and is tried again. Nothing is fetched."""
+        task = lease.task
+        assert task.item is not None
+        await take_slot()
+        handler = self._spider.handler_named(task.handler)
+        page = Page(task, Response(task.url, 0, {}, b""), handler.name, self._clock.time())
+        try:
+            rows, rejected = await self._items.again(page, handler)
+        except (handlers.Retry, handlers.Drop, HookFailed) as said:
+            return self._said(lease, None, said, page._counts)
+        counts = self._counts(task, page._counts)
+        return Settlement(lease, Done(), rows=rows, counts=counts, rejected=rejected)
 
     def _referrer(self, page: Page) -> Referrer | None:
         setting = self._settings.referer

@@ -16,8 +16,7 @@ from shoal.model import Task
 from shoal.proxy_address import HOW, check_asked
 from shoal.settings import Settings
 from shoal.spider import hook_calls
-from shoal.spider.handlers import HandlerTimer
-from shoal.spider.hook_calls import HookFailed
+from shoal.spider.hook_calls import Hooked, HookFailed, Time
 from shoal.spider.hooks import Hook, Hooks, OutgoingRequest
 from shoal.spider.page import Page
 from shoal.spider.spider import Spider
@@ -35,9 +34,9 @@ class PageHooks:
         self.after_response = bool(hooks.after_response)
         self.on_item = bool(hooks.on_item)
 
-    def _time(self) -> HandlerTimer:
+    def _time(self) -> Time:
         monotonic = self._clock.monotonic
-        return HandlerTimer(monotonic() + self._settings.handler_timeout, monotonic)
+        return Time(monotonic() + self._settings.handler_timeout, monotonic)
 
     async def before(self, task: Task) -> Task:
         """The task as it is to be sent now."""
@@ -53,11 +52,11 @@ class PageHooks:
         hooks = Hooks.for_handler(self._hooks.after_response, page.handler)
         return await hook_calls.after_response(hooks, page, self._time())
 
-    async def items(self, items: Sequence[object], page: Page) -> tuple[Sequence[object], Sequence[str]]:
-        """The items as the hooks leave them; and for each that was dropped, why."""
+    async def items(self, items: Sequence[object], page: Page) -> Hooked:
+        """The items as the hooks leave them."""
         hooks = Hooks.for_handler(self._hooks.on_item, page.handler)
         if not hooks:
-            return items, ()
+            return Hooked(items, range(len(items)))
         return await hook_calls.on_item(hooks, items, page, self._time())
 
 

@@ -76,6 +76,7 @@ class TallyReport(Struct, frozen=True):
     hosts: tuple[HostTally, ...] = ()  # the slowest, slowest first
     seconds: float = 0.0  # that the fetches took, in all
     handled: int = 0  # pages whose handler ended well, and that are committed
+    rejected: int = 0  # items that were not written, and are kept
 
     @property
     def attempts(self) -> int:
@@ -130,7 +131,7 @@ class Tally:
     `elapsed` never went out (robots.txt said no) or was counted when its page arrived (a handler's exception)."""
 
     def __init__(self) -> None:
-        self.pages = self.fetches = self.retries = self.dead = self.bytes = 0
+        self.pages = self.fetches = self.retries = self.dead = self.bytes = self.rejected = 0
         self._handled = 0
         self.seconds = 0.0
         self._errors: dict[str, int] = {}
@@ -205,6 +206,7 @@ class Tally:
             fetches=self.fetches,
             retries=self.retries,
             dead=self.dead,
+            rejected=self.rejected,
             bytes=self.bytes,
             seconds=self.seconds,
             in_flight=in_flight,
@@ -230,6 +232,7 @@ def merge(reports: Iterable[TallyReport], *, hosts: int = HOSTS_REPORTED) -> Tal
         fetches=sum(r.fetches for r in reports),
         retries=sum(r.retries for r in reports),
         dead=sum(r.dead for r in reports),
+        rejected=sum(r.rejected for r in reports),
         bytes=sum(r.bytes for r in reports),
         seconds=sum(r.seconds for r in reports),
         in_flight=sum(r.in_flight for r in reports),

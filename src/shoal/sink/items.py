@@ -1,19 +1,24 @@
-"""Items as rows of JSON Lines, and their keys."""
+"""Items as rows of JSON Lines, and their keys; those that are rejected, and why."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from hashlib import blake2b
+from reprlib import Repr
+from typing import Any
 
 import msgspec
+from msgspec import Struct
 
-from shoal.limits import PAGE_ROWS, ROW_BYTES
+from shoal.limits import PAGE_ROWS, REJECTED_ITEM, ROW_BYTES
 from shoal.model import Row
 from shoal.spider.handlers import JunkError
+from shoal.spider.schemas import Invalid, Schema
 from shoal.spider.spider import Handler
+from shoal.text import error_line
 
 
 def _plain(value: object) -> object:
@@ -30,55 +35,157 @@ _ENCODER = msgspec.json.Encoder(enc_hook=_plain)
 _KEY_ENCODER = msgspec.json.Encoder(enc_hook=_plain, order="deterministic")
 _UNWRITABLE = (TypeError, ValueError, OverflowError, RecursionError)  # ValueError: also lone surrogates
 _MISSING = object()
+_SHORT = Repr()
+_SHORT.maxstring = _SHORT.maxother = 1_000
+_SHORT.maxlist = _SHORT.maxdict = _SHORT.maxtuple = _SHORT.maxset = 100
 
 
-def encode_rows(items: Iterable[object], handler: Handler, at: float = 0.0) -> tuple[Row, ...]:
-    """The items of a page as rows."""
+class ItemRejected(Exception):
+    """An item cannot be written, or its schema refuses it. The message is the reason."""
+
+
+class Rejected(Struct, frozen=True):
+    """An item that is not written."""
+
+    place: int  # among the items of its page
+    reason: str
+    table: str  # what kind of item it was to be; "": nobody knows
+
+
+class Encoded(Struct, frozen=True):
+    rows: tuple[Row, ...]
+    rejected: tuple[Rejected, ...]
+
+
+class KeptItem(Struct, frozen=True):
+    """An item as it is kept if it is rejected."""
+
+    data: bytes
+    is_json: bool  # False: it cannot be read back
+
+
+def encode_rows(items: Iterable[object], handler: Handler, at: float = 0.0, table: str = "") -> Encoded:
+    """The items of a page as rows, and which of them are rejected. `table`: what kind of items they are, if that is
+    known."""
     rows: list[Row] = []
+    rejected: list[Rejected] = []
     size = 0
-    for item in items:
-        rows.append(encode_row(item, handler, at))
-        size += len(rows[-1].data)
+    for place, item in enumerate(items):
+        try:
+            rows.append(encode_row(item, handler, at, table))
+            size += len(rows[-1].data)
+        except ItemRejected as error:
+            rejected.append(Rejected(place, str(error), table or _table_of(item, handler)))
         if size > PAGE_ROWS:
             raise JunkError(
                 f"handler {handler.name!r} yielded items of more than {PAGE_ROWS:,} bytes for one page"
             )
-    return tuple(rows)
+    return Encoded(tuple(rows), tuple(rejected))
 
 
-def encode_row(item: object, handler: Handler, at: float = 0.0) -> Row:
+def encode_row(item: object, handler: Handler, at: float = 0.0, table: str = "") -> Row:
     """The item as one line, with its key if the handler has one. `at`: when the page was requested."""
-    try:
-        data = _ENCODER.encode(item) + b"\n"
-    except _UNWRITABLE as error:
-        raise JunkError(
-            f"handler {handler.name!r} yielded an item that is not JSON: {_culprit(item, error)}"
-        ) from None
-    if len(data) > ROW_BYTES:
-        raise JunkError(
-            f"handler {handler.name!r} yielded an item of {len(data):,} bytes; {ROW_BYTES:,} are the most"
-        )
-    table = handler.item or handler.name
+    data = _encoded(item)
+    kind = handler.item or handler.name
+    if handler.schemas:
+        schema, item = _checked(item, data, handler, table)
+        kind, data = schema.table, _encoded(item)
+    data += b"\n"
     if not handler.key:
-        return Row(data, None, table, at=at)
-    values = _key_values(item, handler, handler.key)
-    return Row(data, _hash([handler.name, *values]), table, handler.key, _text(values), at)
+        return Row(data, None, kind, at=at)
+    values = _key_values(item, handler.key)
+    return Row(data, _hash([handler.name, *values]), kind, handler.key, _text(values), at)
 
 
-def _key_values(item: object, handler: Handler, names: tuple[str, ...]) -> list[object]:
+def _encoded(item: object) -> bytes:
+    try:
+        data = _ENCODER.encode(item)
+    except _UNWRITABLE as error:
+        raise ItemRejected(f"it is not JSON: {_culprit(item, error)}") from None
+    if len(data) > ROW_BYTES:
+        raise ItemRejected(f"it has {len(data):,} bytes as JSON; {ROW_BYTES:,} are the most")
+    return data
+
+
+def _checked(item: object, data: bytes, handler: Handler, table: str) -> tuple[Schema, object]:
+    """The schema that the item keeps to, and the item as that leaves it."""
+    for schema in handler.schemas:
+        if schema.owns(item):
+            return schema, _check(schema.checked_object, item, data)
+    if not isinstance(item, Mapping):
+        names = " or ".join(schema.type.__name__ for schema in handler.schemas)
+        raise ItemRejected(f"it is a {type(item).__name__}, and not a {names}")
+    schemas = [schema for schema in handler.schemas if schema.table == table] or handler.schemas
+    reasons: list[str] = []
+    for schema in schemas:
+        try:
+            return schema, _check(schema.checked_mapping, item, data)
+        except ItemRejected as error:
+            reasons.append(str(error))
+    if len(schemas) == 1:
+        raise ItemRejected(reasons[0])
+    told = [f"no {schema.type.__name__}: {reason}" for schema, reason in zip(schemas, reasons, strict=True)]
+    raise ItemRejected(f"it is {'; and '.join(told)}")
+
+
+def _check(check: Callable[[Any, bytes], object], item: object, data: bytes) -> object:
+    try:
+        return check(item, data)
+    except Invalid as error:
+        raise ItemRejected(str(error)) from None
+    except Exception as error:  # of a validator of the user's
+        raise ItemRejected(f"its check failed: {error_line(error)}") from None
+
+
+def _table_of(item: object, handler: Handler) -> str:
+    if not handler.schemas:
+        return handler.item or handler.name
+    own = [schema.table for schema in handler.schemas if schema.owns(item)]
+    return own[0] if own else handler.schemas[0].table if len(handler.schemas) == 1 else ""
+
+
+def as_json(item: object) -> bytes | None:
+    """The item, if it can be kept whole."""
+    try:
+        data = _ENCODER.encode(item)
+    except _UNWRITABLE:
+        return None
+    return data if len(data) <= REJECTED_ITEM else None
+
+
+def kept_item(item: object) -> KeptItem:
+    """The item as JSON; if it is not JSON or too large, what can be said of it in that room."""
+    if (data := as_json(item)) is not None:
+        return KeptItem(data, True)
+    try:
+        shown: object = {str(name): _shown(value) for name, value in _fields(item)}
+        data = _ENCODER.encode(shown or _SHORT.repr(item))
+    except Exception:  # of the user's own __repr__, or text that is half a character
+        data = msgspec.json.encode(f"a {type(item).__name__} that cannot be shown")
+    return KeptItem(data[:REJECTED_ITEM], False)
+
+
+def _shown(value: object) -> object:
+    try:
+        _ENCODER.encode(value)
+    except _UNWRITABLE:
+        return _SHORT.repr(value)
+    return value
+
+
+def _key_values(item: object, names: tuple[str, ...]) -> list[object]:
     values: list[object] = []
     for name in names:
         value = item.get(name, _MISSING) if isinstance(item, Mapping) else getattr(item, name, _MISSING)
         if value is _MISSING:
-            raise JunkError(f"handler {handler.name!r} yielded an item without its key field {name!r}")
+            raise ItemRejected(f"its key field {name!r} is missing")
         if value is None or (isinstance(value, Sized) and not len(value)):
             # All items with an empty key would count as one, and all but the first would be lost.
-            raise JunkError(f"handler {handler.name!r} yielded an item whose key field {name!r} is empty")
+            raise ItemRejected(f"its key field {name!r} is empty")
         if not _is_finite(value):
             # JSON writes them as null, so they would all be one, too.
-            raise JunkError(
-                f"handler {handler.name!r} yielded an item whose key field {name!r} is or holds a number that is not "
-                "finite (NaN or infinity)"
+            raise ItemRejected(
+                f"its key field {name!r} is or holds a number that is not finite (NaN or infinity)"
             )
         values.append(value)
     return values

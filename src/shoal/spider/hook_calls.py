@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Iterable, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 from inspect import isawaitable
 from types import CodeType
 
+from msgspec import Struct
+
 from shoal.limits import YIELDED
-from shoal.spider.handlers import LATE, Drop, HandlerTimeout, HandlerTimer, Retry, is_item, wait_until
+from shoal.spider.handlers import Drop, Retry, is_item, wait_until
 from shoal.spider.hooks import Hook, OutgoingRequest
-from shoal.spider.inner import FetchFailed
 from shoal.spider.page import Page
 from shoal.spider.rendering import TabLost
 from shoal.spider.spider import place_of_code, place_of_error
 from shoal.text import error_line
 
-_SAID = (Retry, Drop, TabLost, FetchFailed)  # what a hook raises to say what is to become of its page
+_SAID = (Retry, Drop, TabLost)  # what a hook raises to say what is to become of its page
 
 
 class HookFailed(Exception):
@@ -26,12 +27,22 @@ class HookFailed(Exception):
         super().__init__(f"{hook}{f' ({where})' if where else ''}: {said}")
 
 
-async def call(hook: Hook, *values: object, time: HandlerTimer) -> object:
+class Time(Struct, frozen=True):
+    """How long hooks may take: until when by which clock."""
+
+    deadline: float
+    monotonic: Callable[[], float]
+
+    def is_over(self) -> bool:
+        return self.monotonic() > self.deadline
+
+
+async def call(hook: Hook, *values: object, time: Time) -> object:
     """What the hook answers. It may be async or not; if it is, it is interrupted when its time is over."""
     try:
         answer = hook.function(*values)
         if isawaitable(answer):
-            answer = await wait_until(answer, time)
+            answer = await wait_until(answer, time.deadline, time.monotonic)
     except _SAID:
         raise
     except Exception as error:
@@ -39,24 +50,15 @@ async def call(hook: Hook, *values: object, time: HandlerTimer) -> object:
     return answer
 
 
-async def call_alone(hook: Hook, *values: object, time: HandlerTimer) -> None:
-    """Runs a hook that is about no page, or a page that has ended: it has nothing to say about one."""
-    try:
-        await call(hook, *values, time=time)
-    except _SAID as error:
-        raise failed(hook, error) from error
-
-
 def failed(hook: Hook, error: Exception) -> HookFailed:
     """Names the line of the hook, and not of a library that it calls."""
     code = getattr(getattr(hook.function, "__func__", hook.function), "__code__", None)
     file = code.co_filename if isinstance(code, CodeType) else ""
     where = place_of_error(error, file)
-    said = LATE if isinstance(error, HandlerTimeout) else error_line(error)
-    return HookFailed(hook, said, where if where != file else "")
+    return HookFailed(hook, error_line(error), where if where != file else "")
 
 
-async def before_request(hook: Hook, request: OutgoingRequest, time: HandlerTimer) -> None:
+async def before_request(hook: Hook, request: OutgoingRequest, time: Time) -> None:
     answer = await call(hook, request, time=time)
     if answer is not None and answer is not request:
         raise HookFailed(
@@ -64,7 +66,7 @@ async def before_request(hook: Hook, request: OutgoingRequest, time: HandlerTime
         )
 
 
-async def after_response(hooks: Sequence[Hook], page: Page, time: HandlerTimer) -> Page:
+async def after_response(hooks: Sequence[Hook], page: Page, time: Time) -> Page:
     for hook in hooks:
         answer = await call(hook, page, time=time)
         if isinstance(answer, Page):
@@ -76,15 +78,22 @@ async def after_response(hooks: Sequence[Hook], page: Page, time: HandlerTimer) 
     return page
 
 
-async def on_item(
-    hooks: Sequence[Hook], items: Sequence[object], page: Page, time: HandlerTimer
-) -> tuple[list[object], list[str]]:
-    """The items as the hooks leave them, in their order; and for each that was dropped, why."""
+class Hooked(Struct):
+    """What hooks make of the items of a page."""
+
+    items: Sequence[object]  # in their order
+    origins: Sequence[int]  # for each, from which of the given ones it comes
+    dropped: Sequence[str] = ()  # for each that was dropped, why
+
+
+async def on_item(hooks: Sequence[Hook], items: Sequence[object], page: Page, time: Time) -> Hooked:
     kept: list[object] = []
+    origins: list[int] = []
     dropped: list[str] = []
-    left = [(item, 0) for item in reversed(items)]  # each with the place of the next hook
+    # Each with the place of the next hook, and its place among those that were given.
+    left = [(items[number], 0, number) for number in reversed(range(len(items)))]
     while left:
-        item, place = left.pop()
+        item, place, origin = left.pop()
         if time.is_over():
             raise HookFailed(
                 hooks[min(place, len(hooks) - 1)], "the items of the page take longer than handler_timeout"
@@ -96,17 +105,18 @@ async def on_item(
             continue
         if not isinstance(item, list):
             kept.append(item)
+            origins.append(origin)
             continue
         if not item:
             dropped.append(f"{hooks[place].name} gave none")
         if len(left) + len(kept) + len(item) > YIELDED:
             raise HookFailed(hooks[place], f"the page has more than {YIELDED:,} items")
-        left += [(one, place + 1) for one in reversed(item)]
-    return kept, dropped
+        left += [(one, place + 1, origin) for one in reversed(item)]
+    return Hooked(kept, origins, dropped)
 
 
 async def _through(
-    hooks: Sequence[Hook], item: object, place: int, page: Page, time: HandlerTimer
+    hooks: Sequence[Hook], item: object, place: int, page: Page, time: Time
 ) -> tuple[object, int]:
     """The item after the hooks from `place` on; or the list that one made of it, and the place of that one."""
     for at in range(place, len(hooks)):
@@ -127,14 +137,14 @@ async def _through(
     return item, len(hooks)
 
 
-async def _settled(hook: Hook, answer: object, time: HandlerTimer) -> object:
+async def _settled(hook: Hook, answer: object, time: Time) -> object:
     """What an item hook answered: an item, a list of items, or None."""
     if isawaitable(answer):
-        answer = await wait_until(answer, time)
+        answer = await wait_until(answer, time.deadline, time.monotonic)
     if answer is None or is_item(answer):
         return answer
     if isinstance(answer, AsyncIterable):
-        answer = await wait_until(_listed(answer), time)
+        answer = await wait_until(_listed(answer), time.deadline, time.monotonic)
     if not isinstance(answer, Iterable) or isinstance(answer, str | bytes):
         raise HookFailed(hook, f"it returned a {type(answer).__name__}; return an item, or a list of items")
     several: list[object] = []

@@ -20,7 +20,7 @@ from inspect import isawaitable
 from itertools import chain
 from pathlib import Path
 from threading import Semaphore, Thread
-from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, GeneratorType
+from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, GeneratorType, UnionType
 from typing import Any, TextIO, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 from msgspec import Struct
@@ -30,12 +30,14 @@ from shoal.limits import REQUEST_NUMBER, START_LINE, URL_SHOWN
 from shoal.model import DEFAULT_LANE, HANDLER_NAME, Request, is_storable, name_of_handler
 from shoal.settings import Settings
 from shoal.spider.hooks import HookDecorators, objects_among
+from shoal.spider.schemas import Schema, schemas_of
 from shoal.spider.state import State
 from shoal.text import error_line
 
 Function: TypeAlias = Callable[..., Any]
 F = TypeVar("F", bound=Function)
 STDIN = Path("-")
+Items: TypeAlias = str | type | Sequence[type] | UnionType  # a table's name; a class of items, or several
 Start: TypeAlias = str | Path | Sequence[str | Request | Path] | Callable[[], object]
 
 
@@ -49,8 +51,8 @@ class Handler(Struct, frozen=True):
     priority: int = 0
     item: str = ""  # the kind of its items, which is the table of a database; "": the handler's name
     pool: str = ""  # the proxy pool of its pages; "": as in the settings
-    country: str = ""  # that their proxies are to be in; "": any
     wait_for: str = ""  # in a browser: "load", "quiet", or a CSS selector; "": as in the settings
+    schemas: tuple[Schema, ...] = ()  # the classes of its items; none: any item will do
 
 
 class HandlerOptions(TypedDict, total=False):
@@ -60,9 +62,8 @@ class HandlerOptions(TypedDict, total=False):
     key: str | Sequence[str] | None
     lane: str
     priority: int
-    item: str
+    item: Items
     pool: str
-    country: str
     wait_for: str
 
 
@@ -116,9 +117,8 @@ class Spider(HookDecorators):
         key: str | Sequence[str] | None = None,
         lane: str = DEFAULT_LANE,
         priority: int = 0,
-        item: str = "",
+        item: Items = "",
         pool: str = "",
-        country: str = "",
         wait_for: str = "",
     ) -> Handler:
         """Registers a handler, as the decorator does."""
@@ -135,7 +135,12 @@ class Spider(HookDecorators):
                 f"{where}: handler {name!r}: its priority must be a whole number, {REQUEST_NUMBER:,} at most"
             )
         keys = (key,) if isinstance(key, str) else tuple(key) if key else None
-        handler = Handler(name, function, keys, lane, priority, item, pool, country, wait_for)
+        try:
+            schemas = () if isinstance(item, str) else schemas_of(item)
+        except SpiderError as error:
+            raise SpiderError(f"{where}: handler {name!r}: {error}") from None
+        kind = item if isinstance(item, str) else schemas[0].table if len(schemas) == 1 else ""
+        handler = Handler(name, function, keys, lane, priority, kind, pool, wait_for, schemas)
         self.handlers[name] = handler
         _remember_name(function, name)
         return handler

@@ -115,6 +115,8 @@ PROCESS: tuple[Metric[Process], ...] = (
            "Failed attempts that are repeated.", lambda of: of.report.retries),
     Metric("shoal_dead_total", "counter", (),
            "Pages given up: they went to the dead letters.", lambda of: of.report.dead),
+    Metric("shoal_rejected_total", "counter", (),
+           "Items that were not written, and are kept with the reason.", lambda of: of.report.rejected),
     Metric("shoal_refused_total", "counter", ("reason",),
            "URLs that were found and not admitted, by reason.", _refused),
     Metric("shoal_cut_total", "counter", ("what",),

@@ -75,7 +75,7 @@ class PostgresSink:
             if isinstance(error, NoColumn) and not self._fits(batch):
                 raise  # probably a mistake of the user, not of the page
             if len(batch) == 1:
-                return [_rejected(batch[0], error)]
+                return [_buried(batch[0], error)]
             half = len(batch) // 2
             return [*await self.write(batch[:half]), *await self.write(batch[half:])]
         self._filled |= {row.table for settlement in batch for row in settlement.rows}
@@ -135,10 +135,10 @@ class PostgresSink:
         return culprit or explain(error, self._address, name, table, entries)
 
 
-def _rejected(settlement: Settlement, error: ShoalError) -> Settlement:
+def _buried(settlement: Settlement, error: ShoalError) -> Settlement:
     """The settlement as a dead letter without rows. Its links are kept."""
     task = settlement.lease.task
-    failure = Failure("rejected", str(error), at=settlement.rows[0].at, attempt=task.attempt)
+    failure = Failure("row_refused", str(error), at=settlement.rows[0].at, attempt=task.attempt)
     return replace(settlement, verdict=Dead(failure), rows=())
 
 
