@@ -21,6 +21,7 @@ from shoal.cli import (
     hosts,
     jobs,
     proxies,
+    rejected,
     report,
     status,
     store,
@@ -71,6 +72,7 @@ app.command("report")(report.report)
 app.add_typer(hosts.app, name="hosts")
 app.add_typer(proxies.app, name="proxies")
 app.add_typer(dead.app, name="dead")
+app.add_typer(rejected.app, name="rejected")
 app.add_typer(store.app, name="store")
 app.command("fetch")(fetch.fetch)
 app.command("demo")(demo.demo)

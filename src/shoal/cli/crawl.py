@@ -183,6 +183,8 @@ def finish(plan: JobPlan, view: View, summary_file: Path | None, quiet: bool) ->
         counters = view.job.counters
         done, rows = humanize.plural(counters.done, "page"), humanize.plural(counters.items, "row")
         left = f", {said}" if (said := left_over(view.job)) else ""
+        if counters.rejected:
+            left += f", {humanize.plural(counters.rejected, 'rejected item')}"
         say(f"job {plan.job} is finished: {done}, {rows} in {where}{left}; run with --fresh to start again")
         return
     if quiet or only_json():

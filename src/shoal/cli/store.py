@@ -82,7 +82,7 @@ async def _make_room(frontier: Frontier, retention: Retention, compact: bool) ->
     from shoal.inspect.retention import find_outdated, prune
 
     gone = await prune(frontier, await find_outdated(frontier, retention))
-    letters = sum(job.counters.dead for job in gone)
+    letters = sum(job.counters.dead + job.counters.rejected for job in gone)
     also = f", with {plural(letters, 'dead letter')}" if letters else ""
     said = [f"{plural(len(gone), 'job')} pruned{also}"]
     if compact:

@@ -298,6 +298,9 @@ def _ending(plan: JobPlan, job: Job) -> str:
     if c.dead:
         letters = plural(c.dead, "dead letter")
         said += f", {letters}: {command(f'dead list --job {name}')}"
+    if c.rejected:
+        items = plural(c.rejected, "rejected item")
+        said += f", {items}: {command(f'rejected list {name}')}"
     return said
 
 

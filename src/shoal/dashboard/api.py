@@ -42,6 +42,7 @@ from shoal.inspect.lookup import chosen_jobs, find_hosts, look_at_host, look_at_
 from shoal.inspect.overview import PageInFlight, look_at_flights
 from shoal.inspect.why import answers_about
 from shoal.jobs.schedule import schedules
+from shoal.model import REJECTED
 from shoal.runtime.job_actions import cancel, pause, resume
 
 if TYPE_CHECKING:
@@ -294,7 +295,8 @@ async def letter(board: Board, request: Request) -> object:
     id = request.path_params["id"]
     if not _NUMBER.fullmatch(id):
         raise Refusal(404, "no dead letter has that number")
-    found = await board.frontier.dead(DeadFilter(ids=(int(id),)))
+    pages = DeadFilter(ids=(int(id),))
+    found = await board.frontier.dead(pages) or await board.frontier.dead(replace(pages, kind=REJECTED))
     if not found:
         raise Refusal(404, f"no dead letter {id} in this store: it may have been replayed or dropped")
     return letter_dict(found[0])
@@ -303,6 +305,9 @@ async def letter(board: Board, request: Request) -> object:
 async def decide_letters(board: Board, request: Request) -> object:
     wanted = await read_json(request, LetterOrder)
     do = replay_letters if wanted.action == "replay" else drop_letters
-    count = await do(board.frontier, wanted.query(), "dashboard")
+    query = wanted.query()
+    count = await do(board.frontier, query, "dashboard")
+    if query.ids is not None:  # a rejected item is found by its kind only
+        count += await do(board.frontier, replace(query, kind=REJECTED), "dashboard")
     log.info("dashboard: %s %d dead letters", wanted.action, count)
     return {"count": count}

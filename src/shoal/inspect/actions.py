@@ -127,7 +127,7 @@ async def _follow(frontier: Frontier, hosts: Sequence[str], standing: StoredSett
 # -- dead letters
 
 # Where the person sat. Retention: nobody, they are old.
-Decider = Literal["shoal dead", "dashboard", "retention"]
+Decider = Literal["shoal dead", "shoal rejected", "dashboard", "retention"]
 
 
 async def replay_letters(frontier: Frontier, query: DeadFilter, by: Decider) -> int:

@@ -82,6 +82,7 @@ def overview_dict(overview: Overview, holdups: Holdups) -> dict[str, Any]:
         "pending": overview.pending,
         "delayed": overview.delayed,
         "dead": overview.dead,
+        "rejected": overview.rejected,
         "done": overview.done,
         "jobs": [job_dict(one) for one in sorted_jobs(overview.jobs)],
         "lanes": [
@@ -272,8 +273,18 @@ def letter_dict(letter: DeadLetter, *, response: bool = True) -> dict[str, Any]:
         "attempts": [_attempt_dict(failure) for failure in task.history],
     }
     if response:
+        found["item"] = None if task.item is None else _item_text(task.body or b"")
         found["response"] = None if letter.snapshot is None else _response_dict(letter.snapshot)
     return found
+
+
+def _item_text(body: bytes) -> str:
+    """A rejected item, as people read it."""
+    try:
+        body = msgspec.json.format(body, indent=2)
+    except msgspec.DecodeError:
+        pass  # it was cut, or is no JSON
+    return visible(body[: 4 * MOST_TEXT].decode("utf-8", "replace")[:MOST_TEXT])
 
 
 def _attempt_dict(failure: Failure) -> dict[str, Any]:

@@ -266,6 +266,10 @@ class Overview(Struct, frozen=True):
         return sum(one.job.counters.dead for one in self.jobs)
 
     @property
+    def rejected(self) -> int:
+        return sum(one.job.counters.rejected for one in self.jobs)
+
+    @property
     def pressure(self) -> Sequence[HeldBack]:
         return [
             HeldBack(reason.rule, reason.sentence, f"{worker.node}/{worker.pid}")

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Sequence
 from time import monotonic
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from shoal.engine.history_recorder import key_of, short_history
 from shoal.errors import ShoalError
@@ -21,12 +22,12 @@ from shoal.frontier.protocol import Frontier, Notes
 from shoal.frontier.values import DeadFilter, Job
 from shoal.hosts.session_notes import session_prefixes
 from shoal.inspect.actions import drop_letters
-from shoal.jobs.hook_note import hook_key, hook_lead_key
 from shoal.jobs.leader import feeder_key
 from shoal.jobs.schedule import Schedules, old_runs, schedules
 from shoal.jobs.state import state_key
 from shoal.jobs.trouble import trouble_key
 from shoal.jobs.worker_status import status_of
+from shoal.model import REJECTED
 from shoal.settings import Settings
 
 log = logging.getLogger("shoal")
@@ -74,11 +75,15 @@ def outdated(jobs: Iterable[Job], retention: Retention, known: Schedules, now: f
         old.update(old_runs(schedule, ended))
         runs.update(job.spec.name for job in ended if schedule.is_run(job.spec.name))
     others = [job for job in ended if job.spec.name not in runs]
-    clean = [job for job in others if not job.counters.dead]
-    dead = [job for job in others if job.counters.dead]
+    clean = [job for job in others if not _has_letters(job)]
+    dead = [job for job in others if _has_letters(job)]
     old.update(_too_many_or_old(clean, retention.jobs, retention.age, now))
     old.update(_too_many_or_old(dead, retention.dead_jobs, retention.dead_age, now))
     return [job for job in ended if job.spec.name in old]
+
+
+def _has_letters(job: Job) -> bool:
+    return bool(job.counters.dead or job.counters.rejected)
 
 
 def _too_many_or_old(ended: Sequence[Job], most: int | None, age: float | None, now: float) -> set[str]:
@@ -119,12 +124,14 @@ async def prune(frontier: Frontier, jobs: Iterable[Job], seconds: float = float(
 
 
 async def prune_letters(frontier: Frontier, retention: Retention) -> None:
-    """Drops dead letters that are too old, a batch at a time. Their pages stay seen, and counted as dead."""
+    """Drops dead letters and rejected items that are too old, a batch at a time. Pages stay seen, and counted as
+    dead."""
     if retention.letter_age is None:
         return
-    old = DeadFilter(until=await frontier.now() - retention.letter_age, limit=_LETTERS)
-    while await drop_letters(frontier, old, "retention") == _LETTERS:
-        pass
+    pages = DeadFilter(until=await frontier.now() - retention.letter_age, limit=_LETTERS)
+    for old in (pages, replace(pages, kind=REJECTED)):
+        while await drop_letters(frontier, old, "retention") == _LETTERS:
+            pass
 
 
 async def tidy(frontier: Frontier, settings: Settings, *, spared: Collection[str] = ()) -> None:
@@ -138,8 +145,7 @@ async def tidy(frontier: Frontier, settings: Settings, *, spared: Collection[str
 
 async def forget_notes(frontier: Notes, job: str) -> None:
     """Drops the notes that belong to a job."""
-    keys = (key_of, feeder_key, trouble_key, state_key, hook_key, hook_lead_key)
-    for key in [key(job) for key in keys]:
+    for key in (key_of(job), feeder_key(job), trouble_key(job), state_key(job)):
         await frontier.drop_note(key)
     for prefix in session_prefixes(job):
         await frontier.drop_notes(prefix)

@@ -70,6 +70,8 @@ def _figures(findings: Findings, total: Slice) -> str:
         (humanize.latency(total.percentile(50)), "latency p50", _slower(total)),
         (humanize.count(c.dead), "dead", f"{humanize.plural(c.retried, 'retry', 'retries')}"),
     ]  # fmt: skip
+    if c.rejected:
+        tiles.append((humanize.count(c.rejected), "rejected", _noun(c.rejected, "item") + " not written"))
     return "".join(
         f"<li><b>{text(value)}</b> <span>{text(name)}</span><small>{text(more)}</small></li>"
         for value, name, more in tiles

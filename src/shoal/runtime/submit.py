@@ -269,7 +269,9 @@ async def conclude(plan: JobPlan, frontier: Frontier) -> None:
         _tell_finished(job)
         return
     c = job.counters
-    event("job_stopped", job=plan.job, done=c.done, dead=c.dead, rows=c.items, left=c.open)
+    event(
+        "job_stopped", job=plan.job, done=c.done, dead=c.dead, rejected=c.rejected, rows=c.items, left=c.open
+    )
 
 
 def _tell_finished(job: Job) -> None:
@@ -280,6 +282,7 @@ def _tell_finished(job: Job) -> None:
         job=job.spec.name,
         done=c.done,
         dead=c.dead,
+        rejected=c.rejected,
         left=c.open,
         rows=c.items,
         retried=c.retried,

@@ -17,6 +17,7 @@ from shoal.frontier.values import Job
 from shoal.inspect.job import View, has_ended, left_over, waits_for
 from shoal.terminal.console import safe, when
 from shoal.terminal.status_view import STATES
+from shoal.text import command
 
 WIDTH = 96
 HOSTS_SHOWN = 5
@@ -58,6 +59,10 @@ def job_card(job: Job, trouble: str, queues: Sequence[tuple[str, int]]) -> Rende
     ]
     if said := trouble or left_over(job) or waits_for(job):
         lines.append(safe(said, "yellow"))
+    if c.rejected:
+        items = f"{humanize.plural(c.rejected, 'item')} that could not be written"
+        hint = (f"  {command(f'rejected list {job.spec.name}')}", "cyan")
+        lines.append(Text.assemble(("rejected  ", "dim"), (items, "red"), hint))
     if c.merged:
         merged = f"{humanize.count(c.merged)} redirected to pages that have a task of their own"
         lines.append(Text.assemble(("merged  ", "dim"), merged))
@@ -105,6 +110,7 @@ def bar(job: Job, beside: Text) -> RenderableType:
 
 def _numbers(view: View) -> RenderableType:
     counters = view.job.counters
+    rejected = [(humanize.count(counters.rejected), "rejected", "bold red")] if counters.rejected else []
     return numbers(
         [
             (humanize.rate(view.rate), "pages/s", "bold green"),
@@ -113,6 +119,7 @@ def _numbers(view: View) -> RenderableType:
             (humanize.count(counters.delayed), "delayed", "bold yellow" if counters.delayed else "dim"),
             (humanize.count(counters.retried), "retried", "bold yellow" if counters.retried else "dim"),
             (humanize.count(counters.dead), "dead", "bold red" if counters.dead else "dim"),
+            *rejected,
             (humanize.count(counters.items), "rows", "bold"),
         ]
     )

@@ -93,6 +93,7 @@ class EventProgress(PlainProgress):
             pending=counters.pending,
             delayed=counters.delayed,
             dead=counters.dead,
+            rejected=counters.rejected,
             eta=view.eta,
         )
 
@@ -133,6 +134,8 @@ def line(view: View) -> str:
         f"{humanize.count(counters.delayed)} delayed",
         f"{humanize.count(counters.dead)} dead",
     ]
+    if counters.rejected:
+        parts.append(f"{humanize.plural(counters.rejected, 'rejected item')}")
     if view.eta is not None and counters.open:
         parts.append(f"ETA {humanize.duration(view.eta)}")
     state = view.note or ("" if view.job.state == "running" else view.job.state)

@@ -138,6 +138,8 @@ def _numbers(overview: Overview) -> list[Text]:
         (humanize.count(overview.delayed), "delayed", "bold yellow" if overview.delayed else "dim"),
         (humanize.count(overview.dead), "dead", "bold red" if overview.dead else "dim"),
     ]
+    if overview.rejected:
+        cells.append((humanize.count(overview.rejected), "rejected", "bold red"))
     return [Text.assemble((value, style), (f" {name}", "dim")) for value, name, style in cells]
 
 
@@ -228,7 +230,15 @@ def _said_of_pruned(count: int, shown: int) -> str:
 def _jobs_table(jobs: Sequence[JobView], pruned: Collection[str], rows: int, width: int) -> Table:
     wide = width >= NARROW
     ranked = wide and any(one.job.spec.priority for one in jobs)
-    more = ("dead", "retried", "in flight", "workers", *(("priority",) if ranked else ()))
+    rejects = any(one.job.counters.rejected for one in jobs)
+    more = (
+        "dead",
+        *(("rejected",) if rejects else ()),
+        "retried",
+        "in flight",
+        "workers",
+        *(("priority",) if ranked else ()),
+    )
     more = (*more, "started") if width >= _VERY_WIDE else more
     shown = _table(_of("job", rows, len(jobs)), "state")
     shown.add_column("progress", ratio=1, min_width=8)
@@ -238,6 +248,7 @@ def _jobs_table(jobs: Sequence[JobView], pruned: Collection[str], rows: int, wid
         job, c = one.job, one.job.counters
         extra = [
             Text(humanize.count(c.dead), "red" if c.dead else "dim"),
+            *([Text(humanize.count(c.rejected), "red" if c.rejected else "dim")] if rejects else []),
             Text(humanize.count(c.retried), "yellow" if c.retried else "dim"),
             Text(humanize.count(c.leased), "" if c.leased else "dim"),
             Text(humanize.count(one.workers), "" if one.workers else "dim"),

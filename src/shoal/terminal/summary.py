@@ -12,6 +12,7 @@ from shoal import counts, humanize
 from shoal.frontier.values import Job
 from shoal.inspect.job import View, left_over
 from shoal.terminal.live_panel import frame
+from shoal.text import command
 
 PERCENTILES = (50, 90, 99)
 _COUNTERS = 20  # that are shown
@@ -61,6 +62,9 @@ def _facts(view: View, output: str, dead_command: str) -> list[tuple[str, Text]]
     if counters.dead:
         hint = (f"  {dead_command}", "cyan")
         facts.append(("dead", Text.assemble((humanize.count(counters.dead), "bold red"), hint)))
+    if counters.rejected:
+        hint = (f"  {command(f'rejected list {view.job.spec.name}')}", "cyan")
+        facts.append(("rejected", Text.assemble((humanize.count(counters.rejected), "bold red"), hint)))
     if view.restarts:
         facts.append(
             ("restarts", Text(f"{view.restarts}; what was counted just before is missing", "yellow"))
@@ -124,6 +128,7 @@ def as_json(view: View, *, output: str) -> dict[str, Any]:
         "leased": counters.leased,
         "done": counters.done,
         "dead": counters.dead,
+        "rejected": counters.rejected,
         "merged": counters.merged,
         "rows": counters.items,
         "retried": counters.retried,

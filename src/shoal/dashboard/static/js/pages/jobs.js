@@ -38,7 +38,13 @@ export class Jobs {
           of: (job) => (job.rate ? words.rate(job.rate) : "-"),
         },
         { name: "eta", title: "ETA", number: true, of: (job) => words.duration(job.eta) },
-        { name: "failed", title: "dead", number: true, of: (job) => [job.dead, job.job], draw: deadLink },
+        {
+          name: "failed",
+          title: "dead",
+          number: true,
+          of: (job) => [job.dead, job.rejected, job.job],
+          draw: deadLink,
+        },
         { name: "retried", title: "retried", number: true, of: (job) => words.count(job.retried) },
         { name: "flight", title: "in flight", number: true, of: (job) => words.count(job.leased) },
         { name: "items", title: "rows", number: true, of: (job) => words.count(job.items) },
@@ -82,10 +88,13 @@ function progress([done, admitted, fedAll, share]) {
   );
 }
 
-function deadLink([dead, job]) {
-  return dead
-    ? el("a", { href: `#/dead?job=${encodeURIComponent(job)}`, class: "bad-text" }, words.count(dead))
-    : "0";
+function deadLink([dead, rejected, job]) {
+  const link = (query, text) => el("a", { href: `#/dead?${query}`, class: "bad-text" }, text);
+  const of = `job=${encodeURIComponent(job)}`;
+  const pages = dead ? link(of, words.count(dead)) : "0";
+  return rejected
+    ? [pages, el("br"), link(`${of}&kind=rejected`, words.plural(rejected, "rejected item"))]
+    : pages;
 }
 
 function buttons(job) {

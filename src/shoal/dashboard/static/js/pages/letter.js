@@ -17,7 +17,7 @@ export function show(view) {
       card("Why", why(letter)),
       card("Attempts", timeline(letter.attempts)),
     );
-    put(view.root, back, head(view, letter), columns, ...response(letter.response));
+    put(view.root, back, head(view, letter), columns, ...item(letter.item), ...response(letter.response));
   });
 }
 
@@ -79,6 +79,10 @@ function timeline(history) {
   return history.length
     ? el("ol", { class: "timeline" }, history.map(line))
     : el("p", { class: "quiet" }, "none");
+}
+
+function item(kept) {
+  return kept === null ? [] : [card("Item", text("Item", kept))];
 }
 
 function response(kept) {

@@ -54,7 +54,8 @@ class Figures {
       now.delayed ? `and ${words.count(now.delayed)} delayed` : "none delayed",
     );
     this.done.set(words.count(now.done), now.hosts === null ? "" : `on ${words.plural(now.hosts, "host")}`);
-    this.dead.set(words.count(now.dead), now.dead ? "dead letters" : "no dead letters");
+    const items = now.rejected ? `and ${words.plural(now.rejected, "rejected item")}` : "";
+    this.dead.set(words.count(now.dead), items || (now.dead ? "dead letters" : "no dead letters"));
   }
 }
 
