@@ -123,11 +123,16 @@ def root(error: BaseException) -> BaseException:
 def translate(error: BaseException, address: Address, doing: str = "") -> ShoalError:
     """The error for a person, in one line."""
     error = _inner(error)
+    if isinstance(error, ShoalError):
+        return error
+    return _refused(error, address, doing) or _full(error, address) or _unusable(error, address, doing)
+
+
+def _refused(error: BaseException, address: Address, doing: str) -> ShoalError | None:
+    """The server does not take the user, the address or this version of Shoal."""
     text, at = str(error), f"the store at {address}"
-    cause = root(error)
+    user = address.username or "default"
     match error:
-        case ShoalError():
-            return error
         case said.AuthenticationError() if "NOAUTH" in text or "required" in text.lower():
             return UsageError(f"{at} wants a password: set SHOAL_REDIS_PASSWORD, or put it into the address")
         case said.AuthenticationError() if "without any password" in text:
@@ -135,11 +140,9 @@ def translate(error: BaseException, address: Address, doing: str = "") -> ShoalE
                 f"{at} has no password, but one was given: unset SHOAL_REDIS_PASSWORD, or take it out"
             )
         case said.AuthenticationError() | said.AuthorizationError():
-            return UsageError(f"{at} refused user {address.username or 'default'!r}: wrong name or password")
+            return UsageError(f"{at} refused user {user!r}: wrong name or password")
         case said.NoPermissionError():
-            return UsageError(
-                f"{at}: user {address.username or 'default'!r} may not do this ({doing}): {_line(text)}"
-            )
+            return UsageError(f"{at}: user {user!r} may not do this ({doing}): {_line(text)}")
         case said.ResponseError() if text.startswith("LAYOUT "):
             return StoreVersionError(_other_layout(at, text.split()[1]))
         case said.ResponseError() if text.startswith("TAKEN "):
@@ -150,16 +153,27 @@ def translate(error: BaseException, address: Address, doing: str = "") -> ShoalE
             return StoreError(f"no sentinel of {at} knows a primary that is up: check the service's name")
         case said.RedisClusterException() if "not enabled" in text:
             return UsageError(f"{at} is not a cluster: use {address.scheme.replace('+cluster', '')}://")
-    if meaning(error) == "full":
-        if "MISCONF" in text:
-            return StoreFull(
-                f"{at} cannot write to its disk, and takes no changes ({_line(text)}): free some space there, or see"
-                " its log; nothing that was committed is lost"
-            )
+    return None
+
+
+def _full(error: BaseException, address: Address) -> ShoalError | None:
+    text = str(error)
+    if meaning(error) != "full":
+        return None
+    if "MISCONF" in text:
         return StoreFull(
-            f"no room left in {at} ({_line(text)}): raise maxmemory, or make room with {command('store --prune')};"
-            " nothing that was committed is lost"
+            f"the store at {address} cannot write to its disk, and takes no changes ({_line(text)}): free some space"
+            " there, or see its log; nothing that was committed is lost"
         )
+    return StoreFull(
+        f"no room left in the store at {address} ({_line(text)}): raise maxmemory, or make room with"
+        f" {command('store --prune')}; nothing that was committed is lost"
+    )
+
+
+def _unusable(error: BaseException, address: Address, doing: str) -> ShoalError:
+    """There is no connection, or anything else went wrong."""
+    at, cause = f"the store at {address}", root(error)
     if isinstance(cause, ssl.SSLCertVerificationError):
         return UsageError(
             f"the certificate of {at} does not hold ({cause.verify_message}): name who signed it with ?ca=ca.pem"
@@ -173,7 +187,7 @@ def translate(error: BaseException, address: Address, doing: str = "") -> ShoalE
     if isinstance(error, said.InvalidResponse):
         return UsageError(f"what answers at {address} is no Valkey or Redis: correct the address (--store)")
     if isinstance(error, said.ResponseError) and doing:
-        return StoreError(f"{doing} failed in {at}: {_line(text)}")
+        return StoreError(f"{doing} failed in {at}: {_line(str(error))}")
     return StoreError(f"cannot use {at}: {reason(error)}")
 
 
