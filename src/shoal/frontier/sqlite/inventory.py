@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,54 +23,9 @@ _SYNCHRONOUS = {0: "off", 1: "normal", 2: "full", 3: "extra"}
 
 def take_stock(session: Session, path: str) -> Inventory:
     db = session.db
-    jobs, pending, delayed, leased, admitted, dead, items, merged = _numbers(
-        session,
-        "SELECT count(*), total(pending), total(delayed), total(leased), total(admitted), total(dead), total(items),"
-        " total(merged) FROM job",
-    )
-    hosts, past, workers, notes = (
-        *_numbers(session, "SELECT count(*) FROM host"),
-        *_numbers(session, "SELECT count(*) FROM past"),
-        *_numbers(session, "SELECT count(*) FROM worker"),
-        *_numbers(session, "SELECT count(*) FROM meta WHERE key >= 'note:' AND key < 'note;'"),
-    )
-    histories, history = _numbers(session, _NOTES, ("note:history:", "note:history;"))
-    _, events = _numbers(session, _NOTES, ("note:events", "note:events "))
-    _, all_notes = _numbers(session, _NOTES, ("note:", "note;"))
-    letters, letter_bytes = _numbers(session, "SELECT count(*), 0 FROM dead") if dead else (0, 0)
-    letter_bytes = letters * _mean(session, "dead", "length(letter) + length(host) + length(kind)", 60)
+    counts = _counts(session)
     page, pages, free = (int(db.pragma(name)) for name in ("page_size", "page_count", "freelist_count"))
-    counts: dict[str, int | None] = {
-        "queues": pending + delayed,
-        "in hand": leased,
-        "seen": admitted,
-        "row keys": items if session.value("SELECT 1 FROM row_key LIMIT 1") else 0,
-        "dead letters": letters,
-        "jobs": jobs,
-        "pruned jobs": past,
-        "hosts": hosts,
-        "history": histories,
-        "events": None,
-        "notes": notes - histories,
-        "workers": workers,
-    }
-    counts["result positions"] = _numbers(session, "SELECT count(*) FROM journal")[0]
-    sizes = {
-        "queues": (pending + delayed) * _mean(session, "task", "length(body)", 3 * _NUMBER),
-        "in hand": leased * _mean(session, "lease", "length(body)", 8 * _NUMBER),
-        "seen": admitted * 2 * _NUMBER + merged * _mean(session, "merged", "length(url)", 2 * _NUMBER),
-        "row keys": (counts["row keys"] or 0) * (_NUMBER + 4),
-        "dead letters": letter_bytes,
-        "jobs": jobs * _mean(session, "job", "length(spec)", 120),
-        "pruned jobs": past * _mean(session, "past", "length(record)", 40),
-        "hosts": hosts * (110 + _mean(session, "host_state", "length(state)", 8)),
-        "history": history,
-        "events": events,
-        "notes": all_notes - history - events,
-        "result positions": (counts["result positions"] or 0) * _mean(session, "journal", "length(key)", 12),
-        "workers": workers * _mean(session, "worker", "length(status)", 40),
-        "unused": free * page,
-    }
+    sizes = {**_sizes(session, counts), "unused": free * page}
     durability = {
         "journal": str(db.pragma("journal_mode")),
         "synchronous": _SYNCHRONOUS.get(int(db.pragma("synchronous")), "?"),
@@ -81,12 +37,64 @@ def take_stock(session: Session, path: str) -> Inventory:
     )
 
 
+def _counts(session: Session) -> dict[str, int]:
+    jobs, pending, delayed, leased, admitted, dead, items = _numbers(
+        session,
+        "SELECT count(*), total(pending), total(delayed), total(leased), total(admitted), total(dead), total(items)"
+        " FROM job",
+    )
+    histories, _ = _numbers(session, _NOTES, ("note:history:", "note:history;"))
+    notes, _ = _numbers(session, _NOTES, ("note:", "note;"))
+    return {
+        "queues": pending + delayed,
+        "in hand": leased,
+        "seen": admitted,
+        "row keys": items if session.value("SELECT 1 FROM row_key LIMIT 1") else 0,
+        "dead letters": _rows(session, "dead") if dead else 0,
+        "jobs": jobs,
+        "pruned jobs": _rows(session, "past"),
+        "hosts": _rows(session, "host"),
+        "history": histories,
+        "notes": notes - histories,
+        "workers": _rows(session, "worker"),
+        "result positions": _rows(session, "journal"),
+    }
+
+
+def _sizes(session: Session, counts: Mapping[str, int]) -> dict[str, int]:
+    """Bytes, by kind."""
+    [merged] = _numbers(session, "SELECT total(merged) FROM job")
+    _, history = _numbers(session, _NOTES, ("note:history:", "note:history;"))
+    _, events = _numbers(session, _NOTES, ("note:events", "note:events "))
+    _, notes = _numbers(session, _NOTES, ("note:", "note;"))
+    return {
+        "queues": counts["queues"] * _mean(session, "task", "length(body)", 3 * _NUMBER),
+        "in hand": counts["in hand"] * _mean(session, "lease", "length(body)", 8 * _NUMBER),
+        "seen": counts["seen"] * 2 * _NUMBER + merged * _mean(session, "merged", "length(url)", 2 * _NUMBER),
+        "row keys": counts["row keys"] * (_NUMBER + 4),
+        "dead letters": counts["dead letters"]
+        * _mean(session, "dead", "length(letter) + length(host) + length(kind)", 60),
+        "jobs": counts["jobs"] * _mean(session, "job", "length(spec)", 120),
+        "pruned jobs": counts["pruned jobs"] * _mean(session, "past", "length(record)", 40),
+        "hosts": counts["hosts"] * (110 + _mean(session, "host_state", "length(state)", 8)),
+        "history": history,
+        "events": events,
+        "notes": notes - history - events,
+        "result positions": counts["result positions"] * _mean(session, "journal", "length(key)", 12),
+        "workers": counts["workers"] * _mean(session, "worker", "length(status)", 40),
+    }
+
+
 _NOTES = "SELECT count(*), total(length(value)) FROM meta WHERE key >= ? AND key < ?"
 
 
 def _numbers(session: Session, query: str, bindings: tuple[Any, ...] = ()) -> list[int]:
     row = session.row(query, bindings)
     return [int(number) for number in row] if row is not None else []
+
+
+def _rows(session: Session, table: str) -> int:
+    return int(session.value(f"SELECT count(*) FROM {table}"))
 
 
 def _mean(session: Session, table: str, length: str, besides: int) -> int:
