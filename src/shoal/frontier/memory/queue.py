@@ -165,9 +165,8 @@ class MemoryQueue:
         return sorted([*names[start:], *names[:start]], key=lambda name: -self._jobs[name].spec.priority)
 
     def _permits(self, job: JobRecord) -> int:
-        leased = (
-            self._leased(job.spec.name) if job.spec.max_pages else 0
-        )  # only a page budget needs the count
+        # Only a page budget needs the count.
+        leased = self._leased(job.spec.name) if job.spec.max_pages else 0
         return budget_left(job.spec, job.count["done"], leased)
 
     def _take(self, job: str, lane: str, room: int, claim: Claim, now: float) -> list[Lease]:
@@ -214,6 +213,8 @@ class MemoryQueue:
     def _line(self, job: str, lane: str, now: float) -> list[Queue]:
         """The queues whose hosts are due, in order."""
         queues = [queue for queue in self._queues.values() if queue.job == job and queue.lane == lane]
+        if not any(queue.heap or queue.due for queue in queues):
+            return []
         joining = []
         for queue in queues:
             was_due, queue.due = queue.due, bool(queue.heap) and self._due(queue.host) <= now
