@@ -24,12 +24,12 @@ from msgspec import inspect
 from shoal.errors import SettingsError
 from shoal.events import event
 from shoal.limits import HOST_TABLES
-from shoal.settings import HOST_KEYS, HostSettings, Settings
+from shoal.settings import HOST_KEYS, POOL_KEYS, HostSettings, PoolSettings, Settings
 from shoal.text import unreadable_url
 
 DEFAULT_FILE = Path("shoal.toml")
 PREFIX = "SHOAL_"
-HOST = "host"
+HOST, PROXIES = "host", "proxies"
 # Where things are and what they are called: read by the command line, not settings of a crawl.
 NOT_SETTINGS = frozenset(
     {
@@ -80,6 +80,10 @@ _HOST_TYPES: Mapping[str, Any] = {
     if field.name in HOST_KEYS
 }
 _HOST_INFO: Infos = {name: inspect.type_info(type_) for name, type_ in _HOST_TYPES.items()}
+_POOL_TYPES: Mapping[str, Any] = {
+    field.name: _given(field.type) for field in msgspec.structs.fields(PoolSettings)
+}
+_POOL_INFO: Infos = {name: inspect.type_info(type_) for name, type_ in _POOL_TYPES.items()}
 _VARIABLES: Mapping[str, str] = {PREFIX + name.upper(): name for name in _TYPES}
 
 
@@ -94,6 +98,8 @@ def load(
     for key, value, source in _layers(config_file, spider, environ, flags):
         if key == HOST:
             given[key] = _with_tables(given.get(key, {}), value, source.removesuffix(f": {HOST}"))
+        elif key == PROXIES and isinstance(value, dict):
+            given[key] = {name: _pool(name, pool, source) for name, pool in value.items()}
         else:
             given[key] = _checked(key, value, source)
     return Settings(**given)
@@ -104,7 +110,7 @@ def read_host_settings(pairs: Mapping[str, str], source: str) -> HostSettings:
     given: dict[str, Any] = {}
     for key, text in pairs.items():
         where = f"{source}: {_known_of_host(key, source)}"
-        given[key] = _checked(key, _parsed(key, text, where, _HOST_INFO), where, _HOST_INFO)
+        given[key] = _checked(key, _parsed(key, text, where, _HOST_INFO), where, _HOST_INFO, _HOST_TYPES)
     return _plain(given)
 
 
@@ -212,7 +218,7 @@ def _table(given: object, where: str, source: str) -> HostSettings:
         raise SettingsError(f"{where} must be a table: {', '.join(HOST_KEYS)}")
     table: dict[str, Any] = {}
     for key, value in given.items():
-        table[key] = _checked(_known_of_host(key, where), value, f"{where} {key}", _HOST_INFO)
+        table[key] = _checked(_known_of_host(key, where), value, f"{where} {key}", _HOST_INFO, _HOST_TYPES)
     for name, text in table.get("headers", {}).items():
         if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(text):
             raise SettingsError(f"{where} headers: a name or a value has characters that no header may have")
@@ -246,12 +252,40 @@ def _short_name(name: object) -> str:
     return text if len(text) <= 100 else f"{text[:100]}…"
 
 
+# -- pools of proxies
+
+
+def _pool(name: object, given: object, source: str) -> list[str] | PoolSettings:
+    """A list of addresses, or a table. Their values are never shown: addresses have passwords."""
+    where = f"{source.removesuffix(f': {PROXIES}')}: [proxies.{_short_name(name)}]"
+    if isinstance(given, str):
+        given = [given]
+    if isinstance(given, list) and all(isinstance(one, str) for one in given):
+        return given
+    if isinstance(given, PoolSettings):
+        return given
+    if not isinstance(given, dict):
+        raise SettingsError(f"{where} must be a list of addresses, or a table: {', '.join(POOL_KEYS)}")
+    table: dict[str, Any] = {}
+    for key, value in given.items():
+        if key not in _POOL_INFO:
+            close = difflib.get_close_matches(key, _POOL_INFO, n=1)
+            meant = f"did you mean {close[0]!r}? " if close else ""
+            raise SettingsError(
+                f"{where}: {_short(key)} is not a setting of a pool; {meant}there are {', '.join(POOL_KEYS)}"
+            )
+        table[key] = _checked(key, value, f"{where} {key}", _POOL_INFO, _POOL_TYPES)
+    return PoolSettings(**table)
+
+
 # -- checking
 
 
-def _checked(key: str, value: object, source: str, info: Infos = _INFO) -> Any:
+def _checked(
+    key: str, value: object, source: str, info: Infos = _INFO, types: Mapping[str, Any] = _TYPES
+) -> Any:
     try:
-        result: object = msgspec.convert(value, _TYPES[key] if info is _INFO else _HOST_TYPES[key])
+        result: object = msgspec.convert(value, types[key])
     except msgspec.ValidationError:
         raise _refusal(key, value, source, info) from None
     if isinstance(result, float) and not math.isfinite(result):
@@ -346,6 +380,8 @@ def _describe(info: inspect.Type) -> str:
             return "a table of tables"
         case inspect.DictType(value_type=inspect.DictType()):
             return "a table of tables of strings"
+        case inspect.DictType(value_type=inspect.UnionType()):
+            return "a table of lists of addresses, or of tables"
         case inspect.DictType(value_type=inspect.StructType()):
             return f"a table of tables with {', '.join(HOST_KEYS)}"
         case inspect.DictType():

@@ -5,7 +5,8 @@
     │   ├── SettingsError     a bad key or value in a file, the environment, a flag or a spider
     │   │   └── SessionKeyError  cookies in the store cannot be read with this session_key
     │   ├── SpiderError       a spider that cannot be loaded or is written wrongly
-    │   │   └── HandlerMissing pages wait for a handler that the spider no longer has
+    │   │   ├── HandlerMissing pages wait for a handler that the spider no longer has
+    │   │   └── JobHookError   a hook at the start or the end of a job failed
     │   └── UrlError          not a URL that can be crawled
     ├── StoreError            the frontier's home cannot be used (exit code 3)
     │   ├── StoreFull         no space left, read-only, or an I/O error: nothing is lost, free space and run again
@@ -56,6 +57,10 @@ class SpiderError(UsageError):
 
 
 class HandlerMissing(SpiderError):
+    pass
+
+
+class JobHookError(SpiderError):
     pass
 
 

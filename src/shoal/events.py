@@ -214,6 +214,13 @@ EVENTS: dict[str, Kind] = {
         "handler {handler!r} failed on {url}: {error}",
     ),
     "hook_failed": _kind("warning", "job url error", "{error}, on {url}"),
+    "job_hook_failed": _kind("error", "job error", "job {job}: {error}"),
+    "process_hook_failed": _kind("error", "error", "{error}"),
+    "letters_not_told": _kind(
+        "warning",
+        "count",
+        "on_dead_letter hooks were not told of {count} dead letters: they take too long; shoal dead list has all",
+    ),
     "handler_blocks": _kind(
         "warning",
         "where",

@@ -84,6 +84,7 @@ FETCH_DETAIL = 200  # … of a failed fetch: messages of servers and libraries t
 HISTORY = 50  # failures of a task; only replays by hand exceed max_attempts. Beyond: the oldest are dropped
 SNAPSHOT_HEADER = 1_000  # characters of a header in a snapshot. Beyond: cut
 SNAPSHOT_HEADERS = 16 * KB  # characters of all headers in a snapshot. Beyond: dropped, as the snapshot says
+LETTERS_TOLD = 1_000  # dead letters that wait for `on_dead_letter` hooks. Beyond: not told, and counted
 TRACEBACK = 16 * KB  # characters of the end of a handler's traceback: a message may hold a page. Beyond: cut
 
 # -- what an operator sets

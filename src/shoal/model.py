@@ -94,6 +94,7 @@ class Request(Struct, frozen=True, omit_defaults=True):
     max_body: int | None = None  # bytes; None: the setting
     wait_for: str | None = None  # in a browser: when it is complete; None: as its handler says
     proxy: str | None = None  # the proxy it goes through: an address, or a name of the setting proxies
+    country: str | None = None  # that its proxy is to be in; None: as its handler says
 
     def __post_init__(self) -> None:
         """A value of another type is told here, where the line that gave it is known, and not by the store."""
@@ -125,6 +126,10 @@ class Request(Struct, frozen=True, omit_defaults=True):
             value = getattr(self, name)
             if value is not None and not 0 < value < float("inf"):
                 raise SpiderError(f"Request: its {name} is {value}; give a number above 0")
+        if self.country is not None and not _COUNTRY.fullmatch(self.country):
+            raise SpiderError(
+                "Request: its country is not one: give two letters, or what your provider calls it"
+            )
         if self.proxy is not None:
             try:
                 check_asked(self.proxy)
@@ -176,6 +181,7 @@ class Request(Struct, frozen=True, omit_defaults=True):
 
 
 _PLAIN = Request.__struct_defaults__[2:]  # without url, handler and base
+_COUNTRY = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _USER = re.compile(r"(https?:[/\\]{2})([^/?#\\@:]*):?([^/?#\\@]*)@", re.IGNORECASE)
 
 
@@ -241,6 +247,7 @@ _REQUEST_TYPES: dict[str, tuple[Any, str]] = {
     "max_body": (_NUMBER, "a whole number"),
     "wait_for": ((str, NoneType), "a text (str)"),
     "proxy": ((str, NoneType), "an address such as http://host:port, or a name"),
+    "country": ((str, NoneType), "a text (str)"),
 }
 
 
@@ -269,6 +276,7 @@ class FetchOptions(Struct, frozen=True, omit_defaults=True):
     wait_for: str | None = None
     proxy: str | None = None  # it may have a password
     referer: str | None = None  # the header, as `admit/referrer.py` stores it
+    country: str | None = None
     cookies_at: float = 0.0  # cookies that are older than this (the frontier's time) must be read again
 
     def __repr__(self) -> str:

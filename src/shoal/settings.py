@@ -29,7 +29,7 @@ WEIGHTS: Mapping[str, float] = {"urgent": 8, "normal": 4, "discovery": 2, BROWSE
 BackpressureRule = Literal[
     "queue_full", "queue_growth", "host_429", "latency", "retries", "sink", "machine", "proxies", "store"
 ]
-PoolStrategy = Literal["scored", "round_robin"]
+PoolStrategy = Literal["scored", "round_robin", "random", "least_used", "sticky"]
 RefererPolicy = Literal[
     "none",
     "forms",
@@ -72,6 +72,24 @@ class HostSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 HOST_KEYS = tuple(name for name in HostSettings.__struct_fields__ if name != "where")
+
+
+class PoolSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """A pool of proxies: `[proxies.NAME]`. What is None is as the general setting says."""
+
+    urls: list[str] = []  # addresses, or file:PATH, env:NAME to find them in
+    countries: dict[str, list[str]] = {}  # addresses by the country that they are in
+    country: str = ""  # that {country} in an address stands for, if a request asks for none
+    strategy: PoolStrategy | None = None
+    cooldown: PositiveSeconds | None = None
+    cost: Annotated[float, Meta(ge=0)] | None = None  # of a request, in any unit
+    cost_per_gb: Annotated[float, Meta(ge=0)] = 0.0  # … and of 10^9 bytes received
+
+    def __repr__(self) -> str:
+        return f"PoolSettings({MASK})"  # addresses have passwords
+
+
+POOL_KEYS = PoolSettings.__struct_fields__
 
 
 def masked(headers: Mapping[str, str]) -> dict[str, str]:
@@ -194,7 +212,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     plugin_options: dict[str, dict[str, Any]] = {}  # by that word: what its constructor is given
 
     # -- routes
-    proxies: dict[str, list[str]] = {}  # pools: addresses of proxies, or file:PATH, env:NAME to find them in
+    # Pools: addresses of proxies, or file:PATH, env:NAME to find them in; or a table with these and more.
+    proxies: dict[str, list[str] | PoolSettings] = {}
     proxy: str = ""  # the one that requests go through, by address or name, if no pool is named
     pool: str = ""  # that requests go through, unless they say otherwise; empty: none
     worker_pool: str = ""  # that every request of this process goes through, whatever it says

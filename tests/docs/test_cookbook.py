@@ -35,10 +35,16 @@ def in_an_empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.fixture
 async def shop(request: pytest.FixtureRequest) -> AsyncIterator[Shop]:
-    signed = request.param == "Signed requests"
-    async with Shop(
-        ShopSpec(products=PRODUCTS, file_bytes=2_000, session_pages=25, signed_api=signed)
-    ) as shop:
+    name = request.param
+    spec = ShopSpec(
+        PRODUCTS,
+        file_bytes=2_000,
+        session_pages=25,
+        signed_api=name == "Signed requests",
+        sold_out=2 if name == "Retry on content" else 0,
+        members_only=name in ("Login", "Several accounts"),
+    )
+    async with Shop(spec) as shop:
         yield shop
 
 
@@ -87,6 +93,26 @@ def check_sale(cooked: Cooked) -> None:
     assert [row["name"] for row in cooked.rows] == expected
 
 
+def check_patience(cooked: Cooked) -> None:
+    listed = [cooked.catalogue.product(number) for number in cooked.catalogue.listed()]
+    expected = [{"sku": product.sku, "price": product.price} for product in listed]
+    assert sorted(cooked.rows, key=lambda row: row["sku"]) == expected
+    assert cooked.shop.log().count()["sold out"] == 2
+
+
+def check_variants(cooked: Cooked) -> None:
+    listed = map(cooked.catalogue.product, cooked.catalogue.listed())
+    found = {row["sku"]: row["variants"] for row in cooked.rows}
+    assert found == {product.sku: [variant.sku for variant in product.variants] for product in listed}
+
+
+def check_enrichment(cooked: Cooked) -> None:
+    catalogue = cooked.catalogue
+    found = {row["sku"]: (row["name"], row["stock"]) for row in cooked.rows}
+    listed = [catalogue.product(number) for number in catalogue.listed()]
+    assert found == {product.sku: (product.name, catalogue.stock(product.number)) for product in listed}
+
+
 def check_kinds(cooked: Cooked) -> None:
     check_stock(cooked)
     listed = {(f"/product/{n}", cooked.catalogue.product(n).name) for n in cooked.catalogue.listed()}
@@ -108,6 +134,9 @@ CHECKS: dict[str, Callable[[Cooked], None]] = {
     "An API with a cursor": check_stock,
     "Signed requests": check_signed,
     "A search form": check_sale,
+    "Retry on content": check_patience,
+    "Variants from two pages": check_variants,
+    "Enrichment": check_enrichment,
     "Several item types": check_kinds,
     "A proxy for one request": check_proxy,
     "Counters": check_counters,

@@ -20,7 +20,7 @@ from shoal import Page, Request, Spider
 from shoal.frontier import open_frontier
 from shoal.hosts.host_state import state_of
 from shoal.hosts.proxy_pools import StoredPools
-from shoal.policy.proxy import ProxyState
+from shoal.policy.proxy_state import ProxyState
 from shoal.testing.proxy_server import Habit, ProxyServer
 
 CERTS = Path(__file__).parent.parent / "integration" / "certs"

@@ -282,3 +282,19 @@ async def test_a_hook_that_blocks_is_told_after_it(site: Site, tmp_path: Path) -
     [letter] = await letters(tmp_path / "s.db")
     assert letter.kind == "hook"
     assert "longer than handler_timeout" in letter.task.history[-1].detail
+
+
+async def test_a_hook_that_never_returns_is_interrupted(site: Site, tmp_path: Path) -> None:
+    spider = with_row(make(site, "/a", "/b", handler_timeout=0.4, handler_warn=0.1))
+
+    @spider.on_item
+    def endless(item: dict[str, Any], page: Page) -> None:
+        while page.url.endswith("/a"):
+            pass
+
+    results = await run(spider, tmp_path / "s.db")
+    assert [row["title"] for row in results] == ["/b"]
+    [letter] = await letters(tmp_path / "s.db")
+    assert letter.kind == "hook"
+    assert "on_item hook endless (" in letter.task.history[-1].detail
+    assert "did not finish in its time" in letter.task.history[-1].detail

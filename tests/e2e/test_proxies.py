@@ -25,7 +25,7 @@ from shoal.frontier.values import DeadFilter
 from shoal.hosts.proxy_pools import StoredPools
 from shoal.inspect.single_page import look as look_at
 from shoal.model import DeadLetter
-from shoal.policy.proxy import PoolState
+from shoal.policy.proxy_state import PoolState
 from shoal.settings import Settings
 from shoal.testing import ChaoticWeb, HostProfile
 from shoal.testing.proxy_server import ProxyServer

@@ -199,7 +199,7 @@ async def test_thousands_of_users_of_one_address_are_told_apart_and_forgotten() 
                 assert isinstance(outcome, Response)
                 vias.add(outcome.via)
             else:
-                assert isinstance(ways._named.find(asked), OwnRoute)
+                assert isinstance(ways._chooser._named.find(asked), OwnRoute)
         assert len(vias) == 12
         assert len(ways._pools) == len(ways._proxies) == 1_000
 

@@ -33,7 +33,7 @@ LAYERS = (
     "inspect",
     "telemetry",
     "runtime",
-    "terminal",
+    "extend terminal",
     "dashboard report",
     "cli",
 )

@@ -9,17 +9,9 @@ from typing import Literal
 import msgspec
 import pytest
 
-from shoal.policy.proxy import (
-    PAIRS,
-    Choice,
-    PoolState,
-    ProxyObservation,
-    ProxyPolicy,
-    Sign,
-    Wait,
-    condition,
-    pruned,
-)
+from shoal.policy.proxy import ProxyPolicy
+from shoal.policy.proxy_choice import Choice, Wait
+from shoal.policy.proxy_state import PAIRS, PoolState, ProxyObservation, Sign, condition, pruned
 from shoal.settings import Settings
 
 A, B, C = "pool/a:1", "pool/b:1", "pool/c:1"

@@ -10,17 +10,9 @@ from typing import Literal
 import msgspec
 import pytest
 
-from shoal.policy.proxy import (
-    SITES,
-    Choice,
-    PoolState,
-    ProxyObservation,
-    ProxyPolicy,
-    Wait,
-    condition,
-    is_believed,
-    pruned,
-)
+from shoal.policy.proxy import ProxyPolicy
+from shoal.policy.proxy_choice import Choice, Wait
+from shoal.policy.proxy_state import SITES, PoolState, ProxyObservation, condition, is_believed, pruned
 from shoal.settings import Settings
 
 Strategy = Literal["scored", "round_robin"]

@@ -20,7 +20,7 @@ RARELY = {
     "pool": "residential",
     "meta": {"a": "s"},
     "options": FetchOptions(
-        session="s", timeout=2.5, max_body=7, wait_for="load", proxy="home", referer="/list"
+        session="s", timeout=2.5, max_body=7, wait_for="load", proxy="home", referer="/list", country="de"
     ),
     "hops": ("http://a.test/",),
     "renewed": 1,

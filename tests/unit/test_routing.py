@@ -12,14 +12,16 @@ import pytest
 from msgspec.structs import replace
 
 from shoal.errors import SettingsError
+from shoal.fetch.proxy.choosing import NoRoute
 from shoal.fetch.proxy.pools import load_pools
-from shoal.fetch.proxy.routes import BAN, NoRoute, Routes
+from shoal.fetch.proxy.routes import Routes
+from shoal.fetch.proxy.signs import BAN
 from shoal.fetch.transport import FetchRequest
 from shoal.frontier.memory import MemoryFrontier
 from shoal.hosts.proxy_pools import StoredPools
 from shoal.model import Failure, Outcome, Response, Retry, Task
 from shoal.policy.load import Traffic
-from shoal.policy.proxy import PoolState
+from shoal.policy.proxy_state import PoolState
 from shoal.settings import Settings
 from shoal.spider.rendering import Rendered, Rendering
 from shoal.testing import ManualClock

@@ -19,7 +19,7 @@ from shoal.jobs.schedule import KEY, schedules
 from shoal.jobs.worker_status import WorkerStatus, status_of
 from shoal.model import Task
 from shoal.policy.compose import HostPolicies
-from shoal.policy.proxy import PoolState
+from shoal.policy.proxy_state import PoolState
 from shoal.settings import Settings
 from shoal.valve import Valve
 

@@ -232,7 +232,7 @@ class Admission:
 def _options(request: Request, referer: str | None, cookies_at: float) -> FetchOptions:
     given = (
         *(request.session, request.timeout, request.max_body, request.wait_for, request.proxy),
-        *(referer, cookies_at),
+        *(referer, request.country, cookies_at),
     )
     return USUAL_FETCH if given == _USUAL_OPTIONS else FetchOptions(*given)
 

@@ -13,7 +13,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.fetch.challenge import Challenge, Challenges
-from shoal.fetch.proxy.routes import BAN, REFUSALS, NoRoute, Routes
+from shoal.fetch.proxy.choosing import NoRoute
+from shoal.fetch.proxy.routes import Routes
+from shoal.fetch.proxy.signs import BAN, REFUSALS
 from shoal.frontier.clock import FrontierClock
 from shoal.frontier.verdicts import is_last_attempt
 from shoal.hosts.cache import HostCache

@@ -9,7 +9,8 @@ from shoal.admit.identity import scheme as scheme_of
 from shoal.engine.escalation import Escalation
 from shoal.engine.fetching import Fetched
 from shoal.engine.judging import Judgement
-from shoal.fetch.proxy.routes import BAN, Routes
+from shoal.fetch.proxy.routes import Routes
+from shoal.fetch.proxy.signs import BAN
 from shoal.frontier.clock import FrontierClock
 from shoal.hosts.cache import HostCache
 from shoal.model import Lease, Outcome, Response, Task

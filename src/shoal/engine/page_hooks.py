@@ -16,7 +16,8 @@ from shoal.model import Task
 from shoal.proxy_address import HOW, check_asked
 from shoal.settings import Settings
 from shoal.spider import hook_calls
-from shoal.spider.hook_calls import Hooked, HookFailed, Time
+from shoal.spider.handlers import HandlerTimer
+from shoal.spider.hook_calls import Hooked, HookFailed
 from shoal.spider.hooks import Hook, Hooks, OutgoingRequest
 from shoal.spider.page import Page
 from shoal.spider.spider import Spider
@@ -34,9 +35,9 @@ class PageHooks:
         self.after_response = bool(hooks.after_response)
         self.on_item = bool(hooks.on_item)
 
-    def _time(self) -> Time:
+    def _time(self) -> HandlerTimer:
         monotonic = self._clock.monotonic
-        return Time(monotonic() + self._settings.handler_timeout, monotonic)
+        return HandlerTimer(monotonic() + self._settings.handler_timeout, monotonic)
 
     async def before(self, task: Task) -> Task:
         """The task as it is to be sent now."""

@@ -18,6 +18,7 @@ from shoal.engine.handling import Handling
 from shoal.engine.history_recorder import HistoryRecorder
 from shoal.engine.judging import Judge
 from shoal.engine.learning import Learner
+from shoal.engine.letter_hooks import LetterHooks
 from shoal.engine.links import Links
 from shoal.engine.permission import Permission, Permit
 from shoal.engine.redirects import Redirects
@@ -27,7 +28,7 @@ from shoal.events import event
 from shoal.fetch.proxy.routes import Routes
 from shoal.fetch.slots import in_the_network
 from shoal.frontier.clock import FrontierClock
-from shoal.frontier.verdicts import is_last_attempt
+from shoal.frontier.verdicts import is_last_attempt, letter_of
 from shoal.hosts.cache import HostCache, HostView
 from shoal.model import (
     Dead,
@@ -66,6 +67,7 @@ class Pipeline:
         routes: Routes,
         clock: FrontierClock,
         state: Values | None = None,
+        letters: LetterHooks | None = None,
     ) -> None:
         self._settings = settings
         self._hosts = hosts
@@ -83,6 +85,7 @@ class Pipeline:
         self._routes = routes
         self._clock = clock
         self._state = state
+        self._letters = letters
 
     async def process(self, lease: Lease) -> Settlement | None:
         """Fetches and handles one page. None: the task goes back untouched."""
@@ -166,11 +169,10 @@ class Pipeline:
             if task.item is None:
                 self._tally.handled(task.host)
         elif isinstance(verdict, Dead):
-            self._count_failure(task, verdict.failure, dead=True)
+            self._count_failure(settlement, verdict.failure, dead=True)
         elif isinstance(verdict, Retry) and verdict.counts:  # otherwise it waits, and has not failed
-            self._count_failure(
-                task, verdict.failure, dead=is_last_attempt(task, self._settings.max_attempts)
-            )
+            dead = is_last_attempt(task, self._settings.max_attempts)
+            self._count_failure(settlement, verdict.failure, dead=dead)
 
     def _count_rejected(self, task: Task, items: Sequence[Task]) -> None:
         self._tally.rejected += len(items)
@@ -183,9 +185,13 @@ class Pipeline:
             reason=items[0].history[-1].detail,
         )
 
-    def _count_failure(self, task: Task, failure: Failure, *, dead: bool) -> None:
+    def _count_failure(self, settlement: Settlement, failure: Failure, *, dead: bool) -> None:
+        task, verdict = settlement.lease.task, settlement.verdict
         self._tally.failed(task.host, failure, retry=not dead)
         if dead:
+            if self._letters:
+                seen = verdict.snapshot if isinstance(verdict, Dead) else settlement.snapshot
+                self._letters.tell(letter_of(task, Dead(failure, seen), self._clock.time()))
             event(
                 "page_dead",
                 job=task.job,

@@ -22,10 +22,11 @@ from types import FrameType
 from shoal.engine.liveness import Liveness
 from shoal.events import event
 from shoal.settings import Settings
-from shoal.spider import handlers
+from shoal.spider import handlers, hook_calls
 from shoal.spider.handlers import HandlerTimeout
 
 _PULSE = 0.25
+_CALLERS = (handlers.__file__, hook_calls.__file__)
 
 
 class Watchdog:
@@ -92,10 +93,10 @@ class Watchdog:
 
 
 def _handler_frame(frame: FrameType | None) -> FrameType | None:
-    """The user's frame, if the loop's thread is inside a handler right now."""
+    """The user's frame, if the loop's thread is inside a handler or a hook right now."""
     below: FrameType | None = None
     while frame is not None:
-        if frame.f_code.co_filename == handlers.__file__:
+        if frame.f_code.co_filename in _CALLERS:
             return below
         below, frame = frame, frame.f_back
     return None

@@ -169,14 +169,15 @@ class HttpTransport:
         """A client whose sockets all go to proxies. The user chose those, so the guard checks the targets instead."""
         key = "http"
         if proxy.scheme == "socks5":
-            key = proxy.name if proxy.pool else "socks5"
+            key = proxy.name if proxy.pool and proxy.key == proxy.name else "socks5"
             _socks.set(proxy)
         client = self._through.get(key)
         if client is None:
             kind = _ProxyConnector if key == "http" else _SocksConnector
             options: dict[str, Any] = dict(_CONNECTIONS)
             if key == "socks5":
-                # Requests may name thousands: they share a client, so no connection is kept for the next request.
+                # Requests may name thousands, and users of one may vary: they share a client, so no connection is kept
+                # for the next request.
                 options |= {"force_close": True, "keepalive_timeout": None}
             names, min_rate = self.resolver.for_connector(), self._settings.min_rate
             client = self._through[key] = self._client(kind(resolver=names, min_rate=min_rate, **options))

@@ -118,7 +118,7 @@ class Http2Transport:
     async def _exchange(self, request: FetchRequest, started: float, status: list[int]) -> Response | None:
         """The answer; None if the host does not accept HTTP/2. `status` is filled in as soon as it is known."""
         url = parse_url(request.url)
-        key = (request.proxy.name if request.proxy else "", url.raw_host or "", url.port or 443)
+        key = (request.proxy.key if request.proxy else "", url.raw_host or "", url.port or 443)
         if key in self._plain:
             return None
         jar = self._http.jar if request.jar is None else request.jar  # an empty one is false

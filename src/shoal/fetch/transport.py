@@ -29,6 +29,7 @@ class FetchRequest(Struct, frozen=True):
     # -- the route that its task asks for; see proxy/routes.py
     pool: str | None = None  # None: the setting
     session: str | None = None  # the name of the session it belongs to
+    country: str | None = None  # that its proxy is to be in
     asked_proxy: str | None = None  # the proxy that it names, by address or name; never shown
     avoid: tuple[str, ...] = ()  # names of proxies that were refused, or failed, before
     doubted: tuple[str, ...] = ()  # of these, proxies that failed by their own fault or the host's

@@ -7,7 +7,7 @@ import msgspec
 from shoal.frontier.compare_and_set import TRIES, change_note
 from shoal.frontier.protocol import Notes
 from shoal.frontier.values import Note
-from shoal.policy.proxy import PoolState
+from shoal.policy.proxy_state import PoolState
 from shoal.text import UNREADABLE
 
 _INDEX = "proxies"

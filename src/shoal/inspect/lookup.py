@@ -21,7 +21,7 @@ from shoal.inspect.job import unknown_job
 from shoal.jobs.note import settings_of
 from shoal.policy.compose import BUILT_IN
 from shoal.policy.host_table import NOTHING, over
-from shoal.policy.proxy import condition
+from shoal.policy.proxy_state import condition
 from shoal.settings import HostSettings, Settings
 from shoal.text import command
 

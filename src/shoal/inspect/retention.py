@@ -22,6 +22,7 @@ from shoal.frontier.protocol import Frontier, Notes
 from shoal.frontier.values import DeadFilter, Job
 from shoal.hosts.session_notes import session_prefixes
 from shoal.inspect.actions import drop_letters
+from shoal.jobs.hook_note import hook_key, hook_lead_key
 from shoal.jobs.leader import feeder_key
 from shoal.jobs.schedule import Schedules, old_runs, schedules
 from shoal.jobs.state import state_key
@@ -145,7 +146,8 @@ async def tidy(frontier: Frontier, settings: Settings, *, spared: Collection[str
 
 async def forget_notes(frontier: Notes, job: str) -> None:
     """Drops the notes that belong to a job."""
-    for key in (key_of(job), feeder_key(job), trouble_key(job), state_key(job)):
+    keys = (key_of, feeder_key, trouble_key, state_key, hook_key, hook_lead_key)
+    for key in [key(job) for key in keys]:
         await frontier.drop_note(key)
     for prefix in session_prefixes(job):
         await frontier.drop_notes(prefix)

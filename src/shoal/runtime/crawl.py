@@ -29,12 +29,14 @@ from shoal.engine.tracing import tracing_if
 from shoal.errors import SettingsError, ShoalError, SpiderError, StoreError
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import Frontier
+from shoal.frontier.values import Job
 from shoal.inspect.event_log import EventBook
 from shoal.inspect.job import View
 from shoal.inspect.overview import Horizon, eta
 from shoal.inspect.retention import tidy
 from shoal.jobs.trouble import pause_in_trouble
 from shoal.runtime.admission import make_admission
+from shoal.runtime.job_hooks import ProcessHooks, end_missed
 from shoal.runtime.job_plan import JobPlan
 from shoal.runtime.signals import Stoppable, stopping_on_signals
 from shoal.runtime.submit import conclude, submit
@@ -122,6 +124,7 @@ async def _run(plan: JobPlan, sink: Sink | None, watch: Watch | None, *, signals
         await stack.enter_async_context(EventBook(frontier))
         job = await submit(plan, frontier)
         if job.state == "finished":
+            await _end_missed(plan, frontier, job)
             return View(job, TallyReport(), note="already finished")
         if plan.store != ":memory:":
             can_resume()
@@ -153,6 +156,16 @@ async def _run(plan: JobPlan, sink: Sink | None, watch: Watch | None, *, signals
         view = await look()
         await tidy(frontier, plan.settings, spared={plan.job})
         return view
+
+
+async def _end_missed(plan: JobPlan, frontier: Frontier, job: Job) -> None:
+    hooks = ProcessHooks()
+    try:
+        await end_missed(frontier, job, hooks, plan.spider, plan.settings)
+    except BaseException:
+        await hooks.close(failing=True)
+        raise
+    await hooks.close()
 
 
 def _supervisor(plan: JobPlan, frontier: Frontier) -> Supervisor:

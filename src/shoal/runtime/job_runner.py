@@ -15,6 +15,7 @@ from shoal.engine.history_recorder import HistoryRecorder, read_history
 from shoal.engine.inner_fetch import InnerFetcher
 from shoal.engine.judging import Judge
 from shoal.engine.learning import Learner
+from shoal.engine.letter_hooks import LetterHooks
 from shoal.engine.links import Links
 from shoal.engine.page_hooks import PageHooks
 from shoal.engine.permission import Permission
@@ -38,6 +39,7 @@ from shoal.hosts.session_notes import SessionNotes
 from shoal.jobs.state import StoredState
 from shoal.policy.load import Traffic
 from shoal.policy.retry import RetryBudget
+from shoal.runtime.job_hooks import JobHooks, ProcessHooks
 from shoal.runtime.output_checks import file_claim
 from shoal.settings import Settings
 from shoal.sink import Sink
@@ -78,6 +80,9 @@ class JobRunner:
         guard, rng = Guard(settings.allow_network), rng or random.Random()
         clock = FrontierClock(clock or SystemClock())
         self.name = job
+        self.hooks = hooks if hooks is not None else hooks_of(spider, settings)
+        self.job_hooks = JobHooks(frontier, self.hooks, settings)
+        self._letters = LetterHooks(self.hooks.on_dead_letter, settings, clock)
         self.made_at = 0.0
         self.spider = spider
         self.settings = settings
@@ -98,6 +103,7 @@ class JobRunner:
             rng=rng,
             now=clock.now,
             handlers=pools_of(spider),
+            countries=countries_of(spider),
             own=hosts.own,
             trusts_tasks=trusts_tasks,
         )
@@ -123,8 +129,9 @@ class JobRunner:
             browser=transport is None and available(settings),
             confined=confined,
             collecting=collect if tracing is None else tracing.collect,
-            hooks=hooks if hooks is not None else hooks_of(spider, settings),
             state=self.state,
+            hooks=self.hooks,
+            letters=self._letters,
         )
         self.pages: Pages = pages if tracing is None else tracing.pages(pages)
 
@@ -146,12 +153,29 @@ class JobRunner:
         if reconfigure:
             await self._hosts.reconfigure(self.name)
 
+    async def start_hooks(self, process: ProcessHooks) -> None:
+        """Before its first page here. Raises SpiderError if a hook of the process fails, JobHookError if one of the job
+        does."""
+        await process.start(self.hooks, self.settings)
+        if (self.hooks.on_job_start or self.hooks.on_job_end) and (
+            job := await self._frontier.job(self.name)
+        ):
+            await self.job_hooks.start(job)
+
+    async def end_hooks(self) -> None:
+        """If the job is finished, and nobody has run them."""
+        await self._letters.close()
+        job = await self._frontier.job(self.name) if self.hooks.on_job_end else None
+        if job is not None and job.created_at == self.made_at:
+            await self.job_hooks.end(job)
+
     async def _file_claim(self) -> FileClaim | None:
         journal = self.sink.journal
         job = await self._frontier.job(self.name) if isinstance(journal, JsonLines) else None
         return await file_claim(self._frontier, job, journal.key) if journal and job else None
 
     async def close(self) -> None:
+        await self._letters.close()
         await self._transport.close()
         await self.sink.close()
 
@@ -179,6 +203,7 @@ def make_pipeline(
     collecting: Callable[..., Awaitable[Yielded]] = collect,
     hooks: Hooks = NO_HOOKS,
     state: Values | None = None,
+    letters: LetterHooks | None = None,
 ) -> Pipeline:
     """The steps of a page's path, in their order. `browser`: there is one to open pages with."""
     challenges = Challenges(settings, browser=browser)
@@ -234,12 +259,18 @@ def make_pipeline(
         routes=routes,
         clock=clock,
         state=state,
+        letters=letters,
     )
 
 
 def pools_of(spider: Spider) -> dict[str, str]:
     """The pools that handlers ask for."""
     return {name: handler.pool for name, handler in _by_name(spider) if handler.pool}
+
+
+def countries_of(spider: Spider) -> dict[str, str]:
+    """The countries that handlers ask for."""
+    return {name: handler.country for name, handler in _by_name(spider) if handler.country}
 
 
 def waits_of(spider: Spider) -> dict[str, str]:

@@ -10,12 +10,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from shoal.engine.served import EngineJob
 from shoal.engine.tally import TallyReport, merge
-from shoal.errors import HandlerMissing, OutputTaken, SessionKeyError, ShoalError, SinkError, TrustError
+from shoal.errors import (
+    HandlerMissing,
+    JobHookError,
+    OutputTaken,
+    SessionKeyError,
+    ShoalError,
+    SinkError,
+    TrustError,
+)
 from shoal.events import event
 from shoal.fetch.browser.executable import available
 from shoal.frontier import is_local
@@ -24,6 +32,7 @@ from shoal.frontier.values import Job, JobSpec
 from shoal.jobs.trouble import report_trouble, with_pages_left
 from shoal.policy.lanes import Lane, cap_of
 from shoal.policy.load import Traffic
+from shoal.runtime.job_hooks import ProcessHooks, end_missed, may_have_hooks
 from shoal.runtime.job_runner import JobRunner
 from shoal.runtime.submit import finish
 from shoal.runtime.worker_plan import WorkerPlan
@@ -59,6 +68,7 @@ class ServedJobs:
         traffic: Traffic,
         tracing: Tracing | None = None,
         running: RunningJobs | None = None,
+        hooks: ProcessHooks | None = None,
     ) -> None:
         self._frontier = frontier
         self._running = running or RunningJobs(frontier)
@@ -67,6 +77,8 @@ class ServedJobs:
         self._settings = settings
         self._traffic = traffic
         self._tracing = tracing
+        self._hooks = hooks or ProcessHooks()
+        self._ending: set[asyncio.Task[None]] = set()  # jobs that are finished, whose hooks run
         self._past = TallyReport()  # of jobs that were closed
         self._known: dict[str, Incarnation] = {}  # what the current ones were opened for
         self._current: dict[str, JobRunner] = {}
@@ -126,6 +138,7 @@ class ServedJobs:
 
     async def run(self, holds: Holds) -> None:
         """Follows the store. `holds`: how many pages of a job the engine has in flight."""
+        self._end(self._end_missed())
         while True:
             try:
                 await self.refresh(holds)
@@ -154,7 +167,8 @@ class ServedJobs:
         try:
             runner = self._make_runner(spec)
             await runner.open(reconfigure=False)
-        except (OutputTaken, TrustError) as error:
+            await runner.start_hooks(self._hooks)
+        except (OutputTaken, TrustError, JobHookError) as error:
             await report_trouble(self._frontier, spec.name, str(error))
             if runner is not None:
                 await runner.close()
@@ -194,6 +208,7 @@ class ServedJobs:
             tracing=self._tracing,
             may_reach=reach,
             trusts_tasks=self._plan.trusts(spider),
+            hooks=self._hooks.of(spider, settings),
         )
 
     def _choose_lanes(self) -> None:
@@ -227,13 +242,42 @@ class ServedJobs:
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
             await asyncio.shield(closing)
+            self._end(self._end_hooks(runner))
+
+    def _end(self, hooks: Coroutine[Any, Any, None]) -> None:
+        """Runs them beside the jobs that go on."""
+        ending = asyncio.create_task(hooks)
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
+
+    async def _end_hooks(self, runner: JobRunner) -> None:
+        try:
+            await runner.end_hooks()
+        except ShoalError as error:
+            event("job_hook_failed", job=runner.name, error=str(error))
+
+    async def _end_missed(self) -> None:
+        """Runs `on_job_end` of jobs that were finished when the process that was to run it died."""
+        if not (self._settings.plugins or any(map(may_have_hooks, self._spiders.values()))):
+            return
+        name = ""
+        try:
+            for job in await self._frontier.jobs("finished"):
+                name = job.spec.name
+                if self._plan.serves(job.spec, self._spiders):
+                    spider = self._spiders[job.spec.spider]
+                    settings = self._plan.settings_for(job.spec, spider)
+                    await end_missed(self._frontier, job, self._hooks, spider, settings)
+        except ShoalError as error:
+            event("job_hook_failed", job=name, error=str(error))
 
     async def close(self) -> None:
         for task in list(self._opening.values()):
             task.cancel()
-        await asyncio.gather(*self._opening.values(), *self._closing, return_exceptions=True)
+        await asyncio.gather(*self._opening.values(), *self._closing, *self._ending, return_exceptions=True)
         for runner in self.everyone():
             await runner.close()
+            await self._end_hooks(runner)
 
 
 class RunningJobs:

@@ -20,7 +20,7 @@ from shoal.engine.tally import TallyReport
 from shoal.engine.tracing import Tracing, tracing_if
 from shoal.engine.vitals import OwnVitals, Vitals
 from shoal.engine.watchdog import Watchdog
-from shoal.errors import HandlerMissing, ShoalError
+from shoal.errors import HandlerMissing, JobHookError, ShoalError, SpiderError
 from shoal.events import event
 from shoal.fetch.slots import within_file_limit
 from shoal.frontier import open_frontier, shown
@@ -33,6 +33,7 @@ from shoal.jobs.trouble import check_all_done, pause_in_trouble, with_pages_left
 from shoal.jobs.worker_status import tell_other_versions
 from shoal.policy.load import Backlog, Traffic
 from shoal.runtime.coordinator import Coordinator
+from shoal.runtime.job_hooks import ProcessHooks
 from shoal.runtime.job_runner import JobRunner
 from shoal.runtime.served_jobs import RunningJobs, ServedJobs
 from shoal.runtime.signals import Stoppable, stopping_on_signals
@@ -167,7 +168,17 @@ class CrawlWorker(Worker):
         tracing: Tracing | None = None,
     ) -> None:
         traffic = Traffic()
-        self._runner = JobRunner(job, spider, settings, frontier, sink, traffic=traffic, tracing=tracing)
+        self._hooks = ProcessHooks()
+        self._runner = JobRunner(
+            job,
+            spider,
+            settings,
+            frontier,
+            sink,
+            traffic=traffic,
+            tracing=tracing,
+            hooks=self._hooks.of(spider, settings),
+        )
         self._job = OneJob(frontier, self._runner, settings)
         super().__init__(frontier, self._job, settings, traffic)
         self.admission, self.tally = self._runner.admission, self._runner.tally
@@ -175,14 +186,23 @@ class CrawlWorker(Worker):
     async def __aenter__(self) -> Self:
         try:
             await self._runner.open()
-            return await super().__aenter__()
+            await super().__aenter__()
         except BaseException:
             await self._runner.close()
             raise
+        try:
+            await self._runner.start_hooks(self._hooks)
+        except BaseException as error:
+            await self.__aexit__(type(error))
+            if isinstance(error, SpiderError):
+                raise type(error)(f"{error}; put it right and run the same command again") from error
+            raise
+        return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, kind: object = None, *_: object) -> None:
         await super().__aexit__()
         await self._runner.close()
+        await self._hooks.close(failing=kind is not None)
 
     def report(self) -> TallyReport:
         return self.tally.report(in_flight=self.engine.in_flight)
@@ -198,6 +218,12 @@ class CrawlWorker(Worker):
             sentence = await with_pages_left(self._frontier, name, trouble)
             await pause_in_trouble(self._frontier, name, sentence)
             raise HandlerMissing(f"job {name} is paused: {sentence}; run the same command again to go on")
+        try:
+            await self._runner.end_hooks()
+        except JobHookError as error:
+            raise JobHookError(
+                f"job {name} is finished, but not its {error}; run the same command again to repeat that"
+            ) from error
 
 
 class FleetWorker(Worker):
@@ -212,13 +238,17 @@ class FleetWorker(Worker):
     ) -> None:
         settings, traffic, running = plan.settings(), Traffic(), RunningJobs(frontier)
         self._plan = plan
-        self._served = ServedJobs(frontier, plan, spiders, settings, traffic, tracing, running)
+        self._hooks = ProcessHooks()
+        self._served = ServedJobs(
+            frontier, plan, spiders, settings, traffic, tracing, running, hooks=self._hooks
+        )
         super().__init__(frontier, self._served, settings, traffic, spiders=tuple(spiders))
         self._coordinator = Coordinator(frontier, plan, spiders, name=self.engine.name, running=running)
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, kind: object = None, *_: object) -> None:
         await super().__aexit__()
         await self._served.close()
+        await self._hooks.close(failing=kind is not None)
 
     def report(self) -> TallyReport:
         return self._served.report(in_flight=self.engine.in_flight)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+LATE = "it did not finish in its time (setting handler_timeout)"
 _AGAIN = 3  # times that a handler gets its time again, if the event loop was blocked
 _STALLED = 0.25  # a timer that is later, in seconds, means that the event loop was blocked
 _CLOSE = 0.001  # seconds by which two clocks may differ
@@ -76,7 +77,7 @@ async def collect(
     return _collect_plain(handler.name, produced, deadline, monotonic)
 
 
-class _HandlerTimer:
+class HandlerTimer:
     """The deadline of an async handler. While another handler blocks the event loop, this one cannot run. So a handler
     that is far too late gets its time again, a few times; otherwise one that blocks, or a machine that gives this
     process no time, would bury every page beside it."""
@@ -101,9 +102,9 @@ class _HandlerTimer:
         self._waits -= 1
         if not self._waits:
             self.deadline += self._monotonic() - self._waits_since
-            if self._limit is not None:
+            if (limit := self._limit) is not None:
                 self.stop()
-                self.interrupt(self._limit)
+                self.interrupt(limit)
 
     def is_over(self) -> bool:
         if self._waits:
@@ -128,26 +129,12 @@ class _HandlerTimer:
             self._timer = loop.call_later(left, self.interrupt, limit)
 
     def stop(self) -> None:
+        self._limit = None
         if self._timer is not None:
             self._timer.cancel()
 
 
-async def wait_until(awaited: Awaitable[T], deadline: float, monotonic: Callable[[], float]) -> T:
-    """Awaits it. At the deadline it is interrupted, and a HandlerTimeout is raised."""
-    timer = _HandlerTimer(deadline, monotonic)
-    try:
-        async with asyncio.timeout(None) as limit:
-            timer.interrupt(limit)
-            return await awaited
-    except TimeoutError:
-        if limit.expired():
-            raise HandlerTimeout("it did not finish in its time (setting handler_timeout)") from None
-        raise
-    finally:
-        timer.stop()
-
-
-_running: ContextVar[_HandlerTimer | None] = ContextVar("shoal_handler_timer", default=None)
+_running: ContextVar[HandlerTimer | None] = ContextVar("shoal_handler_timer", default=None)
 
 
 @contextmanager
@@ -164,13 +151,29 @@ def handler_waits() -> Iterator[None]:
         timer.go_on()
 
 
+async def wait_until(awaited: Awaitable[T], timer: HandlerTimer) -> T:
+    """Awaits it. When its time is over it is interrupted, and a HandlerTimeout is raised."""
+    running = _running.set(timer)
+    try:
+        async with asyncio.timeout(None) as limit:
+            timer.interrupt(limit)
+            return await awaited
+    except TimeoutError:
+        if limit.expired():
+            raise HandlerTimeout(LATE) from None
+        raise
+    finally:
+        timer.stop()
+        _running.reset(running)
+
+
 async def _collect_async(
     name: str,
     produced: Awaitable[object] | AsyncIterable[object],
     deadline: float,
     monotonic: Callable[[], float],
 ) -> Yielded:
-    timer = _HandlerTimer(deadline, monotonic)
+    timer = HandlerTimer(deadline, monotonic)
     running = _running.set(timer)
     try:
         async with asyncio.timeout(None) as limit:
@@ -188,7 +191,7 @@ async def _collect_async(
     return _collect_plain(name, result, timer.deadline, monotonic)
 
 
-async def _drain(name: str, produced: AsyncIterable[object], timer: _HandlerTimer) -> Yielded:
+async def _drain(name: str, produced: AsyncIterable[object], timer: HandlerTimer) -> Yielded:
     into = Yielded()
     count = 0
     iterator = aiter(produced)

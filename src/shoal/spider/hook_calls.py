@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterable, Iterable, Sequence
 from inspect import isawaitable
 from types import CodeType
 
 from msgspec import Struct
 
 from shoal.limits import YIELDED
-from shoal.spider.handlers import Drop, Retry, is_item, wait_until
+from shoal.spider.handlers import LATE, Drop, HandlerTimeout, HandlerTimer, Retry, is_item, wait_until
 from shoal.spider.hooks import Hook, OutgoingRequest
+from shoal.spider.inner import FetchFailed
 from shoal.spider.page import Page
 from shoal.spider.rendering import TabLost
 from shoal.spider.spider import place_of_code, place_of_error
 from shoal.text import error_line
 
-_SAID = (Retry, Drop, TabLost)  # what a hook raises to say what is to become of its page
+_SAID = (Retry, Drop, TabLost, FetchFailed)  # what a hook raises to say what is to become of its page
 
 
 class HookFailed(Exception):
@@ -27,22 +28,12 @@ class HookFailed(Exception):
         super().__init__(f"{hook}{f' ({where})' if where else ''}: {said}")
 
 
-class Time(Struct, frozen=True):
-    """How long hooks may take: until when by which clock."""
-
-    deadline: float
-    monotonic: Callable[[], float]
-
-    def is_over(self) -> bool:
-        return self.monotonic() > self.deadline
-
-
-async def call(hook: Hook, *values: object, time: Time) -> object:
+async def call(hook: Hook, *values: object, time: HandlerTimer) -> object:
     """What the hook answers. It may be async or not; if it is, it is interrupted when its time is over."""
     try:
         answer = hook.function(*values)
         if isawaitable(answer):
-            answer = await wait_until(answer, time.deadline, time.monotonic)
+            answer = await wait_until(answer, time)
     except _SAID:
         raise
     except Exception as error:
@@ -50,15 +41,24 @@ async def call(hook: Hook, *values: object, time: Time) -> object:
     return answer
 
 
+async def call_alone(hook: Hook, *values: object, time: HandlerTimer) -> None:
+    """Runs a hook that is about no page, or a page that has ended: it has nothing to say about one."""
+    try:
+        await call(hook, *values, time=time)
+    except _SAID as error:
+        raise failed(hook, error) from error
+
+
 def failed(hook: Hook, error: Exception) -> HookFailed:
     """Names the line of the hook, and not of a library that it calls."""
     code = getattr(getattr(hook.function, "__func__", hook.function), "__code__", None)
     file = code.co_filename if isinstance(code, CodeType) else ""
     where = place_of_error(error, file)
-    return HookFailed(hook, error_line(error), where if where != file else "")
+    said = LATE if isinstance(error, HandlerTimeout) else error_line(error)
+    return HookFailed(hook, said, where if where != file else "")
 
 
-async def before_request(hook: Hook, request: OutgoingRequest, time: Time) -> None:
+async def before_request(hook: Hook, request: OutgoingRequest, time: HandlerTimer) -> None:
     answer = await call(hook, request, time=time)
     if answer is not None and answer is not request:
         raise HookFailed(
@@ -66,7 +66,7 @@ async def before_request(hook: Hook, request: OutgoingRequest, time: Time) -> No
         )
 
 
-async def after_response(hooks: Sequence[Hook], page: Page, time: Time) -> Page:
+async def after_response(hooks: Sequence[Hook], page: Page, time: HandlerTimer) -> Page:
     for hook in hooks:
         answer = await call(hook, page, time=time)
         if isinstance(answer, Page):
@@ -86,7 +86,7 @@ class Hooked(Struct):
     dropped: Sequence[str] = ()  # for each that was dropped, why
 
 
-async def on_item(hooks: Sequence[Hook], items: Sequence[object], page: Page, time: Time) -> Hooked:
+async def on_item(hooks: Sequence[Hook], items: Sequence[object], page: Page, time: HandlerTimer) -> Hooked:
     kept: list[object] = []
     origins: list[int] = []
     dropped: list[str] = []
@@ -116,7 +116,7 @@ async def on_item(hooks: Sequence[Hook], items: Sequence[object], page: Page, ti
 
 
 async def _through(
-    hooks: Sequence[Hook], item: object, place: int, page: Page, time: Time
+    hooks: Sequence[Hook], item: object, place: int, page: Page, time: HandlerTimer
 ) -> tuple[object, int]:
     """The item after the hooks from `place` on; or the list that one made of it, and the place of that one."""
     for at in range(place, len(hooks)):
@@ -137,14 +137,14 @@ async def _through(
     return item, len(hooks)
 
 
-async def _settled(hook: Hook, answer: object, time: Time) -> object:
+async def _settled(hook: Hook, answer: object, time: HandlerTimer) -> object:
     """What an item hook answered: an item, a list of items, or None."""
     if isawaitable(answer):
-        answer = await wait_until(answer, time.deadline, time.monotonic)
+        answer = await wait_until(answer, time)
     if answer is None or is_item(answer):
         return answer
     if isinstance(answer, AsyncIterable):
-        answer = await wait_until(_listed(answer), time.deadline, time.monotonic)
+        answer = await wait_until(_listed(answer), time)
     if not isinstance(answer, Iterable) or isinstance(answer, str | bytes):
         raise HookFailed(hook, f"it returned a {type(answer).__name__}; return an item, or a list of items")
     several: list[object] = []

@@ -126,6 +126,7 @@ class JobSummary(Struct, frozen=True, kw_only=True):
     left: int = 0  # pages that are left in the queue, if a budget ended it
     seconds: float = 0.0  # since it was made
     output: str = ""  # where its rows go, without a password
+    counts: dict[str, int] = {}  # its own counters, and what was dropped
 
 
 class HookOptions(TypedDict, total=False):

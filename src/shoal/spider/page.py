@@ -69,6 +69,7 @@ class FollowOptions(TypedDict, total=False):
     cookies: dict[str, str] | None
     session: str | None
     proxy: str | None
+    country: str | None
     pool: str | None
     timeout: float | None
     max_body: int | None

@@ -51,6 +51,7 @@ class Handler(Struct, frozen=True):
     priority: int = 0
     item: str = ""  # the kind of its items, which is the table of a database; "": the handler's name
     pool: str = ""  # the proxy pool of its pages; "": as in the settings
+    country: str = ""  # that their proxies are to be in; "": any
     wait_for: str = ""  # in a browser: "load", "quiet", or a CSS selector; "": as in the settings
     schemas: tuple[Schema, ...] = ()  # the classes of its items; none: any item will do
 
@@ -64,6 +65,7 @@ class HandlerOptions(TypedDict, total=False):
     priority: int
     item: Items
     pool: str
+    country: str
     wait_for: str
 
 
@@ -119,6 +121,7 @@ class Spider(HookDecorators):
         priority: int = 0,
         item: Items = "",
         pool: str = "",
+        country: str = "",
         wait_for: str = "",
     ) -> Handler:
         """Registers a handler, as the decorator does."""
@@ -140,7 +143,7 @@ class Spider(HookDecorators):
         except SpiderError as error:
             raise SpiderError(f"{where}: handler {name!r}: {error}") from None
         kind = item if isinstance(item, str) else schemas[0].table if len(schemas) == 1 else ""
-        handler = Handler(name, function, keys, lane, priority, kind, pool, wait_for, schemas)
+        handler = Handler(name, function, keys, lane, priority, kind, pool, country, wait_for, schemas)
         self.handlers[name] = handler
         _remember_name(function, name)
         return handler

@@ -92,7 +92,7 @@ class Contexts:
         jar = request.jar if isinstance(request.jar, CookieJar) else None
         if jar is not None and request.cookies and request.referrer_url:
             jar.update_cookies_from_headers(request.cookies, URL(request.referrer_url, encoded=True))
-        key = (chromium.pid, jar, request.proxy.name if request.proxy is not None else "")
+        key = (chromium.pid, jar, request.proxy.key if request.proxy is not None else "")
         async with self._lock:  # two pages of a session do not open two contexts
             context = self._live.pop(key, None)
             if context is not None and self._is_worn(context):

@@ -1,21 +1,26 @@
 """Proxies and pools from the settings. The credentials of a proxy are never shown.
 
 A pool is a list of addresses, or of sources of addresses: `file:PATH` (one a line), `env:NAME` (separated by white
-space). So passwords need not be in shoal.toml.
+space); `${NAME}` in an address is a variable of the environment. So passwords need not be in shoal.toml.
+
+Providers sell one address whose user name says which exit to take: `{country}` and `{session}` in it are filled in for
+every request.
 """
 
 from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 
+from msgspec.structs import replace
 from yarl import URL
 
 from shoal.errors import SettingsError
 from shoal.policy.host_table import table_name
 from shoal.proxy_address import HOW, SCHEMES, SOCKS_PORT, is_address, parse_address, with_variables
-from shoal.settings import Settings
+from shoal.settings import PoolSettings, Settings
 
 DIRECT = "direct"  # the pool without a proxy
 
@@ -23,7 +28,7 @@ DIRECT = "direct"  # the pool without a proxy
 class Proxy:
     """One proxy of a pool. `name` has no credentials; logs and records use it."""
 
-    __slots__ = ("_password", "_user", "address", "host", "name", "pool", "port", "scheme")
+    __slots__ = ("_password", "_user", "address", "country", "host", "key", "name", "pool", "port", "scheme")
 
     def __init__(
         self,
@@ -34,6 +39,7 @@ class Proxy:
         user: str | None,
         password: str | None,
         twin: int = 1,
+        country: str = "",
     ) -> None:
         self.pool = pool
         self.scheme = scheme
@@ -43,6 +49,8 @@ class Proxy:
         # Gateways distinguish their exits by user name, so an address may occur more than once.
         self.address = f"{shown}:{port}" + (f"#{twin}" if twin > 1 else "")
         self.name = f"{pool}/{self.address}" if pool else self.address  # without a pool: given by a request
+        self.key = self.name  # connections of one key may be used again
+        self.country = country  # that it is in; "": unknown, or as its user name says
         self._user = user
         self._password = password
 
@@ -51,7 +59,27 @@ class Proxy:
 
     def rename(self, address: str) -> None:
         """Gives a proxy without a pool another address to be shown by."""
-        self.address = self.name = address
+        self.address = self.name = self.key = address
+
+    def takes(self, field: str) -> bool:
+        """Whether `{country}` or `{session}` is part of its user name or password."""
+        return f"{{{field}}}" in f"{self._user or ''}{self._password or ''}"
+
+    @property
+    def varies(self) -> bool:
+        return self.takes("country") or self.takes("session")
+
+    def filled_in(self, country: str, session: str) -> Proxy:
+        """The same proxy, with country and session in its user name."""
+        if not self.varies:
+            return self
+        made = copy(self)
+        made._user, made._password = (
+            text and text.replace("{country}", country).replace("{session}", session)
+            for text in (self._user, self._password)
+        )
+        made.key = f"{self.name} {made._user}"  # in memory only
+        return made
 
     @property
     def url(self) -> URL:
@@ -82,7 +110,19 @@ def load_pools(settings: Settings, environ: Mapping[str, str]) -> Pools:
         raise SettingsError(
             f"proxies: {DIRECT!r} is the name of the way without a proxy; name the pool otherwise"
         )
-    return {pool: _pool(pool, entries, environ) for pool, entries in settings.proxies.items()}
+    return {name: _pool(name, pool_settings(settings, name), environ) for name in settings.proxies}
+
+
+def pool_settings(settings: Settings, name: str) -> PoolSettings:
+    """The settings of a pool, with the general ones where it has none of its own."""
+    given = settings.proxies.get(name, [])
+    own = given if isinstance(given, PoolSettings) else PoolSettings(urls=given)
+    return replace(
+        own,
+        strategy=own.strategy or settings.pool_strategy,
+        cooldown=own.cooldown or settings.pool_cooldown,
+        cost=settings.pool_costs.get(name, 0.0) if own.cost is None else own.cost,
+    )
 
 
 def find_pools(settings: Settings, handlers: Sequence[str], environ: Mapping[str, str]) -> Pools:
@@ -126,14 +166,20 @@ def _check_proxy(text: str, pools: Pools, environ: Mapping[str, str]) -> None:
         raise SettingsError(f"proxy: is not a proxy's address: {error}; {HOW}") from None
 
 
-def _pool(pool: str, entries: Sequence[str], environ: Mapping[str, str]) -> Sequence[Proxy]:
+def _pool(pool: str, own: PoolSettings, environ: Mapping[str, str]) -> Sequence[Proxy]:
     if "/" in pool or not pool:
         raise SettingsError(f"proxies: {pool!r} is no name for a pool: it is empty or has a slash")
     proxies: list[Proxy] = []
-    for where, url in _addresses(pool, entries, environ):
-        proxies.append(_proxy(pool, url, where, proxies))
+    for country, entries in [("", own.urls), *own.countries.items()]:
+        for where, url in _addresses(pool, entries, environ):
+            proxies.append(_proxy(pool, url, where, proxies, country.lower(), environ))
     if not proxies:
         raise SettingsError(f"proxies: pool {pool!r} is empty; {HOW}")
+    if not own.country and any(proxy.takes("country") for proxy in proxies):
+        raise SettingsError(
+            f'proxies: pool {pool!r} has {{country}} in an address: add country = "…" to [proxies.{pool}], '
+            "for requests that ask for none"
+        )
     return proxies
 
 
@@ -163,13 +209,18 @@ def _lines(pool: str, path: str) -> Iterator[tuple[str, str]]:
             yield f"{path}, line {number}", url
 
 
-def _proxy(pool: str, text: str, where: str, others: Sequence[Proxy]) -> Proxy:
+def _proxy(
+    pool: str, text: str, where: str, others: Sequence[Proxy], country: str, environ: Mapping[str, str]
+) -> Proxy:
     try:
-        url = parse_address(text)
+        url = parse_address(with_variables(text, environ))
+    except KeyError as error:
+        missing = f"the environment has no variable {error.args[0]}"
+        raise SettingsError(f"proxies: pool {pool!r}, {where}: {missing}") from None
     except ValueError as error:  # its text leaves the address out: it may hold a password
         raise SettingsError(
             f"proxies: pool {pool!r}, {where}: is not a proxy's address: {error}; {HOW}"
         ) from None
     host, port = url.host or "", url.port or SOCKS_PORT
     twin = 1 + sum((proxy.host, proxy.port) == (host, port) for proxy in others)
-    return Proxy(pool, SCHEMES[url.scheme], host, port, url.user, url.password, twin)
+    return Proxy(pool, SCHEMES[url.scheme], host, port, url.user, url.password, twin, country)

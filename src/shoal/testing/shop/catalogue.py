@@ -74,7 +74,7 @@ class Catalogue(Struct, frozen=True):
     def has_files(self, number: int) -> bool:
         return number % _EVERY_FILE == 0
 
-    def sold_out_twice(self, number: int) -> bool:
+    def sells_out(self, number: int) -> bool:
         return number % _EVERY_SOLD_OUT == 7
 
     def listed(self) -> list[int]:

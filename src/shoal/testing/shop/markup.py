@@ -23,7 +23,7 @@ def home() -> str:
 
 def listing(title: str, products: Iterable[Product], following: str = "") -> str:
     items = "".join(
-        f'<li class="product"><a href="/product/{product.number}">{product.name}</a></li>'
+        f'<li class="product" data-sku="{product.sku}"><a href="/product/{product.number}">{product.name}</a></li>'
         for product in products
     )
     more = f'<p class="next"><a href="{following}">next</a></p>' if following else ""

@@ -34,6 +34,8 @@ class ShopSpec(Struct, frozen=True):
     file_seconds: float = 0.0  # that a file takes
     private_files: bool = False  # files are for members, too
     signed_api: bool = True  # calls of the API need a signature
+    sold_out: int = 2  # times that some products are
+    members_only: bool = True  # prices are for members; False: nobody has to log in
 
 
 class Routes:
@@ -57,6 +59,7 @@ class Routes:
             web.get(r"/product/{number:\d+}/variants", self.variants),
             web.get(r"/files/{number:\d+}/{which:manual|1\.png|2\.png}", self.file),
             web.get("/api/stock", self.stock),
+            web.get(r"/api/stock/P-{number:\d+}", self.stock_of_one),
         ]
 
     async def robots(self, request: web.Request) -> web.Response:
@@ -111,7 +114,7 @@ class Routes:
 
     def _is_member(self, request: web.Request) -> bool:
         request[ACCOUNT] = self.accounts.visitor(request.cookies.get(COOKIE, ""))
-        return bool(request[ACCOUNT])
+        return bool(request[ACCOUNT]) or not self.spec.members_only
 
     def _wall(self, request: web.Request, number: int) -> web.StreamResponse:
         """Every other product leads to the login; the rest show it in their place, with status 200."""
@@ -125,7 +128,7 @@ class Routes:
         if not self._is_member(request):
             return self._wall(request, number)
         product = self.catalogue.product(number)
-        if self.catalogue.sold_out_twice(number) and self._seen_sold_out[number] < 2:
+        if self.catalogue.sells_out(number) and self._seen_sold_out[number] < self.spec.sold_out:
             self._seen_sold_out[number] += 1
             return _html(request, "sold out", markup.sold_out(product.name))
         return _html(request, "product", markup.product(product))
@@ -182,17 +185,32 @@ class Routes:
         return answer
 
     async def stock(self, request: web.Request) -> web.Response:
-        at, given = request.headers.get("X-Time", ""), request.headers.get("X-Signature", "")
-        if self.spec.signed_api and not is_signed(request.path_qs, at, given, time.time()):
-            request[KIND] = "unsigned"
-            return web.json_response({"error": "the signature is missing, wrong or too old"}, status=401)
-        request[KIND] = "api"
+        if refusal := self._unsigned(request):
+            return refusal
         start = _position(request.query.get("cursor", ""))
         numbers = range(start, min(start + PER_CALL, self.spec.products))
-        entries = [{"sku": self.catalogue.product(n).sku, "stock": self.catalogue.stock(n)} for n in numbers]
+        entries = [self._entry(number) for number in numbers]
         following = _cursor(numbers.stop) if numbers.stop < self.spec.products else None
-        answer = {"entries": entries, "next": following}
-        return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
+        return _json({"entries": entries, "next": following})
+
+    async def stock_of_one(self, request: web.Request) -> web.Response:
+        return self._unsigned(request) or _json(self._entry(self._product_number(request)))
+
+    def _entry(self, number: int) -> dict[str, object]:
+        return {"sku": self.catalogue.product(number).sku, "stock": self.catalogue.stock(number)}
+
+    def _unsigned(self, request: web.Request) -> web.Response | None:
+        """The answer to a call without a good signature."""
+        request[KIND] = "api"
+        at, given = request.headers.get("X-Time", ""), request.headers.get("X-Signature", "")
+        if not self.spec.signed_api or is_signed(request.path_qs, at, given, time.time()):
+            return None
+        request[KIND] = "unsigned"
+        return _json({"error": "the signature is missing, wrong or too old"}, 401)
+
+
+def _json(value: object, status: int = 200) -> web.Response:
+    return web.Response(body=msgspec.json.encode(value), content_type="application/json", status=status)
 
 
 def _html(request: web.Request, kind: str, text: str, status: int = 200) -> web.Response:

@@ -1,0 +1,324 @@
+"""Hooks of processes and jobs, and of dead letters: in one process, in several, in a fleet, and after kill -9."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from aiohttp import web
+
+import shoal
+from shoal import JobSummary, Page, Spider
+from shoal.errors import JobHookError, SpiderError
+from shoal.model import DeadLetter
+from shoal.testing.servers import ValkeyServer
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[str]:
+    async def answer(request: web.BaseRequest) -> web.Response:
+        if request.path == "/gone":
+            return web.Response(status=404)
+        if request.path == "/":
+            return web.Response(
+                text="".join(f"<a href='/{n}'>{n}</a>" for n in range(30)), content_type="text/html"
+            )
+        return web.Response(text="<h1>page</h1>", content_type="text/html")
+
+    runner = web.ServerRunner(web.Server(answer))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    await runner.cleanup()
+
+
+def make(*starts: str, **settings: Any) -> Spider:
+    spider = Spider("s", [*starts], **{"rate": 0, "robots": False} | settings)
+
+    @spider.handler
+    def row(page: Page) -> Iterator[object]:
+        yield {"url": page.url}
+
+    return spider
+
+
+async def test_all_in_their_order_and_once(site: str, tmp_path: Path) -> None:
+    spider = make(f"{site}/a", f"{site}/gone")
+    told: list[object] = []
+
+    @spider.on_process_end
+    async def close() -> None:
+        told.append("process ends")
+
+    @spider.on_process_start
+    async def open_() -> None:
+        await asyncio.sleep(0)
+        told.append("process starts")
+
+    @spider.on_job_start
+    def start(job: JobSummary) -> None:
+        told.append(("job starts", job.name, job.state, job.done))
+
+    @spider.after_response
+    def page(page: Page) -> None:
+        told.append("page")
+
+    @spider.on_dead_letter
+    def letter(letter: DeadLetter) -> None:
+        told.append((letter.kind, letter.task.url, letter.task.history[-1].detail[:8]))
+
+    @spider.on_job_end
+    async def end(job: JobSummary) -> None:
+        told.append(("job ends", job.state, job.done, job.dead, job.rows))
+
+    store = str(tmp_path / "s.db")
+    await shoal.crawl(spider, store=store)
+    assert told[:2] == ["process starts", ("job starts", "s", "running", 0)]
+    assert set(told[2:4]) == {"page", ("http_404", f"{site}/gone", "HTTP 404")}
+    assert told[4:] == [("job ends", "finished", 1, 1, 1), "process ends"]
+    told.clear()
+    await shoal.crawl(spider, store=store)  # it is finished
+    assert told == []
+    assert (await shoal.add("s", [f"{site}/b"], store=store)).new == 1
+    await shoal.crawl(spider, store=store)
+    assert told == ["process starts", "page", ("job ends", "finished", 2, 1, 2), "process ends"]
+    told.clear()
+    await shoal.crawl(spider, store=store, fresh=True)
+    assert len(told) == 6, "a job that is made anew has its own"
+
+
+def fails(*_: object) -> None:
+    raise ValueError("no good")
+
+
+async def hangs(*_: object) -> None:
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("kind", ["on_process_start", "on_job_start", "on_job_end", "on_process_end"])
+@pytest.mark.parametrize("hook", [fails, hangs])
+async def test_one_that_fails_stops_the_command_and_runs_again(
+    site: str, tmp_path: Path, kind: Any, hook: Any
+) -> None:
+    spider, store = make(f"{site}/a", handler_timeout=0.3), str(tmp_path / "s.db")
+    spider.add_hook(kind, hook)
+    with pytest.raises(SpiderError) as error:
+        await shoal.crawl(spider, store=store, output=tmp_path / "rows.jsonl")
+    said = str(error.value)
+    assert f"{kind} hook {hook.__name__} (" in said
+    assert "test_job_hooks.py:" in said
+    assert ("ValueError: no good" if hook is fails else "did not finish in its time") in said
+    assert isinstance(error.value, JobHookError) == kind.startswith("on_job")
+    spider.hooks.clear()
+    ran: list[str] = []
+    spider.add_hook(kind, lambda *_: ran.append(kind))
+    await shoal.crawl(spider, store=store, output=tmp_path / "rows.jsonl")
+    # A process that only finds the job finished works on no page.
+    assert ran == ([] if kind == "on_process_end" else [kind])
+    assert len((tmp_path / "rows.jsonl").read_text().splitlines()) == 1
+
+
+async def test_a_dead_letter_is_kept_whatever_its_hook_does(
+    site: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    spider = make(f"{site}/gone", handler_timeout=0.3)
+    told: list[str] = []
+    spider.add_hook("on_dead_letter", fails)
+    spider.add_hook("on_dead_letter", hangs)
+    spider.add_hook("on_dead_letter", lambda letter: told.append(letter.kind))
+    results = await shoal.crawl(spider)
+    assert results.view.job.counters.dead == 1
+    assert told == ["http_404"]
+    said = [record.message for record in caplog.records if getattr(record, "event", "") == "hook_failed"]
+    assert [line.partition(" (")[0] for line in said] == [
+        "on_dead_letter hook fails",
+        "on_dead_letter hook hangs",
+    ]
+
+
+async def test_letters_that_nobody_has_time_for_are_counted(
+    site: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shoal.engine.letter_hooks.LETTERS_TOLD", 3)
+    monkeypatch.setattr("shoal.engine.letter_hooks._MORE", 0.0)
+    spider = make(*(f"{site}/gone?{n}" for n in range(8)), handler_timeout=0.5)
+    spider.add_hook("on_dead_letter", hangs)
+    results = await shoal.crawl(spider)
+    assert results.view.job.counters.dead == 8
+    [said] = [record for record in caplog.records if getattr(record, "event", "") == "letters_not_told"]
+    assert "on_dead_letter hooks were not told of " in said.message
+
+
+SPIDER = """
+import os, pathlib, time
+from shoal import Spider
+
+HERE = pathlib.Path(__file__).parent
+
+def note(what):
+    with open(HERE / "told.txt", "a") as file:
+        file.write(f"{what} {os.getpid()}\\n")
+
+class Noting:
+    def __init__(self, mark="plugin"):
+        self.mark = mark
+    def on_process_start(self):
+        note("process-start")
+    def on_process_end(self):
+        note("process-end")
+    async def before_request(self, request):
+        request.headers["X-Mark"] = self.mark
+    def on_item(self, item, page):
+        return {**item, "mark": self.mark}
+
+spider = Spider("shop", [os.environ["SITE"] + "/"], rate=0, robots=False)
+
+@spider.handler
+def listing(page):
+    yield from page.follow_all("a", row)
+
+@spider.handler(key="url")
+def row(page):
+    yield {"url": page.url}
+
+@spider.on_job_start
+def begin(job):
+    note("job-start")
+
+@spider.on_job_end
+def end(job):
+    note(f"job-end:{job.rows}")
+    while (HERE / "wait").exists():
+        time.sleep(0.01)
+"""
+
+
+class Desk:
+    """A folder with the spider, and commands run in it."""
+
+    def __init__(self, folder: Path, site: str) -> None:
+        self.folder = folder
+        (folder / "shop.py").write_text(SPIDER)
+        (folder / "shoal.toml").write_text(
+            'plugins = ["shop_plugin:Noting"]\nallow_network = ["127.0.0.0/8"]\nlease = 2\n'
+            '[plugin_options."shop_plugin:Noting"]\nmark = "toml"\n'
+        )
+        (folder / "shop_plugin.py").write_text(
+            SPIDER.split("spider = Spider")[0]  # the same helper and class, in a module of its own
+        )
+        self.environ = {**os.environ, "SITE": site}
+
+    def start(self, *command: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "shoal", *command],
+            cwd=self.folder,
+            env=self.environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    async def run(self, *command: str) -> tuple[int, str]:
+        process = self.start(*command)
+        said, _ = await asyncio.to_thread(process.communicate, None, 60)
+        return process.returncode, said
+
+    def told(self) -> Counter[str]:
+        file = self.folder / "told.txt"
+        return (
+            Counter(line.split()[0] for line in file.read_text().splitlines()) if file.exists() else Counter()
+        )
+
+    def pids(self, what: str) -> list[int]:
+        lines = (self.folder / "told.txt").read_text().splitlines()
+        return [int(line.split()[1]) for line in lines if line.startswith(what)]
+
+    def rows(self, name: str = "shop.jsonl") -> list[str]:
+        return (self.folder / name).read_text().splitlines()
+
+    async def until(self, what: str, count: int = 1) -> None:
+        async with asyncio.timeout(60):  # it is told by processes that may be killed
+            while self.told()[what] < count:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+def desk(tmp_path: Path, site: str) -> Desk:
+    return Desk(tmp_path, site)
+
+
+async def test_two_processes_run_the_hooks_of_a_job_once(desk: Desk) -> None:
+    code, said = await desk.run("crawl", "shop.py", "--processes", "2", "-q")
+    assert code == 0, said
+    assert desk.told() == {"process-start": 2, "process-end": 2, "job-start": 1, "job-end:30": 1}
+    assert len(desk.rows()) == 30
+    assert all('"mark":"toml"' in row for row in desk.rows())
+
+
+async def test_killed_in_its_last_hook_the_same_command_runs_it_again(desk: Desk) -> None:
+    (desk.folder / "wait").touch()
+    crawl = desk.start("crawl", "shop.py", "-q")
+    try:
+        await desk.until("job-end:30")
+    finally:
+        os.kill(desk.pids("job-end")[0], signal.SIGKILL)
+        crawl.kill()
+        await asyncio.to_thread(crawl.communicate)
+    (desk.folder / "wait").unlink()
+    code, said = await desk.run("crawl", "shop.py", "-q")
+    assert code == 0, said
+    assert desk.told()["job-end:30"] >= 2
+    assert desk.told()["job-start"] == 1
+    ends = desk.told()["job-end:30"]
+    assert (await desk.run("crawl", "shop.py", "-q"))[0] == 0
+    assert desk.told()["job-end:30"] == ends
+    assert len(desk.rows()) == 30
+
+
+async def test_a_fleet_runs_them_once_and_after_a_kill_again(desk: Desk, valkey_server: ValkeyServer) -> None:
+    (desk.folder / "wait").touch()
+    store = ("--store", f"{valkey_server.url}?prefix=hooks-{uuid4().hex}")
+    code, said = await desk.run("submit", "shop.py", *store, "-o", "rows.jsonl")
+    assert code == 0, said
+    workers = [desk.start("worker", "shop.py", *store, "--until-done") for _ in range(2)]
+    try:
+        await desk.until("job-end:30")
+        os.kill(desk.pids("job-end")[0], signal.SIGKILL)
+        await desk.until("job-end:30", 2)  # by the one that is left, or the one that replaces it
+        (desk.folder / "wait").unlink()
+        for worker in workers:
+            await asyncio.to_thread(worker.communicate, None, 60)
+    finally:
+        for worker in workers:
+            worker.kill()
+    assert desk.told()["job-start"] == 1
+    ends = desk.told()["job-end:30"]
+    code, said = await desk.run("worker", "shop.py", *store, "--until-done")
+    assert code == 0, said
+    assert desk.told()["job-end:30"] == ends
+    assert len(desk.rows("rows.jsonl")) == 30
+
+
+@pytest.mark.parametrize(
+    ("plugins", "said"),
+    [
+        ("nowhere:Class", "plugins: 'nowhere:Class' cannot be imported: ModuleNotFoundError"),
+        ("nobody", "plugins: no plugin named 'nobody' is installed"),
+    ],
+)
+async def test_a_plugin_that_is_not_there_is_one_line_and_exit_2(desk: Desk, plugins: str, said: str) -> None:
+    (desk.folder / "shoal.toml").unlink()
+    code, printed = await desk.run("crawl", "shop.py", "-q", "-s", f"plugins={plugins}")
+    assert code == 2
+    assert said in printed
+    assert len(printed.strip().splitlines()) == 1
+    assert not (desk.folder / "told.txt").exists()
