@@ -38,11 +38,12 @@ def pytest_collection_finish() -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol() -> Iterator[None]:
     """The log is one for the whole process: what a test, or a command in it, set up is undone."""
-    log = logging.getLogger("shoal")
-    before = log.handlers[:], log.level, log.propagate
+    loggers = [logging.getLogger(name) for name in ("shoal", "")]
+    before = [(log.handlers[:], log.level, log.propagate) for log in loggers]
     result = yield
-    log.handlers[:], level, log.propagate = before
-    log.setLevel(level)  # which also forgets what was known of levels
+    for log, (handlers, level, propagate) in zip(loggers, before, strict=True):
+        log.handlers[:], log.propagate = handlers, propagate
+        log.setLevel(level)  # which also forgets what was known of levels
     return result
 
 

@@ -329,5 +329,5 @@ EVENTS: dict[str, Kind] = {
     ),
     "bug": _kind("error", "job url error traceback", "a bug in Shoal, met on {url}"),
     "command_failed": _kind("error", "exit", "the command failed"),
-    "log": _kind("info", "worker traceback", ""),
+    "log": _kind("info", "worker logger job url handler traceback", ""),
 }

@@ -79,6 +79,7 @@ START_LINE = (
 URL_SHOWN = 200  # characters of a refused URL that are shown. Beyond: cut
 
 # -- what is kept about failures
+LOG_MESSAGE = 16 * KB  # characters of a log line of a spider: it may be a whole page. Beyond: cut
 DETAIL = 500  # characters of a failure's detail, and of any text in an event or a log line. Beyond: cut
 FETCH_DETAIL = 200  # … of a failed fetch: messages of servers and libraries tend to be long. Beyond: cut
 HISTORY = 50  # failures of a task; only replays by hand exceed max_attempts. Beyond: the oldest are dropped

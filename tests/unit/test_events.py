@@ -20,6 +20,7 @@ from shoal.events import EVENTS, event
 from shoal.frontier.memory import MemoryFrontier
 from shoal.inspect.event_log import KEPT, KEY, EventBook, read_events, tell
 from shoal.telemetry import logging as shoal_logging
+from shoal.telemetry.relaying import relay
 
 SOURCES = sorted(Path(shoal.__file__).parent.rglob("*.py"))
 
@@ -288,16 +289,12 @@ def test_an_exception_is_a_field(log: Log) -> None:
     assert "Traceback" in fields["traceback"]
 
 
-def test_the_format_comes_from_the_environment_and_goes_to_children(
-    log: Log, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_format_comes_from_the_environment(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(shoal_logging.FORMAT_VARIABLE, "json")
     shoal_logging.set_up("info")
     assert shoal_logging.is_json()
-    assert shoal_logging.environment()[shoal_logging.FORMAT_VARIABLE] == "json"
     shoal_logging.set_up("info", "text")  # the flag wins
     assert not shoal_logging.is_json()
-    assert shoal_logging.environment()[shoal_logging.FORMAT_VARIABLE] == "text"
     with pytest.raises(UsageError, match="log format 'xml' is not known: use one of text, json"):
         shoal_logging.set_up("info", "xml")
 
@@ -305,11 +302,11 @@ def test_the_format_comes_from_the_environment_and_goes_to_children(
 def test_what_a_child_says_is_said_again(log: Log) -> None:
     said = '{"time":"x","level":"error","event":"job_set_aside","message":"m","fields":{"job":"j"}}'
     shoal_logging.set_up("info", "text")
-    shoal_logging.relay("12:00:00 WARNING something", worker=2)
-    assert log().endswith("WARNING worker 2: 12:00:00 WARNING something\n")
+    relay(said, 2)
+    assert log().endswith("ERROR worker 2: m\n")
     shoal_logging.set_up("info", "json")
-    shoal_logging.relay(said, worker=2)
-    shoal_logging.relay("Segmentation fault", worker=2)
+    relay(said, 2)
+    relay("Segmentation fault", 2)
     first, second = parsed(log())
     assert (first["event"], first["level"]) == ("job_set_aside", "error")
     assert first["fields"] == {"job": "j", "worker": 2}

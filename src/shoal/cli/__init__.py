@@ -48,7 +48,7 @@ def run(argv: Sequence[str]) -> int:
     from shoal.cli.app import Abort, app, usage_mistake
     from shoal.text import at_store, without_secrets
 
-    before = at_store.set("")
+    before, stdout = at_store.set(""), sys.stdout
     files = _raise_file_limit()
     if files < _LEAST_FILES:
         return complain(
@@ -68,6 +68,10 @@ def run(argv: Sequence[str]) -> int:
         return complain(what, 1, trace=True)
     finally:
         at_store.reset(before)
+        if sys.stdout is not stdout:
+            from shoal.telemetry.printing import give_stdout_back
+
+            give_stdout_back()
     return code if isinstance(code, int) else 0
 
 

@@ -57,7 +57,7 @@ def crawl(
     from shoal.cli.targets import read_targets
     from shoal.terminal.console import say
 
-    options.set_up_logging(log_level, log_format)
+    options.set_up_logging(log_level, log_format, runs_spiders=True)
     share = endings.read_share(fail_above)
     source = read_targets(targets or [], input_file)
     given = options.flags(
@@ -153,6 +153,7 @@ def run_plan(
 
     from shoal.engine.event_loop import run_loop
     from shoal.runtime.crawl import execute
+    from shoal.sink.jsonl import standard_output
     from shoal.terminal.progress_lines import make_progress
 
     async def crawling() -> View:
@@ -162,7 +163,7 @@ def run_plan(
             return await execute(plan, watch=progress.update)
 
     # Rows scrolling through the same terminal would tear the live panel.
-    live = plan.output is not None or not sys.stdout.isatty()
+    live = plan.output is not None or not standard_output().isatty()
     with make_progress(sys.stderr, quiet, live) as progress:
         return run_loop(crawling())
 

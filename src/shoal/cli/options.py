@@ -263,13 +263,19 @@ def seconds(text: str | None, option: str) -> float | None:
     return float(span[1]) * _SECONDS[span[2]]
 
 
-def set_up_logging(level: str | None, form: str | None = None, usual: str = "warning") -> None:
-    """A JSON log begins at "info": it has no table at the end."""
+def set_up_logging(
+    level: str | None, form: str | None = None, usual: str = "warning", *, runs_spiders: bool = False
+) -> None:
+    """A JSON log begins at "info": it has no table at the end. `runs_spiders`: what they print goes to stderr."""
     from shoal.telemetry.logging import is_json, set_up
 
     set_up(level or usual, form)
     if level is None and is_json():
         set_up("info", form)
+    if runs_spiders:
+        from shoal.telemetry.printing import take_stdout
+
+        take_stdout()
 
 
 def shown_store(store: str) -> str:

@@ -46,7 +46,7 @@ def up(
     from shoal.runtime.signals import stoppable
     from shoal.runtime.supervisor import supervise
 
-    options.set_up_logging(log_level, log_format)
+    options.set_up_logging(log_level, log_format, runs_spiders=True)
     if count is not None and count < 1:
         raise UsageError(f"-n {count}: at least 1")
     flags = options.flags(pairs, concurrency=concurrency, serve=lanes)

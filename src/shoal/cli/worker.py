@@ -29,7 +29,7 @@ def worker(
     log_format: options.LogFormat = None,
 ) -> None:
     """Work on the jobs of these SPIDERs, wherever they were submitted. Ctrl-C or SIGTERM drains it."""
-    options.set_up_logging(log_level, log_format, "info")
+    options.set_up_logging(log_level, log_format, "info", runs_spiders=True)
     flags = options.flags(pairs, concurrency=concurrency, serve=lanes)
     plan = make_plan(
         spiders,
@@ -59,7 +59,7 @@ def coordinator(
     log_format: options.LogFormat = None,
 ) -> None:
     """Feed start URLs, start recurring jobs and end finished ones. One of a fleet leads; others wait to take over."""
-    options.set_up_logging(log_level, log_format, "info")
+    options.set_up_logging(log_level, log_format, "info", runs_spiders=True)
     flags = options.flags(pairs)
     plan = make_plan(spiders, store, None, flags, config, metrics=metrics, fetches=False)
     from shoal.engine.event_loop import run_loop

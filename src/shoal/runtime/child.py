@@ -18,6 +18,7 @@ from shoal.runtime.signals import Stoppable, following_guardian
 from shoal.runtime.supervisor import ChildMessage, framed, receive_plan
 from shoal.runtime.worker import Worker, serve
 from shoal.telemetry.logging import set_up
+from shoal.telemetry.printing import give_stdout_back, take_stdout
 
 _EVERY = 0.5  # seconds between reports
 
@@ -60,14 +61,16 @@ def following_parent(worker: Stoppable) -> Iterator[None]:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Works by its plan; returns the exit code. `argv`: the parent's process id, and the numbers of two inherited
-    files: the socket to the parent and the liveness file."""
-    parent_pid, number, liveness = map(int, argv)
+    """Works by its plan; returns the exit code. `argv`: the level of the log, the parent's process id, and the numbers
+    of two inherited files: the socket to the parent and the liveness file."""
+    level, *numbers = argv
+    parent_pid, number, liveness = map(int, numbers)
     die_with(parent_pid)
     take_guard(Guarded(Liveness(liveness), number))
     # What a service manager sends to all processes of a group, the parent passes on in its own way.
     signal.signal(signal.SIGTERM, lambda *_: None)
-    set_up("WARNING")
+    set_up(level, "json")
+    take_stdout()
     connection = socket.socket(fileno=number)
     plan, parent = receive_plan(connection), Parent(connection)
     hint_at(plan.store)
@@ -76,6 +79,8 @@ def main(argv: Sequence[str]) -> int:
     except ShoalError as error:
         parent.send(ChildMessage(error=str(error)))
         return error.exit_code
+    finally:
+        give_stdout_back()
     return 0
 
 

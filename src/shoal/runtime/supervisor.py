@@ -33,8 +33,9 @@ from shoal.inspect.overview import Overview, look
 from shoal.jobs.trouble import check_all_done
 from shoal.runtime.signals import stopping_on_signals
 from shoal.runtime.worker_plan import WorkerPlan
+from shoal.telemetry import logging as shoal_log
 from shoal.telemetry.endpoint import probes_at
-from shoal.telemetry.logging import environment, relay
+from shoal.telemetry.relaying import lines_of, relay
 from shoal.text import pack
 
 log = logging.getLogger("shoal")
@@ -172,13 +173,12 @@ class Child:
         with theirs:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
-                *("-m", "shoal.runtime.child", str(os.getpid()), str(theirs.fileno()), str(liveness.file)),
+                *("-m", "shoal.runtime.child", shoal_log.level()),
+                *(str(os.getpid()), str(theirs.fileno()), str(liveness.file)),
                 pass_fds=(theirs.fileno(), liveness.file),
                 stdin=asyncio.subprocess.DEVNULL,
                 stderr=asyncio.subprocess.PIPE,
                 start_new_session=True,  # Ctrl-C is for the parent, which passes it on in its own way
-                limit=1 << 20,
-                env=environment(),
             )
         self._process, self._heard_at = process, asyncio.get_running_loop().time()
         reader, self._writer = await asyncio.open_unix_connection(sock=ours)
@@ -229,8 +229,8 @@ class Child:
 
     async def _relay(self, process: asyncio.subprocess.Process) -> None:
         assert process.stderr is not None
-        async for line in process.stderr:
-            relay(line.decode(errors="replace").rstrip(), worker=self._number)
+        async for line in lines_of(process.stderr):
+            relay(line, self._number)
 
     def stop(self) -> None:
         self.stopping = True

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import TextIO
 
 from shoal.errors import SinkError
 from shoal.model import Settlement
@@ -126,6 +127,12 @@ class MemoryJournal:
         pass
 
 
+def standard_output() -> TextIO:
+    """Where rows are printed. What a spider prints goes elsewhere (`telemetry/printing.py`)."""
+    stream: TextIO = getattr(sys.stdout, "results", sys.stdout)
+    return stream
+
+
 class StdoutJournal:
     """Rows to standard output. Printed rows cannot be taken back, so after a crash between printing and commit they are
     printed again."""
@@ -135,8 +142,9 @@ class StdoutJournal:
     def append(self, committed: int, rows: Sequence[bytes]) -> int:
         data = b"".join(rows)
         try:
-            sys.stdout.buffer.write(data)
-            sys.stdout.buffer.flush()
+            stream = standard_output().buffer
+            stream.write(data)
+            stream.flush()
         except OSError as error:
             raise SinkError(f"cannot write to standard output: {error.strerror or error}") from error
         return committed + len(data)

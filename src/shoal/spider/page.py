@@ -42,6 +42,7 @@ from shoal.html.visible_text import readable_text, squeeze, visible_text
 from shoal.html.xml import XmlDocument, XmlNode
 from shoal.model import Pairs, Request, Response, Task
 from shoal.spider.inner import Inner, Unawaited
+from shoal.spider.page_log import PageLog
 from shoal.spider.rendering import Rendered, Tab
 from shoal.spider.spider import Handler, handler_name
 
@@ -355,6 +356,11 @@ class Page:
         return self._base
 
     # -- telling
+
+    @property
+    def log(self) -> PageLog:
+        """A logger whose records name job, URL and handler."""
+        return PageLog(self.task.job, self.url, self.handler)
 
     def count(self, name: str, number: int = 1) -> None:
         """Adds to a counter of the job. It takes effect when the page is committed, so it is exact: a page that is

@@ -1,4 +1,5 @@
-"""The log: the standard library's, under the name "shoal", on stderr. One plain line a record, or one JSON object.
+"""The log: the standard library's, on stderr: Shoal's under the name "shoal", and that of spiders under any name. One
+plain line a record, or one JSON object.
 
 A JSON line has the keys time, level, event (a name of shoal.events), message and fields.
 """
@@ -17,12 +18,32 @@ from msgspec import Struct
 
 from shoal.errors import UsageError
 from shoal.humanize import printable
+from shoal.limits import LOG_MESSAGE
 from shoal.text import without_secrets, writable
 
 LEVELS = ("debug", "info", "warning", "error")
 DEFAULT_LEVEL = "warning"
 FORMATS = ("text", "json")
 FORMAT_VARIABLE = "SHOAL_LOG_FORMAT"
+
+PRINTED = "print"  # the logger of what spiders print
+# What Shoal uses, and nobody has asked about: only their warnings are told, whatever the level.
+LIBRARIES = (
+    *(
+        "aiohttp",
+        "asyncio",
+        "asyncpg",
+        "boto3",
+        "botocore",
+        "h2",
+        "hpack",
+        "opentelemetry",
+        "PIL",
+        "playwright",
+    ),
+    *("psycopg", "redis", "urllib3", "uvicorn", "websockets"),
+)
+_USUAL = frozenset((*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"))  # of every record
 
 log = logging.getLogger("shoal")
 
@@ -40,15 +61,15 @@ class Line(Struct, frozen=True):
 class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        fields = dict(getattr(record, "fields", {}))
+        fields = dict(record.fields) if is_ours(record) and hasattr(record, "fields") else _own_fields(record)
         if record.exc_info:
             fields["traceback"] = self.formatException(record.exc_info)
         fields = _clean(msgspec.to_builtins(fields, enc_hook=str))
         line = Line(
             at.replace("+00:00", "Z"),
             record.levelname.lower(),
-            getattr(record, "event", "log"),
-            without_secrets(record.getMessage()),
+            getattr(record, "event", "log") if is_ours(record) else "log",
+            without_secrets(_cut(record.getMessage())),
             fields,
         )
         try:
@@ -59,7 +80,44 @@ class JsonFormatter(logging.Formatter):
 
 class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
+        if record.name == PRINTED:
+            return record.getMessage()
         return without_secrets(super().format(record))
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        if not is_ours(record):
+            record.message = as_text(_cut(record.message), _own_fields(record))
+        return super().formatMessage(record)
+
+
+def as_text(message: str, fields: Mapping[str, object]) -> str:
+    """A message of a spider with the name of its logger: "shop: sold out". With `page.log`, with job, handler and URL:
+    "books.product: sold out (https://…)"."""
+    if fields.keys() >= {"job", "handler", "url"}:
+        return f"{fields['job']}.{fields['handler']}: {message} ({fields['url']})"
+    return f"{fields['logger']}: {message}" if "logger" in fields else message
+
+
+def is_ours(record: logging.LogRecord) -> bool:
+    """Whether Shoal logs it, and not a spider or a library."""
+    return record.name.partition(".")[0] == "shoal"
+
+
+def _own_fields(record: logging.LogRecord) -> dict[str, object]:
+    """What a record of somebody else has besides its message: the logger, and what was given as `extra`."""
+    fields: dict[str, object] = {} if is_ours(record) else {"logger": record.name}
+    for name, value in vars(record).items():
+        if name not in _USUAL:
+            plain = value is None or isinstance(value, str | int | float | bool)
+            fields[name] = value if plain else _cut(str(value))
+    return fields
+
+
+def _cut(message: str) -> str:
+    """A message may be a whole page."""
+    return (
+        message if len(message) <= LOG_MESSAGE else f"{message[:LOG_MESSAGE]}… ({len(message):,} characters)"
+    )
 
 
 def _clean(value: Any) -> Any:
@@ -95,9 +153,19 @@ def set_up(level: str, form: str | None = None) -> None:
     plain = TextFormatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S")
     handler = next((known for known in log.handlers if isinstance(known, StderrHandler)), StderrHandler())
     handler.setFormatter(JsonFormatter() if form == "json" else plain)
-    log.addHandler(handler)
     log.propagate = False
-    log.setLevel(name.upper())
+    for logger in (log, logging.getLogger()):  # the second is for spiders, whose loggers have any name
+        logger.addHandler(handler)
+        logger.setLevel(name.upper())
+    for library in LIBRARIES:
+        logger = logging.getLogger(library)
+        if logger.level == logging.NOTSET:  # else somebody wants to see more of it, or less
+            logger.setLevel(logging.WARNING)
+
+
+def level() -> str:
+    """From which level on the log is told."""
+    return logging.getLevelName(log.getEffectiveLevel()).lower()
 
 
 def is_json() -> bool:
@@ -108,25 +176,3 @@ def is_json() -> bool:
 def only_json() -> bool:
     """Whether nothing but JSON lines may go to stderr, because no person looks at it."""
     return is_json() and not sys.stderr.isatty()
-
-
-def environment() -> Mapping[str, str]:
-    """The environment for a child process, whose log is like ours."""
-    return {**os.environ, FORMAT_VARIABLE: "json" if is_json() else "text"}
-
-
-_decode = msgspec.json.Decoder(Line).decode
-
-
-def relay(line: str, **more: object) -> None:
-    """Says again what a child process said on its stderr; in JSON, as if it had been said here."""
-    try:
-        said = _decode(line) if is_json() else None
-    except msgspec.DecodeError:
-        said = None
-    if said is None:
-        who = ", ".join(f"{name} {value}" for name, value in more.items())
-        log.warning("%s: %s", who, line)
-        return
-    level = logging.getLevelNamesMapping().get(said.level.upper(), logging.WARNING)
-    log.log(level, "%s", said.message, extra={"event": said.event, "fields": {**said.fields, **more}})

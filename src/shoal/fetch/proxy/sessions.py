@@ -20,8 +20,9 @@ from shoal.fetch.proxy.pools import Proxy
 from shoal.settings import Settings
 from shoal.text import SECRET_HEADERS
 
-# It logs every cookie with an odd name, and without a handler to stderr: any server could write there.
+# It logs every cookie with an odd name: any server could write to stderr.
 logging.getLogger("aiohttp.internal").addHandler(logging.NullHandler())
+logging.getLogger("aiohttp.internal").propagate = False
 
 T = TypeVar("T")
 
