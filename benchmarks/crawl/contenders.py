@@ -37,4 +37,15 @@ def shoal(url: str, concurrency: int) -> list[str]:
     return [sys.executable, "-c", start, "crawl", url, *limits, "-o", OUTPUT]
 
 
-CONTENDERS: dict[str, Callable[[str, int], list[str]]] = {"bare": bare, "scrapy": scrapy, "shoal": shoal}
+def hooks(url: str, concurrency: int) -> list[str]:
+    """Shoal with three item hooks."""
+    plugins = ",".join(f"item_hooks:{name}" for name in ("Strip", "Stamp", "Check"))
+    return [*shoal(url, concurrency), "-s", f"plugins={plugins}"]
+
+
+CONTENDERS: dict[str, Callable[[str, int], list[str]]] = {
+    "bare": bare,
+    "scrapy": scrapy,
+    "shoal": shoal,
+    "hooks": hooks,
+}

@@ -46,7 +46,7 @@ def measure(name: str, command: Sequence[str], expected: set[str]) -> Run:
 
 
 def _run(command: Sequence[str], directory: Path, pages: int) -> tuple[int, Run]:
-    source = str(Path(shoal.__file__).parent.parent)
+    source = os.pathsep.join([str(Path(shoal.__file__).parent.parent), str(Path(__file__).parent)])
     with open(directory / _LOG, "wb") as log:
         started = time.monotonic()
         child = subprocess.Popen(
