@@ -210,6 +210,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     # -- plugins (docs/hooks.md)
     plugins: list[str] = []  # "module:Class", or the name of one that is installed
     plugin_options: dict[str, dict[str, Any]] = {}  # by that word: what its constructor is given
+    transport: str = ""  # "module:Class" that fetches pages, by the built-in transport or without it
 
     # -- routes
     # Pools: addresses of proxies, or file:PATH, env:NAME to find them in; or a table with these and more.

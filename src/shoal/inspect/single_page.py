@@ -16,6 +16,7 @@ from shoal.clock import SystemClock
 from shoal.engine.handling import RobotsDirectives
 from shoal.errors import UrlError
 from shoal.fetch.guard import Guard
+from shoal.fetch.own_transport import with_own_transport
 from shoal.fetch.proxy.pool import LocalPools
 from shoal.fetch.proxy.pools import find_pools
 from shoal.fetch.proxy.routes import Routes
@@ -62,7 +63,7 @@ def _routes(settings: Settings, guard: Guard) -> Transport:
     """The same way that a crawl takes: through the proxies of its settings, with what is set for the host."""
     clock, table = SystemClock(), HostTable(settings.host)
     return Routes(
-        HostTransport(Transports(settings, guard, clock), table.of),
+        HostTransport(with_own_transport(settings, Transports(settings, guard, clock)), table.of),
         settings,
         LocalPools(),
         traffic=Traffic(),

@@ -114,6 +114,9 @@ TABLE: dict[str, Rule] = {
     "handler": _bury("the handler raised an exception"),
     "retry_asked": _retry("the handler asked for the page again", blames_host=False),
     "handler_timeout": _bury("the handler did not finish within handler_timeout"),
+    "transport": _retry(
+        "the transport of the settings failed, or returned something else", blames_host=False
+    ),
     "hook": _bury("a hook raised an exception, or did not finish within handler_timeout"),
     "junk": _bury("the handler yielded something that is neither an item nor a request"),
     "row_refused": _bury("the database does not take a value that the page has for a column"),

@@ -72,20 +72,22 @@ async def crawl(
     spider: Spider,
     *,
     store: str | Path | None = None,
-    output: str | Path | None = None,
+    output: str | Path | Sink | None = None,
     job: str | None = None,
     fresh: bool = False,
     watch: Watch | None = None,
     **settings: object,
 ) -> Results:
-    """Crawls and returns the results. Without `store` nothing outlives the call; without `output` (a file or a
-    database) the items are returned. Settings given here win over the spider's own."""
+    """Crawls and returns the results. Without `store` nothing outlives the call; without `output` (a file, a database,
+    or a sink of your own) the items are returned. Settings given here win over the spider's own."""
+    own = None if output is None or isinstance(output, str | Path) else output
+    place = output if isinstance(output, str | Path) else None
     plan = JobPlan(
         spider,
         load(None, spider.settings, os.environ, settings),
         job or spider.name,
         ":memory:" if store is None else str(store),
-        output if output is None or is_database(output) else Path(output),
+        place if place is None or is_database(place) else Path(place),
         fresh,
     )
     if plan.settings.processes > 1:
@@ -93,7 +95,7 @@ async def crawl(
             "processes: from code a crawl runs in this process; use `shoal crawl FILE.py --processes`"
         )
     kept = MemoryJournal()
-    sink = FileSink(kept) if plan.output is None else open_sink(plan.output, job=plan.job)
+    sink = own or (FileSink(kept) if plan.output is None else open_sink(plan.output, job=plan.job))
     view = await _run(plan, sink, watch, signals=False)
     return Results([msgspec.json.decode(row) for row in kept.rows], view)
 

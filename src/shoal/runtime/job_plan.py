@@ -19,7 +19,7 @@ from shoal.policy.host_table import table_name
 from shoal.policy.lanes import no_such_lane, served
 from shoal.settings import BROWSER, Settings
 from shoal.sink import is_database, output_key
-from shoal.spider.loading import SpiderSource
+from shoal.spider.loading import SpiderSource, import_address
 from shoal.spider.plugins import check_plugins
 from shoal.spider.spider import Spider
 
@@ -79,6 +79,8 @@ def check_parts(plan: JobPlan) -> None:
     serves_browser = plan.fed_by == "crawl" and BROWSER in served(plan.settings)
     HostPolicies(plan.settings)
     check_plugins(plan.settings)
+    if plan.settings.transport:
+        import_address("transport", plan.settings.transport)
     if plan.fed_by == "crawl":  # the workers of a fleet have proxies of their own
         pools = [handler.pool for handler in plan.spider.handlers.values() if handler.pool]
         find_pools(plan.settings, pools, os.environ)

@@ -26,6 +26,7 @@ from shoal.engine.tally import Tally
 from shoal.fetch.browser.executable import available
 from shoal.fetch.challenge import Challenges
 from shoal.fetch.guard import Guard
+from shoal.fetch.own_transport import with_own_transport
 from shoal.fetch.proxy.routes import Routes
 from shoal.fetch.transport import Transport
 from shoal.fetch.transports import HostTransport, RestrictedTransport, Transports
@@ -92,7 +93,9 @@ class JobRunner:
         self.state = StoredState(frontier, job, lambda: self.made_at)
         self._hosts = hosts = HostCache(frontier, settings, clock, job=job)
         self.admission = make_admission(spider, settings, hosts.own)
-        web = HostTransport(transport or Transports(settings, guard, clock), hosts.own)
+        web = HostTransport(
+            transport or with_own_transport(settings, Transports(settings, guard, clock)), hosts.own
+        )
         confined = RestrictedTransport(web, may_reach) if may_reach is not None else None
         self._transport = routes = Routes(
             confined or web,

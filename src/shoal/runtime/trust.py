@@ -63,6 +63,8 @@ def check_settings(noted: Settings, mine: Settings) -> None:
     for name in noted.plugins:
         if name not in mine.plugins:
             raise _refusal(f"plugins: {name!r} would be imported", "plugins")
+    if noted.transport not in ("", mine.transport):
+        raise _refusal(f"transport: {noted.transport!r} would be imported", "transport")
     if noted.challenge_check not in ("", mine.challenge_check):
         raise _refusal(f"challenge_check: {noted.challenge_check!r} would be imported", "challenge_check")
     for network in noted.allow_network:

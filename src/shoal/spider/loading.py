@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from pathlib import Path
 from types import ModuleType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from shoal.errors import ShoalError, SpiderError
+from shoal.errors import SettingsError, ShoalError, SpiderError
 from shoal.spider.spider import Spider, place_of_error
 from shoal.text import error_line
 
@@ -134,6 +134,26 @@ def _named(module: ModuleType, address: str, name: str) -> Spider:
         return found
     choices = ", ".join(f"{address}:{other}" for other in _spiders(module)) or "none"
     raise SpiderError(f"no spider named {name!r} in {address}; it holds {choices}")
+
+
+# -- parts that a setting names by their address
+
+
+def import_address(setting: str, address: str) -> Any:
+    """What stands at `module:Class`: beside the spider, in the current folder, or in an installed package."""
+    module, colon, name = address.partition(":")
+    if not (colon and module and name):
+        raise SettingsError(f"{setting}: {address!r} is not an address; write module:Class")
+    on_path(Path.cwd())
+    try:
+        found: object = getattr(importlib.import_module(module), name, None)
+    except (Exception, SystemExit) as error:
+        where = place_of_error(error)
+        at = f" ({where})" if where and not isinstance(error, ModuleNotFoundError) else ""
+        raise SettingsError(f"{setting}: {address!r} cannot be imported{at}: {error_line(error)}") from error
+    if not callable(found):
+        raise SettingsError(f"{setting}: {address!r} cannot be imported: {module} has no class {name}")
+    return found
 
 
 # -- where a spider comes from, as worker processes are told

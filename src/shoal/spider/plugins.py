@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from shoal.errors import SettingsError, SpiderError
 from shoal.model import DeadLetter
 from shoal.settings import Settings
 from shoal.spider.hooks import KINDS, Hook, Hooks, JobSummary, OutgoingRequest
-from shoal.spider.loading import on_path
+from shoal.spider.loading import import_address
 from shoal.spider.page import Page
 from shoal.spider.spider import Spider, place_of_error
 from shoal.text import error_line
@@ -94,23 +92,7 @@ def _made(entry: str, settings: Settings) -> object:
 
 def _class_at(entry: str) -> Any:
     """What makes the plugin: the class at an address, or of an entry point."""
-    module, colon, name = entry.partition(":")
-    if not colon:
-        return _installed(entry)
-    if not (module and name):
-        raise SettingsError(
-            f"plugins: {entry!r} is not an address; write module:Class, or the name of a plugin"
-        )
-    on_path(Path.cwd())
-    try:
-        found: object = getattr(import_module(module), name, None)
-    except (Exception, SystemExit) as error:
-        where = place_of_error(error)
-        at = f" ({where})" if where and not isinstance(error, ModuleNotFoundError) else ""
-        raise SettingsError(f"plugins: {entry!r} cannot be imported{at}: {error_line(error)}") from error
-    if not callable(found):
-        raise SettingsError(f"plugins: {entry!r} cannot be imported: {module} has no class {name}")
-    return found
+    return import_address("plugins", entry) if ":" in entry else _installed(entry)
 
 
 def _installed(name: str) -> Any:
