@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from shoal.errors import SettingsError
 from shoal.fetch.transport import FetchRequest, Transport
 from shoal.model import Failure, Outcome, Response
@@ -11,11 +13,12 @@ from shoal.spider.spider import place_of_error
 from shoal.text import error_line
 
 
-def with_own_transport(settings: Settings, built_in: Transport) -> Transport:
+def with_own_transport(settings: Settings, make_built_in: Callable[[], Transport]) -> Transport:
     """The transport of the settings, which is given the built-in one; without the setting, the built-in one."""
     if not settings.transport:
-        return built_in
+        return make_built_in()
     kind = import_address("transport", settings.transport)
+    built_in = _BuiltIn()
     try:
         made: Transport = kind(settings, built_in)
     except Exception as error:
@@ -26,15 +29,29 @@ def with_own_transport(settings: Settings, built_in: Transport) -> Transport:
     for verb in ("fetch", "close"):
         if not callable(getattr(made, verb, None)):
             raise SettingsError(f"transport: {settings.transport!r} is not a transport: it needs {verb}()")
-    return _OwnTransport(settings.transport, made)
+    built_in.made = make_built_in()  # only now: one that was made must be closed
+    return _OwnTransport(settings.transport, made, built_in.made)
+
+
+class _BuiltIn:
+    """Given to the user's transport. It is closed by us, whether that one uses it or not."""
+
+    made: Transport
+
+    async def fetch(self, request: FetchRequest) -> Outcome:
+        return await self.made.fetch(request)
+
+    async def close(self) -> None:
+        pass
 
 
 class _OwnTransport:
     """What goes wrong in it is a failure of the page that names it, and is tried again."""
 
-    def __init__(self, name: str, inner: Transport) -> None:
+    def __init__(self, name: str, inner: Transport, built_in: Transport) -> None:
         self._name = name
         self._inner = inner
+        self._built_in = built_in
 
     async def fetch(self, request: FetchRequest) -> Outcome:
         try:
@@ -51,4 +68,7 @@ class _OwnTransport:
         )
 
     async def close(self) -> None:
-        await self._inner.close()
+        try:
+            await self._inner.close()
+        finally:
+            await self._built_in.close()

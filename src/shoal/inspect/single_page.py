@@ -63,7 +63,7 @@ def _routes(settings: Settings, guard: Guard) -> Transport:
     """The same way that a crawl takes: through the proxies of its settings, with what is set for the host."""
     clock, table = SystemClock(), HostTable(settings.host)
     return Routes(
-        HostTransport(with_own_transport(settings, Transports(settings, guard, clock)), table.of),
+        HostTransport(with_own_transport(settings, lambda: Transports(settings, guard, clock)), table.of),
         settings,
         LocalPools(),
         traffic=Traffic(),

@@ -94,7 +94,7 @@ class JobRunner:
         self._hosts = hosts = HostCache(frontier, settings, clock, job=job)
         self.admission = make_admission(spider, settings, hosts.own)
         web = HostTransport(
-            transport or with_own_transport(settings, Transports(settings, guard, clock)), hosts.own
+            transport or with_own_transport(settings, lambda: Transports(settings, guard, clock)), hosts.own
         )
         confined = RestrictedTransport(web, may_reach) if may_reach is not None else None
         self._transport = routes = Routes(
