@@ -155,6 +155,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     total_timeout: PositiveSeconds = 60.0
     min_rate: Annotated[float, Meta(ge=0)] = 100.0  # bytes a second, over 5 s; 0 lifts the limit
     max_body: PositiveInt = 10 * 1024 * 1024  # decoded bytes
+    files: str = ""  # the folder of downloaded files; "": files/ beside the results
+    max_file: PositiveInt = 1024 * 1024 * 1024  # bytes of a downloaded file
+    file_timeout: PositiveSeconds = 3600.0  # for one request for a file
     max_redirects: Count = 10
     handle_status: list[int] = []  # error statuses that go to the handler all the same
 

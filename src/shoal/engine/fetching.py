@@ -13,7 +13,7 @@ from shoal.admit.referrer import restored
 from shoal.engine.escalation import Escalation
 from shoal.fetch.guard import Guard, Pin
 from shoal.fetch.proxy.routes import Routes
-from shoal.fetch.transport import FetchRequest, Transport
+from shoal.fetch.transport import BodySink, FetchRequest, Transport
 from shoal.frontier.clock import FrontierClock
 from shoal.hosts.cache import HostCache, HostView
 from shoal.model import COOKIE_MARK, Failure, Lease, Outcome, Response, Task
@@ -53,12 +53,16 @@ class Fetcher:
         host: HostView,
         timeout: float | None,
         jar: AbstractCookieJar | None = None,
+        sink: BodySink | None = None,
     ) -> Fetched:
-        """`jar`: of the site, if the task has no session."""
+        """`jar`: of the site, if the task has no session. `sink`: for a file."""
         started = self._clock.now()
         request = self._routes.with_route(self._request(task, host, timeout), task)
         if jar is not None and request.rendering is None:
             request = replace(request, jar=jar)
+        if sink is not None:
+            seconds = task.options.timeout or host.terms.settings.file_timeout
+            request = replace(request, sink=sink, total_timeout=seconds)
         outcome = await self._transport.fetch(request)
         if isinstance(outcome, Failure) and outcome.kind == "forbidden_address" and _is_listed(task):
             outcome = replace(outcome, detail=f"{outcome.detail}, or -s trust_start=true for all start URLs")

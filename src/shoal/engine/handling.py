@@ -10,15 +10,17 @@ from shoal.admit.referrer import NEVER, Referrer, policy_in
 from shoal.admit.sizes import OversizeError, stored_size
 from shoal.clock import Clock
 from shoal.counts import PAGES_DROPPED, Counts, with_reason
+from shoal.engine.downloads import with_files
 from shoal.engine.inner_fetch import InnerFetcher
 from shoal.engine.links import Links
 from shoal.engine.page_hooks import PageHooks
 from shoal.engine.rejecting import ItemWriter
 from shoal.engine.tally import Tally
-from shoal.errors import HandlerMissing, SpiderError, StoreError
+from shoal.errors import HandlerMissing, SinkError, SpiderError, StoreError
 from shoal.events import event
 from shoal.fetch.robots_fetch import agent_of
 from shoal.fetch.slots import take_slot
+from shoal.frontier.verdicts import is_last_attempt
 from shoal.hosts.cache import HostView
 from shoal.html.page_links import join, meta_referrer
 from shoal.html.robots_meta import NOFOLLOW, NOINDEX, header_asks, markup_asks, unendorsed
@@ -103,9 +105,13 @@ class Handling:
             )
             yielded = self._directives.apply(page, yielded, self._tally)
             self._check(handler, yielded.requests)
-            rows, rejected = await self._items.write(page, handler, yielded.items, asked_at)
-        except StoreError:
-            raise  # of `spider.state`: no fault of the page
+            items: Sequence[object] = yielded.items
+            if handler.files and items:
+                last = is_last_attempt(task, self._settings.max_attempts)
+                items = await with_files(items, handler, page, self._tally, last=last)
+            rows, rejected = await self._items.write(page, handler, items, asked_at)
+        except (StoreError, SinkError):
+            raise  # of `spider.state`, `page.fetch` or `page.download`: no fault of the page
         except HandlerTimeout as error:
             return self._bury(lease, response, "handler_timeout", str(error))
         except (JunkError, SpiderError) as error:
@@ -173,7 +179,7 @@ class Handling:
     def _without_inner(self, lease: Lease, response: Response, failed: FetchFailed) -> Settlement:
         """A request inside the handler failed, and the handler has not caught that."""
         task, settings = lease.task, self._settings
-        failure = self._failure(task, failed.kind, f"page.fetch: {failed}")
+        failure = self._failure(task, failed.kind, f"asked for by its handler: {failed}")
         snapshot = snapshot_of(failed.page.response if failed.page is not None else response, settings)
         if rule_for(failed.kind).action != "retry":
             return Settlement(lease, Dead(failure, snapshot))

@@ -15,8 +15,9 @@ While it waits, the page holds no slot, and the handler's time stands still.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -31,6 +32,7 @@ from shoal.engine.sessions import SessionKeeper
 from shoal.engine.tally import Tally
 from shoal.errors import SpiderError
 from shoal.fetch.slots import in_the_network, waiting, without_slot
+from shoal.fetch.transport import BodySink
 from shoal.frontier.clock import FrontierClock
 from shoal.frontier.protocol import Queue
 from shoal.frontier.values import Turn
@@ -39,7 +41,7 @@ from shoal.limits import PAGE_FETCHES
 from shoal.model import DEFAULT_LANE, Dead, Failure, Lease, Refused, Request, Response, Retry, Task
 from shoal.settings import BROWSER, Settings
 from shoal.spider.handlers import handler_waits
-from shoal.spider.inner import FetchFailed
+from shoal.spider.inner import FetchFailed, File
 from shoal.spider.page import Page
 
 _ATTEMPTS = 3  # of one request, unless it says how many
@@ -78,31 +80,37 @@ class InnerFetcher:
         self._sessions = sessions
         self._hooks = hooks
         self._sleep = sleep
+        self.downloads: Downloader | None = None
         self._places: dict[str, _Places] = {}  # of hosts that inner requests are sent to right now
 
     def of_page(self, lease: Lease, handler: str) -> PageFetches:
         """What the page of that lease sends its requests with."""
-        return PageFetches(self, lease, handler)
+        return PageFetches(self, lease, handler, self.downloads)
 
     async def fetch(
         self, request: Request, *, lease: Lease, handler: str = "", inner: PageFetches | None = None
     ) -> Page:
         """The page that the request asks for. Raises FetchFailed. `lease` is that of the page whose handler asks."""
-        task = self._admit(request, lease)
-        until = self._clock.monotonic() + self._settings.handler_timeout
+        task, answer = await self.exchange(self.admit(request, lease), lease)
+        return Page(task, answer, handler, self._clock.time(), inner=inner)
+
+    async def exchange(
+        self, task: Task, lease: Lease, *, sink: BodySink | None = None
+    ) -> tuple[Task, Response]:
+        """The answer to a task of `admit`, and the task after redirects. With a sink, the body goes there."""
+        patience = _Patience(self._settings.handler_timeout, self._clock.monotonic)
         async with _waits(lease.task):
             again = 0
             while True:
-                answer = await self._attempt(task, lease, until)
+                answer = await self._attempt(task, lease, patience, sink)
                 if isinstance(answer, Response):
-                    break
+                    return task, answer
                 again += answer is task
                 if again > _AGAIN:
                     raise self._failed(task, Failure("origin_wait", "its host's limits change all the time"))
                 task = answer
-        return Page(task, answer, handler, self._clock.time(), inner=inner)
 
-    def _admit(self, request: Request, lease: Lease) -> Task:
+    def admit(self, request: Request, lease: Lease) -> Task:
         """The scope of the crawl is for links; what a handler fetches itself may be anywhere."""
         outer = lease.task
         if request.lane == BROWSER:
@@ -130,14 +138,16 @@ class InnerFetcher:
             fingerprint=None,
         )
 
-    async def _attempt(self, task: Task, lease: Lease, until: float) -> Response | Task:
+    async def _attempt(
+        self, task: Task, lease: Lease, patience: _Patience, sink: BodySink | None
+    ) -> Response | Task:
         """The answer; or the task to go on with, after a redirect or a failure. The same task: its turn was used for
         something else."""
-        async with self._place(task, lease, until):
-            turn = await self._turn(task, until)
+        async with self._place(task, lease, patience):
+            turn = await self._turn(task, patience)
             own = Lease(lease.token, task, lease.deadline, turn.host_version, turn.interval)
             host = await self._hosts.view(own)
-            with in_the_network(), self._fetcher.guarded(task, host):
+            with patience.stands_still(), in_the_network(), self._fetcher.guarded(task, host):
                 permit = await self._permission.ask(own, host)
                 if permit is None:
                     return task
@@ -146,16 +156,32 @@ class InnerFetcher:
                         host, None
                     )  # it would do better in a browser, but it is asked for without
                 if not isinstance(permit, Permit):
-                    return await self._again(task, permit, until)
-                sent = await self._prepare(task, permit.host) if self._hooks.before_request else task
+                    return await self._again(task, permit, patience)
+                sent = task if sink is None else _with_headers(task, sink.headers())
+                sent = await self._prepare(sent, permit.host) if self._hooks.before_request else sent
                 visit = await self._sessions.enter(sent)
-                fetched = await self._fetcher.fetch(sent, permit.host, permit.timeout, visit.jar)
+                fetched = await self._fetcher.fetch(sent, permit.host, permit.timeout, visit.jar, sink)
                 if sent is not task:
                     fetched, own = as_asked(fetched, sent, own)
                 judgement = self._judge.judge(own.task, fetched.outcome)
                 self._learner.record(own, fetched, judgement)
                 await self._sessions.leave(own, visit)
-        return await self._judged(task, fetched, judgement, until, kept=visit.keeps(fetched.request))
+        if sink is not None:
+            if sink.error is not None:
+                raise sink.error
+            if isinstance(fetched.outcome, Response) and sink.starts_anew():
+                return replace(task)
+            judgement = self._with_sink(task, fetched, judgement, sink)
+        return await self._judged(task, fetched, judgement, patience, kept=visit.keeps(fetched.request))
+
+    def _with_sink(self, task: Task, fetched: Fetched, judgement: Judgement, sink: BodySink) -> Judgement:
+        """A good answer that left the file incomplete has failed."""
+        outcome = fetched.outcome
+        if judgement.verdict is not None or judgement.kind == "redirect" or not (missing := sink.missing()):
+            return judgement
+        return self._judge.judge(
+            task, Failure("truncated", missing, status=outcome.status, elapsed=outcome.elapsed)
+        )
 
     async def _prepare(self, task: Task, host: HostView) -> Task:
         """The task as `before_request` hooks want it to be sent. What they raise goes through the handler."""
@@ -165,14 +191,16 @@ class InnerFetcher:
         return sent
 
     async def _judged(
-        self, task: Task, fetched: Fetched, judgement: Judgement, until: float, *, kept: bool
+        self, task: Task, fetched: Fetched, judgement: Judgement, patience: _Patience, *, kept: bool
     ) -> Response | Task:
         outcome, verdict = fetched.outcome, judgement.verdict
         if isinstance(verdict, Retry) and verdict.failure.kind == "empty_shell":
             verdict = None  # there is no other lane to go to: the handler gets it as it is
         if verdict is not None:
             self._tally.inner_failed(task.host, verdict.failure)
-            return await self._again(task, verdict, until, outcome if isinstance(outcome, Response) else None)
+            return await self._again(
+                task, verdict, patience, outcome if isinstance(outcome, Response) else None
+            )
         assert isinstance(outcome, Response)
         self._tally.fetched(task.host, outcome)
         if judgement.kind != "redirect":
@@ -182,17 +210,16 @@ class InnerFetcher:
             raise self._failed(task, to, outcome)
         return to
 
-    async def _turn(self, task: Task, until: float) -> Turn:
+    async def _turn(self, task: Task, patience: _Patience) -> Turn:
         """Waits for the host's next turn."""
         while True:
-            left = max(0.0, until - self._clock.monotonic())
-            turn = await self._frontier.reserve(task.job, task.host, left)
+            turn = await self._frontier.reserve(task.job, task.host, patience.left)
             if not turn.taken:
                 raise self._too_late(task, turn.wait)
             await self._wait(turn.wait)
             if (rest := await self._rest(task.host)) <= 0:
                 return turn
-            if rest > until - self._clock.monotonic():
+            if rest > patience.left:
                 raise self._too_late(task, rest)
             await self._wait(rest)
 
@@ -208,13 +235,13 @@ class InnerFetcher:
                 await self._sleep(seconds)
 
     async def _again(
-        self, task: Task, verdict: Retry | Dead, until: float, answer: Response | None = None
+        self, task: Task, verdict: Retry | Dead, patience: _Patience, answer: Response | None = None
     ) -> Task:
         """The task for the next attempt, when its time has come."""
         failure = verdict.failure
         if isinstance(verdict, Dead) or (verdict.counts and task.attempt >= task.max_attempts):
             raise self._failed(task, failure, answer)
-        if verdict.after > until - self._clock.monotonic():
+        if verdict.after > patience.left:
             raise self._failed(task, failure, answer, after=verdict.after)
         await self._wait(verdict.after)
         task = verdict.task(task)
@@ -236,7 +263,7 @@ class InnerFetcher:
         )
 
     @asynccontextmanager
-    async def _place(self, task: Task, lease: Lease, until: float) -> AsyncIterator[None]:
+    async def _place(self, task: Task, lease: Lease, patience: _Patience) -> AsyncIterator[None]:
         """A place for a request to another host than the page's own."""
         if task.host == lease.task.host:
             yield
@@ -246,7 +273,7 @@ class InnerFetcher:
         places.users += 1
         try:
             with waiting():
-                async with asyncio.timeout(until - self._clock.monotonic()):
+                async with asyncio.timeout(patience.left):
                     await places.free.acquire()
             try:
                 yield
@@ -260,6 +287,27 @@ class InnerFetcher:
                 self._places.pop(task.host, None)
 
 
+class _Patience:
+    """How long one request may still wait for turns and further attempts."""
+
+    def __init__(self, seconds: float, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._until = monotonic() + seconds
+
+    @property
+    def left(self) -> float:
+        return max(0.0, self._until - self._monotonic())
+
+    @contextmanager
+    def stands_still(self) -> Iterator[None]:
+        """While an answer arrives: a file may take minutes."""
+        since = self._monotonic()
+        try:
+            yield
+        finally:
+            self._until += self._monotonic() - since
+
+
 class _Places:
     """How many inner requests to one host this process may have at once."""
 
@@ -271,24 +319,39 @@ class _Places:
 class PageFetches:
     """The requests of one page, one after another."""
 
-    def __init__(self, fetcher: InnerFetcher, lease: Lease, handler: str) -> None:
+    def __init__(
+        self, fetcher: InnerFetcher, lease: Lease, handler: str, downloads: Downloader | None = None
+    ) -> None:
         self._fetcher = fetcher
+        self._downloads = downloads
         self._lease = lease
         self._handler = handler
         self._turn = asyncio.Lock()
         self._sent = 0
 
     async def fetch(self, request: Request) -> Page:
+        async with self._one_by_one():
+            return await self._fetcher.fetch(request, lease=self._lease, handler=self._handler, inner=self)
+
+    async def download(self, request: Request, to: str, name: str) -> File:
+        assert self._downloads is not None
+        async with self._one_by_one():
+            return await self._downloads.download(request, lease=self._lease, to=to, name=name)
+
+    @asynccontextmanager
+    async def _one_by_one(self) -> AsyncIterator[None]:
         self._sent += 1
         if self._sent > PAGE_FETCHES:
             raise SpiderError(
-                f"page.fetch was called more than {PAGE_FETCHES:,} times for one page: yield requests for further pages"
+                f"one page fetched more than {PAGE_FETCHES:,} pages and files itself: yield requests instead"
             )
         with handler_waits():
             async with self._turn:
-                return await self._fetcher.fetch(
-                    request, lease=self._lease, handler=self._handler, inner=self
-                )
+                yield
+
+
+class Downloader(Protocol):
+    async def download(self, request: Request, *, lease: Lease, to: str, name: str) -> File: ...
 
 
 @asynccontextmanager
@@ -299,3 +362,9 @@ async def _waits(task: Task) -> AsyncIterator[None]:
         return
     async with without_slot():
         yield
+
+
+def _with_headers(task: Task, headers: Mapping[str, str]) -> Task:
+    names = {name.lower() for name in headers}
+    given = {name: value for name, value in (task.headers or {}).items() if name.lower() not in names}
+    return replace(task, headers={**given, **headers})

@@ -77,6 +77,8 @@ class TallyReport(Struct, frozen=True):
     seconds: float = 0.0  # that the fetches took, in all
     handled: int = 0  # pages whose handler ended well, and that are committed
     rejected: int = 0  # items that were not written, and are kept
+    files: int = 0  # that were downloaded
+    file_bytes: int = 0  # … and their bytes
 
     @property
     def attempts(self) -> int:
@@ -132,7 +134,7 @@ class Tally:
 
     def __init__(self) -> None:
         self.pages = self.fetches = self.retries = self.dead = self.bytes = self.rejected = 0
-        self._handled = 0
+        self._handled = self._files = self._file_bytes = 0
         self.seconds = 0.0
         self._errors: dict[str, int] = {}
         self._statuses: dict[int, int] = {}
@@ -184,6 +186,11 @@ class Tally:
             if status is not None:
                 self._statuses[status] = self._statuses.get(status, 0) + 1
 
+    def file_kept(self, size: int) -> None:
+        """A file is whole; `size` bytes of it were received by this process."""
+        self._files += 1
+        self._file_bytes += size
+
     def refused(self, reason: str, count: int = 1) -> None:
         self._refused[reason] = self._refused.get(reason, 0) + count
 
@@ -209,6 +216,8 @@ class Tally:
             rejected=self.rejected,
             bytes=self.bytes,
             seconds=self.seconds,
+            files=self._files,
+            file_bytes=self._file_bytes,
             in_flight=in_flight,
             errors=dict(self._errors),
             statuses=dict(self._statuses),
@@ -235,6 +244,8 @@ def merge(reports: Iterable[TallyReport], *, hosts: int = HOSTS_REPORTED) -> Tal
         rejected=sum(r.rejected for r in reports),
         bytes=sum(r.bytes for r in reports),
         seconds=sum(r.seconds for r in reports),
+        files=sum(r.files for r in reports),
+        file_bytes=sum(r.file_bytes for r in reports),
         in_flight=sum(r.in_flight for r in reports),
         errors=_sum(r.errors for r in reports),
         statuses=_sum(r.statuses for r in reports),

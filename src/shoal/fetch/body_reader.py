@@ -14,9 +14,11 @@ from importlib import import_module
 from typing import Any
 
 import brotli  # type: ignore[import-untyped]
+from multidict import MultiMapping
 
 from shoal.fetch.failures import BodyTooLargeError, CutBodyError, TooSlowError, UndecodableBodyError
 from shoal.fetch.slots import received
+from shoal.fetch.transport import FetchRequest
 from shoal.limits import CONTENT_ENCODINGS, KB
 
 _zstd = import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
@@ -28,26 +30,51 @@ _SMALL = 64 * KB  # compressed, a small body may be longer than before
 
 
 async def read_body(
-    read: Callable[[], Awaitable[bytes]], encoding: str, *, cap: int, truncate: bool
+    read: Callable[[], Awaitable[bytes]],
+    encoding: str,
+    *,
+    cap: int,
+    truncate: bool,
+    write: Callable[[bytes], None] | None = None,
 ) -> tuple[int, bytes]:
     """The length of the body as sent, and the decoded body. Holds little more than `cap` bytes, even if a small bomb
-    unpacks to gigabytes. `read` returns the next piece, and b"" at the end."""
+    unpacks to gigabytes. `read` returns the next piece, and b"" at the end. With `write`, the body goes there, and is
+    not returned."""
     decoder = Decoder(encoding, cap)
     parts: list[bytes] = []
     size = 0
     while piece := await read():
         for part in decoder.feed(piece):
-            parts.append(part)
             size += len(part)
-            await received(size)
+            if write is None:
+                parts.append(part)
+                await received(size)
+            elif size <= cap:
+                write(part)
             if size <= cap:
                 continue
             if truncate:
                 return decoder.taken, b"".join(parts)[:cap]
-            raise BodyTooLargeError(f"the body is larger than {cap} bytes; raise max_body to take it")
+            setting = "max_body" if write is None else "max_file"
+            raise BodyTooLargeError(f"the body is larger than {cap} bytes; raise {setting} to take it")
     if decoder.taken:
         decoder.check_end(nothing=not size)
     return decoder.taken, b"".join(parts)
+
+
+async def read_answer(
+    read: Callable[[], Awaitable[bytes]],
+    request: FetchRequest,
+    status: int,
+    headers: MultiMapping[str],
+    max_body: int,
+) -> tuple[int, bytes]:
+    """`read_body`, of an answer with that head: into memory, or into the sink of the request."""
+    encoding = ",".join(headers.getall("Content-Encoding", ()))
+    sink = request.sink
+    if sink is not None and sink.takes(status, headers):
+        return await read_body(read, encoding, cap=sink.cap, truncate=False, write=sink.write)
+    return await read_body(read, encoding, cap=request.max_body or max_body, truncate=request.truncate)
 
 
 class Decoder:

@@ -26,7 +26,7 @@ from yarl import URL
 from shoal.admit.sending import without_route
 from shoal.clock import Clock
 from shoal.fetch.aiohttp_private import Connector, Protocol, SiteJar, SocketConnector, never_repeat
-from shoal.fetch.body_reader import Meter, read_body
+from shoal.fetch.body_reader import Meter, read_answer
 from shoal.fetch.deadline import check_lease
 from shoal.fetch.failures import BrokenAnswerError, FloodError, ProxyAuthError, Stage, explain, explain_proxy
 from shoal.fetch.guard import Guard
@@ -88,7 +88,7 @@ class HttpTransport:
             connector=connector,
             cookie_jar=_CurrentJar(),
             headers=default_headers(self._settings),
-            auto_decompress=False,  # read_body does that
+            auto_decompress=False,  # read_answer does that
             max_field_size=ANSWER_HEADERS,
             max_headers=HEADER_LINES,
         )
@@ -190,11 +190,8 @@ class HttpTransport:
         headers = response.headers
         if response.status == 407 and request.proxy is not None and request.proxy.forwards(request.url):
             raise ProxyAuthError
-        wire_bytes, body = await read_body(
-            response.content.readany,
-            ",".join(headers.getall("Content-Encoding", ())),
-            cap=request.max_body or self._settings.max_body,
-            truncate=request.truncate,
+        wire_bytes, body = await read_answer(
+            response.content.readany, request, response.status, headers, self._settings.max_body
         )
         return Response(
             url=request.url,

@@ -19,7 +19,7 @@ from yarl import URL
 
 from shoal.clock import Clock
 from shoal.errors import SettingsError
-from shoal.fetch.body_reader import Meter, read_body
+from shoal.fetch.body_reader import Meter, read_answer
 from shoal.fetch.deadline import check_lease
 from shoal.fetch.dialer import Dialer, HostConnector
 from shoal.fetch.failures import (
@@ -154,9 +154,7 @@ class Http2Transport:
         cookies = headers.getall("Set-Cookie", ())
         if cookies:
             jar.update_cookies_from_headers(cookies, url)
-        wire_bytes, body = await self._read(
-            request, exchange, ",".join(headers.getall("Content-Encoding", ()))
-        )
+        wire_bytes, body = await self._read(request, exchange, status, headers)
         return Response(
             url=request.url,
             status=status,
@@ -168,7 +166,9 @@ class Http2Transport:
             cookies=tuple(cookies) if 300 <= status < 400 else (),
         )
 
-    async def _read(self, request: FetchRequest, exchange: Exchange, encoding: str) -> tuple[int, bytes]:
+    async def _read(
+        self, request: FetchRequest, exchange: Exchange, status: int, headers: CIMultiDict[str]
+    ) -> tuple[int, bytes]:
         """The length of the body as sent, and the body decoded."""
         meter = Meter(self._settings.min_rate, self._clock.monotonic)
 
@@ -178,8 +178,7 @@ class Http2Transport:
                 raise meter.error()
             return piece
 
-        cap = request.max_body or self._settings.max_body
-        return await read_body(read, encoding, cap=cap, truncate=request.truncate)
+        return await read_answer(read, request, status, headers, self._settings.max_body)
 
     def _silence(self, request: FetchRequest) -> float:
         return self._settings.read_timeout if request.read_timeout is None else request.read_timeout

@@ -13,6 +13,38 @@ from shoal.model import Outcome
 from shoal.spider.rendering import Rendering
 
 
+class BodySink(Protocol):
+    """Takes the body of an answer in pieces, so that it is never in memory as a whole."""
+
+    @property
+    def cap(self) -> int:
+        """How many bytes it takes."""
+        ...
+
+    @property
+    def error(self) -> OSError | None:
+        """Why it could not write."""
+        ...
+
+    def headers(self) -> dict[str, str]:
+        """Headers of the next request."""
+        ...
+
+    def takes(self, status: int, headers: Mapping[str, str]) -> bool:
+        """Called with the head of an answer: whether its body is for the sink, or for memory."""
+        ...
+
+    def write(self, data: bytes) -> None: ...
+
+    def starts_anew(self) -> bool:
+        """Called after an answer: whether the request must be sent again, for the whole body."""
+        ...
+
+    def missing(self) -> str:
+        """Called after an answer: what is missing of the body; "": nothing."""
+        ...
+
+
 class FetchRequest(Struct, frozen=True):
     """One HTTP exchange. `url` is sent byte for byte, up to a fragment; redirects are not followed."""
 
@@ -25,6 +57,7 @@ class FetchRequest(Struct, frozen=True):
     total_timeout: float | None = None  # None: the setting
     read_timeout: float | None = None  # None: the setting
     max_body: int | None = None  # None: the setting
+    sink: BodySink | None = None  # where the body of a good answer goes; None: into memory
     truncate: bool = False  # True: a longer body is cut at max_body instead of being a failure
     # -- the route that its task asks for; see proxy/routes.py
     pool: str | None = None  # None: the setting

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from shoal.admit import Admission
 from shoal.clock import Clock, SystemClock
+from shoal.engine.downloads import Downloads
 from shoal.engine.escalation import Escalation
 from shoal.engine.fetching import Fetcher
 from shoal.engine.handling import Handling
@@ -23,6 +25,7 @@ from shoal.engine.pipeline import Pipeline
 from shoal.engine.served import Pages
 from shoal.engine.sessions import SessionKeeper
 from shoal.engine.tally import Tally
+from shoal.errors import ShoalError
 from shoal.fetch.browser.executable import available
 from shoal.fetch.challenge import Challenges
 from shoal.fetch.guard import Guard
@@ -44,6 +47,7 @@ from shoal.runtime.job_hooks import JobHooks, ProcessHooks
 from shoal.runtime.output_checks import file_claim
 from shoal.settings import Settings
 from shoal.sink import Sink
+from shoal.sink.files import FileStore, files_folder
 from shoal.sink.jsonl import JsonLines
 from shoal.sink.ownership import FileClaim
 from shoal.spider.handlers import Yielded, collect
@@ -110,6 +114,7 @@ class JobRunner:
             own=hosts.own,
             trusts_tasks=trusts_tasks,
         )
+        self._files: FileStore | None = None
         self._recorder = HistoryRecorder(frontier, job, self.tally, clock.now)
         self._budget = RetryBudget(settings)
         pages = make_pipeline(
@@ -135,6 +140,7 @@ class JobRunner:
             state=self.state,
             hooks=self.hooks,
             letters=self._letters,
+            files=self.files,
         )
         self.pages: Pages = pages if tracing is None else tracing.pages(pages)
 
@@ -172,6 +178,15 @@ class JobRunner:
         if job is not None and job.created_at == self.made_at:
             await self.job_hooks.end(job)
 
+    def files(self) -> FileStore:
+        """Where downloaded files go; made when the first one comes."""
+        if self._files is None:
+            journal = self.sink.journal
+            output = journal.path if isinstance(journal, JsonLines) else None
+            self._files = FileStore(files_folder(self.settings.files, output), self.name, self.made_at)
+            self._files.sweep_others()
+        return self._files
+
     async def _file_claim(self) -> FileClaim | None:
         journal = self.sink.journal
         job = await self._frontier.job(self.name) if isinstance(journal, JsonLines) else None
@@ -181,6 +196,17 @@ class JobRunner:
         await self._letters.close()
         await self._transport.close()
         await self.sink.close()
+        await self._sweep_files()
+
+    async def _sweep_files(self) -> None:
+        if self._files is None:
+            return
+        try:
+            job = await self._frontier.job(self.name)
+        except ShoalError:
+            return  # the store is away: what is left will be swept by the next job of this name
+        if job is None or job.state == "finished":
+            await asyncio.to_thread(self._files.sweep)
 
 
 def make_pipeline(
@@ -203,6 +229,7 @@ def make_pipeline(
     job: str = "",
     browser: bool = False,
     confined: RestrictedTransport | None = None,
+    files: Callable[[], FileStore] | None = None,
     collecting: Callable[..., Awaitable[Yielded]] = collect,
     hooks: Hooks = NO_HOOKS,
     state: Values | None = None,
@@ -235,6 +262,8 @@ def make_pipeline(
         sessions=sessions,
         hooks=page_hooks,
     )
+    if files is not None:
+        inner.downloads = Downloads(settings, inner, files, tally)
     handling = Handling(
         spider,
         settings,

@@ -38,6 +38,7 @@ from shoal.runtime.output_checks import (
     trim_output,
 )
 from shoal.sink import describe, is_database
+from shoal.sink.files import FileStore, files_folder
 from shoal.text import command
 
 _HIGH_WATER = 1_000_000  # URLs that were given are queued also while no worker is there yet
@@ -86,6 +87,10 @@ async def submit(plan: JobPlan, frontier: Frontier) -> Job:
     if plan.is_crawl:
         if job.state == "finished":
             await trim_output(plan, frontier, job)
+        if plan.settings.processes > 1:  # their processes are gone
+            output = plan.output if isinstance(plan.output, Path) else None
+            store = FileStore(files_folder(plan.settings.files, output), plan.job, job.created_at)
+            await asyncio.to_thread(store.sweep)
     elif known is not None and known.spec.settings != job.spec.settings:
         await _reconfigure(frontier, plan)
     return job

@@ -67,6 +67,11 @@ def check_settings(noted: Settings, mine: Settings) -> None:
         raise _refusal(f"transport: {noted.transport!r} would be imported", "transport")
     if noted.challenge_check not in ("", mine.challenge_check):
         raise _refusal(f"challenge_check: {noted.challenge_check!r} would be imported", "challenge_check")
+    if noted.files not in ("", mine.files):
+        raise TrustError(
+            f"files: downloaded files would go to {noted.files!r}; set files in the settings of the workers, or their"
+            ' trust = "store"'
+        )
     for network in noted.allow_network:
         if network not in mine.allow_network:
             raise _refusal(f"allow_network: {network!r} is a network of this worker's", "allow_network")

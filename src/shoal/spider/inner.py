@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
 
+from msgspec import Struct
+
 from shoal.errors import SpiderError, one_line
 from shoal.model import Request
 from shoal.text import shown_url, without_secrets
@@ -38,10 +40,23 @@ class FetchFailed(Exception):
         super().__init__(f"{shown_url(url)}: {self.detail}")
 
 
+class File(Struct, frozen=True):
+    """A downloaded file."""
+
+    url: str  # where it was found, after redirects
+    path: str
+    name: str
+    sha256: str  # of its bytes, in hex
+    size: int
+    type: str  # the media type that the server gave; "": none
+
+
 class Inner(Protocol):
     """What a page asks to send requests."""
 
     async def fetch(self, request: Request) -> Page: ...
+
+    async def download(self, request: Request, to: str, name: str) -> File: ...
 
 
 class Unawaited(Generic[T]):

@@ -41,7 +41,7 @@ from shoal.html.parsing import parse
 from shoal.html.visible_text import readable_text, squeeze, visible_text
 from shoal.html.xml import XmlDocument, XmlNode
 from shoal.model import Pairs, Request, Response, Task
-from shoal.spider.inner import Inner, Unawaited
+from shoal.spider.inner import File, Inner, Unawaited
 from shoal.spider.page_log import PageLog
 from shoal.spider.rendering import Rendered, Tab
 from shoal.spider.spider import Handler, handler_name
@@ -445,14 +445,29 @@ class Page:
         """`await page.fetch(…)`: another page, within this handler. Takes what `follow` takes, or a request such as
         `other.submit_form(…)`. It keeps to the host's limits and to robots.txt, follows redirects and tries again;
         raises FetchFailed if there is no page."""
-        if isinstance(target, Request):
-            request = replace(target, base=target.base or self.base, **options)
-        else:
-            request = self.follow(target, **options)
+        request = self._asked("fetch", target, options)
         inner = self._inner
-        if inner is None:
-            raise SpiderError("page.fetch works in a crawl only: this page was made without one")
+        assert inner is not None
         return Unawaited("page.fetch(…)", lambda: inner.fetch(request))
+
+    def download(
+        self, target: str | Node | Request, *, to: str = "", name: str = "", **options: Unpack[FollowOptions]
+    ) -> Unawaited[File]:
+        """`await page.download(…)`: a file, stored when it is whole. Takes what `fetch` takes. It gets the name that
+        the server or the URL gives it, or `name`; or goes to the path `to` in the folder of files (setting `files`).
+        Raises FetchFailed if there is no file."""
+        request = self._asked("download", target, options)
+        inner = self._inner
+        assert inner is not None
+        return Unawaited("page.download(…)", lambda: inner.download(request, to, name))
+
+    def _asked(self, verb: str, target: str | Node | Request, options: FollowOptions) -> Request:
+        """The request for a page or file that the handler waits for."""
+        if self._inner is None:
+            raise SpiderError(f"page.{verb} works in a crawl only: this page was made without one")
+        if isinstance(target, Request):
+            return replace(target, base=target.base or self.base, **options)
+        return self.follow(target, **options)
 
     def submit_form(
         self,

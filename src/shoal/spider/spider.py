@@ -54,6 +54,7 @@ class Handler(Struct, frozen=True):
     country: str = ""  # that their proxies are to be in; "": any
     wait_for: str = ""  # in a browser: "load", "quiet", or a CSS selector; "": as in the settings
     schemas: tuple[Schema, ...] = ()  # the classes of its items; none: any item will do
+    files: tuple[str, ...] = ()  # fields of its items with URLs of files to download
 
 
 class HandlerOptions(TypedDict, total=False):
@@ -67,6 +68,7 @@ class HandlerOptions(TypedDict, total=False):
     pool: str
     country: str
     wait_for: str
+    files: str | Sequence[str]
 
 
 class Spider(HookDecorators):
@@ -123,6 +125,7 @@ class Spider(HookDecorators):
         pool: str = "",
         country: str = "",
         wait_for: str = "",
+        files: str | Sequence[str] = (),
     ) -> Handler:
         """Registers a handler, as the decorator does."""
         where = f"spider {self.name!r}"
@@ -143,7 +146,10 @@ class Spider(HookDecorators):
         except SpiderError as error:
             raise SpiderError(f"{where}: handler {name!r}: {error}") from None
         kind = item if isinstance(item, str) else schemas[0].table if len(schemas) == 1 else ""
-        handler = Handler(name, function, keys, lane, priority, kind, pool, country, wait_for, schemas)
+        fields = (files,) if isinstance(files, str) else tuple(files)
+        handler = Handler(
+            name, function, keys, lane, priority, kind, pool, country, wait_for, schemas, fields
+        )
         self.handlers[name] = handler
         _remember_name(function, name)
         return handler

@@ -47,6 +47,8 @@ def _facts(view: View, output: str, dead_command: str) -> list[tuple[str, Text]]
         ("latency", _latency(view)),
         ("received", Text(f"{humanize.size(report.bytes)} in {fetches}")),
     ]
+    if report.files:
+        facts.append(("files", Text(f"{humanize.count(report.files)}, {humanize.size(report.file_bytes)}")))
     if report.errors:
         facts.append(("errors", Text(humanize.printable(humanize.by_count(report.errors)), "yellow")))
     if counters.retried:
@@ -141,6 +143,8 @@ def as_json(view: View, *, output: str) -> dict[str, Any]:
         "retries": report.retries,
         "fetches": report.fetches,
         "bytes": report.bytes,
+        "files": report.files,
+        "file_bytes": report.file_bytes,
         "pages_per_second": round(mean_rate(view), 3),
         "success_rate": report.success_rate,
         "latency": {f"p{p}": report.percentile(p) for p in PERCENTILES},

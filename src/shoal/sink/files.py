@@ -1,0 +1,355 @@
+"""Downloaded files on a disk: whole or not there, each content once.
+
+    files/ab/abcdef…/name.pdf            a file, in a folder named after its content (SHA-256)
+    files/.shoal/JOB/KEY.part            a download that is not complete; KEY stands for the request
+    files/.shoal/JOB/KEY.json            what is known of it: enough to go on after a kill
+    files/.shoal/JOB/KEY.done            the file that the request led to: it is not fetched again by this job
+
+A part belongs to the process that has it locked; a lock ends with its process. A complete part is moved into a folder
+of its own, and that folder to its place: if the place is taken, the same bytes are stored already.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from shoal.errors import SinkError
+from shoal.html.media import media_type
+from shoal.sink.file_names import file_name, safe_name
+from shoal.spider.inner import File
+
+_OWN = ".shoal"
+_CHUNK = 1 << 20
+_RANGE = re.compile(r"bytes +(\d+)-(\d+)/(\d+|\*)")
+T = TypeVar("T")
+
+
+class Known(Struct, frozen=True, omit_defaults=True):
+    """What is known of a download that is not complete."""
+
+    etag: str = ""
+    modified: str = ""
+    length: int | None = None  # of the whole file
+    disposition: str = ""
+    type: str = ""
+    boot: str = ""  # of the system: after a crash of it, a part may hold what was never written
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def files_folder(setting: str, output: Path | None) -> Path:
+    """Where files go. `output`: the file with the rows, if there is one."""
+    return Path(setting) if setting else (output.parent if output is not None else Path()) / "files"
+
+
+class FileStore:
+    """The files of one job, which was made at `made_at`."""
+
+    def __init__(self, root: Path, job: str, made_at: float) -> None:
+        self.root = root
+        self._name = safe_name(job) or "job"
+        self._folder = root / _OWN / f"{self._name}-{_digest(f'{job}@{made_at:.3f}')[:12]}"
+
+    def __repr__(self) -> str:
+        return f"<FileStore {self.root}>"
+
+    def done(self, key: str) -> File | None:
+        """The file of a request that this job has made before, if it is still there."""
+        try:
+            file = msgspec.json.decode((self._folder / f"{key}.done").read_bytes(), type=File)
+            return file if os.stat(file.path).st_size == file.size else None
+        except (OSError, msgspec.DecodeError):
+            return None
+
+    def part(self, key: str, cap: int) -> PartFile | None:
+        """The part of a request; None: another process has it."""
+        return self._told(lambda: PartFile.open(self._folder / key, cap))
+
+    def keep(self, part: PartFile, *, url: str, name: str, to: str) -> File:
+        """Moves a complete part to its place."""
+        return self._told(lambda: self._keep(part, url, name, to))
+
+    def _keep(self, part: PartFile, url: str, name: str, to: str) -> File:
+        part.sync()
+        known = part.known
+        name = safe_name(name) or file_name(known.disposition, url, known.type)
+        digest = part.sha256.hexdigest()
+        path = self._place(to) if to else self.root / digest[:2] / digest[:32] / name
+        path = _move(part.path, path) if to else _move_once(part.path, path, part.size)
+        file = File(url, str(path), path.name, digest, part.size, known.type)
+        _write_whole(part.base.with_suffix(".done"), _encode(file))
+        part.forget()
+        return file
+
+    def _place(self, to: str) -> Path:
+        place = (self.root / to).resolve()
+        if not place.is_relative_to(self.root.resolve()) or place == self.root.resolve():
+            raise SinkError(f"page.download(to={to!r}): it is outside of {self.root}; give a path inside")
+        return self.root / to
+
+    def sweep(self) -> None:
+        """The job has ended: nothing of it will be gone on with."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+        with suppress(OSError):
+            (self.root / _OWN).rmdir()  # unless other jobs are there
+
+    def sweep_others(self) -> None:
+        """What is left of earlier jobs of this name."""
+        for folder in (self.root / _OWN).glob(f"{self._name}-{'?' * 12}"):
+            if folder != self._folder:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _told(self, act: Callable[[], T]) -> T:
+        try:
+            return act()
+        except OSError as error:
+            raise self.error(error) from None
+
+    def error(self, error: OSError) -> SinkError:
+        return SinkError(
+            f"cannot write to {self.root}: {error.strerror or error}; nothing is lost: make room, and run the same"
+            " command again"
+        )
+
+
+class PartFile:
+    """The body of an answer on its way to a file."""
+
+    def __init__(self, base: Path, file: int, cap: int) -> None:
+        self.base = base
+        self.path = base.with_suffix(".part")
+        self._file = file
+        self._most = cap
+        self.known = self._read_known()
+        self.size = os.fstat(file).st_size
+        self.sha256 = hashlib.sha256()
+        self.error: OSError | None = None  # why it cannot be written
+        self.fetched = 0  # bytes that were received by this process
+        self._asked = self._took = False  # the rest was asked for; the answer went here
+        if self.size and (self.known.boot != _boot() or not (self.known.etag or self.known.modified)):
+            self._begin()
+        elif self.size:
+            self._hash()
+
+    @classmethod
+    def open(cls, base: Path, cap: int) -> PartFile | None:
+        base.parent.mkdir(parents=True, exist_ok=True)
+        path = base.with_suffix(".part")
+        while True:
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.fstat(file).st_ino == os.stat(path).st_ino:
+                    shutil.rmtree(base.with_suffix(".d"), ignore_errors=True)
+                    return cls(base, file, cap)
+            except FileNotFoundError:
+                pass  # whoever had it has moved it
+            except BlockingIOError:
+                os.close(file)
+                return None
+            os.close(file)
+
+    @property
+    def is_whole(self) -> bool:
+        return self.size > 0 and self.size == self.known.length
+
+    # -- called by transports
+
+    @property
+    def cap(self) -> int:
+        return max(1, self._most - self.size)
+
+    def headers(self) -> dict[str, str]:
+        """Of the next request. Compressed on its way, a body could not be gone on with."""
+        headers = {"Accept-Encoding": "identity"}
+        version = self.known.etag or self.known.modified
+        self._took, self._asked = False, self.size > 0 and bool(version)
+        if self._asked:
+            headers |= {"Range": f"bytes={self.size}-", "If-Range": version}
+        return headers
+
+    def takes(self, status: int, headers: Mapping[str, str]) -> bool:
+        if status == 206:
+            self._took = self._continues(headers)
+        elif 200 <= status < 300:
+            self._took = True
+            try:
+                self._begin()
+                self._note(headers)
+            except OSError as error:
+                self.error = error
+                raise
+        return self._took
+
+    def _continues(self, headers: Mapping[str, str]) -> bool:
+        """Whether the answer is what is missing."""
+        found = _RANGE.fullmatch(headers.get("Content-Range", "").strip())
+        if not self._asked or found is None or int(found[1]) != self.size or headers.get("Content-Encoding"):
+            return False
+        etag = headers.get("ETag")
+        if etag is not None and self.known.etag and etag != self.known.etag:
+            return False
+        if found[3] != "*":
+            self.known = replace(self.known, length=int(found[3]))
+        return True
+
+    def write(self, data: bytes) -> None:
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(self._file, view) :]
+        except OSError as error:
+            self.error = error
+            raise
+        self.sha256.update(data)
+        self.size += len(data)
+        self.fetched += len(data)
+
+    # -- called by whoever downloads
+
+    def starts_anew(self) -> bool:
+        """After an answer: whether the server does not have what is missing, so that all must be asked for again."""
+        if not self._asked or self._took:
+            return False
+        self._begin()
+        return True
+
+    def missing(self) -> str:
+        """After an answer: what is missing; "": it is complete."""
+        if not self._took:
+            return "the answer has only a part of the file, which nobody asked for"
+        length = self.known.length
+        if length is not None and length != self.size:
+            return f"the file has {length} bytes, and {self.size} came"
+        return ""
+
+    def sync(self) -> None:
+        os.fsync(self._file)
+
+    def close(self, *, keep: bool = True) -> None:
+        """`keep`: so that a later attempt can go on with it."""
+        if not keep or not self.size:
+            with suppress(OSError):
+                self.path.unlink(missing_ok=True)
+            self.forget()
+        os.close(self._file)
+
+    def forget(self) -> None:
+        with suppress(OSError):
+            self.base.with_suffix(".json").unlink(missing_ok=True)
+
+    def _begin(self) -> None:
+        os.ftruncate(self._file, 0)
+        os.lseek(self._file, 0, os.SEEK_SET)
+        self.known, self.size, self.sha256 = Known(), 0, hashlib.sha256()
+
+    def _hash(self) -> None:
+        os.lseek(self._file, 0, os.SEEK_SET)
+        while data := os.read(self._file, _CHUNK):
+            self.sha256.update(data)
+
+    def _note(self, headers: Mapping[str, str]) -> None:
+        plain = not headers.get("Content-Encoding")
+        etag, length = headers.get("ETag", ""), headers.get("Content-Length", "")
+        self.known = Known(
+            etag=etag if plain and not etag.startswith("W/") else "",
+            modified=_last_change(headers) if plain and not etag else "",
+            length=int(length) if plain and length.isascii() and length.isdigit() else None,
+            disposition=headers.get("Content-Disposition", ""),
+            type=media_type(headers.get("Content-Type", "")),
+            boot=_boot(),
+        )
+        safe = self.known.disposition.encode("utf-8", "backslashreplace").decode()
+        _write_whole(self.base.with_suffix(".json"), _encode(replace(self.known, disposition=safe)))
+
+    def _read_known(self) -> Known:
+        try:
+            return msgspec.json.decode(self.base.with_suffix(".json").read_bytes(), type=Known)
+        except (OSError, msgspec.DecodeError):
+            return Known()
+
+
+def request_key(method: str, url: str, body: bytes | None, to: str) -> str:
+    """Stands for a request and where its file goes."""
+    return _digest("\n".join([method, url, to]), body or b"")[:40]
+
+
+def _digest(text: str, more: bytes = b"") -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass") + b"\0" + more).hexdigest()
+
+
+def _move(part: Path, to: Path) -> Path:
+    """To a place that the handler chose. What is there is replaced."""
+    to.parent.mkdir(parents=True, exist_ok=True)
+    os.replace(part, to)
+    _sync_folder(to.parent)
+    return to
+
+
+def _move_once(part: Path, to: Path, size: int) -> Path:
+    """To the folder of its content, unless the content is there."""
+    folder = part.with_suffix(".d")
+    folder.mkdir(exist_ok=True)
+    os.replace(part, folder / to.name)
+    _sync_folder(folder)
+    to.parent.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.rename(folder, to.parent)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        there = [path for path in to.parent.iterdir() if path.stat().st_size == size]
+        if not there:  # somebody has changed what is there
+            os.replace(folder / to.name, to)
+            there = [to]
+        shutil.rmtree(folder, ignore_errors=True)
+        to = min(there)
+    _sync_folder(to.parent.parent)
+    return to
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    part = path.with_name(f"{path.name}.new")
+    part.write_bytes(data)
+    os.replace(part, path)
+
+
+def _sync_folder(path: Path) -> None:
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _last_change(headers: Mapping[str, str]) -> str:
+    """Last-Modified, if it tells versions apart (RFC 9110, 8.8.2.2): not of a file that changed a moment ago."""
+    modified = headers.get("Last-Modified", "")
+    try:
+        age = parsedate_to_datetime(headers.get("Date", "")) - parsedate_to_datetime(modified)
+    except (TypeError, ValueError):
+        return ""
+    return modified if age.total_seconds() >= 1 else ""
+
+
+def _boot() -> str:
+    """Changes when the system is started."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return "unknown"
