@@ -41,7 +41,7 @@ async def shop(request: pytest.FixtureRequest) -> AsyncIterator[Shop]:
         file_bytes=2_000,
         session_pages=25,
         signed_api=name == "Signed requests",
-        sold_out=2 if name == "Retry on content" else 0,
+        sold_out=2 if name in ("Retry on content", "Rejected items") else 0,
         members_only=name in ("Login", "Several accounts"),
     )
     async with Shop(spec) as shop:
@@ -68,6 +68,7 @@ class Cooked(Struct):
 
     rows: list[dict[str, Any]]
     counts: Mapping[str, int]
+    rejected: int
     shop: Shop
     proxy: ProxyServer
 
@@ -130,6 +131,13 @@ def check_counters(cooked: Cooked) -> None:
     assert cooked.counts == {"products": len(cooked.catalogue.listed()), "pages that are not full": 1}
 
 
+def check_rejected(cooked: Cooked) -> None:
+    listed = [cooked.catalogue.product(number) for number in cooked.catalogue.listed()]
+    expected = [(p.sku, float(p.price)) for p in listed if not cooked.catalogue.sells_out(p.number)]
+    assert sorted((row["sku"], row["price"]) for row in cooked.rows) == expected
+    assert cooked.rejected == len(listed) - len(expected) == 1
+
+
 CHECKS: dict[str, Callable[[Cooked], None]] = {
     "An API with a cursor": check_stock,
     "Signed requests": check_signed,
@@ -140,6 +148,7 @@ CHECKS: dict[str, Callable[[Cooked], None]] = {
     "Several item types": check_kinds,
     "A proxy for one request": check_proxy,
     "Counters": check_counters,
+    "Rejected items": check_rejected,
 }
 
 
@@ -156,5 +165,5 @@ async def test_recipe(shop: Shop, recipe: str, proxy: ProxyServer, module: types
     exec(compile(code, str(COOKBOOK), "exec"), module.__dict__)
     results = await shoal.crawl(module.__dict__["spider"], rate=0, retry_base=0.01)
     job = results.view.job
-    CHECKS[recipe](Cooked(list(results), job.counts, shop, proxy))
+    CHECKS[recipe](Cooked(list(results), job.counts, job.counters.rejected, shop, proxy))
     assert job.counters.dead == 0
