@@ -75,10 +75,13 @@ def show(
     """Show one dead letter: its attempts, the last response, the traceback."""
     from shoal.frontier.values import DeadFilter
     from shoal.inspect.json_form import letter_dict
+    from shoal.model import REJECTED
     from shoal.terminal import tables
     from shoal.terminal.console import print_json
 
     found = _letters(store, DeadFilter(ids=(number,)))
+    if not found and _letters(store, DeadFilter(ids=(number,), kind=REJECTED)):
+        raise UsageError(f"{number} is a rejected item: {command(f'rejected show {number}')}")
     if not found:
         raise UsageError(
             f"no dead letter {number} in {shown_store(store)}; {command('dead list')} shows which there are"

@@ -54,17 +54,14 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List rejected items, the newest first; before that, how many there are for each reason."""
-    from msgspec import to_builtins
-
-    from shoal.inspect.rejected import rejected_dict
+    from shoal.inspect.rejected import rejected_item
     from shoal.terminal.console import ask, print_json
     from shoal.terminal.rejected_items import print_items
 
     query = _query(job, host, since, until, ids, limit)
     letters, why = ask(store, lambda frontier: _look(frontier, query))
     if as_json:
-        items = [rejected_dict(letter) for letter in letters]
-        print_json({"reasons": to_builtins(why), "items": items})
+        print_json({"reasons": why, "items": [rejected_item(letter) for letter in letters]})
     else:
         print_items(letters, why, limit)
 
@@ -90,7 +87,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show one rejected item: the reason, and the item as JSON."""
-    from shoal.inspect.rejected import rejected_dict
+    from shoal.inspect.rejected import rejected_item
     from shoal.terminal.console import ask, print_json
     from shoal.terminal.rejected_items import print_item
 
@@ -101,7 +98,7 @@ def show(
             f"no rejected item {number} in {shown_store(store)}; {command('rejected list')} shows which there are"
         )
     if as_json:
-        print_json(rejected_dict(found[0]))
+        print_json(rejected_item(found[0]))
     else:
         print_item(found[0])
 

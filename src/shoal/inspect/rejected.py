@@ -64,19 +64,34 @@ def is_whole(letter: DeadLetter) -> bool:
     return letter.task.item is not None and letter.task.item.is_json
 
 
-def rejected_dict(letter: DeadLetter) -> dict[str, Any]:
-    """As plain values, for --json."""
+class RejectedItem(Struct, frozen=True):
+    """A rejected item, as code and --json see it."""
+
+    id: int
+    job: str
+    url: str  # of its page
+    host: str
+    handler: str
+    table: str
+    reason: str
+    at: float
+    times: int  # how often it was rejected
+    whole: bool  # whether it can be replayed
+    item: Any
+
+
+def rejected_item(letter: DeadLetter) -> RejectedItem:
     task = letter.task
-    return {
-        "id": task.id,
-        "job": task.job,
-        "url": task.url,
-        "host": page_host(task.host),
-        "handler": task.handler,
-        "table": table_of(letter),
-        "reason": reason_of(letter),
-        "at": letter.at,
-        "times": len(task.history),
-        "whole": is_whole(letter),
-        "item": item_of(letter),
-    }
+    return RejectedItem(
+        task.id,
+        task.job,
+        task.url,
+        page_host(task.host),
+        task.handler,
+        table_of(letter),
+        reason_of(letter),
+        letter.at,
+        len(task.history),
+        is_whole(letter),
+        item_of(letter),
+    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -29,12 +29,14 @@ from shoal.engine.tracing import tracing_if
 from shoal.errors import SettingsError, ShoalError, SpiderError, StoreError
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import Frontier
-from shoal.frontier.values import Job
+from shoal.frontier.values import DeadFilter, Job
 from shoal.inspect.event_log import EventBook
 from shoal.inspect.job import View
 from shoal.inspect.overview import Horizon, eta
+from shoal.inspect.rejected import RejectedItem, rejected_item
 from shoal.inspect.retention import tidy
 from shoal.jobs.trouble import pause_in_trouble
+from shoal.model import REJECTED
 from shoal.runtime.admission import make_admission
 from shoal.runtime.job_hooks import ProcessHooks, end_missed
 from shoal.runtime.job_plan import JobPlan
@@ -51,15 +53,18 @@ from shoal.telemetry.endpoint import probes_at
 __all__ = ["JobPlan", "Results", "crawl", "execute", "run"]
 
 _EVERY = 0.5  # seconds between looks at a running crawl
+_REJECTED = 1_000  # items that were rejected, in the results
 
 Watch = Callable[[View], None]
 
 
 class Results(Struct, frozen=True):
-    """What a crawl from code gives back: the items it yielded (unless they went to a file) and how it ended."""
+    """What a crawl from code gives back: the items it yielded (unless they went to a file), how it ended, and the
+    newest of the items that were rejected (`view.job.counters.rejected` is how many there are)."""
 
     items: list[Any]
     view: View
+    rejected: Sequence[RejectedItem] = ()
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.items)
@@ -96,8 +101,14 @@ async def crawl(
         )
     kept = MemoryJournal()
     sink = own or (FileSink(kept) if plan.output is None else open_sink(plan.output, job=plan.job))
-    view = await _run(plan, sink, watch, signals=False)
-    return Results([msgspec.json.decode(row) for row in kept.rows], view)
+    rejected: list[RejectedItem] = []
+
+    async def keep_rejected(frontier: Frontier) -> None:
+        query = DeadFilter(job=plan.job, kind=REJECTED, limit=_REJECTED)
+        rejected.extend(rejected_item(letter) for letter in await frontier.dead(query))
+
+    view = await _run(plan, sink, watch, signals=False, ended=keep_rejected)
+    return Results([msgspec.json.decode(row) for row in kept.rows], view, rejected)
 
 
 def run(spider: Spider, **options: Any) -> Results:
@@ -116,8 +127,16 @@ async def execute(plan: JobPlan, watch: Watch | None = None) -> View:
     return await _run(plan, None, watch, signals=True)
 
 
-async def _run(plan: JobPlan, sink: Sink | None, watch: Watch | None, *, signals: bool) -> View:
-    """Feeds a job while workers work on it, until it is done. Without a sink, they are processes of their own."""
+async def _run(
+    plan: JobPlan,
+    sink: Sink | None,
+    watch: Watch | None,
+    *,
+    signals: bool,
+    ended: Callable[[Frontier], Awaitable[None]] | None = None,
+) -> View:
+    """Feeds a job while workers work on it, until it is done. Without a sink, they are processes of their own. `ended`
+    is called before the store is closed."""
     async with AsyncExitStack() as stack:
         probes = await stack.enter_async_context(probes_at(plan.metrics))
         # Of several processes, each traces its own pages.
@@ -127,6 +146,8 @@ async def _run(plan: JobPlan, sink: Sink | None, watch: Watch | None, *, signals
         job = await submit(plan, frontier)
         if job.state == "finished":
             await _end_missed(plan, frontier, job)
+            if ended is not None:
+                await ended(frontier)
             return View(job, TallyReport(), note="already finished")
         if plan.store != ":memory:":
             can_resume()
@@ -156,6 +177,8 @@ async def _run(plan: JobPlan, sink: Sink | None, watch: Watch | None, *, signals
             await workers.run()
         await conclude(plan, frontier)
         view = await look()
+        if ended is not None:
+            await ended(frontier)
         await tidy(frontier, plan.settings, spared={plan.job})
         return view
 

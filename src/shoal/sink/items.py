@@ -88,8 +88,10 @@ def encode_row(item: object, handler: Handler, at: float = 0.0, table: str = "")
     data = _encoded(item)
     kind = handler.item or handler.name
     if handler.schemas:
-        schema, item = _checked(item, data, handler, table)
-        kind, data = schema.table, _encoded(item)
+        schema, checked = _checked(item, data, handler, table)
+        kind = schema.table
+        if checked is not item:
+            item, data = checked, _encoded(checked)
     data += b"\n"
     if not handler.key:
         return Row(data, None, kind, at=at)
@@ -160,7 +162,7 @@ def kept_item(item: object) -> KeptItem:
     try:
         shown: object = {str(name): _shown(value) for name, value in _fields(item)}
         data = _ENCODER.encode(shown or _SHORT.repr(item))
-    except Exception:  # of the user's own __repr__, or text that is half a character
+    except Exception:  # such as names of fields that are no text
         data = msgspec.json.encode(f"a {type(item).__name__} that cannot be shown")
     return KeptItem(data[:REJECTED_ITEM], False)
 
@@ -169,7 +171,10 @@ def _shown(value: object) -> object:
     try:
         _ENCODER.encode(value)
     except _UNWRITABLE:
-        return _SHORT.repr(value)
+        try:
+            return _SHORT.repr(value)
+        except Exception:  # of the user's own __repr__
+            return f"a {type(value).__name__} that cannot be shown"
     return value
 
 
