@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import sys
 import types
@@ -94,6 +95,17 @@ def check_sale(cooked: Cooked) -> None:
     assert [row["name"] for row in cooked.rows] == expected
 
 
+def check_files(cooked: Cooked) -> None:
+    listed = [cooked.catalogue.product(number) for number in cooked.catalogue.listed()]
+    found = {
+        row["sku"]: [(file["size"], file["sha256"], file["type"]) for file in row["files"]]
+        for row in cooked.rows
+    }
+    assert found == {p.sku: [(f.size, f.sha256, f.media_type) for f in p.files] for p in listed}
+    for file in [file for row in cooked.rows for file in row["files"]]:
+        assert hashlib.sha256(Path(file["path"]).read_bytes()).hexdigest() == file["sha256"]
+
+
 def check_patience(cooked: Cooked) -> None:
     listed = [cooked.catalogue.product(number) for number in cooked.catalogue.listed()]
     expected = [{"sku": product.sku, "price": product.price} for product in listed]
@@ -142,6 +154,7 @@ CHECKS: dict[str, Callable[[Cooked], None]] = {
     "An API with a cursor": check_stock,
     "Signed requests": check_signed,
     "A search form": check_sale,
+    "Files": check_files,
     "Retry on content": check_patience,
     "Variants from two pages": check_variants,
     "Enrichment": check_enrichment,
