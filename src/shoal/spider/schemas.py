@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields as dataclass_fields
 from dataclasses import is_dataclass
 from difflib import get_close_matches
 from functools import lru_cache
@@ -121,14 +122,50 @@ def _field_names(type_: type) -> frozenset[str] | None:
 
 def _by_msgspec(type_: type) -> Callable[[bytes], object]:
     decode: Callable[[bytes], object] = msgspec.json.Decoder(type_, strict=False).decode
+    has_defaults = _has_defaults(msgspec.inspect.type_info(type_), set())
 
     def check(data: bytes) -> object:
         try:
-            return decode(data)
+            item = decode(data)
         except msgspec.ValidationError as error:
             raise Invalid(_FOREIGN_SUFFIX.sub(_at, str(error))) from None
+        if has_defaults:
+            _fill_defaults(item)
+        return item
 
     return check
+
+
+def _has_defaults(info: object, seen: set[object]) -> bool:
+    """Whether there are dataclasses with defaults in a type: in its fields, in lists, in unions."""
+    if not isinstance(info, msgspec.inspect.Type):
+        return any(_has_defaults(one, seen) for one in info) if isinstance(info, tuple) else False
+    if isinstance(info, msgspec.inspect.DataclassType | msgspec.inspect.StructType):
+        if info.cls in seen:
+            return False
+        seen.add(info.cls)
+        if isinstance(info, msgspec.inspect.DataclassType) and any(not f.required for f in info.fields):
+            return True
+        return any(_has_defaults(one.type, seen) for one in info.fields)
+    return any(_has_defaults(getattr(info, name), seen) for name in info.__struct_fields__)
+
+
+def _fill_defaults(item: object) -> None:
+    """msgspec leaves the defaults of a dataclass in the class, and so out of what it writes of the object."""
+    waiting = [item]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, list | tuple | set | frozenset):
+            waiting += one
+        elif isinstance(one, dict):
+            waiting += one.values()
+        elif isinstance(one, Struct):
+            waiting += [getattr(one, name) for name in one.__struct_fields__]
+        elif is_dataclass(one) and not isinstance(one, type):
+            values = {field.name: getattr(one, field.name) for field in dataclass_fields(one)}
+            if hasattr(one, "__dict__"):
+                vars(one).update(values)
+            waiting += values.values()
 
 
 def _at(match: re.Match[str]) -> str:
