@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -16,8 +18,10 @@ import shoal
 from shoal import Drop, OutgoingRequest, Page, Retry, Spider
 from shoal.frontier import open_frontier
 from shoal.frontier.values import DeadFilter
+from shoal.inspect.single_page import look
 from shoal.model import DeadLetter
 from shoal.runtime.crawl import Results
+from shoal.settings import Settings
 
 
 class Site:
@@ -298,3 +302,57 @@ async def test_a_hook_that_never_returns_is_interrupted(site: Site, tmp_path: Pa
     assert letter.kind == "hook"
     assert "on_item hook endless (" in letter.task.history[-1].detail
     assert "did not finish in its time" in letter.task.history[-1].detail
+
+
+class Fetching:
+    """A plugin, for `shoal fetch`."""
+
+    told: list[str] = []  # noqa: RUF012
+
+    def on_process_start(self) -> None:
+        self.told.append("start")
+
+    def on_process_end(self) -> None:
+        self.told.append("end")
+
+    def before_request(self, request: OutgoingRequest) -> None:
+        request.headers["X-Key"] = "k"
+        if "/no" in request.url:
+            raise Drop("not wanted")
+
+    def after_response(self, page: Page) -> Page:
+        if "/later" in page.url:
+            raise Retry("not yet")
+        return page.replace(body="<title>changed</title>")
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"), [("/page", "ok"), ("/moved", "ok"), ("/no", "dropped"), ("/later", "retry_asked")]
+)
+async def test_shoal_fetch_runs_the_hooks_of_plugins(
+    site: Site, monkeypatch: pytest.MonkeyPatch, path: str, kind: str
+) -> None:
+    module = ModuleType("fetching_plugin")
+    module.Fetching = Fetching  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    Fetching.told.clear()
+    report = await look(site.url + path, Settings(robots=False, plugins=["fetching_plugin:Fetching"]))
+    assert report.kind == kind
+    assert all(asked.headers["X-Key"] == "k" for asked in site.asked)
+    assert len(site.asked) == {"/moved": 2, "/no": 0}.get(path, 1)
+    assert report.title == ("changed" if kind == "ok" else "")
+    assert Fetching.told == ["start", "end"]
+
+
+async def test_a_hook_may_fetch_and_what_fails_there_is_told_as_a_fetch(site: Site, tmp_path: Path) -> None:
+    spider = with_row(make(site, "/a", "/b"))
+
+    @spider.on_item
+    async def enrich(item: dict[str, Any], page: Page) -> dict[str, Any]:
+        more = await page.fetch("/more" if page.url.endswith("/a") else "http://127.0.0.1:1/", max_attempts=1)
+        return {**item, "more": more.text("h1")}
+
+    results = await run(spider, tmp_path / "s.db", max_attempts=1)
+    assert [row["more"] for row in results] == ["/more"]
+    [letter] = await letters(tmp_path / "s.db")
+    assert letter.kind == "forbidden_address", "the guard holds there, too"

@@ -32,6 +32,7 @@ from shoal.frontier.verdicts import is_last_attempt, letter_of
 from shoal.hosts.cache import HostCache, HostView
 from shoal.model import (
     Dead,
+    DeadLetter,
     Done,
     Failure,
     Lease,
@@ -176,6 +177,9 @@ class Pipeline:
 
     def _count_rejected(self, task: Task, items: Sequence[Task]) -> None:
         self._tally.rejected += len(items)
+        if self._letters:
+            for item in items:
+                self._letters.tell(DeadLetter(item, item.history[-1].kind, self._clock.time()))
         event(
             "items_rejected",
             job=task.job,

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import sys
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,6 +17,8 @@ from yarl import URL
 from shoal.admit import Admission, origin
 from shoal.clock import SystemClock
 from shoal.engine.handling import RobotsDirectives
+from shoal.engine.page_hooks import PageHooks
+from shoal.engine.process_hooks import ProcessHooks
 from shoal.errors import UrlError
 from shoal.fetch.guard import Guard
 from shoal.fetch.own_transport import with_own_transport
@@ -28,6 +33,9 @@ from shoal.policy.host_table import HostTable, settings_at
 from shoal.policy.load import Traffic
 from shoal.policy.outcomes import kind_of
 from shoal.settings import Settings
+from shoal.spider.default import summary_spider
+from shoal.spider.handlers import Drop, Retry
+from shoal.spider.hook_calls import HookFailed
 from shoal.spider.page import Page
 from shoal.spider.rendering import Rendered, Rendering
 
@@ -54,9 +62,22 @@ async def look(url: str, settings: Settings, *, rendering: Rendering | None = No
     find_pools(settings, [], os.environ)
     transport = _routes(settings, guard)
     try:
-        return await _follow(transport, admission, task, settings, rendering)
+        async with _plugins(settings, url) as hooks:
+            return await _follow(transport, admission, task, settings, rendering, hooks)
     finally:
         await transport.close()
+
+
+@asynccontextmanager
+async def _plugins(settings: Settings, url: str) -> AsyncIterator[PageHooks]:
+    """The hooks of the plugins in the settings, as in a crawl."""
+    process, spider = ProcessHooks(), summary_spider("fetch", [url])
+    hooks = process.of(spider, settings)
+    await process.start(hooks, settings)
+    try:
+        yield PageHooks(hooks, spider, settings, SystemClock())
+    finally:
+        await process.close(failing=sys.exception() is not None)
 
 
 def _routes(settings: Settings, guard: Guard) -> Transport:
@@ -75,7 +96,12 @@ def _routes(settings: Settings, guard: Guard) -> Transport:
 
 
 async def _follow(
-    transport: Transport, admission: Admission, task: Task, settings: Settings, rendering: Rendering | None
+    transport: Transport,
+    admission: Admission,
+    task: Task,
+    settings: Settings,
+    rendering: Rendering | None,
+    hooks: PageHooks,
 ) -> PageReport:
     asked: dict[str, RobotsRecord] = {}
     table = HostTable(settings.host)
@@ -85,14 +111,7 @@ async def _follow(
         if robots.startswith("forbidden"):
             detail = "robots.txt forbids it, or cannot be read; --no-robots fetches all the same"
             return PageReport(task, robots, Failure(kind="robots", detail=detail), "robots")
-        outcome = await transport.fetch(
-            FetchRequest(
-                url=task.url,
-                cookies=task.cookies,
-                referrer_url=task.hops[-1] if task.hops else None,
-                rendering=rendering,
-            )
-        )
+        outcome = await _fetch(transport, task, rendering, hooks)
         kind = kind_of(outcome)
         if kind != "redirect" or not isinstance(outcome, Response):
             seen = PageReport(task, robots, outcome, kind, picture=await _picture(outcome))
@@ -108,6 +127,37 @@ async def _follow(
             detail = f"redirects in a circle: {moved.url} was asked for before, with the same cookies"
             return PageReport(task, robots, Failure(kind="redirect_loop", detail=detail), "redirect_loop")
         task = moved
+
+
+async def _fetch(transport: Transport, task: Task, rendering: Rendering | None, hooks: PageHooks) -> Outcome:
+    """The answer, as hooks let it through."""
+    try:
+        sent = await hooks.before(task) if hooks.before_request else task
+        outcome = await transport.fetch(
+            FetchRequest(
+                sent.url,
+                sent.method,
+                sent.headers,
+                sent.body,
+                cookies=sent.cookies,
+                referrer_url=sent.hops[-1] if sent.hops else None,
+                pool=sent.pool,
+                session=sent.session,
+                asked_proxy=sent.options.proxy,
+                rendering=rendering,
+            )
+        )
+        if isinstance(outcome, Response) and outcome.url == sent.url != task.url:
+            outcome = replace(outcome, url=task.url)
+        if hooks.after_response and isinstance(outcome, Response) and kind_of(outcome) == "ok":
+            return (await hooks.after(Page(task, outcome, handler=""))).response
+        return outcome
+    except HookFailed as error:
+        return Failure("hook", str(error))
+    except Drop as reason:
+        return Failure("dropped", f"a hook drops it: {reason}")
+    except Retry as reason:
+        return Failure("retry_asked", f"a hook asks for it again: {reason}")
 
 
 async def _picture(outcome: Outcome) -> bytes:

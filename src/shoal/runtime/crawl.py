@@ -24,6 +24,7 @@ from shoal.engine.event_loop import run_loop
 from shoal.engine.feeder import Feeder
 from shoal.engine.guardian import can_resume, guarded
 from shoal.engine.lost_workers import report_loss
+from shoal.engine.process_hooks import ProcessHooks
 from shoal.engine.tally import Ledger, RateWindow, RunTotals, TallyReport, merge
 from shoal.engine.tracing import tracing_if
 from shoal.errors import SettingsError, ShoalError, SpiderError, StoreError
@@ -38,7 +39,7 @@ from shoal.inspect.retention import tidy
 from shoal.jobs.trouble import pause_in_trouble
 from shoal.model import REJECTED
 from shoal.runtime.admission import make_admission
-from shoal.runtime.job_hooks import ProcessHooks, end_missed
+from shoal.runtime.job_hooks import end_missed
 from shoal.runtime.job_plan import JobPlan
 from shoal.runtime.signals import Stoppable, stopping_on_signals
 from shoal.runtime.submit import conclude, submit

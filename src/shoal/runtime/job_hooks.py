@@ -1,21 +1,19 @@
-"""Runs the hooks of a process, and those at the start and the end of a job.
+"""Runs the hooks at the start and the end of a job.
 
-Every process that works on pages of a spider runs its process hooks. Of the processes that work on a job, one runs the
-job's hooks: it takes the lead in that (`jobs/leader.py`), and notes in the store that they have run. If it dies before
-that, another runs them again.
+Of the processes that work on a job, one runs its hooks: it takes the lead in that (`jobs/leader.py`), and notes in the
+store that they have run. If it dies before that, another runs them again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import time
 import uuid
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from shoal.errors import JobHookError, SpiderError
-from shoal.events import event
+from shoal.engine.process_hooks import ProcessHooks, time_of
+from shoal.errors import JobHookError
 from shoal.frontier.protocol import Notes
 from shoal.frontier.values import Job
 from shoal.jobs.hook_note import HookNote, hook_lead_key, read_hook_note, write_hook_note
@@ -24,59 +22,13 @@ from shoal.jobs.note import note_of
 from shoal.jobs.state import StoredState
 from shoal.settings import Settings
 from shoal.sink import describe
-from shoal.spider.handlers import HandlerTimer
 from shoal.spider.hook_calls import HookFailed, call_alone
 from shoal.spider.hooks import Hooks, JobSummary
-from shoal.spider.plugins import hooks_of
 from shoal.spider.spider import Spider
 from shoal.spider.state import state_of
 
 _EVERY = 0.1  # seconds between looks at what another process does
 _LONGEST_LEASE = 15.0
-
-
-def _time(settings: Settings) -> HandlerTimer:
-    return HandlerTimer(time.monotonic() + settings.handler_timeout, time.monotonic)
-
-
-class ProcessHooks:
-    """The hooks of a process: made once for each spider, started before its first page, ended with the process."""
-
-    def __init__(self) -> None:
-        self._made: dict[tuple[int, tuple[str, ...]], Hooks] = {}
-        self._started: list[tuple[Hooks, Settings]] = []
-
-    def of(self, spider: Spider, settings: Settings) -> Hooks:
-        key = id(spider), tuple(settings.plugins)
-        if key not in self._made:
-            self._made[key] = hooks_of(spider, settings)
-        return self._made[key]
-
-    async def start(self, hooks: Hooks, settings: Settings) -> None:
-        """Raises SpiderError if a hook fails. The next start begins with the first hook again."""
-        if any(known is hooks for known, _ in self._started):
-            return
-        for hook in hooks.on_process_start:
-            try:
-                await call_alone(hook, time=_time(settings))
-            except HookFailed as error:
-                raise SpiderError(str(error)) from error
-        self._started.append((hooks, settings))
-
-    async def close(self, *, failing: bool = False) -> None:
-        """Ends in reverse order, so that what was opened first is closed last; all of them, though one fails. That is
-        raised, unless the process is `failing` by something else."""
-        failures: list[HookFailed] = []
-        started, self._started = self._started, []
-        for hooks, settings in reversed(started):
-            for hook in reversed(hooks.on_process_end):
-                try:
-                    await call_alone(hook, time=_time(settings))
-                except HookFailed as error:
-                    failures.append(error)
-                    event("process_hook_failed", error=str(error))
-        if failures and not failing:
-            raise SpiderError(f"{failures[0]}; what was crawled is stored") from failures[0]
 
 
 class JobHooks:
@@ -96,7 +48,7 @@ class JobHooks:
         async def run() -> None:
             with state_of(self._state(job)):
                 for hook in hooks.on_job_start:
-                    await call_alone(hook, _summary(job), time=_time(self._settings))
+                    await call_alone(hook, _summary(job), time=time_of(self._settings))
             await write_hook_note(self._notes, job)
 
         await self._once(job, lambda note: note.started, run)
@@ -109,7 +61,7 @@ class JobHooks:
         async def run() -> None:
             with state_of(self._state(job)):
                 for hook in self._hooks.on_job_end:
-                    await call_alone(hook, _summary(job), time=_time(self._settings))
+                    await call_alone(hook, _summary(job), time=time_of(self._settings))
             await write_hook_note(self._notes, job, ended=job.finished_at)
 
         await self._once(job, lambda note: note.ended >= job.finished_at, run)

@@ -22,6 +22,7 @@ from shoal.engine.links import Links
 from shoal.engine.page_hooks import PageHooks
 from shoal.engine.permission import Permission
 from shoal.engine.pipeline import Pipeline
+from shoal.engine.process_hooks import ProcessHooks
 from shoal.engine.served import Pages
 from shoal.engine.sessions import SessionKeeper
 from shoal.engine.tally import Tally
@@ -43,7 +44,7 @@ from shoal.hosts.session_notes import SessionNotes
 from shoal.jobs.state import StoredState
 from shoal.policy.load import Traffic
 from shoal.policy.retry import RetryBudget
-from shoal.runtime.job_hooks import JobHooks, ProcessHooks
+from shoal.runtime.job_hooks import JobHooks
 from shoal.runtime.output_checks import file_claim
 from shoal.settings import Settings
 from shoal.sink import Sink

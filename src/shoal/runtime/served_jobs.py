@@ -13,6 +13,7 @@ import random
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from shoal.engine.process_hooks import ProcessHooks
 from shoal.engine.served import EngineJob
 from shoal.engine.tally import TallyReport, merge
 from shoal.errors import (
@@ -32,7 +33,7 @@ from shoal.frontier.values import Job, JobSpec
 from shoal.jobs.trouble import report_trouble, with_pages_left
 from shoal.policy.lanes import Lane, cap_of
 from shoal.policy.load import Traffic
-from shoal.runtime.job_hooks import ProcessHooks, end_missed, may_have_hooks
+from shoal.runtime.job_hooks import end_missed, may_have_hooks
 from shoal.runtime.job_runner import JobRunner
 from shoal.runtime.submit import finish
 from shoal.runtime.worker_plan import WorkerPlan

@@ -15,6 +15,7 @@ from shoal.engine.dispatcher import Engine
 from shoal.engine.guardian import can_resume, guarded
 from shoal.engine.lost_workers import report_loss, tell_loss
 from shoal.engine.pressure import PressureMonitor
+from shoal.engine.process_hooks import ProcessHooks
 from shoal.engine.served import EngineJobs, OneJob
 from shoal.engine.tally import TallyReport
 from shoal.engine.tracing import Tracing, tracing_if
@@ -33,7 +34,6 @@ from shoal.jobs.trouble import check_all_done, pause_in_trouble, with_pages_left
 from shoal.jobs.worker_status import tell_other_versions
 from shoal.policy.load import Backlog, Traffic
 from shoal.runtime.coordinator import Coordinator
-from shoal.runtime.job_hooks import ProcessHooks
 from shoal.runtime.job_runner import JobRunner
 from shoal.runtime.served_jobs import RunningJobs, ServedJobs
 from shoal.runtime.signals import Stoppable, stopping_on_signals
