@@ -365,13 +365,14 @@ async def test_a_page_with_a_value_that_its_column_refuses_is_buried_alone(
     await ask(postgres, f"CREATE TABLE book ({table})")
     good = [page(book(f"good-{n}", 1), url=f"http://a/good-{n}") for n in range(20)]
     link = make_task("http://a/2")
-    bad = replace(page(book("fine", 2), item), found=(link,))
+    bad = replace(page(book("fine", 2), item), found=(link,), counts=(("books", 2),), rejected=(link,))
     async with opened(postgres) as sink:
         assert await sink.write(good[:3]) == good[:3]
         settled = await sink.write([*good[3:11], bad, *good[11:]])
     assert [one for one in settled if one.lease is not bad.lease or one.rows] == good[3:]
     [buried] = [one for one in settled if isinstance(one.verdict, Dead)]
     assert buried.found == (link,), "its links are followed"
+    assert (buried.rows, buried.counts, buried.rejected) == ((), (), ()), "these come when it is replayed"
     failure = buried.verdict.failure  # type: ignore[union-attr]
     assert (failure.kind, failure.at) == ("row_refused", T0)
     assert re.search(told, failure.detail), failure.detail
