@@ -91,6 +91,8 @@ async def test_a_handler_gets_further_pages(site: Site) -> None:
         yield {"moved": (await page.fetch("/moved")).json()}
         yield {"flaky": (await page.fetch("/flaky")).json()["hit"]}
         form = await page.fetch("/form")
+        form.count("forms")
+        page.count("starts")
         sent = await form.fetch(form.submit_form("#f", {"q": "a b"}))
         yield {"form": sent.json(), "at": sent.url}
         json = await page.fetch("/sent", json={"n": 1})
@@ -104,6 +106,7 @@ async def test_a_handler_gets_further_pages(site: Site) -> None:
     assert rows["form"] == {"method": "POST", "body": "token=t1&q=a+b&go=1"}
     assert rows["at"] == f"{site.url}/sent"
     assert rows["json"] == {"method": "POST", "body": '{"n":1}'}
+    assert results.view.job.counts == {"forms": 1, "starts": 1}, "all of it is one page"
     report = results.view.report
     assert (report.fetches, report.handled) == (sum(site.hits.values()), 1)
     assert report.statuses == {200: 7, 302: 1, 503: 2}

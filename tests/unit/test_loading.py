@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -111,3 +112,11 @@ def test_a_failed_file_can_be_loaded_again_once_corrected(write: Callable[..., P
         load_spider("crawler_a.py")
     write(GOOD)
     assert load_spider("crawler_a.py").name == "books"
+
+
+def test_a_file_that_sets_up_logging_does_not_silence_ours(write: Callable[..., Path]) -> None:
+    """By default dictConfig disables every logger that it does not name."""
+    config = "import logging.config; logging.config.dictConfig({'version': 1, 'root': {'level': 'INFO'}})"
+    write(config + GOOD)
+    load_spider("crawler_a.py")
+    assert logging.getLogger("shoal").isEnabledFor(logging.WARNING)

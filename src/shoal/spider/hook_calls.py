@@ -8,6 +8,7 @@ from types import CodeType
 
 from msgspec import Struct
 
+from shoal.errors import SinkError, StoreError
 from shoal.limits import YIELDED
 from shoal.spider.handlers import LATE, Drop, HandlerTimeout, HandlerTimer, Retry, is_item, wait_until
 from shoal.spider.hooks import Hook, OutgoingRequest
@@ -18,6 +19,8 @@ from shoal.spider.spider import place_of_code, place_of_error
 from shoal.text import error_line
 
 _SAID = (Retry, Drop, TabLost, FetchFailed)  # what a hook raises to say what is to become of its page
+
+_STORE = (StoreError, SinkError)  # of `spider.state` or `page.fetch`: no fault of the hook
 
 
 class HookFailed(Exception):
@@ -34,7 +37,7 @@ async def call(hook: Hook, *values: object, time: HandlerTimer) -> object:
         answer = hook.function(*values)
         if isawaitable(answer):
             answer = await wait_until(answer, time)
-    except _SAID:
+    except (*_SAID, *_STORE):
         raise
     except Exception as error:
         raise failed(hook, error) from error
@@ -127,7 +130,7 @@ async def _through(
                 continue
             if type(answer) is not dict:
                 answer = await _settled(hook, answer, time)
-        except (*_SAID, HookFailed):
+        except (*_SAID, *_STORE, HookFailed):
             raise
         except Exception as error:
             raise failed(hook, error) from error

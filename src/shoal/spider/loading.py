@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -102,6 +103,9 @@ def _run(load: Callable[[], T], where: str) -> T:
         raise type(error)(f"{place_of_error(error, where)}: {error}") from error
     except (Exception, SystemExit) as error:
         raise SpiderError(f"{place_of_error(error, where)}: {error_line(error)}") from error
+    finally:
+        # logging.config.dictConfig silences, unless it is told not to, all loggers that it does not name.
+        logging.getLogger("shoal").disabled = False
 
 
 def on_path(folder: Path) -> None:

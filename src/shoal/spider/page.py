@@ -41,7 +41,7 @@ from shoal.html.parsing import parse
 from shoal.html.visible_text import readable_text, squeeze, visible_text
 from shoal.html.xml import XmlDocument, XmlNode
 from shoal.model import Pairs, Request, Response, Task
-from shoal.spider.inner import File, Inner, Unawaited
+from shoal.spider.inner import FetchFailed, File, Inner, Unawaited
 from shoal.spider.page_log import PageLog
 from shoal.spider.rendering import Rendered, Tab
 from shoal.spider.spider import Handler, handler_name
@@ -448,7 +448,18 @@ class Page:
         request = self._asked("fetch", target, options)
         inner = self._inner
         assert inner is not None
-        return Unawaited("page.fetch(…)", lambda: inner.fetch(request))
+        return Unawaited("page.fetch(…)", lambda: self._fetched(inner, request))
+
+    async def _fetched(self, inner: Inner, request: Request) -> Page:
+        """What the other page counts is committed with this one."""
+        try:
+            page = await inner.fetch(request)
+        except FetchFailed as failed:
+            if failed.page is not None:
+                failed.page._counts = self._counts
+            raise
+        page._counts = self._counts
+        return page
 
     def download(
         self, target: str | Node | Request, *, to: str = "", name: str = "", **options: Unpack[FollowOptions]

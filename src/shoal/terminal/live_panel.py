@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich import box
-from rich.console import Group, RenderableType
+from rich.console import Group, OverflowMethod, RenderableType
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -21,6 +21,7 @@ from shoal.text import command
 
 WIDTH = 96
 HOSTS_SHOWN = 5
+_COUNTERS = 50  # of a job that is looked at by itself
 
 
 def render(view: View) -> RenderableType:
@@ -69,7 +70,7 @@ def job_card(job: Job, trouble: str, queues: Sequence[tuple[str, int]]) -> Rende
     if c.links_cut:
         cut = f"{humanize.plural(c.links_cut, 'link')} beyond max_links of their pages"
         lines.append(Text.assemble(("not taken  ", "dim"), (cut, "yellow")))
-    lines += counted(job)
+    lines += counted(job, _COUNTERS, overflow="fold")
     waiting = {host: pending for host, pending in queues if pending}
     if waiting and not has_ended(job):
         lines.append(Text.assemble(("longest queues  ", "dim"), safe(humanize.by_count(waiting))))
@@ -159,11 +160,16 @@ def errors(report: TallyReport) -> Text:
     return text.append(humanize.printable(humanize.by_count(report.errors)))
 
 
-def counted(job: Job) -> list[Text]:
+def counted(job: Job, most: int = 6, overflow: OverflowMethod = "ellipsis") -> list[Text]:
     """The job's own counters; apart, what handlers and hooks dropped."""
     kinds = (("counted", counts.own(job.counts)), ("dropped", counts.dropped(job.counts)))
     return [
-        Text.assemble((f"{name}  ", "dim"), safe(humanize.by_count(found)), no_wrap=True, overflow="ellipsis")
+        Text.assemble(
+            (f"{name}  ", "dim"),
+            safe(humanize.by_count(found, most)),
+            no_wrap=overflow == "ellipsis",
+            overflow=overflow,
+        )
         for name, found in kinds
         if found
     ]

@@ -136,7 +136,7 @@ class PostgresSink:
 
 
 def _buried(settlement: Settlement, error: ShoalError) -> Settlement:
-    """The settlement as a dead letter without rows. Its links are kept; its items and counts come when it is replayed."""
+    """The settlement as a dead letter without rows. Its links are kept; what it counts, it counts when replayed."""
     task = settlement.lease.task
     failure = Failure("row_refused", str(error), at=settlement.rows[0].at, attempt=task.attempt)
     return replace(settlement, verdict=Dead(failure), rows=(), counts=(), rejected=())
