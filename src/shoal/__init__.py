@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from shoal.spider.handlers import Drop, Retry
     from shoal.spider.hooks import JobSummary, OutgoingRequest
     from shoal.spider.inner import FetchFailed
+    from shoal.spider.login import LoginFailed, LoginSession
     from shoal.spider.page import Page
     from shoal.spider.plugins import Plugin
     from shoal.spider.spider import Spider
@@ -24,6 +25,8 @@ __all__ = [
     "Drop",
     "FetchFailed",
     "JobSummary",
+    "LoginFailed",
+    "LoginSession",
     "OutgoingRequest",
     "Page",
     "Plugin",
@@ -45,6 +48,8 @@ _HOMES = {
     "Drop": "shoal.spider.handlers",
     "FetchFailed": "shoal.spider.inner",
     "JobSummary": "shoal.spider.hooks",
+    "LoginFailed": "shoal.spider.login",
+    "LoginSession": "shoal.spider.login",
     "OutgoingRequest": "shoal.spider.hooks",
     "Page": "shoal.spider.page",
     "Plugin": "shoal.spider.plugins",

@@ -181,6 +181,22 @@ EVENTS: dict[str, Kind] = {
     "host_blocked": _kind("info", "host reason until", "host {host} is blocked"),
     "host_unblocked": _kind("info", "host", "host {host} is no longer blocked"),
     "host_limits_set": _kind("info", "host rate per_host timeout pool robots lane", "{host} is set by hand"),
+    # -- sessions
+    "session_logged_in": _kind("info", "job session", "session {session} of job {job} is logged in"),
+    "session_logged_out": _kind(
+        "info", "job session url", "session {session} of job {job} was logged out, and logs in again: {url}"
+    ),
+    "session_login_failed": _kind(
+        "warning",
+        "job session failures reason",
+        "session {session} of job {job} could not log in, and tries again: {reason}",
+    ),
+    "session_given_up": _kind(
+        "error",
+        "job session failures reason",
+        "session {session} of job {job} could not log in {failures} times, and its pages are given up: {reason};"
+        " put it right, queue them again with shoal dead replay --kind login_failed{at}, and run the job again",
+    ),
     # -- pages
     "page_dead": _kind("debug", "job url host handler kind detail attempts", "{url} is given up: {kind}"),
     "page_cut": _kind(

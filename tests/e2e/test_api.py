@@ -52,8 +52,21 @@ def paths(results: Results) -> list[str]:
 
 
 def test_the_public_names() -> None:
-    names = ["Additions", "Drop", "FetchFailed", "JobSummary", "OutgoingRequest", "Page", "Plugin", "Request"]
-    names += ["Results", "Retry", "ShoalError", "Spider", "__version__", "add", "crawl", "run"]
+    names = ["Additions", "Drop", "FetchFailed", "JobSummary", "LoginFailed", "LoginSession"]
+    names += [
+        "OutgoingRequest",
+        "Page",
+        "Plugin",
+        "Request",
+        "Results",
+        "Retry",
+        "ShoalError",
+        "Spider",
+        "__version__",
+        "add",
+        "crawl",
+        "run",
+    ]
     assert shoal.__all__ == names
     assert all(getattr(shoal, name) for name in names)
     with pytest.raises(AttributeError, match="no attribute 'Crawler'"):

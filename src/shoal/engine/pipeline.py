@@ -20,6 +20,7 @@ from shoal.engine.judging import Judge
 from shoal.engine.learning import Learner
 from shoal.engine.letter_hooks import LetterHooks
 from shoal.engine.links import Links
+from shoal.engine.logins import Entry, Logins, restored, unmerged
 from shoal.engine.permission import Permission, Permit
 from shoal.engine.redirects import Redirects
 from shoal.engine.sessions import SessionKeeper
@@ -57,6 +58,7 @@ class Pipeline:
         hosts: HostCache,
         permission: Permission,
         sessions: SessionKeeper,
+        logins: Logins | None,
         fetcher: Fetcher,
         judge: Judge,
         learner: Learner,
@@ -74,6 +76,7 @@ class Pipeline:
         self._hosts = hosts
         self._permission = permission
         self._sessions = sessions
+        self._logins = logins  # None: the spider has no @spider.login
         self._fetcher = fetcher
         self._judge = judge
         self._learner = learner
@@ -91,7 +94,8 @@ class Pipeline:
     async def process(self, lease: Lease) -> Settlement | None:
         """Fetches and handles one page. None: the task goes back untouched."""
         with state_of(self._state):
-            return await self._process(lease)
+            settlement = await self._process(lease)
+        return settlement if settlement is None or self._logins is None else restored(lease, settlement)
 
     async def _process(self, lease: Lease) -> Settlement | None:
         task = lease.task
@@ -110,6 +114,11 @@ class Pipeline:
                 return None
             if not isinstance(permit, Permit):
                 return _ended(lease, permit)
+            if self._logins is not None:
+                entry = await self._logins.enter(lease)
+                if not isinstance(entry, Entry):
+                    return None if entry is None else _ended(lease, entry)
+                lease, task = entry.lease, entry.lease.task
             sent = await self._prepare(lease, permit.host) if self._handling.hooks.before_request else task
             if isinstance(sent, Settlement):
                 return sent
@@ -122,12 +131,17 @@ class Pipeline:
             lease = await self._sessions.leave(lease, visit)
         outcome = fetched.outcome
         try:
+            if self._logins is not None and isinstance(outcome, Response):
+                lost = await self._logins.check(lease, visit, outcome, judgement)
+                if lost is not None:
+                    return _ended(lease, lost)
             if judgement.verdict is not None:
                 return _ended(lease, judgement.verdict, judgement.snapshot)
             assert isinstance(outcome, Response)
             self._tally.fetched(task.host, outcome)
             if judgement.kind == "redirect":
-                return self._follow(lease, outcome, kept=visit.keeps(fetched.request))
+                followed = self._follow(lease, outcome, kept=visit.keeps(fetched.request))
+                return followed if self._logins is None else unmerged(followed)
             settlement = await self._handling.handle(
                 lease, outcome, host, self._clock.now() - outcome.elapsed
             )
@@ -228,7 +242,9 @@ class Pipeline:
         await self._recorder.write_if_due(everything=everything)
 
 
-def _ended(lease: Lease, verdict: Retry | Dead, snapshot: Snapshot | None = None) -> Settlement:
+def _ended(lease: Lease, verdict: Retry | Dead | Moved, snapshot: Snapshot | None = None) -> Settlement:
+    if isinstance(verdict, Moved):
+        return Settlement(lease, verdict)
     failure = verdict.failure
     verdict = replace(verdict, failure=replace(failure, detail=one_line(failure.detail)))
     return Settlement(lease, verdict, snapshot=snapshot)

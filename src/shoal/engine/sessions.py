@@ -12,7 +12,7 @@ nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import inf
 
 from msgspec import Struct
@@ -22,7 +22,7 @@ from shoal.admit.identity import registrable_domain
 from shoal.engine.tally import Tally
 from shoal.fetch.cookies import LastingJar, with_changes
 from shoal.fetch.proxy.pools import Proxy
-from shoal.fetch.proxy.sessions import Sessions
+from shoal.fetch.proxy.sessions import Session, Sessions
 from shoal.fetch.transport import FetchRequest
 from shoal.frontier.clock import FrontierClock
 from shoal.hosts.session_notes import (
@@ -60,6 +60,7 @@ class Visit(Struct, frozen=True):
 
     kept: Kept | None = None
     jar: LastingJar | None = None  # of a site; None: that of its session, or one that is not stored
+    generation: int = 0  # of the session
 
     def keeps(self, request: FetchRequest) -> bool:
         """Whether the cookies that the answer set are in the store. Those of browser pages without a session are
@@ -96,7 +97,7 @@ class SessionKeeper:
         if name:
             kept = self._kept(session_note_key(self._job, name), name)
             await self._refresh(kept, task)
-            return Visit(kept)
+            return Visit(kept, generation=kept.note.generation)
         if not self._settings.cookies:
             return _NOTHING
         kept = self._kept(site_note_key(self._job, _site(task.host)))
@@ -135,6 +136,78 @@ class SessionKeeper:
             if session is not None:
                 session.jar.forget_stored()
 
+    # -- logins
+
+    async def session(self, name: str, task: Task) -> Kept:
+        """What is known about a session."""
+        kept = self._kept(session_note_key(self._job, name), name)
+        await self._refresh(kept, task)
+        return kept
+
+    async def change(self, kept: Kept, change: Callable[[SessionNote], SessionNote | None]) -> bool:
+        """`change` gets the note and returns the new one, or None to leave it as it is. Whether it was changed."""
+        async with kept.lock:
+            while (note := change(kept.note)) is not None:
+                asked = self._clock.now()
+                if await self._notes.write(kept.key, note, kept.version):
+                    kept.note, kept.version, kept.read_at = note, kept.version + 1, asked
+                    return True
+                await self._read(kept)
+            return False
+
+    def begin_login(self, kept: Kept) -> None:
+        """From now on, requests of the session are those of its login. Its jar is empty, and its proxy the same."""
+        name, note, sessions = kept.name or "", kept.note, self._sessions
+        sessions.logging_in.add(name)
+        sessions.drop(name)
+        sessions.learn(name, note.generation, note.left)
+        proxy = self._proxies.get(note.proxy)
+        if note.generation and not note.ended and (proxy is not None or not note.proxy):
+            sessions.adopt(name, proxy, self._clock.now(), note.origin, note.generation + 1)
+
+    def end_login(self, kept: Kept) -> None:
+        name = kept.name or ""
+        self._sessions.logging_in.discard(name)
+        live = self._sessions.live(name)
+        if live is not None and live.generation != kept.note.generation:
+            self._sessions.drop(name)  # it failed
+
+    async def logged_in(
+        self, kept: Kept, holder: str, url: str, headers: Mapping[str, str], pages: tuple[str, ...]
+    ) -> bool:
+        """Stores the session that has logged in, for everybody. False: another process has taken over."""
+        name, sessions = kept.name or "", self._sessions
+        live = sessions.live(name) or sessions.begin(name, None, self._clock.now(), url)
+
+        def change(note: SessionNote) -> SessionNote | None:
+            login, now = note.login, self._clock.now()
+            if login.holder != holder or login.until <= now:
+                return None
+            done = replace(login, at=now, good=False, holder="", until=0.0, urls=pages)
+            whole = self._whole(live, note)
+            return bounded(replace(whole, headers=dict(headers), login=done))[0]
+
+        if not await self.change(kept, change):
+            return False
+        live.add_headers(headers)
+        live.jar.sync(kept.note.cookies, whole=True)
+        live.counted = kept.note.requests
+        return True
+
+    def _whole(self, live: Session, note: SessionNote) -> SessionNote:
+        """The note of a session that was begun here. It is not logged in."""
+        return SessionNote(
+            list(live.jar.values().values()),
+            self._clock.now(),
+            generation=live.generation,
+            proxy=live.proxy.name if live.proxy is not None else "",
+            left=self._sessions.left(live.name) or "",
+            began=live.began,
+            requests=live.requests,
+            origin=live.origin,
+            login=replace(note.login, at=0.0, good=False),
+        )
+
     def _kept(self, key: str, name: str | None = None) -> Kept:
         kept = self._known.pop(key, None)
         if kept is None:
@@ -170,6 +243,8 @@ class SessionKeeper:
             kept.jar.sync(note.cookies)
             return
         sessions = self._sessions
+        if name in sessions.logging_in:
+            return
         sessions.learn(name, note.generation, note.left)
         live = sessions.live(name)
         if live is not None and live.generation > note.generation:
@@ -181,7 +256,8 @@ class SessionKeeper:
             return
         proxy = self._proxies.get(note.proxy)
         if live is None or live.generation < note.generation:
-            live = sessions.adopt(name, proxy, note.began, note.origin, note.generation)
+            began = note.began, note.origin, note.generation
+            live = sessions.adopt(name, proxy, *began, headers=note.headers)
         live.proxy = proxy
         live.requests += note.requests - live.counted
         live.counted = note.requests
@@ -205,27 +281,25 @@ class SessionKeeper:
         if kept.name is None:
             return self._with_cookies(kept.note, kept.jar)
         live, note = self._sessions.live(kept.name), kept.note
-        left = self._sessions.left(kept.name) or ""
+        if kept.name in self._sessions.logging_in:
+            return None
         if live is None:
             ended = self._sessions.ended(kept.name)
             if note.ended or not note.generation or ended < note.generation:
                 return None
             return SessionNote(
-                generation=note.generation, ended=True, left=left, changed_at=self._clock.now()
+                generation=note.generation,
+                ended=True,
+                left=self._sessions.left(kept.name) or "",
+                changed_at=self._clock.now(),
+                login=replace(note.login, at=0.0, good=False),
             )
         if live.generation > note.generation:
-            cookies = list(live.jar.values().values())
-            return SessionNote(
-                cookies,
-                self._clock.now(),
-                generation=live.generation,
-                proxy=live.proxy.name if live.proxy is not None else "",
-                left=left,
-                began=live.began,
-                requests=live.requests,
-                origin=live.origin,
-            )
+            return self._whole(live, note)
         changed = self._with_cookies(note, live.jar)
+        proxy = live.proxy.name if live.proxy is not None else ""
+        if proxy != note.proxy:  # a request has chosen another
+            changed = replace(changed or note, proxy=proxy)
         if self._settings.session_requests and live.requests > live.counted:
             changed = replace(changed or note, requests=live.requests)
         return changed

@@ -79,6 +79,8 @@ class TallyReport(Struct, frozen=True):
     rejected: int = 0  # items that were not written, and are kept
     files: int = 0  # that were downloaded
     file_bytes: int = 0  # … and their bytes
+    logins: int = 0  # of sessions
+    failed_logins: int = 0
 
     @property
     def attempts(self) -> int:
@@ -140,6 +142,7 @@ class Tally:
         self._statuses: dict[int, int] = {}
         self._refused: dict[str, int] = {}
         self._cut: dict[str, int] = {}
+        self._logins = self._failed_logins = 0
         self._latency = [0] * (len(LATENCY_EDGES) + 1)
         self._hosts: dict[str, _Host] = {}
 
@@ -194,6 +197,12 @@ class Tally:
     def refused(self, reason: str, count: int = 1) -> None:
         self._refused[reason] = self._refused.get(reason, 0) + count
 
+    def logged_in(self) -> None:
+        self._logins += 1
+
+    def login_failed(self) -> None:
+        self._failed_logins += 1
+
     def cut(self, what: str, count: int) -> None:
         if what not in self._cut and len(self._cut) >= REASONS_KEPT:
             what = "others"  # reasons may be a user's own, and hold a page's words
@@ -223,6 +232,8 @@ class Tally:
             statuses=dict(self._statuses),
             refused=dict(self._refused),
             cut=dict(self._cut),
+            logins=self._logins,
+            failed_logins=self._failed_logins,
             latency=tuple(self._latency),
             hosts=tuple(host.tally(name) for name, host in slowest),
         )
@@ -251,6 +262,8 @@ def merge(reports: Iterable[TallyReport], *, hosts: int = HOSTS_REPORTED) -> Tal
         statuses=_sum(r.statuses for r in reports),
         refused=_sum(r.refused for r in reports),
         cut=_sum(r.cut for r in reports),
+        logins=sum(r.logins for r in reports),
+        failed_logins=sum(r.failed_logins for r in reports),
         latency=tuple(map(sum, zip(*(r.latency for r in reports if r.latency), strict=True))),
         hosts=_slowest((h for r in reports for h in r.hosts), hosts),
     )

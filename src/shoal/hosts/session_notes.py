@@ -28,6 +28,20 @@ _NONCE = 12  # bytes
 _SALT = b"shoal session_key"  # the same for all: any process with the key must be able to read the notes
 
 
+class LoginState(Struct, frozen=True, omit_defaults=True):
+    """Whether a session is logged in, and who is about to log it in. Times are the frontier's."""
+
+    at: float = 0.0  # when it was logged in; 0: it is not
+    good: bool = False  # a page was fetched since that looked logged in
+    holder: str = ""  # who logs it in …
+    until: float = 0.0  # … and for how long nobody else does
+    renewals: int = 0  # how often it was logged out
+    failures: int = 0  # in a row
+    failed_at: float = 0.0
+    reason: str = ""  # of the last failure
+    urls: tuple[str, ...] = ()  # the pages of the login: those who are sent there are logged out
+
+
 class SessionNote(Struct, frozen=True, omit_defaults=True):
     """What all processes know about a session, or about the cookies of a site."""
 
@@ -41,6 +55,8 @@ class SessionNote(Struct, frozen=True, omit_defaults=True):
     began: float = 0.0  # the frontier's time
     requests: int = 0
     origin: str = ""  # where it began
+    headers: dict[str, str] = {}  # that the login gave it
+    login: LoginState = LoginState()
 
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -98,6 +98,10 @@ TABLE: dict[str, Rule] = {
     "browser_wait": _retry("what the page was waited for did not appear", blames_host=False),
     "no_browser": _bury("the browser lane was asked for, but there is no browser"),
     "needs_browser": _retry("pages like it are empty without a browser", blames_host=False),
+    # -- sessions that log in (`@spider.login`)
+    "session_wait": _retry("its session is about to log in", blames_host=False),
+    "logged_out": _retry("it was answered as to somebody who is not logged in", blames_host=False),
+    "login_failed": _bury("its session could not log in"),
     # -- refused by Shoal
     "forbidden_address": _bury("a private or reserved address that is not allowed"),
     "invalid_url": _bury("not a URL that can be fetched"),
@@ -129,7 +133,10 @@ TABLE: dict[str, Rule] = {
 # No request reached the host: the proxies failed, the name was not looked up, the origin is paused, or the page needs
 # the browser. Such an attempt does not count.
 NOT_ASKED = frozenset(
-    {"proxy_wait", "proxy_connect", "proxy_timeout", "proxy_auth", "dns_wait", "origin_wait", "needs_browser"}
+    {
+        *("proxy_wait", "proxy_connect", "proxy_timeout", "proxy_auth"),
+        *("dns_wait", "origin_wait", "needs_browser", "session_wait"),
+    }
 )
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from shoal.admit import Admission
@@ -19,6 +19,7 @@ from shoal.engine.judging import Judge
 from shoal.engine.learning import Learner
 from shoal.engine.letter_hooks import LetterHooks
 from shoal.engine.links import Links
+from shoal.engine.logins import Logins
 from shoal.engine.page_hooks import PageHooks
 from shoal.engine.permission import Permission
 from shoal.engine.pipeline import Pipeline
@@ -53,6 +54,7 @@ from shoal.sink.jsonl import JsonLines
 from shoal.sink.ownership import FileClaim
 from shoal.spider.handlers import Yielded, collect
 from shoal.spider.hooks import NO_HOOKS, Hooks
+from shoal.spider.login import Account
 from shoal.spider.plugins import hooks_of
 from shoal.spider.spider import Handler, Spider
 from shoal.spider.state import Values
@@ -83,6 +85,9 @@ class JobRunner:
         trusts_tasks: bool = True,
         hooks: Hooks | None = None,
     ) -> None:
+        # First of all, as either may be refused, and nothing is open yet.
+        notes = SessionNotes(frontier, settings.session_key)
+        accounts = spider.logs_in.find_accounts() if spider.logs_in is not None else {}
         guard, rng = Guard(settings.allow_network), rng or random.Random()
         clock = FrontierClock(clock or SystemClock())
         self.name = job
@@ -129,6 +134,8 @@ class JobRunner:
             traffic=traffic,
             budget=self._budget,
             job=job,
+            notes=notes,
+            accounts=accounts,
             admission=self.admission,
             tally=self.tally,
             recorder=self._recorder,
@@ -228,6 +235,8 @@ def make_pipeline(
     clock: FrontierClock,
     rng: random.Random,
     job: str = "",
+    notes: SessionNotes | None = None,
+    accounts: Mapping[str, Account] | None = None,
     browser: bool = False,
     confined: RestrictedTransport | None = None,
     files: Callable[[], FileStore] | None = None,
@@ -245,7 +254,7 @@ def make_pipeline(
         settings, frontier, hosts, routes, robots, judge, learner, escalation, clock, rng, confined
     )
     fetcher = Fetcher(transport, hosts, routes, guard, escalation, clock, waits_of(spider))
-    notes = SessionNotes(frontier, settings.session_key)
+    notes = notes or SessionNotes(frontier, settings.session_key)
     sessions = SessionKeeper(job, settings, notes, routes.sessions, routes.proxies, tally, clock)
     links = Links(settings, admission=admission, escalation=escalation, tally=tally, now=clock.time)
     page_hooks = PageHooks(hooks, spider, settings, clock)
@@ -276,11 +285,25 @@ def make_pipeline(
         inner=inner,
         collecting=collecting,
     )
+    logins = None
+    if spider.logs_in is not None:
+        logins = Logins(
+            spider.logs_in,
+            accounts or {},
+            settings,
+            keeper=sessions,
+            sessions=routes.sessions,
+            inner=inner,
+            tally=tally,
+            clock=clock,
+            rng=rng,
+        )
     return Pipeline(
         settings,
         hosts=hosts,
         permission=permission,
         sessions=sessions,
+        logins=logins,
         fetcher=fetcher,
         judge=judge,
         learner=learner,

@@ -21,7 +21,7 @@ from itertools import chain
 from pathlib import Path
 from threading import Semaphore, Thread
 from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, GeneratorType, UnionType
-from typing import Any, TextIO, TypeAlias, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, TextIO, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 from msgspec import Struct
 
@@ -30,9 +30,13 @@ from shoal.limits import REQUEST_NUMBER, START_LINE, URL_SHOWN
 from shoal.model import DEFAULT_LANE, HANDLER_NAME, Request, is_storable, name_of_handler
 from shoal.settings import Settings
 from shoal.spider.hooks import HookDecorators, objects_among
+from shoal.spider.login import Accounts, Login, make_login
 from shoal.spider.schemas import Schema, schemas_of
 from shoal.spider.state import State
 from shoal.text import error_line
+
+if TYPE_CHECKING:
+    from shoal.spider.page import Page
 
 Function: TypeAlias = Callable[..., Any]
 F = TypeVar("F", bound=Function)
@@ -74,7 +78,7 @@ class HandlerOptions(TypedDict, total=False):
 class Spider(HookDecorators):
     """Start URLs, handlers by name, hooks, and settings of its own."""
 
-    __slots__ = ("handlers", "name", "plugins", "settings", "start", "state")
+    __slots__ = ("handlers", "logs_in", "name", "plugins", "settings", "start", "state")
 
     def __init__(self, name: str, start: Start = (), **settings: object) -> None:
         if not isinstance(name, str) or not name.strip():
@@ -91,6 +95,7 @@ class Spider(HookDecorators):
         self.plugins = objects_among(settings)
         self.settings: dict[str, object] = settings
         self.handlers: dict[str, Handler] = {}
+        self.logs_in: Login | None = None  # how to log in
         self.state = State()
 
     def __repr__(self) -> str:
@@ -153,6 +158,34 @@ class Spider(HookDecorators):
         self.handlers[name] = handler
         _remember_name(function, name)
         return handler
+
+    def login(
+        self,
+        logged_out: str | Callable[[Page], object] | None = None,
+        *,
+        logged_out_status: int | Sequence[int] = 401,
+        logged_out_url: str | None = None,
+        accounts: Accounts = (),
+    ) -> Callable[[F], F]:
+        """Decorator: the function logs a session in, before its first page and whenever it is logged out.
+
+        `logged_out` tells a page of somebody who is not logged in: a CSS selector, or a function of the page;
+        `logged_out_status` and `logged_out_url` tell it by status and by the URL of a redirect (a regular expression).
+        `accounts` are several sessions: dicts with a `name`, or a function that returns them."""
+
+        def register(function: F) -> F:
+            if self.logs_in is not None:
+                raise SpiderError(f"spider {self.name!r} has a login already; give it accounts=… for several")
+            self.logs_in = make_login(
+                function,
+                logged_out,
+                logged_out_status=logged_out_status,
+                logged_out_url=logged_out_url,
+                accounts=accounts,
+            )
+            return function
+
+        return register
 
     def handler_named(self, name: str) -> Handler:
         """The handler of that name; "" is the first one."""

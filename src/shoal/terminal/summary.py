@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from shoal import counts, humanize
+from shoal.engine.tally import TallyReport
 from shoal.frontier.values import Job
 from shoal.inspect.job import View, left_over
 from shoal.terminal.live_panel import frame
@@ -60,6 +61,8 @@ def _facts(view: View, output: str, dead_command: str) -> list[tuple[str, Text]]
         facts.append(("refused", Text(humanize.printable(humanize.by_count(report.refused)))))
     if cut := _cut(view):
         facts.append(("cut", Text(humanize.printable(humanize.by_count(cut)), "yellow")))
+    if report.logins or report.failed_logins:
+        facts.append(("logins", _logins(report)))
     facts += _counted(view.job)
     if counters.dead:
         hint = (f"  {dead_command}", "cyan")
@@ -79,6 +82,13 @@ def _facts(view: View, output: str, dead_command: str) -> list[tuple[str, Text]]
         left = (humanize.count(counters.open), "bold")
         facts.append(("left", Text.assemble(left, (" still to fetch", "dim"))))
     return facts
+
+
+def _logins(report: TallyReport) -> Text:
+    text = Text(humanize.count(report.logins))
+    if report.failed_logins:
+        text.append(f"  {humanize.count(report.failed_logins)} failed", "yellow")
+    return text
 
 
 def _counted(job: Job) -> list[tuple[str, Text]]:
@@ -152,5 +162,7 @@ def as_json(view: View, *, output: str) -> dict[str, Any]:
         "statuses": {str(status): number for status, number in sorted(report.statuses.items())},
         "refused": report.refused,
         "cut": report.cut,
+        "logins": report.logins,
+        "failed_logins": report.failed_logins,
         "counts": dict(view.job.counts),
     }

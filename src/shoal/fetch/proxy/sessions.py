@@ -56,6 +56,10 @@ class Session:
         via = self.proxy.name if self.proxy is not None else "direct"
         return f"<Session {self.name!r}: {self.requests} requests, {via}>"
 
+    def add_headers(self, headers: Mapping[str, str]) -> None:
+        if headers:
+            self._headers = {**self._headers, **headers}
+
     def headers_for(self, url: str) -> Mapping[str, str]:
         """Its headers; credentials only for the origin where the session began."""
         if not self._headers or origin(url) == self.origin:
@@ -73,6 +77,7 @@ class Sessions:
         self._live: dict[str, Session] = {}
         self._left: dict[str, str] = {}  # name -> the proxy that its last one went through
         self._ended: dict[str, int] = {}  # name -> the latest generation that was ended here
+        self.logging_in: set[str] = set()  # names of those that nobody else may use yet
         self._generations: dict[str, int] = {}  # name -> the latest that is known
 
     def current(self, name: str, now: float) -> Session | None:
@@ -89,9 +94,19 @@ class Sessions:
     def begin(self, name: str, proxy: Proxy | None, now: float, url: str) -> Session:
         return self._add(name, proxy, now, origin(url), self.generation(name) + 1)
 
-    def adopt(self, name: str, proxy: Proxy | None, began: float, origin: str, generation: int) -> Session:
-        """The session as another process has begun it."""
-        return self._add(name, proxy, began, origin, generation)
+    def adopt(
+        self,
+        name: str,
+        proxy: Proxy | None,
+        began: float,
+        origin: str,
+        generation: int,
+        headers: Mapping[str, str] = _NONE,
+    ) -> Session:
+        """The session as another process has begun it, or the next one through the same proxy."""
+        session = self._add(name, proxy, began, origin, generation)
+        session.add_headers(headers)
+        return session
 
     def _add(self, name: str, proxy: Proxy | None, began: float, origin: str, generation: int) -> Session:
         if len(self._live) >= _KEPT:

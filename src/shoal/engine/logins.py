@@ -1,0 +1,386 @@
+"""Logs sessions in, and notices when they are logged out.
+
+    before a page ──▶ logged in? ──yes──▶ fetch ──▶ looks logged out? ──no──▶ the handler
+                          │                               │ yes
+                          ▼ no                            ▼
+                    who has the lease?               the session is marked, once for everybody,
+                     │            │                  and the page goes back to the queue
+              nobody ▼            ▼ another
+                 logs in      the page waits in the queue
+
+The lease is part of the session's note, in the frontier's time. Its holder renews it; a process that dies loses it
+after `_LEASE` seconds. A login makes a new generation of the session. A page that was fetched with an older one is just
+fetched again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from hashlib import blake2b
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from shoal.admit.identity import host_key
+from shoal.engine.inner_fetch import InnerFetcher
+from shoal.engine.judging import Judgement
+from shoal.engine.logout_signs import LogoutSigns, login_pages
+from shoal.engine.sessions import Kept, SessionKeeper, Visit
+from shoal.engine.tally import Tally
+from shoal.errors import ShoalError
+from shoal.events import event
+from shoal.fetch.proxy.sessions import Sessions
+from shoal.frontier.clock import FrontierClock
+from shoal.hosts.session_notes import LoginState, SessionNote
+from shoal.model import Dead, Failure, Lease, Moved, Request, Response, Retry, Settlement, Task
+from shoal.settings import Settings
+from shoal.spider.inner import FetchFailed
+from shoal.spider.login import MAIN, Account, Login, LoginFailed, LoginSession
+from shoal.spider.page import Page
+from shoal.text import error_line, one_line, without_secrets
+
+_LEASE = 10.0  # seconds after which a login whose process died may be tried by another
+_TRIES = 3  # logins in a row that fail, before the session is given up
+_WAIT = 1.0  # seconds before a page looks again whether its session is logged in
+_PATIENCE = 10  # times that a page looks logged out, after a login each, before it is given up
+_RENEWALS = 20  # of a session, after which …
+_APART = 10.0  # … there are so many seconds between two: a page may look logged out to those who are not
+_REASON = 300  # characters
+
+
+class Entry(Struct, frozen=True):
+    """A page may be fetched: with this lease, which names its session."""
+
+    lease: Lease
+
+
+Refusal = Retry | Dead | None  # None: the task goes back untouched
+
+
+class Logins:
+    """The logins of one job in one process."""
+
+    def __init__(
+        self,
+        login: Login,
+        accounts: Mapping[str, Account],
+        settings: Settings,
+        *,
+        keeper: SessionKeeper,
+        sessions: Sessions,
+        inner: InnerFetcher,
+        tally: Tally,
+        clock: FrontierClock,
+        rng: random.Random,
+    ) -> None:
+        self._login = login
+        self._settings = settings
+        self._keeper = keeper
+        self._sessions = sessions
+        self._inner = inner
+        self._tally = tally
+        self._clock = clock
+        self._rng = rng
+        self._accounts = accounts  # by name; none: every session logs in the same way
+        self._signs = LogoutSigns(login, clock.time)
+        self._opened = clock.now()
+
+    # -- before a page
+
+    async def enter(self, lease: Lease) -> Entry | Refusal:
+        task = lease.task
+        if task.session is None and self._accounts:
+            return await self._any_account(lease)
+        name = MAIN if task.session is None else task.session
+        if not self._logs_in(name):
+            return Entry(lease)
+        ready = await self._ready(lease, name)
+        if isinstance(ready, str):
+            return Dead(self._failure(task, "login_failed", ready))
+        return ready
+
+    def _logs_in(self, name: str | None) -> bool:
+        return bool(name) and (not self._accounts or name in self._accounts)
+
+    async def _any_account(self, lease: Lease) -> Entry | Refusal:
+        """The page goes to one of the accounts, the same one each time, unless that one cannot log in."""
+        reasons = []
+        for name in sorted(self._accounts, key=lambda name: _weight(lease.task, name)):
+            ready = await self._ready(lease, name)
+            if not isinstance(ready, str):
+                return ready
+            reasons.append(ready)
+        return Dead(self._failure(lease.task, "login_failed", "; ".join(reasons)))
+
+    async def _ready(self, lease: Lease, name: str) -> Entry | Retry | str | None:
+        """A text says why the session cannot log in."""
+        kept = await self._keeper.session(name, lease.task)
+        login, now = kept.note.login, self._clock.now()
+        if login.at and not kept.note.ended and kept.note.generation:
+            return Entry(_with_session(lease, name))
+        if self._given_up(login):
+            return f"session {name!r} could not log in {login.failures} times: {login.reason}"
+        if login.until > now:
+            return self._wait(lease.task, f"session {name!r} is logging in", _WAIT)
+        if login.failures and (rest := login.failed_at + self._pause(login.failures) - now) > 0:
+            return self._wait(lease.task, f"session {name!r} logs in again: {login.reason}", rest)
+        if not await self._log_in(lease, name, kept):
+            return self._wait(lease.task, f"session {name!r} could not log in", _WAIT)
+        return None  # this page's turn at the host was used by the login
+
+    def _given_up(self, login: LoginState) -> bool:
+        """A process that was started since gives the session another chance: perhaps the password was put right."""
+        return login.failures >= _TRIES and login.failed_at >= self._opened
+
+    def _pause(self, failures: int) -> float:
+        return min(self._settings.retry_base * 2.0 ** min(failures, 20) / 2, self._settings.retry_cap)
+
+    def _wait(self, task: Task, detail: str, seconds: float) -> Retry:
+        failure = Failure("session_wait", one_line(detail), at=self._clock.time())
+        return Retry(seconds * self._rng.uniform(1.0, 1.5), failure, counts=False)
+
+    # -- logging in
+
+    async def _log_in(self, lease: Lease, name: str, kept: Kept) -> bool:
+        """Whether it is logged in, or another process has begun to do it."""
+        holder = os.urandom(8).hex()
+        if not await self._keeper.change(kept, lambda note: self._taken(note, holder)):
+            return True
+        job, account = lease.task.job, self._accounts.get(name)
+        session = LoginSession(name, account, self._sender(lease), lambda: self._cookies(name))
+        self._keeper.begin_login(kept)
+        reason: str | None = "it was interrupted"
+        try:
+            reason = await self._try(session, kept, holder)
+            made = (lease.task.url, session.headers, login_pages(session.pages))
+            if reason is None and await self._keeper.logged_in(kept, holder, *made):
+                event("session_logged_in", job=job, session=name)
+                self._tally.logged_in()
+                return True
+            if reason is None:
+                return True  # it took too long, and another process has taken over
+        finally:
+            self._keeper.end_login(kept)
+            if reason is not None:
+                await self._failed(job, name, kept, holder, reason)
+        return False
+
+    def _taken(self, note: SessionNote, holder: str) -> SessionNote | None:
+        login, now = note.login, self._clock.now()
+        if login.until > now or (login.at and not note.ended):
+            return None
+        failures = 0 if login.failures >= _TRIES else login.failures
+        taken = replace(login, at=0.0, holder=holder, until=now + _LEASE, failures=failures)
+        return replace(note, login=taken)
+
+    async def _try(self, session: LoginSession, kept: Kept, holder: str) -> str | None:
+        """Why it failed; None: it did not."""
+        renewing = asyncio.create_task(self._renew(kept, holder, asyncio.current_task()))
+        try:
+            async with asyncio.timeout(self._settings.handler_timeout):
+                said = await self._login.function(session)
+                if said is False:
+                    return "the login function returned False"
+                if session.last is not None and await self._signs.on_page(session.last):
+                    return "the page after the login still looks logged out"
+                return None
+        except TimeoutError:
+            return f"it took longer than handler_timeout = {self._settings.handler_timeout:g} s"
+        except ShoalError:
+            raise
+        except (LoginFailed, FetchFailed) as error:
+            return _reason(session, str(error))
+        except Exception as error:
+            return _reason(session, error_line(error))
+        finally:
+            renewing.cancel()
+
+    async def _renew(self, kept: Kept, holder: str, working: asyncio.Task[object] | None) -> None:
+        while True:
+            await asyncio.sleep(_LEASE / 3)
+            if not await self._keeper.change(kept, _if_held(holder, self._renewed)):
+                if working is not None:
+                    working.cancel()
+                return
+
+    def _renewed(self, login: LoginState) -> LoginState:
+        return replace(login, until=self._clock.now() + _LEASE)
+
+    async def _failed(self, job: str, name: str, kept: Kept, holder: str, reason: str) -> None:
+        now = self._clock.now()
+
+        def failed(login: LoginState) -> LoginState:
+            return replace(
+                login, holder="", until=0.0, failures=login.failures + 1, failed_at=now, reason=reason
+            )
+
+        await self._keeper.change(kept, _if_held(holder, failed))
+        self._tell_failure(job, name, kept, reason)
+
+    def _tell_failure(self, job: str, name: str, kept: Kept, reason: str) -> None:
+        self._tally.login_failed()
+        failures = kept.note.login.failures
+        if failures >= _TRIES:
+            event("session_given_up", job=job, session=name, failures=failures, reason=reason)
+        else:
+            event("session_login_failed", job=job, session=name, failures=failures, reason=reason)
+
+    def _sender(self, lease: Lease) -> Callable[[Request], Awaitable[Page]]:
+        async def send(request: Request) -> Page:
+            try:
+                return await self._inner.fetch(request, lease=lease)
+            except FetchFailed as failed:
+                if failed.kind == "login_wall" and failed.page is not None:
+                    return failed.page  # a login page is what is wanted
+                raise
+
+        return send
+
+    def _cookies(self, name: str) -> dict[str, str]:
+        session = self._sessions.live(name)
+        return {} if session is None else {morsel.key: morsel.value for morsel in session.jar}
+
+    # -- after a page
+
+    async def check(
+        self, lease: Lease, visit: Visit, response: Response, judgement: Judgement
+    ) -> Retry | Dead | Moved | None:
+        """What becomes of a page that was fetched without being logged in. None: it was logged in."""
+        task, kept = lease.task, visit.kept
+        if kept is None or not self._logs_in(task.session):
+            return None
+        try:
+            out = await self._signs.in_answer(task, response, judgement, kept.note.login)
+        except Exception as error:
+            detail = f"the logged_out function of @spider.login raised {error_line(error)}"
+            return Dead(self._failure(task, "handler", detail))
+        if not out:
+            if judgement.verdict is None and judgement.kind != "redirect" and not kept.note.login.good:
+                await self._keeper.change(kept, _good(visit.generation))
+            return None
+        return await self._logged_out(lease, visit, kept)
+
+    async def _logged_out(self, lease: Lease, visit: Visit, kept: Kept) -> Retry | Dead | Moved:
+        task, name = lease.task, kept.name
+        assert name is not None
+        if not await self._keeper.change(kept, self._expired(visit.generation)):
+            rest = self._rest(kept.note.login) if kept.note.generation == visit.generation else 0.0
+            again = self._wait(task, f"session {name!r} was renewed, or is about to be", max(rest, _WAIT / 2))
+            return self._back(task, again)
+        event("session_logged_out", job=task.job, session=name, url=task.url)
+        met = _met(task) + 1
+        failure = self._failure(
+            task, "logged_out", f"session {name!r} was logged out, for the {met}. time here"
+        )
+        if met >= _PATIENCE:
+            return Dead(failure)
+        return self._back(task, Retry(self._rng.uniform(0.0, _WAIT), failure, counts=False))
+
+    def _expired(self, generation: int) -> Callable[[SessionNote], SessionNote | None]:
+        def change(note: SessionNote) -> SessionNote | None:
+            login = note.login
+            if note.generation != generation or not login.at:
+                return None  # renewed, or about to be
+            if self._rest(login) > 0:
+                return None
+            login = replace(login, at=0.0, renewals=login.renewals + 1)
+            if not login.good:
+                reason = "a page looked logged out right after the login"
+                login = replace(
+                    login, failures=login.failures + 1, failed_at=self._clock.now(), reason=reason
+                )
+            return replace(note, login=login)
+
+        return change
+
+    def _rest(self, login: LoginState) -> float:
+        """Seconds before a session that is logged in may be renewed."""
+        return login.at + _APART - self._clock.now() if login.at and login.renewals >= _RENEWALS else 0.0
+
+    def _back(self, task: Task, verdict: Retry) -> Retry | Moved:
+        """A page that was redirected goes back to where it began: the login page is not what was asked for."""
+        if not task.hops:
+            return verdict
+        again = verdict.task(task)
+        origin = task.hops[0]
+        return Moved(
+            replace(
+                again,
+                url=origin,
+                host=host_key(origin),
+                hops=(),
+                renewed=0,
+                cookies=(),
+                trail=(),
+                fingerprint=task.trail[0] if task.trail else None,
+                variant=None,
+            )
+        )
+
+    def _failure(self, task: Task, kind: str, detail: str) -> Failure:
+        return Failure(kind, one_line(detail), at=self._clock.time(), attempt=task.attempt)
+
+
+def _met(task: Task) -> int:
+    """How often the page looked logged out. A page that went back to where it began has the same attempt again."""
+    met = 0
+    for failure in reversed(task.history):
+        if failure.attempt > task.attempt:
+            break  # before it was replayed
+        met += failure.kind == "logged_out"
+    return met
+
+
+def _with_session(lease: Lease, name: str) -> Lease:
+    return lease if lease.task.session == name else replace(lease, task=_of_session(lease.task, name))
+
+
+def _weight(task: Task, name: str) -> bytes:
+    """Spreads tasks over accounts. If one of these is left out, only its own tasks go to others."""
+    return blake2b(f"{task.id} {name}".encode(errors="replace"), digest_size=8).digest()
+
+
+def _if_held(
+    holder: str, change: Callable[[LoginState], LoginState]
+) -> Callable[[SessionNote], SessionNote | None]:
+    return lambda note: replace(note, login=change(note.login)) if note.login.holder == holder else None
+
+
+def _good(generation: int) -> Callable[[SessionNote], SessionNote | None]:
+    def change(note: SessionNote) -> SessionNote | None:
+        if note.generation != generation or note.login.good or not note.login.at:
+            return None
+        return replace(note, login=replace(note.login, good=True, failures=0, reason=""))
+
+    return change
+
+
+def _reason(session: LoginSession, said: str) -> str:
+    return session.without_secrets(without_secrets(one_line(said)))[:_REASON]
+
+
+def restored(lease: Lease, settlement: Settlement) -> Settlement:
+    """The settlement without the session that was chosen for the page: next time it may be another."""
+    session, made = lease.task.session, settlement.lease
+    if made.task.session == session:
+        return settlement
+    verdict = settlement.verdict
+    if isinstance(verdict, Moved):
+        verdict = Moved(_of_session(verdict.to, session))
+    return replace(settlement, lease=replace(made, task=_of_session(made.task, session)), verdict=verdict)
+
+
+def unmerged(settlement: Settlement) -> Settlement:
+    """A redirect that is not merged with others to the same page: that may turn out to be a login page, from which each
+    goes back to where it began."""
+    verdict = settlement.verdict
+    if not isinstance(verdict, Moved) or not verdict.to.session:
+        return settlement
+    return replace(settlement, verdict=Moved(replace(verdict.to, fingerprint=None, variant=None)))
+
+
+def _of_session(task: Task, session: str | None) -> Task:
+    return replace(task, options=replace(task.options, session=session))
