@@ -68,6 +68,10 @@ def check_asked(text: str) -> None:
         parse_address(_VARIABLE.sub("1", text))  # as good as any host, user or port
 
 
+def variables_in(text: str) -> list[str]:
+    return _VARIABLE.findall(text)
+
+
 def with_variables(text: str, environ: Mapping[str, str]) -> str:
     """The text with ${NAME} replaced by the environment's variable. Raises KeyError with the name of a missing one."""
     return _VARIABLE.sub(lambda found: environ[found[1]], text)

@@ -30,6 +30,7 @@ BackpressureRule = Literal[
     "queue_full", "queue_growth", "host_429", "latency", "retries", "sink", "machine", "proxies", "store"
 ]
 PoolStrategy = Literal["scored", "round_robin", "random", "least_used", "sticky"]
+GatewayError = Literal["auth", "quota", "limit", "error", "site"]
 RefererPolicy = Literal[
     "none",
     "forms",
@@ -84,6 +85,14 @@ class PoolSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     cooldown: PositiveSeconds | None = None
     cost: Annotated[float, Meta(ge=0)] | None = None  # of a request, in any unit
     cost_per_gb: Annotated[float, Meta(ge=0)] = 0.0  # … and of 10^9 bytes received
+    # -- a service that fetches pages, instead of proxies
+    gateway: str = ""  # its address, with {url}, and {country}, {session}, {render} if it wants them
+    headers: dict[str, str] = {}  # sent to it
+    header_prefix: str | None = None  # before the names of a page's own headers; None: it takes none
+    status_header: str = ""  # the header of its answers with the status of the page
+    url_header: str = ""  # … with the URL of the page, after redirects
+    cost_header: str = ""  # … with what the answer cost, times `cost`
+    errors: dict[str, GatewayError] = {}  # what statuses of its own mean
 
     def __repr__(self) -> str:
         return f"PoolSettings({MASK})"  # addresses have passwords

@@ -21,7 +21,8 @@ from shoal.fetch import dialer, resolver
 from shoal.fetch.browser import gate
 from shoal.fetch.browser.gate import Door, Gate
 from shoal.fetch.guard import Guard
-from shoal.fetch.proxy.pools import Proxy, load_pools
+from shoal.fetch.proxy.pools import load_pools
+from shoal.fetch.proxy.proxy import Proxy
 from shoal.model import Failure
 from shoal.settings import Settings
 from shoal.testing.proxy_server import ProxyServer

@@ -30,7 +30,8 @@ from shoal.fetch.deadline import LeaseDeadline
 from shoal.fetch.guard import Guard
 from shoal.fetch.http import HttpTransport
 from shoal.fetch.http2 import Http2Transport, wants_http2
-from shoal.fetch.proxy.pools import Proxy, load_pools
+from shoal.fetch.proxy.pools import load_pools
+from shoal.fetch.proxy.proxy import Proxy
 from shoal.fetch.transport import FetchRequest
 from shoal.fetch.transports import Transports
 from shoal.model import Failure, Outcome, Response

@@ -17,7 +17,8 @@ from integration.tls_front import tls_front
 from shoal.clock import SystemClock
 from shoal.fetch.guard import Guard
 from shoal.fetch.http import HttpTransport
-from shoal.fetch.proxy.pools import Proxy, load_pools
+from shoal.fetch.proxy.pools import load_pools
+from shoal.fetch.proxy.proxy import Proxy
 from shoal.fetch.transport import FetchRequest
 from shoal.model import Failure, Outcome, Response
 from shoal.settings import Settings

@@ -223,7 +223,7 @@ def test_every_kind_of_outcome_is_evidence_for_against_or_none() -> None:
         return Observation(T, T + 1, kind, TABLE[kind].blames_host)
 
     silent = {kind for kind in TABLE if not observed(kind).answered and not observed(kind).blames_host}
-    assert {kind for kind in silent if not kind.startswith("proxy")} == {
+    assert {kind for kind in silent if not kind.startswith(("proxy", "gateway"))} == {
         "forbidden_address", "invalid_url", "invalid_request", "robots", "policy", "worker_lost", "unexpected",
     }  # fmt: skip
     answers = {"ok", "not_modified", "redirect", "http_404", "encoding", "too_large", "handler"}

@@ -11,7 +11,7 @@ from shoal.cli.options import DEFAULT_STORE, AsJson, Config, Pairs, Store, flags
 from shoal.errors import UsageError
 
 if TYPE_CHECKING:
-    from shoal.fetch.proxy.pools import Proxy
+    from shoal.fetch.proxy.proxy import Proxy
     from shoal.frontier.protocol import Frontier
     from shoal.inspect.lookup import ProxyView
     from shoal.model import Outcome

@@ -20,6 +20,7 @@ from shoal.hosts.cache import HostCache, HostView
 from shoal.hosts.host_state import OriginState
 from shoal.hosts.robots import RobotsFetcher
 from shoal.model import Dead, Failure, Lease, Retry, Task
+from shoal.policy.load import PROXY
 from shoal.policy.outcomes import rule_for, this_life
 from shoal.policy.protocol import TIMEOUTS, Limits
 from shoal.policy.retry import backoff
@@ -212,7 +213,7 @@ def _is_not_the_hosts_fault(origin: OriginState) -> bool:
     if origin.robots is None:
         return False
     reason = origin.robots.reason
-    if reason.startswith("proxy") or reason == "dns_wait":
+    if reason.startswith(PROXY) or reason == "dns_wait":
         return True
     return _is_elsewhere(reason) and origin.silent <= _ELSEWHERE
 

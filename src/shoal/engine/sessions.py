@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from shoal.admit.identity import registrable_domain
 from shoal.engine.tally import Tally
 from shoal.fetch.cookies import LastingJar, with_changes
-from shoal.fetch.proxy.pools import Proxy
+from shoal.fetch.proxy.proxy import Proxy
 from shoal.fetch.proxy.sessions import Session, Sessions
 from shoal.fetch.transport import FetchRequest
 from shoal.frontier.clock import FrontierClock

@@ -21,7 +21,7 @@ from shoal.fetch.aiohttp_private import ResolvingConnector
 from shoal.fetch.failures import Stage, explain, explain_proxy
 from shoal.fetch.guard import Guard
 from shoal.fetch.http_messages import MAX_LINE, MessageError, read_head, status_of
-from shoal.fetch.proxy.pools import Proxy
+from shoal.fetch.proxy.proxy import Proxy
 from shoal.fetch.proxy.socks import open_tunnel
 from shoal.fetch.resolver import Resolver
 from shoal.model import Failure

@@ -31,7 +31,8 @@ from shoal.fetch.deadline import check_lease
 from shoal.fetch.failures import BrokenAnswerError, FloodError, ProxyAuthError, Stage, explain, explain_proxy
 from shoal.fetch.guard import Guard
 from shoal.fetch.http_repair import SWITCHING, AnswerRepair
-from shoal.fetch.proxy.pools import Proxy
+from shoal.fetch.proxy.gateway import Gateway
+from shoal.fetch.proxy.proxy import Proxy
 from shoal.fetch.proxy.socks import open_tunnel
 from shoal.fetch.resolver import Resolver
 from shoal.fetch.slots import connections, file_limit
@@ -96,15 +97,26 @@ class HttpTransport:
         return client
 
     async def fetch(self, request: FetchRequest) -> Outcome:
+        gateway = request.proxy
+        if not isinstance(gateway, Gateway):
+            return await self._fetch(request)
+        try:
+            self._check_unresolved(parse_url(request.url))
+        except Exception as exc:
+            return self._failure(exc, self._clock.monotonic())
+        asked = gateway.request_for(request, self._settings.total_timeout)
+        return asked if isinstance(asked, Failure) else gateway.outcome(request, await self._fetch(asked))
+
+    async def _fetch(self, request: FetchRequest) -> Outcome:
         started = self._clock.monotonic()
         try:
             response = await self._send(request)
         except Exception as exc:
-            return self._failure(exc, started, proxy=request.proxy)
+            return self._failure(exc, started, proxy=_proxy_of(request))
         try:
             return await self._receive(request, response, started)
         except Exception as exc:
-            return self._failure(exc, started, response.status, request.proxy)
+            return self._failure(exc, started, response.status, _proxy_of(request))
         finally:
             if not response.closed:  # anything but a body read to its end
                 response.close()
@@ -120,7 +132,8 @@ class HttpTransport:
         url = parse_url(request.url)
         if request.proxy is not None:
             _stage.set("connected")  # unless a connection has to be opened
-            self._guard.check_unresolved(url.raw_host or "", url.port or 0)
+            if not isinstance(request.proxy, Gateway):
+                self._check_unresolved(url)
         jar = self.jar if request.jar is None else request.jar  # an empty one is false
         _jar.set(jar)
         if request.cookies and request.referrer_url:
@@ -132,6 +145,10 @@ class HttpTransport:
             if _dialled.get() or request.method not in IDEMPOTENT:
                 raise
             return await self._ask(request, url)
+
+    def _check_unresolved(self, url: URL) -> None:
+        """Whether a proxy may be asked for this host, whose address only the proxy knows."""
+        self._guard.check_unresolved(url.raw_host or "", url.port or 0)
 
     async def _ask(self, request: FetchRequest, url: URL) -> aiohttp.ClientResponse:
         if request.proxy is not None:
@@ -148,7 +165,7 @@ class HttpTransport:
     async def _ask_through(self, proxy: Proxy, request: FetchRequest, url: URL) -> aiohttp.ClientResponse:
         headers = request.headers
         way: dict[str, Any] = {}
-        if proxy.scheme != "socks5":
+        if proxy.scheme not in ("socks5", "gateway"):
             login = {} if (text := proxy.header()) is None else {"Proxy-Authorization": text}
             way = {"proxy": proxy.url}
             if url.scheme == "https":
@@ -167,13 +184,13 @@ class HttpTransport:
 
     def _client_for(self, proxy: Proxy) -> aiohttp.ClientSession:
         """A client whose sockets all go to proxies. The user chose those, so the guard checks the targets instead."""
-        key = "http"
+        key = "gateway" if proxy.scheme == "gateway" else "http"
         if proxy.scheme == "socks5":
             key = proxy.name if proxy.pool and proxy.key == proxy.name else "socks5"
             _socks.set(proxy)
         client = self._through.get(key)
         if client is None:
-            kind = _ProxyConnector if key == "http" else _SocksConnector
+            kind = {"http": _ProxyConnector, "gateway": _Connector}.get(key, _SocksConnector)
             options: dict[str, Any] = dict(_CONNECTIONS)
             if key == "socks5":
                 # Requests may name thousands, and users of one may vary: they share a client, so no connection is kept
@@ -217,6 +234,11 @@ class HttpTransport:
             connect=settings.connect_timeout,
             sock_read=settings.read_timeout if read is None else read,
         )
+
+
+def _proxy_of(request: FetchRequest) -> Proxy | None:
+    """The proxy that may have failed. A gateway is a server like any other."""
+    return None if isinstance(request.proxy, Gateway) else request.proxy
 
 
 Step = Callable[[], Awaitable[ResponseHandler]]

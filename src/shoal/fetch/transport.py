@@ -8,7 +8,7 @@ from typing import Protocol
 from aiohttp.abc import AbstractCookieJar
 from msgspec import Struct
 
-from shoal.fetch.proxy.pools import Proxy
+from shoal.fetch.proxy.proxy import Proxy
 from shoal.model import Outcome
 from shoal.spider.rendering import Rendering
 

@@ -13,6 +13,7 @@ from shoal.clock import Clock
 from shoal.fetch.browser.executable import available, why_not
 from shoal.fetch.guard import Guard
 from shoal.fetch.http import HttpTransport
+from shoal.fetch.proxy.gateway import Gateway
 from shoal.fetch.resolver import Resolver
 from shoal.fetch.transport import FetchRequest, Transport
 from shoal.model import Failure, Outcome, Task
@@ -40,6 +41,8 @@ class Transports:
 
     # Not async: the plain case costs nothing.
     def fetch(self, request: FetchRequest) -> Coroutine[Any, Any, Outcome]:
+        if isinstance(request.proxy, Gateway):
+            return self._http.fetch(request)
         if request.rendering is not None:
             return self._render(request)
         if self._http2 is not None and self._http2.suits(request):

@@ -7,7 +7,7 @@ import math
 from msgspec import Struct
 
 TOO_MANY = "http_429"
-PROXY = "proxy"  # how the kinds of proxy failures begin
+PROXY = ("proxy", "gateway")  # how the kinds of their failures begin
 
 _MEMORY = 20.0  # seconds after which a fetch counts for a third (1/e)
 _DRIFT = 300.0  # seconds in which a host's usual latency follows two thirds of a lasting change

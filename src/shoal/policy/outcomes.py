@@ -93,6 +93,12 @@ TABLE: dict[str, Rule] = {
     "proxy_doubt": _retry("it failed, by the fault of this proxy or of the host", blames_host=False),
     "proxy_ban": _retry("the host refuses the proxy; another way is tried", blames_host=False),
     "proxy_wait": _retry("every proxy of its pool is in quarantine", blames_host=False),
+    # -- gateways: no evidence against the host
+    "gateway_down": _retry("the gateway cannot be reached", blames_host=False),
+    "gateway_auth": _retry("the gateway does not accept our key", blames_host=False),
+    "gateway_quota": _retry("the credits at the gateway are used up", blames_host=False),
+    "gateway_limit": _retry("the gateway takes no more requests at the moment", blames_host=False),
+    "gateway_error": _retry("the gateway could not fetch the page", blames_host=False),
     # -- the browser: no evidence against the host
     "browser_crash": _retry("the browser or its tab died with the page open", blames_host=False),
     "browser_wait": _retry("what the page was waited for did not appear", blames_host=False),
@@ -130,11 +136,12 @@ TABLE: dict[str, Rule] = {
     "unexpected": _retry("an error nobody foresaw", blames_host=False),
 }
 
-# No request reached the host: the proxies failed, the name was not looked up, the origin is paused, or the page needs
-# the browser. Such an attempt does not count.
+# No request reached the host: the proxies or gateways failed, the name was not looked up, the origin is paused, or the
+# page needs the browser. Such an attempt does not count.
 NOT_ASKED = frozenset(
     {
         *("proxy_wait", "proxy_connect", "proxy_timeout", "proxy_auth"),
+        *("gateway_down", "gateway_auth", "gateway_quota", "gateway_limit"),
         *("dns_wait", "origin_wait", "needs_browser", "session_wait"),
     }
 )

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 from msgspec import Struct
 
 from shoal.policy.escalation import Look
+from shoal.policy.load import PROXY
 from shoal.settings import Settings
 
 TIMEOUTS = frozenset({"timeout", "connect_timeout", "read_timeout"})
@@ -44,7 +45,7 @@ class Observation(Struct, frozen=True):
     @property
     def answered(self) -> bool:
         """Whether the host did its part, even if the page was missing or our handler failed."""
-        return not self.blames_host and self.kind not in _NOT_SENT and not self.kind.startswith("proxy")
+        return not self.blames_host and self.kind not in _NOT_SENT and not self.kind.startswith(PROXY)
 
 
 class Limits(Struct, frozen=True):

@@ -53,7 +53,8 @@ from shoal.policy.proxy_state import (
 _MOST_DOUBLINGS = 6  # of the cooldown
 _DOWN_AFTER = 2  # failures in a row; a single one may be brief
 _BANNED_AFTER = 2
-_SURE = frozenset({"proxy_auth"})  # one is enough, if the proxy has never worked
+_SURE = frozenset({"proxy_auth", "gateway_auth"})  # one is enough, if the proxy has never worked
+_ALWAYS_SURE = frozenset({"gateway_quota", "gateway_limit"})  # … whenever it is said
 _SMOOTHING = 0.2
 _BROKEN = 0.98  # share of its requests that fail through a broken proxy
 # Suspicion: four failures in a row where others succeed, a dozen where every other request fails.
@@ -95,7 +96,8 @@ class ProxyPolicy(ProxyChooser):
         """Its quarantine after the observation."""
         hold = proxy.hold
         if seen.sign == "down":
-            after = 1 if seen.kind in _SURE and proxy.good < LIGHT else _DOWN_AFTER
+            sure = seen.kind in _ALWAYS_SURE or (seen.kind in _SURE and proxy.good < LIGHT)
+            after = 1 if sure else _DOWN_AFTER
             return self._struck(hold, seen, after, seen.kind)
         if _is_failure(seen):
             return self._suspected(hold, proxy.suspicion, seen, expected)

@@ -17,7 +17,7 @@ from shoal.fetch.browser.gate_connection import ClientConnection, Target
 from shoal.fetch.dialer import Dialer, HostConnector
 from shoal.fetch.guard import Guard
 from shoal.fetch.http_messages import MAX_LINE
-from shoal.fetch.proxy.pools import Proxy
+from shoal.fetch.proxy.proxy import Proxy
 from shoal.fetch.resolver import Resolver
 from shoal.model import Failure
 from shoal.settings import Settings

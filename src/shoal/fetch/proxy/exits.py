@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from hashlib import blake2s
 
 from shoal.admit.identity import host_key
-from shoal.fetch.proxy.pools import Proxy
+from shoal.fetch.proxy.proxy import Proxy
 from shoal.fetch.proxy.sessions import Session
 from shoal.fetch.transport import FetchRequest
 from shoal.model import Failure

@@ -14,7 +14,8 @@ from hashlib import blake2s
 from msgspec import Struct
 
 from shoal.fetch.proxy.pool import LocalPools, ProxyPool
-from shoal.fetch.proxy.pools import DIRECT, Pools, Proxy
+from shoal.fetch.proxy.pools import DIRECT, Pools
+from shoal.fetch.proxy.proxy import Proxy
 from shoal.model import Failure
 from shoal.policy.proxy import ProxyPolicy
 from shoal.proxy_address import (

@@ -25,7 +25,8 @@ from shoal.clock import Clock
 from shoal.fetch.proxy.choosing import NoRoute, RouteChooser, nothing
 from shoal.fetch.proxy.exits import with_exit
 from shoal.fetch.proxy.pool import PoolStore
-from shoal.fetch.proxy.pools import DIRECT, Proxy
+from shoal.fetch.proxy.pools import DIRECT
+from shoal.fetch.proxy.proxy import Proxy
 from shoal.fetch.proxy.sessions import Session, Sessions
 from shoal.fetch.proxy.signs import BAN, REFUSALS, is_eithers_fault, sign_of, takes_another
 from shoal.fetch.transport import FetchRequest, Transport

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from shoal.admit.identity import origin
 from shoal.fetch.cookies import LastingJar
-from shoal.fetch.proxy.pools import Proxy
+from shoal.fetch.proxy.proxy import Proxy
 from shoal.settings import Settings
 from shoal.text import SECRET_HEADERS
 

@@ -8,7 +8,12 @@ from shoal.policy.proxy_state import Sign
 
 BAN = "proxy_ban"
 
-_DOWN = frozenset({"proxy_connect", "proxy_timeout", "proxy_auth"})
+_DOWN = frozenset(
+    {
+        *("proxy_connect", "proxy_timeout", "proxy_auth"),
+        *("gateway_down", "gateway_auth", "gateway_quota", "gateway_limit"),
+    }
+)
 _NOT_REACHED = _DOWN | {"proxy_refused", "proxy_gateway"}
 _EITHERS_FAULT = frozenset(
     {
@@ -48,4 +53,4 @@ def sign_of(request: FetchRequest, outcome: Outcome) -> Sign:
         return "down"
     if outcome.kind == "proxy_refused":
         return "banned"
-    return "failed" if outcome.kind == "proxy_gateway" else "neutral"
+    return "failed" if outcome.kind in ("proxy_gateway", "gateway_error") else "neutral"

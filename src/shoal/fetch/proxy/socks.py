@@ -14,7 +14,7 @@ from typing import Any
 import aiohappyeyeballs
 from aiohttp.abc import ResolveResult
 
-from shoal.fetch.proxy.pools import Proxy
+from shoal.fetch.proxy.proxy import Proxy
 
 _VERSION, _PASSWORD, _CONNECT, _NAME = 5, 2, 1, 3
 _REFUSED_BY_RULE = 2
