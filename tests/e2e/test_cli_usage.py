@@ -88,21 +88,42 @@ def test_version(cli: Cli) -> None:
     assert cli("--version") == (0, f"shoal {shoal.__version__}\n", "")
 
 
-def test_help_does_not_load_the_machinery() -> None:
+def loaded(tmp_path: Path, *commands: Sequence[str]) -> set[str]:
+    """What a process that runs these commands has loaded."""
     code = (
-        "import sys; from shoal.cli import run; run(['crawl', '--help']);"
-        "heavy = {'aiohttp', 'apsw', 'selectolax', 'ada_url', 'protego', 'uvloop', 'asyncio'} & set(sys.modules);"
-        "sys.exit(f'loaded: {heavy}' if heavy else 0)"
+        f"import sys; from shoal.cli import run; codes = [run(command) for command in {commands!r}];"
+        "print('codes', codes, '\\nloaded', *sys.modules)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "PYTHONPATH": str(Path(shoal.__file__).parents[1])},
+        cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=30,
-        check=False,
+        timeout=60,
+        check=True,
     )
-    assert done.returncode == 0, done.stderr
+    assert f"codes {[0] * len(commands)} " in done.stdout, done.stderr
+    return set(done.stdout.rpartition("\nloaded ")[2].split())
+
+
+def test_help_does_not_load_the_machinery(tmp_path: Path) -> None:
+    heavy = {"aiohttp", "apsw", "selectolax", "ada_url", "protego", "uvloop", "asyncio"}
+    assert not heavy & loaded(tmp_path, ["crawl", "--help"])
+
+
+def test_whoever_fetches_nothing_does_not_load_the_http_client(tmp_path: Path) -> None:
+    """It takes as long as all the rest of such a command."""
+    url = "http://127.0.0.1:9/"
+    given = [
+        ["submit", url, "-j", "a"],
+        ["add", "a", f"{url}2"],
+        ["status"],
+        ["why", url],
+        ["hosts"],
+        ["dead"],
+    ]
+    assert "aiohttp" not in loaded(tmp_path, *given)
 
 
 # -- wrong words

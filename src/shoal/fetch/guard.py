@@ -14,11 +14,14 @@ import errno
 import socket
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import TYPE_CHECKING
 
-from aiohttp import AddrInfoType
 from msgspec import Struct
 
 from shoal.errors import SettingsError
+
+if TYPE_CHECKING:
+    from aiohttp import AddrInfoType
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from aiohttp.abc import AbstractCookieJar
 from msgspec import Struct
 
 from shoal.fetch.proxy.proxy import Proxy
 from shoal.model import Outcome
 from shoal.spider.rendering import Rendering
+
+if TYPE_CHECKING:
+    from aiohttp.abc import AbstractCookieJar
 
 
 class BodySink(Protocol):

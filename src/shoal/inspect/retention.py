@@ -20,7 +20,6 @@ from shoal.errors import ShoalError
 from shoal.events import event
 from shoal.frontier.protocol import Frontier, Notes
 from shoal.frontier.values import DeadFilter, Job
-from shoal.hosts.session_notes import session_prefixes
 from shoal.inspect.actions import drop_letters
 from shoal.jobs.hook_note import hook_key, hook_lead_key
 from shoal.jobs.leader import feeder_key
@@ -146,6 +145,10 @@ async def tidy(frontier: Frontier, settings: Settings, *, spared: Collection[str
 
 async def forget_notes(frontier: Notes, job: str) -> None:
     """Drops the notes that belong to a job."""
+    from shoal.hosts.session_notes import (
+        session_prefixes,
+    )  # loads the HTTP client, which `submit` does not need
+
     keys = (key_of, feeder_key, trouble_key, state_key, hook_key, hook_lead_key)
     for key in [key(job) for key in keys]:
         await frontier.drop_note(key)
