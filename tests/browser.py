@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from integration.raw_server import page
 from shoal.clock import SystemClock
+from shoal.fetch.browser.chromium import Chromium
 from shoal.fetch.browser.executable import available, why_not
 from shoal.fetch.browser.transport import BrowserTransport
 from shoal.fetch.guard import Guard
@@ -33,6 +35,34 @@ async def browser(**settings: Any) -> AsyncIterator[BrowserTransport]:
         yield transport
     finally:
         await transport.close()
+
+
+class _Borrowed(Chromium):
+    """Ends with the crawl that uses it, but its browser does not."""
+
+    async def _close(self) -> None:
+        for context in self._browser.contexts:
+            await context.close()
+
+
+@asynccontextmanager
+async def kept_browser() -> AsyncIterator[None]:
+    """The crawls of this event loop use one browser: to start it takes more than most of their pages."""
+    home, start, started = asyncio.get_running_loop(), Chromium.start, dict[tuple[Path, str], Chromium]()
+
+    async def borrow(path: Path, user_agent: str) -> Chromium:
+        if asyncio.get_running_loop() is not home:
+            return await start(path, user_agent)
+        real = started.get((path, user_agent))
+        if real is None or not real.alive:
+            real = started[path, user_agent] = await start(path, user_agent)
+        return _Borrowed(real._playwright, real._browser, real.processes)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Chromium, "start", borrow)
+        yield
+    for real in started.values():
+        await real.close()
 
 
 def html(text: str, status: str = "200 OK", **headers: str) -> bytes:

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 import shoal
+from browser import kept_browser
 from integration.raw_server import Answer, RawServer, page, serve
 from shoal import Page, Request, Spider
 from shoal.engine.history_recorder import read_history
@@ -32,7 +34,10 @@ from shoal.telemetry.metrics import render_process, render_store
 from shoal.testing import ChaoticWeb, HostProfile
 from shoal.testing.proxy_server import ProxyServer
 
-pytestmark = pytest.mark.skipif(not available(Settings()), reason="no browser")
+pytestmark = [
+    pytest.mark.skipif(not available(Settings()), reason="no browser"),
+    pytest.mark.asyncio(loop_scope="module"),
+]
 
 PASSWORD = "s3cret-hunter2"
 TABS = 3
@@ -45,7 +50,13 @@ QUICK: dict[str, Any] = {
 }
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module", scope="module", autouse=True)
+async def one_browser() -> AsyncIterator[None]:
+    async with kept_browser():
+        yield
+
+
+@pytest_asyncio.fixture(loop_scope="module")
 async def stack() -> AsyncIterator[AsyncExitStack]:
     async with AsyncExitStack() as stack:
         yield stack
@@ -93,9 +104,9 @@ async def test_a_browser_learns_which_proxies_are_good(
     wrong.password = "another"
     async with ProxyServer("socks5", **login) as dead:
         pass
-    hosts = {name: HostProfile("scripted", pages=12, shells=1.0) for name in ("a", "b")}
+    hosts = {name: HostProfile("scripted", pages=8, shells=1.0) for name in ("a", "b")}
     web = await stack.enter_async_context(ChaoticWeb(hosts))
-    wanted = [web.url(host, f"/p/{n}") for n in range(1, 12) for host in hosts]
+    wanted = [web.url(host, f"/p/{n}") for n in range(1, 8) for host in hosts]
     start = [Request(url, lane="browser") for url in (*wanted, web.url("a", "/missing"))]
     pool = [proxy.url for proxy in (good, other, dead, wrong)]
     spider = Spider("proxied", start, **QUICK, proxies={"dc": pool}, pool="dc")
@@ -405,7 +416,7 @@ async def test_harmful_pages_of_a_crawl_harm_nobody(tmp_path: Path) -> None:
     async def answer(head: bytes, writer: asyncio.StreamWriter) -> None:
         path = head.split(b" ")[1].decode()
         if path == "/list":
-            links = [f"<a href=/good/{n}>good</a>" for n in range(6)]
+            links = [f"<a href=/good/{n}>good</a>" for n in range(3)]
             links += [f"<a href=/{name}>bad</a>" for name in ("inside", "spy", "bomb", "drip")]
             writer.write(html(f"<title>list</title>{''.join(links)}"))
         elif path == "/inside":
@@ -438,7 +449,7 @@ async def test_harmful_pages_of_a_crawl_harm_nobody(tmp_path: Path) -> None:
 
         results = await crawl(spider, tmp_path / "store.db")
     found = {str(row["url"]): str(row["html"]) for row in results}
-    assert found.keys() == {"/spy", *(f"/good/{n}" for n in range(6))}
+    assert found.keys() == {"/spy", *(f"/good/{n}" for n in range(3))}
     kinds = {
         letter.task.origin.partition(server.origin)[2]: letter.kind
         for letter in await letters(tmp_path / "store.db")
