@@ -312,6 +312,7 @@ class ItemNote(Struct, frozen=True, omit_defaults=True):
     at: float = 0.0  # when its page was asked for, in the frontier's time
     is_json: bool = True  # False: it cannot be read back, only looked at
     hooked: bool = False  # item hooks have seen it
+    handler: str = ""  # the name of the handler that yielded it; the task's may be "", for the first one
 
 
 class Task(Struct, frozen=True, omit_defaults=True):

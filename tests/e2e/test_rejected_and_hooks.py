@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,6 +89,18 @@ async def test_an_item_that_cannot_be_replayed_stays_rejected(site: str, tmp_pat
             "it was not kept whole, so it cannot be replayed; before that: it is not JSON"
         )
         assert one.reason.count("not kept whole") == 1
+
+
+async def test_replayed_items_wait_for_no_host(site: str, tmp_path: Path) -> None:
+    """Nor do they get the limits of the settings when the job is resumed."""
+    spider = make_spider(site, [{"sku": str(n), "price": "?"} for n in range(5)])
+    await crawl(spider, tmp_path)
+    assert await replay(tmp_path) == 5
+    spider = make_spider(site, [], item="")
+    spider.settings["rate"] = 0.02  # one in 50 seconds
+    async with asyncio.timeout(60):
+        results = await crawl(spider, tmp_path)
+    assert len(results) == 5
 
 
 async def test_hooks_see_a_replayed_item_as_it_was_yielded(site: str, tmp_path: Path) -> None:

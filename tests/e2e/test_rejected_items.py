@@ -134,7 +134,7 @@ def test_rejected_items_are_kept_and_replayed(
 
     found = as_json(cli, "rejected", "list", "shop", "--store", store, "--limit", "3")
     reason = "Expected `float`, got `str` (field price)"
-    assert found["reasons"] == [{"text": reason, "handler": "", "table": "product", "count": BAD}]
+    assert found["reasons"] == [{"text": reason, "handler": "page", "table": "product", "count": BAD}]
     assert len(found["items"]) == 3
     item = found["items"][0]
     assert item["item"]["price"] == "12 EUR"

@@ -28,7 +28,7 @@ RARELY = {
     "trail": (2**62,),
     "history": (Failure("timeout", attempt=1),),
     "typed": True,
-    "item": ItemNote("product", at=1.5, is_json=False, hooked=True),
+    "item": ItemNote("product", at=1.5, is_json=False, hooked=True, handler="page"),
 }
 
 

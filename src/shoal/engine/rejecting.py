@@ -60,7 +60,7 @@ class ItemWriter:
                 raise JunkError(
                     f"handler {handler.name!r} yielded rejected items of more than {PAGE_ROWS:,} bytes for one page"
                 )
-            found = ItemNote(one.table, at, kept.is_json, is_hooked)
+            found = ItemNote(one.table, at, kept.is_json, is_hooked, handler.name)
             rejected.append(self._task(page.task, kept, one.reason, found))
         return encoded.rows, tuple(rejected)
 

@@ -201,11 +201,13 @@ class Hosts(Timed, Protocol):
 
     async def host(self, name: str) -> HostRecord | None: ...
 
-    def hosts(self, job: str | None = None) -> AsyncIterator[HostRecord]: ...
+    def hosts(self, job: str | None = None) -> AsyncIterator[HostRecord]:
+        """All hosts, or those of one job; without those that stand for rejected items (`items_of`)."""
+        ...
 
     async def host_page(self, job: str | None = None, after: str = "", limit: int = 1000) -> HostPage:
-        """About `limit` hosts, of one job or of all, in an order of the store's own. `after` is what the page before
-        said. A host that comes while pages are read may be missing, and one may be met twice."""
+        """About `limit` of these hosts, of one job or of all, in an order of the store's own. `after` is what the page
+        before said. A host that comes while pages are read may be missing, and one may be met twice."""
         ...
 
     async def update_host(self, record: HostRecord) -> bool:

@@ -18,6 +18,7 @@ from shoal.hosts.host_state import state_of
 from shoal.inspect.host import CONDITIONS, Condition, HostView, causes, view_of, with_robots
 from shoal.inspect.lookup import rules_for
 from shoal.inspect.overview import Overview, SlowHost, slow_host
+from shoal.model import is_items_host
 
 _SHOWN = 12
 _ASKED = 40  # hosts in trouble for which the store is asked whether pages wait
@@ -102,4 +103,5 @@ def _usual(host: HostView, waiting: int) -> str:
     """What is said of a healthy host."""
     pace = f", {humanize.speed(host.pace)} a second at most" if host.pace is not None else ""
     error = f"; the latest error: {host.state.errors[-1]}" if host.state.errors else ""
-    return f"{humanize.plural(waiting, 'page')} to go{pace}{error}"
+    what = "item" if is_items_host(host.name) else "page"
+    return f"{humanize.plural(waiting, what)} to go{pace}{error}"

@@ -37,13 +37,17 @@ async def reasons(frontier: DeadLetters, query: DeadFilter) -> list[Reason]:
     counts: Counter[tuple[str, str, str]] = Counter()
     query = replace(query, limit=_PAGE)
     while counts.total() < MOST_COUNTED and (page := await frontier.dead(query)):
-        counts.update((reason_of(one), one.task.handler, table_of(one)) for one in page)
+        counts.update((reason_of(one), handler_of(one), table_of(one)) for one in page)
         query = replace(query, before=(page[-1].at, page[-1].task.id))
     return [Reason(*key, count) for key, count in counts.most_common()]
 
 
 def reason_of(letter: DeadLetter) -> str:
     return letter.task.history[-1].detail if letter.task.history else ""
+
+
+def handler_of(letter: DeadLetter) -> str:
+    return (letter.task.item.handler if letter.task.item is not None else "") or letter.task.handler
 
 
 def table_of(letter: DeadLetter) -> str:
@@ -87,7 +91,7 @@ def rejected_item(letter: DeadLetter) -> RejectedItem:
         task.job,
         task.url,
         page_host(task.host),
-        task.handler,
+        handler_of(letter),
         table_of(letter),
         reason_of(letter),
         letter.at,

@@ -8,7 +8,7 @@ import msgspec
 from rich.text import Text
 
 from shoal import humanize
-from shoal.inspect.rejected import MOST_COUNTED, Reason, is_whole, item_of, reason_of, table_of
+from shoal.inspect.rejected import MOST_COUNTED, Reason, handler_of, is_whole, item_of, reason_of, table_of
 from shoal.model import DeadLetter
 from shoal.terminal.console import safe, stdout, table, when
 from shoal.text import command
@@ -29,7 +29,7 @@ def print_items(letters: Sequence[DeadLetter], why: Sequence[Reason], limit: int
         listing.add_row(
             str(letter.task.id),
             Text(when(letter.at), "dim"),
-            safe(letter.task.handler or "-"),
+            safe(handler_of(letter) or "-"),
             safe(table_of(letter) or "-"),
             safe(reason_of(letter), "yellow"),
             safe(letter.task.url),
@@ -69,7 +69,7 @@ def print_item(letter: DeadLetter) -> None:
     facts.add_row("reason", safe(reason_of(letter), "yellow"))
     facts.add_row("rejected", when(letter.at))
     facts.add_row("job", safe(task.job))
-    facts.add_row("handler", safe(task.handler or "-"))
+    facts.add_row("handler", safe(handler_of(letter) or "-"))
     facts.add_row("table", safe(table_of(letter) or "-"))
     if len(task.history) > 1:
         facts.add_row("times", str(len(task.history)))

@@ -36,7 +36,7 @@ from shoal.frontier.values import (
     matches,
 )
 from shoal.frontier.verdicts import is_rejected
-from shoal.model import DeadLetter, Task
+from shoal.model import DeadLetter, Task, is_items_host
 
 
 class MemoryFrontier(MemoryQueue):
@@ -108,12 +108,15 @@ class MemoryFrontier(MemoryQueue):
 
     async def hosts(self, job: str | None = None) -> AsyncIterator[HostRecord]:
         for record in list(self._hosts.values()):
+            if is_items_host(record.name):
+                continue
             if job is None or self._jobs[job].per_host[record.name]:
                 yield self._domains.described(record)
 
     async def host_page(self, job: str | None = None, after: str = "", limit: int = 1000) -> HostPage:
         counts = None if job is None else self._jobs[job].per_host
-        names = sorted(name for name in self._hosts if name > after and (counts is None or counts[name]))
+        hosts = [name for name in self._hosts if name > after and not is_items_host(name)]
+        names = sorted(name for name in hosts if counts is None or counts[name])
         pending = dict(await self.queues(job, len(self._queues)))
         page = [(self._domains.described(self._hosts[name]), pending.get(name, 0)) for name in names[:limit]]
         return HostPage(page, names[limit - 1] if len(names) > limit else "")

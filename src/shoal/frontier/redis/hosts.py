@@ -13,6 +13,7 @@ from shoal.frontier.redis.jobs import MOST, VALVE
 from shoal.frontier.redis.keys import HOME
 from shoal.frontier.redis.shards import LANES_PER_JOB, Shards
 from shoal.frontier.values import HostPage, HostQueue, HostRecord, Turn
+from shoal.model import is_items_host
 from shoal.valve import Domain, Valve
 
 _DOMAIN = struct.Struct("<ddI")
@@ -83,7 +84,7 @@ async def host_page(shards: Shards, job: str | None = None, after: str = "", lim
     shard, _, cursor = (after or "0:0").partition(":")
     place = min(int(shard), len(shards.all) - 1)
     [_, [scanned, flat]] = await shards.look(place, ("HSCAN", key, cursor, "COUNT", limit))
-    names = flat[::2]
+    names = [name for name in flat[::2] if not is_items_host(name.decode(errors="replace"))]
     found = await _records_of(shards, place, number, names) if names else []
     if scanned != b"0":
         return HostPage(found, f"{place}:{scanned.decode()}")

@@ -229,7 +229,8 @@ _PAGE = f"""
 SELECT {_COLUMNS}, h.id,
        (SELECT sum(q.pending) FROM queue q WHERE q.host = h.id AND (?2 IS NULL OR q.job = ?2))
   FROM {_TABLES}
- WHERE h.id > ?1 AND (?2 IS NULL OR EXISTS (SELECT 1 FROM queue q WHERE q.host = h.id AND q.job = ?2))
+ WHERE h.id > ?1 AND substr(h.name, 1, 9) <> 'items of '
+   AND (?2 IS NULL OR EXISTS (SELECT 1 FROM queue q WHERE q.host = h.id AND q.job = ?2))
  ORDER BY h.id LIMIT ?3
 """
 

@@ -137,6 +137,7 @@ class Rejecting:
         await rejected_job(frontier, ["http://a.test/"], each=5, valve=slow)
         await frontier.add("job", [make_task("http://a.test/next")])
         await frontier.replay(ALL)
+        assert [record.name async for record in frontier.hosts()] == ["a.test"], "nobody sets limits for them"
         leases = (await claim(frontier)).leases
         assert [lease.task.item is not None for lease in leases] == [True] * 5
         assert all(lease.interval == 0 for lease in leases)
