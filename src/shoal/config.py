@@ -178,7 +178,7 @@ def _tell_unknown(variable: str, text: str) -> None:
 def _meant(variable: str) -> str:
     # Compared without the prefix, which makes all of them similar.
     names = {name.removeprefix(PREFIX): name for name in (*_VARIABLES, *NOT_SETTINGS)}
-    close = difflib.get_close_matches(variable.removeprefix(PREFIX).upper(), names, n=1)
+    close = difflib.get_close_matches(variable.removeprefix(PREFIX).upper(), names, n=1, cutoff=0.7)
     return f"did you mean {names[close[0]]!r}?" if close else _ALL
 
 

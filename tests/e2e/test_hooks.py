@@ -125,6 +125,11 @@ async def test_a_request_may_be_dropped_and_asked_for_later(site: Site, tmp_path
             "it changed the origin to that of",
         ),
         (lambda request: setattr(request, "url", "nonsense"), "not a URL"),
+        (
+            lambda request: setattr(request, "url", request.url.replace("//", "//a:b@")),
+            "header Authorization",
+        ),
+        (lambda request: request.meta.update(x=1), "AttributeError"),
         (lambda request: setattr(request, "body", "text"), "set body to a str; give bytes"),
         (lambda request: request.headers.update({"X-Number": 1}), "header 'X-Number' to a int"),
         (lambda request: setattr(request, "pool", "gold"), "no pool 'gold'"),
@@ -234,6 +239,10 @@ def raises(*_: object) -> None:
     raise ValueError("no good")
 
 
+def leaves(*_: object) -> None:
+    sys.exit("no good")
+
+
 async def raises_later(*_: object) -> None:
     await asyncio.sleep(0)
     raise ValueError("no good")
@@ -249,6 +258,7 @@ async def hangs(*_: object) -> None:
     [
         (raises, "ValueError: no good"),
         (raises_later, "ValueError: no good"),
+        (leaves, "SystemExit: no good"),
         (hangs, "did not finish in its time (setting handler_timeout)"),
         (lambda *_: "text", "it returned a str"),
     ],

@@ -13,7 +13,7 @@ from shoal import Plugin, Spider
 from shoal.config import load
 from shoal.errors import SettingsError, SpiderError
 from shoal.settings import Settings
-from shoal.spider.hooks import KINDS, Hooks
+from shoal.spider.hooks import GIVEN, KINDS, HookKind, Hooks
 from shoal.spider.plugins import check_plugins, hooks_of
 
 MODULE = """
@@ -139,12 +139,15 @@ def test_order_then_plugins_then_the_file() -> None:
     assert names == ["Early.on_item", "Plain.on_item", "first_own", "Tidy.on_item", "second", "last"]
 
 
+def anything(*_: object) -> None: ...
+
+
 def test_every_kind_has_a_decorator_and_a_method() -> None:
     mine = spider()
     for kind in KINDS:
         decorate: Callable[..., Any] = getattr(mine, kind)
-        assert decorate(test_being_installed_activates_nothing) is test_being_installed_activates_nothing
-        assert decorate(order=1)(len) is len
+        assert decorate(anything) is anything
+        assert decorate(order=1)(anything) is anything
         assert hasattr(Plugin, kind)
     hooks = made(mine)
     assert all(len(getattr(hooks, kind)) == 2 for kind in KINDS)
@@ -161,9 +164,24 @@ def test_what_is_no_hook() -> None:
     with pytest.raises(SpiderError, match="a hook is a function, not 7"):
         mine.add_hook("on_item", 7)  # type: ignore[arg-type]
     with pytest.raises(SpiderError, match="order is 'first'; give a number"):
-        mine.add_hook("on_item", len, order="first")  # type: ignore[arg-type]
-    mine.add_hook("on_item", len, handler="products")
+        mine.add_hook("on_item", anything, order="first")  # type: ignore[arg-type]
+    mine.add_hook("on_item", anything, handler="products")
     with pytest.raises(
-        SpiderError, match="on_item hook len: spider 's' has no handler named 'products'; it has h"
+        SpiderError, match="on_item hook anything: spider 's' has no handler named 'products'; it has h"
     ):
         made(mine)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_that_takes_other_arguments_is_told_before_the_crawl(kind: HookKind) -> None:
+    given = GIVEN[kind]
+
+    def four(a: object, b: object, c: object, d: object) -> None: ...
+
+    with pytest.raises(SpiderError) as error:
+        spider().add_hook(kind, four)
+    assert f"{kind} hook four cannot be called with ({', '.join(given)})" in str(error.value)
+    assert str(error.value).endswith(f"write def four({', '.join(given)})")
+    wrong = type("Wrong", (), {kind: lambda self, a, b, c: None})()
+    with pytest.raises(SpiderError, match=f"{kind} hook Wrong.{kind} cannot be called with"):
+        made(spider(wrong))

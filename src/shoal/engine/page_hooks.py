@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import NoneType
 from typing import Any
+from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
@@ -88,6 +89,8 @@ def _check(hook: Hook, request: OutgoingRequest, settings: Settings) -> None:
         to = sent_url(url)
         if to is None:
             raise HookFailed(hook, "it set url to something that is not a URL")
+        if urlsplit(url).username is not None:
+            raise HookFailed(hook, "it put a user into url; set the header Authorization instead")
         if origin(to) != origin(
             task.url
         ):  # scope, robots.txt and the turn of the host are those of its origin

@@ -200,9 +200,11 @@ class CrawlWorker(Worker):
         return self
 
     async def __aexit__(self, kind: object = None, *_: object) -> None:
-        await super().__aexit__()
-        await self._runner.close()
-        await self._hooks.close(failing=kind is not None)
+        try:
+            await self._runner.close()
+            await self._hooks.close(failing=kind is not None)
+        finally:
+            await super().__aexit__()  # the watchdog is there until the last hook has ended
 
     def report(self) -> TallyReport:
         return self.tally.report(in_flight=self.engine.in_flight)
@@ -246,9 +248,11 @@ class FleetWorker(Worker):
         self._coordinator = Coordinator(frontier, plan, spiders, name=self.engine.name, running=running)
 
     async def __aexit__(self, kind: object = None, *_: object) -> None:
-        await super().__aexit__()
-        await self._served.close()
-        await self._hooks.close(failing=kind is not None)
+        try:
+            await self._served.close()
+            await self._hooks.close(failing=kind is not None)
+        finally:
+            await super().__aexit__()  # the watchdog is there until the last hook has ended
 
     def report(self) -> TallyReport:
         return self._served.report(in_flight=self.engine.in_flight)

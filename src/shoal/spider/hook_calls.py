@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Generator, Iterable, Sequence
 from inspect import isawaitable
 from types import CodeType
 
@@ -39,7 +39,7 @@ async def call(hook: Hook, *values: object, time: HandlerTimer) -> object:
             answer = await wait_until(answer, time)
     except (*_SAID, *_STORE):
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise failed(hook, error) from error
     return answer
 
@@ -47,12 +47,14 @@ async def call(hook: Hook, *values: object, time: HandlerTimer) -> object:
 async def call_alone(hook: Hook, *values: object, time: HandlerTimer) -> None:
     """Runs a hook that is about no page, or a page that has ended: it has nothing to say about one."""
     try:
-        await call(hook, *values, time=time)
+        answer = await call(hook, *values, time=time)
     except _SAID as error:
         raise failed(hook, error) from error
+    if isinstance(answer, Generator | AsyncGenerator):
+        raise HookFailed(hook, "it is a generator, so nothing of it has run: leave out yield")
 
 
-def failed(hook: Hook, error: Exception) -> HookFailed:
+def failed(hook: Hook, error: BaseException) -> HookFailed:
     """Names the line of the hook, and not of a library that it calls."""
     code = getattr(getattr(hook.function, "__func__", hook.function), "__code__", None)
     file = code.co_filename if isinstance(code, CodeType) else ""
@@ -132,7 +134,7 @@ async def _through(
                 answer = await _settled(hook, answer, time)
         except (*_SAID, *_STORE, HookFailed):
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise failed(hook, error) from error
         if isinstance(answer, list):
             return answer, at

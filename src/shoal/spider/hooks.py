@@ -9,6 +9,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from inspect import signature
+from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack, get_args, overload
 
 from msgspec import Struct
@@ -28,6 +30,18 @@ HookKind = Literal[
 ]
 KINDS: tuple[HookKind, ...] = get_args(HookKind)
 
+# What a hook of each kind is called with.
+GIVEN: Mapping[HookKind, tuple[str, ...]] = {
+    "before_request": ("request",),
+    "after_response": ("page",),
+    "on_item": ("item", "page"),
+    "on_job_start": ("job",),
+    "on_job_end": ("job",),
+    "on_process_start": (),
+    "on_process_end": (),
+    "on_dead_letter": ("letter",),
+}
+
 Function: TypeAlias = Callable[..., Any]
 F = TypeVar("F", bound=Function)
 HandlerName: TypeAlias = Function | str
@@ -42,6 +56,19 @@ class Hook(Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.kind} hook {self.name}"
+
+    def __post_init__(self) -> None:
+        """One that cannot be called is told before the crawl, and not for each page."""
+        given = GIVEN[self.kind]
+        try:
+            signature(self.function).bind(*given)
+        except TypeError as error:
+            raise SpiderError(
+                f"{self} cannot be called with ({', '.join(given)}): {error}; write def {self.name.rpartition('.')[2]}"
+                f"({', '.join(given)})"
+            ) from None
+        except ValueError:
+            pass  # it does not say what it takes
 
 
 class Hooks:
@@ -105,7 +132,7 @@ class OutgoingRequest:
 
     @property
     def meta(self) -> Mapping[str, Any]:
-        return self.task.meta or {}
+        return MappingProxyType(self.task.meta or {})
 
     @property
     def attempt(self) -> int:
