@@ -87,10 +87,6 @@ async def submit(plan: JobPlan, frontier: Frontier) -> Job:
     if plan.is_crawl:
         if job.state == "finished":
             await trim_output(plan, frontier, job)
-        if plan.settings.processes > 1:  # their processes are gone
-            output = plan.output if isinstance(plan.output, Path) else None
-            store = FileStore(files_folder(plan.settings.files, output), plan.job, job.created_at)
-            await asyncio.to_thread(store.sweep)
     elif known is not None and known.spec.settings != job.spec.settings:
         await _reconfigure(frontier, plan)
     return job
@@ -271,6 +267,9 @@ async def conclude(plan: JobPlan, frontier: Frontier) -> None:
         return
     if job.state == "finished":
         await trim_output(plan, frontier, job)
+        output = plan.output if isinstance(plan.output, Path) else None
+        files = FileStore(files_folder(plan.settings.files, output), plan.job, job.created_at)
+        await asyncio.to_thread(files.sweep)
         _tell_finished(job)
         return
     c = job.counters
