@@ -21,7 +21,7 @@ from shoal.errors import ShoalError, StoreError
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.memory.state import Domains, Held
 from shoal.frontier.protocol import Journal
-from shoal.frontier.values import Claim, Claimed, HostRecord, Settled
+from shoal.frontier.values import Claim, Claimed, HostRecord, Settled, Turn
 from shoal.hosts.robots import RobotsFetcher
 from shoal.model import Lease, Settlement
 from shoal.policy.breaker import BreakerPolicy, BreakerState
@@ -187,6 +187,14 @@ class LeasesTwice(MemoryFrontier):
         return claimed
 
 
+class GivesTurnsTwice(MemoryFrontier):
+    async def reserve(self, job: str, host: str, most: float) -> Turn:
+        before = self._hosts[host].valve
+        turn = await super().reserve(job, host, most)
+        self._hosts[host] = replace(self._hosts[host], valve=before)
+        return turn
+
+
 class DoublesRows(MemoryFrontier):
     async def settle(
         self, batch: Sequence[Settlement], journal: Journal | None = None, *, epoch: str | None = None
@@ -209,6 +217,7 @@ def is_caught_by(check: str, home: Home = MemoryFrontier, first: int = 0) -> boo
         (IgnoresTheCap, 1, "cap"),
         (IgnoresTheInterval, 1, "gap"),
         (IgnoresTheBlock, 0, "gap"),
+        (GivesTurnsTwice, 3, "gap"),
         (IgnoresTheDomain, 3, "domain"),
         (ForgetsPlacesOfDomains, 3, "domain"),
         (LeasesTwice, 0, "counters"),

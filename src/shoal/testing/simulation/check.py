@@ -163,6 +163,14 @@ class Checker:
             self.expect(live <= 1, "one probe", f"{name} is probed by {live} requests at once")
             self.expect(now >= breaker.until - _CLOSE, "one probe", f"{name} is probed before its time")
 
+    def reserved(self, worker: str, record: HostRecord, at: float) -> None:
+        """A request inside a page has the turn of a host at that time."""
+        name = record.name
+        self._permits[worker, name] += 1
+        self.expect(at >= record.valve.blocked_until - _CLOSE, "gap", f"{name} gave a turn in its block")
+        self._space(record, 1, at)
+        self._domain_held(record, 1, at)
+
     def _space(self, record: HostRecord, count: int, now: float) -> None:
         valve, claims = record.valve, self._claims[record.name]
         if (claims.interval, claims.burst) != (valve.interval, valve.burst):
@@ -183,7 +191,7 @@ class Checker:
         live = self._live_on(*self._domain_hosts[domain])
         full = f"{domain} has {live} live leases, its cap is {limit.cap}"
         self.expect(not limit.cap or live <= limit.cap, "domain", full)
-        for _ in range(count if record.valve.interval else 0):
+        for _ in range(count if record.valve.interval and limit.interval else 0):
             gap = now - self._domain_claimed.get(domain, 0.0)
             near = f"{record.name} was claimed {gap:.4f} s after another host of {domain}"
             self.expect(gap >= limit.interval - _CLOSE, "domain", f"{near}; interval {limit.interval:g}")

@@ -24,6 +24,7 @@ from shoal.frontier.values import (
     HostRecord,
     JobState,
     Settled,
+    Turn,
 )
 from shoal.model import Lease, Settlement, Task
 from shoal.sink.jsonl import MemoryJournal
@@ -122,6 +123,13 @@ class CheckedFrontier:
             self._checker.valve_held(await self._record(host), leases, claimed.now)
         await self._after(by_host, news=False)
         return claimed
+
+    async def reserve(self, worker: str, job: str, host: str, most: float) -> Turn:
+        turn, now = await self.home.reserve(job, host, most), await self.home.now()
+        if turn.taken:
+            self._checker.reserved(worker, await self._record(host), now + turn.wait)
+        await self._after([host], news=False)
+        return turn
 
     async def settle(
         self, batch: Sequence[Settlement], journal: Journal | None, epoch: str | None
@@ -276,6 +284,12 @@ class FaultyFrontier:
         for lease in claimed.leases:
             self._tell(f"claims {lease.task.url} (attempt {lease.task.attempt}, token {lease.token})")
         return claimed
+
+    async def reserve(self, job: str, host: str, most: float) -> Turn:
+        worker = self._process.name
+        turn = await self._do("reserve", lambda: self._store.reserve(worker, job, host, most))
+        self._tell(f"{'takes' if turn.taken else 'leaves'} the turn of {host} in {turn.wait:.3f} s")
+        return turn
 
     async def settle(
         self, batch: Sequence[Settlement], journal: Journal | None = None, *, epoch: str | None = None

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 
 from shoal.model import Request
 from shoal.runtime.job_plan import JobPlan
 from shoal.settings import Settings
+from shoal.spider.inner import FetchFailed
 from shoal.spider.page import Page
 from shoal.spider.spider import Spider
 from shoal.testing.simulation.generated_web import Web
@@ -55,11 +57,16 @@ def plan_of(seed: int, web: Web, *, failing: bool, fleet: bool = False) -> JobPl
     if failing:
         changes |= {"max_attempts": 5, "retry_budget": 0.3, "retry_budget_floor": 5}
     settings = Settings(**{name: getattr(_SWIFT, name) for name in Settings.__struct_fields__} | changes)
-    spider = _spider(web, slow_start=rng.random() < 0.5, keyed=fleet and rng.random() < 0.5)
+    inner = not failing and random.Random(f"inner {seed}").random() < 0.4
+    spider = _spider(
+        web, slow_start=rng.random() < 0.5, keyed=fleet and rng.random() < 0.5, inner="37" if inner else ""
+    )
     return JobPlan(spider, settings, JOB, fed_by="coordinator" if fleet else "crawl")
 
 
-def _spider(web: Web, *, slow_start: bool, keyed: bool) -> Spider:
+def _spider(web: Web, *, slow_start: bool, keyed: bool, inner: str) -> Spider:
+    """`inner`: the last digits of pages that are fetched once more, inside their handler."""
+
     async def starts() -> AsyncIterator[str]:
         for url in web.starts:
             await asyncio.sleep(0.15)
@@ -75,6 +82,9 @@ def _spider(web: Web, *, slow_start: bool, keyed: bool) -> Spider:
     @spider.handler(lane="discovery", key=key, item="page")
     async def waiting(page: Page) -> AsyncIterator[object]:
         await asyncio.sleep(0.02)
+        if page.url.endswith(tuple(inner)):
+            with suppress(FetchFailed):
+                await page.fetch(page.url)
         for value in _yielded(page):
             yield value
 
