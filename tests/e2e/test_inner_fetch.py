@@ -40,7 +40,10 @@ class Site:
         if path == "/form":
             return web.Response(text=FORM, content_type="text/html")
         if path == "/sent":
-            return web.json_response({"method": request.method, "body": await request.text()})
+            referer = request.headers.get("Referer", "").removeprefix(self.url)
+            return web.json_response(
+                {"method": request.method, "body": await request.text(), "referer": referer}
+            )
         if path == "/moved":
             return web.Response(status=302, headers={"Location": "/api/moved"})
         if path == "/round":
@@ -103,9 +106,9 @@ async def test_a_handler_gets_further_pages(site: Site) -> None:
     assert rows["api"] == {"path": "/api/1", "hit": 1}
     assert rows["moved"] == {"path": "/api/moved", "hit": 1}
     assert rows["flaky"] == 3
-    assert rows["form"] == {"method": "POST", "body": "token=t1&q=a+b&go=1"}
+    assert rows["form"] == {"method": "POST", "body": "token=t1&q=a+b&go=1", "referer": "/start"}
     assert rows["at"] == f"{site.url}/sent"
-    assert rows["json"] == {"method": "POST", "body": '{"n":1}'}
+    assert rows["json"] == {"method": "POST", "body": '{"n":1}', "referer": "/start"}
     assert results.view.job.counts == {"forms": 1, "starts": 1}, "all of it is one page"
     report = results.view.report
     assert (report.fetches, report.handled) == (sum(site.hits.values()), 1)

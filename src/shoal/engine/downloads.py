@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec.structs import asdict, replace
 
+from shoal.admit.referrer import Referrer
 from shoal.engine.inner_fetch import InnerFetcher
 from shoal.engine.tally import Tally
 from shoal.fetch.slots import waiting
@@ -44,9 +45,17 @@ class Downloads:
         self._sleep = sleep
         self._under_way: dict[str, asyncio.Lock] = {}
 
-    async def download(self, request: Request, *, lease: Lease, to: str = "", name: str = "") -> File:
+    async def download(
+        self,
+        request: Request,
+        *,
+        lease: Lease,
+        to: str = "",
+        name: str = "",
+        referrer: Referrer | None = None,
+    ) -> File:
         """The file that the request asks for, when it is whole and in its place. Raises FetchFailed."""
-        task = self._inner.admit(request, lease)
+        task = self._inner.admit(request, lease, referrer)
         task = replace(task, max_attempts=request.max_attempts or self._settings.max_attempts)
         key = request_key(task.method, task.url, task.body, to)
         store = self._store()

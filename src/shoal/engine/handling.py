@@ -94,6 +94,8 @@ class Handling:
             handler = self._spider.handler_named(task.handler)
             inner = self._inner.of_page(lease, handler.name) if self._inner is not None else None
             page = Page(task, response, handler.name, self._clock.time(), inner=inner)
+            if inner is not None:
+                inner.referrer = self._referrer(page)
             if self.hooks.after_response:
                 page = await self.hooks.after(page)
             started = self._clock.monotonic()

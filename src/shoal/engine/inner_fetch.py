@@ -22,6 +22,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from shoal.admit import Admission
+from shoal.admit.referrer import Referrer
 from shoal.engine.fetching import Fetched, Fetcher, as_asked
 from shoal.engine.judging import Judge, Judgement
 from shoal.engine.learning import Learner
@@ -91,7 +92,8 @@ class InnerFetcher:
         self, request: Request, *, lease: Lease, handler: str = "", inner: PageFetches | None = None
     ) -> Page:
         """The page that the request asks for. Raises FetchFailed. `lease` is that of the page whose handler asks."""
-        task, answer = await self.exchange(self.admit(request, lease), lease)
+        referrer = inner.referrer if inner is not None else None
+        task, answer = await self.exchange(self.admit(request, lease, referrer), lease)
         return Page(task, answer, handler, self._clock.time(), inner=inner)
 
     async def exchange(
@@ -110,7 +112,7 @@ class InnerFetcher:
                     raise self._failed(task, Failure("origin_wait", "its host's limits change all the time"))
                 task = answer
 
-    def admit(self, request: Request, lease: Lease) -> Task:
+    def admit(self, request: Request, lease: Lease, referrer: Referrer | None = None) -> Task:
         """The scope of the crawl is for links; what a handler fetches itself may be anywhere."""
         outer = lease.task
         if request.lane == BROWSER:
@@ -124,7 +126,7 @@ class InnerFetcher:
             session=request.session or outer.session,
             pool=request.pool or outer.pool,
         )
-        task = self._admission.admit(asked, parent=outer)
+        task = self._admission.admit(asked, parent=outer, referrer=referrer)
         if isinstance(task, Refused):
             raise FetchFailed(task.url, "policy", f"it is refused: {task.reason}")
         most = request.max_attempts or min(_ATTEMPTS, self._settings.max_attempts)
@@ -326,6 +328,7 @@ class PageFetches:
         self._downloads = downloads
         self._lease = lease
         self._handler = handler
+        self.referrer: Referrer | None = None  # the page, for requests that tell where they come from
         self._turn = asyncio.Lock()
         self._sent = 0
 
@@ -336,7 +339,9 @@ class PageFetches:
     async def download(self, request: Request, to: str, name: str) -> File:
         assert self._downloads is not None
         async with self._one_by_one():
-            return await self._downloads.download(request, lease=self._lease, to=to, name=name)
+            return await self._downloads.download(
+                request, lease=self._lease, to=to, name=name, referrer=self.referrer
+            )
 
     @asynccontextmanager
     async def _one_by_one(self) -> AsyncIterator[None]:
@@ -351,7 +356,9 @@ class PageFetches:
 
 
 class Downloader(Protocol):
-    async def download(self, request: Request, *, lease: Lease, to: str, name: str) -> File: ...
+    async def download(
+        self, request: Request, *, lease: Lease, to: str, name: str, referrer: Referrer | None
+    ) -> File: ...
 
 
 @asynccontextmanager
