@@ -334,3 +334,22 @@ async def test_a_plugin_that_is_not_there_is_one_line_and_exit_2(desk: Desk, plu
     assert said in printed
     assert len(printed.strip().splitlines()) == 1
     assert not (desk.folder / "told.txt").exists()
+
+
+async def test_a_fleet_pauses_a_job_whose_start_fails_and_goes_on(desk: Desk) -> None:
+    failing = SPIDER.replace(
+        '    note("job-start")', '    note("job-start")\n    (HERE / "table").read_text()'
+    )
+    (desk.folder / "shop.py").write_text(failing)
+    assert (await desk.run("submit", "shop.py"))[0] == 0
+    code, said = await desk.run("worker", "shop.py", "--until-done")
+    assert code == 1
+    assert "job shop is paused: on_job_start hook begin (shop.py:" in said
+    assert "FileNotFoundError" in said
+    (desk.folder / "table").touch()
+    assert (await desk.run("resume", "shop"))[0] == 0
+    code, said = await desk.run("worker", "shop.py", "--until-done")
+    assert code == 0, said
+    assert desk.told()["job-start"] == 2
+    assert desk.told()["job-end:30"] == 1
+    assert len(desk.rows()) == 30
