@@ -51,6 +51,7 @@ from shoal.settings import Settings
 from shoal.sink import Sink
 from shoal.sink.files import FileStore, files_folder
 from shoal.sink.jsonl import JsonLines
+from shoal.sink.object_store import ObjectStore, is_object_store
 from shoal.sink.ownership import FileClaim
 from shoal.spider.handlers import Yielded, collect
 from shoal.spider.hooks import NO_HOOKS, Hooks
@@ -169,6 +170,8 @@ class JobRunner:
                 self.admission.welcome(record.name)
         if reconfigure:
             await self._hosts.reconfigure(self.name)
+        if is_object_store(self.settings.files):
+            self.files()  # so that a bad address is told before anything is fetched
 
     async def start_hooks(self, process: ProcessHooks) -> None:
         """Before its first page here. Raises SpiderError if a hook of the process fails, JobHookError if one of the job
@@ -191,7 +194,9 @@ class JobRunner:
         if self._files is None:
             journal = self.sink.journal
             output = journal.path if isinstance(journal, JsonLines) else None
-            self._files = FileStore(files_folder(self.settings.files, output), self.name, self.made_at)
+            setting = self.settings.files
+            objects = ObjectStore(setting) if is_object_store(setting) else None
+            self._files = FileStore(files_folder(setting, output), self.name, self.made_at, objects)
             self._files.sweep_others()
         return self._files
 

@@ -30,6 +30,7 @@ from msgspec.structs import replace
 from shoal.errors import SinkError
 from shoal.html.media import media_type
 from shoal.sink.file_names import file_name, safe_name
+from shoal.sink.object_store import ObjectStore, is_object_store
 from shoal.spider.inner import File
 
 _OWN = ".shoal"
@@ -53,15 +54,18 @@ _encode = msgspec.json.Encoder().encode
 
 
 def files_folder(setting: str, output: Path | None) -> Path:
-    """Where files go. `output`: the file with the rows, if there is one."""
-    return Path(setting) if setting else (output.parent if output is not None else Path()) / "files"
+    """Where files go, and parts of those that go to an object store. `output`: the file with the rows, if any."""
+    if setting and not is_object_store(setting):
+        return Path(setting)
+    return (output.parent if output is not None else Path()) / "files"
 
 
 class FileStore:
-    """The files of one job, which was made at `made_at`."""
+    """The files of one job, which was made at `made_at`. With `objects`, whole files go there."""
 
-    def __init__(self, root: Path, job: str, made_at: float) -> None:
+    def __init__(self, root: Path, job: str, made_at: float, objects: ObjectStore | None = None) -> None:
         self.root = root
+        self._objects = objects
         self._name = safe_name(job) or "job"
         self._folder = root / _OWN / f"{self._name}-{_digest(f'{job}@{made_at:.3f}')[:12]}"
 
@@ -72,7 +76,8 @@ class FileStore:
         """The file of a request that this job has made before, if it is still there."""
         try:
             file = msgspec.json.decode((self._folder / f"{key}.done").read_bytes(), type=File)
-            return file if os.stat(file.path).st_size == file.size else None
+            there = self._objects is not None or os.stat(file.path).st_size == file.size
+            return file if there else None
         except (OSError, msgspec.DecodeError):
             return None
 
@@ -89,9 +94,18 @@ class FileStore:
         known = part.known
         name = safe_name(name) or file_name(known.disposition, url, known.type)
         digest = part.sha256.hexdigest()
-        path = self._place(to) if to else self.root / digest[:2] / digest[:32] / name
-        path = _move(part.path, path) if to else _move_once(part.path, path, part.size)
-        file = File(url, str(path), path.name, digest, part.size, known.type)
+        folder = f"{digest[:2]}/{digest[:32]}"
+        if to:
+            place = self._place(to)
+        if self._objects is not None:
+            objects = self._objects
+            path = objects.put(part.path, to) if to else objects.put_once(part.path, folder, name, part.size)
+            part.path.unlink()
+        elif to:
+            path = str(_move(part.path, place))
+        else:
+            path = str(_move_once(part.path, self.root / folder / name, part.size))
+        file = File(url, path, path.rpartition("/")[2], digest, part.size, known.type)
         _write_whole(part.base.with_suffix(".done"), _encode(file))
         part.forget()
         return file
