@@ -107,7 +107,8 @@ PATIENTLY = ("--rate", "0", "--per-host", "3", "--processes", "2")
 
 
 def test_a_killed_child_is_replaced(desk: Desk, web: WebProcess) -> None:
-    process = desk.start("crawl", web.url("patient"), "-o", ROWS, *PATIENTLY)
+    spider = desk.file("counting.py", SPIDER.format(url=web.url("patient")))
+    process = desk.start("crawl", spider, "-o", ROWS, *PATIENTLY)
     rng = random.Random(3)
     for share in (0.2, 0.5):
         grown(desk, process, int(share * PATIENT * ROW_BYTES))
@@ -115,6 +116,7 @@ def test_a_killed_child_is_replaced(desk: Desk, web: WebProcess) -> None:
     assert process.code() == 0, process.err
     assert process.err.count("died (exit -9), starting it again") == 2
     check_the_end(desk, web, "patient")
+    assert desk.status()["counts"]["rows"] == PATIENT
 
 
 def test_a_killed_parent_takes_its_children_along(desk: Desk, web: WebProcess) -> None:

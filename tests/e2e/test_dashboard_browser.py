@@ -564,3 +564,6 @@ def test_numbers_read_as_on_the_command_line(page: Page, served: Served) -> None
     shares = [0, 0.5, 0.9996, 1]
     told = page.evaluate("all => import('/static/js/words.js').then(words => all.map(words.percent))", shares)
     assert told == [humanize.percent(share) for share in shares]
+    counts = {"b": 7, "a": 7, "many": 12345, **{f"n{number}": 1 for number in range(9)}}
+    told = page.evaluate("all => import('/static/js/words.js').then(words => words.byCount(all))", counts)
+    assert told == humanize.by_count(counts)

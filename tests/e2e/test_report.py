@@ -32,6 +32,7 @@ spider = Spider("trouble", start=%r, rate=0, robots=False, user_agent="Shoal {EV
 
 @spider.handler
 def page(page):
+    page.count("starts {EVIL}", 1234)
     yield {{"url": page.url}}
     yield from page.follow_all("a", page_of)
 
@@ -101,6 +102,8 @@ def test_a_crawl_becomes_a_page(cli: Cli, web: WebProcess, tmp_path: Path) -> No
         web.addresses["site"],
         f"no good: {EVIL}",
         "the handler raised an exception",
+        f"starts {EVIL}",
+        "1,234",
     ):
         assert shown in read.text
     assert f'"Shoal {EVIL}"' in read.text  # a setting that is not at its default
