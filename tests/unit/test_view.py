@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 import sys
 
 import pytest
@@ -108,6 +109,21 @@ def test_live_progress_cleans_up_and_keeps_what_was_logged() -> None:
         progress.log("3 junk lines in urls.txt [not markup]")
     assert "3 junk lines in urls.txt [not markup]" in stream.getvalue()
     assert "\x1b[?25h" in stream.getvalue()  # the cursor is back
+
+
+def test_lines_beside_the_panel_are_written_together_and_in_order() -> None:
+    stream = io.StringIO()
+    before = sys.stderr
+    with LiveProgress(Console(file=stream, force_terminal=True, width=100)) as progress:
+        progress.update(a_view(done=3, admitted=9))
+        for number in range(500):
+            print(f"line {number} [/markup]", file=sys.stderr)  # noqa: T201
+        progress.log("a word of ours")
+        print("no end [", end="", file=sys.stderr)  # noqa: T201
+    assert sys.stderr is before
+    lines = re.findall(r"line \d+ \[/markup\]|a word of ours|no end \[", stream.getvalue())
+    assert lines == [*(f"line {number} [/markup]" for number in range(500)), "a word of ours", "no end ["]
+    assert stream.getvalue().count("of 9 pages") < 100, "the panel is not drawn for each line"
 
 
 def test_silent_progress_says_only_what_is_logged() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated
 
 from shoal.cli import options
@@ -13,6 +14,7 @@ from shoal.errors import UsageError
 
 if TYPE_CHECKING:
     from shoal.inspect.overview import JobView, Overview
+    from shoal.terminal.above_panel import AbovePanel
 
 _LINE_EVERY = 5.0
 
@@ -75,24 +77,28 @@ class _Board:
         self._live = (
             Live(console=console, auto_refresh=False, transient=True, redirect_stdout=False) if live else None
         )
+        self._up = ExitStack()
+        self._above: AbovePanel | None = None
         self._shown: dict[str, str] = {}
         self._next = 0.0
         self._began: float | None = None  # the frontier's time
 
     def __enter__(self) -> _Board:
+        from shoal.terminal.above_panel import panel
+
         if self._live is not None:
-            self._live.start()
+            self._above = self._up.enter_context(panel(self._live))
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._live is not None:
-            self._live.stop()
+        self._up.close()
 
     def update(self, seen: Overview) -> None:
         from shoal.terminal.status_view import Frame, render
 
         self._began = self._began or seen.now
-        if self._live is not None:
+        if self._live is not None and self._above is not None:
+            self._above.show()
             size = self._live.console.size
             self._live.update(render(Frame("", seen, live="up"), size.width, size.height), refresh=True)
         elif not self._quiet:

@@ -5,6 +5,7 @@ Results may go to stdout, so nothing here does.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Protocol, Self, TextIO
 
@@ -16,6 +17,7 @@ from shoal.events import event
 from shoal.inspect.job import View
 from shoal.telemetry.logging import only_json
 from shoal.terminal import live_panel
+from shoal.terminal.above_panel import AbovePanel, panel
 
 LIVE_EVERY = 0.25  # seconds between refreshes of the panel
 LINE_EVERY = 5.0  # seconds between log lines
@@ -102,25 +104,32 @@ class LiveProgress:
     """A panel that is redrawn in place and gives way to the summary."""
 
     def __init__(self, console: Console) -> None:
-        # Rich takes over sys.stderr while the panel is up, so that log lines scroll by above it; stdout
-        # belongs to the results and stays untouched.
+        # stdout belongs to the results and stays untouched.
         self._live = Live(console=console, auto_refresh=False, transient=True, redirect_stdout=False)
+        self._up = ExitStack()
+        self._above: AbovePanel | None = None
         self._next = 0.0
 
     def update(self, view: View) -> None:
         if view.elapsed >= self._next:
             self._next = view.elapsed + LIVE_EVERY
+            self._show_lines()
             self._live.update(live_panel.render(view), refresh=True)
 
+    def _show_lines(self) -> None:
+        if self._above is not None:
+            self._above.show()
+
     def log(self, message: str) -> None:
+        self._show_lines()
         self._live.console.print(humanize.printable(message), markup=False, highlight=False)
 
     def __enter__(self) -> Self:
-        self._live.start()
+        self._above = self._up.enter_context(panel(self._live))
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._live.stop()
+        self._up.close()
 
 
 def line(view: View) -> str:
