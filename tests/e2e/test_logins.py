@@ -12,7 +12,7 @@ import pytest
 import shoal
 from crash.harness import Desk, until
 from e2e.members_site import PAGES, PASSWORDS, Members, serving
-from shoal import Page, Request, Spider
+from shoal import OutgoingRequest, Page, Request, Spider
 from shoal.spider.login import LoginFailed, LoginSession
 from shoal.testing.servers import ValkeyServer
 
@@ -336,3 +336,53 @@ async def test_a_token_may_be_a_header_of_the_session() -> None:
         results = await shoal.crawl(spider)
         assert [row["url"] for row in results.items] == ["x"]
         assert ["Bearer" in head for head in asked] == [False, True]
+
+
+async def test_a_hook_may_choose_the_account() -> None:
+    with serving(Members()) as site:
+        spider = Spider("members", start=f"{site.url}home", **FAST)  # type: ignore[arg-type]
+        people = [{"name": name, "password": password} for name, password in PASSWORDS.items()]
+
+        @spider.login("form#login", accounts=people)
+        async def login(session: LoginSession) -> None:
+            page = await session.fetch(f"{site.url}login")
+            fields = {"user": session.name, "password": session.account["password"]}
+            await session.submit_form(page, "#login", fields)
+
+        @spider.before_request
+        def bob_only(request: OutgoingRequest) -> None:
+            if "/p/" in request.url:
+                request.session = "bob"
+
+        @spider.handler
+        def home(page: Page) -> object:
+            yield from page.follow_all("a.p", item)
+
+        @spider.handler
+        def item(page: Page) -> object:
+            yield {"url": page.text("h1")}
+
+        assert await rows_of(spider) == WANTED
+        assert site.pages["/home"] + PAGES + 2 >= sum(site.users.values())
+        assert site.users["bob"] >= PAGES
+        assert set(site.at_once.values()) == {1}
+
+
+async def test_a_login_that_finds_no_form_is_a_failure_and_not_the_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with serving(Members()) as site:
+        spider = spider_for(site)
+        assert spider.logs_in is not None
+        spider.logs_in = None
+
+        @spider.login("form#login")
+        async def login(session: LoginSession) -> None:
+            page = await session.fetch(f"{site.url}login")
+            await session.submit_form(page, "#nothing", {"user": "anna"})
+
+        results = await shoal.crawl(spider)
+        assert results.view.job.counters.dead == 1
+        assert results.view.report.failed_logins == 3
+        assert "could not log in 3 times, and its pages are given up: " in caplog.text
+        assert "#nothing" in caplog.text

@@ -19,23 +19,23 @@ import asyncio
 import os
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from hashlib import blake2b
+from contextlib import suppress
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.admit.identity import host_key
 from shoal.engine.inner_fetch import InnerFetcher
 from shoal.engine.judging import Judgement
+from shoal.engine.login_tasks import back_to_start, times_logged_out, weight, with_session
 from shoal.engine.logout_signs import LogoutSigns, login_pages
 from shoal.engine.sessions import Kept, SessionKeeper, Visit
 from shoal.engine.tally import Tally
-from shoal.errors import ShoalError
+from shoal.errors import SessionKeyError, StoreError
 from shoal.events import event
 from shoal.fetch.proxy.sessions import Sessions
 from shoal.frontier.clock import FrontierClock
 from shoal.hosts.session_notes import LoginState, SessionNote
-from shoal.model import Dead, Failure, Lease, Moved, Request, Response, Retry, Settlement, Task
+from shoal.model import Dead, Failure, Lease, Moved, Request, Response, Retry, Task
 from shoal.settings import Settings
 from shoal.spider.inner import FetchFailed
 from shoal.spider.login import MAIN, Account, Login, LoginFailed, LoginSession
@@ -44,7 +44,11 @@ from shoal.text import error_line, one_line, without_secrets
 
 _LEASE = 10.0  # seconds after which a login whose process died may be tried by another
 _TRIES = 3  # logins in a row that fail, before the session is given up
-_WAIT = 1.0  # seconds before a page looks again whether its session is logged in
+_IN_PLACE = (
+    5.0  # seconds that a page waits for another to log its session in, before it goes back to the queue
+)
+_LOOK = 0.25  # seconds between two looks meanwhile
+_WAIT = 1.0  # seconds before a page in the queue looks again
 _PATIENCE = 10  # times that a page looks logged out, after a login each, before it is given up
 _RENEWALS = 20  # of a session, after which …
 _APART = 10.0  # … there are so many seconds between two: a page may look logged out to those who are not
@@ -108,7 +112,7 @@ class Logins:
     async def _any_account(self, lease: Lease) -> Entry | Refusal:
         """The page goes to one of the accounts, the same one each time, unless that one cannot log in."""
         reasons = []
-        for name in sorted(self._accounts, key=lambda name: _weight(lease.task, name)):
+        for name in sorted(self._accounts, key=lambda name: weight(lease.task, name)):
             ready = await self._ready(lease, name)
             if not isinstance(ready, str):
                 return ready
@@ -117,10 +121,10 @@ class Logins:
 
     async def _ready(self, lease: Lease, name: str) -> Entry | Retry | str | None:
         """A text says why the session cannot log in."""
-        kept = await self._keeper.session(name, lease.task)
+        kept = await self._awaited(lease, name)
         login, now = kept.note.login, self._clock.now()
         if login.at and not kept.note.ended and kept.note.generation:
-            return Entry(_with_session(lease, name))
+            return Entry(with_session(lease, name))
         if self._given_up(login):
             return f"session {name!r} could not log in {login.failures} times: {login.reason}"
         if login.until > now:
@@ -130,6 +134,16 @@ class Logins:
         if not await self._log_in(lease, name, kept):
             return self._wait(lease.task, f"session {name!r} could not log in", _WAIT)
         return None  # this page's turn at the host was used by the login
+
+    async def _awaited(self, lease: Lease, name: str) -> Kept:
+        """The session; while another logs it in, that is waited for. The page keeps its place at its host for a while:
+        otherwise the whole queue would come and go meanwhile."""
+        kept = await self._keeper.session(name, lease.task)
+        until = self._clock.monotonic() + _IN_PLACE
+        while kept.note.login.until > self._clock.now() and self._clock.monotonic() < until:
+            await asyncio.sleep(_LOOK)
+            await self._keeper.look_again(kept, _LOOK)
+        return kept
 
     def _given_up(self, login: LoginState) -> bool:
         """A process that was started since gives the session another chance: perhaps the password was put right."""
@@ -152,20 +166,21 @@ class Logins:
         job, account = lease.task.job, self._accounts.get(name)
         session = LoginSession(name, account, self._sender(lease), lambda: self._cookies(name))
         self._keeper.begin_login(kept)
-        reason: str | None = "it was interrupted"
         try:
             reason = await self._try(session, kept, holder)
-            made = (lease.task.url, session.headers, login_pages(session.pages))
-            if reason is None and await self._keeper.logged_in(kept, holder, *made):
-                event("session_logged_in", job=job, session=name)
-                self._tally.logged_in()
-                return True
             if reason is None:
-                return True  # it took too long, and another process has taken over
+                made = (lease.task.url, session.headers, login_pages(session.pages))
+                if await self._keeper.logged_in(kept, holder, *made):
+                    event("session_logged_in", job=job, session=name)
+                    self._tally.logged_in()
+                return True  # if it is not: it took too long, and another process has taken over
+        except asyncio.CancelledError:  # this process ends, or has lost the page: another may try at once
+            with suppress(StoreError):
+                await self._keeper.change(kept, _if_held(holder, _released))
+            raise
         finally:
             self._keeper.end_login(kept)
-            if reason is not None:
-                await self._failed(job, name, kept, holder, reason)
+        await self._failed(job, name, kept, holder, reason)
         return False
 
     def _taken(self, note: SessionNote, holder: str) -> SessionNote | None:
@@ -189,7 +204,7 @@ class Logins:
                 return None
         except TimeoutError:
             return f"it took longer than handler_timeout = {self._settings.handler_timeout:g} s"
-        except ShoalError:
+        except (StoreError, SessionKeyError):
             raise
         except (LoginFailed, FetchFailed) as error:
             return _reason(session, str(error))
@@ -213,16 +228,14 @@ class Logins:
         now = self._clock.now()
 
         def failed(login: LoginState) -> LoginState:
-            return replace(
-                login, holder="", until=0.0, failures=login.failures + 1, failed_at=now, reason=reason
-            )
+            free = _released(login)
+            return replace(free, failures=login.failures + 1, failed_at=now, reason=reason)
 
         await self._keeper.change(kept, _if_held(holder, failed))
-        self._tell_failure(job, name, kept, reason)
+        self._tell_failure(job, name, kept.note.login.failures, reason)
 
-    def _tell_failure(self, job: str, name: str, kept: Kept, reason: str) -> None:
+    def _tell_failure(self, job: str, name: str, failures: int, reason: str) -> None:
         self._tally.login_failed()
-        failures = kept.note.login.failures
         if failures >= _TRIES:
             event("session_given_up", job=job, session=name, failures=failures, reason=reason)
         else:
@@ -250,7 +263,7 @@ class Logins:
     ) -> Retry | Dead | Moved | None:
         """What becomes of a page that was fetched without being logged in. None: it was logged in."""
         task, kept = lease.task, visit.kept
-        if kept is None or not self._logs_in(task.session):
+        if kept is None or not self._logs_in(kept.name):
             return None
         try:
             out = await self._signs.in_answer(task, response, judgement, kept.note.login)
@@ -269,15 +282,18 @@ class Logins:
         if not await self._keeper.change(kept, self._expired(visit.generation)):
             rest = self._rest(kept.note.login) if kept.note.generation == visit.generation else 0.0
             again = self._wait(task, f"session {name!r} was renewed, or is about to be", max(rest, _WAIT / 2))
-            return self._back(task, again)
+            return back_to_start(task, again)
         event("session_logged_out", job=task.job, session=name, url=task.url)
-        met = _met(task) + 1
+        login = kept.note.login
+        if login.failures:
+            self._tell_failure(task.job, name, login.failures, login.reason)
+        met = times_logged_out(task) + 1
         failure = self._failure(
             task, "logged_out", f"session {name!r} was logged out, for the {met}. time here"
         )
         if met >= _PATIENCE:
             return Dead(failure)
-        return self._back(task, Retry(self._rng.uniform(0.0, _WAIT), failure, counts=False))
+        return back_to_start(task, Retry(self._rng.uniform(0.0, _WAIT), failure, counts=False))
 
     def _expired(self, generation: int) -> Callable[[SessionNote], SessionNote | None]:
         def change(note: SessionNote) -> SessionNote | None:
@@ -300,53 +316,18 @@ class Logins:
         """Seconds before a session that is logged in may be renewed."""
         return login.at + _APART - self._clock.now() if login.at and login.renewals >= _RENEWALS else 0.0
 
-    def _back(self, task: Task, verdict: Retry) -> Retry | Moved:
-        """A page that was redirected goes back to where it began: the login page is not what was asked for."""
-        if not task.hops:
-            return verdict
-        again = verdict.task(task)
-        origin = task.hops[0]
-        return Moved(
-            replace(
-                again,
-                url=origin,
-                host=host_key(origin),
-                hops=(),
-                renewed=0,
-                cookies=(),
-                trail=(),
-                fingerprint=task.trail[0] if task.trail else None,
-                variant=None,
-            )
-        )
-
     def _failure(self, task: Task, kind: str, detail: str) -> Failure:
         return Failure(kind, one_line(detail), at=self._clock.time(), attempt=task.attempt)
-
-
-def _met(task: Task) -> int:
-    """How often the page looked logged out. A page that went back to where it began has the same attempt again."""
-    met = 0
-    for failure in reversed(task.history):
-        if failure.attempt > task.attempt:
-            break  # before it was replayed
-        met += failure.kind == "logged_out"
-    return met
-
-
-def _with_session(lease: Lease, name: str) -> Lease:
-    return lease if lease.task.session == name else replace(lease, task=_of_session(lease.task, name))
-
-
-def _weight(task: Task, name: str) -> bytes:
-    """Spreads tasks over accounts. If one of these is left out, only its own tasks go to others."""
-    return blake2b(f"{task.id} {name}".encode(errors="replace"), digest_size=8).digest()
 
 
 def _if_held(
     holder: str, change: Callable[[LoginState], LoginState]
 ) -> Callable[[SessionNote], SessionNote | None]:
     return lambda note: replace(note, login=change(note.login)) if note.login.holder == holder else None
+
+
+def _released(login: LoginState) -> LoginState:
+    return replace(login, holder="", until=0.0)
 
 
 def _good(generation: int) -> Callable[[SessionNote], SessionNote | None]:
@@ -360,27 +341,3 @@ def _good(generation: int) -> Callable[[SessionNote], SessionNote | None]:
 
 def _reason(session: LoginSession, said: str) -> str:
     return session.without_secrets(without_secrets(one_line(said)))[:_REASON]
-
-
-def restored(lease: Lease, settlement: Settlement) -> Settlement:
-    """The settlement without the session that was chosen for the page: next time it may be another."""
-    session, made = lease.task.session, settlement.lease
-    if made.task.session == session:
-        return settlement
-    verdict = settlement.verdict
-    if isinstance(verdict, Moved):
-        verdict = Moved(_of_session(verdict.to, session))
-    return replace(settlement, lease=replace(made, task=_of_session(made.task, session)), verdict=verdict)
-
-
-def unmerged(settlement: Settlement) -> Settlement:
-    """A redirect that is not merged with others to the same page: that may turn out to be a login page, from which each
-    goes back to where it began."""
-    verdict = settlement.verdict
-    if not isinstance(verdict, Moved) or not verdict.to.session:
-        return settlement
-    return replace(settlement, verdict=Moved(replace(verdict.to, fingerprint=None, variant=None)))
-
-
-def _of_session(task: Task, session: str | None) -> Task:
-    return replace(task, options=replace(task.options, session=session))

@@ -20,7 +20,8 @@ from shoal.engine.judging import Judge
 from shoal.engine.learning import Learner
 from shoal.engine.letter_hooks import LetterHooks
 from shoal.engine.links import Links
-from shoal.engine.logins import Entry, Logins, restored, unmerged
+from shoal.engine.login_tasks import restored, unmerged
+from shoal.engine.logins import Entry, Logins
 from shoal.engine.permission import Permission, Permit
 from shoal.engine.redirects import Redirects
 from shoal.engine.sessions import SessionKeeper
@@ -122,6 +123,10 @@ class Pipeline:
             sent = await self._prepare(lease, permit.host) if self._handling.hooks.before_request else task
             if isinstance(sent, Settlement):
                 return sent
+            if self._logins is not None and sent.session != task.session:  # a hook chose another
+                entry = await self._logins.enter(replace(lease, task=sent))
+                if not isinstance(entry, Entry):
+                    return None if entry is None else _ended(lease, entry)
             visit = await self._sessions.enter(sent)
             fetched, asked = await self._fetcher.fetch(sent, permit.host, permit.timeout, visit.jar), lease
             if sent is not task:

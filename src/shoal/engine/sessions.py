@@ -5,8 +5,8 @@
 
 A page that was found by the page that set a cookie is sent with that cookie, whichever process fetches it: tasks carry
 the time of the last change (`FetchOptions.cookies_at`), and a note that was read before that time is read again. Any
-other change is seen after `_STALE` seconds at the latest. So a crawl without cookies reads one note a site, and writes
-nothing.
+other change is seen after `_STALE` seconds at the latest. A note without a site's name says that there are any: a crawl
+without cookies only looks for that one, now and then, and writes nothing.
 """
 
 from __future__ import annotations
@@ -89,6 +89,9 @@ class SessionKeeper:
         self._proxies = proxies
         self._tally = tally
         self._clock = clock
+        self._some = False  # whether the job has notes of sites
+        self._looked_at = -inf  # … when that was last asked for, in the frontier's time
+        self._looking = asyncio.Lock()
         self._known: dict[str, Kept] = {}  # by key, the least recently used first
 
     async def enter(self, task: Task) -> Visit:
@@ -101,7 +104,8 @@ class SessionKeeper:
         if not self._settings.cookies:
             return _NOTHING
         kept = self._kept(site_note_key(self._job, _site(task.host)))
-        await self._refresh(kept, task)
+        if self._some or task.options.cookies_at or task.history or await self._looks_for_some():
+            await self._refresh(kept, task)
         return Visit(kept, kept.jar)
 
     async def leave(self, lease: Lease, visit: Visit) -> Lease:
@@ -128,6 +132,7 @@ class SessionKeeper:
 
     def forget(self) -> None:
         """The store may have gone back: everything is read again, and what it has lost is written again."""
+        self._some, self._looked_at = False, -inf
         for kept in self._known.values():
             kept.read_at = -inf
             kept.note, kept.version = SessionNote(), 0
@@ -143,6 +148,13 @@ class SessionKeeper:
         kept = self._kept(session_note_key(self._job, name), name)
         await self._refresh(kept, task)
         return kept
+
+    async def look_again(self, kept: Kept, age: float) -> None:
+        """Reads the note if it was last read so many seconds ago."""
+        wanted = self._clock.now() - age
+        async with kept.lock:
+            if kept.read_at < wanted:
+                await self._read(kept)
 
     async def change(self, kept: Kept, change: Callable[[SessionNote], SessionNote | None]) -> bool:
         """`change` gets the note and returns the new one, or None to leave it as it is. Whether it was changed."""
@@ -219,6 +231,14 @@ class SessionKeeper:
 
     # -- reading
 
+    async def _looks_for_some(self) -> bool:
+        """Whether any site has set a cookie. As long as none has, no note of a site is read."""
+        async with self._looking:
+            now = self._clock.now()
+            if not self._some and self._looked_at < now - _STALE:
+                self._some, self._looked_at = await self._notes.has_sites(self._job), now
+            return self._some
+
     async def _refresh(self, kept: Kept, task: Task) -> None:
         # A page that comes again may have been refused for the lack of a cookie.
         wanted = self._clock.now() - (0.0 if task.history else _STALE)
@@ -226,18 +246,19 @@ class SessionKeeper:
         if kept.read_at < wanted:
             async with kept.lock:
                 if kept.read_at < wanted:
-                    await self._read(kept)
+                    await self._read(kept, names_proxy=task.options.proxy is not None)
 
-    async def _read(self, kept: Kept) -> None:
+    async def _read(self, kept: Kept, *, names_proxy: bool = False) -> None:
         asked = self._clock.now()
         note, version = await self._notes.read(kept.key)
         kept.read_at = asked
         if version != kept.version or not version:
             kept.note, kept.version = note, version
-            self._take(kept)
+            self._take(kept, names_proxy=names_proxy)
 
-    def _take(self, kept: Kept) -> None:
-        """Brings what this process knows up to date with the note."""
+    def _take(self, kept: Kept, *, names_proxy: bool) -> None:
+        """Brings what this process knows up to date with the note. `names_proxy`: the request says where to go, so it
+        does not matter that the session's proxy is not known here."""
         note, name = kept.note, kept.name
         if name is None:
             kept.jar.sync(note.cookies)
@@ -249,7 +270,8 @@ class SessionKeeper:
         live = sessions.live(name)
         if live is not None and live.generation > note.generation:
             return  # begun here, and not stored yet
-        if note.ended or (note.proxy and note.proxy not in self._proxies):
+        is_lost = note.proxy and note.proxy not in self._proxies and not names_proxy
+        if note.ended or is_lost:
             sessions.drop(name)
             return
         if not note.generation:
@@ -269,6 +291,9 @@ class SessionKeeper:
         async with kept.lock:
             while (note := self._changed(kept)) is not None:
                 note, cut = bounded(note)
+                if kept.name is None and not self._some:
+                    await self._notes.mark_sites(self._job)
+                    self._some = True
                 asked = self._clock.now()
                 if await self._notes.write(kept.key, note, kept.version):
                     kept.note, kept.version, kept.read_at = note, kept.version + 1, asked

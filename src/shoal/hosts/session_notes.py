@@ -102,6 +102,14 @@ class SessionNotes:
         """Compare-and-set. The note must have been `bounded`."""
         return await self._notes.set_note(key, self._seal.close(key, _encode(note)), version)
 
+    async def has_sites(self, job: str) -> bool:
+        """Whether there may be notes of sites."""
+        return await self._notes.note(site_note_key(job, "")) is not None
+
+    async def mark_sites(self, job: str) -> None:
+        """Called before the first note of a site is written."""
+        await self._notes.set_note(site_note_key(job, ""), b"", 0)
+
 
 def bounded(note: SessionNote) -> tuple[SessionNote, int]:
     """The note without its oldest cookies if it is too large, and how many those are."""
