@@ -154,6 +154,21 @@ async def test_of_an_item_that_a_hook_has_split_only_the_rejected_piece_is_kept(
     assert len(calls) == 1
 
 
+async def test_a_hook_may_fetch_for_a_replayed_item(site: str, tmp_path: Path) -> None:
+    await crawl(make_spider(site, [{"sku": "a", "price": "?"}]), tmp_path)
+    await replay(tmp_path)
+    spider = make_spider(site, [])
+
+    @spider.on_item(handler="page")
+    async def enrich(item: dict[str, Any], page: Page) -> None:
+        assert (page.url, page.status, page.body) == (site, 0, b"")
+        rates = await page.fetch("/rates")
+        item["price"] = len(rates.body)
+
+    results = await crawl(spider, tmp_path)
+    assert list(results) == [{"sku": "a", "price": 13.0}]
+
+
 @pytest.mark.parametrize(
     ("said", "kind", "dropped"),
     [

@@ -408,7 +408,7 @@ async def test_a_crawl_goes_on_after_a_page_that_the_table_refuses(postgres: str
     assert (counters.dead, counters.done, pages) == (1, counters.admitted - 1, counters.admitted - 1)
 
 
-async def test_a_key_that_equals_nothing_buries_its_page_and_no_row_is_lost(
+async def test_an_item_whose_key_equals_nothing_is_rejected_and_no_row_is_lost(
     postgres: str, tmp_path: Path
 ) -> None:
     """NaN is not even itself: written as null, such keys would all be one."""
@@ -423,7 +423,7 @@ async def test_a_key_that_equals_nothing_buries_its_page_and_no_row_is_lost(
 
         for output in (postgres, tmp_path / "rows.jsonl"):
             counters = (await crawl(spider, output=output)).view.job.counters
-            assert (counters.done, counters.dead, counters.items) == (4, 2, 4)
+            assert (counters.done, counters.rejected, counters.items) == (6, 2, 4)
     assert sorted(await ask(postgres, "SELECT key FROM book")) == [("0",), ("1",), ("4",), ("5",)]
 
 

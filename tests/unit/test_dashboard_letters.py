@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from shoal.inspect.json_form import MOST_TEXT, letter_dict
-from shoal.model import DeadLetter, Failure, Snapshot, Task
+from shoal.model import DeadLetter, Failure, ItemNote, Snapshot, Task
 
 
 def shown(body: bytes, content_type: str = "") -> dict[str, Any]:
@@ -25,4 +25,15 @@ def test_a_body_is_text_whatever_it_is() -> None:
 
 def test_a_list_has_no_bodies() -> None:
     letter = DeadLetter(Task("http://a.example/"), "http_500", 1.0, Snapshot(500, {}, b"x"))
-    assert letter_dict(letter).keys() - letter_dict(letter, response=False).keys() == {"response"}
+    assert letter_dict(letter).keys() - letter_dict(letter, response=False).keys() == {"response", "item"}
+
+
+def test_a_rejected_item_is_text_whatever_it_is() -> None:
+    def item(body: bytes) -> object:
+        task = Task("http://a.example/", body=body, item=ItemNote("book"))
+        return letter_dict(DeadLetter(task, "rejected", 1.0))["item"]
+
+    assert item(b'{"a":"<b>"}') == '{\n  "a": "<b>"\n}'
+    assert item(b'{"a":"\x1b[2J') == '{"a":"␛[2J', "it was cut"
+    assert len(str(item(b'"' + b"x" * 2 * MOST_TEXT))) == MOST_TEXT
+    assert letter_dict(DeadLetter(Task("http://a.example/"), "http_500", 1.0))["item"] is None

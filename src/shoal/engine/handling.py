@@ -136,14 +136,18 @@ class Handling:
         return Settlement(lease, Done(), found, rows, links_cut=cut, counts=counts, rejected=rejected)
 
     async def replay(self, lease: Lease) -> Settlement:
-        """An item that was rejected, and is tried again. Nothing is fetched."""
+        """An item that was rejected, and is tried again. Nothing is fetched but what hooks ask for."""
         task = lease.task
         assert task.item is not None
         await take_slot()
         handler = self._spider.handler_named(task.handler)
-        page = Page(task, Response(task.url, 0, {}, b""), handler.name, self._clock.time())
+        inner = self._inner.of_page(lease, handler.name) if self._inner is not None else None
+        nothing = Response(task.url, 0, {}, b"")
+        page = Page(task, nothing, handler.name, self._clock.time(), inner=inner)
         try:
             rows, rejected = await self._items.again(page, handler)
+        except FetchFailed as failed:
+            return self._without_inner(lease, nothing, failed)
         except (handlers.Retry, handlers.Drop, HookFailed) as said:
             return self._said(lease, None, said, page._counts)
         counts = self._counts(task, page._counts)

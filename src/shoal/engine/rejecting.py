@@ -87,6 +87,8 @@ class ItemWriter:
             depth=task.depth,
             parent=task.id,
             body=kept.data,
+            pool=task.pool,
+            options=task.options,
             meta=task.meta,
             item=note,
         )

@@ -11,8 +11,8 @@ async def test_the_overview(viewer: Viewer) -> None:
     await viewer.hosts()
     seen = await viewer.get("/api/overview")
     assert seen.keys() == {
-        "now", "rate", "in_flight", "success", "pending", "delayed", "dead", "done", "jobs", "lanes", "pressure",
-        "pace",
+        "now", "rate", "in_flight", "success", "pending", "delayed", "dead", "rejected", "done", "jobs", "lanes",
+        "pressure", "pace",
         "workers", "hosts", "conditions", "leader", "schedules", "slowest_hosts",
     }  # fmt: skip
     [job] = seen["jobs"]
@@ -113,7 +113,7 @@ async def test_what_comes_from_elsewhere_stays_text(viewer: Viewer) -> None:
         assert answer.content_type == "application/json"
         seen = await answer.json()
     assert seen.keys() == {
-        "id", "job", "url", "host", "handler", "depth", "hops", "kind", "meaning", "at", "attempts", "response",
+        "id", "job", "url", "host", "handler", "depth", "hops", "kind", "meaning", "at", "attempts", "item", "response",
     }  # fmt: skip
     assert SCRIPT in seen["attempts"][-1]["detail"]
     assert SCRIPT in seen["response"]["traceback"]
