@@ -15,7 +15,7 @@ from msgspec import Struct
 
 import shoal
 from shoal.testing.proxy_server import ProxyServer
-from shoal.testing.shop import Shop, ShopSpec
+from shoal.testing.shop import ACCOUNTS, Shop, ShopSpec
 from shoal.testing.shop.catalogue import Catalogue
 
 COOKBOOK = Path(__file__).parents[2] / "docs" / "cookbook.md"
@@ -27,6 +27,13 @@ RECIPES: dict[str, str] = dict(
     )
 )
 PRODUCTS = 30
+
+
+@pytest.fixture(autouse=True)
+def accounts_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOP_USER", "member-1")
+    monkeypatch.setenv("SHOP_PASSWORD", ACCOUNTS["member-1"])
+    monkeypatch.setenv("SHOP_ACCOUNTS", " ".join(f"{name}:{password}" for name, password in ACCOUNTS.items()))
 
 
 @pytest.fixture(autouse=True)
@@ -76,6 +83,24 @@ class Cooked(Struct):
     @property
     def catalogue(self) -> Catalogue:
         return self.shop.catalogue
+
+
+def check_login(cooked: Cooked) -> None:
+    listed = map(cooked.catalogue.product, cooked.catalogue.listed())
+    found = sorted((row["sku"], row["price"]) for row in cooked.rows)
+    assert found == [(product.sku, product.price) for product in listed]
+    log = cooked.shop.log()
+    assert log.logins_at_once() == 1
+    assert all(login.good and not login.alive for login in log.logins)
+
+
+def check_accounts(cooked: Cooked) -> None:
+    check_login(cooked)
+    assert (
+        {row["as"] for row in cooked.rows}
+        == {login.account for login in cooked.shop.log().logins}
+        == set(ACCOUNTS)
+    )
 
 
 def check_stock(cooked: Cooked) -> None:
@@ -151,6 +176,8 @@ def check_rejected(cooked: Cooked) -> None:
 
 
 CHECKS: dict[str, Callable[[Cooked], None]] = {
+    "Login": check_login,
+    "Several accounts": check_accounts,
     "An API with a cursor": check_stock,
     "Signed requests": check_signed,
     "A search form": check_sale,
