@@ -178,10 +178,13 @@ class Routes:
         answer.content_length = len(body)
         await answer.prepare(request)
         size = len(body) // _FILE_PIECES + 1
-        for at in range(0, len(body), size):
-            await asyncio.sleep(self.spec.file_seconds / _FILE_PIECES)
-            await answer.write(body[at : at + size])
-        await answer.write_eof()
+        try:
+            for at in range(0, len(body), size):
+                await asyncio.sleep(self.spec.file_seconds / _FILE_PIECES)
+                await answer.write(body[at : at + size])
+            await answer.write_eof()
+        except ConnectionError:
+            request[KIND] = "part of a file"  # the visitor has gone
         return answer
 
     async def stock(self, request: web.Request) -> web.Response:
