@@ -192,7 +192,7 @@ class Handling:
         wait = failed.after
         if wait is None:
             wait = backoff(task.attempt, settings.retry_base, settings.retry_cap, self._rng)
-        return Settlement(lease, Retry(wait, failure), snapshot=snapshot)
+        return Settlement(lease, Retry(wait, failure, counts=failed.counts), snapshot=snapshot)
 
     def _check(self, handler: Handler, requests: Sequence[Request]) -> None:
         """Refuses requests in a lane that nobody serves, which would wait for ever; for a handler that does not exist;

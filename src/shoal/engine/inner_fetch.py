@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from msgspec.structs import replace
 
@@ -29,7 +29,7 @@ from shoal.engine.learning import Learner
 from shoal.engine.page_hooks import PageHooks
 from shoal.engine.permission import Permission, Permit
 from shoal.engine.redirects import Redirects
-from shoal.engine.sessions import SessionKeeper
+from shoal.engine.sessions import SessionKeeper, Visit
 from shoal.engine.tally import Tally
 from shoal.errors import SpiderError
 from shoal.fetch.slots import in_the_network, waiting, without_slot
@@ -39,7 +39,7 @@ from shoal.frontier.protocol import Queue
 from shoal.frontier.values import Turn
 from shoal.hosts.cache import HostCache, HostView
 from shoal.limits import PAGE_FETCHES
-from shoal.model import DEFAULT_LANE, Dead, Failure, Lease, Refused, Request, Response, Retry, Task
+from shoal.model import DEFAULT_LANE, Dead, Failure, Lease, Moved, Refused, Request, Response, Retry, Task
 from shoal.settings import BROWSER, Settings
 from shoal.spider.handlers import handler_waits
 from shoal.spider.inner import FetchFailed, File
@@ -47,6 +47,10 @@ from shoal.spider.page import Page
 
 _ATTEMPTS = 3  # of one request, unless it says how many
 _AGAIN = 5  # times that a turn is taken for robots.txt, or because the host's valve was out of date
+
+LoginCheck: TypeAlias = Callable[
+    [Lease, Visit, Response, Judgement], Awaitable["Retry | Dead | Moved | None"]
+]
 
 
 class InnerFetcher:
@@ -82,6 +86,7 @@ class InnerFetcher:
         self._hooks = hooks
         self._sleep = sleep
         self.downloads: Downloader | None = None
+        self.login_check: LoginCheck | None = None  # None: the spider has no @spider.login
         self._places: dict[str, _Places] = {}  # of hosts that inner requests are sent to right now
 
     def of_page(self, lease: Lease, handler: str) -> PageFetches:
@@ -89,22 +94,29 @@ class InnerFetcher:
         return PageFetches(self, lease, handler, self.downloads)
 
     async def fetch(
-        self, request: Request, *, lease: Lease, handler: str = "", inner: PageFetches | None = None
+        self,
+        request: Request,
+        *,
+        lease: Lease,
+        handler: str = "",
+        inner: PageFetches | None = None,
+        logs_in: bool = False,
     ) -> Page:
-        """The page that the request asks for. Raises FetchFailed. `lease` is that of the page whose handler asks."""
+        """The page that the request asks for. Raises FetchFailed. `lease` is that of the page whose handler asks.
+        `logs_in`: it is part of a login, and so may be logged out."""
         referrer = inner.referrer if inner is not None else None
-        task, answer = await self.exchange(self.admit(request, lease, referrer), lease)
+        task, answer = await self.exchange(self.admit(request, lease, referrer), lease, logs_in=logs_in)
         return Page(task, answer, handler, self._clock.time(), inner=inner)
 
     async def exchange(
-        self, task: Task, lease: Lease, *, sink: BodySink | None = None
+        self, task: Task, lease: Lease, *, sink: BodySink | None = None, logs_in: bool = False
     ) -> tuple[Task, Response]:
         """The answer to a task of `admit`, and the task after redirects. With a sink, the body goes there."""
         patience = _Patience(self._settings.handler_timeout, self._clock.monotonic)
         async with _waits(lease.task):
             again = 0
             while True:
-                answer = await self._attempt(task, lease, patience, sink)
+                answer = await self._attempt(task, lease, patience, sink, logs_in)
                 if isinstance(answer, Response):
                     return task, answer
                 again += answer is task
@@ -141,7 +153,7 @@ class InnerFetcher:
         )
 
     async def _attempt(
-        self, task: Task, lease: Lease, patience: _Patience, sink: BodySink | None
+        self, task: Task, lease: Lease, patience: _Patience, sink: BodySink | None, logs_in: bool
     ) -> Response | Task:
         """The answer; or the task to go on with, after a redirect or a failure. The same task: its turn was used for
         something else."""
@@ -168,6 +180,12 @@ class InnerFetcher:
                 judgement = self._judge.judge(own.task, fetched.outcome)
                 self._learner.record(own, fetched, judgement)
                 await self._sessions.leave(own, visit)
+                if not logs_in and self.login_check is not None and isinstance(fetched.outcome, Response):
+                    # With the past of the handler's page, which says how often it was logged out.
+                    past = replace(own.task, history=lease.task.history, attempt=lease.task.attempt)
+                    lost = await self.login_check(replace(own, task=past), visit, fetched.outcome, judgement)
+                    if lost is not None:
+                        raise _logged_out(task, lost)
         if sink is not None:
             if sink.error is not None:
                 raise sink.error
@@ -369,6 +387,14 @@ async def _waits(task: Task) -> AsyncIterator[None]:
         return
     async with without_slot():
         yield
+
+
+def _logged_out(task: Task, lost: Retry | Dead | Moved) -> FetchFailed:
+    """The session has ended: the handler's page goes back to the queue, where it waits for the next login."""
+    if isinstance(lost, Dead):
+        return FetchFailed(task.url, "login_failed", lost.failure.detail)
+    failure, after = (lost.failure, lost.after) if isinstance(lost, Retry) else (lost.to.history[-1], 0.5)
+    return FetchFailed(task.url, failure.kind, failure.detail, after=after, counts=False)
 
 
 def _with_headers(task: Task, headers: Mapping[str, str]) -> Task:

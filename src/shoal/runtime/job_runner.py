@@ -303,6 +303,7 @@ def make_pipeline(
             clock=clock,
             rng=rng,
         )
+        inner.login_check = logins.check
     return Pipeline(
         settings,
         hosts=hosts,

@@ -30,6 +30,7 @@ class FetchFailed(Exception):
         status: int | None = None,
         page: Page | None = None,
         after: float | None = None,
+        counts: bool = True,
     ) -> None:
         self.url = url
         self.kind = kind  # as in policy/outcomes.py: "timeout", "http_404", "robots" …
@@ -37,6 +38,7 @@ class FetchFailed(Exception):
         self.status = status  # of the answer, if there was one
         self.page = page  # … and the answer itself
         self.after = after  # seconds after which it may work
+        self.counts = counts  # as an attempt of the page whose handler asked
         super().__init__(f"{shown_url(url)}: {self.detail}")
 
 
