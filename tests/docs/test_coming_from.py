@@ -19,7 +19,9 @@ from shoal.spider.spider import Spider
 DOCS = Path(__file__).parents[2] / "docs"
 DOCUMENTS = ("coming-from-scrapy.md", "coming-from-crawlee.md")
 COMMANDS = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
-OPTIONS = set(inspect.signature(Spider.add_handler).parameters)
+OPTIONS = {
+    name for method in (Spider.add_handler, Spider.login) for name in inspect.signature(method).parameters
+}
 WORDS = {"page", "product", "after", "start", "order", "yield"}  # of Python, hooks and the examples
 CODE = [
     (document, code)
@@ -45,3 +47,28 @@ def test_what_shoal_is_said_to_have_exists(document: str, code: str) -> None:
     unknown += [name for name in re.findall(r"(?<![.\w])([a-z_]+)=", code) if name not in known]
     unknown += [code] if re.fullmatch(r"[a-z_]+", code) and code not in known else []
     assert unknown == [], f"{document} says `{code}`"
+
+
+def section(document: str, anchor: str) -> str:
+    """The part of a document below a heading, as a link names it."""
+    text = (DOCS / document).read_text("utf-8")
+    for part in re.split(r"^(?=#+ )", text, flags=re.MULTILINE):
+        heading = part.partition("\n")[0].lstrip("# ").lower()
+        if re.sub(r"[^\w -]", "", heading).replace(" ", "-") == anchor:
+            return part
+    return ""
+
+
+DAY = section("coming-from-scrapy.md", "a-days-work")
+LINKS = re.findall(r"\]\(([\w-]+\.md)#([\w-]+)\)", DAY)
+
+
+def test_every_task_of_the_day_has_a_link() -> None:
+    tasks = [line for line in DAY.splitlines() if line.startswith("| ")][1:]
+    assert len(tasks) == len(LINKS) > 15
+
+
+@pytest.mark.parametrize(("document", "anchor"), LINKS)
+def test_the_snippet_behind_a_link_is_run(document: str, anchor: str) -> None:
+    """All Python in the documents is run by tests/docs/test_readme.py, the recipes by tests/docs/test_cookbook.py, too."""
+    assert "```python\n" in section(document, anchor)

@@ -9,14 +9,24 @@ from typing import Any
 
 import msgspec
 import pytest
+from benchmarks.shop import wrong_files, wrong_rows
 
 from shoal import config
 from shoal.cli import run
 from shoal.spider.loading import load_spider
+from shoal.testing.shop import ShopProcess, ShopSpec
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
-TESTED = {"books.py", "quotes.py", "price_monitor.py", "from_code.py", "shoal.toml", "products.txt"}
+TESTED = {
+    "shop.py",
+    "books.py",
+    "quotes.py",
+    "price_monitor.py",
+    "from_code.py",
+    "shoal.toml",
+    "products.txt",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -73,6 +83,19 @@ def test_price_monitor(bookshop: str, monkeypatch: pytest.MonkeyPatch, tmp_path:
         {"url": there, "title": "Book 7", "amount": 7.5, "available": True},
         {"url": gone, "title": "", "amount": None, "available": False},
     ]
+
+
+def test_shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Everything that the shop sells; nothing is taken from a login page."""
+    assert len((EXAMPLES / "shop.py").read_text("utf-8").splitlines()) <= 90
+    with ShopProcess(ShopSpec(40, session_pages=60)) as shop:
+        monkeypatch.setenv("SHOP_URL", shop.url)
+        rows = crawled("shop.py")
+        log, catalogue = shop.log(), shop.catalogue
+    assert wrong_rows(rows, catalogue) == wrong_files(rows, tmp_path, catalogue) == []
+    assert log.logins_at_once() == 1
+    assert len(log.logins) > 1
+    assert log.count()["sold out"] == 4
 
 
 def test_from_code(bookshop: str, monkeypatch: pytest.MonkeyPatch) -> None:

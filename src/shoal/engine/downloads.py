@@ -67,7 +67,8 @@ class Downloads:
             try:
                 return await self._fetch(store, part, task, lease, to, name)
             except FetchFailed as failed:
-                keep = rule_for(failed.kind).action == "retry"
+                # What came without a login is no part of the file.
+                keep = failed.counts and rule_for(failed.kind).action == "retry"
                 raise
             finally:
                 part.close(keep=keep)

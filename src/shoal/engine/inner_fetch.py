@@ -17,19 +17,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from msgspec.structs import replace
 
 from shoal.admit import Admission
 from shoal.admit.referrer import Referrer
 from shoal.engine.fetching import Fetched, Fetcher, as_asked
+from shoal.engine.inner_logins import LoginCheck, refuse_if_logged_out
 from shoal.engine.judging import Judge, Judgement
 from shoal.engine.learning import Learner
 from shoal.engine.page_hooks import PageHooks
 from shoal.engine.permission import Permission, Permit
 from shoal.engine.redirects import Redirects
-from shoal.engine.sessions import SessionKeeper, Visit
+from shoal.engine.sessions import SessionKeeper
 from shoal.engine.tally import Tally
 from shoal.errors import SpiderError
 from shoal.fetch.slots import in_the_network, waiting, without_slot
@@ -39,7 +40,7 @@ from shoal.frontier.protocol import Queue
 from shoal.frontier.values import Turn
 from shoal.hosts.cache import HostCache, HostView
 from shoal.limits import PAGE_FETCHES
-from shoal.model import DEFAULT_LANE, Dead, Failure, Lease, Moved, Refused, Request, Response, Retry, Task
+from shoal.model import DEFAULT_LANE, Dead, Failure, Lease, Refused, Request, Response, Retry, Task
 from shoal.settings import BROWSER, Settings
 from shoal.spider.handlers import handler_waits
 from shoal.spider.inner import FetchFailed, File
@@ -47,10 +48,6 @@ from shoal.spider.page import Page
 
 _ATTEMPTS = 3  # of one request, unless it says how many
 _AGAIN = 5  # times that a turn is taken for robots.txt, or because the host's valve was out of date
-
-LoginCheck: TypeAlias = Callable[
-    [Lease, Visit, Response, Judgement], Awaitable["Retry | Dead | Moved | None"]
-]
 
 
 class InnerFetcher:
@@ -180,12 +177,10 @@ class InnerFetcher:
                 judgement = self._judge.judge(own.task, fetched.outcome)
                 self._learner.record(own, fetched, judgement)
                 await self._sessions.leave(own, visit)
-                if not logs_in and self.login_check is not None and isinstance(fetched.outcome, Response):
-                    # With the past of the handler's page, which says how often it was logged out.
-                    past = replace(own.task, history=lease.task.history, attempt=lease.task.attempt)
-                    lost = await self.login_check(replace(own, task=past), visit, fetched.outcome, judgement)
-                    if lost is not None:
-                        raise _logged_out(task, lost)
+                if self.login_check and not logs_in and isinstance(answer := fetched.outcome, Response):
+                    await refuse_if_logged_out(
+                        self.login_check, own, lease.task, visit, answer, judgement, sink
+                    )
         if sink is not None:
             if sink.error is not None:
                 raise sink.error
@@ -387,14 +382,6 @@ async def _waits(task: Task) -> AsyncIterator[None]:
         return
     async with without_slot():
         yield
-
-
-def _logged_out(task: Task, lost: Retry | Dead | Moved) -> FetchFailed:
-    """The session has ended: the handler's page goes back to the queue, where it waits for the next login."""
-    if isinstance(lost, Dead):
-        return FetchFailed(task.url, "login_failed", lost.failure.detail)
-    failure, after = (lost.failure, lost.after) if isinstance(lost, Retry) else (lost.to.history[-1], 0.5)
-    return FetchFailed(task.url, failure.kind, failure.detail, after=after, counts=False)
 
 
 def _with_headers(task: Task, headers: Mapping[str, str]) -> Task:

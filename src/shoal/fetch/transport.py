@@ -38,6 +38,10 @@ class BodySink(Protocol):
 
     def write(self, data: bytes) -> None: ...
 
+    def beginning(self, size: int) -> bytes:
+        """What it has of the first bytes of the body."""
+        ...
+
     def starts_anew(self) -> bool:
         """Called after an answer: whether the request must be sent again, for the whole body."""
         ...

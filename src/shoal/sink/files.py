@@ -236,6 +236,9 @@ class PartFile:
 
     # -- called by whoever downloads
 
+    def beginning(self, size: int) -> bytes:
+        return os.pread(self._file, size, 0)
+
     def starts_anew(self) -> bool:
         """After an answer: whether the server does not have what is missing, so that all must be asked for again."""
         if not self._asked or self._took:
