@@ -70,5 +70,5 @@ def test_every_task_of_the_day_has_a_link() -> None:
 
 @pytest.mark.parametrize(("document", "anchor"), LINKS)
 def test_the_snippet_behind_a_link_is_run(document: str, anchor: str) -> None:
-    """All Python in the documents is run by tests/docs/test_readme.py, the recipes by tests/docs/test_cookbook.py, too."""
+    """test_readme.py runs all Python in the documents, test_cookbook.py the recipes, too."""
     assert "```python\n" in section(document, anchor)
