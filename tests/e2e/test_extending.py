@@ -16,7 +16,7 @@ import pytest
 import shoal
 import shoal.extend
 from shoal import Page, Spider
-from shoal.errors import SettingsError
+from shoal.errors import SettingsError, SinkError, UsageError
 from shoal.frontier import open_frontier
 from shoal.frontier.values import DeadFilter
 from shoal.testing import ChaoticWeb, HostProfile
@@ -100,6 +100,35 @@ async def test_a_sink_gets_every_row_once(web: ChaoticWeb, snippets: ModuleType)
     rows = [msgspec.json.decode(data) for [data] in database.execute("select data from row")]
     database.close()
     assert sorted(row["url"] for row in rows) == sorted(web.pages_of("site"))
+
+
+@pytest.mark.parametrize("verb", ["open", "write", "close"])
+async def test_a_sink_that_fails_stops_the_crawl_and_nothing_is_lost(
+    web: ChaoticWeb, snippets: ModuleType, verb: str
+) -> None:
+    async def fails(*_: object) -> None:
+        raise ValueError("no good")
+
+    broken = type("Broken", (snippets.Products,), {verb: fails})
+    with pytest.raises(SinkError, match=rf"sink Broken: {verb} failed \(.+:\d+\): ValueError: no good"):
+        await shoal.crawl(make(web.url("site")), output=broken(), store="s.db")
+    await shoal.crawl(make(web.url("site")), output=snippets.Products(), store="s.db")
+    if verb != "close":
+        database = sqlite3.connect("rows.db")
+        assert database.execute("select count(*) from row").fetchone() == (len(web.pages_of("site")),)
+        database.close()
+
+
+async def test_what_is_no_sink(web: ChaoticWeb, snippets: ModuleType) -> None:
+    with pytest.raises(UsageError, match="output: dict is not a sink: it needs journal"):
+        await shoal.crawl(make(web.url("site")), output={})  # type: ignore[arg-type]
+
+    async def forgets(*_: object) -> None:
+        return None
+
+    silent = type("Silent", (snippets.Products,), {"write": forgets})
+    with pytest.raises(SinkError, match="sink Silent: write returned something else than the batch"):
+        await shoal.crawl(make(web.url("site")), output=silent())
 
 
 async def test_a_transport_stands_around_the_built_in_one(web: ChaoticWeb, snippets: ModuleType) -> None:

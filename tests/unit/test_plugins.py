@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -185,3 +186,11 @@ def test_one_that_takes_other_arguments_is_told_before_the_crawl(kind: HookKind)
     wrong = type("Wrong", (), {kind: lambda self, a, b, c: None})()
     with pytest.raises(SpiderError, match=f"{kind} hook Wrong.{kind} cannot be called with"):
         made(spider(wrong))
+
+
+def test_options_that_no_other_process_can_be_given() -> None:
+    tidy = "own_plugins:Tidy"
+    with pytest.raises(SettingsError, match="are no plain values"):
+        check_plugins(Settings(plugins=[tidy], plugin_options={tidy: {"strict": len}}))
+    hooks = made(spider(tidy, plugin_options={tidy: {"strict": date(2026, 1, 2)}}))
+    assert hooks.on_item[0].function.__self__.strict == "2026-01-02"  # type: ignore[attr-defined]

@@ -48,6 +48,7 @@ from shoal.runtime.worker import CrawlWorker
 from shoal.runtime.worker_plan import CrawlPlan, WorkerPlan
 from shoal.sink import Sink, is_database, open_sink
 from shoal.sink.jsonl import FileSink, MemoryJournal
+from shoal.sink.own import OwnSink
 from shoal.spider.spider import Spider
 from shoal.telemetry.endpoint import probes_at
 
@@ -86,7 +87,7 @@ async def crawl(
 ) -> Results:
     """Crawls and returns the results. Without `store` nothing outlives the call; without `output` (a file, a database,
     or a sink of your own) the items are returned. Settings given here win over the spider's own."""
-    own = None if output is None or isinstance(output, str | Path) else output
+    own = None if output is None or isinstance(output, str | Path) else OwnSink(output)
     place = output if isinstance(output, str | Path) else None
     plan = JobPlan(
         spider,

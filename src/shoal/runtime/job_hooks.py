@@ -27,7 +27,7 @@ from shoal.spider.hooks import Hooks, JobSummary
 from shoal.spider.spider import Spider
 from shoal.spider.state import state_of
 
-_EVERY = 0.1  # seconds between looks at what another process does
+_FIRST, _LATER = 0.05, 1.0  # seconds between looks at what another process does: more and more
 _LONGEST_LEASE = 15.0
 
 
@@ -89,10 +89,11 @@ class JobHooks:
             return
         name, lease = f"{os.getpid()}-{uuid.uuid4().hex[:8]}", min(_LONGEST_LEASE, self._settings.lease)
         leadership = Leadership(self._notes, name, lease, hook_lead_key(job.spec.name))
-        leading = asyncio.create_task(leadership.lead(duties))
+        leading, pause = asyncio.create_task(leadership.lead(duties)), _FIRST
         try:
             while not leading.done() and not has_run(await read_hook_note(self._notes, job)):
-                await asyncio.wait([leading], timeout=_EVERY)
+                await asyncio.wait([leading], timeout=pause)
+                pause = min(pause * 1.3, _LATER)
             if leading.done():
                 leading.result()
         except HookFailed as error:

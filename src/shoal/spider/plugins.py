@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import msgspec
+
 from shoal.errors import SettingsError, SpiderError
 from shoal.model import DeadLetter
 from shoal.settings import Settings
@@ -50,9 +52,16 @@ def check_plugins(settings: Settings) -> None:
     """Raises an error if a plugin of the settings cannot be found. None is made."""
     for entry in settings.plugins:
         _class_at(entry)
-    for name in settings.plugin_options:
+    for name, options in settings.plugin_options.items():
         if name not in settings.plugins:
             raise SettingsError(f"plugin_options: {name!r} is not among the plugins; add it to plugins")
+        try:
+            msgspec.json.encode(options)
+        except (TypeError, ValueError, RecursionError):
+            raise SettingsError(
+                f"plugin_options: those of {name!r} are no plain values, which other processes could be given; "
+                "give the spider a plugin that is made: plugins=[Class(…)]"
+            ) from None
 
 
 def hooks_in(plugin: object) -> Sequence[Hook]:
@@ -79,7 +88,8 @@ def _methods(plugin: object) -> Iterator[tuple[Any, Any]]:
 def _made(entry: str, settings: Settings) -> object:
     kind = _class_at(entry)
     try:
-        plugin: object = kind(**settings.plugin_options.get(entry, {}))
+        # A date becomes a text: other processes get it as one.
+        plugin: object = kind(**msgspec.to_builtins(settings.plugin_options.get(entry, {})))
     except SettingsError:
         raise
     except Exception as error:
