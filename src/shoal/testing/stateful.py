@@ -61,6 +61,7 @@ class FrontierMachine(RuleBasedStateMachine):
         self.domain_hits: list[float] = []  # since it has two hosts
         self.visited: set[str] = set()  # hosts of which turns were taken
         self.rows: list[bytes] = []
+        self.own: Counter[str] = Counter()  # counters of the spider
         self.admitted = 0
 
     def do(self, verb: Any) -> Any:
@@ -127,7 +128,9 @@ class FrontierMachine(RuleBasedStateMachine):
     def finish(self, data: st.DataObject, found: list[str]) -> None:
         lease = self._pick(data)
         row = Row(f"{lease.task.url}\n".encode())
-        settlement = Settlement(lease, Done(), tuple(_task(url) for url in found), (row,))
+        tasks = tuple(_task(url) for url in found)
+        settlement = Settlement(lease, Done(), tasks, (row,), counts=(("rows", 1), (lease.task.host, 2)))
+        self.own.update({"rows": 1, lease.task.host: 2})
         settled = self.do(self.frontier.settle([settlement], self.journal))
         assert list(settled.accepted) == [True]
         fresh = set(found) - self.seen
@@ -177,7 +180,9 @@ class FrontierMachine(RuleBasedStateMachine):
     @rule(data=st.data(), found=st.lists(urls, max_size=2))
     def settle_too_late(self, data: st.DataObject, found: list[str]) -> None:
         lease = data.draw(st.sampled_from(self.lost))
-        late = Settlement(lease, Done(), tuple(_task(url) for url in found), (Row(b"late\n"),))
+        late = Settlement(
+            lease, Done(), tuple(_task(url) for url in found), (Row(b"late\n"),), counts=(("late", 1),)
+        )
         assert list(self.do(self.frontier.settle([late], self.journal)).accepted) == [False]
 
     @rule(worker=st.sampled_from(["w1", "w2"]))
@@ -238,7 +243,9 @@ class FrontierMachine(RuleBasedStateMachine):
     def counts_agree(self) -> None:
         self._expire()
         self.do(self.frontier.reap())
-        c = self.do(self.frontier.job("job")).counters
+        job = self.do(self.frontier.job("job"))
+        assert job.counts == self.own, "a counter is added to with its page, once"
+        c = job.counters
         places = Counter(self.where.values())
         assert c.admitted == self.admitted
         assert c.admitted == c.pending + c.delayed + c.leased + c.done + c.dead + c.merged
