@@ -15,7 +15,9 @@ OTHER = "(other)"  # all names beyond COUNTER_NAMES
 REJECTED = "rejected"  # items that did not validate
 DROPPED = "dropped: "  # + reason: items that a hook dropped
 PAGES_DROPPED = "pages dropped: "  # + reason: pages whose handler raised Drop
-_PREFIXES = (DROPPED, PAGES_DROPPED)
+COST = "cost: "  # + pool: what requests through it have cost, in millionths
+MILLION = 1_000_000
+_PREFIXES = (DROPPED, PAGES_DROPPED, COST)
 
 
 class Counts(dict[str, int]):
@@ -76,3 +78,26 @@ def dropped(counts: Mapping[str, int]) -> dict[str, int]:
         for name, number in counts.items()
         if name.startswith(prefix)
     }
+
+
+def without_costs(counts: Mapping[str, int]) -> dict[str, int]:
+    return {name: number for name, number in counts.items() if not name.startswith(COST)}
+
+
+def costs(counts: Mapping[str, int]) -> dict[str, float]:
+    """What requests have cost, by pool, in the unit of the settings."""
+    return {
+        name.removeprefix(COST): number / MILLION for name, number in counts.items() if name.startswith(COST)
+    }
+
+
+def costs_in_words(counts: Mapping[str, int], pages: int) -> str:
+    """As "0.45 (residential 0.4, datacenter 0.05), 0.0009 a page"; "" if nothing cost anything."""
+    found = costs(counts)
+    total = sum(found.values())
+    if not total:
+        return ""
+    ranked = sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
+    by_pool = ", ".join(f"{pool} {cost:.6g}" for pool, cost in ranked)
+    a_page = f", {total / pages:.3g} a page" if pages else ""
+    return f"{total:.6g} ({by_pool}){a_page}"

@@ -52,6 +52,7 @@ def test_the_commands_are_the_known_ones() -> None:
         "shoal top", "shoal pause", "shoal resume", "shoal cancel",
         "shoal hosts show", "shoal hosts block", "shoal hosts unblock", "shoal hosts set",
         "shoal hosts unset", "shoal hosts settings",
+        "shoal proxies hosts",
         "shoal proxies test",
         "shoal dead list", "shoal dead show", "shoal dead replay", "shoal dead drop",
         "shoal rejected list", "shoal rejected show", "shoal rejected replay", "shoal rejected drop",

@@ -149,7 +149,9 @@ async def test_a_process_that_fetches_nothing_has_a_pulse() -> None:
 
 def job(name: str, *, state: JobState = "running", at: float = 0.0, **counters: int) -> JobView:
     spec = JobSpec(name)
-    told = Job(spec, state, Counters(**counters), at, counts={"variants": 3, "größe": 1})
+    told = Job(
+        spec, state, Counters(**counters), at, counts={"variants": 3, "größe": 1, "cost: res": 1_500_000}
+    )
     return JobView(told, rate=2.0, eta=60.0, workers=1)
 
 

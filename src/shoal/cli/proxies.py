@@ -13,9 +13,11 @@ from shoal.errors import UsageError
 if TYPE_CHECKING:
     from shoal.fetch.proxy.proxy import Proxy
     from shoal.frontier.protocol import Frontier
-    from shoal.inspect.lookup import ProxyView
+    from shoal.inspect.lookup import PoolUse, ProxyView
     from shoal.model import Outcome
     from shoal.settings import Settings
+
+_FIRST = 20  # hosts that are shown with the proxies
 
 app = typer.Typer(
     help="Show the proxies of every pool: requests, success, latency, quarantine. Try them out."
@@ -33,18 +35,63 @@ def proxies(
     if context.invoked_subcommand is not None:
         refuse_options(context)
         return
-    from shoal.inspect.lookup import look_at_proxies
+    from shoal.inspect.lookup import look_at_proxies, look_at_uses
     from shoal.terminal.console import ask, print_json
 
-    async def look(frontier: Frontier) -> tuple[float, list[ProxyView]]:
-        return await frontier.now(), await look_at_proxies(frontier)
+    async def look(frontier: Frontier) -> tuple[float, list[ProxyView], list[PoolUse]]:
+        return await frontier.now(), await look_at_proxies(frontier), await look_at_uses(frontier)
 
-    now, found = ask(store, look)
+    now, found, uses = ask(store, look)
     chosen = [one for one in found if pool in (None, one.pool)]
     if as_json:
         print_json(chosen)
+        return
+    _print(chosen, now)
+    _print_uses([use for use in uses if pool in (None, use.pool)], _FIRST)
+
+
+@app.command(name="hosts")
+def show_hosts(
+    store: Store = DEFAULT_STORE,
+    pool: Annotated[str | None, typer.Argument(metavar="POOL", help="Through this pool only.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what went through each pool, by host: requests, success, refusals, median time, cost."""
+    from shoal.inspect.lookup import look_at_uses
+    from shoal.terminal.console import ask, print_json, stdout
+
+    uses = [use for use in ask(store, look_at_uses) if pool in (None, use.pool)]
+    if as_json:
+        print_json(uses)
+    elif uses:
+        _print_uses(uses, len(uses))
     else:
-        _print(chosen, now)
+        stdout().print("nothing went through a pool yet; docs/proxies.md tells how to set pools up")
+
+
+def _print_uses(uses: list[PoolUse], most: int) -> None:
+    from shoal import humanize
+    from shoal.terminal.console import safe, stdout, table
+    from shoal.text import command
+
+    if not uses:
+        return
+    numbers = ("requests", "success", "refused", "median", "received", "cost")
+    listing = table("pool", "host", *numbers, right=numbers)
+    for use in uses[:most]:
+        listing.add_row(
+            safe(use.pool),
+            safe(use.host),
+            humanize.count(use.requests),
+            "-" if use.success is None else f"{use.success:.0%}",
+            humanize.count(use.refused),
+            humanize.latency(use.median),
+            humanize.size(use.bytes),
+            f"{use.cost:.4g}" if use.cost else "-",
+        )
+    stdout().print(listing)
+    if len(uses) > most:
+        stdout().print(f"{len(uses) - most} more: {command('proxies hosts')}")
 
 
 def _print(proxies: list[ProxyView], now: float) -> None:

@@ -38,7 +38,7 @@ from shoal.inspect.json_form import (
     pool_dicts,
     worker_dicts,
 )
-from shoal.inspect.lookup import chosen_jobs, find_hosts, look_at_host, look_at_proxies
+from shoal.inspect.lookup import chosen_jobs, find_hosts, look_at_host, look_at_proxies, look_at_uses
 from shoal.inspect.overview import PageInFlight, look_at_flights
 from shoal.inspect.why import answers_about
 from shoal.jobs.schedule import schedules
@@ -125,7 +125,7 @@ async def flights(board: Board, request: Request) -> object:
 async def proxies(board: Board, request: Request) -> object:
     return {
         "now": await board.frontier.now(),
-        "pools": pool_dicts(await look_at_proxies(board.frontier)),
+        "pools": pool_dicts(await look_at_proxies(board.frontier), await look_at_uses(board.frontier)),
     }
 
 

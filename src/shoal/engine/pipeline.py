@@ -96,7 +96,11 @@ class Pipeline:
         """Fetches and handles one page. None: the task goes back untouched."""
         with state_of(self._state):
             settlement = await self._process(lease)
-        return settlement if settlement is None or self._logins is None else restored(lease, settlement)
+        if settlement is None:
+            return None
+        if costs := self._routes.take_costs():
+            settlement = replace(settlement, counts=(*settlement.counts, *costs))
+        return settlement if self._logins is None else restored(lease, settlement)
 
     async def _process(self, lease: Lease) -> Settlement | None:
         task = lease.task
@@ -181,6 +185,7 @@ class Pipeline:
         counters."""
         self._links.settled(settlement.lease, accepted)
         if not accepted:
+            self._routes.return_costs(settlement.counts)
             return
         task, verdict = settlement.lease.task, settlement.verdict
         if settlement.rejected:

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from shoal.counts import costs, without_costs
 from shoal.engine.history import History
 from shoal.frontier.values import PastJob, WorkerRecord
 from shoal.html.charset import codec_of
@@ -23,7 +24,7 @@ from shoal.inspect.host import (
     rate_source,
 )
 from shoal.inspect.job import left_over
-from shoal.inspect.lookup import ProxyView
+from shoal.inspect.lookup import PoolUse, ProxyView
 from shoal.inspect.overview import JobView, Overview, PageInFlight
 from shoal.inspect.why import Answer
 from shoal.jobs.schedule import Schedule
@@ -64,7 +65,8 @@ def job_dict(one: JobView) -> dict[str, Any]:
         "workers": one.workers,
         "trouble": one.trouble or None,
         "left": left_over(job) or None,
-        "counts": dict(job.counts),
+        "counts": without_costs(job.counts),
+        "costs": costs(job.counts),
     }
 
 
@@ -243,13 +245,17 @@ def cause_dicts(causes: Sequence[Cause]) -> list[dict[str, str]]:
     return [{"name": cause.name, "sentence": cause.sentence} for cause in causes]
 
 
-def pool_dicts(proxies: Sequence[ProxyView]) -> list[dict[str, Any]]:
-    """Each pool with its proxies."""
+def pool_dicts(proxies: Sequence[ProxyView], uses: Sequence[PoolUse]) -> list[dict[str, Any]]:
+    """Each pool with its proxies, and the hosts that were asked through it."""
     pools: dict[str, dict[str, Any]] = {}
     for one in proxies:
-        pool = pools.setdefault(one.pool, {"pool": one.pool, "cost": one.cost, "proxies": []})
+        pool = pools.setdefault(one.pool, {"pool": one.pool, "cost": one.cost, "proxies": [], "hosts": []})
         told = msgspec.to_builtins(one)
         pool["proxies"].append({key: told[key] for key in told if key not in pool})
+    for use in uses:
+        if use.pool in pools:
+            told = msgspec.to_builtins(use)
+            pools[use.pool]["hosts"].append({key: told[key] for key in told if key != "pool"})
     return list(pools.values())
 
 

@@ -189,6 +189,28 @@ class ProxyView(Struct, frozen=True):
     cost: float | None = None  # of a request
 
 
+class PoolUse(Struct, frozen=True):
+    """What went through a pool to a host."""
+
+    pool: str
+    host: str
+    requests: int
+    success: float | None  # share that was answered and not refused
+    refused: int
+    median: float | None  # seconds
+    bytes: int
+    cost: float
+
+
+async def look_at_uses(frontier: Frontier) -> list[PoolUse]:
+    """What went through each pool, by host; the most used first."""
+    return [
+        PoolUse(pool, host, use.requests, use.success, use.refused, use.median, use.bytes, use.cost)
+        for pool, state in (await StoredPools(frontier).read_all()).items()
+        for host, use in sorted(state.uses.items(), key=lambda item: (-item[1].requests, item[0]))
+    ]
+
+
 async def look_at_proxies(frontier: Frontier) -> list[ProxyView]:
     """The proxies that crawls on this store have used."""
     jobs = await chosen_jobs(frontier, None)

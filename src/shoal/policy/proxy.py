@@ -49,6 +49,7 @@ from shoal.policy.proxy_state import (
     reputation,
     weight_left,
 )
+from shoal.policy.proxy_use import HostUse, time_bucket, with_use
 
 _MOST_DOUBLINGS = 6  # of the cooldown
 _DOWN_AFTER = 2  # failures in a row; a single one may be brief
@@ -72,7 +73,12 @@ class ProxyPolicy(ProxyChooser):
 
     def observe(self, state: PoolState, seen: ProxyObservation) -> PoolState:
         proxy = self._observe(state, seen)
-        state = replace(state, proxies={**state.proxies, seen.proxy: proxy})
+        uses = (
+            with_use(state.uses, seen.host, _use_of(seen))
+            if seen.asked or seen.sign == "doubt"
+            else state.uses
+        )
+        state = replace(state, proxies={**state.proxies, seen.proxy: proxy}, uses=uses)
         return state if seen.sign == "down" else _learnt(state, seen)
 
     def _observe(self, state: PoolState, seen: ProxyObservation) -> ProxyState:
@@ -174,6 +180,14 @@ class ProxyPolicy(ProxyChooser):
             pair = replace(pair, hold=replace(pair.hold, probing=now + seconds))
             proxy = replace(proxy, hosts={**proxy.hosts, host: pair})
         return replace(state, proxies={**state.proxies, choice.proxy: proxy})
+
+
+def _use_of(seen: ProxyObservation) -> HostUse:
+    if not seen.asked:
+        return HostUse(good=-1, refused=1)  # it was taken for good, and is a captcha
+    good, refused = seen.sign == "good", seen.sign in ("doubt", "banned")
+    times = time_bucket(seen.ended - seen.started) if good else ()
+    return HostUse(1, int(good), int(refused), seen.bytes, seen.cost, times)
 
 
 def _is_failure(seen: ProxyObservation) -> bool:

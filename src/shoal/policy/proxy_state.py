@@ -12,6 +12,8 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal.policy.proxy_use import HostUse, bounded
+
 # It had answers lately; it failed at one host at most; neither.
 Reputation = Literal["proven", "fresh", "doubtful"]
 Sign = Literal["good", "neutral", "doubt", "failed", "banned", "down"]
@@ -82,6 +84,7 @@ class PoolState(Struct, frozen=True, omit_defaults=True):
     proxies: dict[str, ProxyState] = {}
     sites: dict[str, HostFailures] = {}
     failing: float = USUAL  # share of requests that fail at an unknown host
+    uses: dict[str, HostUse] = {}  # by host
 
 
 class ProxyObservation(Struct, frozen=True):
@@ -93,6 +96,9 @@ class ProxyObservation(Struct, frozen=True):
     started: float
     ended: float
     kind: str = ""
+    asked: bool = False  # False: it is about a request that was recorded before
+    bytes: int = 0  # received
+    cost: float = 0.0
 
 
 # -- what it says
@@ -189,7 +195,7 @@ def pruned(state: PoolState, now: float) -> PoolState:
     proxies = {name: replace(proxy, hosts=kept[name]) for name, proxy in sorted(state.proxies.items())}
     sites = [(host, site) for host, site in state.sites.items() if is_recent(site, now)]
     sites.sort(key=lambda found: found[1].at, reverse=True)
-    return replace(state, proxies=proxies, sites=dict(sites[:SITES]))
+    return replace(state, proxies=proxies, sites=dict(sites[:SITES]), uses=bounded(state.uses))
 
 
 def _says_something(pair: Pair, now: float) -> bool:

@@ -99,9 +99,11 @@ def _counted(job: Job) -> str:
     if not job.counts:
         return ""
     own, dropped = counts.own(job.counts), counts.dropped(job.counts)
+    costs = counts.costs_in_words(job.counts, job.counters.done)
     rankings = [_ranking("By its spider", "pages", own, _whole)] if own else []
     rankings += [_ranking("Dropped", "dead", dropped, _whole)] if dropped else []
-    return f'<h2>Counted</h2><div class="cards">{"".join(rankings)}</div>'
+    shown = f'<h2>Counted</h2><div class="cards">{"".join(rankings)}</div>' if rankings else ""
+    return shown + (f"<h2>Cost</h2><p>{text(costs)}</p>" if costs else "")
 
 
 # -- hosts

@@ -217,8 +217,16 @@ def _tasks(of: Store) -> Samples:
 def _counters(of: Store) -> Samples:
     sums: Counter[tuple[str, ...]] = Counter()
     for label, one in of.jobs:
-        for name, number in one.job.counts.items():
+        for name, number in counts.without_costs(one.job.counts).items():
             sums[(label, name if label != OTHER else counts.OTHER)] += number
+    return sums
+
+
+def _costs(of: Store) -> Samples:
+    sums: dict[tuple[str, ...], float] = {}
+    for label, one in of.jobs:
+        for pool, cost in counts.costs(one.job.counts).items():
+            sums[(label, pool)] = sums.get((label, pool), 0.0) + cost
     return sums
 
 
@@ -257,6 +265,8 @@ STORE: tuple[Metric[Store], ...] = (
            "Rows that a job has written.", _by_job(lambda one: one.job.counters.items)),
     Metric("shoal_job_counter", "gauge", ("job_name", "name"),
            "What the spider of a job counts itself; what its handlers and hooks dropped.", _counters),
+    Metric("shoal_job_cost", "gauge", ("job_name", "pool"),
+           "What the requests of a job have cost, by pool of proxies.", _costs),
     Metric("shoal_job_rate", "gauge", ("job_name",),
            "Pages a second of a job, lately, of all workers.", _by_job(lambda one: one.rate)),
     Metric("shoal_job_workers", "gauge", ("job_name",),

@@ -163,7 +163,7 @@ def errors(report: TallyReport) -> Text:
 def counted(job: Job, most: int = 6, overflow: OverflowMethod = "ellipsis") -> list[Text]:
     """The job's own counters; apart, what handlers and hooks dropped."""
     kinds = (("counted", counts.own(job.counts)), ("dropped", counts.dropped(job.counts)))
-    return [
+    lines = [
         Text.assemble(
             (f"{name}  ", "dim"),
             safe(humanize.by_count(found, most)),
@@ -173,6 +173,11 @@ def counted(job: Job, most: int = 6, overflow: OverflowMethod = "ellipsis") -> l
         for name, found in kinds
         if found
     ]
+    if costs := counts.costs_in_words(job.counts, job.counters.done):
+        lines.append(
+            Text.assemble(("cost  ", "dim"), safe(costs), no_wrap=overflow == "ellipsis", overflow=overflow)
+        )
+    return lines
 
 
 def latency_style(seconds: float) -> str:

@@ -96,6 +96,8 @@ def _counted(job: Job) -> list[tuple[str, Text]]:
     facts = []
     if own := counts.own(job.counts):
         facts.append(("counted", Text(humanize.by_count(own, _COUNTERS))))
+    if costs := counts.costs_in_words(job.counts, job.counters.done):
+        facts.append(("cost", Text(humanize.printable(costs))))
     if dropped := counts.dropped(job.counts):
         facts.append(("dropped", Text(humanize.by_count(dropped), "yellow")))
     return facts
@@ -164,5 +166,6 @@ def as_json(view: View, *, output: str) -> dict[str, Any]:
         "cut": report.cut,
         "logins": report.logins,
         "failed_logins": report.failed_logins,
-        "counts": dict(view.job.counts),
+        "counts": counts.without_costs(view.job.counts),
+        "costs": counts.costs(view.job.counts),
     }

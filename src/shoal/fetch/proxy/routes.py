@@ -15,14 +15,16 @@ Requests without proxy and session go straight to the transport.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from shoal.admit.identity import host_key
 from shoal.clock import Clock
+from shoal.counts import COST, MILLION
 from shoal.fetch.proxy.choosing import NoRoute, RouteChooser, nothing
+from shoal.fetch.proxy.costs import cost_of, received
 from shoal.fetch.proxy.exits import with_exit
 from shoal.fetch.proxy.pool import PoolStore
 from shoal.fetch.proxy.pools import DIRECT
@@ -30,6 +32,7 @@ from shoal.fetch.proxy.proxy import Proxy
 from shoal.fetch.proxy.sessions import Session, Sessions
 from shoal.fetch.proxy.signs import BAN, REFUSALS, is_eithers_fault, sign_of, takes_another
 from shoal.fetch.transport import FetchRequest, Transport
+from shoal.limits import COUNTER_NAME
 from shoal.model import DOUBT, Failure, Outcome, Response, Task
 from shoal.policy.load import Traffic
 from shoal.policy.outcomes import kind_of, this_life
@@ -81,6 +84,7 @@ class Routes:
         )
         self._pools, self._proxies = self._chooser.pools, self._chooser.proxies
         self._sessions = Sessions(settings)
+        self._costs: dict[str, float] = {}  # by pool, not yet counted by the job
 
     def __repr__(self) -> str:
         return f"<Routes: {', '.join(self._pools) or 'direct'}>"
@@ -93,6 +97,23 @@ class Routes:
     def proxies(self) -> Mapping[str, Proxy]:
         """All proxies by their names, as "pool/host:port"."""
         return self._proxies
+
+    # -- what it costs
+
+    def take_costs(self) -> tuple[tuple[str, int], ...]:
+        """What requests have cost by pool since the last call, as counters of the job: millionths."""
+        if not self._costs:
+            return ()
+        costs = {pool: int(cost * MILLION) for pool, cost in self._costs.items()}
+        self._costs = {pool: cost - costs[pool] / MILLION for pool, cost in self._costs.items()}
+        return tuple((f"{COST}{pool}"[:COUNTER_NAME], cost) for pool, cost in costs.items() if cost)
+
+    def return_costs(self, counted: Iterable[tuple[str, int]]) -> None:
+        """Takes back what was not committed."""
+        for name, number in counted:
+            if name.startswith(COST):
+                pool = name.removeprefix(COST)
+                self._costs[pool] = self._costs.get(pool, 0.0) + number / MILLION
 
     # -- what a task asks for
 
@@ -305,8 +326,12 @@ class Routes:
         via = outcome.via
         if via == DIRECT and isinstance(outcome, Failure):
             return
-        self._pools[_pool_of(via)].record(
-            ProxyObservation(via, host, sign, started, self._now(), kind_of(outcome))
+        pool, size = _pool_of(via), received(outcome)
+        cost = cost_of(self._chooser.own_pools.get(pool), outcome, size)
+        if cost:
+            self._costs[pool] = self._costs.get(pool, 0.0) + cost
+        self._pools[pool].record(
+            ProxyObservation(via, host, sign, started, self._now(), kind_of(outcome), True, size, cost)
         )
         if isinstance(outcome, Response) and sign != "failed":
             self._chooser.is_back(_pool_of(via), host)

@@ -24,6 +24,11 @@ _EITHERS_FAULT = frozenset(
 REFUSALS = frozenset({403, 451})  # a host may mean the proxy with these, not the page
 
 
+def is_free(outcome: Outcome) -> bool:
+    """Whether a provider has done nothing that it would charge for."""
+    return isinstance(outcome, Failure) and (outcome.kind in _DOWN or outcome.kind.startswith("gateway"))
+
+
 def takes_another(request: FetchRequest, outcome: Outcome) -> bool:
     """Whether the fetch is repeated at once through another proxy: the host was not reached, or it refused its
     robots.txt and may mean the proxy. That refusal would count as permission to fetch everything."""

@@ -15,6 +15,14 @@ export function byCount(counts, limit = 6) {
   return shown.join(" · ");
 }
 
+/** What a job has counted, and what its requests have cost: "variants 900 · cost 0.45, 0.0009 a page" */
+export function counted(job) {
+  const total = Object.values(job.costs ?? {}).reduce((sum, cost) => sum + cost, 0);
+  const short = (cost) => String(Number(cost.toPrecision(3)));
+  const cost = total ? `cost ${short(total)}${job.done ? `, ${short(total / job.done)} a page` : ""}` : "";
+  return [byCount(job.counts), cost].filter(Boolean).join(" · ");
+}
+
 export function plural(number, noun, nouns) {
   return number === 1 ? `1 ${noun}` : `${count(number)} ${nouns ?? `${noun}s`}`;
 }

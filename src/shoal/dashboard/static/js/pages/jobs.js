@@ -20,7 +20,7 @@ export class Jobs {
           name: "job",
           title: "job",
           head: true,
-          of: (job) => [job.job, job.spider, job.created_at, job.trouble ?? job.left, words.byCount(job.counts)],
+          of: (job) => [job.job, job.spider, job.created_at, job.trouble ?? job.left, words.counted(job)],
           draw: jobName,
         },
         { name: "state", title: "state", of: (job) => job.state, draw: (state) => chip(state) },

@@ -6,6 +6,7 @@ import { Table } from "../table.js";
 import * as words from "../words.js";
 
 const REFRESH = 4; // seconds
+const HOSTS = 50; // of a pool; shoal proxies hosts shows them all
 
 export function show(view) {
   const tables = new Map();
@@ -20,9 +21,9 @@ export function show(view) {
     nothing.remove();
     for (const pool of pools) {
       if (!tables.has(pool.pool)) tables.set(pool.pool, addPool(view, pool));
-      tables
-        .get(pool.pool)
-        .update(pool.proxies.map((proxy) => ({ ...proxy, left: proxy.until ? proxy.until - now : 0 })));
+      const [proxies, hosts] = tables.get(pool.pool);
+      proxies.update(pool.proxies.map((proxy) => ({ ...proxy, left: proxy.until ? proxy.until - now : 0 })));
+      hosts.update(pool.hosts.slice(0, HOSTS));
     }
   });
 }
@@ -47,6 +48,23 @@ function addPool(view, pool) {
     empty: () => vacant("no proxies in this pool"),
   });
   const title = pool.cost === null ? `Pool ${pool.pool}` : `Pool ${pool.pool}, cost ${pool.cost} a request`;
-  view.root.append(card(title, table.node));
-  return table;
+  const hosts = hostsOf(pool);
+  view.root.append(card(title, table.node, hosts.node));
+  return [table, hosts];
+}
+
+function hostsOf(pool) {
+  return new Table({
+    caption: `Hosts asked through pool ${pool.pool}`,
+    key: (use) => use.host,
+    columns: [
+      { name: "host", title: "host", head: true, of: (use) => use.host },
+      { name: "requests", title: "requests", number: true, of: (use) => words.count(use.requests) },
+      { name: "success", title: "success", number: true, of: (use) => words.percent(use.success) },
+      { name: "refused", title: "refused", number: true, of: (use) => words.count(use.refused) },
+      { name: "median", title: "median", number: true, of: (use) => words.latency(use.median) },
+      { name: "cost", title: "cost", number: true, of: (use) => (use.cost ? use.cost.toPrecision(4) : "-") },
+    ],
+    empty: () => vacant("no host was asked through this pool"),
+  });
 }
