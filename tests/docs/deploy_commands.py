@@ -8,11 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
-import typer
+from shoal.cli.app import command_line
 
-from shoal.cli.app import app
-
-_COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+_COMMANDS = command_line().commands
 
 
 def unknown_words(words: Sequence[str]) -> list[str]:

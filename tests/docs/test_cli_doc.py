@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
 from shoal.cli import EXIT_CODES
-from shoal.cli.app import app
+from shoal.cli.app import command_line
 from shoal.engine.tally import TallyReport
 from shoal.inspect.job import View
 from shoal.terminal import summary
@@ -25,7 +24,7 @@ def commands(command: Any, path: tuple[str, ...] = ("shoal",)) -> Iterator[tuple
         yield from commands(child, (*path, name))
 
 
-COMMANDS = dict(commands(typer.main.get_command(app)))
+COMMANDS = dict(commands(command_line()))
 LEAVES = [path for path, command in COMMANDS.items() if not getattr(command, "commands", {})]
 
 

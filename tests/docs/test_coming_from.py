@@ -7,10 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
-import typer
 
 import shoal
-from shoal.cli.app import app
+from shoal.cli.app import command_line
 from shoal.model import Request
 from shoal.settings import Settings
 from shoal.spider.page import Page
@@ -18,7 +17,7 @@ from shoal.spider.spider import Spider
 
 DOCS = Path(__file__).parents[2] / "docs"
 DOCUMENTS = ("coming-from-scrapy.md", "coming-from-crawlee.md")
-COMMANDS = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+COMMANDS = set(command_line().commands)
 OPTIONS = {
     name for method in (Spider.add_handler, Spider.login) for name in inspect.signature(method).parameters
 }

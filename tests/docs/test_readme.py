@@ -14,11 +14,10 @@ from typing import Any
 
 import msgspec
 import pytest
-import typer
 
 import shoal
 from shoal.cli import run
-from shoal.cli.app import app
+from shoal.cli.app import command_line
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -100,7 +99,7 @@ def commands_in(document: Path) -> list[str]:
     return found
 
 
-COMMAND_LINE: Any = typer.main.get_command(app)
+COMMAND_LINE: Any = command_line()
 COMMANDS = [(name_of(document), command) for document in DOCUMENTS for command in commands_in(document)]
 
 

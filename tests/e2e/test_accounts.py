@@ -17,10 +17,9 @@ from typing import IO, Any, ClassVar
 
 import msgspec
 import pytest
-import typer
 
 import shoal
-from shoal.cli.app import app
+from shoal.cli.app import command_line
 from shoal.telemetry.logging import set_up
 from shoal.testing.servers import ValkeyServer
 
@@ -278,7 +277,7 @@ def test_every_command_keeps_to_the_table_of_exit_codes(cli: Cli, site: str, tmp
     for argv, code in EXITS:
         found, _, err = cli(*argv.format(site=site).split())
         assert (found, "Traceback" in err) == (code, False), f"{argv}: {err}"
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    commands = command_line().commands
     served = {"dashboard", "demo"}  # they run until they are stopped, or for half a minute
     assert commands.keys() - {argv.split()[0] for argv, _ in EXITS} == served
 

@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def run(argv: Sequence[str]) -> int:
     """Runs one command line; answers the exit code."""
-    from shoal.cli.app import Abort, app, usage_mistake
+    from shoal.cli.app import Abort, command_line, usage_mistake
     from shoal.text import at_store, without_secrets
 
     before, stdout = at_store.set(""), sys.stdout
@@ -55,7 +55,7 @@ def run(argv: Sequence[str]) -> int:
             f"only {files} files may be open (ulimit -n), Shoal needs {_LEAST_FILES}: raise it", 2
         )
     try:
-        code = app(args=list(argv), prog_name="shoal", standalone_mode=False)
+        code = command_line()(args=list(argv), prog_name="shoal", standalone_mode=False)
     except ShoalError as error:
         return complain(str(error), error.exit_code)
     except (KeyboardInterrupt, Abort):

@@ -5,7 +5,8 @@ Commands import what they need when they run, so that `shoal --help` stays quick
 
 from __future__ import annotations
 
-from typing import Annotated
+from functools import cache
+from typing import Annotated, Any
 
 import typer
 
@@ -76,6 +77,12 @@ app.add_typer(rejected.app, name="rejected")
 app.add_typer(store.app, name="store")
 app.command("fetch")(fetch.fetch)
 app.command("demo")(demo.demo)
+
+
+@cache
+def command_line() -> Any:
+    """All commands with their options. To build it takes typer as long as a small command takes."""
+    return typer.main.get_command(app)
 
 
 def usage_mistake(error: Exception) -> str | None:

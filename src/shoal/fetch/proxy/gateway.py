@@ -20,7 +20,6 @@ from collections.abc import Mapping
 from typing import Self
 from urllib.parse import quote
 
-import aiohttp
 from msgspec.structs import replace
 from multidict import CIMultiDict
 from yarl import URL
@@ -92,6 +91,8 @@ class Gateway(Proxy):
                 f"gateway {self.name} does not render pages of the browser lane: put {{render}} into its address",
             )
         total = request.total_timeout or total_timeout
+        from aiohttp import DummyCookieJar  # commands that fetch nothing read the pools, too
+
         return FetchRequest(
             self._filled(self._template, request, quoted=True),
             request.method,
@@ -102,7 +103,7 @@ class Gateway(Proxy):
             max_body=request.max_body,
             truncate=request.truncate,
             proxy=self,
-            jar=aiohttp.DummyCookieJar(),  # cookies are for the page's host
+            jar=DummyCookieJar(),  # cookies are for the page's host
         )
 
     def _headers_for(self, request: FetchRequest, own: list[str]) -> dict[str, str]:
