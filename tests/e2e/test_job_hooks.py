@@ -353,3 +353,23 @@ async def test_a_fleet_pauses_a_job_whose_start_fails_and_goes_on(desk: Desk) ->
     assert desk.told()["job-start"] == 2
     assert desk.told()["job-end:30"] == 1
     assert len(desk.rows()) == 30
+
+
+async def test_killed_in_the_middle_of_an_item_hook(desk: Desk) -> None:
+    (desk.folder / "shop.py").write_text(
+        SPIDER
+        + """
+@spider.on_item
+def die_once(item, page):
+    if page.url.endswith("/7") and not (HERE / "died").exists():
+        (HERE / "died").touch()
+        os.kill(os.getpid(), 9)
+"""
+    )
+    code, said = await desk.run("crawl", "shop.py", "--processes", "2", "-q")
+    assert code == 0, said
+    assert (desk.folder / "died").exists()
+    told = desk.told()
+    assert (told["job-start"], told["job-end:30"]) == (1, 1)
+    assert told["process-start"] == told["process-end"] + 1 == 3
+    assert len(set(desk.rows())) == len(desk.rows()) == 30
