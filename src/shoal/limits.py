@@ -55,6 +55,8 @@ XML_TAGS = 1_000_000  # "<" in an XML document: a sitemap of 50,000 URLs has hal
 # -- what a handler yields
 YIELDED = 2_000_000  # values for one page: more than any page can hold. Beyond: `junk`
 ROW_BYTES = 64 * MB  # bytes of an item as JSON: a page of max_body fits several times. Beyond: rejected
+REJECTED_ITEMS = 10_000  # items of a page that are rejected, which are settled together. Beyond: `junk`
+PAGE_REJECTED = 64 * MB  # bytes that are kept of all of them. Beyond: `junk`
 REJECTED_ITEM = 1 * MB  # bytes of a rejected item that are kept. Beyond: cut, so it cannot be replayed
 PAGE_ROWS = 256 * MB  # bytes of all items of a page, which are in memory together. Beyond: `junk`
 

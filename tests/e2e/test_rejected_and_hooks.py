@@ -15,6 +15,7 @@ import shoal
 from shoal import Page, Spider
 from shoal.frontier import open_frontier
 from shoal.frontier.values import DeadFilter
+from shoal.limits import REJECTED_ITEMS
 from shoal.model import REJECTED
 from shoal.runtime.crawl import Results
 
@@ -77,6 +78,17 @@ async def test_from_code(site: str) -> None:
     assert [one.whole for one in results.rejected].count(False) == 1
     assert {one.url for one in results.rejected} == {site}
     assert {one.host for one in results.rejected} == {site.removeprefix("http://").rstrip("/")}
+
+
+async def test_more_rejected_items_than_can_be_kept_bury_their_page(site: str, tmp_path: Path) -> None:
+    results = await crawl(make_spider(site, [{"sku": "a", "price": "?"}] * (REJECTED_ITEMS + 1)), tmp_path)
+    assert (results.view.job.counters.rejected, results.view.job.counters.dead) == (0, 1)
+    async with open_frontier(str(tmp_path / "store.db")) as frontier:
+        [letter] = await frontier.dead(DeadFilter())
+    assert letter.kind == "junk"
+    assert (
+        "yielded 10,001 items that are rejected, such as: Expected `float`" in letter.task.history[-1].detail
+    )
 
 
 async def test_an_item_that_cannot_be_replayed_stays_rejected(site: str, tmp_path: Path) -> None:

@@ -11,15 +11,35 @@ from msgspec.structs import replace
 from shoal.clock import Clock
 from shoal.counts import DROPPED, with_reason
 from shoal.engine.page_hooks import PageHooks
-from shoal.limits import PAGE_ROWS
+from shoal.limits import PAGE_REJECTED, REJECTED_ITEMS
 from shoal.model import REJECTED, Failure, ItemNote, Row, Task, items_of
-from shoal.sink.items import KeptItem, as_json, encode_rows, kept_item
+from shoal.sink.items import KeptItem, Rejected, as_json, encode_rows, kept_item
 from shoal.spider.handlers import JunkError
 from shoal.spider.page import Page
 from shoal.spider.spider import Handler
-from shoal.text import one_line
+from shoal.text import one_line, pack
 
 NOT_WHOLE = "it was not kept whole, so it cannot be replayed; before that: "
+
+
+class _Before:
+    """The items of a page before hooks have seen them, as JSON, and which of them each item comes from."""
+
+    def __init__(self, originals: Sequence[bytes | None] = (), origins: Sequence[int] = ()) -> None:
+        self._originals = originals
+        self._origins = origins
+        self._pieces = Counter(origins)
+
+    def kept(self, item: object, place: int, hooked: bool) -> tuple[KeptItem, bool]:
+        """What is kept of a rejected item, and whether hooks have seen it."""
+        if not self._originals:
+            return kept_item(item), hooked
+        origin = self._origins[place]
+        original = self._originals[origin]
+        # If hooks made several of it, the others may be rows: then only this one is kept.
+        if original is None or self._pieces[origin] > 1:
+            return kept_item(item), True
+        return KeptItem(original, True), False
 
 
 class ItemWriter:
@@ -34,35 +54,42 @@ class ItemWriter:
     ) -> tuple[tuple[Row, ...], tuple[Task, ...]]:
         """`at`: when the page was asked for. The page may stand for an item that is replayed."""
         note = page.task.item
-        originals: Sequence[bytes | None] = ()
-        origins: Sequence[int] = ()
+        before = _Before()
         if self._hooks.on_item and items and not (note is not None and note.hooked):
             originals = [as_json(item) for item in items]  # hooks may change an item in place
             hooked = await self._hooks.items(items, page)
-            items, origins = hooked.items, hooked.origins
+            items, before = hooked.items, _Before(originals, hooked.origins)
             for reason in hooked.dropped:
                 page._counts.add(with_reason(DROPPED, reason))
         encoded = encode_rows(items, handler, at, note.table if note is not None else "")
         if not encoded.rejected:
             return encoded.rows, ()
-        pieces = Counter(origins)
-        rejected: list[Task] = []
-        size = 0
-        for one in encoded.rejected:
-            kept, is_hooked = kept_item(items[one.place]), note is not None and note.hooked
-            if originals:
-                # If hooks made several of it, the others may be rows: then only this one is kept.
-                origin = origins[one.place]
-                original = originals[origin] if pieces[origin] == 1 else None
-                kept, is_hooked = (KeptItem(original, True), False) if original else (kept, True)
-            size += len(kept.data)
-            if size > PAGE_ROWS:
-                raise JunkError(
-                    f"handler {handler.name!r} yielded rejected items of more than {PAGE_ROWS:,} bytes for one page"
-                )
-            found = ItemNote(one.table, at, kept.is_json, is_hooked, handler.name)
-            rejected.append(self._task(page.task, kept, one.reason, found))
-        return encoded.rows, tuple(rejected)
+        return encoded.rows, self._rejected(page.task, handler, items, encoded.rejected, at, before)
+
+    def _rejected(
+        self,
+        task: Task,
+        handler: Handler,
+        items: Sequence[object],
+        rejected: Sequence[Rejected],
+        at: float,
+        before: _Before,
+    ) -> tuple[Task, ...]:
+        """Raises JunkError if they are too many to be kept in one transaction."""
+        if len(rejected) > REJECTED_ITEMS:
+            raise _too_many(handler, f"{len(rejected):,} items", f"{REJECTED_ITEMS:,}", rejected[0])
+        hooked = task.item is not None and task.item.hooked
+        room = PAGE_REJECTED
+        each = len(pack(task.meta)) if task.meta else 0
+        kept: list[Task] = []
+        for one in rejected:
+            item, is_hooked = before.kept(items[one.place], one.place, hooked)
+            room -= len(item.data) + each
+            if room < 0:
+                raise _too_many(handler, "items", f"{PAGE_REJECTED:,} bytes of them", one)
+            note = ItemNote(one.table, at, item.is_json, is_hooked, handler.name)
+            kept.append(self._task(task, item, one.reason, note))
+        return tuple(kept)
 
     async def again(self, page: Page, handler: Handler) -> tuple[tuple[Row, ...], tuple[Task, ...]]:
         """An item that was rejected before."""
@@ -93,3 +120,10 @@ class ItemWriter:
             item=note,
         )
         return item.failed(failure)
+
+
+def _too_many(handler: Handler, what: str, most: str, one: Rejected) -> JunkError:
+    return JunkError(
+        f"handler {handler.name!r} yielded {what} that are rejected, such as: {one.reason}; "
+        f"of one page at most {most} are kept"
+    )
