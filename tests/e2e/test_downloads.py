@@ -17,6 +17,7 @@ from aiohttp import web
 import shoal
 from shoal import FetchFailed, Page, Spider
 from shoal.errors import SinkError
+from shoal.fetch import body_reader
 from shoal.frontier import open_frontier
 from shoal.frontier.values import DeadFilter
 
@@ -287,6 +288,29 @@ async def test_files_have_a_largest_size(site: Site, tmp_path: Path) -> None:
     assert left(tmp_path) == []
 
 
+async def test_a_server_that_drips_is_cut_off(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(body_reader, "GRACE", 0.1)
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"ETag": '"1"'})
+        response.content_length = 1_000_000
+        await response.prepare(request)
+        while request.transport is not None:  # until the other side has gone
+            await response.write(b"x")
+            await asyncio.sleep(0.01)
+        return response
+
+    site.answers["/f"] = answer
+    spider = spider_for(site, tmp_path, min_rate=10_000)
+    downloading(spider, "/f")
+    [row] = await shoal.crawl(spider)
+    assert row["error"] == "too_slow"
+    assert site.hits["/f"] == 2
+    assert left(tmp_path) == []
+
+
 async def test_a_file_is_never_in_memory(site: Site, tmp_path: Path) -> None:
     size, piece = 40 << 20, bytes(1 << 16)
 
@@ -327,6 +351,21 @@ async def test_a_handler_chooses_the_path(site: Site, tmp_path: Path) -> None:
     first, second = await shoal.crawl(spider)
     assert first["path"] == second["path"] == str(tmp_path / "files/shop/1.pdf")
     assert read(second["path"]) == b"other"
+
+
+async def test_nothing_to_download_is_told(site: Site, tmp_path: Path) -> None:
+    spider = spider_for(site, tmp_path)
+
+    @spider.handler
+    async def start(page: Page) -> object:
+        return await page.download(page.attr("a.missing", "href"))  # type: ignore[arg-type]
+
+    assert list(await shoal.crawl(spider, store=str(tmp_path / "s.db"))) == []
+    async with open_frontier(str(tmp_path / "s.db")) as frontier:
+        [letter] = await frontier.dead(DeadFilter())
+    assert (
+        "page.download takes a URL, an element or a request, not a NoneType" in letter.task.history[-1].detail
+    )
 
 
 async def test_fields_of_items_become_files(site: Site, tmp_path: Path) -> None:

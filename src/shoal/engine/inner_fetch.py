@@ -287,19 +287,24 @@ class InnerFetcher:
         places = self._places.setdefault(task.host, _Places(valve.cap))
         places.users += 1
         try:
-            with waiting():
-                async with asyncio.timeout(patience.left):
-                    await places.free.acquire()
+            await self._take(places, task, patience, places.users * valve.interval)
             try:
                 yield
             finally:
                 places.free.release()
-        except TimeoutError:
-            raise self._too_late(task, places.users * valve.interval) from None
         finally:
             places.users -= 1
             if not places.users:
                 self._places.pop(task.host, None)
+
+    async def _take(self, places: _Places, task: Task, patience: _Patience, wait: float) -> None:
+        """`wait`: seconds after which a place may be free."""
+        try:
+            with waiting():
+                async with asyncio.timeout(patience.left):
+                    await places.free.acquire()
+        except TimeoutError:
+            raise self._too_late(task, wait) from None
 
 
 class _Patience:

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import glob
 import hashlib
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
@@ -35,6 +37,7 @@ from shoal.spider.inner import File
 
 _OWN = ".shoal"
 _CHUNK = 1 << 20
+_OLD = 2 * 86400.0  # seconds
 _RANGE = re.compile(r"bytes +(\d+)-(\d+)/(\d+|\*)")
 T = TypeVar("T")
 
@@ -123,10 +126,12 @@ class FileStore:
             (self.root / _OWN).rmdir()  # unless other jobs are there
 
     def sweep_others(self) -> None:
-        """What is left of earlier jobs of this name."""
-        for folder in (self.root / _OWN).glob(f"{self._name}-{'?' * 12}"):
-            if folder != self._folder:
-                shutil.rmtree(folder, ignore_errors=True)
+        """What is left of earlier jobs of this name. One of the same name in another store may be running, so only what
+        has not changed for long."""
+        for folder in (self.root / _OWN).glob(f"{glob.escape(self._name)}-{'?' * 12}"):
+            with suppress(OSError):
+                if folder != self._folder and time.time() - folder.stat().st_mtime > _OLD:
+                    shutil.rmtree(folder, ignore_errors=True)
 
     def _told(self, act: Callable[[], T]) -> T:
         try:

@@ -478,6 +478,9 @@ class Page:
             raise SpiderError(f"page.{verb} works in a crawl only: this page was made without one")
         if isinstance(target, Request):
             return replace(target, base=target.base or self.base, **options)
+        if not isinstance(target, str | LexborNode | XmlNode):
+            kind = type(target).__name__
+            raise SpiderError(f"page.{verb} takes a URL, an element or a request, not a {kind}")
         return self.follow(target, **options)
 
     def submit_form(
