@@ -111,7 +111,7 @@ async def test_a_handler_gets_further_pages(site: Site) -> None:
     assert rows["json"] == {"method": "POST", "body": '{"n":1}', "referer": "/start"}
     assert results.view.job.counts == {"forms": 1, "starts": 1}, "all of it is one page"
     report = results.view.report
-    assert (report.fetches, report.handled) == (sum(site.hits.values()), 1)
+    assert (report.fetches, report.pages, report.handled) == (sum(site.hits.values()), 1, 1)
     assert report.statuses == {200: 7, 302: 1, 503: 2}
 
 

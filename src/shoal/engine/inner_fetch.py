@@ -217,7 +217,7 @@ class InnerFetcher:
                 task, verdict, patience, outcome if isinstance(outcome, Response) else None
             )
         assert isinstance(outcome, Response)
-        self._tally.fetched(task.host, outcome)
+        self._tally.fetched(task.host, outcome, inner=True)
         if judgement.kind != "redirect":
             return outcome
         to = self._redirects.follow(task, outcome, kept=kept, anywhere=True)

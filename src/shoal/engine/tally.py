@@ -62,7 +62,7 @@ class HostTally(Struct, frozen=True):
 class TallyReport(Struct, frozen=True):
     """What was counted up to one moment."""
 
-    pages: int = 0  # responses that were not redirects
+    pages: int = 0  # responses that were not redirects, nor inside a handler
     fetches: int = 0  # requests that went out
     retries: int = 0
     dead: int = 0
@@ -146,10 +146,11 @@ class Tally:
         self._latency = [0] * (len(LATENCY_EDGES) + 1)
         self._hosts: dict[str, _Host] = {}
 
-    def fetched(self, host: str, response: Response) -> None:
+    def fetched(self, host: str, response: Response, *, inner: bool = False) -> None:
+        """`inner`: a request inside a handler, which is no page of its own."""
         status, elapsed = response.status, response.elapsed
         entry = self._hosts.get(host) or self._new_host(host)
-        if not 300 <= status < 400:
+        if not 300 <= status < 400 and not inner:
             self.pages += 1
             entry.pages += 1
         self.fetches += 1
