@@ -227,3 +227,11 @@ def test_the_plan_asks_for_none_of_it_where_the_store_is_trusted(tmp_path: Path)
     assert plan.settings_for(spec, spider_at()).policies == ["os:abort"]
     assert plan.output_for(spec, spider_at()) == "/anywhere/x"
     assert plan.reach_for(spider_at(Path("urls.txt"))) is None
+
+
+def test_a_job_does_not_choose_the_folder_of_files() -> None:
+    check_settings(Settings(), Settings(files="here"))
+    check_settings(Settings(files="here"), Settings(files="here"))
+    for elsewhere in ("/etc", "s3://bucket"):
+        with pytest.raises(TrustError, match="files: downloaded files would go to"):
+            check_settings(Settings(files=elsewhere), Settings(files="here"))
