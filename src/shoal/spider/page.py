@@ -472,7 +472,7 @@ class Page:
         assert inner is not None
         return Unawaited("page.download(…)", lambda: inner.download(request, to, name))
 
-    def _asked(self, verb: str, target: str | Node | Request, options: FollowOptions) -> Request:
+    def _asked(self, verb: str, target: object, options: FollowOptions) -> Request:
         """The request for a page or file that the handler waits for."""
         if self._inner is None:
             raise SpiderError(f"page.{verb} works in a crawl only: this page was made without one")
