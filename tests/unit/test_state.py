@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextvars import copy_context
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,16 @@ async def test_a_job_that_is_made_anew_begins_without(
         assert await state.get("cursor") == 1
     await forget_notes(frontiers[0], "job")
     assert await frontiers[1].note(state_key("job")) is None
+
+
+def test_a_page_that_never_ended_is_closed_elsewhere() -> None:
+    async def page() -> None:
+        with state_in_memory():
+            await asyncio.sleep(0)
+
+    running = page()
+    copy_context().run(running.send, None)
+    running.close()
 
 
 async def test_outside_of_a_job_it_says_where_it_is() -> None:

@@ -41,7 +41,10 @@ def state_of(values: Values | None) -> Iterator[None]:
     try:
         yield
     finally:
-        _current.reset(token)
+        try:
+            _current.reset(token)
+        except ValueError:
+            pass  # a task that was never ended is closed elsewhere, when the process ends
 
 
 class State:
