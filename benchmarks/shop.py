@@ -61,14 +61,15 @@ class Killing:
     """Kills a crawl of the shop `kills` times; `start` starts a `shoal` command in the folder of the results."""
 
     def __init__(self, shop: ShopProcess, start: Start, kills: int, seed: int = 0) -> None:
-        self._shop, self._start, self._kills = shop, start, kills
+        self._shop, self._start = shop, start
         self._rng = random.Random(seed)
-        self._step = self._expected_visits() // (kills + 1)
-        self.rate = self._step / SECONDS
+        visits = self._least_visits()
+        self._moments = sorted(self._rng.uniform(0.02, 0.9) * visits for _ in range(kills))
+        self.rate = visits / (kills + 1) / SECONDS
         self._speed = ("--rate", f"{self.rate:.2f}", "--per-host", "8", "-s", "retry_base=0.05")
         self.killed = 0
 
-    def _expected_visits(self) -> int:
+    def _least_visits(self) -> int:
         catalogue = self._shop.catalogue
         return 3 * catalogue.products + len(catalogue.all_files())
 
@@ -76,8 +77,8 @@ class Killing:
         """Kills, and starts the same command again; answers the last one, which has ended by itself."""
         command = ("crawl", str(EXAMPLE), "-o", ROWS, "--processes", str(processes), "-q", *self._speed)
         crawl = self._start(*command)
-        for number in range(self._kills):
-            if not self._wait(crawl):
+        for number, moment in enumerate(self._moments):
+            if not self._wait(moment, lambda: not crawl.running):  # noqa: B023
                 break
             workers = [pid for child in children_of(crawl.pid) for pid in children_of(child)]
             if processes > 1 and workers and number % 2 == 0:
@@ -96,8 +97,8 @@ class Killing:
         )
         until(lambda: not submit.running, "the job to be submitted")
         workers = [self._worker(store) for _ in range(WORKERS)]
-        for _ in range(self._kills):
-            if not self._wait(workers[0], lambda: finished(store)):
+        for moment in self._moments:
+            if not self._wait(moment, lambda: finished(store)):
                 break
             victim = self._rng.randrange(WORKERS)
             workers[victim].kill()
@@ -110,10 +111,9 @@ class Killing:
     def _worker(self, store: str) -> Running:
         return self._start("worker", str(EXAMPLE), "--store", store, "-s", "lease=5")
 
-    def _wait(self, process: Running, ended: Callable[[], bool] | None = None) -> bool:
-        """Until the shop has seen some more requests. False if the crawl has ended before."""
-        ended = ended or (lambda: not process.running)
-        visits = len(self._shop.log().visits) + self._rng.randrange(1, int(1.5 * self._step))
+    def _wait(self, moment: float, ended: Callable[[], bool]) -> bool:
+        """Until the shop has seen so many requests, and one that is new. False if the crawl has ended before."""
+        visits = max(int(moment), len(self._shop.log().visits) + 1)
         until(lambda: len(self._shop.log().visits) >= visits or ended(), "more visits")
         return not ended()
 
@@ -168,8 +168,10 @@ def wrong_rows(rows: Sequence[dict[str, Any]], catalogue: Catalogue) -> list[str
 
 
 def plain(row: dict[str, Any]) -> dict[str, Any]:
-    """Without where files are, and without their names: the same bytes are stored once, under the first name."""
-    files = [{name: file[name] for name in ("size", "sha256", "type")} for file in row.get("files", ())]
+    """Without where files are."""
+    files = [
+        {name: file[name] for name in ("name", "size", "sha256", "type")} for file in row.get("files", ())
+    ]
     return {**row, "files": files} if "files" in row else row
 
 
@@ -177,7 +179,8 @@ def products_of(catalogue: Catalogue) -> dict[str, dict[str, Any]]:
     found = {}
     for product in catalogue.all_products():
         files = [
-            {"size": file.size, "sha256": file.sha256, "type": file.media_type} for file in product.files
+            {"name": file.name, "size": file.size, "sha256": file.sha256, "type": file.media_type}
+            for file in product.files
         ]
         variants = [msgspec.to_builtins(variant) for variant in product.variants]
         row = {"kind": "product", "sku": product.sku, "name": product.name, "price": float(product.price)}

@@ -108,7 +108,8 @@ class FileStore:
             path = str(_move(part.path, place))
         else:
             path = str(_move_once(part.path, self.root / folder / name, part.size))
-        file = File(url, path, path.rpartition("/")[2], digest, part.size, known.type)
+        # The same bytes may lie there under another name; a row has the name of its own file, whoever was first.
+        file = File(url, path, path.rpartition("/")[2] if to else name, digest, part.size, known.type)
         _write_whole(part.base.with_suffix(".done"), _encode(file))
         part.forget()
         return file
