@@ -73,11 +73,13 @@ async def test_all_in_their_order_and_once(site: str, tmp_path: Path) -> None:
         told.append("page")
 
     @spider.on_dead_letter
-    def letter(letter: DeadLetter) -> None:
+    async def letter(letter: DeadLetter) -> None:
+        await spider.state.change("letters", lambda known: (known or 0) + 1)
         told.append((letter.kind, letter.task.url, letter.task.history[-1].detail[:8]))
 
     @spider.on_job_end
     async def end(job: JobSummary) -> None:
+        assert await spider.state.get("letters") == 1
         told.append(("job ends", job.state, job.done, job.dead, job.rows))
 
     store = str(tmp_path / "s.db")

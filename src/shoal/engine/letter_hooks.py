@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 
 from shoal.clock import Clock
+from shoal.errors import ShoalError
 from shoal.events import event
 from shoal.limits import LETTERS_TOLD
 from shoal.model import DeadLetter
@@ -13,6 +14,7 @@ from shoal.settings import Settings
 from shoal.spider.handlers import HandlerTimer
 from shoal.spider.hook_calls import HookFailed, call_alone
 from shoal.spider.hooks import Hook
+from shoal.spider.state import Values, state_of
 
 _MORE = 1.0  # seconds
 
@@ -20,8 +22,11 @@ _MORE = 1.0  # seconds
 class LetterHooks:
     """They run one after another, beside the crawl, which does not wait for them."""
 
-    def __init__(self, hooks: tuple[Hook, ...], settings: Settings, clock: Clock) -> None:
+    def __init__(
+        self, hooks: tuple[Hook, ...], settings: Settings, clock: Clock, state: Values | None = None
+    ) -> None:
         self._hooks = hooks
+        self._state = state
         self._seconds = settings.handler_timeout
         self._monotonic = clock.monotonic
         self._waiting: deque[DeadLetter] = deque()
@@ -43,11 +48,11 @@ class LetterHooks:
         while self._waiting:
             letter = self._waiting[0]
             for hook in self._hooks:
+                timer = HandlerTimer(self._monotonic() + self._seconds, self._monotonic)
                 try:
-                    await call_alone(
-                        hook, letter, time=HandlerTimer(self._monotonic() + self._seconds, self._monotonic)
-                    )
-                except HookFailed as error:
+                    with state_of(self._state):
+                        await call_alone(hook, letter, time=timer)
+                except (HookFailed, ShoalError) as error:  # the latter: the store is away
                     event("hook_failed", job=letter.task.job, url=letter.task.url, error=str(error))
             self._waiting.popleft()
 

@@ -94,7 +94,6 @@ class JobRunner:
         self.name = job
         self.hooks = hooks if hooks is not None else hooks_of(spider, settings)
         self.job_hooks = JobHooks(frontier, self.hooks, settings)
-        self._letters = LetterHooks(self.hooks.on_dead_letter, settings, clock)
         self.made_at = 0.0
         self.spider = spider
         self.settings = settings
@@ -102,6 +101,7 @@ class JobRunner:
         self.tally = Tally()
         self._frontier = frontier
         self.state = StoredState(frontier, job, lambda: self.made_at)
+        self._letters = LetterHooks(self.hooks.on_dead_letter, settings, clock, self.state)
         self._hosts = hosts = HostCache(frontier, settings, clock, job=job)
         self.admission = make_admission(spider, settings, hosts.own)
         web = HostTransport(
