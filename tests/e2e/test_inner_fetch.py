@@ -284,3 +284,39 @@ async def test_requests_at_once_run_one_after_another(site: Site) -> None:
 
         assert list(await shoal.crawl(spider)) == [{"pages": 4}]
     assert most == 1
+
+
+async def test_another_host_has_its_own_limits(site: Site) -> None:
+    """Its robots.txt is read first, and a process has no more requests there than its pages may have."""
+    at_once = most = 0
+    asked: list[str] = []
+
+    class Other(Site):
+        async def answer(self, request: web.BaseRequest) -> web.Response:
+            nonlocal at_once, most
+            asked.append(request.path)
+            at_once += 1
+            most = max(most, at_once)
+            await asyncio.sleep(0.03)
+            at_once -= 1
+            return await super().answer(request)
+
+    async with serving(Other()) as other:
+        paths = [f"/{n}" for n in range(8)]
+        network = ["127.0.0.0/8"]
+        spider = spider_for(site, *paths, robots=True, per_host=2, burst=8, rate=1000, allow_network=network)
+        spider.settings["hosts"] = [site.url.removeprefix("http://")]  # the other is out of scope
+
+        @spider.handler
+        async def start(page: Page) -> AsyncIterator[object]:
+            yield (await page.fetch(f"{other.url}/api/{page.url[-1]}")).json()
+            with pytest.raises(FetchFailed) as failed:
+                await page.fetch(f"{other.url}/private/{page.url[-1]}")
+            assert failed.value.kind == "robots"
+
+        rows = list(await shoal.crawl(spider))
+    assert sorted(row["path"] for row in rows) == [f"/api/{n}" for n in range(8)]
+    assert asked[0] == "/robots.txt"
+    assert Counter(asked)["/robots.txt"] == 1
+    assert not any(path.startswith("/private") for path in asked)
+    assert most <= 2
