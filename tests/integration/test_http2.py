@@ -9,6 +9,7 @@ import sys
 import zlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, Literal, cast
 
 import brotli
@@ -36,6 +37,7 @@ from shoal.fetch.transport import FetchRequest
 from shoal.fetch.transports import Transports
 from shoal.model import Failure, Outcome, Response
 from shoal.settings import USER_AGENT, Settings
+from shoal.sink.files import PartFile
 from shoal.testing.proxy_server import ProxyServer
 from shoal.testing.servers.server_process import free_port
 
@@ -123,6 +125,31 @@ async def test_a_page() -> None:
     assert 0 < response.first_byte <= response.elapsed
     assert response.via == ""
     assert server.paths == ["/a?b=c"]
+
+
+async def test_a_file_goes_to_its_part_and_on_from_there(tmp_path: Path) -> None:
+    async def answer(stream: Stream) -> None:
+        if stream.path == "/gone":
+            await stream.answer(b"not here", 404)
+        elif "range" in dict(stream.headers):
+            await stream.answer(b"world", 206, **{"content-range": "bytes 6-10/11", "etag": '"1"'})
+        else:
+            await stream.head(200, [("etag", '"1"'), ("content-length", "11")])
+            await stream.send(b"hello ")
+            await stream.reset()
+
+    part = PartFile.open(tmp_path / "key", 1000)
+    assert part is not None
+    async with serve_http2(answer) as server, transport() as http:
+        request = {"sink": part}
+        gone = ok(await http.fetch(FetchRequest(server.url("/gone"), headers=part.headers(), **request)))
+        assert (gone.status, gone.body, part.size) == (404, b"not here", 0)
+        cut = failed(await http.fetch(FetchRequest(server.url("/f"), headers=part.headers(), **request)))
+        assert (cut.kind, part.size) == ("truncated", 6)
+        rest = ok(await http.fetch(FetchRequest(server.url("/f"), headers=part.headers(), **request)))
+    assert (rest.status, rest.body, part.missing()) == (206, b"", "")
+    assert part.path.read_bytes() == b"hello world"
+    part.close()
 
 
 async def test_who_we_say_we_are() -> None:
