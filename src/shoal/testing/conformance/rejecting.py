@@ -148,6 +148,21 @@ class Rejecting:
         [page] = (await claim(frontier)).leases
         assert page.task.url == "http://a.test/next"
 
+    async def test_replayed_items_use_up_no_page_budget(self, frontier: Frontier) -> None:
+        await rejected_job(frontier, ["http://a.test/", "http://b.test/"], each=3, max_pages=3)
+        assert await frontier.replay(ALL) == 6
+        items = 0
+        while leases := (await claim(frontier)).leases:
+            assert len(leases) == 1, "a lease may turn out to be a page"
+            items += 1
+            await frontier.settle([Settlement(lease, Done()) for lease in leases])
+        assert items == 6
+        await frontier.add("job", [make_task("http://a.test/3"), make_task("http://b.test/4")])
+        [page] = (await claim(frontier)).leases
+        await frontier.settle([Settlement(page, Done())])
+        assert (await claim(frontier)).leases == []
+        assert (await counted(frontier)).counters.done == 3
+
     async def test_items_of_a_worker_that_died_come_back(
         self, frontier: Frontier, clock: ManualClock
     ) -> None:
