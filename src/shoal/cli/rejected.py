@@ -177,12 +177,12 @@ def _query(
 ) -> DeadFilter:
     from shoal.clock import SystemClock
     from shoal.frontier.values import DeadFilter
-    from shoal.inspect.rejected import wanted
+    from shoal.inspect.rejected import rejected_query
 
     if limit is not None and limit < 1:
         raise UsageError(f"--limit {limit}: at least 1")
     now = SystemClock().time()
-    return wanted(
+    return rejected_query(
         DeadFilter(
             job=job,
             host=host,
@@ -196,9 +196,9 @@ def _query(
 
 def _require_choice(query: DeadFilter, everything: bool, verb: str) -> None:
     from shoal.frontier.values import DeadFilter
-    from shoal.inspect.rejected import wanted
+    from shoal.inspect.rejected import rejected_query
 
-    if query == wanted(DeadFilter()) and not everything:
+    if query == rejected_query(DeadFilter()) and not everything:
         raise UsageError(
             f"say which items to {verb}: a JOB, --host, --since, --until, --id or --limit, or --all"
         )

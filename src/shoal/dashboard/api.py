@@ -40,6 +40,7 @@ from shoal.inspect.json_form import (
 )
 from shoal.inspect.lookup import chosen_jobs, find_hosts, look_at_host, look_at_proxies, look_at_uses
 from shoal.inspect.overview import PageInFlight, look_at_flights
+from shoal.inspect.rejected import rejected_query
 from shoal.inspect.why import answers_about
 from shoal.jobs.schedule import schedules
 from shoal.model import REJECTED
@@ -244,7 +245,8 @@ class Which(Struct, frozen=True, forbid_unknown_fields=True):
     until: float | None = None
 
     def query(self) -> DeadFilter:
-        return DeadFilter(self.job or None, self.host or None, self.kind or None, self.since, self.until)
+        query = DeadFilter(self.job or None, self.host or None, self.kind or None, self.since, self.until)
+        return rejected_query(query) if query.kind == REJECTED else query
 
 
 class LetterOrder(Struct, frozen=True, forbid_unknown_fields=True):
@@ -303,11 +305,11 @@ async def letter(board: Board, request: Request) -> object:
 
 
 async def decide_letters(board: Board, request: Request) -> object:
-    wanted = await read_json(request, LetterOrder)
-    do = replay_letters if wanted.action == "replay" else drop_letters
-    query = wanted.query()
+    asked = await read_json(request, LetterOrder)
+    do = replay_letters if asked.action == "replay" else drop_letters
+    query = asked.query()
     count = await do(board.frontier, query, "dashboard")
     if query.ids is not None:  # a rejected item is found by its kind only
         count += await do(board.frontier, replace(query, kind=REJECTED), "dashboard")
-    log.info("dashboard: %s %d dead letters", wanted.action, count)
+    log.info("dashboard: %s %d dead letters", asked.action, count)
     return {"count": count}

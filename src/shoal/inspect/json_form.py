@@ -29,7 +29,7 @@ from shoal.inspect.overview import JobView, Overview, PageInFlight
 from shoal.inspect.why import Answer
 from shoal.jobs.schedule import Schedule
 from shoal.jobs.worker_status import WorkerStatus, heard
-from shoal.model import DeadLetter, Failure, Snapshot
+from shoal.model import DeadLetter, Failure, Snapshot, page_host
 from shoal.policy.outcomes import rule_for
 from shoal.settings import HOST_KEYS, HostSettings
 from shoal.valve import FOREVER
@@ -269,8 +269,8 @@ def letter_dict(letter: DeadLetter, *, response: bool = True) -> dict[str, Any]:
         "id": task.id,
         "job": task.job,
         "url": task.url,
-        "host": task.host,
-        "handler": task.handler,
+        "host": page_host(task.host),
+        "handler": (task.item.handler if task.item is not None else "") or task.handler,
         "depth": task.depth,
         "hops": task.hops,
         "kind": letter.kind,

@@ -27,7 +27,7 @@ class Reason(Struct, frozen=True):
     count: int
 
 
-def wanted(query: DeadFilter) -> DeadFilter:
+def rejected_query(query: DeadFilter) -> DeadFilter:
     """The query of a person who means rejected items, and by a host that of their pages."""
     return replace(query, kind=REJECTED, host=None if query.host is None else items_of(query.host))
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from docs.fields import documented
 from e2e.dashboard.viewer import SCRIPT, Viewer, claimed
+from shoal.frontier import open_frontier
+from shoal.frontier.values import JobSpec
 from shoal.testing import WebProcess
+from shoal.testing.conformance.rejecting import reject
+from shoal.testing.conformance.tools import claim, make_task
 
 
 async def test_the_overview(viewer: Viewer) -> None:
@@ -201,6 +205,23 @@ async def test_dead_letters_are_replayed_and_dropped_by_number(viewer: Viewer) -
     assert overview["jobs"][0]["state"] in ("running", "finished")  # as of a moment ago
     [why] = (await viewer.get("/api/why", url=dead_letters[0]["url"]))["answers"]
     assert why["place"] == "pending"
+
+
+async def test_rejected_items_are_apart_from_dead_letters(viewer: Viewer, store: str) -> None:
+    before = (await viewer.get("/api/dead"))["letters"]
+    async with open_frontier(store) as frontier:
+        await frontier.open_job(JobSpec("shop"))
+        await frontier.add("shop", [make_task("http://a.test/")])
+        [lease] = (await claim(frontier, jobs=["shop"])).leases
+        await reject(frontier, lease, 3)
+    assert (await viewer.get("/api/dead"))["letters"] == before
+    found = (await viewer.get("/api/dead", kind="rejected", host="a.test"))["letters"]
+    assert [(one["job"], one["host"]) for one in found] == [("shop", "a.test")] * 3
+    assert (await viewer.get(f"/api/dead/{found[0]['id']}"))["item"].startswith('{\n  "n": ')
+    assert await viewer.post("/api/dead", action="drop", ids=[found[0]["id"]]) == (200, {"count": 1})
+    chosen = {"kind": "rejected", "host": "a.test"}
+    assert await viewer.post("/api/dead", action="replay", filter=chosen) == (200, {"count": 2})
+    assert (await viewer.get("/api/dead", kind="rejected"))["letters"] == []
 
 
 async def test_dead_letters_are_chosen_by_a_filter(viewer: Viewer) -> None:

@@ -54,7 +54,7 @@ class Figures {
       now.delayed ? `and ${words.count(now.delayed)} delayed` : "none delayed",
     );
     this.done.set(words.count(now.done), now.hosts === null ? "" : `on ${words.plural(now.hosts, "host")}`);
-    const items = now.rejected ? `and ${words.plural(now.rejected, "rejected item")}` : "";
+    const items = now.rejected ? `${words.count(now.rejected)} rejected` : "";
     this.dead.set(words.count(now.dead), items || (now.dead ? "dead letters" : "no dead letters"));
   }
 }
