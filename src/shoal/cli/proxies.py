@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -146,14 +147,19 @@ def try_out(
 
 
 def _chosen(settings: Settings, pool: str | None) -> list[Proxy]:
-    from shoal.fetch.proxy.pools import load_pools
+    from shoal.fetch.proxy.pools import load_pools, pool_settings
 
     pools = load_pools(settings, os.environ)
     if not pools:
         raise UsageError("no proxies are set up; add a table [proxies] to shoal.toml, see docs/proxies.md")
     if pool is not None and pool not in pools:
         raise UsageError(f"no pool {pool!r} in the setting proxies; there is: {', '.join(pools)}")
-    return [proxy for name, proxies in pools.items() if pool in (None, name) for proxy in proxies]
+    return [
+        proxy.filled_in(pool_settings(settings, name).country, secrets.token_hex(5))
+        for name, proxies in pools.items()
+        if pool in (None, name)
+        for proxy in proxies
+    ]
 
 
 async def _try(proxies: list[Proxy], url: str, settings: Settings) -> list[dict[str, Any]]:

@@ -19,7 +19,8 @@ from shoal.policy.proxy_choice import Choice, Wait
 from shoal.settings import HostSettings, Settings
 
 _TOLD = 100
-_LEAST_PRICE = 0.05  # added to the cost of a request: each takes the host's time
+_PAGE = 100_000 / 1e9  # GB of a page, about
+_LEAST_PRICE = 0.02  # of the dearest, added to the cost of a request: each takes the host's time
 
 
 class NoRoute(Failure, frozen=True):
@@ -176,13 +177,15 @@ class RouteChooser:
         return self._no_route(waits, chain, task.host)
 
     def _by_price(self, chain: Sequence[str], host: str) -> Sequence[str]:
-        """The pools as listed; with `pool_costs`, the one first that is likely to be cheapest for a page."""
-        costs = {name: own.cost or 0.0 for name, own in self.own_pools.items()}
+        """The pools as listed; with costs, the one first that is likely to be cheapest for a page."""
+        costs = {name: (own.cost or 0.0) + own.cost_per_gb * _PAGE for name, own in self.own_pools.items()}
         if len(chain) == 1 or not any(costs.values()):
             return chain
 
+        least = _LEAST_PRICE * max(costs.values())
+
         def price(pool: str) -> float:
-            return (costs.get(pool, 0.0) + _LEAST_PRICE) / max(self.pools[pool].chance(host), 1e-6)
+            return (costs.get(pool, 0.0) + least) / max(self.pools[pool].chance(host), 1e-6)
 
         return sorted(chain, key=price)
 
