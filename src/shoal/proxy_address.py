@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 if TYPE_CHECKING:
     from yarl import URL
@@ -72,6 +73,9 @@ def variables_in(text: str) -> list[str]:
     return _VARIABLE.findall(text)
 
 
-def with_variables(text: str, environ: Mapping[str, str]) -> str:
-    """The text with ${NAME} replaced by the environment's variable. Raises KeyError with the name of a missing one."""
-    return _VARIABLE.sub(lambda found: environ[found[1]], text)
+def with_variables(text: str, environ: Mapping[str, str], *, quoted: bool = False) -> str:
+    """The text with ${NAME} replaced by the environment's variable, percent-encoded if it is to be `quoted`. Raises
+    KeyError with the name of a missing one."""
+    return _VARIABLE.sub(
+        lambda found: quote(environ[found[1]], safe="") if quoted else environ[found[1]], text
+    )

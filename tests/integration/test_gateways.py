@@ -137,8 +137,34 @@ async def test_a_key_in_a_header_and_headers_for_the_page() -> None:
             assert isinstance(await ways.fetch(rendered), Response)
     assert [(one["country"], one["render"]) for one in gateway.asked] == [("de", "false"), ("us", "true")]
     assert b"Accept-Language: de" in server.hits[0]
-    assert b"Referer" not in server.hits[0]
+    assert b"Referer: http://a.example/" in server.hits[0]
     assert b"POST" in server.hits[0]
+
+
+async def test_a_key_with_any_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    key = "a+b/c=&d #%41"
+    monkeypatch.setenv("API_KEY", key)
+    async with serve(always(page())) as server, GatewayServer(key) as gateway:
+        template = f"http://{gateway.address}/?key=${{API_KEY}}&url={{url}}"
+        async with routes({"gateway": template, **TOLD}) as ways:
+            request = FetchRequest(server.url("/"), headers={"Range": "bytes=5-", "Referer": server.url("/")})
+            assert isinstance(await ways.fetch(request), Response)
+    assert gateway.asked[0]["key"] == key
+
+
+async def test_a_file_through_a_gateway(tmp_path: Path) -> None:
+    async with serve(always(page(b"%PDF" * 5_000))) as server, GatewayServer() as gateway:
+        spider = Spider("files", start=server.url("/"), robots=False, rate=0, pool="api")
+
+        @spider.handler
+        async def found(page: Page):  # type: ignore[no-untyped-def]
+            file = await page.download("/a.pdf")
+            yield {"size": file.size}
+
+        pool = {"gateway": gateway.template, **TOLD}
+        results = await shoal.crawl(spider, proxies={"api": pool}, files=str(tmp_path / "files"))
+    assert [row["size"] for row in results] == [20_000]
+    assert len(gateway.fetched) == 2
 
 
 async def test_what_a_gateway_cannot_do_is_told() -> None:

@@ -41,7 +41,10 @@ _MEANINGS = {
 }
 _ERRORS = {"401": "auth", "402": "quota", "403": "auth", "407": "auth", "429": "limit"}
 _AMBIGUOUS = frozenset({"403", "407"})  # these may be the page's, if there is no status_header
-_OURS = frozenset({"referer"})  # headers of a request that we have made up
+_OURS = frozenset({"referer", "range", "if-range"})  # headers that we add: the page comes without them, too
+_OF_THE_EXCHANGE = frozenset(
+    {"content-type", "accept-encoding"}
+)  # they say how we talk with the gateway, too
 _LEAST = 6  # characters of a secret: a shorter one would mask half of the text
 
 
@@ -53,7 +56,9 @@ class Gateway(Proxy):
     def __init__(self, pool: str, own: PoolSettings, environ: Mapping[str, str]) -> None:
         """Raises ValueError, without the address, or KeyError with the name of a missing variable."""
         self._own = own
-        self._template = with_variables(own.gateway, environ)
+        # A key may have any characters. A variable that is the whole address is one already.
+        whole = own.gateway.startswith("${") and own.gateway.endswith("}")
+        self._template = with_variables(own.gateway, environ, quoted=not whole)
         self._headers = {name: with_variables(value, environ) for name, value in own.headers.items()}
         self._fields = {"country": own.country, "session": ""}
         host, port = _place(self._template)
@@ -77,9 +82,9 @@ class Gateway(Proxy):
 
     def request_for(self, request: FetchRequest, total_timeout: float) -> FetchRequest | Failure:
         """The request to the gateway."""
-        own = [name for name in request.headers or () if name.lower() not in _OURS]
         prefix = self._own.header_prefix
-        if prefix is None and [name for name in own if name.lower() != "content-type"]:
+        own = [name for name in request.headers or () if prefix is not None or name.lower() not in _OURS]
+        if prefix is None and [name for name in own if name.lower() not in _OF_THE_EXCHANGE]:
             return Failure(
                 "invalid_request",
                 f"gateway {self.name} is not known to pass headers on ({', '.join(own)}): "
@@ -102,6 +107,7 @@ class Gateway(Proxy):
             read_timeout=total,  # it is silent until it has the page
             max_body=request.max_body,
             truncate=request.truncate,
+            sink=request.sink,
             proxy=self,
             jar=DummyCookieJar(),  # cookies are for the page's host
         )
@@ -110,8 +116,8 @@ class Gateway(Proxy):
         headers = {name: self._filled(text, request, quoted=False) for name, text in self._headers.items()}
         for name in own:
             assert request.headers is not None
-            if name.lower() == "content-type":
-                headers[name] = request.headers[name]  # of the body, which it passes on
+            if name.lower() in _OF_THE_EXCHANGE:
+                headers[name] = request.headers[name]
             else:
                 headers[f"{self._own.header_prefix}{name}"] = request.headers[name]
         return headers
@@ -147,7 +153,7 @@ class Gateway(Proxy):
 
     def _failed(self, failure: Failure) -> Failure:
         if failure.kind in ("too_large", "forbidden_address", "invalid_request"):
-            return failure
+            return replace(failure, detail=self._masked(failure.detail))
         down = failure.kind in ("connect", "connect_timeout", "dns", "dns_wait", "tls")
         kind = "gateway_down" if down else "gateway_error"
         return replace(failure, kind=kind, detail=self._masked(f"gateway {self.name}: {failure.detail}"))
