@@ -13,7 +13,7 @@ import pytest
 
 import shoal
 from integration.raw_server import always, page, serve
-from shoal import Page, Spider
+from shoal import FetchFailed, Page, Spider
 from shoal.clock import SystemClock
 from shoal.config import load
 from shoal.errors import SettingsError
@@ -56,6 +56,10 @@ async def routes(pool: dict[str, Any], **settings: Any) -> AsyncIterator[Routes]
 
 def bytes_in(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in folder.iterdir())
+
+
+def files_in(folder: Path) -> list[bytes]:
+    return [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
 
 
 # -- pages
@@ -165,6 +169,27 @@ async def test_a_file_through_a_gateway(tmp_path: Path) -> None:
         results = await shoal.crawl(spider, proxies={"api": pool}, files=str(tmp_path / "files"))
     assert [row["size"] for row in results] == [20_000]
     assert len(gateway.fetched) == 2
+
+
+async def test_an_error_page_is_no_file(tmp_path: Path) -> None:
+    async def answer(head: bytes, writer: Any) -> None:
+        writer.write(page(b"gone", "404 Not Found") if b"a.pdf" in head else page())
+        await writer.drain()
+
+    async with serve(answer) as server, GatewayServer() as gateway:
+        spider = Spider("files", start=server.url("/"), robots=False, rate=0, pool="api")
+
+        @spider.handler
+        async def found(page: Page):  # type: ignore[no-untyped-def]
+            try:
+                await page.download("/a.pdf")
+            except FetchFailed as error:
+                yield {"kind": error.kind}
+
+        pool = {"gateway": gateway.template, **TOLD}
+        results = await shoal.crawl(spider, proxies={"api": pool}, files=str(tmp_path / "files"))
+    assert [row["kind"] for row in results] == ["http_404"]
+    assert b"gone" not in files_in(tmp_path)
 
 
 async def test_what_a_gateway_cannot_do_is_told() -> None:

@@ -16,7 +16,7 @@ those of the page, and its address and key are known here only. Its own errors a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Self
 from urllib.parse import quote
 
@@ -27,7 +27,7 @@ from yarl import URL
 from shoal.admit.identity import origin
 from shoal.admit.sending import sent_url
 from shoal.fetch.proxy.proxy import Proxy
-from shoal.fetch.transport import FetchRequest
+from shoal.fetch.transport import BodySink, FetchRequest
 from shoal.model import Failure, Outcome, Response
 from shoal.proxy_address import variables_in, with_variables
 from shoal.settings import PoolSettings
@@ -107,7 +107,7 @@ class Gateway(Proxy):
             read_timeout=total,  # it is silent until it has the page
             max_body=request.max_body,
             truncate=request.truncate,
-            sink=request.sink,
+            sink=None if request.sink is None else _PageSink(request.sink, self._page_status),
             proxy=self,
             jar=DummyCookieJar(),  # cookies are for the page's host
         )
@@ -145,7 +145,7 @@ class Gateway(Proxy):
                 status=answer.status,
                 elapsed=answer.elapsed,
             )
-        status = self._status(answer)
+        status = self._page_status(answer.status, answer.headers)
         headers = CIMultiDict((name, self._masked(value)) for name, value in answer.headers.items())
         url = sent_url(headers.get(self._own.url_header, "")) if self._own.url_header else None
         body = answer.body if status < 400 else self._masked_bytes(answer.body)
@@ -158,9 +158,9 @@ class Gateway(Proxy):
         kind = "gateway_down" if down else "gateway_error"
         return replace(failure, kind=kind, detail=self._masked(f"gateway {self.name}: {failure.detail}"))
 
-    def _status(self, answer: Response) -> int:
-        given = answer.headers.get(self._own.status_header, "") if self._own.status_header else ""
-        return int(given) if given.isascii() and given.isdigit() and len(given) == 3 else answer.status
+    def _page_status(self, status: int, headers: Mapping[str, str]) -> int:
+        given = headers.get(self._own.status_header, "") if self._own.status_header else ""
+        return int(given) if given.isascii() and given.isdigit() and len(given) == 3 else status
 
     def _error(self, answer: Response) -> str | None:
         """The gateway's own error; None: the answer is the page's."""
@@ -186,6 +186,40 @@ class Gateway(Proxy):
         for secret in self._secrets:
             body = body.replace(secret.encode(), MASK.encode())
         return body
+
+
+class _PageSink:
+    """A sink that sees the status of the page: an error page is no file."""
+
+    def __init__(self, sink: BodySink, status: Callable[[int, Mapping[str, str]], int]) -> None:
+        self._sink = sink
+        self._status = status
+
+    @property
+    def cap(self) -> int:
+        return self._sink.cap
+
+    @property
+    def error(self) -> OSError | None:
+        return self._sink.error
+
+    def headers(self) -> dict[str, str]:
+        return self._sink.headers()
+
+    def takes(self, status: int, headers: Mapping[str, str]) -> bool:
+        return self._sink.takes(self._status(status, headers), headers)
+
+    def write(self, data: bytes) -> None:
+        self._sink.write(data)
+
+    def beginning(self, size: int) -> bytes:
+        return self._sink.beginning(size)
+
+    def starts_anew(self) -> bool:
+        return self._sink.starts_anew()
+
+    def missing(self) -> str:
+        return self._sink.missing()
 
 
 def _place(template: str) -> tuple[str, int]:
