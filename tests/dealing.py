@@ -10,7 +10,7 @@ import pytest
 
 # Seconds on a quiet machine, roughly, of modules that take long.
 _SECONDS = {
-    "simulation/test_simulation": 50,
+    "simulation/test_simulation": 40,
     "stateful/test_redis": 30,
     "e2e/test_fleet": 45,
     "e2e/test_browser_fleet": 45,
@@ -21,7 +21,7 @@ _SECONDS = {
     "e2e/test_accounts": 35,
     "integration/test_browser_bounds": 35,
     "integration/test_browser": 30,
-    "e2e/test_browser_lane": 30,
+    "e2e/test_browser_lane": 12,
     "e2e/test_dashboard_browser": 30,
     "e2e/test_bad_proxies": 30,
     "crash/test_kill": 25,
@@ -29,8 +29,8 @@ _SECONDS = {
     "crash/test_disk": 25,
     "crash/test_fleet_kill": 25,
     "e2e/test_fleet_valkey": 25,
-    "e2e/test_fleet_quiet": 25,
-    "e2e/test_escalation": 25,
+    "e2e/test_fleet_quiet": 12,
+    "e2e/test_escalation": 15,
     "e2e/test_browser_routes": 25,
     "e2e/test_host_settings": 25,
     "integration/test_postgres": 25,

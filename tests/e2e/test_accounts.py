@@ -263,6 +263,7 @@ EXITS = [
     ("hosts", 0), ("hosts show nobody.test", 2), ("hosts block {site}", 0),
     ("proxies", 0), ("proxies test --url {site}", 2),
     ("dead list", 0), ("dead show 99", 2), ("dead replay", 2), ("dead drop --all", 0),
+    ("rejected list", 0), ("rejected show 99", 2), ("rejected replay", 2), ("rejected drop --all", 0),
     ("fetch {site}fine/1 --no-robots", 0), ("fetch {site}missing/1 --no-robots", 1), ("fetch ftp://a/", 2),
     ("nonsense", 2), ("--version", 0),
 ]  # fmt: skip
