@@ -176,9 +176,9 @@ class Routes:
     ) -> web.StreamResponse:
         answer = web.StreamResponse(status=status, headers=headers)
         answer.content_length = len(body)
-        await answer.prepare(request)
         size = len(body) // _FILE_PIECES + 1
         try:
+            await answer.prepare(request)
             for at in range(0, len(body), size):
                 await asyncio.sleep(self.spec.file_seconds / _FILE_PIECES)
                 await answer.write(body[at : at + size])
