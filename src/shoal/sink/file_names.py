@@ -21,10 +21,10 @@ _EXTENDED = re.compile(r"(utf-8|iso-8859-1)'[^']*'(.*)", re.IGNORECASE | re.DOTA
 _ENDINGS = MimeTypes(filenames=())  # Python's own table: that of the system may be any
 
 
-def file_name(disposition: str, url: str, media_type: str) -> str:
-    """The name to store a file under. `media_type` gives the ending of a name that has none."""
-    given = disposition_name(disposition) or _name_in(url)
-    name = safe_name(given)
+def file_name(given: str, url: str, media_type: str) -> str:
+    """The name to store a file under: the one that the server gave, else that of the URL. `media_type` gives the ending
+    of a name that has none."""
+    name = safe_name(given or _name_in(url))
     if "." not in name:
         name = safe_name((name or "file") + (_ENDINGS.guess_extension(media_type) or ""))
     return name

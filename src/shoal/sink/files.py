@@ -1,9 +1,9 @@
 """Downloaded files on a disk: whole or not there, each content once.
 
     files/ab/abcdef…/name.pdf            a file, in a folder named after its content (SHA-256)
-    files/.shoal/JOB/KEY.part            a download that is not complete; KEY stands for the request
-    files/.shoal/JOB/KEY.json            what is known of it: enough to go on after a kill
-    files/.shoal/JOB/KEY.done            the file that the request led to: it is not fetched again by this job
+    files/.shoal/JOB/ke/KEY.part         a download that is not complete; KEY stands for the request
+    files/.shoal/JOB/ke/KEY.json         what is known of it: enough to go on after a kill
+    files/.shoal/JOB/ke/KEY.done         the file that the request led to: it is not fetched again by this job
 
 A part belongs to the process that has it locked; a lock ends with its process. A complete part is moved into a folder
 of its own, and that folder to its place: if the place is taken, the same bytes are stored already.
@@ -31,7 +31,7 @@ from msgspec.structs import replace
 
 from shoal.errors import SinkError
 from shoal.html.media import media_type
-from shoal.sink.file_names import file_name, safe_name
+from shoal.sink.file_names import disposition_name, file_name, safe_name
 from shoal.sink.object_store import ObjectStore, is_object_store
 from shoal.spider.inner import File
 
@@ -48,7 +48,7 @@ class Known(Struct, frozen=True, omit_defaults=True):
     etag: str = ""
     modified: str = ""
     length: int | None = None  # of the whole file
-    disposition: str = ""
+    name: str = ""  # that the server gave
     type: str = ""
     boot: str = ""  # of the system: after a crash of it, a part may hold what was never written
 
@@ -78,7 +78,7 @@ class FileStore:
     def done(self, key: str) -> File | None:
         """The file of a request that this job has made before, if it is still there."""
         try:
-            file = msgspec.json.decode((self._folder / f"{key}.done").read_bytes(), type=File)
+            file = msgspec.json.decode(self._base(key).with_suffix(".done").read_bytes(), type=File)
             there = self._objects is not None or os.stat(file.path).st_size == file.size
             return file if there else None
         except (OSError, msgspec.DecodeError):
@@ -86,7 +86,10 @@ class FileStore:
 
     def part(self, key: str, cap: int) -> PartFile | None:
         """The part of a request; None: another process has it."""
-        return self._told(lambda: PartFile.open(self._folder / key, cap))
+        return self._told(lambda: PartFile.open(self._base(key), cap))
+
+    def _base(self, key: str) -> Path:
+        return self._folder / key[:2] / key  # a million in one folder would be slow
 
     def keep(self, part: PartFile, *, url: str, name: str, to: str) -> File:
         """Moves a complete part to its place."""
@@ -95,7 +98,7 @@ class FileStore:
     def _keep(self, part: PartFile, url: str, name: str, to: str) -> File:
         part.sync()
         known = part.known
-        name = safe_name(name) or file_name(known.disposition, url, known.type)
+        name = safe_name(name) or file_name(known.name, url, known.type)
         digest = part.sha256.hexdigest()
         folder = f"{digest[:2]}/{digest[:32]}"
         if to:
@@ -112,6 +115,8 @@ class FileStore:
         file = File(url, path, path.rpartition("/")[2] if to else name, digest, part.size, known.type)
         _write_whole(part.base.with_suffix(".done"), _encode(file))
         part.forget()
+        with suppress(OSError):
+            os.utime(self._folder)  # it is in use
         return file
 
     def _place(self, to: str) -> Path:
@@ -290,15 +295,14 @@ class PartFile:
         plain = not headers.get("Content-Encoding")
         etag, length = headers.get("ETag", ""), headers.get("Content-Length", "")
         self.known = Known(
-            etag=etag if plain and not etag.startswith("W/") else "",
+            etag=etag if plain and etag.isascii() and not etag.startswith("W/") else "",
             modified=_last_change(headers) if plain and not etag else "",
             length=int(length) if plain and length.isascii() and length.isdigit() else None,
-            disposition=headers.get("Content-Disposition", ""),
-            type=media_type(headers.get("Content-Type", "")),
+            name=disposition_name(headers.get("Content-Disposition", "")),
+            type=media_type(headers.get("Content-Type", "")).encode("ascii", "replace").decode(),
             boot=_boot(),
         )
-        safe = self.known.disposition.encode("utf-8", "backslashreplace").decode()
-        _write_whole(self.base.with_suffix(".json"), _encode(replace(self.known, disposition=safe)))
+        _write_whole(self.base.with_suffix(".json"), _encode(self.known))
 
     def _read_known(self) -> Known:
         try:
