@@ -375,3 +375,21 @@ def die_once(item, page):
     assert (told["job-start"], told["job-end:30"]) == (1, 1)
     assert told["process-start"] == told["process-end"] + 1 == 3
     assert len(set(desk.rows())) == len(desk.rows()) == 30
+
+
+async def test_rejected_items_are_told_too(site: str) -> None:
+    spider = Spider("s", [f"{site}/a"], rate=0, robots=False)
+    told: list[tuple[str, str]] = []
+
+    @spider.handler(key="sku")
+    def row(page: Page) -> Iterator[object]:
+        yield {"sku": "1"}
+        yield {"no": "key"}
+
+    @spider.on_dead_letter
+    def letter(letter: DeadLetter) -> None:
+        told.append((letter.kind, letter.task.url))
+
+    results = await shoal.crawl(spider)
+    assert list(results) == [{"sku": "1"}]
+    assert told == [("rejected", f"{site}/a")]
