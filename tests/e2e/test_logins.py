@@ -338,6 +338,35 @@ async def test_a_token_may_be_a_header_of_the_session() -> None:
         assert ["Bearer" in head for head in asked] == [False, True]
 
 
+@pytest.mark.parametrize("outsiders", ["redirect", "form", "401"])
+async def test_a_request_inside_a_handler_is_logged_in_too(outsiders: str) -> None:
+    with serving(Members(outsiders=outsiders, requests=30)) as site:
+        spider = spider_for(site)
+
+        @spider.handler
+        async def pair(page: Page) -> dict[str, str]:
+            other = await page.fetch(page.url.replace("/p/", "/q/"))
+            named = await page.fetch(page.url.replace("/p/", "/r/"), session="other")
+            return {"url": page.text("h1"), "other": other.text("h1"), "named": named.text("h1")}
+
+        @spider.handler
+        def first(page: Page) -> object:
+            yield from page.follow_all("a.p", pair)
+
+        spider.start = [Request(f"{site.url}home", handler="first")]
+        results = await shoal.crawl(spider)
+        rows = sorted((row["url"], row["other"], row["named"]) for row in results.items)
+        assert rows == [(url, url.replace("p", "q"), url.replace("p", "r")) for url in WANTED]
+
+
+async def test_the_login_page_may_be_a_page_of_the_crawl() -> None:
+    with serving(Members()) as site:
+        spider = spider_for(site)
+        spider.start = [f"{site.url}home", Request(f"{site.url}login", handler="item")]
+        assert await rows_of(spider) == ["", *WANTED]
+        assert site.logins["anna"] == 1
+
+
 async def test_a_hook_may_choose_the_account() -> None:
     with serving(Members()) as site:
         spider = Spider("members", start=f"{site.url}home", **FAST)  # type: ignore[arg-type]

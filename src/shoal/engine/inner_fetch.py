@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from shoal.admit import Admission
 from shoal.admit.referrer import Referrer
 from shoal.engine.fetching import Fetched, Fetcher, as_asked
-from shoal.engine.inner_logins import LoginCheck, refuse_if_logged_out
+from shoal.engine.inner_logins import LoginCheck, LoginEnter, refuse_if_logged_out
 from shoal.engine.judging import Judge, Judgement
 from shoal.engine.learning import Learner
 from shoal.engine.page_hooks import PageHooks
@@ -83,7 +83,8 @@ class InnerFetcher:
         self._hooks = hooks
         self._sleep = sleep
         self.downloads: Downloader | None = None
-        self.login_check: LoginCheck | None = None  # None: the spider has no @spider.login
+        self.login_enter: LoginEnter | None = None  # None: the spider has no @spider.login
+        self.login_check: LoginCheck | None = None
         self._places: dict[str, _Places] = {}  # of hosts that inner requests are sent to right now
 
     def of_page(self, lease: Lease, handler: str) -> PageFetches:
@@ -154,6 +155,10 @@ class InnerFetcher:
     ) -> Response | Task:
         """The answer; or the task to go on with, after a redirect or a failure. The same task: its turn was used for
         something else."""
+        if self.login_enter is not None and not logs_in:
+            entry = await self.login_enter(replace(lease, task=task))  # it may name another session
+            if isinstance(entry, Retry | Dead):
+                return await self._again(task, entry, patience)
         async with self._place(task, lease, patience):
             turn = await self._turn(task, patience)
             own = Lease(lease.token, task, lease.deadline, turn.host_version, turn.interval)

@@ -14,6 +14,8 @@ from shoal.html.media import is_html
 from shoal.model import Dead, Lease, Moved, Response, Retry, Task
 from shoal.spider.inner import FetchFailed
 
+# Logins.enter: a Retry or Dead if the session is not logged in, and cannot be at once.
+LoginEnter: TypeAlias = Callable[[Lease], Awaitable[object]]
 # Logins.check: what becomes of a page that was fetched without being logged in; None: it was logged in.
 LoginCheck: TypeAlias = Callable[
     [Lease, Visit, Response, Judgement], Awaitable["Retry | Dead | Moved | None"]

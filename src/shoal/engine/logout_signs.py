@@ -28,6 +28,8 @@ class LogoutSigns:
     async def in_answer(
         self, task: Task, response: Response, judgement: Judgement, login: LoginState
     ) -> bool:
+        if _plain(task.origin) in login.urls:
+            return False  # the login page itself was asked for
         if response.status in self._login.statuses or judgement.kind == "login_wall":
             return True
         if judgement.kind == "redirect":

@@ -303,7 +303,7 @@ def make_pipeline(
             clock=clock,
             rng=rng,
         )
-        inner.login_check = logins.check
+        inner.login_enter, inner.login_check = logins.enter, logins.check
     return Pipeline(
         settings,
         hosts=hosts,
