@@ -262,6 +262,21 @@ async def test_forgetting_to_await_is_told(site: Site, tmp_path: Path, how: str)
     assert "without await: write `await page.fetch(…)`" in letter.task.history[-1].detail
 
 
+async def test_requests_in_a_task_group(site: Site, tmp_path: Path) -> None:
+    spider = spider_for(site, "/fine", "/bad")
+
+    @spider.handler
+    async def start(page: Page) -> object:
+        last = "/gone" if page.url.endswith("/bad") else "/3"
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(page.fetch(url)) for url in ("/1", "/2", last)]
+        return {"paths": [task.result().json()["path"] for task in tasks]}
+
+    results = await shoal.crawl(spider, store=str(tmp_path / "s.db"))
+    assert list(results) == [{"paths": ["/1", "/2", "/3"]}]
+    assert [letter.kind for letter in await dead(tmp_path / "s.db")] == ["http_404"]
+
+
 async def test_requests_at_once_run_one_after_another(site: Site) -> None:
     at_once, most = 0, 0
 

@@ -34,7 +34,7 @@ from shoal.spider import handlers
 from shoal.spider.handlers import HandlerTimeout, JunkError, Yielded, collect
 from shoal.spider.hook_calls import HookFailed
 from shoal.spider.hooks import NO_HOOKS
-from shoal.spider.inner import FetchFailed
+from shoal.spider.inner import FetchFailed, fetch_failed_in
 from shoal.spider.page import Page
 from shoal.spider.rendering import TabLost
 from shoal.spider.spider import Handler, Spider, place_of_code, place_of_error
@@ -121,12 +121,12 @@ class Handling:
             return self._bury(lease, response, "junk", f"{where}: {error}" if where else str(error))
         except (handlers.Retry, handlers.Drop, HookFailed) as said:
             return self._said(lease, response, said, page._counts)
-        except FetchFailed as failed:
-            return self._without_inner(lease, response, failed)
         except TabLost as error:
             lost = self._failure(task, "browser_crash", str(error))
             return Settlement(lease, Retry(self._settings.retry_base, lost))
         except Exception as error:
+            if (failed := fetch_failed_in(error)) is not None:
+                return self._without_inner(lease, response, failed)
             name, line = task.handler or "(first)", error_line(error)
             event("handler_failed", job=task.job, url=task.url, handler=name, error=line)
             return self._bury(lease, response, "handler", line, traceback.format_exc())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -42,6 +42,16 @@ class FetchFailed(Exception):
         super().__init__(f"{shown_url(url)}: {self.detail}")
 
 
+def fetch_failed_in(error: BaseException) -> FetchFailed | None:
+    """The error of a request; also if a task group has raised it, and nothing else."""
+    if isinstance(error, FetchFailed):
+        return error
+    if not isinstance(error, BaseExceptionGroup) or not error.exceptions:
+        return None
+    found = [fetch_failed_in(one) for one in error.exceptions]
+    return None if None in found else found[0]
+
+
 class File(Struct, frozen=True):
     """A downloaded file."""
 
@@ -61,14 +71,16 @@ class Inner(Protocol):
     async def download(self, request: Request, to: str, name: str) -> File: ...
 
 
-class Unawaited(Generic[T]):
-    """What `page.fetch(…)` gives before `await`. Whoever uses it without gets an error that says so."""
+class Unawaited(Coroutine[Any, Any, T]):
+    """What `page.fetch(…)` gives before `await`: a coroutine, which begins when it is awaited or made a task. Whoever
+    uses it without gets an error that says so."""
 
-    __slots__ = ("_begin", "_call")
+    __slots__ = ("_begin", "_begun", "_call")
 
     def __init__(self, call: str, begin: Callable[[], Coroutine[Any, Any, T]]) -> None:
         self._call = call
         self._begin = begin
+        self._begun: Coroutine[Any, Any, T] | None = None
 
     def __repr__(self) -> str:
         return f"<{self._call}, not awaited>"
@@ -76,10 +88,27 @@ class Unawaited(Generic[T]):
     def __await__(self) -> Generator[Any, None, T]:
         return self._begin().__await__()
 
-    def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise self.error()
+    def send(self, value: Any) -> Any:
+        return self._coroutine().send(value)
+
+    def throw(self, *args: Any) -> Any:
+        return self._coroutine().throw(*args)
+
+    def close(self) -> None:
+        if self._begun is not None:
+            self._begun.close()
+
+    def _coroutine(self) -> Coroutine[Any, Any, T]:
+        if self._begun is None:
+            self._begun = self._begin()
+        return self._begun
+
+    if not TYPE_CHECKING:  # type checkers see that it has no such attribute
+
+        def __getattr__(self, name):
+            if name.startswith("__"):
+                raise AttributeError(name)
+            raise self.error()
 
     def error(self) -> SpiderError:
         return SpiderError(
