@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from shoal import Page, Spider, crawl
 from shoal.errors import ShoalError, SinkError
 from shoal.fetch.browser.chromium import children_of
-from shoal.model import Dead, Done, Lease, Settlement, Task
+from shoal.model import Dead, Done, ItemNote, Lease, Row, Settlement, Task
 from shoal.sink import open_sink
 from shoal.sink.jsonl import encode_row
 from shoal.sink.postgres.address import read_address
@@ -359,33 +359,48 @@ async def test_a_table_with_columns_needs_a_key(postgres: str) -> None:
         ),
     ],
 )
-async def test_a_page_with_a_value_that_its_column_refuses_is_buried_alone(
+async def test_an_item_with_a_value_that_its_column_refuses_is_rejected_alone(
     postgres: str, table: str, item: dict[str, Any], told: str
 ) -> None:
     await ask(postgres, f"CREATE TABLE book ({table})")
     good = [page(book(f"good-{n}", 1), url=f"http://a/good-{n}") for n in range(20)]
     link = make_task("http://a/2")
-    bad = replace(page(book("fine", 2), item), found=(link,), counts=(("books", 2),), rejected=(link,))
+    bad = replace(page(book("fine", 2), item), found=(link,), counts=(("books", 2),))
     async with opened(postgres) as sink:
         assert await sink.write(good[:3]) == good[:3]
         settled = await sink.write([*good[3:11], bad, *good[11:]])
-    assert [one for one in settled if one.lease is not bad.lease or one.rows] == good[3:]
-    [buried] = [one for one in settled if isinstance(one.verdict, Dead)]
-    assert buried.found == (link,), "its links are followed"
-    assert (buried.rows, buried.counts, buried.rejected) == ((), (), ()), "these come when it is replayed"
-    failure = buried.verdict.failure  # type: ignore[union-attr]
-    assert (failure.kind, failure.at) == ("row_refused", T0)
+    assert [one for one in settled if not one.rejected] == good[3:]
+    [of_bad] = [one for one in settled if one.rejected]
+    assert of_bad == replace(bad, rows=bad.rows[:1], rejected=of_bad.rejected), "the rest of the page is kept"
+    [rejected] = of_bad.rejected
+    assert rejected.body == bad.rows[1].data.rstrip()
+    assert rejected.item == ItemNote("book", T0, hooked=True)
+    failure = rejected.history[-1]
+    assert (failure.kind, failure.at) == ("rejected", T0)
     assert re.search(told, failure.detail), failure.detail
     assert "\n" not in failure.detail
-    written = await ask(postgres, "SELECT upc FROM book WHERE upc LIKE 'good%'")
-    assert len(written) == 20
+    written = await ask(postgres, "SELECT upc FROM book WHERE upc LIKE 'good%' OR upc = 'fine'")
+    assert len(written) == 21
+
+
+async def test_without_keys_a_page_is_refused_as_a_whole(postgres: str) -> None:
+    """Its rows are told apart by their places."""
+    link = make_task("http://a/2")
+    deep = Row(b'{"a":' + b"[" * 50_000 + b"]" * 50_000 + b"}\n", table="note", at=T0)
+    good = page({"a": 1}, handler=PLAIN)
+    bad = replace(good, rows=(*good.rows, deep), found=(link,), counts=(("notes", 2),), rejected=(link,))
+    async with opened(postgres) as sink:
+        [buried] = await sink.write([bad])
+    assert isinstance(buried.verdict, Dead)
+    assert (buried.verdict.failure.kind, buried.found) == ("row_refused", (link,)), "its links are followed"
+    assert (buried.rows, buried.counts, buried.rejected) == ((), (), ()), "these come when it is replayed"
 
 
 async def test_every_page_of_a_batch_may_be_refused(postgres: str) -> None:
     await ask(postgres, "CREATE TABLE book (upc text PRIMARY KEY, price int, fetched_at timestamptz)")
     async with opened(postgres) as sink:
         settled = await sink.write([page({"upc": str(n), "price": "free"}) for n in range(5)])
-        assert [type(one.verdict) for one in settled] == [Dead] * 5
+        assert [(len(one.rows), len(one.rejected)) for one in settled] == [(0, 1)] * 5
         assert (await sink.write([page(book("1", 1))]))[0].rows
 
 
@@ -405,7 +420,8 @@ async def test_a_crawl_goes_on_after_a_page_that_the_table_refuses(postgres: str
         results = await crawl(spider, output=postgres)
     counters = results.view.job.counters
     [(pages,)] = await ask(postgres, "SELECT count(*) FROM book")
-    assert (counters.dead, counters.done, pages) == (1, counters.admitted - 1, counters.admitted - 1)
+    assert (counters.rejected, counters.done, pages) == (1, counters.admitted, counters.admitted - 1)
+    assert counters.items == pages
 
 
 async def test_an_item_whose_key_equals_nothing_is_rejected_and_no_row_is_lost(

@@ -6,18 +6,17 @@ from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
-from msgspec.structs import replace
 
 from shoal.clock import Clock
 from shoal.counts import DROPPED, with_reason
 from shoal.engine.page_hooks import PageHooks
 from shoal.limits import PAGE_REJECTED, REJECTED_ITEMS
-from shoal.model import REJECTED, Failure, ItemNote, Row, Task, items_of
-from shoal.sink.items import KeptItem, Rejected, as_json, encode_rows, kept_item
+from shoal.model import ItemNote, Row, Task
+from shoal.sink.items import KeptItem, Rejected, as_json, encode_rows, kept_item, rejected_task
 from shoal.spider.handlers import JunkError
 from shoal.spider.page import Page
 from shoal.spider.spider import Handler
-from shoal.text import one_line, pack
+from shoal.text import pack
 
 NOT_WHOLE = "it was not kept whole, so it cannot be replayed; before that: "
 
@@ -88,7 +87,7 @@ class ItemWriter:
             if room < 0:
                 raise _too_many(handler, "items", f"{PAGE_REJECTED:,} bytes of them", one)
             note = ItemNote(one.table, at, item.is_json, is_hooked, handler.name)
-            kept.append(self._task(task, item, one.reason, note))
+            kept.append(rejected_task(task, item, one.reason, note, self._clock.time()))
         return tuple(kept)
 
     async def again(self, page: Page, handler: Handler) -> tuple[tuple[Row, ...], tuple[Task, ...]]:
@@ -98,28 +97,10 @@ class ItemWriter:
         if not note.is_json:
             said = task.history[-1].detail if task.history else ""
             reason = NOT_WHOLE + said.removeprefix(NOT_WHOLE)
-            return (), (self._task(task, KeptItem(task.body or b"", False), reason, note),)
+            return (), (
+                rejected_task(task, KeptItem(task.body or b"", False), reason, note, self._clock.time()),
+            )
         return await self.write(page, handler, [msgspec.json.decode(task.body or b"null")], note.at)
-
-    def _task(self, task: Task, kept: KeptItem, reason: str, note: ItemNote) -> Task:
-        failure = Failure(REJECTED, one_line(reason), at=self._clock.time(), attempt=task.attempt)
-        if task.item is not None:  # it was replayed, and is rejected again
-            return replace(task, body=kept.data, item=note).failed(failure)
-        item = Task(
-            task.url,
-            task.handler,
-            host=items_of(task.host),
-            lane=task.lane,
-            priority=task.priority,
-            depth=task.depth,
-            parent=task.id,
-            body=kept.data,
-            pool=task.pool,
-            options=task.options,
-            meta=task.meta,
-            item=note,
-        )
-        return item.failed(failure)
 
 
 def _too_many(handler: Handler, what: str, most: str, one: Rejected) -> JunkError:

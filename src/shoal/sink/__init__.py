@@ -36,7 +36,7 @@ class Sink(Protocol):
 
     async def write(self, batch: Sequence[Settlement]) -> Sequence[Settlement]:
         """Makes the rows of these settlements durable. Tries again while the database is away. Returns what is to be
-        settled: the same, but with dead letters for pages whose rows were refused."""
+        settled: the same, but without rows that were refused: their items are rejected, or their pages dead letters."""
         ...
 
     async def close(self) -> None: ...

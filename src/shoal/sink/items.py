@@ -12,13 +12,14 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from shoal.limits import PAGE_ROWS, REJECTED_ITEM, ROW_BYTES
-from shoal.model import Row
+from shoal.model import REJECTED, Failure, ItemNote, Row, Task, items_of
 from shoal.spider.handlers import JunkError
 from shoal.spider.schemas import Invalid, Schema
 from shoal.spider.spider import Handler
-from shoal.text import error_line
+from shoal.text import error_line, one_line
 
 
 def _plain(value: object) -> object:
@@ -240,3 +241,25 @@ def _fields(item: object) -> Iterator[tuple[object, object]]:
     else:  # attrs, pydantic
         named = [field.name for field in getattr(type(item), "__attrs_attrs__", ())]
         yield from ((name, getattr(item, name)) for name in named or getattr(type(item), "model_fields", []))
+
+
+def rejected_task(task: Task, kept: KeptItem, reason: str, note: ItemNote, at: float) -> Task:
+    """The task that keeps a rejected item of a page, or of an item that was replayed."""
+    failure = Failure(REJECTED, one_line(reason), at=at, attempt=task.attempt)
+    if task.item is not None:  # it is rejected again
+        return replace(task, body=kept.data, item=note).failed(failure)
+    item = Task(
+        task.url,
+        task.handler,
+        host=items_of(task.host),
+        lane=task.lane,
+        priority=task.priority,
+        depth=task.depth,
+        parent=task.id,
+        body=kept.data,
+        pool=task.pool,
+        options=task.options,
+        meta=task.meta,
+        item=note,
+    )
+    return item.failed(failure)

@@ -15,7 +15,9 @@ import msgspec
 from msgspec.structs import replace
 
 from shoal.errors import ShoalError, SinkError
-from shoal.model import Dead, Failure, Settlement
+from shoal.limits import REJECTED_ITEM
+from shoal.model import Dead, Failure, ItemNote, Row, Settlement, Task
+from shoal.sink.items import KeptItem, rejected_task
 from shoal.sink.ownership import FileClaim
 from shoal.sink.postgres.address import Address, read_address
 from shoal.sink.postgres.database import Connection, Database
@@ -67,19 +69,45 @@ class PostgresSink:
             )
 
     async def write(self, batch: Sequence[Settlement]) -> Sequence[Settlement]:
-        """A page with a value that its column refuses becomes a dead letter. To find it, halves of the batch are tried
-        until it is alone. Rows that were written before are written again, which changes nothing."""
+        """An item with a value that its column refuses is rejected. To find it, halves of the batch, and then of its
+        page, are tried until it is alone. Rows that were written before are written again, which changes nothing."""
         try:
             await self._write(batch)
         except (ValueRefused, NoColumn) as error:
             if isinstance(error, NoColumn) and not self._fits(batch):
                 raise  # probably a mistake of the user, not of the page
             if len(batch) == 1:
-                return [_buried(batch[0], error)]
+                return [await self._without_refused(batch[0], error)]
             half = len(batch) // 2
             return [*await self.write(batch[:half]), *await self.write(batch[half:])]
         self._filled |= {row.table for settlement in batch for row in settlement.rows}
         return batch
+
+    async def _without_refused(self, settlement: Settlement, error: ShoalError) -> Settlement:
+        """Rows without a key have one by their places, so their page is refused as a whole."""
+        rows = settlement.rows
+        if len(rows) > 1 and not all(row.by for row in rows):
+            return _buried(settlement, error)
+        refused = await self._refused(settlement, rows, error)
+        bad = [id(row) for row, _ in refused]
+        items = [_rejected(settlement.lease.task, row, str(why)) for row, why in refused]
+        good = tuple(row for row in rows if id(row) not in bad)
+        return replace(settlement, rows=good, rejected=(*settlement.rejected, *items))
+
+    async def _refused(
+        self, settlement: Settlement, rows: Sequence[Row], error: ShoalError
+    ) -> list[tuple[Row, ShoalError]]:
+        """Which of these rows, that are refused together, are refused alone. The others are written."""
+        if len(rows) == 1:
+            return [(rows[0], error)]
+        found: list[tuple[Row, ShoalError]] = []
+        half = len(rows) // 2
+        for part in (rows[:half], rows[half:]):
+            try:
+                await self._write([replace(settlement, rows=tuple(part))])
+            except (ValueRefused, NoColumn) as why:
+                found += await self._refused(settlement, part, why)
+        return found
 
     def _fits(self, batch: Sequence[Settlement]) -> bool:
         """Whether the tables have accepted rows of other pages."""
@@ -142,6 +170,14 @@ def _buried(settlement: Settlement, error: ShoalError) -> Settlement:
     return replace(settlement, verdict=Dead(failure), rows=(), counts=(), rejected=())
 
 
+def _rejected(task: Task, row: Row, reason: str) -> Task:
+    """The item as it was to be written, after hooks and schema."""
+    data = row.data.rstrip(b"\n")
+    kept = KeptItem(data[:REJECTED_ITEM], len(data) <= REJECTED_ITEM)
+    note = ItemNote(row.table, row.at, kept.is_json, hooked=True, handler=task.handler)
+    return rejected_task(task, kept, reason, note, row.at)
+
+
 # -- which row and field a table refused
 
 
@@ -152,7 +188,7 @@ _ABOUT_VALUES = ("22", "23", "54")
 
 
 class ValueRefused(SinkError):
-    """A table refused a value of a page. Only that page fails, not the crawl."""
+    """A table refused a value of an item. Only that item fails, not the crawl."""
 
 
 def explain(
