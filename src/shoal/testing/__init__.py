@@ -2,7 +2,7 @@
 
 `ChaoticWeb` serves many hosts on loopback, each with its own bad habit, in the test's event loop; `WebProcess`
 serves the same from a process of its own; `ManualClock` moves time by hand; `state_in_memory` gives a
-handler the values of `spider.state`.
+handler the values of `spider.state`. `shoal.testing.shop` is a shop with a login, an API, forms and files.
 """
 
 from __future__ import annotations
