@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from shoal.counts import without_costs
 from shoal.engine.process_hooks import ProcessHooks, time_of
 from shoal.errors import JobHookError
 from shoal.frontier.protocol import Notes
@@ -132,5 +133,5 @@ def _summary(job: Job) -> JobSummary:
         left=c.open,
         seconds=max(0.0, job.finished_at - job.created_at),
         output=describe(output or None),
-        counts=dict(job.counts),
+        counts=without_costs(job.counts),
     )

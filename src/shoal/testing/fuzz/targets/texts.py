@@ -19,7 +19,7 @@ from shoal.frontier.redis.address import Address
 from shoal.html.page_links import largest_number, query_value, with_query_value
 from shoal.jobs.cron import parse_cron
 from shoal.model import Refused, Request, Task
-from shoal.settings import Settings
+from shoal.settings import PoolSettings, Settings
 from shoal.sink.postgres.address import read_address
 from shoal.testing.fuzz.target import Run, as_text, lines
 
@@ -77,6 +77,9 @@ def addresses(data: bytes) -> None:
     except UsageError as error:
         check_line(str(error))
     _refused(lambda: load_pools(Settings(proxies={"pool": [f"http://{text}"]}), {}))
+    gateway = PoolSettings(gateway=f"http://{text}{{url}}")
+    _refused(lambda: load_pools(Settings(proxies={"pool": gateway}), {}))
+    _refused(lambda: Request("https://a.example/", proxy=f"http://{text}"))
 
 
 def cron(data: bytes) -> None:
