@@ -165,12 +165,10 @@ class Gateway(Proxy):
     def _error(self, answer: Response) -> str | None:
         """The gateway's own error; None: the answer is the page's."""
         own, status = self._own, str(answer.status)
+        if answer.headers.get("Location", "").startswith(origin(self._template)):
+            return "error"  # a redirect of its own has our key in it
         if own.status_header and own.status_header in answer.headers:
             return None
-        if 300 <= answer.status < 400:
-            # A redirect of its own would have our key in it.
-            leads_to = answer.headers.get("Location", "")
-            return "error" if leads_to.startswith(origin(self._template)) else None
         if status in own.errors:
             return None if own.errors[status] == "site" else own.errors[status]
         if status in _ERRORS and (own.status_header or status not in _AMBIGUOUS):
