@@ -235,7 +235,7 @@ EVENTS: dict[str, Kind] = {
     "letters_not_told": _kind(
         "warning",
         "count",
-        "on_dead_letter hooks were not told of {count} dead letters: they take too long; shoal dead list has all",
+        "on_dead_letter hooks were not told of {count} dead letters: they take too long; see all: shoal dead list{at}",
     ),
     "handler_blocks": _kind(
         "warning",

@@ -34,6 +34,8 @@ SPOKEN = {
     "shoal worker --lanes)",
     "a page was given up; shoal dead show tells more",
     "shoal resume {job}{at}",
+    "shoal dead replay --kind login_failed{at}",
+    "shoal dead list{at}",
     "(shoal coordinator FILE.py{at}, or",
 }
 
