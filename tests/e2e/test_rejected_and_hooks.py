@@ -181,6 +181,21 @@ async def test_a_hook_may_fetch_for_a_replayed_item(site: str, tmp_path: Path) -
     assert list(results) == [{"sku": "a", "price": 13.0}]
 
 
+async def test_a_hook_that_makes_too_many_of_a_replayed_item_buries_it(site: str, tmp_path: Path) -> None:
+    await crawl(make_spider(site, [{"sku": "a", "price": "?"}]), tmp_path)
+    await replay(tmp_path)
+    spider = make_spider(site, [])
+
+    @spider.on_item(handler="page")
+    def multiply(item: Any, page: Page) -> list[Any]:
+        return [item] * (REJECTED_ITEMS + 1)
+
+    assert (await crawl(spider, tmp_path)).view.job.counters.dead == 1
+    async with open_frontier(str(tmp_path / "store.db")) as frontier:
+        [letter] = await frontier.dead(DeadFilter())
+    assert (letter.kind, letter.task.body) == ("junk", b'{"sku":"a","price":"?"}'), "the item is not lost"
+
+
 @pytest.mark.parametrize(
     ("said", "kind", "dropped"),
     [

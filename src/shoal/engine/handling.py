@@ -146,10 +146,16 @@ class Handling:
         page = Page(task, nothing, handler.name, self._clock.time(), inner=inner)
         try:
             rows, rejected = await self._items.again(page, handler)
-        except FetchFailed as failed:
-            return self._without_inner(lease, nothing, failed)
+        except (StoreError, SinkError):
+            raise
+        except (JunkError, SpiderError) as error:
+            return self._bury(lease, None, "junk", str(error))
         except (handlers.Retry, handlers.Drop, HookFailed) as said:
             return self._said(lease, None, said, page._counts)
+        except Exception as error:
+            if (failed := fetch_failed_in(error)) is None:
+                raise
+            return self._without_inner(lease, nothing, failed)
         counts = self._counts(task, page._counts)
         return Settlement(lease, Done(), rows=rows, counts=counts, rejected=rejected)
 
