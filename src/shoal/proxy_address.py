@@ -19,6 +19,8 @@ HOW = "write http://user:password@host:port, with https or socks5 as it may be"
 
 _HOST = re.compile(r"\w[\w.-]*|[0-9a-fA-F:.]+")  # a name, an address
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
+_PASSWORD = re.compile(r":\$\{([^}]*)\}@")
+_ENDS = re.compile(r"[$@/?#:\[\]\\\s]")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OURS = "PROXY"  # what the name of a variable must contain that a stored request may ask for
 
@@ -71,6 +73,17 @@ def check_asked(text: str) -> None:
 
 def variables_in(text: str) -> list[str]:
     return _VARIABLE.findall(text)
+
+
+def filled_address(text: str, environ: Mapping[str, str]) -> str:
+    """The address with its variables. A password that is one variable may have characters that end it in an address:
+    such a one is percent-encoded here. Raises KeyError with the name of a missing variable."""
+
+    def password(found: re.Match[str]) -> str:
+        value = environ[found[1]]
+        return f":{quote(value, safe='') if _ENDS.search(value) else value}@"
+
+    return with_variables(_PASSWORD.sub(password, text), environ)
 
 
 def with_variables(text: str, environ: Mapping[str, str], *, quoted: bool = False) -> str:

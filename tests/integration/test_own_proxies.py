@@ -88,9 +88,9 @@ async def test_robots_txt_takes_the_same_way() -> None:
 async def test_a_variable_of_the_environment_is_put_in_when_it_is_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store = tmp_path / "shoal.db"
-    async with web() as site, ProxyServer(user="u", password=PASSWORD) as proxy:
-        monkeypatch.setenv("HOME_PROXY_PASSWORD", PASSWORD)
+    store, odd = tmp_path / "shoal.db", f"{PASSWORD}@:/?#[ü] %${{HOME}}"
+    async with web() as site, ProxyServer(user="u", password=odd) as proxy:
+        monkeypatch.setenv("HOME_PROXY_PASSWORD", odd)
         address = f"http://u:${{HOME_PROXY_PASSWORD}}@{proxy.address}"
         caplog.set_level(logging.DEBUG)
         results = await shoal.crawl(

@@ -23,9 +23,9 @@ from shoal.proxy_address import (
     SCHEMES,
     SOCKS_PORT,
     check_asked,
+    filled_address,
     is_address,
     parse_address,
-    with_variables,
 )
 
 _KEPT = 1_000  # proxies given by address; beyond, the one that was not used for longest is forgotten
@@ -101,7 +101,7 @@ class OwnProxies:
         try:
             if not mine:
                 check_asked(text)  # it may have been stored by another program
-            proxy = self._proxy(with_variables(text, self._environ))
+            proxy = self._proxy(filled_address(text, self._environ))
         except KeyError as error:
             missing = f"proxy: the environment of this process has no variable {error.args[0]}"
             return Failure("invalid_request", missing)

@@ -18,7 +18,7 @@ from shoal.errors import SettingsError
 from shoal.fetch.proxy.gateway import Gateway
 from shoal.fetch.proxy.proxy import Proxy
 from shoal.policy.host_table import table_name
-from shoal.proxy_address import HOW, SCHEMES, SOCKS_PORT, is_address, parse_address, with_variables
+from shoal.proxy_address import HOW, SCHEMES, SOCKS_PORT, filled_address, is_address, parse_address
 from shoal.settings import PoolSettings, Settings
 
 DIRECT = "direct"  # the pool without a proxy
@@ -82,7 +82,7 @@ def _check_proxy(text: str, pools: Pools, environ: Mapping[str, str]) -> None:
             raise SettingsError(f"proxy: {text!r} has several proxies; write pool = {text!r} instead")
         return
     try:
-        parse_address(with_variables(text, environ))
+        parse_address(filled_address(text, environ))
     except KeyError as error:
         raise SettingsError(f"proxy: the environment has no variable {error.args[0]}") from None
     except ValueError as error:
@@ -150,7 +150,7 @@ def _proxy(
     pool: str, text: str, where: str, others: Sequence[Proxy], country: str, environ: Mapping[str, str]
 ) -> Proxy:
     try:
-        url = parse_address(with_variables(text, environ))
+        url = parse_address(filled_address(text, environ))
     except KeyError as error:
         missing = f"the environment has no variable {error.args[0]}"
         raise SettingsError(f"proxies: pool {pool!r}, {where}: {missing}") from None
