@@ -3,12 +3,15 @@ changed, but not otherwise."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from time import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from yarl import URL
 
 from shoal.engine.sessions import SessionKeeper, Visit
@@ -387,3 +390,23 @@ async def test_a_note_of_another_version_is_no_note(homes: Sequence[Frontier], c
     await process.page(task(), "id=1; Path=/")
     assert await Process(homes[1], clock).sees(task()) == "id=1"
     assert isinstance(await homes[0].note(key), Note)
+
+
+PIECES = [
+    *("a", "id", "=", ";", " ", "\t", '"', "\\", "Path=", "/", "/a/b/", "Path=x", "Domain=", "shop.example"),
+    *(".www.shop.example", "Expires=", "Wed, 21 Oct 2037 07:28:00 GMT", "Max-Age=", "1000", "-1", "Secure"),
+    *("99999999999", "HttpOnly", "SameSite=None", "SameSite=x", "ü", "\x80", "{", ",", "[", "__Host-", "%20"),
+]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join), st.sampled_from(["", "id="]))
+def test_no_odd_cookie_changes_in_the_store(line: str, name: str) -> None:
+    """Otherwise it would be written again with every page."""
+
+    async def check() -> None:
+        jar = jar_with(name + line)
+        other = copy_of(jar)
+        assert other.values() == jar.values()
+        assert other.changes() == {}
+
+    asyncio.run(check())

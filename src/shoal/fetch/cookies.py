@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from email.utils import formatdate
 from time import time
@@ -11,6 +12,10 @@ from msgspec import Struct
 from yarl import URL
 
 from shoal.fetch.aiohttp_private import SiteJar, deadlines_of
+
+# It logs every cookie with an odd name: any server could write to stderr.
+logging.getLogger("aiohttp.internal").addHandler(logging.NullHandler())
+logging.getLogger("aiohttp.internal").propagate = False
 
 _SOONER = 0.25  # share of a cookie's remaining life by which its end may move before that is stored
 

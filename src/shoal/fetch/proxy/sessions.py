@@ -9,7 +9,6 @@ there is one. Sessions never share a jar, neither with each other nor with reque
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TypeVar
@@ -19,10 +18,6 @@ from shoal.fetch.cookies import LastingJar
 from shoal.fetch.proxy.proxy import Proxy
 from shoal.settings import Settings
 from shoal.text import SECRET_HEADERS
-
-# It logs every cookie with an odd name: any server could write to stderr.
-logging.getLogger("aiohttp.internal").addHandler(logging.NullHandler())
-logging.getLogger("aiohttp.internal").propagate = False
 
 T = TypeVar("T")
 
