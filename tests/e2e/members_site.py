@@ -25,6 +25,7 @@ class Members:
         self.requests = requests  # after so many, everybody is logged out; 0: never
         self.pause = pause  # seconds that a page takes
         self.login_pause = 0.0  # seconds that the answer to a login takes
+        self.busy = 0  # how many more login pages are answered with 503
         self.refused = 0  # logins that were refused
         self.logins: Counter[str] = Counter()
         self.ended = 0  # sessions that the site has ended
@@ -38,6 +39,11 @@ class Members:
         self._under_way: Counter[str] = Counter()
         self._served = 0
         self.url = ""
+
+    def is_busy(self) -> bool:
+        with self.lock:
+            self.busy -= 1
+            return self.busy >= 0
 
     def token(self) -> str:
         with self.lock:
@@ -96,6 +102,8 @@ class _Handler(BaseHTTPRequestHandler):
         site, path = self.site, self.path.partition("?")[0]
         if path == "/robots.txt":
             self._answer("", 404)
+        elif path == "/login" and site.is_busy():
+            self._answer("later", 503)
         elif path in ("/login", "/welcome"):
             self._answer(self._form())
         elif site.member(self.headers.get("Cookie", ""), path) is None:

@@ -237,6 +237,14 @@ def test_a_wrong_password_is_told_and_can_be_put_right(desk: Desk) -> None:
         assert desk.urls() == WANTED
 
 
+async def test_a_busy_site_is_not_taken_for_a_wrong_password() -> None:
+    with serving(Members()) as site:
+        site.busy = 13  # four logins with three attempts each, and one attempt more
+        spider = spider_for(site, retry_base=0.01, breaker_failures=1000, breaker_rate=2, retry_budget=100)
+        assert await rows_of(spider) == WANTED
+        assert site.logins["anna"] == 1
+
+
 async def test_what_a_login_says_of_its_failure_has_no_password(caplog: pytest.LogCaptureFixture) -> None:
     with serving(Members()) as site:
         spider = Spider("members", start=f"{site.url}home", **FAST)  # type: ignore[arg-type]

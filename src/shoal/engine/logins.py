@@ -36,6 +36,7 @@ from shoal.fetch.proxy.sessions import Sessions
 from shoal.frontier.clock import FrontierClock
 from shoal.hosts.session_notes import LoginState, SessionNote
 from shoal.model import Dead, Failure, Lease, Moved, Request, Response, Retry, Task
+from shoal.policy.outcomes import rule_for
 from shoal.settings import Settings
 from shoal.spider.inner import FetchFailed
 from shoal.spider.login import MAIN, Account, Login, LoginFailed, LoginSession
@@ -43,7 +44,8 @@ from shoal.spider.page import Page
 from shoal.text import error_line, one_line, without_secrets
 
 _LEASE = 10.0  # seconds after which a login whose process died may be tried by another
-_TRIES = 3  # logins in a row that fail, before the session is given up
+_TRIES = 3  # logins in a row that fail, before the session is given up …
+_PASSING = 10  # … of those that may work later; with the pauses between them, some minutes
 _IN_PLACE = (
     5.0  # seconds that a page waits for another to log its session in, before it goes back to the queue
 )
@@ -62,6 +64,13 @@ class Entry(Struct, frozen=True):
 
 
 Refusal = Retry | Dead | None  # None: the task goes back untouched
+
+
+class Trouble(Struct, frozen=True):
+    """Why a login failed."""
+
+    reason: str
+    passes: bool = False  # the host does not answer, or is busy
 
 
 class Logins:
@@ -126,10 +135,13 @@ class Logins:
         if login.at and not kept.note.ended and kept.note.generation:
             return Entry(with_session(lease, name))
         if self._given_up(login):
-            return f"session {name!r} could not log in {login.failures} times: {login.reason}"
+            tries = login.failures + login.troubles
+            return f"session {name!r} could not log in {tries} times: {login.reason}"
         if login.until > now:
             return self._wait(lease.task, f"session {name!r} is logging in", _WAIT)
-        if login.failures and (rest := login.failed_at + self._pause(login.failures) - now) > 0:
+        if (tries := login.failures + login.troubles) and (
+            rest := login.failed_at + self._pause(tries) - now
+        ) > 0:
             return self._wait(lease.task, f"session {name!r} logs in again: {login.reason}", rest)
         if not await self._log_in(lease, name, kept):
             return self._wait(lease.task, f"session {name!r} could not log in", _WAIT)
@@ -147,7 +159,7 @@ class Logins:
 
     def _given_up(self, login: LoginState) -> bool:
         """A process that was started since gives the session another chance: perhaps the password was put right."""
-        return login.failures >= _TRIES and login.failed_at >= self._opened
+        return _is_enough(login) and login.failed_at >= self._opened
 
     def _pause(self, failures: int) -> float:
         return min(self._settings.retry_base * 2.0 ** min(failures, 20) / 2, self._settings.retry_cap)
@@ -167,8 +179,8 @@ class Logins:
         session = LoginSession(name, account, self._sender(lease), lambda: self._cookies(name))
         self._keeper.begin_login(kept)
         try:
-            reason = await self._try(session, kept, holder)
-            if reason is None:
+            trouble = await self._try(session, kept, holder)
+            if trouble is None:
                 made = (lease.task.url, session.headers, login_pages(session.pages))
                 if await self._keeper.logged_in(kept, holder, *made):
                     event("session_logged_in", job=job, session=name)
@@ -180,36 +192,41 @@ class Logins:
             raise
         finally:
             self._keeper.end_login(kept)
-        await self._failed(job, name, kept, holder, reason)
+        await self._failed(job, name, kept, holder, trouble)
         return False
 
     def _taken(self, note: SessionNote, holder: str) -> SessionNote | None:
         login, now = note.login, self._clock.now()
         if login.until > now or (login.at and not note.ended):
             return None
-        failures = 0 if login.failures >= _TRIES else login.failures
-        taken = replace(login, at=0.0, holder=holder, until=now + _LEASE, failures=failures)
+        if _is_enough(login):
+            login = replace(login, failures=0, troubles=0)
+        taken = replace(login, at=0.0, holder=holder, until=now + _LEASE)
         return replace(note, login=taken)
 
-    async def _try(self, session: LoginSession, kept: Kept, holder: str) -> str | None:
+    async def _try(self, session: LoginSession, kept: Kept, holder: str) -> Trouble | None:
         """Why it failed; None: it did not."""
         renewing = asyncio.create_task(self._renew(kept, holder, asyncio.current_task()))
         try:
             async with asyncio.timeout(self._settings.handler_timeout):
                 said = await self._login.function(session)
                 if said is False:
-                    return "the login function returned False"
+                    return Trouble("the login function returned False")
                 if session.last is not None and await self._signs.on_page(session.last):
-                    return "the page after the login still looks logged out"
+                    return Trouble("the page after the login still looks logged out")
                 return None
         except TimeoutError:
-            return f"it took longer than handler_timeout = {self._settings.handler_timeout:g} s"
+            most = self._settings.handler_timeout
+            return Trouble(f"it took longer than handler_timeout = {most:g} s", passes=True)
         except (StoreError, SessionKeyError):
             raise
-        except (LoginFailed, FetchFailed) as error:
-            return _reason(session, str(error))
+        except FetchFailed as error:
+            passes = rule_for(error.kind).action == "retry"
+            return Trouble(_reason(session, str(error)), passes=passes)
+        except LoginFailed as error:
+            return Trouble(_reason(session, str(error)))
         except Exception as error:
-            return _reason(session, error_line(error))
+            return Trouble(_reason(session, error_line(error)))
         finally:
             renewing.cancel()
 
@@ -224,19 +241,22 @@ class Logins:
     def _renewed(self, login: LoginState) -> LoginState:
         return replace(login, until=self._clock.now() + _LEASE)
 
-    async def _failed(self, job: str, name: str, kept: Kept, holder: str, reason: str) -> None:
+    async def _failed(self, job: str, name: str, kept: Kept, holder: str, trouble: Trouble) -> None:
         now = self._clock.now()
 
         def failed(login: LoginState) -> LoginState:
-            free = _released(login)
-            return replace(free, failures=login.failures + 1, failed_at=now, reason=reason)
+            login = replace(_released(login), failed_at=now, reason=trouble.reason)
+            if trouble.passes:
+                return replace(login, troubles=login.troubles + 1)
+            return replace(login, failures=login.failures + 1)
 
         await self._keeper.change(kept, _if_held(holder, failed))
-        self._tell_failure(job, name, kept.note.login.failures, reason)
+        self._tell_failure(job, name, kept.note.login)
 
-    def _tell_failure(self, job: str, name: str, failures: int, reason: str) -> None:
+    def _tell_failure(self, job: str, name: str, login: LoginState) -> None:
         self._tally.login_failed()
-        if failures >= _TRIES:
+        failures, reason = login.failures + login.troubles, login.reason
+        if _is_enough(login):
             event("session_given_up", job=job, session=name, failures=failures, reason=reason)
         else:
             event("session_login_failed", job=job, session=name, failures=failures, reason=reason)
@@ -286,7 +306,7 @@ class Logins:
         event("session_logged_out", job=task.job, session=name, url=task.url)
         login = kept.note.login
         if login.failures:
-            self._tell_failure(task.job, name, login.failures, login.reason)
+            self._tell_failure(task.job, name, login)
         met = times_logged_out(task) + 1
         failure = self._failure(
             task, "logged_out", f"session {name!r} was logged out, for the {met}. time here"
@@ -326,6 +346,10 @@ def _if_held(
     return lambda note: replace(note, login=change(note.login)) if note.login.holder == holder else None
 
 
+def _is_enough(login: LoginState) -> bool:
+    return login.failures >= _TRIES or login.troubles >= _PASSING
+
+
 def _released(login: LoginState) -> LoginState:
     return replace(login, holder="", until=0.0)
 
@@ -334,7 +358,7 @@ def _good(generation: int) -> Callable[[SessionNote], SessionNote | None]:
     def change(note: SessionNote) -> SessionNote | None:
         if note.generation != generation or note.login.good or not note.login.at:
             return None
-        return replace(note, login=replace(note.login, good=True, failures=0, reason=""))
+        return replace(note, login=replace(note.login, good=True, failures=0, troubles=0, reason=""))
 
     return change
 

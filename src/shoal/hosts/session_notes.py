@@ -37,6 +37,7 @@ class LoginState(Struct, frozen=True, omit_defaults=True):
     until: float = 0.0  # … and for how long nobody else does
     renewals: int = 0  # how often it was logged out
     failures: int = 0  # in a row
+    troubles: int = 0  # failures in a row that may pass, such as a host that does not answer
     failed_at: float = 0.0
     reason: str = ""  # of the last failure
     urls: tuple[str, ...] = ()  # the pages of the login: those who are sent there are logged out
