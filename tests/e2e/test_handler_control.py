@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +28,7 @@ async def test_a_handler_asks_again_or_drops(tmp_path: Path) -> None:
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     site = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    paths = ["/soon", "/never", "/unwanted", "/unwanted2", "/plain"]
+    paths = ["/soon", "/never", "/unwanted", "/unwanted2", "/plain", "/exit"]
     spider = Spider(
         "s", [site + path for path in paths], rate=0, robots=False, max_attempts=3, retry_base=0.01
     )
@@ -43,6 +44,8 @@ async def test_a_handler_asks_again_or_drops(tmp_path: Path) -> None:
             raise Retry
         if "/unwanted" in page.url:
             raise Drop("not wanted")
+        if "/exit" in page.url:
+            sys.exit("a handler is no script")
 
     @spider.handler
     def ignored(page: Page) -> None:
@@ -58,7 +61,9 @@ async def test_a_handler_asks_again_or_drops(tmp_path: Path) -> None:
     assert {path for path in hits if path.startswith("/found-on")} == {"/found-on/plain", "/found-on/soon"}
     assert results.view.job.counts == {"hits": 4, "pages dropped: not wanted": 2}, "pages that are done"
     async with open_frontier(str(tmp_path / "store.db")) as frontier:
-        [letter] = await frontier.dead(DeadFilter())
+        [letter] = await frontier.dead(DeadFilter(kind="retry_asked"))
+        [ended] = await frontier.dead(DeadFilter(kind="handler"))
+    assert "SystemExit: a handler is no script" in ended.task.history[-1].detail
     assert (letter.kind, len(letter.task.history)) == ("retry_asked", 3)
     assert letter.snapshot is not None
     assert letter.snapshot.body == b"3"

@@ -124,7 +124,7 @@ class Handling:
         except TabLost as error:
             lost = self._failure(task, "browser_crash", str(error))
             return Settlement(lease, Retry(self._settings.retry_base, lost))
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # sys.exit() in a handler ends no crawl
             if (failed := fetch_failed_in(error)) is not None:
                 return self._without_inner(lease, response, failed)
             name, line = task.handler or "(first)", error_line(error)
