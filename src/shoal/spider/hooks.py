@@ -180,9 +180,6 @@ def objects_among(settings: dict[str, object]) -> tuple[object, ...]:
     return tuple(one for one in given if not isinstance(one, str))
 
 
-Register: TypeAlias = Callable[[F], F]
-
-
 class HookDecorators:
     """The decorators of a spider by which functions become hooks."""
 
@@ -220,7 +217,7 @@ class HookDecorators:
     @overload
     def before_request(self, function: F, /) -> F: ...
     @overload
-    def before_request(self, /, **options: Unpack[PageHookOptions]) -> Register[F]: ...
+    def before_request(self, /, **options: Unpack[PageHookOptions]) -> Callable[[F], F]: ...
     def before_request(self, function: Function | None = None, /, **options: Unpack[PageHookOptions]) -> Any:
         """Runs before a page is asked for, every time: `(request)`, which it may change. It may raise Retry or Drop."""
         return self._register("before_request", function, options)
@@ -228,7 +225,7 @@ class HookDecorators:
     @overload
     def after_response(self, function: F, /) -> F: ...
     @overload
-    def after_response(self, /, **options: Unpack[PageHookOptions]) -> Register[F]: ...
+    def after_response(self, /, **options: Unpack[PageHookOptions]) -> Callable[[F], F]: ...
     def after_response(self, function: Function | None = None, /, **options: Unpack[PageHookOptions]) -> Any:
         """Runs before the handler: `(page)`. It may raise Retry or Drop, or return another page (`page.replace`)."""
         return self._register("after_response", function, options)
@@ -236,7 +233,7 @@ class HookDecorators:
     @overload
     def on_item(self, function: F, /) -> F: ...
     @overload
-    def on_item(self, /, **options: Unpack[PageHookOptions]) -> Register[F]: ...
+    def on_item(self, /, **options: Unpack[PageHookOptions]) -> Callable[[F], F]: ...
     def on_item(self, function: Function | None = None, /, **options: Unpack[PageHookOptions]) -> Any:
         """Runs for each item: `(item, page)`. It returns the item, another one or several; or nothing, if it left the
         item or changed it in place. It may raise Drop."""
@@ -245,7 +242,7 @@ class HookDecorators:
     @overload
     def on_job_start(self, function: F, /) -> F: ...
     @overload
-    def on_job_start(self, /, **options: Unpack[HookOptions]) -> Register[F]: ...
+    def on_job_start(self, /, **options: Unpack[HookOptions]) -> Callable[[F], F]: ...
     def on_job_start(self, function: Function | None = None, /, **options: Unpack[HookOptions]) -> Any:
         """Runs once for a job, before its first page: `(job)`."""
         return self._register("on_job_start", function, options)
@@ -253,7 +250,7 @@ class HookDecorators:
     @overload
     def on_job_end(self, function: F, /) -> F: ...
     @overload
-    def on_job_end(self, /, **options: Unpack[HookOptions]) -> Register[F]: ...
+    def on_job_end(self, /, **options: Unpack[HookOptions]) -> Callable[[F], F]: ...
     def on_job_end(self, function: Function | None = None, /, **options: Unpack[HookOptions]) -> Any:
         """Runs once when the job is finished: `(job)`, with its counts."""
         return self._register("on_job_end", function, options)
@@ -261,7 +258,7 @@ class HookDecorators:
     @overload
     def on_process_start(self, function: F, /) -> F: ...
     @overload
-    def on_process_start(self, /, **options: Unpack[HookOptions]) -> Register[F]: ...
+    def on_process_start(self, /, **options: Unpack[HookOptions]) -> Callable[[F], F]: ...
     def on_process_start(self, function: Function | None = None, /, **options: Unpack[HookOptions]) -> Any:
         """Runs in every process that works on pages of the spider, before its first page."""
         return self._register("on_process_start", function, options)
@@ -269,7 +266,7 @@ class HookDecorators:
     @overload
     def on_process_end(self, function: F, /) -> F: ...
     @overload
-    def on_process_end(self, /, **options: Unpack[HookOptions]) -> Register[F]: ...
+    def on_process_end(self, /, **options: Unpack[HookOptions]) -> Callable[[F], F]: ...
     def on_process_end(self, function: Function | None = None, /, **options: Unpack[HookOptions]) -> Any:
         """Runs at the end of each such process, unless it is killed."""
         return self._register("on_process_end", function, options)
@@ -277,7 +274,7 @@ class HookDecorators:
     @overload
     def on_dead_letter(self, function: F, /) -> F: ...
     @overload
-    def on_dead_letter(self, /, **options: Unpack[HookOptions]) -> Register[F]: ...
+    def on_dead_letter(self, /, **options: Unpack[HookOptions]) -> Callable[[F], F]: ...
     def on_dead_letter(self, function: Function | None = None, /, **options: Unpack[HookOptions]) -> Any:
         """Runs after a page was given up: `(letter)`."""
         return self._register("on_dead_letter", function, options)
