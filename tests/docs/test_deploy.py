@@ -114,7 +114,7 @@ def test_the_locks_hold_what_is_required() -> None:
     image, browser = locked("image.txt"), locked("browser.txt")
     assert not image.keys() & browser.keys()
     for lock, names in (
-        (image, ("redis", "postgres", "dashboard", "xpath", "http2", "otel")),
+        (image, ("redis", "postgres", "dashboard", "xpath", "http2", "otel", "crypto", "objects")),
         (browser, ("browser",)),
     ):
         wanted = [text for name in names for text in extras[name]] + (
