@@ -16,7 +16,7 @@ from aiohttp import web
 
 import shoal
 from shoal import FetchFailed, Page, Spider
-from shoal.errors import SinkError
+from shoal.errors import SinkError, SpiderError
 from shoal.fetch import body_reader
 from shoal.frontier import open_frontier
 from shoal.frontier.values import DeadFilter
@@ -343,14 +343,36 @@ async def test_a_handler_chooses_the_path(site: Site, tmp_path: Path) -> None:
     async def start(page: Page) -> AsyncIterator[object]:
         yield await page.download("/f", to="shop/1.pdf")
         yield await page.download("/g", to="shop/1.pdf")
-        for outside in ("../x", "/etc/x", "a/../../x", ""):
-            if outside:
-                with pytest.raises(SinkError, match="outside"):
-                    await page.download("/f", to=outside)
+        for outside in ("../x", "/etc/x", "a/../../x"):
+            with pytest.raises(SpiderError, match="outside"):
+                await page.download("/f", to=outside)
 
     first, second = await shoal.crawl(spider)
     assert first["path"] == second["path"] == str(tmp_path / "files/shop/1.pdf")
     assert read(second["path"]) == b"other"
+
+
+@pytest.mark.parametrize("to", ["t" * 300, "taken", "taken/1.pdf/x", "a\0b", "a\nb", "\ud800", ".shoal/x"])
+async def test_a_path_that_no_file_can_have_is_the_fault_of_its_page(
+    site: Site, tmp_path: Path, to: str
+) -> None:
+    site.answers = {"/f": plain(DATA)}
+    spider = spider_for(site, tmp_path, "/bad", "/good")
+
+    @spider.handler
+    async def start(page: Page) -> AsyncIterator[object]:
+        await page.download("/f", to="taken/1.pdf")
+        yield await page.download("/f", to=to if page.url.endswith("/bad") else "good.pdf")
+
+    store = str(tmp_path / "s.db")
+    [row] = await shoal.crawl(spider, store=store)
+    assert read(row["path"]) == DATA
+    async with open_frontier(store) as frontier:
+        [letter] = await frontier.dead(DeadFilter())
+    assert letter.kind == "junk"
+    detail = letter.task.history[-1].detail
+    assert "test_downloads.py:" in detail
+    assert "page.download(to=" in detail
 
 
 async def test_nothing_to_download_is_told(site: Site, tmp_path: Path) -> None:
@@ -378,7 +400,7 @@ async def test_fields_of_items_become_files(site: Site, tmp_path: Path) -> None:
 
     @spider.handler(files=["manual", "images"])
     def start(page: Page) -> object:
-        return [{"manual": "/1.pdf", "images": ["/2.pdf", "/gone.pdf"]}, {"manual": None, "n": 1}]
+        return [{"manual": "/1.pdf", "images": ["/2.pdf", "", None, "/gone.pdf"]}, {"manual": None, "n": 1}]
 
     results = await shoal.crawl(spider)
     first, second = results

@@ -59,6 +59,8 @@ class Downloads:
         task = replace(task, max_attempts=request.max_attempts or self._settings.max_attempts)
         key = request_key(task.method, task.url, task.body, to)
         store = self._store()
+        if to:
+            store.check(to)
         async with self._one_at_a_time(key):
             part = await self._part(store, key)
             if isinstance(part, File):
@@ -131,7 +133,8 @@ async def _with_files(item: object, handler: Handler, page: Page, tally: Tally, 
     for field in handler.files:
         value = item.get(field)
         if isinstance(value, list | tuple):
-            filled[field] = [await _file(url, field, handler, page, tally, last) for url in value]
+            # An empty URL is no file: it would be the page itself.
+            filled[field] = [await _file(url, field, handler, page, tally, last) for url in value if url]
         elif value:
             filled[field] = await _file(value, field, handler, page, tally, last)
     return filled

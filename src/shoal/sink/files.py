@@ -29,7 +29,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.errors import SinkError
+from shoal.errors import SinkError, SpiderError
 from shoal.html.media import media_type
 from shoal.sink.file_names import disposition_name, file_name, safe_name
 from shoal.sink.object_store import ObjectStore, is_object_store
@@ -37,6 +37,10 @@ from shoal.spider.inner import File
 
 _OWN = ".shoal"
 _CHUNK = 1 << 20
+# Errors of a path that a handler chose, and not of the disk.
+_BAD_PATH = {errno.ENAMETOOLONG, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ELOOP}
+_CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+_SHOWN = 100  # characters of a path in a message
 _OLD = 2 * 86400.0  # seconds
 _RANGE = re.compile(r"bytes +(\d+)-(\d+)/(\d+|\*)")
 T = TypeVar("T")
@@ -92,8 +96,14 @@ class FileStore:
         return self._folder / key[:2] / key  # a million in one folder would be slow
 
     def keep(self, part: PartFile, *, url: str, name: str, to: str) -> File:
-        """Moves a complete part to its place."""
-        return self._told(lambda: self._keep(part, url, name, to))
+        """Moves a complete part to its place. Raises SpiderError if no file can have the path `to`: that is a fault
+        of one page, and must not end the crawl."""
+        try:
+            return self._keep(part, url, name, to)
+        except OSError as error:
+            if to and error.errno in _BAD_PATH:
+                raise _bad_path(to, f"{error.strerror}; give another path") from None
+            raise self.error(error) from None
 
     def _keep(self, part: PartFile, url: str, name: str, to: str) -> File:
         part.sync()
@@ -101,14 +111,12 @@ class FileStore:
         name = safe_name(name) or file_name(known.name, url, known.type)
         digest = part.sha256.hexdigest()
         folder = f"{digest[:2]}/{digest[:32]}"
-        if to:
-            place = self._place(to)
         if self._objects is not None:
             objects = self._objects
             path = objects.put(part.path, to) if to else objects.put_once(part.path, folder, name, part.size)
             part.path.unlink()
         elif to:
-            path = str(_move(part.path, place))
+            path = str(_move(part.path, self.root / to))
         else:
             path = str(_move_once(part.path, self.root / folder / name, part.size))
         # The same bytes may lie there under another name; a row has the name of its own file, whoever was first.
@@ -119,11 +127,15 @@ class FileStore:
             os.utime(self._folder)  # it is in use
         return file
 
-    def _place(self, to: str) -> Path:
-        place = (self.root / to).resolve()
-        if not place.is_relative_to(self.root.resolve()) or place == self.root.resolve():
-            raise SinkError(f"page.download(to={to!r}): it is outside of {self.root}; give a path inside")
-        return self.root / to
+    def check(self, to: str) -> None:
+        """Raises SpiderError unless it is a path for a file in this folder."""
+        if _CONTROL.search(to):
+            raise _bad_path(to, "it has control characters; leave them out")
+        root, place = self.root.resolve(), (self.root / to).resolve()
+        if not place.is_relative_to(root) or place == root:
+            raise _bad_path(to, f"it is outside of {self.root}; give a path inside")
+        if place.relative_to(root).parts[0] == _OWN:
+            raise _bad_path(to, f"{_OWN} is for parts of files; give another path")
 
     def sweep(self) -> None:
         """The job has ended: nothing of it will be gone on with."""
@@ -150,6 +162,11 @@ class FileStore:
             f"cannot write to {self.root}: {error.strerror or error}; nothing is lost: make room, and run the same"
             " command again"
         )
+
+
+def _bad_path(to: str, why: str) -> SpiderError:
+    shown = to if len(to) <= _SHOWN else f"{to[:_SHOWN]}…"
+    return SpiderError(f"page.download(to={shown!r}): {why}")
 
 
 class PartFile:
