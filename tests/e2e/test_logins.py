@@ -13,6 +13,8 @@ import shoal
 from crash.harness import Desk, until
 from e2e.members_site import PAGES, PASSWORDS, Members, serving
 from shoal import OutgoingRequest, Page, Request, Spider
+from shoal.frontier import open_frontier
+from shoal.frontier.values import DeadFilter
 from shoal.spider.login import LoginFailed, LoginSession
 from shoal.testing.servers import ValkeyServer
 
@@ -262,6 +264,32 @@ async def test_what_a_login_says_of_its_failure_has_no_password(caplog: pytest.L
         assert (results.view.report.logins, results.view.report.failed_logins) == (0, 3)
         assert "anna is not known with …" in caplog.text
         assert "hunter2" not in caplog.text
+
+
+async def test_a_password_in_the_query_of_a_login_is_not_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with serving(Members()) as site:
+        spider = Spider("members", start=f"{site.url}home", **FAST)  # type: ignore[arg-type]
+
+        @spider.login("form#login")
+        async def login(session: LoginSession) -> None:
+            await session.fetch("http://10.0.0.1/log-in", params={"user": "anna", "pin": "hunter2-hunter2"})
+
+        @spider.handler
+        def home(page: Page) -> object:
+            yield {"url": page.url}
+
+        await shoal.crawl(spider, store=str(tmp_path / "s.db"))
+    assert "http://10.0.0.1/log-in: 10.0.0.1 is a private address" in caplog.text
+    assert "hunter2" not in caplog.text
+    async with open_frontier(str(tmp_path / "s.db")) as frontier:
+        [letter] = await frontier.dead(DeadFilter())
+        note = await frontier.note("session/members/main")
+    assert "http://10.0.0.1/log-in: " in letter.task.history[-1].detail
+    assert note is not None
+    assert b"log-in" in note.value
+    assert "hunter2" not in f"{letter}{note.value!r}"
 
 
 # -- accounts

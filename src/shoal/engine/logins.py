@@ -41,7 +41,7 @@ from shoal.settings import Settings
 from shoal.spider.inner import FetchFailed
 from shoal.spider.login import MAIN, Account, Login, LoginFailed, LoginSession
 from shoal.spider.page import Page
-from shoal.text import error_line, one_line, without_secrets
+from shoal.text import error_line, one_line, shown_url, without_secrets
 
 _LEASE = 10.0  # seconds after which a login whose process died may be tried by another
 _TRIES = 3  # logins in a row that fail, before the session is given up …
@@ -222,7 +222,9 @@ class Logins:
             raise
         except FetchFailed as error:
             passes = rule_for(error.kind).action == "retry"
-            return Trouble(_reason(session, str(error)), passes=passes)
+            # A site may take user and password in the query.
+            told = f"{shown_url(error.url).partition('?')[0]}: {error.detail}"
+            return Trouble(_reason(session, told), passes=passes)
         except LoginFailed as error:
             return Trouble(_reason(session, str(error)))
         except Exception as error:

@@ -77,7 +77,9 @@ def make_login(
 ) -> Login:
     """Checks what `@spider.login` was given."""
     if not iscoroutinefunction(function):
-        raise SpiderError("@spider.login: write the function with async def, and with one parameter: session")
+        raise SpiderError(
+            "@spider.login: write the function with async def, without yield, and with one parameter: session"
+        )
     if logged_out is not None and not isinstance(logged_out, str) and not callable(logged_out):
         raise SpiderError("@spider.login: logged_out is a CSS selector or a function of the page")
     if not callable(accounts) and (isinstance(accounts, str) or not isinstance(accounts, Sequence)):
