@@ -15,7 +15,7 @@ import pytest
 from aiohttp import web
 
 import shoal
-from shoal import Drop, OutgoingRequest, Page, Retry, Spider
+from shoal import Drop, OutgoingRequest, Page, Request, Retry, Spider
 from shoal.frontier import open_frontier
 from shoal.frontier.values import DeadFilter
 from shoal.inspect.single_page import look
@@ -261,6 +261,7 @@ async def hangs(*_: object) -> None:
         (leaves, "SystemExit: no good"),
         (hangs, "did not finish in its time (setting handler_timeout)"),
         (lambda *_: "text", "it returned a str"),
+        (lambda *_: Request("http://shop.test/"), "it returned a Request"),
     ],
 )
 async def test_what_goes_wrong_in_a_hook_is_a_dead_letter_that_names_it(
@@ -279,6 +280,22 @@ async def test_what_goes_wrong_in_a_hook_is_a_dead_letter_that_names_it(
     assert len(site.asked) == (0 if kind == "before_request" else 1)
     assert letter.snapshot is not None
     assert ("no good" in letter.snapshot.traceback) == ("no good" in said)
+
+
+async def test_a_request_of_an_item_hook_is_no_row(site: Site, tmp_path: Path) -> None:
+    spider = make(site, "/")
+
+    @spider.handler
+    def one(page: Page) -> object:
+        return {"a": 1}
+
+    @spider.on_item
+    def more(item: object, page: Page) -> object:
+        return [item, Request("/more")]
+
+    assert len(await run(spider, tmp_path / "s.db")) == 0
+    [letter] = await letters(tmp_path / "s.db")
+    assert "among its items is a Request" in letter.task.history[-1].detail
 
 
 async def test_a_hook_that_blocks_is_told_after_it(site: Site, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from shoal.errors import SinkError, StoreError
 from shoal.limits import YIELDED
+from shoal.model import Request
 from shoal.spider.handlers import LATE, Drop, HandlerTimeout, HandlerTimer, Retry, is_item, wait_until
 from shoal.spider.hooks import Hook, OutgoingRequest
 from shoal.spider.inner import FetchFailed
@@ -146,6 +147,8 @@ async def _settled(hook: Hook, answer: object, time: HandlerTimer) -> object:
     """What an item hook answered: an item, a list of items, or None."""
     if isawaitable(answer):
         answer = await wait_until(answer, time)
+    if isinstance(answer, Request):
+        raise HookFailed(hook, "it returned a Request; return items, and yield requests in a handler")
     if answer is None or is_item(answer):
         return answer
     if isinstance(answer, AsyncIterable):
@@ -154,7 +157,7 @@ async def _settled(hook: Hook, answer: object, time: HandlerTimer) -> object:
         raise HookFailed(hook, f"it returned a {type(answer).__name__}; return an item, or a list of items")
     several: list[object] = []
     for one in answer:
-        if not is_item(one):
+        if not is_item(one) or isinstance(one, Request):
             raise HookFailed(hook, f"among its items is a {type(one).__name__}")
         several.append(one)
         if len(several) > YIELDED or time.is_over():
