@@ -404,14 +404,20 @@ async def lines_of_stdin() -> AsyncGenerator[str, None]:
 
 
 _OWN = str(Path(__file__).parents[1]) + os.sep
+_PYTHON = str(Path(os.__file__).parent) + os.sep
 
 
 def place_of_error(error: BaseException, where: str = "") -> str:
     """The last line of the user's own code in the traceback, if possible in the file `where`."""
     frames = traceback.extract_tb(error.__traceback__)
-    users = [f for f in frames if not f.filename.startswith((_OWN, "<"))]
+    users = [f for f in frames if not f.filename.startswith((_OWN, "<")) and not _in_python(f.filename)]
     users = [f for f in users if f.filename == where] or users
     return f"{shown(users[-1].filename)}:{users[-1].lineno}" if users else where
+
+
+def _in_python(path: str) -> bool:
+    """Whether the file is of Python's own library."""
+    return path.startswith(_PYTHON) and "site-packages" not in path
 
 
 def place_of_code(value: object) -> str:
