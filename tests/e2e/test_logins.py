@@ -451,3 +451,40 @@ async def test_a_login_that_finds_no_form_is_a_failure_and_not_the_end(
         assert results.view.report.failed_logins == 3
         assert "could not log in 3 times, and its pages are given up: " in caplog.text
         assert "#nothing" in caplog.text
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no luck"), SystemExit("no luck")])
+async def test_an_error_in_a_login_names_its_line_and_ends_no_crawl(
+    error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    with serving(Members()) as site:
+        spider = Spider("members", start=f"{site.url}home", **FAST)  # type: ignore[arg-type]
+
+        @spider.login("form#login")
+        async def login(session: LoginSession) -> None:
+            raise error
+
+        @spider.handler
+        def home(page: Page) -> object:
+            yield {"url": page.url}
+
+        results = await shoal.crawl(spider)
+        assert results.view.job.counters.dead == 1
+        assert f"{type(error).__name__}: no luck (" in caplog.text
+        assert "test_logins.py:" in caplog.text
+
+
+async def test_a_page_that_looks_logged_out_after_a_login_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    with serving(Members()) as site:
+        spider = Spider("members", start=f"{site.url}home?secret=1", **FAST)  # type: ignore[arg-type]
+
+        @spider.login("form#login")
+        async def login(session: LoginSession) -> None:
+            """Does nothing."""
+
+        @spider.handler
+        def home(page: Page) -> object:
+            yield {"url": page.url}
+
+        await shoal.crawl(spider)
+        assert f"{site.url}home looked logged out right after the login" in caplog.text

@@ -41,6 +41,7 @@ from shoal.settings import Settings
 from shoal.spider.inner import FetchFailed
 from shoal.spider.login import MAIN, Account, Login, LoginFailed, LoginSession
 from shoal.spider.page import Page
+from shoal.spider.spider import place_of_error
 from shoal.text import error_line, one_line, shown_url, without_secrets
 
 _LEASE = 10.0  # seconds after which a login whose process died may be tried by another
@@ -227,8 +228,9 @@ class Logins:
             return Trouble(_reason(session, told), passes=passes)
         except LoginFailed as error:
             return Trouble(_reason(session, str(error)))
-        except Exception as error:
-            return Trouble(_reason(session, error_line(error)))
+        except (Exception, SystemExit) as error:
+            where = place_of_error(error)
+            return Trouble(_reason(session, error_line(error) + (f" ({where})" if where else "")))
         finally:
             renewing.cancel()
 
@@ -301,7 +303,7 @@ class Logins:
     async def _logged_out(self, lease: Lease, visit: Visit, kept: Kept) -> Retry | Dead | Moved:
         task, name = lease.task, kept.name
         assert name is not None
-        if not await self._keeper.change(kept, self._expired(visit.generation)):
+        if not await self._keeper.change(kept, self._expired(visit.generation, task.origin)):
             rest = self._rest(kept.note.login) if kept.note.generation == visit.generation else 0.0
             again = self._wait(task, f"session {name!r} was renewed, or is about to be", max(rest, _WAIT / 2))
             return back_to_start(task, again)
@@ -317,7 +319,7 @@ class Logins:
             return Dead(failure)
         return back_to_start(task, Retry(self._rng.uniform(0.0, _WAIT), failure, counts=False))
 
-    def _expired(self, generation: int) -> Callable[[SessionNote], SessionNote | None]:
+    def _expired(self, generation: int, url: str) -> Callable[[SessionNote], SessionNote | None]:
         def change(note: SessionNote) -> SessionNote | None:
             login = note.login
             if note.generation != generation or not login.at:
@@ -326,7 +328,8 @@ class Logins:
                 return None
             login = replace(login, at=0.0, renewals=login.renewals + 1)
             if not login.good:
-                reason = "a page looked logged out right after the login"
+                page = shown_url(url).partition("?")[0][:_REASON]
+                reason = f"{page} looked logged out right after the login"
                 login = replace(
                     login, failures=login.failures + 1, failed_at=self._clock.now(), reason=reason
                 )
