@@ -41,6 +41,7 @@ async def test_a_crawl_goes_on(tmp_path: Path, http2: bool) -> None:
         spider.add_handler(read)
         results = await shoal.crawl(spider, store=store)
         assert [row["url"] for row in results.items] == [server.url("/fine")]
+        assert [item.url for item in results.rejected] == [server.url("/yields")]
     async with SqliteFrontier(store) as frontier:
         kinds = sorted(letter.kind for letter in await frontier.dead(DeadFilter()))
-    assert kinds == ["handler", "http_404", "http_404", "junk"]
+    assert kinds == ["handler", "http_404", "http_404"]

@@ -13,6 +13,7 @@ import shoal
 from crash.harness import Desk, until
 from e2e.members_site import PAGES, PASSWORDS, Members, serving
 from shoal import OutgoingRequest, Page, Request, Spider
+from shoal.errors import SpiderError
 from shoal.frontier import open_frontier
 from shoal.frontier.values import DeadFilter
 from shoal.spider.login import LoginFailed, LoginSession
@@ -192,6 +193,7 @@ def test_no_password_is_anywhere_and_with_a_key_no_cookie(desk: Desk, key: str) 
 def found(desk: Desk, secret: str) -> list[str]:
     ours = {"members.py", "shoal.toml"}
     files = [path for path in desk.folder.rglob("*") if path.is_file() and path.name not in ours]
+    files = [path for path in files if path.suffix != ".pyc"]  # the user's own text, compiled
     assert any(path.suffix == ".db" for path in files)
     return [str(path) for path in files if secret.encode() in path.read_bytes()]
 
@@ -488,3 +490,37 @@ async def test_a_page_that_looks_logged_out_after_a_login_is_named(caplog: pytes
 
         await shoal.crawl(spider)
         assert f"{site.url}home looked logged out right after the login" in caplog.text
+
+
+async def test_pages_that_look_logged_out_though_they_are_not_do_not_end_the_session() -> None:
+    """The sign is wrong for some pages: those are lost, and no others."""
+    with serving(Members()) as site:
+        odd = {f"/p/{number}" for number in (3, 7, 11)}
+        spider = spider_for(site, sign=lambda page: page.first("form#login") or page.text("h1") in odd)
+        results = await shoal.crawl(spider)
+    assert sorted(row["url"] for row in results.items) == sorted(set(WANTED) - odd)
+    assert results.view.job.counters.dead == len(odd)
+
+
+def test_a_sign_that_is_no_selector_is_told_at_once() -> None:
+    with pytest.raises(SpiderError, match=r"@spider\.login: logged_out: not a CSS selector: 'form\[\['"):
+
+        @Spider("members").login("form[[")
+        async def login(session: LoginSession) -> None: ...
+
+
+@pytest.mark.parametrize("headers", [{"Bad\nName": "x"}, {"Token": 5}, {"Token": "a\r\nb"}])
+async def test_headers_of_a_session_that_cannot_be_sent_are_a_failed_login(
+    headers: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with serving(Members()) as site:
+        spider = Spider("members", start=f"{site.url}home", **FAST)  # type: ignore[arg-type]
+
+        @spider.login("form#login")
+        async def login(session: LoginSession) -> None:
+            session.headers.update(headers)
+
+        spider.add_handler(lambda page: None, name="home")
+        await shoal.crawl(spider)
+    assert "session.headers" in caplog.text
+    assert "could not log in 3 times" in caplog.text

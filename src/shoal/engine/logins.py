@@ -46,7 +46,9 @@ from shoal.text import error_line, one_line, shown_url, without_secrets
 
 _LEASE = 10.0  # seconds after which a login whose process died may be tried by another
 _TRIES = 3  # logins in a row that fail, before the session is given up …
-_PASSING = 10  # … of those that may work later; with the pauses between them, some minutes
+# … of those that may work later, and of a session whose pages were good before: perhaps it is the pages that look logged
+# out. With the pauses between them, some minutes.
+_PASSING = 10
 _IN_PLACE = (
     5.0  # seconds that a page waits for another to log its session in, before it goes back to the queue
 )
@@ -211,6 +213,7 @@ class Logins:
         try:
             async with asyncio.timeout(self._settings.handler_timeout):
                 said = await self._login.function(session)
+                session.check_headers()
                 if said is False:
                     return Trouble("the login function returned False")
                 if session.last is not None and await self._signs.on_page(session.last):
@@ -352,7 +355,7 @@ def _if_held(
 
 
 def _is_enough(login: LoginState) -> bool:
-    return login.failures >= _TRIES or login.troubles >= _PASSING
+    return login.failures >= (_PASSING if login.proven else _TRIES) or login.troubles >= _PASSING
 
 
 def _released(login: LoginState) -> LoginState:
@@ -360,10 +363,13 @@ def _released(login: LoginState) -> LoginState:
 
 
 def _good(generation: int) -> Callable[[SessionNote], SessionNote | None]:
+    """Notes that a page looked logged in. That counts also if another page of the same login did not, meanwhile."""
+
     def change(note: SessionNote) -> SessionNote | None:
-        if note.generation != generation or note.login.good or not note.login.at:
+        if note.generation != generation or note.login.good:
             return None
-        return replace(note, login=replace(note.login, good=True, failures=0, troubles=0, reason=""))
+        login = replace(note.login, good=True, proven=True, failures=0, troubles=0, reason="")
+        return replace(note, login=login)
 
     return change
 

@@ -33,6 +33,7 @@ class LoginState(Struct, frozen=True, omit_defaults=True):
 
     at: float = 0.0  # when it was logged in; 0: it is not
     good: bool = False  # a page was fetched since that looked logged in
+    proven: bool = False  # … or after an earlier login
     holder: str = ""  # who logs it in …
     until: float = 0.0  # … and for how long nobody else does
     renewals: int = 0  # how often it was logged out

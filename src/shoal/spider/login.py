@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.errors import SpiderError
-from shoal.model import Request
+from shoal.model import Request, Response, Task
 from shoal.text import MASK
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ MAIN = "main"  # the session of requests that name none, if there are no account
 _UNAUTHORIZED = 401
 _SHORT = 3  # shorter values of an account are no secrets, and would blot out half of a message
 _NAME = 100  # characters of an account's name
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 class LoginFailed(Exception):
@@ -82,6 +84,8 @@ def make_login(
         )
     if logged_out is not None and not isinstance(logged_out, str) and not callable(logged_out):
         raise SpiderError("@spider.login: logged_out is a CSS selector or a function of the page")
+    if isinstance(logged_out, str):
+        _check_selector(logged_out)
     if not callable(accounts) and (isinstance(accounts, str) or not isinstance(accounts, Sequence)):
         raise SpiderError("@spider.login: accounts is a list of accounts, or a function that returns one")
     statuses = [logged_out_status] if isinstance(logged_out_status, int) else logged_out_status
@@ -90,6 +94,16 @@ def make_login(
     except re.error as error:
         raise SpiderError(f"@spider.login: logged_out_url is no regular expression: {error}") from None
     return Login(function, logged_out, frozenset(statuses), urls, accounts)
+
+
+def _check_selector(selector: str) -> None:
+    from shoal.spider.page import Page
+
+    empty = Page(Task(""), Response("", 200, {"Content-Type": "text/html"}, b"<p>"), "")
+    try:
+        empty.first(selector)
+    except ValueError as error:
+        raise SpiderError(f"@spider.login: logged_out: {error}") from None
 
 
 class LoginSession:
@@ -121,6 +135,14 @@ class LoginSession:
     def cookies(self) -> dict[str, str]:
         """The cookies that the session has now, by name."""
         return self._cookies()
+
+    def check_headers(self) -> None:
+        """Raises LoginFailed if the headers cannot be sent: otherwise every page would fail by them."""
+        for name, value in self.headers.items():
+            if not isinstance(name, str) or not isinstance(value, str) or not _HEADER.fullmatch(name):
+                raise LoginFailed(f"session.headers has {name!r}, which is no header with a text as its value")
+            if _CONTROL.search(value):
+                raise LoginFailed(f"session.headers: the value of {name!r} has a line break or the like")
 
     async def fetch(self, request: str | Request, **fields: Any) -> Page:
         """Fetches a page in this session. It keeps to the host's limit and robots.txt, follows redirects, and raises
