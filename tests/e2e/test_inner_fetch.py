@@ -335,3 +335,19 @@ async def test_another_host_has_its_own_limits(site: Site) -> None:
     assert Counter(asked)["/robots.txt"] == 1
     assert not any(path.startswith("/private") for path in asked)
     assert most <= 2
+
+
+async def test_what_a_handler_leaves_running_sends_nothing_more(site: Site) -> None:
+    """Otherwise it would take turns of the host for a page that is settled."""
+    spider = Spider("left", [f"{site.url}/a", f"{site.url}/b"], rate=0, per_host=1, robots=False)
+    left: list[asyncio.Task[Page]] = []
+
+    @spider.handler
+    async def page(page: Page) -> None:
+        if page.url.endswith("/a"):
+            left.extend(asyncio.create_task(page.fetch(f"{site.url}/{n}")) for n in range(3))
+
+    await shoal.crawl(spider)
+    said = await asyncio.gather(*left, return_exceptions=True)
+    assert "the handler of this page has ended" in str(said[-1])
+    assert sum(site.hits[f"/{n}"] for n in range(3)) <= 1, "the first may have been on its way"

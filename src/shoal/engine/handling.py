@@ -11,7 +11,7 @@ from shoal.admit.sizes import OversizeError, stored_size
 from shoal.clock import Clock
 from shoal.counts import PAGES_DROPPED, Counts, with_reason
 from shoal.engine.downloads import with_files
-from shoal.engine.inner_fetch import InnerFetcher
+from shoal.engine.inner_fetch import InnerFetcher, PageFetches
 from shoal.engine.links import Links
 from shoal.engine.page_hooks import PageHooks
 from shoal.engine.rejecting import ItemWriter
@@ -88,11 +88,26 @@ class Handling:
             return self._said(lease, None, said, Counts())
 
     async def handle(self, lease: Lease, response: Response, host: HostView, asked_at: float) -> Settlement:
+        handler = self._spider.handler_named(lease.task.handler)
+        inner = self._inner.of_page(lease, handler.name) if self._inner is not None else None
+        try:
+            return await self._run(lease, response, host, asked_at, handler, inner)
+        finally:
+            if inner is not None:
+                inner.end()
+
+    async def _run(
+        self,
+        lease: Lease,
+        response: Response,
+        host: HostView,
+        asked_at: float,
+        handler: Handler,
+        inner: PageFetches | None,
+    ) -> Settlement:
         task = lease.task
         await take_slot()
         try:
-            handler = self._spider.handler_named(task.handler)
-            inner = self._inner.of_page(lease, handler.name) if self._inner is not None else None
             page = Page(task, response, handler.name, self._clock.time(), inner=inner)
             if inner is not None:
                 inner.referrer = self._referrer(page)

@@ -354,6 +354,11 @@ class PageFetches:
         self.referrer: Referrer | None = None  # the page, for requests that tell where they come from
         self._turn = asyncio.Lock()
         self._sent = 0
+        self._ended = False
+
+    def end(self) -> None:
+        """Called when the handler has ended: what it left running sends nothing more in the name of this page."""
+        self._ended = True
 
     async def fetch(self, request: Request) -> Page:
         async with self._one_by_one():
@@ -375,6 +380,8 @@ class PageFetches:
             )
         with handler_waits():
             async with self._turn:
+                if self._ended:
+                    raise SpiderError("the handler of this page has ended: await page.fetch(…) inside it")
                 yield
 
 

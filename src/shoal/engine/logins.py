@@ -46,8 +46,8 @@ from shoal.text import error_line, one_line, shown_url, without_secrets
 
 _LEASE = 10.0  # seconds after which a login whose process died may be tried by another
 _TRIES = 3  # logins in a row that fail, before the session is given up …
-# … of those that may work later, and of a session whose pages were good before: perhaps it is the pages that look logged
-# out. With the pauses between them, some minutes.
+# … of those that may work later, and of a session whose pages were good before: perhaps it is the pages that look
+# logged out. With the pauses between them, some minutes.
 _PASSING = 10
 _IN_PLACE = (
     5.0  # seconds that a page waits for another to log its session in, before it goes back to the queue

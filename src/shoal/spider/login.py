@@ -140,7 +140,9 @@ class LoginSession:
         """Raises LoginFailed if the headers cannot be sent: otherwise every page would fail by them."""
         for name, value in self.headers.items():
             if not isinstance(name, str) or not isinstance(value, str) or not _HEADER.fullmatch(name):
-                raise LoginFailed(f"session.headers has {name!r}, which is no header with a text as its value")
+                raise LoginFailed(
+                    f"session.headers has {name!r}, which is no header with a text as its value"
+                )
             if _CONTROL.search(value):
                 raise LoginFailed(f"session.headers: the value of {name!r} has a line break or the like")
 
