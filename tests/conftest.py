@@ -41,6 +41,9 @@ def pytest_runtest_protocol() -> Iterator[None]:
     loggers = [logging.getLogger(name) for name in ("shoal", "")]
     before = [(log.handlers[:], log.level, log.propagate) for log in loggers]
     result = yield
+    for known in logging.root.manager.loggerDict.values():
+        if isinstance(known, logging.Logger):
+            known.disabled = False  # logging.config disables what it does not know
     for log, (handlers, level, propagate) in zip(loggers, before, strict=True):
         log.handlers[:], log.propagate = handlers, propagate
         log.setLevel(level)  # which also forgets what was known of levels
