@@ -73,7 +73,7 @@ class Fleet:
     def ask(self, question: Callable[[Frontier], Awaitable[T]]) -> T:
         async def answer() -> T:
             store = self.store if "://" in self.store else str(self.desk.folder / self.store)
-            async with open_frontier(store) as frontier:
+            async with open_frontier(store, patient=True) as frontier:  # a busy machine may take long
                 return await question(frontier)
 
         return asyncio.run(answer())

@@ -16,5 +16,6 @@ from benchmarks.fleet.chaos import Terms, run
 )
 def test_nothing_is_lost_or_doubled_and_no_host_is_hit_too_fast(terms: Terms) -> None:
     verdict = run(terms)
-    assert not verdict.complaints(terms.rate, terms.per_host), verdict
+    complaints = verdict.complaints(terms.rate, terms.per_host)
+    assert not complaints, "\n".join([*complaints, *verdict.story])
     assert len(verdict.story) == 7
