@@ -14,7 +14,7 @@ from shoal.testing.servers.names import SILENT, Answer, NameServer, Records
 MB = 1024 * 1024
 SHOPS = 20
 DRIPPERS = 1500
-SLOW = 120  # hosts of each kind
+SLOW = 100  # hosts of each kind; 360 pages at most wait in the network, and then nobody gets in
 
 
 @contextmanager
