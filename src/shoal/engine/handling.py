@@ -11,7 +11,7 @@ from shoal.admit.sizes import OversizeError, stored_size
 from shoal.clock import Clock
 from shoal.counts import PAGES_DROPPED, Counts, with_reason
 from shoal.engine.downloads import with_files
-from shoal.engine.inner_fetch import InnerFetcher, PageFetches
+from shoal.engine.inner_fetch import Downloader, InnerFetcher, PageFetches
 from shoal.engine.links import Links
 from shoal.engine.page_hooks import PageHooks
 from shoal.engine.rejecting import ItemWriter
@@ -55,6 +55,7 @@ class Handling:
         rng: random.Random,
         hooks: PageHooks | None = None,
         inner: InnerFetcher | None = None,
+        downloads: Downloader | None = None,
         collecting: Callable[..., Awaitable[Yielded]] = collect,
     ) -> None:
         self._spider = spider
@@ -65,6 +66,7 @@ class Handling:
         self._rng = rng
         self.hooks = hooks or PageHooks(NO_HOOKS, spider, settings, clock)
         self._inner = inner
+        self._downloads = downloads
         self._collect = collecting
         self._lanes = settings.lane_weights
         self._directives = RobotsDirectives(settings)
@@ -89,7 +91,7 @@ class Handling:
 
     async def handle(self, lease: Lease, response: Response, host: HostView, asked_at: float) -> Settlement:
         handler = self._spider.handler_named(lease.task.handler)
-        inner = self._inner.of_page(lease, handler.name) if self._inner is not None else None
+        inner = self._fetches(lease, handler)
         try:
             return await self._run(lease, response, host, asked_at, handler, inner)
         finally:
@@ -150,13 +152,19 @@ class Handling:
         counts = self._counts(task, page._counts)
         return Settlement(lease, Done(), found, rows, links_cut=cut, counts=counts, rejected=rejected)
 
+    def _fetches(self, lease: Lease, handler: Handler) -> PageFetches | None:
+        """What the page of that lease sends its requests with."""
+        if self._inner is None:
+            return None
+        return PageFetches(self._inner, lease, handler.name, self._downloads)
+
     async def replay(self, lease: Lease) -> Settlement:
         """An item that was rejected, and is tried again. Nothing is fetched but what hooks ask for."""
         task = lease.task
         assert task.item is not None
         await take_slot()
         handler = self._spider.handler_named(task.handler)
-        inner = self._inner.of_page(lease, handler.name) if self._inner is not None else None
+        inner = self._fetches(lease, handler)
         nothing = Response(task.url, 0, {}, b"")
         page = Page(task, nothing, handler.name, self._clock.time(), inner=inner)
         try:

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from shoal.admit import Admission
 from shoal.admit.referrer import Referrer
 from shoal.engine.fetching import Fetched, Fetcher, as_asked
-from shoal.engine.inner_logins import LoginCheck, LoginEnter, refuse_if_logged_out
+from shoal.engine.inner_logins import LoginGate, refuse_if_logged_out
 from shoal.engine.judging import Judge, Judgement
 from shoal.engine.learning import Learner
 from shoal.engine.page_hooks import PageHooks
@@ -66,6 +66,7 @@ class InnerFetcher:
         clock: FrontierClock,
         sessions: SessionKeeper,
         hooks: PageHooks,
+        logins: LoginGate | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._settings = settings
@@ -82,39 +83,26 @@ class InnerFetcher:
         self._sessions = sessions
         self._hooks = hooks
         self._sleep = sleep
-        self.downloads: Downloader | None = None
-        self.login_enter: LoginEnter | None = None  # None: the spider has no @spider.login
-        self.login_check: LoginCheck | None = None
+        self._logins = logins  # None: the spider has no @spider.login, or these are the requests of a login
         self._places: dict[str, _Places] = {}  # of hosts that inner requests are sent to right now
 
-    def of_page(self, lease: Lease, handler: str) -> PageFetches:
-        """What the page of that lease sends its requests with."""
-        return PageFetches(self, lease, handler, self.downloads)
-
     async def fetch(
-        self,
-        request: Request,
-        *,
-        lease: Lease,
-        handler: str = "",
-        inner: PageFetches | None = None,
-        logs_in: bool = False,
+        self, request: Request, *, lease: Lease, handler: str = "", inner: PageFetches | None = None
     ) -> Page:
-        """The page that the request asks for. Raises FetchFailed. `lease` is that of the page whose handler asks.
-        `logs_in`: it is part of a login, and so may be logged out."""
+        """The page that the request asks for. Raises FetchFailed. `lease` is that of the page whose handler asks."""
         referrer = inner.referrer if inner is not None else None
-        task, answer = await self.exchange(self.admit(request, lease, referrer), lease, logs_in=logs_in)
+        task, answer = await self.exchange(self.admit(request, lease, referrer), lease)
         return Page(task, answer, handler, self._clock.time(), inner=inner)
 
     async def exchange(
-        self, task: Task, lease: Lease, *, sink: BodySink | None = None, logs_in: bool = False
+        self, task: Task, lease: Lease, *, sink: BodySink | None = None
     ) -> tuple[Task, Response]:
         """The answer to a task of `admit`, and the task after redirects. With a sink, the body goes there."""
         patience = _Patience(self._settings.handler_timeout, self._clock.monotonic)
         async with _waits(lease.task):
             again = 0
             while True:
-                answer = await self._attempt(task, lease, patience, sink, logs_in)
+                answer = await self._attempt(task, lease, patience, sink)
                 if isinstance(answer, Response):
                     return task, answer
                 again += answer is task
@@ -151,12 +139,12 @@ class InnerFetcher:
         )
 
     async def _attempt(
-        self, task: Task, lease: Lease, patience: _Patience, sink: BodySink | None, logs_in: bool
+        self, task: Task, lease: Lease, patience: _Patience, sink: BodySink | None
     ) -> Response | Task:
         """The answer; or the task to go on with, after a redirect or a failure. The same task: its turn was used for
         something else."""
-        if self.login_enter is not None and not logs_in:
-            entry = await self.login_enter(replace(lease, task=task))  # it may name another session
+        if self._logins is not None:
+            entry = await self._logins.enter(replace(lease, task=task))  # it may name another session
             if isinstance(entry, Retry | Dead):
                 return await self._again(task, entry, patience)
         async with self._place(task, lease, patience):
@@ -182,10 +170,8 @@ class InnerFetcher:
                 judgement = self._judge.judge(own.task, fetched.outcome)
                 self._learner.record(own, fetched, judgement)
                 await self._sessions.leave(own, visit)
-                if self.login_check and not logs_in and isinstance(answer := fetched.outcome, Response):
-                    await refuse_if_logged_out(
-                        self.login_check, own, lease.task, visit, answer, judgement, sink
-                    )
+                if self._logins is not None and isinstance(answer := fetched.outcome, Response):
+                    await refuse_if_logged_out(self._logins, own, lease.task, visit, answer, judgement, sink)
         if sink is not None:
             if sink.error is not None:
                 raise sink.error

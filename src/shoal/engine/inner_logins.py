@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -14,19 +13,26 @@ from shoal.html.media import is_html
 from shoal.model import Dead, Lease, Moved, Response, Retry, Task
 from shoal.spider.inner import FetchFailed
 
-# Logins.enter: a Retry or Dead if the session is not logged in, and cannot be at once.
-LoginEnter: TypeAlias = Callable[[Lease], Awaitable[object]]
-# Logins.check: what becomes of a page that was fetched without being logged in; None: it was logged in.
-LoginCheck: TypeAlias = Callable[
-    [Lease, Visit, Response, Judgement], Awaitable["Retry | Dead | Moved | None"]
-]
-
 _LOOKED_AT = 1 << 20  # bytes of an answer that may be a login page
 _BACK = 0.5  # seconds before a page that was led to a login is tried again
 
 
+class LoginGate(Protocol):
+    """What requests inside a handler need of `Logins`."""
+
+    async def enter(self, lease: Lease) -> object:
+        """A Retry or Dead if the session is not logged in, and cannot be at once."""
+        ...
+
+    async def check(
+        self, lease: Lease, visit: Visit, response: Response, judgement: Judgement
+    ) -> Retry | Dead | Moved | None:
+        """What becomes of a page that was fetched without being logged in; None: it was logged in."""
+        ...
+
+
 async def refuse_if_logged_out(
-    check: LoginCheck,
+    logins: LoginGate,
     own: Lease,
     outer: Task,
     visit: Visit,
@@ -41,7 +47,7 @@ async def refuse_if_logged_out(
         )  # perhaps a login page in the place of a file
     # With the past of the handler's page, which says how often it was logged out.
     task = replace(own.task, history=outer.history, attempt=outer.attempt)
-    lost = await check(replace(own, task=task), visit, answer, judgement)
+    lost = await logins.check(replace(own, task=task), visit, answer, judgement)
     if lost is not None:
         raise _logged_out(own.task, lost)
 

@@ -271,7 +271,7 @@ class Logins:
     def _sender(self, lease: Lease) -> Callable[[Request], Awaitable[Page]]:
         async def send(request: Request) -> Page:
             try:
-                return await self._inner.fetch(request, lease=lease, logs_in=True)
+                return await self._inner.fetch(request, lease=lease)
             except FetchFailed as failed:
                 if failed.kind == "login_wall" and failed.page is not None:
                     return failed.page  # a login page is what is wanted

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from shoal.admit import Admission
@@ -263,7 +264,8 @@ def make_pipeline(
     sessions = SessionKeeper(job, settings, notes, routes.sessions, routes.proxies, tally, clock)
     links = Links(settings, admission=admission, escalation=escalation, tally=tally, now=clock.time)
     page_hooks = PageHooks(hooks, spider, settings, clock)
-    inner = InnerFetcher(
+    make_inner = partial(
+        InnerFetcher,
         settings,
         frontier=frontier,
         hosts=hosts,
@@ -277,8 +279,20 @@ def make_pipeline(
         sessions=sessions,
         hooks=page_hooks,
     )
-    if files is not None:
-        inner.downloads = Downloads(settings, inner, files, tally)
+    logins = None
+    if spider.logs_in is not None:
+        logins = Logins(
+            spider.logs_in,
+            accounts or {},
+            settings,
+            keeper=sessions,
+            sessions=routes.sessions,
+            inner=make_inner(),
+            tally=tally,
+            clock=clock,
+            rng=rng,
+        )
+    inner = make_inner(logins=logins)
     handling = Handling(
         spider,
         settings,
@@ -288,22 +302,9 @@ def make_pipeline(
         rng=rng,
         hooks=page_hooks,
         inner=inner,
+        downloads=Downloads(settings, inner, files, tally) if files is not None else None,
         collecting=collecting,
     )
-    logins = None
-    if spider.logs_in is not None:
-        logins = Logins(
-            spider.logs_in,
-            accounts or {},
-            settings,
-            keeper=sessions,
-            sessions=routes.sessions,
-            inner=inner,
-            tally=tally,
-            clock=clock,
-            rng=rng,
-        )
-        inner.login_enter, inner.login_check = logins.enter, logins.check
     return Pipeline(
         settings,
         hosts=hosts,
