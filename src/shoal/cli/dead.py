@@ -58,7 +58,7 @@ def list_(
     from shoal.terminal import tables
     from shoal.terminal.console import print_json
 
-    query = _query(job, host, kind, since, until, ids, limit)
+    query = letter_query(job, host, kind, since, until, ids, limit)
     found = _letters(store, query)
     if as_json:
         print_json([letter_dict(letter) for letter in found])
@@ -109,7 +109,7 @@ def replay(
     from shoal.inspect.actions import replay_letters
     from shoal.terminal.console import ask, say
 
-    query = _query(job, host, kind, since, until, ids, limit)
+    query = letter_query(job, host, kind, since, until, ids, limit)
     _require_choice(query, everything, "replay")
     number = ask(store, lambda frontier: replay_letters(frontier, query, "shoal dead"))
     say(f"{plural(number, 'page')} queued again" + ("; run the crawl to fetch them" if number else ""))
@@ -132,13 +132,13 @@ def drop(
     from shoal.inspect.actions import drop_letters
     from shoal.terminal.console import ask, say
 
-    query = _query(job, host, kind, since, until, ids, limit)
+    query = letter_query(job, host, kind, since, until, ids, limit)
     _require_choice(query, everything, "drop")
     number = ask(store, lambda frontier: drop_letters(frontier, query, "shoal dead"))
     say(f"{plural(number, 'dead letter')} dropped")
 
 
-def _query(
+def letter_query(
     job: str | None,
     host: str | None,
     kind: str | None,
@@ -147,6 +147,7 @@ def _query(
     ids: Sequence[int] | None,
     limit: int | None,
 ) -> DeadFilter:
+    """Which letters the options mean."""
     from shoal.clock import SystemClock
     from shoal.frontier.values import DeadFilter
 

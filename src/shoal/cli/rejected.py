@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shoal.cli.options import DEFAULT_STORE, AsJson, Store, moment, option, shown_store, switch
+from shoal.cli.dead import letter_query
+from shoal.cli.options import DEFAULT_STORE, AsJson, Store, option, shown_store, switch
 from shoal.errors import UsageError
 from shoal.text import command
 
@@ -175,23 +176,9 @@ def _query(
     ids: Sequence[int] | None,
     limit: int | None,
 ) -> DeadFilter:
-    from shoal.clock import SystemClock
-    from shoal.frontier.values import DeadFilter
     from shoal.inspect.rejected import rejected_query
 
-    if limit is not None and limit < 1:
-        raise UsageError(f"--limit {limit}: at least 1")
-    now = SystemClock().time()
-    return rejected_query(
-        DeadFilter(
-            job=job,
-            host=host,
-            since=moment(since, now, "--since"),
-            until=moment(until, now, "--until"),
-            ids=tuple(ids) if ids else None,
-            limit=limit,
-        )
-    )
+    return rejected_query(letter_query(job, host, None, since, until, ids, limit))
 
 
 def _require_choice(query: DeadFilter, everything: bool, verb: str) -> None:
