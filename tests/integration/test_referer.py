@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 
 import pytest
@@ -56,3 +57,28 @@ async def test_what_a_server_sees(
         "/form": f"{here}{form}" if form else "",
         "/own": own,
     }
+
+
+@pytest.mark.parametrize("setting", ["forms", "origin"])
+async def test_a_page_is_freed_once_it_is_handled(setting: str) -> None:
+    """Its markup takes much more memory than its links, and its settlement may have to wait."""
+    alive: list[int] = []
+    body = b"<a href=/2></a><a href=/3></a><a href=/4></a>"
+    async with serve(always(page(body, Content_Type="text/html"))) as server:
+        spider = Spider(
+            "freed", start=server.url("/1"), robots=False, rate=0, per_host=1, concurrency=1, referer=setting
+        )
+
+        @spider.handler
+        def pages(page: Page):  # type: ignore[no-untyped-def]
+            page.css("a")  # it is parsed
+            alive.append(sum(isinstance(one, Page) for one in gc.get_objects()))
+            yield from page.follow_all("a", pages)
+
+        gc.collect()
+        gc.disable()  # a page in a circle of references would wait for it
+        try:
+            await shoal.crawl(spider)
+        finally:
+            gc.enable()
+    assert alive == [1] * 4

@@ -79,11 +79,20 @@ class Referrer:
         """As it is stored; None for no header."""
         if self._setting == FORMS and method in _SAFE:
             return None
+        sent = referer_to(url, self._url, self._ask())
+        return stored(sent, url)
+
+    def let_go(self) -> None:
+        """Forgets the page, whose markup takes memory, and asks before if its links may be asked about again."""
+        if self._setting != FORMS:
+            self._ask()
+        self._own_policy = str
+
+    def _ask(self) -> str:
         if self._policy is None:
             usual = BROWSER if self._setting == FORMS else self._setting
             self._policy = self._own_policy() or usual
-        sent = referer_to(url, self._url, self._policy)
-        return stored(sent, url)
+        return self._policy
 
 
 def stored(sent: str, url: str) -> str | None:

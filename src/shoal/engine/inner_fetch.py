@@ -345,6 +345,7 @@ class PageFetches:
     def end(self) -> None:
         """Called when the handler has ended: what it left running sends nothing more in the name of this page."""
         self._ended = True
+        self.referrer = None  # it holds the page, which holds this: memory until the garbage collector runs
 
     async def fetch(self, request: Request) -> Page:
         async with self._one_by_one():

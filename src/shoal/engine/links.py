@@ -67,6 +67,8 @@ class Links:
                     continue  # from a page nearer to the start it may be admitted
             if _is_link(request):
                 links.append((request.base or lease.task.url, request.url))
+        if referrer is not None:
+            referrer.let_go()
         self._unsettled[lease.token] = _Unsettled(links, requests, host, referrer)
         return tuple(found)
 
