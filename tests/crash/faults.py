@@ -21,6 +21,7 @@ import apsw
 from shoal.cli import run
 from shoal.frontier.sqlite import SqliteFrontier, home
 from shoal.frontier.sqlite.connection import Session
+from shoal.model import Row
 from shoal.sink.jsonl import JsonLines
 
 append = JsonLines.append
@@ -31,11 +32,11 @@ def die() -> NoReturn:
     raise AssertionError("still alive")
 
 
-def at_write(number: int, strike: Callable[[JsonLines, int, Sequence[bytes]], None]) -> None:
+def at_write(number: int, strike: Callable[[JsonLines, int, Sequence[Row]], None]) -> None:
     """Strikes instead of the n-th write of rows."""
     writes = count(1)
 
-    def wrapped(self: JsonLines, committed: int, rows: Sequence[bytes]) -> int:
+    def wrapped(self: JsonLines, committed: int, rows: Sequence[Row]) -> int:
         if rows and next(writes) == number:
             strike(self, committed, rows)
         return append(self, committed, rows)
@@ -48,8 +49,8 @@ def kill_before_write(number: int) -> None:
 
 
 def kill_in_write(number: int) -> None:
-    def strike(journal: JsonLines, committed: int, rows: Sequence[bytes]) -> None:
-        data = b"".join(rows)
+    def strike(journal: JsonLines, committed: int, rows: Sequence[Row]) -> None:
+        data = b"".join(row.data for row in rows)
         os.pwrite(os.open(journal.path, os.O_WRONLY), data[: len(data) // 2 + 1], committed)
         die()
 
@@ -59,7 +60,7 @@ def kill_in_write(number: int) -> None:
 def kill_after_write(number: int) -> None:
     """The rows are on disk, the settlement is not."""
 
-    def strike(journal: JsonLines, committed: int, rows: Sequence[bytes]) -> None:
+    def strike(journal: JsonLines, committed: int, rows: Sequence[Row]) -> None:
         append(journal, committed, rows)
         die()
 

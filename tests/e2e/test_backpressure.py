@@ -18,6 +18,7 @@ from msgspec.structs import replace
 import shoal
 from shoal import Page, Request, Spider
 from shoal.engine.vitals import Machine
+from shoal.model import Row
 from shoal.policy import backpressure
 from shoal.sink.jsonl import MemoryJournal
 from shoal.testing import ChaoticWeb, Hit, HostProfile
@@ -231,7 +232,7 @@ def busiest(hits: Sequence[Hit]) -> int:
 
 async def test_a_slow_sink_takes_slots_away(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     class SlowJournal(MemoryJournal):
-        def append(self, committed: int, rows: Sequence[bytes]) -> int:
+        def append(self, committed: int, rows: Sequence[Row]) -> int:
             if not log.has("sink on"):
                 time.sleep(3 * SINK_LAG)  # in the store's thread
             return super().append(committed, rows)

@@ -14,7 +14,7 @@ from shoal.fetch.transport import FetchRequest
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import Journal
 from shoal.frontier.values import Settled
-from shoal.model import Outcome, Response, Retry, Settlement
+from shoal.model import Outcome, Response, Retry, Row, Settlement
 from shoal.policy.load import Traffic
 from shoal.runtime.job_plan import JobPlan
 from shoal.runtime.job_runner import JobRunner
@@ -75,8 +75,8 @@ class Rows:
         self.key = "rows"
         self.lines: list[bytes] = []
 
-    def append(self, committed: int, rows: Sequence[bytes]) -> int:
-        self.lines += rows
+    def append(self, committed: int, rows: Sequence[Row]) -> int:
+        self.lines += [row.data for row in rows]
         return committed + len(rows)
 
 

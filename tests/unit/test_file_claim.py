@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from shoal.errors import OutputTaken, SinkError
+from shoal.model import Row
 from shoal.sink.jsonl import FileSink, JsonLines
 from shoal.sink.ownership import FileClaim, Owner, claim, identity_of
 
@@ -66,7 +67,7 @@ def test_of_many_that_claim_an_empty_file_one_writes(path: Path) -> None:
         try:
             claim(path, FileClaim(owner))
             journal.owner = owner
-            journal.append(0, [b"%d\n" % number])
+            journal.append(0, [Row(b"%d\n" % number)])
         except OutputTaken:
             return False
         finally:
@@ -83,9 +84,9 @@ def test_a_file_that_was_removed_and_made_again_is_not_the_one_that_was_claimed(
     one = opened(path, ONE)
     path.unlink()
     two = opened(path, TWO)
-    two.append(0, [b"two\n"])
+    two.append(0, [Row(b"two\n")])
     with pytest.raises(SinkError):
-        one.append(0, [b"one\n"])
+        one.append(0, [Row(b"one\n")])
     with pytest.raises(OutputTaken):
         opened(path, ONE)
     assert path.read_bytes() == b"two\n"
@@ -95,12 +96,12 @@ def test_a_file_that_was_removed_and_made_again_is_not_the_one_that_was_claimed(
 
 def test_what_a_crash_left_is_cut_off_by_its_own_job_only(path: Path) -> None:
     one = opened(path, ONE)
-    one.append(0, [b"never committed\n"])
+    one.append(0, [Row(b"never committed\n")])
     one.close()
     with pytest.raises(OutputTaken):
         opened(path, TWO)
     one = opened(path, ONE)
-    one.append(0, [b"1\n"])
+    one.append(0, [Row(b"1\n")])
     one.close()
     assert path.read_bytes() == b"1\n"
 

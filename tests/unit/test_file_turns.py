@@ -12,6 +12,7 @@ import pytest
 from shoal.errors import SinkError
 from shoal.frontier.redis import filelock
 from shoal.frontier.redis.filelock import FileTurns
+from shoal.model import Row
 from shoal.sink.jsonl import JsonLines
 
 
@@ -44,12 +45,12 @@ async def test_one_writes_at_a_time(tmp_path: Path) -> None:
 async def test_a_silent_turn_is_over_and_writes_nothing(tmp_path: Path, beside: Path) -> None:
     one, two = JsonLines(tmp_path / "rows"), JsonLines(tmp_path / "rows")
     async with FileTurns().turn(one) as first:
-        await first.append(0, [b"1\n"])
+        await first.append(0, [[Row(b"1\n")]])
         os.unlink(beside)  # as another does that has not seen a sign of life
         async with FileTurns().turn(two) as second:
-            assert await first.append(0, [b"late\n"]) is None
-            assert await second.append(2, [b"2\n"]) == 4
-        assert await first.append(0, [b"late\n"]) is None
+            assert await first.append(0, [[Row(b"late\n")]]) is None
+            assert await second.append(2, [[Row(b"2\n")]]) == [4]
+        assert await first.append(0, [[Row(b"late\n")]]) is None
     assert (tmp_path / "rows").read_bytes() == b"1\n2\n"
     one.close()
     two.close()

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.errors import SinkError
+from shoal.model import Row
 from shoal.sink.items import ItemRejected
 from shoal.sink.jsonl import JsonLines, MemoryJournal, describe_existing, encode_row
 from shoal.spider.spider import Handler
@@ -87,13 +88,13 @@ def test_rows_are_written_at_the_committed_length_and_what_a_crash_left_is_cut(t
     path = tmp_path / "out.jsonl"
     sink = JsonLines(path)
     assert not path.exists()
-    committed = sink.append(0, [b"1\n", b"2\n"])
-    sink.append(committed, [b"lost, because never committed\n"])
+    committed = sink.append(0, [Row(b"1\n"), Row(b"2\n")])
+    sink.append(committed, [Row(b"lost, because never committed\n")])
     sink.close()
 
     again = JsonLines(path)
     assert again.key == str(path)
-    assert again.append(committed, [b"3\n"]) == 6
+    assert again.append(committed, [Row(b"3\n")]) == 6
     assert path.read_bytes() == b"1\n2\n3\n"
     path.write_bytes(b"1\n2\n3\n and more")
     assert again.append(6, []) == 6
@@ -104,9 +105,9 @@ def test_rows_are_written_at_the_committed_length_and_what_a_crash_left_is_cut(t
 
 def test_two_writers_in_turn_share_a_file(tmp_path: Path) -> None:
     one, two = JsonLines(tmp_path / "o"), JsonLines(tmp_path / "o")
-    length = one.append(0, [b"1\n"])
-    length = two.append(length, [b"2\n"])
-    length = one.append(length, [b"3\n"])
+    length = one.append(0, [Row(b"1\n")])
+    length = two.append(length, [Row(b"2\n")])
+    length = one.append(length, [Row(b"3\n")])
     assert (tmp_path / "o").read_bytes() == b"1\n2\n3\n"
     one.close()
     two.close()
@@ -119,14 +120,14 @@ def test_a_file_that_was_changed_or_removed_is_told(
 ) -> None:
     path = tmp_path / "o.jsonl"
     sink = JsonLines(path)
-    committed = sink.append(0, [b"123\n"])
+    committed = sink.append(0, [Row(b"123\n")])
     if reopen:
         sink.close()
     harm(path)
     with pytest.raises(
         SinkError, match=r"o.jsonl is shorter .*\(4 bytes\).*restore it or start again with --fresh"
     ):
-        sink.append(committed, [b"4\n"])
+        sink.append(committed, [Row(b"4\n")])
     sink.close()
 
 
@@ -138,28 +139,28 @@ def test_a_full_or_broken_disk_is_one_line(
         raise OSError(code, os.strerror(code))
 
     sink = JsonLines(tmp_path / "o")
-    sink.append(0, [b"1\n"])
+    sink.append(0, [Row(b"1\n")])
     monkeypatch.setattr(os, "pwrite", fail)
     with pytest.raises(SinkError, match=rf"cannot write .*{os.strerror(code)}.*run again") as caught:
-        sink.append(2, [b"2\n"])
+        sink.append(2, [Row(b"2\n")])
     assert "\n" not in str(caught.value)
     monkeypatch.undo()
-    assert sink.append(2, [b"2\n"]) == 4
+    assert sink.append(2, [Row(b"2\n")]) == 4
     sink.close()
 
 
 def test_places_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(SinkError, match="No such file or directory"):
-        JsonLines(tmp_path / "no" / "o").append(0, [b"1\n"])
+        JsonLines(tmp_path / "no" / "o").append(0, [Row(b"1\n")])
     with pytest.raises(SinkError, match="not a regular file"):
-        JsonLines(Path(os.devnull)).append(0, [b"1\n"])
+        JsonLines(Path(os.devnull)).append(0, [Row(b"1\n")])
 
 
 def test_short_writes_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda fd, data, at: whole(fd, bytes(data[:3]), at))
     sink = JsonLines(tmp_path / "o")
-    assert sink.append(0, [b"12345\n", b"67\n"]) == 9
+    assert sink.append(0, [Row(b"12345\n"), Row(b"67\n")]) == 9
     assert (tmp_path / "o").read_bytes() == b"12345\n67\n"
     sink.close()
 
@@ -172,7 +173,8 @@ def test_memory_and_file_agree_through_crashes(
     path = tmp_path_factory.mktemp("j") / "o"
     file, memory = JsonLines(path), MemoryJournal()
     committed = 0
-    for rows, commits in batches:
+    for data, commits in batches:
+        rows = [Row(one) for one in data]
         length = file.append(committed, rows)
         assert memory.append(committed, rows) == length
         committed = length if commits else committed
@@ -185,8 +187,8 @@ def test_memory_and_file_agree_through_crashes(
 
 def test_a_resumed_job_gives_this_runs_rows() -> None:
     journal = MemoryJournal()
-    assert journal.append(5, [b"x", b"yy"]) == 8
-    assert journal.append(6, [b"z"]) == 7
+    assert journal.append(5, [Row(b"x"), Row(b"yy")]) == 8
+    assert journal.append(6, [Row(b"z")]) == 7
     assert journal.rows == [b"x", b"z"]
 
 

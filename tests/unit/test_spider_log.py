@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from shoal.limits import LOG_MESSAGE
-from shoal.model import Response, Task
+from shoal.model import Response, Row, Task
 from shoal.sink.jsonl import StdoutJournal
 from shoal.spider.page import Page
 from shoal.telemetry.logging import JsonFormatter, level, set_up
@@ -167,7 +167,7 @@ def test_what_is_printed_is_seen_and_never_among_the_rows(said: Said, form: str)
     with printing() as real:
         print("a", 1)  # noqa: T201
         print("half", end="")  # noqa: T201
-        StdoutJournal().append(0, [b"row\n"])
+        StdoutJournal().append(0, [Row(b"row\n")])
         print(" a line")  # noqa: T201
         print("no end", end="", flush=True)  # noqa: T201
     assert real.getvalue() == b"row\n"

@@ -43,20 +43,22 @@ from shoal.frontier.values import (
     Whereabouts,
     WorkerRecord,
 )
-from shoal.model import DeadLetter, Lease, Settlement, Task
+from shoal.model import DeadLetter, Lease, Row, Settlement, Task
 
 
 class Journal(Protocol):
-    """A result file that grows in step with the frontier.
+    """An output that grows in step with the frontier.
 
-    The frontier stores the committed length. Inside the settlement's transaction it calls `append`, which must cut off
-    everything beyond `committed` (left there by a crash), write the rows, make them durable and return the new length.
-    The transaction excludes all other writers, so it is also the lock on the file.
+    The frontier stores its position: how far it is committed. What the number means is the journal's own affair: the
+    length of a file, or the number of a part. It only grows, and is less than 2**53. Inside the settlement's
+    transaction the frontier calls `append`, which must undo everything beyond `committed` (left there by a crash),
+    write the rows, make them durable and return the new position. The transaction excludes all other writers, so it is
+    also the lock on the output.
     """
 
     key: str
 
-    def append(self, committed: int, rows: Sequence[bytes]) -> int: ...
+    def append(self, committed: int, rows: Sequence[Row]) -> int: ...
 
 
 class Timed(Protocol):
@@ -111,7 +113,7 @@ class Queue(Timed, Protocol):
         ...
 
     async def journal_length(self, job: str, key: str) -> int | None:
-        """The committed length of a result file; None if the job never wrote it."""
+        """The committed position of an output; None if the job never wrote it."""
         ...
 
     async def extend(

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TextIO
 
 from shoal.errors import SinkError
-from shoal.model import Settlement
+from shoal.model import Row, Settlement
 from shoal.sink.items import encode_row
 from shoal.sink.ownership import FileClaim, Owner, claim, held
 
@@ -36,15 +36,15 @@ class JsonLines:
     def __repr__(self) -> str:
         return f"<JsonLines {self.path}>"
 
-    def append(self, committed: int, rows: Sequence[bytes]) -> int:
+    def append(self, committed: int, rows: Sequence[Row]) -> int:
         """Cuts the file to `committed` bytes, adds the rows, and makes both durable. Returns the new length."""
         end = self.write(committed, rows)
         self.sync()
         return end
 
-    def write(self, committed: int, rows: Sequence[bytes]) -> int:
+    def write(self, committed: int, rows: Sequence[Row]) -> int:
         """`append`, but not durable yet."""
-        data = b"".join(rows)
+        data = b"".join([row.data for row in rows])
         # Until something is committed, another job that finds the file empty may take it.
         ours = held(self.path, self.owner) if self.owner is not None and not committed else nullcontext()
         with ours, self._complaining():
@@ -113,13 +113,13 @@ class MemoryJournal:
         self.rows: list[bytes] = []
         self._ends: list[int] = []  # the length after each row
 
-    def append(self, committed: int, rows: Sequence[bytes]) -> int:
+    def append(self, committed: int, rows: Sequence[Row]) -> int:
         while self._ends and self._ends[-1] > committed:
             self._ends.pop()
             self.rows.pop()
         for row in rows:
-            committed += len(row)
-            self.rows.append(row)
+            committed += len(row.data)
+            self.rows.append(row.data)
             self._ends.append(committed)
         return committed
 
@@ -139,8 +139,8 @@ class StdoutJournal:
 
     key = "stdout"
 
-    def append(self, committed: int, rows: Sequence[bytes]) -> int:
-        data = b"".join(rows)
+    def append(self, committed: int, rows: Sequence[Row]) -> int:
+        data = b"".join([row.data for row in rows])
         try:
             stream = standard_output().buffer
             stream.write(data)

@@ -300,7 +300,7 @@ class MemoryQueue:
             job = self._jobs[name]
             if journal is not None and rows:
                 committed = job.journals.get(journal.key, 0)
-                job.journals[journal.key] = journal.append(committed, [row.data for row in rows])
+                job.journals[journal.key] = journal.append(committed, rows)
             job.row_keys |= {row.key for row in rows if row.key is not None}
             job.count["items"] += len(rows)
 

@@ -25,6 +25,7 @@ from typing import ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from shoal.errors import SinkError
 from shoal.frontier.protocol import Journal
+from shoal.model import Row
 
 try:
     import fcntl
@@ -47,7 +48,7 @@ class SharedFile(Journal, Protocol):
 
     def fileno(self) -> int: ...
 
-    def write(self, committed: int, rows: Sequence[bytes]) -> int:
+    def write(self, committed: int, rows: Sequence[Row]) -> int:
         """`append` without making it durable."""
         ...
 
@@ -63,9 +64,9 @@ class Turn:
         self.name = name or os.urandom(8).hex()
         self.clean = name != ""  # whether all that we have written is committed
 
-    async def append(self, committed: int, rows: Sequence[bytes]) -> int | None:
-        """The new length, or None if the turn is over."""
-        return await asyncio.to_thread(self.journal.append, committed, rows)
+    async def append(self, committed: int, groups: Sequence[Sequence[Row]]) -> Sequence[int] | None:
+        """The position after each group, or None if the turn is over."""
+        return await asyncio.to_thread(_in_order, self.journal.append, committed, groups)
 
 
 class FileTurn(Turn):
@@ -78,21 +79,21 @@ class FileTurn(Turn):
         self._sign: object = None  # the state of the turn's file when it last changed
         self._since = 0.0
 
-    async def append(self, committed: int, rows: Sequence[bytes]) -> int | None:
-        return await _when_free(self._append, committed, rows)
+    async def append(self, committed: int, groups: Sequence[Sequence[Row]]) -> Sequence[int] | None:
+        return await _when_free(self._append, committed, groups)
 
-    def _append(self, committed: int, rows: Sequence[bytes]) -> int | None:
+    def _append(self, committed: int, groups: Sequence[Sequence[Row]]) -> Sequence[int] | None:
         file = self._file.fileno()
         with self._complaining():
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             try:
                 if not self._is_mine():
                     return None
-                end = self._file.write(committed, rows)
+                positions = _in_order(self._file.write, committed, groups)
             finally:
                 fcntl.flock(file, fcntl.LOCK_UN)
         self._file.sync()
-        return end
+        return positions
 
     # -- the file that says whose turn it is
 
@@ -150,6 +151,18 @@ class FileTurn(Turn):
                 f"cannot write {self._file.path}: {error.strerror or error}; nothing is lost, but its folder must be"
                 f" writable ({self._path.name}), on a file system with locks"
             ) from error
+
+
+def _in_order(
+    write: Callable[[int, Sequence[Row]], int], committed: int, groups: Sequence[Sequence[Row]]
+) -> Sequence[int]:
+    """The position after each group. The first is written even if it is empty: what is not committed must go."""
+    positions: list[int] = []
+    for rows in groups:
+        if rows or not positions:
+            committed = write(committed, rows)
+        positions.append(committed)
+    return positions
 
 
 async def _when_free(do: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:

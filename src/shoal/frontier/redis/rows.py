@@ -44,24 +44,20 @@ async def write(shards: Shards, parts: Sequence[Part], turn: Turn) -> list[list[
     What an earlier turn of ours has left is cut off even if there are no rows."""
     number = parts[0].number
     prepared = await _prepare(shards, parts, turn)
-    lengths = [int(length) for _, _, length in prepared.values()]
-    committed = max(0, *lengths)
-    data: list[bytes] = []
-    conditions: list[list[object] | bool] = []
-    length = committed
-    for part in parts:
-        held, fresh, known = prepared[part.shard]
-        rows = await _writable(shards, part, held, fresh)
-        data += [row.data for row in rows]
-        length += sum(len(row.data) for row in rows)
-        condition = [number, turn.journal.key, int(known), length, held, turn.name]
-        conditions.append(condition if rows else False)
-    if data or not turn.clean:
+    committed = max(0, *(int(position) for _, _, position in prepared.values()))
+    rows = [await _writable(shards, part, *prepared[part.shard][:2]) for part in parts]
+    positions: Sequence[int] = [committed] * len(parts)
+    if any(rows) or not turn.clean:
         turn.clean = False
-        end = await turn.append(committed, data)
-        if end is None:
+        written = await turn.append(committed, rows)
+        if written is None:
             return None
-        assert end == length, f"{turn.journal!r} has {end} bytes after {length} were written"
+        positions = written
+    conditions: list[list[object] | bool] = []
+    for part, added, position in zip(parts, rows, positions, strict=True):
+        held, _, known = prepared[part.shard]
+        condition = [number, turn.journal.key, int(known), position, held, turn.name]
+        conditions.append(condition if added else False)
     return conditions
 
 
@@ -71,7 +67,7 @@ async def cut(shards: Shards, part: Part, turn: Turn) -> None:
 
 
 async def _prepare(shards: Shards, parts: Sequence[Part], turn: Turn) -> dict[int, Any]:
-    """For every shard: which leases are held (once), which keys are new, and the committed length there."""
+    """For every shard: which leases are held (once), which keys are new, and the committed position there."""
     asks: dict[int, list[object]] = {
         shard: [[], [], parts[0].number, turn.journal.key, turn.name] for shard in shards.all
     }
@@ -85,8 +81,8 @@ async def _prepare(shards: Shards, parts: Sequence[Part], turn: Turn) -> dict[in
     answers = await shards.run_many("prepare", asks)
     prepared = dict(zip(asks, answers, strict=True))
     for part in parts:
-        held, fresh, length = prepared[part.shard]
-        prepared[part.shard] = _once(part, held.decode()), fresh.decode(), length
+        held, fresh, position = prepared[part.shard]
+        prepared[part.shard] = _once(part, held.decode()), fresh.decode(), position
     return prepared
 
 

@@ -25,7 +25,7 @@ from shoal.frontier.verdicts import (
     rejection,
     verdict_on,
 )
-from shoal.model import Dead, DeadLetter, Done, Lease, Moved, Retry, Settlement, Snapshot, Task
+from shoal.model import Dead, DeadLetter, Done, Lease, Moved, Retry, Row, Settlement, Snapshot, Task
 
 _FLIGHTS = """
 SELECT l.token, l.worker, l.since, l.deadline, l.queue, l.rank, l.id, l.attempt, l.body
@@ -39,7 +39,7 @@ def settle(session: Session, batch: Sequence[Settlement], journal: Journal | Non
     owners = end_leases(session, {settlement.lease.token for settlement in batch}, timed=True)
     accepted: list[bool] = []
     found: dict[int, list[Task]] = {}
-    rows: dict[int, list[bytes]] = {}
+    rows: dict[int, list[Row]] = {}
     buried = 0
     for settlement in batch:
         queue_id = owners.pop(settlement.lease.token, None)  # popped: the same lease settles once
@@ -60,10 +60,10 @@ def settle(session: Session, batch: Sequence[Settlement], journal: Journal | Non
         if settlement.rows:
             rows.setdefault(job_id, []).extend(_fresh_rows(session, job_id, settlement))
     added = [admit(session, job_id, _spec(session, job_id), tasks) for job_id, tasks in found.items()]
-    for job_id, data in rows.items():
-        session.count(job_id, items=len(data))
-        if journal is not None and data:
-            _append(session, job_id, journal, data)
+    for job_id, fresh in rows.items():
+        session.count(job_id, items=len(fresh))
+        if journal is not None and fresh:
+            _append(session, job_id, journal, fresh)
     return Settled(accepted, total(added), buried)
 
 
@@ -157,24 +157,23 @@ def _keep(session: Session, job_id: int, queue_id: int, letter: DeadLetter) -> N
     )
 
 
-def _fresh_rows(session: Session, job_id: int, settlement: Settlement) -> list[bytes]:
-    data: list[bytes] = []
+def _fresh_rows(session: Session, job_id: int, settlement: Settlement) -> list[Row]:
+    fresh: list[Row] = []
     for row in settlement.rows:
         if row.key is not None:
             session.db.execute("INSERT OR IGNORE INTO row_key(job, hash) VALUES (?, ?)", (job_id, row.key))
             if not session.db.changes():
                 continue
-        data.append(row.data)
-    return data
+        fresh.append(row)
+    return fresh
 
 
-def _append(session: Session, job_id: int, journal: Journal, data: list[bytes]) -> None:
-    """Appends inside the transaction. If the commit fails, the next append cuts the file back to the committed
-    length."""
+def _append(session: Session, job_id: int, journal: Journal, rows: list[Row]) -> None:
+    """Appends inside the transaction. If the commit fails, the next append goes back to the committed position."""
     committed = session.value("SELECT length FROM journal WHERE job = ? AND key = ?", (job_id, journal.key))
-    length = journal.append(committed or 0, data)
+    position = journal.append(committed or 0, rows)
     session.db.execute(
-        "INSERT OR REPLACE INTO journal(job, key, length) VALUES (?, ?, ?)", (job_id, journal.key, length)
+        "INSERT OR REPLACE INTO journal(job, key, length) VALUES (?, ?, ?)", (job_id, journal.key, position)
     )
 
 

@@ -26,7 +26,7 @@ class Counting:
 
     async def test_own_counters_are_committed_with_the_rows(self, frontier: Frontier) -> None:
         class Full(ListJournal):
-            def append(self, committed: int, rows: Sequence[bytes]) -> int:
+            def append(self, committed: int, rows: Sequence[Row]) -> int:
                 raise OSError(28, "No space left on device")
 
         await start_job(frontier, [make_task("http://a.test/")])

@@ -264,7 +264,7 @@ class Settling:
 
     async def test_a_failing_journal_undoes_the_settlement(self, frontier: Frontier) -> None:
         class Broken(ListJournal):
-            def append(self, committed: int, rows: Sequence[bytes]) -> int:
+            def append(self, committed: int, rows: Sequence[Row]) -> int:
                 raise OSError("disk on fire")
 
         await start_job(frontier, [make_task("http://a.test/1")])

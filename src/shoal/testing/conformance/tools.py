@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from shoal.admit.identity import fingerprint, host_key
 from shoal.frontier.protocol import Frontier, Journal
 from shoal.frontier.values import Claim, Claimed, Cursor, Job, JobSpec
-from shoal.model import Done, Failure, Lease, Settlement, Task, Verdict
+from shoal.model import Done, Failure, Lease, Row, Settlement, Task, Verdict
 from shoal.sink.ownership import FileClaim
 from shoal.valve import Valve
 
@@ -81,8 +81,8 @@ class ListJournal:
         self.key = key
         self.data = b""
 
-    def append(self, committed: int, rows: Sequence[bytes]) -> int:
-        self.data = self.data[:committed] + b"".join(rows)
+    def append(self, committed: int, rows: Sequence[Row]) -> int:
+        self.data = self.data[:committed] + b"".join(row.data for row in rows)
         return len(self.data)
 
 

@@ -26,7 +26,7 @@ from shoal.frontier.values import (
     Settled,
     Turn,
 )
-from shoal.model import Lease, Settlement, Task
+from shoal.model import Lease, Row, Settlement, Task
 from shoal.sink.jsonl import MemoryJournal
 from shoal.sink.ownership import FileClaim
 from shoal.testing.simulation.check import Checker
@@ -50,7 +50,7 @@ class FaultyJournal:
     def rows(self) -> Sequence[bytes]:
         return self._file.rows
 
-    def append(self, committed: int, rows: Sequence[bytes]) -> int:
+    def append(self, committed: int, rows: Sequence[Row]) -> int:
         fault = self._faults.at_journal()
         if fault == "before":
             raise SinkError("simulated: the result file cannot be written")
