@@ -14,6 +14,7 @@ import math
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
@@ -319,7 +320,11 @@ def _parse(info: inspect.Type, text: str) -> object:
     if isinstance(info, inspect.UnionType):
         if text.lower() in ("none", ""):
             return None
-        return _parse(next(one for one in info.types if not isinstance(one, inspect.NoneType)), text)
+        *others, last = (one for one in info.types if not isinstance(one, inspect.NoneType))
+        for one in others:
+            with suppress(ValueError):
+                return _parse(one, text)
+        return _parse(last, text)
     parse = _PARSERS.get(type(info))
     if parse is not None:
         return parse(text)

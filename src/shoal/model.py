@@ -470,6 +470,7 @@ class Row(Struct, frozen=True):
     by: tuple[str, ...] = ()  # the fields of its key
     ident: str = ""  # … and their values
     at: float = 0.0  # when its page was asked for, in the frontier's time
+    meta: int = 0  # how many bytes of it, before the final "}\n", the setting row_meta has added
 
 
 class Settlement(Struct, frozen=True):

@@ -41,6 +41,7 @@ RefererPolicy = Literal[
     "strict-origin-when-cross-origin",
 ]
 ResourceType = Literal["image", "media", "font", "stylesheet", "script", "xhr", "fetch", "websocket", "other"]
+MetaField = Literal["url", "fetched_at", "job", "handler", "record", "item"]
 ChallengeKind = Literal["captcha", "bot_wall", "rate_wall", "login_wall", "empty_shell"]
 
 # Never stored and never shown. (A worker's pool is no secret, but it is local, too.)
@@ -169,6 +170,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     file_timeout: PositiveSeconds = 3600.0  # for one request for a file
     max_redirects: Count = 10
     handle_status: list[int] = []  # error statuses that go to the handler all the same
+
+    # -- rows
+    row_meta: bool | list[MetaField] = False  # where each row is from, as fields _url, _fetched_at …
 
     # -- failure
     max_attempts: PositiveInt = 5  # fetches of one URL before it is buried

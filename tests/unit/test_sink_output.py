@@ -15,6 +15,7 @@ from shoal.sink import describe, open_sink, output_key
 from shoal.sink.jsonl import FileSink, JsonLines, StdoutJournal, encode_row
 from shoal.sink.postgres.address import read_address
 from shoal.sink.postgres.writing import rows_by_table
+from shoal.sink.row_meta import MetaWriter
 from shoal.spider.spider import Handler, Spider
 
 SECRET = "hunter2"
@@ -192,3 +193,9 @@ def test_large_loads_come_in_parts() -> None:
     assert [len(part) for part in small.parts()] == [2_000, 2_000, 500]
     large = rows_by_table([settled(*[encode_row({"t": "x" * 5_000_000}, PLAIN)] * 5)], "j")["book"]
     assert [len(part) for part in large.parts()] == [2, 2, 1]
+
+
+def test_postgresql_has_its_own_columns_for_where_a_row_is_from() -> None:
+    meta = MetaWriter(("url", "fetched_at")).page("http://a.test/", 3.0, "j", "book")
+    (entry,) = rows_by_table([settled(encode_row({"upc": "1"}, BOOK, meta=meta))], "j")["book"].entries
+    assert entry.item == '{"upc":"1"}'  # otherwise it would be another item each time it is seen

@@ -30,6 +30,7 @@ from shoal.policy.lanes import no_such_lane
 from shoal.policy.outcomes import rule_for, snapshot_of
 from shoal.policy.retry import backoff
 from shoal.settings import Settings
+from shoal.sink.row_meta import MetaWriter, fields_of
 from shoal.spider import handlers
 from shoal.spider.handlers import HandlerTimeout, JunkError, Yielded, collect
 from shoal.spider.hook_calls import HookFailed
@@ -71,7 +72,7 @@ class Handling:
         self._lanes = settings.lane_weights
         self._directives = RobotsDirectives(settings)
         self._counted: set[str] = set()  # names
-        self._items = ItemWriter(self.hooks, clock)
+        self._items = ItemWriter(self.hooks, clock, MetaWriter(fields_of(settings)))
 
     def check_handler(self, task: Task) -> None:
         """Called before anything is fetched: a page without a handler is neither done nor dead."""

@@ -13,6 +13,7 @@ from shoal.engine.page_hooks import PageHooks
 from shoal.limits import PAGE_REJECTED, REJECTED_ITEMS
 from shoal.model import ItemNote, Row, Task
 from shoal.sink.items import KeptItem, Rejected, as_json, encode_rows, kept_item, rejected_task
+from shoal.sink.row_meta import MetaWriter
 from shoal.spider.handlers import JunkError
 from shoal.spider.page import Page
 from shoal.spider.spider import Handler
@@ -44,9 +45,10 @@ class _Before:
 class ItemWriter:
     """Turns the items of a page into rows and rejected items."""
 
-    def __init__(self, hooks: PageHooks, clock: Clock) -> None:
+    def __init__(self, hooks: PageHooks, clock: Clock, meta: MetaWriter | None = None) -> None:
         self._hooks = hooks
         self._clock = clock
+        self._meta = meta
 
     async def write(
         self, page: Page, handler: Handler, items: Sequence[object], at: float
@@ -60,7 +62,9 @@ class ItemWriter:
             items, before = hooked.items, _Before(originals, hooked.origins)
             for reason in hooked.dropped:
                 page._counts.add(with_reason(DROPPED, reason))
-        encoded = encode_rows(items, handler, at, note.table if note is not None else "")
+        table = note.table if note is not None else ""
+        meta = self._meta.page(page.url, at, page.task.job, handler.name) if self._meta and items else None
+        encoded = encode_rows(items, handler, at, table, meta)
         if not encoded.rejected:
             return encoded.rows, ()
         return encoded.rows, self._rejected(page.task, handler, items, encoded.rejected, at, before)

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from shoal.limits import PAGE_ROWS, REJECTED_ITEM, ROW_BYTES
 from shoal.model import REJECTED, Failure, ItemNote, Row, Task, items_of
+from shoal.sink.row_meta import PageMeta
 from shoal.spider.handlers import JunkError
 from shoal.spider.schemas import Invalid, Schema
 from shoal.spider.spider import Handler
@@ -65,15 +66,17 @@ class KeptItem(Struct, frozen=True):
     is_json: bool  # False: it cannot be read back
 
 
-def encode_rows(items: Iterable[object], handler: Handler, at: float = 0.0, table: str = "") -> Encoded:
+def encode_rows(
+    items: Iterable[object], handler: Handler, at: float = 0.0, table: str = "", meta: PageMeta | None = None
+) -> Encoded:
     """The items of a page as rows, and which of them are rejected. `table`: what kind of items they are, if that is
-    known."""
+    known. `meta`: what rows say about their page."""
     rows: list[Row] = []
     rejected: list[Rejected] = []
     size = 0
     for place, item in enumerate(items):
         try:
-            rows.append(encode_row(item, handler, at, table))
+            rows.append(encode_row(item, handler, at, table, meta))
             size += len(rows[-1].data)
         except ItemRejected as error:
             rejected.append(Rejected(place, str(error), table or _table_of(item, handler)))
@@ -84,7 +87,9 @@ def encode_rows(items: Iterable[object], handler: Handler, at: float = 0.0, tabl
     return Encoded(tuple(rows), tuple(rejected))
 
 
-def encode_row(item: object, handler: Handler, at: float = 0.0, table: str = "") -> Row:
+def encode_row(
+    item: object, handler: Handler, at: float = 0.0, table: str = "", meta: PageMeta | None = None
+) -> Row:
     """The item as one line, with its key if the handler has one. `at`: when the page was requested."""
     data = _encoded(item)
     kind = handler.item or handler.name
@@ -93,11 +98,16 @@ def encode_row(item: object, handler: Handler, at: float = 0.0, table: str = "")
         kind = schema.table
         if checked is not item:
             item, data = checked, _encoded(checked)
+    added = 0
+    if meta is not None:
+        length = len(data)
+        data = _with_meta(data, meta, kind)
+        added = len(data) - length
     data += b"\n"
     if not handler.key:
-        return Row(data, None, kind, at=at)
+        return Row(data, None, kind, at=at, meta=added)
     values = _key_values(item, handler.key)
-    return Row(data, _hash([handler.name, *values]), kind, handler.key, _text(values), at)
+    return Row(data, _hash([handler.name, *values]), kind, handler.key, _text(values), at, added)
 
 
 def _encoded(item: object) -> bytes:
@@ -108,6 +118,27 @@ def _encoded(item: object) -> bytes:
     if len(data) > ROW_BYTES:
         raise ItemRejected(f"it has {len(data):,} bytes as JSON; {ROW_BYTES:,} are the most")
     return data
+
+
+def _with_meta(data: bytes, meta: PageMeta, kind: str) -> bytes:
+    """Raises ItemRejected rather than replace what the item says itself."""
+    if not data.startswith(b"{"):
+        raise ItemRejected("it has no fields, so that row_meta cannot add its own")
+    if b'"_' in data:
+        taken = msgspec.json.decode(data).keys() & set(meta.names)
+        if taken:
+            name = min(taken)
+            raise ItemRejected(
+                f"its field {name!r} is one that row_meta adds: rename it, or leave {name[1:]!r} out of row_meta"
+            )
+    return data[:-1] + (b"," if len(data) > 2 else b"") + meta.fields(kind) + b"}"
+
+
+def without_meta(row: Row) -> bytes:
+    """The row as its item was, without the final line break."""
+    if not row.meta:
+        return row.data.rstrip(b"\n")
+    return row.data[: -2 - row.meta] + b"}"
 
 
 def _checked(item: object, data: bytes, handler: Handler, table: str) -> tuple[Schema, object]:

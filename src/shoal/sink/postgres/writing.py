@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from shoal.errors import SinkError
 from shoal.model import Row, Settlement, Task
+from shoal.sink.items import without_meta
 from shoal.sink.postgres.database import Connection
 from shoal.sink.postgres.tables import TIMES, Table, quoted
 
@@ -204,7 +205,8 @@ def rows_by_table(batch: Sequence[Settlement], job: str) -> dict[str, TableRows]
 
 
 def _entry(row: Row, task: Task, job: str, place: int) -> Entry:
-    data = row.data.rstrip(b"\n")
+    # The table has columns for where a row is from, and a row has not changed if only that has.
+    data = without_meta(row)
     item = (_without_nul(data) if _NUL in data else data).decode()
     key = _short(row.ident) if row.by else f"{_page(task, job, row.table)}#{place:07}"
     return Entry(key, item, task.url, row.at, row.by)
