@@ -116,6 +116,11 @@ class Queue(Timed, Protocol):
         """The committed position of an output; None if the job never wrote it."""
         ...
 
+    async def journals(self, job: str) -> Mapping[str, int]:
+        """The committed positions of all outputs that the job has written, by their keys: in a fleet, those of every
+        process."""
+        ...
+
     async def extend(
         self,
         worker: str,

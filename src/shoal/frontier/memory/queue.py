@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -350,6 +350,9 @@ class MemoryQueue:
 
     async def journal_length(self, job: str, key: str) -> int | None:
         return self._job(job).journals.get(key)
+
+    async def journals(self, job: str) -> Mapping[str, int]:
+        return dict(self._job(job).journals)
 
     async def extend(
         self,

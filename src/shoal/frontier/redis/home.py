@@ -312,6 +312,7 @@ class RedisFrontier:
     # -- journals
 
     journal_length = _verb(stored.journal_length)
+    journals = _verb(stored.journals)
 
     # -- dead letters
 

@@ -21,6 +21,8 @@ from shoal.frontier.redis.shards import FULL, Shards, as_str
 from shoal.frontier.values import PAST_JOBS, Counters, Job, JobSpec, JobState, PastJob, Source, fed_of
 from shoal.valve import Valve
 
+_TURN = "turn of "  # beside a journal's length: who asked for it last (prepare.lua)
+
 _COUNTED = Counters.__struct_fields__
 _PENDING = b"pending:"  # + lane's number: a field of a job
 _OWN = b"own:"  # + name: a counter of the spider
@@ -362,6 +364,16 @@ async def journal_length(shards: Shards, job: str, key: str) -> int | None:
     answers = await shards.look_all(("HGET", f"journals:{number}", key))
     lengths = [int(length) for _, length in answers if length is not None]
     return max(lengths, default=None)
+
+
+async def journals(shards: Shards, job: str) -> Mapping[str, int]:
+    number = await shards.number(job)
+    longest: dict[str, int] = {}
+    for _, fields in await shards.look_all(("HGETALL", f"journals:{number}")):
+        for key, length in zip(map(as_str, fields[::2]), fields[1::2], strict=True):
+            if not key.startswith(_TURN):
+                longest[key] = max(longest.get(key, 0), int(length))
+    return longest
 
 
 # -- the page budget of a job on several shards

@@ -275,6 +275,7 @@ class SqliteFrontier:
     # -- journals
 
     journal_length = _verb(stored.journal_length)
+    journals = _verb(stored.journals)
 
     # -- dead letters
 

@@ -219,6 +219,11 @@ def journal_length(session: Session, job: str, key: str) -> int | None:
     return length
 
 
+def journals(session: Session, job: str) -> Mapping[str, int]:
+    job_id, _ = session.job_row(job)
+    return dict(session.all("SELECT key, length FROM journal WHERE job = ?", (job_id,)))
+
+
 # -- hosts
 
 _COLUMNS = """h.name, h.interval, h.burst, h.cap, h.blocked_until, h.in_flight, h.next_at, h.hold,

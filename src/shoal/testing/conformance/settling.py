@@ -253,6 +253,17 @@ class Settling:
         assert await frontier.journal_length("job", journal.key) == 8
         assert (await counted(frontier)).counters.items == 2
 
+    async def test_all_journals_of_a_job_can_be_listed(self, frontier: Frontier) -> None:
+        await start_job(frontier, [make_task(f"http://h{n}.test/") for n in range(8)])
+        assert await frontier.journals("job") == {}
+        journals = {key: ListJournal(key) for key in "abc"}
+        for lease, key in zip((await claim(frontier)).leases, "aabbbbac", strict=True):
+            await frontier.settle([Settlement(lease, Done(), rows=(Row(b"row\n"),))], journals[key])
+        assert await frontier.journals("job") == {"a": 12, "b": 16, "c": 4}
+        await frontier.drop_job("job")
+        await start_job(frontier, [make_task("http://h.test/")])
+        assert await frontier.journals("job") == {}
+
     async def test_what_a_crash_left_behind_the_committed_length_is_cut(self, frontier: Frontier) -> None:
         journal = ListJournal()
         await start_job(frontier, [make_task("http://a.test/1"), make_task("http://a.test/2")])
