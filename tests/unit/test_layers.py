@@ -27,6 +27,7 @@ LAYERS = (
     "config spider",
     "fetch frontier",
     "sink",
+    "archive",
     "jobs",
     "hosts",
     "engine",
