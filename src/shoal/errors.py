@@ -12,7 +12,8 @@
     │   ├── StoreFull         no space left, read-only, or an I/O error: nothing is lost, free space and run again
     │   └── StoreVersionError written by another version of Shoal
     ├── SinkError             results cannot be written (exit code 3)
-    │   └── OutputTaken       the file holds something else, or belongs to another job
+    │   ├── OutputTaken       the file holds something else, or belongs to another job
+    │   └── SinkAway          the output cannot be reached now: its rows wait, and are written when it is back
     ├── CrawlFailed           a crawl ended, but too many of its pages failed (exit code 1)
     └── TrustError            a job asks a worker for what only the worker's own settings may grant (exit code 3)
 
@@ -86,6 +87,12 @@ class SinkError(ShoalError):
 
 class OutputTaken(SinkError):
     pass
+
+
+class SinkAway(SinkError):
+    def __init__(self, sink: str, reason: str, advice: str = "") -> None:
+        super().__init__(f"cannot write to {sink}: {reason}{f'; {advice}' if advice else ''}")
+        self.sink, self.reason = sink, reason
 
 
 class CrawlFailed(ShoalError):

@@ -264,6 +264,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     lease: PositiveSeconds = 60.0  # a worker that shows no sign of life for this long loses its tasks
     grace: Seconds = 20.0  # to finish in-flight pages after SIGTERM or Ctrl-C
     settle_delay: Seconds = 0.03  # results are committed together, at most this late
+    upload_delay: Seconds = 0.5  # rows for an object store wait for others, at most this long
     handler_timeout: PositiveSeconds = 60.0
     handler_warn: PositiveSeconds = 1.0  # a handler that blocks the loop for this long is named in the log
 

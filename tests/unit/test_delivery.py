@@ -9,15 +9,15 @@ import pytest
 
 from shoal.engine.dispatcher import Engine
 from shoal.engine.served import EngineJob
-from shoal.errors import SinkError
+from shoal.errors import SinkAway, SinkError
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.values import Counters, Cursor, JobSpec
 from shoal.model import Done, Lease, Row, Settlement
 from shoal.policy.lanes import Lane
 from shoal.settings import Settings
-from shoal.sink import Sink
+from shoal.sink import Sink, outage
 from shoal.sink.ownership import FileClaim
-from shoal.testing.conformance.tools import make_task
+from shoal.testing.conformance.tools import JournalSink, make_task
 from shoal.valve import Valve
 
 OPEN = Valve(interval=0.0, cap=100)
@@ -232,3 +232,70 @@ async def test_an_error_ends_the_engine_if_nothing_can_go_on() -> None:
     with pytest.raises(SinkError, match="no such table"):
         async with asyncio.timeout(DEADLINE):
             await engine.run()
+
+
+class Objects:
+    """A journal that is reached by the network. It takes rows when it is there."""
+
+    key, remote = "objects", True
+
+    def __init__(self) -> None:
+        self.away = 0  # how many tries fail
+        self.batches: list[int] = []
+
+    def append(self, committed: int, rows: Sequence[Row]) -> int:
+        if self.away:
+            self.away -= 1
+            raise SinkAway("s3://bucket/rows.jsonl", "503 Service Unavailable")
+        self.batches.append(len(rows))
+        return committed + 1
+
+
+async def make_remote(pages: int, **settings: object) -> tuple[MemoryFrontier, Jobs, Engine, Objects]:
+    frontier, objects = MemoryFrontier(), Objects()
+    await frontier.open_job(JobSpec("a", valve=OPEN))
+    tasks = [make_task(f"http://a{n}.test/") for n in range(pages)]
+    await frontier.add("a", tasks, Cursor(fed_all=True))
+    job = Job("a", JournalSink(objects), Pages(None))
+    job.settings = Settings(**settings)  # type: ignore[arg-type]
+    jobs = Jobs(job)
+    return frontier, jobs, Engine(frontier, jobs, job.settings, name="engine"), objects
+
+
+async def test_rows_for_an_object_store_wait_for_others() -> None:
+    """Those that are there when nothing is in flight wait no longer."""
+    frontier, _, engine, objects = await make_remote(100, concurrency=10, upload_delay=3600.0)
+    running = asyncio.create_task(engine.run())
+    await reaches(frontier, "a", 100)
+    await ended(engine, running)
+    assert sum(objects.batches) == 100
+    assert len(objects.batches) <= 10
+
+
+async def test_an_object_store_that_is_away_is_told_once_and_gets_the_rows_later(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outage, "_FIRST", 0.01)
+    frontier, jobs, engine, objects = await make_remote(20, concurrency=4)
+    objects.away = 4
+    running = asyncio.create_task(engine.run())
+    await reaches(frontier, "a", 20)
+    await ended(engine, running)
+    assert sum(objects.batches) == 20
+    assert jobs.aside == []
+    told = [record.message for record in caplog.records if "s3://" in record.message]
+    assert "is away (503 Service Unavailable)" in told[0]
+    assert "is back" in told[1]
+    assert len(told) == 2
+
+
+async def test_pages_whose_rows_an_object_store_does_not_take_are_handed_back() -> None:
+    frontier, _, engine, objects = await make_remote(3, grace=0.05)
+    objects.away = 1000
+    running = asyncio.create_task(engine.run())
+    async with asyncio.timeout(DEADLINE):
+        while objects.away == 1000:  # noqa: ASYNC110
+            await asyncio.sleep(0.002)
+    await ended(engine, running)
+    after = await counters(frontier, "a")
+    assert (after.done, after.pending, after.leased) == (0, 3, 0)

@@ -21,23 +21,24 @@ from typing import Any, TypeVar, cast
 
 from msgspec import Struct
 
-from shoal.engine.delivery import Delivery
+from shoal.engine.delivery import Delivery, is_remote
 from shoal.engine.heartbeat import Heartbeat
 from shoal.engine.liveness import Liveness
 from shoal.engine.pressure import Load
 from shoal.engine.served import EngineJob, EngineJobs
-from shoal.errors import HandlerMissing, SessionKeyError, ShoalError, SinkError
+from shoal.errors import HandlerMissing, SessionKeyError, ShoalError, SinkAway, SinkError
 from shoal.events import event
 from shoal.fetch.deadline import LeaseDeadline, LeaseDeadlines
 from shoal.fetch.slots import PageSlot, Slots
 from shoal.frontier.protocol import Queue
-from shoal.frontier.values import Claim, Claimed
+from shoal.frontier.values import Claim, Claimed, Settled
 from shoal.frontier.verdicts import is_suspect
 from shoal.jobs.worker_status import WorkerStatus
 from shoal.model import Dead, Done, Failure, Lease, Settlement, Snapshot
 from shoal.policy.backpressure import Pressure
 from shoal.policy.lanes import Lane, Lanes
 from shoal.settings import Settings
+from shoal.sink.outage import Outage
 from shoal.text import error_line
 from shoal.valve import FOREVER
 
@@ -100,7 +101,7 @@ class Engine:
         self._suspect: asyncio.Task[None] | None = None  # the page in flight that may kill this process
         self._settlements: list[tuple[EngineJob, Settlement]] = []
         self._settling: Sequence[tuple[EngineJob, Settlement]] = ()
-        self._delivery = Delivery(self._delivered, self._undelivered)
+        self._delivery = Delivery(self._delivered, self._undelivered, self._settle_remotely)
         self._untouched: list[Lease] = []  # to be handed back
         self._giving_back = 0  # settlements and releases under way
         self._premature = False  # the last claim may have missed the places that they gave back
@@ -292,6 +293,28 @@ class Engine:
             return
         finally:
             self._giving_back -= 1
+        self._was_settled(job, batch, settled)
+
+    async def _settle_remotely(self, job: EngineJob, batch: Sequence[Settlement]) -> None:
+        """Settles pages whose rows are written over the network. While the output is away, they keep their leases."""
+        outage = Outage()
+        while True:
+            await job.pages.flush()  # as in a round
+            batch = [job.pages.complete(settlement) for settlement in batch]
+            try:
+                settled = await self._frontier.settle(batch, job.sink.journal, epoch=self._epoch)
+            except SinkAway as error:
+                await asyncio.sleep(outage.pause(error))
+            else:
+                break
+        outage.end()
+        if settled.no_room:
+            await asyncio.sleep(_NO_ROOM)
+        self._was_settled(job, batch, settled)
+        self._look = True  # places were given back
+        self._frontier.wake()
+
+    def _was_settled(self, job: EngineJob, batch: Sequence[Settlement], settled: Settled) -> None:
         self._wait_for_room(job, [batch[place] for place in sorted(settled.no_room)])
         self._settle_later(job, [batch[place] for place in sorted(settled.outdated)])
         for place, (settlement, accepted) in enumerate(zip(batch, settled.accepted, strict=True)):
@@ -323,7 +346,8 @@ class Engine:
         if self._stopping:
             self._untouched += [settlement.lease for settlement in batch]
         elif batch:
-            self._settlements += [(job, settlement) for settlement in batch]
+            for settlement in batch:
+                self._to_settle(job, settlement)
             self._finished_at = self._settling_from or self._finished_at
 
     async def _release(self, leases: Sequence[Lease]) -> None:
@@ -344,7 +368,7 @@ class Engine:
         if free <= 0 or self._stopping or self._suspect is not None or pressure.claiming_paused:
             return _NOTHING
         # A job whose sink is slow gets no more pages until its rows are written.
-        served = [job for job in self._jobs.current() if self._delivery.held(job) < slots]
+        served = [job for job in self._jobs.current() if self._delivery.has_room(job, slots)]
         if not served:
             return _NOTHING
         names, made = [job.name for job in served], {job.name: job.made_at for job in served if job.made_at}
@@ -413,10 +437,14 @@ class Engine:
         else:
             if settlement is None:
                 self._untouched.append(lease)
-            elif settlement.rows and job.sink.journal is None:
-                self._delivery.hand(job, settlement)
             else:
-                self._settlements.append((job, settlement))
+                self._to_settle(job, settlement)
+
+    def _to_settle(self, job: EngineJob, settlement: Settlement) -> None:
+        if self._delivery.takes(job, settlement):
+            self._delivery.hand(job, settlement)
+        else:
+            self._settlements.append((job, settlement))
 
     def _page_ended(
         self,
@@ -436,6 +464,8 @@ class Engine:
                 event("lease_lapsed", job=lease.task.job, url=lease.task.url, host=lease.task.host)
         self._lanes.ended(lease.task.lane)
         self._suspect = None if page is self._suspect else self._suspect
+        if not self._running:
+            self._delivery.hurry()
         self._settle_soon()
 
     def _delivered(self, job: EngineJob, batch: Sequence[Settlement]) -> None:
@@ -535,7 +565,8 @@ class Engine:
         """Jobs whose rows have not been written for a while, and why."""
         now = asyncio.get_running_loop().time()
         waits = {
-            job.name: f"its database has not taken the rows of {self._delivery.held(job)} page(s) for {seconds:.0f} s"
+            job.name: f"its {'object store' if is_remote(job) else 'database'} has not taken the rows of"
+            f" {self._delivery.held(job)} page(s) for {seconds:.0f} s"
             for job, seconds in self._delivery.waits(now, _LONG_WAIT).items()
         }
         if self._settling_from is not None and (seconds := now - self._settling_from) > _LONG_WAIT:
