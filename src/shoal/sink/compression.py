@@ -1,0 +1,66 @@
+"""Compression of result files.
+
+What is committed together is a member (gzip) or a frame (Zstandard) of its own. So a file can be cut between two
+commits, and what is left is a complete file. Readers of both formats take members one after another.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, BinaryIO, Protocol, cast
+
+# Commits are small and there are many of them: higher levels cost much more time than they save space.
+_GZIP_LEVEL = 4
+_ZSTD_LEVEL = 3
+_GZIP = 31  # what zlib calls a gzip header, with the largest window
+
+
+class Compression(Protocol):
+    def compress(self, data: bytes) -> bytes:
+        """One complete member."""
+        ...
+
+    def reader(self, file: BinaryIO) -> BinaryIO:
+        """What the file holds, member after member."""
+        ...
+
+
+class Plain:
+    def compress(self, data: bytes) -> bytes:
+        return data
+
+    def reader(self, file: BinaryIO) -> BinaryIO:
+        return file
+
+
+class Gzip:
+    def compress(self, data: bytes) -> bytes:
+        import zlib
+
+        return zlib.compress(data, _GZIP_LEVEL, wbits=_GZIP)
+
+    def reader(self, file: BinaryIO) -> BinaryIO:
+        import gzip
+
+        return cast(BinaryIO, gzip.GzipFile(fileobj=file, mode="rb"))
+
+
+class Zstandard:
+    def __init__(self) -> None:
+        self._zstd: Any = import_module(
+            "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
+        )
+        parameter = self._zstd.CompressionParameter
+        self._options = {parameter.compression_level: _ZSTD_LEVEL, parameter.checksum_flag: 1}
+
+    def compress(self, data: bytes) -> bytes:
+        member: bytes = self._zstd.compress(data, options=self._options)
+        return member
+
+    def reader(self, file: BinaryIO) -> BinaryIO:
+        return cast(BinaryIO, self._zstd.ZstdFile(file, "rb"))
+
+
+COMPRESSIONS: Mapping[str, type[Compression]] = {".gz": Gzip, ".zst": Zstandard}  # by suffix
