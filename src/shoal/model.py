@@ -484,6 +484,7 @@ class Settlement(Struct, frozen=True):
     links_cut: int = 0  # how many links of the page were too many
     counts: tuple[tuple[str, int], ...] = ()  # what to add to the job's own counters (see counts.py)
     rejected: tuple[Task, ...] = ()  # items that are not written; the reason is the last of their history
+    archived: tuple[Row, ...] = ()  # records for the journal, after the rows; not counted
 
 
 class DeadLetter(Struct, frozen=True):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -288,6 +289,7 @@ class MemoryQueue:
 
     def _write_rows(self, batch: Iterable[Settlement], journal: Journal | None) -> None:
         fresh: dict[str, list[Row]] = {}
+        counted: Counter[str] = Counter()
         for settlement in batch:
             name = settlement.lease.task.job
             rows = fresh.setdefault(name, [])
@@ -296,13 +298,15 @@ class MemoryQueue:
                 if row.key is None or row.key not in known:
                     rows.append(row)
                     known |= {row.key} if row.key is not None else set()
+                    counted[name] += 1
+            rows += settlement.archived
         for name, rows in fresh.items():
             job = self._jobs[name]
             if journal is not None and rows:
                 committed = job.journals.get(journal.key, 0)
                 job.journals[journal.key] = journal.append(committed, rows)
             job.row_keys |= {row.key for row in rows if row.key is not None}
-            job.count["items"] += len(rows)
+            job.count["items"] += counted[name]
 
     def _conclude(self, job: JobRecord, task: Task, settlement: Settlement) -> int:
         """Puts the task where its verdict says; returns 1 if a retry had no attempt left."""

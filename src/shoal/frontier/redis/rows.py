@@ -112,6 +112,8 @@ async def _writable(shards: Shards, part: Part, held: str, fresh: str) -> list[R
         part.plain.append(len(chosen) - len(keys))
         part.keys.append(keys)
         rows += chosen
+        if held[place] == "1":
+            rows += settlement.archived
     return rows
 
 

@@ -44,7 +44,7 @@ class Settler:
         outcome = _Outcome(len(batch), epoch)
         for portion in _portions(batch):
             for parts in self._parts(portion):
-                if journal is not None and any(s.rows for part in parts for s in part.batch):
+                if journal is not None and any(s.rows or s.archived for part in parts for s in part.batch):
                     await self._write(encoder, parts, journal, outcome)
                 else:
                     await self._without_journal(encoder, parts, outcome)

@@ -57,13 +57,14 @@ def settle(session: Session, batch: Sequence[Settlement], journal: Journal | Non
             _reject(session, job_id, settlement)
         if settlement.found:
             found.setdefault(job_id, []).extend(settlement.found)
-        if settlement.rows:
-            rows.setdefault(job_id, []).extend(_fresh_rows(session, job_id, settlement))
+        if settlement.rows or settlement.archived:
+            fresh = _fresh_rows(session, job_id, settlement)
+            session.count(job_id, items=len(fresh))
+            rows.setdefault(job_id, []).extend((*fresh, *settlement.archived))
     added = [admit(session, job_id, _spec(session, job_id), tasks) for job_id, tasks in found.items()]
-    for job_id, fresh in rows.items():
-        session.count(job_id, items=len(fresh))
-        if journal is not None and fresh:
-            _append(session, job_id, journal, fresh)
+    for job_id, written in rows.items():
+        if journal is not None and written:
+            _append(session, job_id, journal, written)
     return Settled(accepted, total(added), buried)
 
 

@@ -253,6 +253,23 @@ class Settling:
         assert await frontier.journal_length("job", journal.key) == 8
         assert (await counted(frontier)).counters.items == 2
 
+    async def test_records_of_the_archive_follow_the_rows_and_are_not_counted(
+        self, frontier: Frontier
+    ) -> None:
+        journal = ListJournal()
+        await start_job(frontier, [make_task("http://a.test/"), make_task("http://b.test/")])
+        leases = (await claim(frontier)).leases
+        record = (Row(b"warc\n", table="_archive"),)
+        await frontier.settle(
+            [Settlement(leases[0], Done(), rows=(Row(b"one\n"),), archived=record)], journal
+        )
+        # A page without rows, and a settlement that comes too late.
+        late = Settlement(leases[0], Done(), archived=record)
+        await frontier.settle([late, Settlement(leases[1], Done(), archived=record)], journal)
+        assert journal.data == b"one\nwarc\nwarc\n"
+        assert await frontier.journal_length("job", journal.key) == len(journal.data)
+        assert (await counted(frontier)).counters.items == 1
+
     async def test_all_journals_of_a_job_can_be_listed(self, frontier: Frontier) -> None:
         await start_job(frontier, [make_task(f"http://h{n}.test/") for n in range(8)])
         assert await frontier.journals("job") == {}
