@@ -8,6 +8,7 @@ python -m benchmarks.crawl       CPU, time and memory a page: Shoal, Scrapy with
 python -m benchmarks.politeness  gaps and concurrency on 100 hosts beside one with 10^5 URLs, as the server saw them
 python -m benchmarks.items       what it costs to check an item by its schema, for each kind of class
 python -m benchmarks.kill        a crawl killed again and again: one row a page, none missing, none twice
+python -m benchmarks.outputs     every format of output, killed again and again, read back by other programs
 python -m benchmarks.shop        a shop with a login, variants and files, killed again and again: every row once
 python -m benchmarks.adding      URLs added to a job that runs, is paused, has finished; parts killed: each exactly once
 python -m benchmarks.setback     a store that loses its last second, again and again, under live workers
