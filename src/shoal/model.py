@@ -485,6 +485,9 @@ class Settlement(Struct, frozen=True):
     counts: tuple[tuple[str, int], ...] = ()  # what to add to the job's own counters (see counts.py)
     rejected: tuple[Task, ...] = ()  # items that are not written; the reason is the last of their history
     archived: tuple[Row, ...] = ()  # records for the journal, after the rows; not counted
+    # -- of the page that was handled, for people to look at
+    status: int = 0
+    elapsed: float = 0.0  # seconds that its request took
 
 
 class DeadLetter(Struct, frozen=True):

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from shoal.testing.servers import ValkeyServer
+
 Cli = Callable[..., tuple[int, str, str]]
 
 SITE = """
@@ -97,3 +99,48 @@ def test_a_field_of_that_name_is_kept_and_told(cli: Cli, tmp_path: Path, site: s
     assert [row["sku"] for row in rows_in(tmp_path / "shop.jsonl")] == ["same"]
     _, out, _ = cli("rejected", "list", "shop")
     assert "its field '_job' is one that row_meta adds" in " ".join(out.split())
+
+
+PRODUCTS = """
+@spider.handler(item="product")
+def first(page):
+    number = int(page.url.rsplit("/", 1)[1])
+    yield {"sku": number, "title": "x" * 5000 if number == 29 else "short"}
+    if number == 0:
+        yield page.follow("/100", handler="review")
+
+@spider.handler
+def review(page):
+    yield {"stars": 5, "text": "\\x1b[31m"}
+"""
+
+
+@pytest.fixture(scope="module")
+def valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with ValkeyServer(tmp_path_factory.mktemp("valkey")) as server:
+        yield server.url
+
+
+@pytest.mark.parametrize("home", ["sqlite", "valkey"])
+def test_the_newest_rows_in_the_terminal(
+    cli: Cli, tmp_path: Path, site: str, home: str, request: pytest.FixtureRequest
+) -> None:
+    store = "store.db" if home == "sqlite" else request.getfixturevalue("valkey")
+    write_spider(tmp_path, site, PRODUCTS, start=[f"{site}/{n}" for n in range(30)])
+    assert (
+        cli("crawl", "shop.py", "--store", store, "--processes", "2", "-o", "-")[0] == 2
+    )  # one process only
+    assert cli("crawl", "shop.py", "--store", store, "-o", "-")[0] == 0  # rows that are nowhere else
+    code, out, err = cli("rows", "shop", "--store", store)
+    assert code == 0, err
+    assert "\x1b" not in out
+    assert "20 rows, the newest of 31" in out
+    _, out, _ = cli("rows", "shop", "--store", store, "--json", "-n", "30")
+    found = json.loads(out)
+    assert len(found["rows"]) == 20
+    for one in found["rows"]:
+        assert one["url"].startswith(site)
+        assert set(one["row"]) == ({"sku", "title"} if one["item"] == "product" else {"stars", "text"})
+    _, out, _ = cli("rows", "shop", "--store", store, "--json", "--item", "product", "-n", "5")
+    assert {one["item"] for one in json.loads(out)["rows"]} == {"product"}
+    assert cli("rows", "nix", "--store", store)[0] == 2

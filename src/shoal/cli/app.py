@@ -24,6 +24,7 @@ from shoal.cli import (
     proxies,
     rejected,
     report,
+    rows,
     status,
     store,
     submit,
@@ -70,6 +71,7 @@ app.command("top")(status.top)
 app.command("why")(status.why)
 app.command("dashboard")(dashboard.dashboard)
 app.command("report")(report.report)
+app.command("rows")(rows.rows)
 app.add_typer(hosts.app, name="hosts")
 app.add_typer(proxies.app, name="proxies")
 app.add_typer(dead.app, name="dead")

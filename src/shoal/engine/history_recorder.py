@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.engine.history import FIRST_INTERVAL, History, HostPast, Slice, busiest, coarse
+from shoal.engine.recent import RecentRecorder
 from shoal.engine.tally import Tally, TallyReport
 from shoal.frontier.compare_and_set import TRIES, change_note
 from shoal.frontier.protocol import Frontier, Notes
@@ -41,8 +42,16 @@ def key_of(job: str) -> str:
 
 
 class HistoryRecorder:
-    def __init__(self, frontier: Frontier, job: str, tally: Tally, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        frontier: Frontier,
+        job: str,
+        tally: Tally,
+        now: Callable[[], float],
+        recent: RecentRecorder | None = None,
+    ) -> None:
         self._frontier = frontier
+        self.recent = recent  # written at the same times
         self._job = job
         self._tally = tally
         self._now = now
@@ -74,9 +83,14 @@ class HistoryRecorder:
         else:
             self._sample(now - FIRST_INTERVAL)  # it happened in the interval that is over
         self._sampled = now
-        if self._unwritten.slices and (everything or now - self._written_at >= self._every):
+        if not everything and now - self._written_at < self._every:
+            return
+        if self._unwritten.slices:
             self._written_at = now
             await self._write()
+        if self.recent is not None and self.recent.is_due and self._created_at is not None:
+            self._written_at = now
+            await self.recent.write(self._created_at)
 
     def _sample(self, at: float) -> None:
         report = self._tally.report(hosts=0)

@@ -154,6 +154,7 @@ class Pipeline:
             settlement = await self._handling.handle(
                 lease, outcome, host, self._clock.now() - outcome.elapsed
             )
+            settlement = replace(settlement, status=outcome.status, elapsed=outcome.elapsed)
         finally:
             if isinstance(outcome, Rendered):
                 await outcome.close()
@@ -188,6 +189,8 @@ class Pipeline:
             self._routes.return_costs(settlement.counts)
             return
         task, verdict = settlement.lease.task, settlement.verdict
+        if self._recorder.recent is not None:
+            self._recorder.recent.add(settlement)
         if settlement.rejected:
             self._count_rejected(task, settlement.rejected)
         if isinstance(verdict, Done):

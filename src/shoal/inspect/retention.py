@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.engine.history_recorder import key_of, short_history
+from shoal.engine.recent import recent_key
 from shoal.errors import ShoalError
 from shoal.events import event
 from shoal.frontier.protocol import Frontier, Notes
@@ -149,7 +150,7 @@ async def forget_notes(frontier: Notes, job: str) -> None:
         session_prefixes,
     )  # loads the HTTP client, which `submit` does not need
 
-    keys = (key_of, feeder_key, trouble_key, state_key, hook_key, hook_lead_key)
+    keys = (key_of, recent_key, feeder_key, trouble_key, state_key, hook_key, hook_lead_key)
     for key in [key(job) for key in keys]:
         await frontier.drop_note(key)
     for prefix in session_prefixes(job):

@@ -25,6 +25,7 @@ from shoal.engine.page_hooks import PageHooks
 from shoal.engine.permission import Permission
 from shoal.engine.pipeline import Pipeline
 from shoal.engine.process_hooks import ProcessHooks
+from shoal.engine.recent import RecentRecorder
 from shoal.engine.served import Pages
 from shoal.engine.sessions import SessionKeeper
 from shoal.engine.tally import Tally
@@ -123,7 +124,13 @@ class JobRunner:
             trusts_tasks=trusts_tasks,
         )
         self._files: FileStore | None = None
-        self._recorder = HistoryRecorder(frontier, job, self.tally, clock.now)
+        self._recorder = HistoryRecorder(
+            frontier,
+            job,
+            self.tally,
+            clock.now,
+            RecentRecorder(frontier, job, clock.now, spider.handler_named("").name),
+        )
         self._budget = RetryBudget(settings)
         pages = make_pipeline(
             spider,

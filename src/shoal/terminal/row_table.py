@@ -1,0 +1,157 @@
+"""How rows look: a table if it fits, or one field a line. Nothing in them is trusted by the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.text import Text
+
+from shoal import humanize
+from shoal.inspect.rows import WORKERS, NewestRows, ShownRow
+from shoal.terminal.console import safe, stdout, table
+
+_MOST_CELL = 60  # characters that a column has, if there is room
+_LEAST_CELL = 7  # … and that are enough to recognise a value
+_BETWEEN = 2
+_MOST_TEXT = 1_000  # characters of a value that are looked at
+_MOST_FIELDS = 200  # of a row that are shown
+
+Fields = Mapping[str, Any]
+
+
+def print_rows(found: NewestRows) -> None:
+    console = stdout()
+    if not found.rows:
+        console.print(safe(_none(found)))
+        return
+    kinds = list(dict.fromkeys(one.item for one in found.rows))
+    for place, kind in enumerate(kinds):
+        rows = [one for one in found.rows if one.item == kind]
+        if place:
+            console.print()
+        if len(kinds) > 1:
+            console.print(safe(kind or "(other rows)", "bold cyan"))
+        _print_kind(console, rows)
+    console.print(Text(_told(found), "dim"))
+
+
+def _none(found: NewestRows) -> str:
+    if not found.total:
+        return f"job {found.job} has written no rows yet"
+    if found.item:
+        return f"job {found.job} has no rows of {found.item} among its newest; -n N looks further back"
+    return f"job {found.job} has {humanize.plural(found.total, 'row')}, but none of them is known here"
+
+
+def _told(found: NewestRows) -> str:
+    shown, total = humanize.plural(len(found.rows), "row"), humanize.plural(found.total, "row")
+    if found.item:
+        told = f"the newest {shown} of {humanize.printable(found.item)}"
+    else:
+        told = f"{shown}, the newest of {total}" if len(found.rows) < found.total else f"all {total}"
+    if found.source == WORKERS:
+        told += ", as the workers told them some seconds ago"
+        if not all(one.whole for one in found.rows):
+            told += "; long values are cut"
+    else:
+        told += f", in {humanize.printable(found.source)}"
+    return told
+
+
+def _print_kind(console: Console, rows: Sequence[ShownRow]) -> None:
+    fields = [_fields(one.row) for one in rows]
+    names = list(dict.fromkeys(name for one in fields for name in one))
+    cells = {name: [_text(one[name]) if name in one else "" for one in fields] for name in names}
+    least = sum(min(_LEAST_CELL, _width(name, cells[name])) + _BETWEEN for name in names)
+    if least <= console.width + _BETWEEN:
+        _print_table(console, names, fields, cells)
+    else:
+        _print_lists(console, fields)
+
+
+def _print_table(
+    console: Console, names: Sequence[str], fields: Sequence[Fields], cells: Mapping[str, Sequence[str]]
+) -> None:
+    widths = _fit([_width(name, cells[name]) for name in names], console.width)
+    made = table()
+    for name, width in zip(names, widths, strict=True):
+        numbers = {type(one[name]) for one in fields if name in one} <= {int, float, type(None)}
+        justify: Any = "right" if numbers else "left"
+        made.add_column(Text(_cut(_one_line(name), width)), justify=justify, width=width, no_wrap=True)
+    for place, one in enumerate(fields):
+        shown = [
+            Text(_cut(cells[name][place], width), _style(one.get(name)))
+            for name, width in zip(names, widths, strict=True)
+        ]
+        made.add_row(*shown)
+    console.print(made)
+
+
+def _print_lists(console: Console, rows: Sequence[Fields]) -> None:
+    """One field a line, with a line between rows."""
+    for place, row in enumerate(rows):
+        if place:
+            console.print()
+        width = min(_MOST_CELL // 2, max(cell_len(_one_line(name)) for name in row))
+        room = max(_LEAST_CELL, console.width - width - _BETWEEN)
+        for name, value in row.items():
+            label = set_cell_size(_cut(_one_line(name), width), width + _BETWEEN)
+            shown = Text(_cut(_text(value), room), _style(value))
+            console.print(Text(label, "dim") + shown, no_wrap=True, crop=True)
+
+
+def _fields(row: Any) -> Fields:
+    if not isinstance(row, dict):
+        return {"row": row}
+    names = list(row)[:_MOST_FIELDS]
+    fields = {str(name): row[name] for name in names}
+    if len(row) > _MOST_FIELDS:
+        fields["…"] = f"{len(row) - _MOST_FIELDS:,} more fields"
+    return fields
+
+
+def _fit(widths: Sequence[int], room: int) -> list[int]:
+    """The widths of the columns, of which the widest give way until all fit."""
+    fitted = list(widths)
+    over = sum(fitted) + _BETWEEN * (len(fitted) - 1) - room
+    while over > 0:
+        most = max(fitted)
+        widest = [place for place, width in enumerate(fitted) if width == most]
+        second = max((width for width in fitted if width < most), default=0)
+        step = max(1, min(most - max(second, 1), over // len(widest)))
+        for place in widest:
+            if over <= 0:
+                break
+            fitted[place] -= step
+            over -= step
+    return fitted
+
+
+def _width(name: str, cells: Sequence[str]) -> int:
+    return max(1, min(_MOST_CELL, max(cell_len(text) for text in (_one_line(name), *cells))))
+
+
+def _text(value: Any) -> str:
+    """A value in one line: text as it is, anything else as JSON."""
+    if isinstance(value, str):
+        return _one_line(value)
+    return _one_line(msgspec.json.encode(value).decode())
+
+
+def _one_line(text: str) -> str:
+    cut = text[:_MOST_TEXT]
+    return humanize.printable(" ".join(cut.split())) + ("…" if len(text) > _MOST_TEXT else "")
+
+
+def _cut(text: str, width: int) -> str:
+    return text if cell_len(text) <= width else f"{set_cell_size(text, width - 1).rstrip()}…"
+
+
+def _style(value: Any) -> str:
+    if value is None:
+        return "dim"
+    return "cyan" if isinstance(value, bool | int | float) else ""
