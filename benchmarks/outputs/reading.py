@@ -174,8 +174,8 @@ def _differ(row: Row, expected: Mapping[str, Row]) -> str:
 def same(published: object, found: object) -> bool:
     """Whether a value is what was published, as far as its format can say so: a text may stand for a number, a list or
     an object, as JSON; an empty text for nothing."""
-    if published is None or published == "":
-        return found is None or found == ""
+    if published is None or published in ("", [], {}):
+        return found is None or found in ("", "[]", "{}", [], {})
     if isinstance(published, str):
         return found == published or (isinstance(found, datetime) and _same_time(published, found))
     if isinstance(found, str):
@@ -183,15 +183,13 @@ def same(published: object, found: object) -> bool:
             found = json.loads(found)
         except ValueError:
             return False
-    return _compact(found) == _compact(published)
+    if isinstance(published, dict) and isinstance(found, dict):
+        names = published.keys() | found.keys()
+        return all(same(published.get(name), found.get(name)) for name in names)
+    if isinstance(published, list) and isinstance(found, list):
+        return len(published) == len(found) and all(map(same, published, found))
+    return published == found
 
 
 def _same_time(published: str, found: datetime) -> bool:
     return datetime.fromisoformat(published) == (found if found.tzinfo else found.replace(tzinfo=UTC))
-
-
-def _compact(value: object) -> object:
-    """Without what is nothing: a column of objects has all the fields that one of them has."""
-    if isinstance(value, dict):
-        return {name: _compact(inner) for name, inner in value.items() if inner is not None}
-    return [_compact(inner) for inner in value] if isinstance(value, list) else value

@@ -73,8 +73,10 @@ class TextFile:
             self._length(self._open(), committed)
 
     def finish(self, committed: int) -> None:
-        """Removes what a crash left at the end. A result without rows becomes a complete file, too."""
-        end = self._tail if committed else self._packed(self._format.head + self._format.tail)
+        """Removes what a crash left at the end. A result without rows becomes a complete file, too: gunzip refuses an
+        empty one."""
+        nothing = self._compression.compress(self._format.head + self._format.tail)
+        end = self._tail if committed else nothing
         with self._complaining():
             file = self._open()
             length = self._length(file, committed)
