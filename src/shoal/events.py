@@ -331,6 +331,7 @@ EVENTS: dict[str, Kind] = {
         "any more",
     ),
     "sink_lost": _kind("warning", "sink reason", "{sink} is away ({reason}); results wait for it"),
+    "sink_waits": _kind("warning", "sink reason", "rows for {sink} wait in its spool: {reason}"),
     "sink_back": _kind("warning", "sink seconds", "{sink} is back after {seconds:.1f} s"),
     # -- the program itself
     "progress": _kind(

@@ -13,6 +13,7 @@ under the same lock.
 from __future__ import annotations
 
 import os
+import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -30,6 +31,11 @@ except ImportError:  # without flock, two jobs that claim a file at the same mom
     fcntl = None  # type: ignore[assignment]
 
 _LONGEST = 4096  # bytes of a note that are read
+
+
+def folder_of(path: Path) -> Path:
+    """Where the spool of a result file is, if it has one (`spool.py`)."""
+    return path.with_name(f".{path.name}.parts")
 
 
 class Owner(Struct, frozen=True):
@@ -69,9 +75,9 @@ def claim(path: Path, asked: FileClaim, *, replace_any: bool = False) -> None:
         namesake = note.owner is not None and note.owner.job == asked.owner.job
         if size and not mine:
             if replace_any:
-                os.truncate(path, 0)
+                _empty(path)
             elif asked.replace and namesake:
-                path.rename(_free_name(path))
+                _move(path, _free_name(path))
             else:
                 raise _refusal(path, size, note.owner)
         note.owner = asked.owner
@@ -94,14 +100,29 @@ def _refusal(path: Path, size: int, owner: Owner | None) -> OutputTaken:
 
 
 def _free_name(path: Path) -> Path:
-    return next(name for n in count(1) if not (name := path.with_name(f"{path.name}.{n}")).exists())
+    names = (path.with_name(f"{path.name}.{n}") for n in count(1))
+    return next(name for name in names if not name.exists() and not folder_of(name).exists())
 
 
 def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
+    """Bytes of the file, and of the rows in its spool."""
+    sizes = 0
+    for one in (path, *folder_of(path).glob("*-*")):
+        with suppress(FileNotFoundError):
+            sizes += one.stat().st_size
+    return sizes
+
+
+def _empty(path: Path) -> None:
+    shutil.rmtree(folder_of(path), ignore_errors=True)
+    with suppress(FileNotFoundError):
+        os.truncate(path, 0)
+
+
+def _move(path: Path, to: Path) -> None:
+    for one, its in ((folder_of(path), folder_of(to)), (path, to)):
+        with suppress(FileNotFoundError):
+            one.rename(its)
 
 
 # -- the note beside a file
