@@ -1,17 +1,29 @@
-"""Downloaded files in an object store (S3, Google Cloud Storage, Azure …), by obstore. An object is there when it is
+"""Files and rows in an object store (S3, Google Cloud Storage, Azure …), by obstore. An object is there when it is
 whole. Keys and regions come from the environment, as for other tools."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from shoal.errors import SettingsError, SinkError
+from shoal.errors import SettingsError, SinkAway
 
 T = TypeVar("T")
+
+_STATUS = re.compile(r"status code: (\d{3} [A-Z][A-Za-z ]*)")
+_CODE = re.compile(r"<Code>(\w{1,60})</Code>|\"code\": ?\"(\w{1,60})\"")
+_METADATA = "169.254.169.254"  # where machines of a cloud get their keys
+# The caller tries again for as long as it takes. A try should be short: it holds a thread.
+_RETRIES: Any = {
+    "max_retries": 2,
+    "retry_timeout": timedelta(seconds=10),
+    "backoff": {"init_backoff": timedelta(seconds=0.1), "max_backoff": timedelta(seconds=2), "base": 2},
+}
 
 
 def is_object_store(setting: str) -> bool:
@@ -19,29 +31,33 @@ def is_object_store(setting: str) -> bool:
 
 
 class ObjectStore:
-    def __init__(self, url: str) -> None:
+    """A prefix in a bucket. `option`: what the user has named it with, for messages."""
+
+    def __init__(self, url: str, option: str = "files:") -> None:
         parts = urlsplit(url)
         if parts.username or parts.password:
             raise SettingsError(
-                "files: the address holds a user or password; leave it out, and set the keys in the environment"
+                f"{option} the address holds a user or password; leave it out, and set the keys in the environment"
             )
+        if parts.query or parts.fragment:
+            raise SettingsError(f"{option} {parts.scheme}://{parts.netloc}{parts.path} takes no ? and no #")
         try:
             self._library = import_module("obstore")
             self._errors: type[Exception] = import_module("obstore.exceptions").BaseError
         except ModuleNotFoundError:
             raise SettingsError(
-                "files: an object store needs obstore: pip install 'shoal[objects]'"
+                f"{option} an object store needs obstore: pip install 'shoal[objects]'"
             ) from None
         self.url = url.rstrip("/")
         try:
-            self._store: Any = import_module("obstore.store").from_url(self.url)
+            self._store: Any = import_module("obstore.store").from_url(self.url, retry_config=_RETRIES)
         except (self._errors, ValueError) as error:
-            raise SettingsError(f"files: {self.url} cannot be used: {_first_line(error)}") from None
+            raise SettingsError(f"{option} {self.url} cannot be used: {_first_line(error)}") from None
 
     def __repr__(self) -> str:
         return f"<ObjectStore {self.url}>"
 
-    def put(self, part: Path, key: str) -> str:
+    def put(self, part: Path | bytes, key: str) -> str:
         """Stores a file under that key, in place of what is there; answers its address."""
         self._told(lambda: self._library.put(self._store, key, part))
         return f"{self.url}/{key}"
@@ -52,14 +68,66 @@ class ObjectStore:
         known = [one["path"] for one in there if one["size"] == size]
         return f"{self.url}/{min(known)}" if known else self.put(part, f"{folder}/{name}")
 
+    def get(self, key: str) -> bytes | None:
+        def read() -> bytes | None:
+            try:
+                return bytes(self._library.get(self._store, key).bytes())
+            except FileNotFoundError as error:
+                if _code(str(error)) == "NoSuchBucket":
+                    raise
+                return None
+
+        return self._told(read)
+
+    def sizes(self) -> dict[str, int]:
+        """All keys below the address, with the bytes of their objects."""
+        return self._told(lambda: dict(self._listed()))
+
+    def delete(self, keys: Sequence[str]) -> None:
+        if keys:
+            self._told(lambda: self._library.delete(self._store, list(keys)))
+
+    def _listed(self) -> Iterator[tuple[str, int]]:
+        for some in self._library.list(self._store):
+            for one in some:
+                yield one["path"], one["size"]
+
     def _told(self, act: Callable[[], T]) -> T:
         try:
             return act()
         except (self._errors, OSError) as error:
-            raise SinkError(
-                f"cannot write to {self.url}: {_first_line(error)}; nothing is lost: put it right, and run the same"
-                " command again"
+            reason = why(error)
+            raise SinkAway(
+                self.url, reason, "nothing is lost: put it right, and run the same command again"
             ) from None
+
+
+def why(error: Exception) -> str:
+    """What is wrong, in a few words and without what the server answered: that may hold keys."""
+    text = _first_line(error)
+    code, status = _code(str(error)), _STATUS.search(text)
+    said = " ".join(filter(None, [status[1].strip() if status else "", f"({code})" if code else ""]))
+    if _METADATA in text:
+        return "no keys: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or those of your cloud) in the environment"
+    if code == "NoSuchBucket":
+        return f"there is no such bucket: {said}"
+    if said.startswith(("401", "403")):
+        return f"the keys in the environment do not allow it: {said}"
+    if "redirect without LOCATION" in text:
+        return "the bucket is in another region: set AWS_REGION"
+    if "error sending request" in text:
+        return "no connection to the server" + _endpoint(text)
+    return said or _first_line(error)[:200]
+
+
+def _endpoint(text: str) -> str:
+    found = re.search(r"(https?)://([^/\s@]+)/", text)
+    return f" ({found[1]}://{found[2]})" if found else ""
+
+
+def _code(text: str) -> str:
+    found = _CODE.search(text)
+    return found[1] or found[2] if found else ""
 
 
 def _first_line(error: Exception) -> str:

@@ -1,0 +1,209 @@
+"""Rows in an object store, as numbered parts.
+
+    s3://bucket/shop/rows.jsonl/part-3f2a9c-81d07e-000007b01d2-000006a3f9c-120.jsonl
+                                     job    writer position    the one before, rows
+
+An object cannot be appended to, but it is there when it is whole. So each settlement makes a part, whose position is a
+number and a random tag. A part counts if it is the one at its writer's committed position, or comes before a part that
+counts. All others are left by a process that died or was late. They have another tag, so they never replace a part that
+counts, whenever they arrive. At the end of the job they are removed, and `_manifest.json` lists the parts that count.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from hashlib import blake2b
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from shoal.errors import OutputTaken, SinkAway, SinkError
+from shoal.model import Row
+from shoal.sink.object_store import ObjectStore
+from shoal.sink.ownership import FileClaim, Owner
+
+MANIFEST = "_manifest.json"
+OWNER = "_job.json"
+
+_TAG = 20  # bits of a position
+_AT_ONCE = 1000  # objects that are deleted together
+_NAME = re.compile(r"part-([0-9a-f]{6})-([0-9a-f]+)-(\d{6,}[0-9a-f]{5})-(\d{6,}[0-9a-f]{5})-(\d+)\.")
+
+Encode: TypeAlias = Callable[[Sequence[Row]], bytes]
+
+
+class PartName(NamedTuple):
+    job: str  # tells the parts of a job from those of an earlier one of the same name
+    writer: str
+    position: int
+    after: int  # the position of the part before; 0: there is none
+    rows: int
+
+    @property
+    def text(self) -> str:
+        return f"part-{self.job}-{self.writer}-{_shown(self.position)}-{_shown(self.after)}-{self.rows}"
+
+
+def _shown(position: int) -> str:
+    return f"{position >> _TAG:06}{position & (1 << _TAG) - 1:05x}"
+
+
+def _read(shown: str) -> int:
+    return int(shown[:-5]) << _TAG | int(shown[-5:], 16)
+
+
+def read_name(key: str) -> PartName | None:
+    found = _NAME.match(key)
+    if found is None:
+        return None
+    job, writer, position, after, rows = found.groups()
+    return PartName(job, writer, _read(position), _read(after), int(rows))
+
+
+def mark_of(owner: Owner) -> str:
+    return blake2b(f"{owner.job} {owner.created_at!r}".encode(), digest_size=3).hexdigest()
+
+
+class ObjectParts:
+    """The journal of one process. Another process, or the same one when it starts again, is another writer."""
+
+    remote = True  # written over the network: not within a round of the engine
+
+    def __init__(self, store: ObjectStore, encode: Encode, suffix: str) -> None:
+        self.store = store
+        self.owner: Owner | None = None
+        self._encode = encode
+        self._suffix = suffix
+        self._writer = os.urandom(4).hex()
+        self._written: dict[int, str] = {}  # what may not be committed yet
+
+    def __repr__(self) -> str:
+        return f"<ObjectParts {self.store.url} of {self._writer}>"
+
+    @property
+    def key(self) -> str:
+        return f"{self.store.url} {self._writer}"
+
+    def claim(self, asked: FileClaim) -> None:
+        claim(self.store, asked)
+        self.owner = asked.owner
+
+    def append(self, committed: int, rows: Sequence[Row]) -> int:
+        self._forget(committed)
+        if not rows:
+            return committed
+        if self.owner is None:
+            raise SinkError(f"{self.store.url} was not opened for a job")
+        number = (committed >> _TAG) + 1
+        position = number << _TAG | random.getrandbits(_TAG)
+        name = PartName(mark_of(self.owner), self._writer, position, committed, len(rows)).text + self._suffix
+        self._written[position] = name
+        self.store.put(self._encode(rows), name)
+        return position
+
+    def _forget(self, committed: int) -> None:
+        """Removes parts that will never count. If that fails, they are removed at the end of the job."""
+        left = [name for position, name in self._written.items() if position > committed]
+        self._written = {position: name for position, name in self._written.items() if position == committed}
+        with suppress(SinkAway):
+            self.store.delete(left)
+
+
+# -- whose parts they are
+
+
+def claim(store: ObjectStore, asked: FileClaim, *, replace_any: bool = False) -> None:
+    """Notes in the store that the job writes there, which also shows that it may. Raises OutputTaken if there are parts
+    of another job."""
+    mine, note = mark_of(asked.owner), store.get(OWNER)
+    owner = _owner(note)
+    if owner != asked.owner:
+        others = [key for key in store.sizes() if (name := read_name(key)) and name.job != mine]
+        namesake = owner is not None and owner.job == asked.owner.job
+        if others and not replace_any and not (asked.replace and namesake):
+            whose = f"parts of another job, {owner.job!r}" if owner is not None else "parts of another job"
+            raise OutputTaken(
+                f"{store.url} holds {len(others):,} {whose}: choose another place with -o, or remove them"
+            )
+        remove(store, [*others, MANIFEST] if others else [])
+    store.put(msgspec.json.encode(asked.owner) + b"\n", OWNER)
+
+
+def _owner(note: bytes | None) -> Owner | None:
+    try:
+        return msgspec.json.decode(note or b"", type=Owner)
+    except msgspec.DecodeError:
+        return None
+
+
+def remove(store: ObjectStore, keys: Sequence[str]) -> None:
+    for start in range(0, len(keys), _AT_ONCE):
+        store.delete(keys[start : start + _AT_ONCE])
+
+
+# -- the end of a job
+
+
+class ManifestPart(Struct, frozen=True):
+    name: str
+    rows: int
+    bytes: int
+
+
+class Manifest(Struct, frozen=True):
+    job: str
+    rows: int
+    bytes: int
+    parts: tuple[ManifestPart, ...]
+
+
+def counted(keys: Iterable[str], positions: Mapping[str, int], url: str = "") -> Iterator[str]:
+    """The parts that count, in order, by the committed positions of their writers. Raises SinkError if one is
+    missing."""
+    parts = {(name.writer, name.position): (key, name) for key in keys if (name := read_name(key))}
+    for writer, position in sorted(positions.items()):
+        chain: list[str] = []
+        while position:
+            if (writer, position) not in parts:
+                raise SinkError(
+                    f"{url}: a part with rows of this job is missing (part-…-{writer}-{_shown(position)}-…): it was"
+                    " removed; restore it, or start again with --fresh"
+                )
+            key, name = parts[writer, position]
+            chain.append(key)
+            position = name.after
+        yield from reversed(chain)
+
+
+def conclude(
+    store: ObjectStore, owner: Owner, listed: Mapping[str, int], positions: Mapping[str, int]
+) -> Manifest:
+    """Removes the parts of the job that do not count, and writes the manifest. It may be done again, by several
+    processes. `listed` must be older than the moment when nobody had a page of the job in hand, and that older than
+    `positions`: otherwise a part that is about to count could be removed."""
+    mark = mark_of(owner)
+    ours = [key for key in listed if (name := read_name(key)) and name.job == mark]
+    counting = list(counted(ours, positions, store.url))
+    remove(store, sorted(set(ours) - set(counting)))
+    parts = [
+        ManifestPart(key, name.rows, listed[key]) for key in counting if (name := read_name(key)) is not None
+    ]
+    manifest = Manifest(
+        owner.job, sum(part.rows for part in parts), sum(part.bytes for part in parts), tuple(parts)
+    )
+    store.put(msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n", MANIFEST)
+    return manifest
+
+
+def positions_at(url: str, journals: Mapping[str, int]) -> dict[str, int]:
+    """Of all journals of a job, the writers at this address."""
+    return {
+        key.removeprefix(f"{url} "): position
+        for key, position in journals.items()
+        if key.startswith(f"{url} ")
+    }
