@@ -240,6 +240,8 @@ class Spool:
                 parts = [_part(one, end or position) for one, end in _with_ends(segments)]
                 if parts and parts[-1].end > parts[-1].start:
                     self._shipper.ship(parts[-1], self.folder.rows(segments[-1], position))
+                elif parts:  # it may have had rows when it was shipped the last time
+                    self._shipper.unship(parts[-1])
                 self._shipper.finish(position, parts)
 
     def _ship_soon(self) -> None:
