@@ -18,6 +18,7 @@ from shoal.sink.compression import Gzip, Zstandard
 from shoal.sink.formats.json_array import JsonArray
 from shoal.sink.formats.jsonl import JsonLinesFormat
 from shoal.sink.formats.xml import Xml
+from shoal.sink.sqlite_file import SqliteFile
 from shoal.sink.text_files import TextFile
 
 PAGES = 120
@@ -30,6 +31,7 @@ FORMATS: dict[str, Make] = {
     "json": lambda path: TextFile(path, JsonArray()),
     "json.gz": lambda path: TextFile(path, JsonArray(), Gzip()),
     "xml": lambda path: TextFile(path, Xml()),
+    "sqlite": lambda path: SqliteFile(path),
     "xml.zst": lambda path: TextFile(path, Xml(), Zstandard()),
 }
 

@@ -113,16 +113,15 @@ class SqliteFile:
                 self._check_position(position or 0, committed)
 
     def finish(self, committed: int) -> None:
-        """Moves the rows from the log (`-wal`) into the file, and removes the log. A program that reads the database at
-        this moment does it when it closes it."""
+        """Deletes the rows that a crash left: their pages may have come to another end since. Then moves the rows from
+        the log (`-wal`) into the file, and removes the log. A program that reads the database at this moment does it
+        when it closes it."""
+        self.append(committed, [])
         self._close_database()
-        with self._complaining():
-            if not self.path.exists():
-                return
-            with closing(self._connect()) as db, suppress(apsw.BusyError):
-                db.set_busy_timeout(0)
-                db.pragma("wal_checkpoint(TRUNCATE)")
-                db.pragma("journal_mode", "DELETE")
+        with self._complaining(), closing(self._connect()) as db, suppress(apsw.BusyError):
+            db.set_busy_timeout(0)
+            db.pragma("wal_checkpoint(TRUNCATE)")
+            db.pragma("journal_mode", "DELETE")
 
     def close(self) -> None:
         with self._complaining():
