@@ -30,7 +30,7 @@ spider = Spider("harbour", {start!r}, rate=5, robots=False, retry_base=0.05, ret
 def listing(page):
     if page.url.endswith("/poison"):
         raise ValueError({tags!r})
-    yield {{"url": page.url}}
+    yield {{"url": page.url, "said": {tags!r}, "hidden": "a\u202eb\x1b[2J"}}
 """
 
 

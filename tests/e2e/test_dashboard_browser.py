@@ -379,6 +379,19 @@ def test_tags_stay_text(page: Page, served: Served, crawl: Crawl, complaints: li
     assert "404" in complaints.pop()
 
 
+def test_a_job_shows_its_newest_rows_and_pages(page: Page, served: Served, crawl: Crawl) -> None:
+    enter(page, served)
+    row(page, "harbour").get_by_role("link", name="harbour").click()
+    expect(page.locator("#title")).to_have_text("harbour")
+    rows = page.get_by_role("region", name="Newest rows")
+    expect(rows.locator("tbody tr").first).to_contain_text(TAGS)
+    expect(rows.locator("img, script")).to_have_count(0)
+    pages = page.get_by_role("region", name="Latest pages")
+    expect(pages.locator("tbody tr", has_text="done 200").first).to_be_visible()
+    page.get_by_role("link", name="all jobs").click()
+    expect(page.locator("#title")).to_have_text("Overview")
+
+
 def test_characters_that_hide_or_reorder_text_are_shown_as_such(page: Page, served: Served) -> None:
     enter(page, served)
     shown = """async () => {
@@ -463,6 +476,7 @@ def test_every_page_is_readable_named_and_fits(page: Page, served: Served, crawl
     letter = row(page, "/poison").get_by_role("link").get_attribute("href")
     assert letter is not None
     places = {**PAGES, f"hosts/{crawl.failing}": "dd", letter.removeprefix("#/"): "pre"}
+    places["jobs/harbour"] = ".kinds tbody tr"
     for place, content in places.items():
         page.set_viewport_size({"width": 1280, "height": 900})
         go(page, place)

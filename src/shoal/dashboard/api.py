@@ -15,6 +15,7 @@ from shoal.dashboard.responses import Refusal, number, read_json, whole, word
 from shoal.dashboard.stream import StreamReply
 from shoal.engine.history import History
 from shoal.engine.history_recorder import read_history
+from shoal.engine.recent import read_recent
 from shoal.errors import UsageError
 from shoal.frontier.values import DeadFilter
 from shoal.inspect.actions import (
@@ -34,13 +35,15 @@ from shoal.inspect.json_form import (
     flight_dict,
     history_dict,
     host_dict,
+    job_dict,
     letter_dict,
     pool_dicts,
     worker_dicts,
 )
 from shoal.inspect.lookup import chosen_jobs, find_hosts, look_at_host, look_at_proxies, look_at_uses
-from shoal.inspect.overview import PageInFlight, look_at_flights
+from shoal.inspect.overview import JobView, PageInFlight, look_at_flights
 from shoal.inspect.rejected import rejected_query
+from shoal.inspect.rows import recent_dict
 from shoal.inspect.why import answers_about
 from shoal.jobs.schedule import schedules
 from shoal.model import REJECTED
@@ -144,6 +147,18 @@ async def events(board: Board, request: Request) -> object:
 
 
 # -- jobs
+
+
+async def job(board: Board, request: Request) -> object:
+    """One job, with its newest rows and latest pages."""
+    name = request.path_params["name"]
+    found = await board.frontier.job(name)
+    if found is None:
+        raise Refusal(404, f"no job {name} in this store")
+    views = (await board.sampler.overview()).jobs
+    view = next((one for one in views if one.job.spec.name == name), JobView(found))
+    recent = recent_dict(await read_recent(board.frontier, name))
+    return {"now": await board.frontier.now(), "job": job_dict(view), **recent}
 
 
 class JobOrder(Struct, frozen=True, forbid_unknown_fields=True):

@@ -79,6 +79,7 @@ ROUTES = (
     Route("/api/dead", api.dead, slow=True),
     Route("/api/dead", api.decide_letters, "POST", acts=True, slow=True),
     Route("/api/dead/{id}", api.letter),
+    Route("/api/jobs/{name:path}", api.job),
     Route("/api/jobs/{name:path}", api.decide_job, "POST", acts=True),
 )
 

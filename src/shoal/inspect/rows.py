@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from shoal.engine.recent import RecentRow, read_recent
+from shoal.engine.recent import Recent, RecentRow, read_recent
 from shoal.frontier.protocol import Frontier
 from shoal.inspect.job import unknown_job
 
@@ -47,3 +47,11 @@ def shown_row(one: RecentRow) -> ShownRow:
     except msgspec.DecodeError:  # not written by us
         row = one.data.decode("utf-8", "replace")
     return ShownRow(row, one.item, one.url, one.at, len(one.data) >= one.size - 1)
+
+
+def recent_dict(recent: Recent) -> dict[str, Any]:
+    """Rows and pages, the newest first."""
+    return {
+        "rows": [msgspec.structs.asdict(shown_row(one)) for one in reversed(recent.rows)],
+        "pages": [msgspec.structs.asdict(one) for one in reversed(recent.pages)],
+    }

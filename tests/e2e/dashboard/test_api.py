@@ -47,6 +47,23 @@ async def test_the_past(viewer: Viewer) -> None:
     assert (await viewer.ask("GET", "/api/history?job=none"))[0] == 400
 
 
+async def test_one_job_with_its_newest_rows_and_pages(viewer: Viewer) -> None:
+    found = await viewer.get("/api/jobs/books")
+    overview = await viewer.get("/api/overview")
+    assert found["job"] == next(job for job in overview["jobs"] if job["job"] == "books")
+    assert len(found["rows"]) == found["job"]["items"]
+    for one in found["rows"]:
+        assert one["row"] == {"url": one["url"], "title": SCRIPT}
+        assert (one["item"], one["whole"]) == ("page", True)
+    ends = [page["ending"] for page in found["pages"]]
+    assert (ends.count("done"), ends.count("dead")) == (found["job"]["done"], found["job"]["dead"])
+    times = [page["at"] for page in found["pages"]]
+    assert times == sorted(times, reverse=True)
+    missing = next(page for page in found["pages"] if page["url"].endswith("/missing/1"))
+    assert (missing["kind"], missing["status"], missing["items"]) == ("http_404", 404, 0)
+    assert (await viewer.ask("GET", "/api/jobs/none"))[0] == 404
+
+
 async def test_pages_in_flight(viewer: Viewer) -> None:
     assert (await viewer.get("/api/flights"))["flights"] == []
     assert (await viewer.ask("GET", "/api/flights?sort=password"))[0] == 400

@@ -14,13 +14,14 @@ import * as errors from "./pages/errors.js";
 import * as events from "./pages/events.js";
 import * as host from "./pages/host.js";
 import * as hosts from "./pages/hosts.js";
+import * as job from "./pages/job.js";
 import * as letter from "./pages/letter.js";
 import * as overview from "./pages/overview.js";
 import * as proxies from "./pages/proxies.js";
 import * as tasks from "./pages/tasks.js";
 import * as workers from "./pages/workers.js";
 
-// In the order of the navigation; a phone shows the first four at once.
+// In the order of the navigation; a phone shows the first four at once. Those that belong to another have no entry.
 const PAGES = {
   overview: { title: "Overview", key: "o", show: overview.show },
   hosts: { title: "Hosts", key: "h", show: hosts.show, one: host.show, oneTitle: (name) => name },
@@ -36,7 +37,15 @@ const PAGES = {
   proxies: { title: "Proxies", key: "p", show: proxies.show },
   tasks: { title: "Tasks", key: "t", show: tasks.show },
   events: { title: "Events", key: "v", show: events.show },
+  jobs: {
+    title: "Jobs",
+    of: "overview",
+    show: () => location.replace("#/overview"),
+    one: job.show,
+    oneTitle: (name) => name,
+  },
 };
+const ENTRIES = Object.entries(PAGES).filter(([, page]) => !page.of);
 
 let session = null;
 let view = null;
@@ -52,7 +61,7 @@ function showRoute() {
   say(byId("title"), title);
   document.title = `${title} · Shoal`;
   for (const link of byId("nav").querySelectorAll("a")) {
-    if (link.hash === `#/${route.page}`) link.setAttribute("aria-current", "page");
+    if (link.hash === `#/${page.of ?? route.page}`) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
   (route.name && page.one ? page.one : page.show)(view);
@@ -96,7 +105,7 @@ function buildNavigation() {
     icon("more"),
     el("span", null, "More"),
   );
-  put(byId("nav"), el("ul", { id: "pages" }, Object.entries(PAGES).map(entry)), more);
+  put(byId("nav"), el("ul", { id: "pages" }, ENTRIES.map(entry)), more);
 }
 
 function toggleMenu() {
@@ -189,7 +198,7 @@ function showState(state) {
 async function begin() {
   session = await openSession();
   const places = Object.fromEntries(
-    Object.entries(PAGES).map(([name, page]) => [page.key, { title: page.title, href: `#/${name}` }]),
+    ENTRIES.map(([name, page]) => [page.key, { title: page.title, href: `#/${name}` }]),
   );
   buildNavigation();
   buildFoot(places);

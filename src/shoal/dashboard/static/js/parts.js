@@ -6,7 +6,7 @@ import * as words from "./words.js";
 // Every state has a sign of its own, so that nothing is told by colour alone.
 const LOOKS = {
   good: ["running", "healthy", "ok", "done"],
-  warn: ["paused", "no robots", "resting", "delayed", "warning", "probing", "pending"],
+  warn: ["paused", "no robots", "resting", "delayed", "warning", "probing", "pending", "retry"],
   bad: ["cooling down", "blocked", "given up", "cancelled", "dead", "error", "critical", "quarantined", "banned"],
 };
 const SIGNS = { good: "●", warn: "▲", bad: "■", plain: "○" };

@@ -71,7 +71,7 @@ export class Jobs {
 function jobName([name, spider, since, said, counted]) {
   const note = `${spider && spider !== name ? `${spider}, ` : ""}since ${words.clock(since)}`;
   return [
-    el("span", { class: "name" }, name),
+    el("a", { class: "name", href: `#/jobs/${encodeURIComponent(name)}` }, name),
     el("span", { class: "quiet job-note" }, note),
     said ? el("span", { class: "job-note" }, said) : "",
     counted ? el("span", { class: "quiet job-note" }, `counted ${counted}`) : "",
