@@ -44,7 +44,7 @@ def run(case: Case, mode: str, folder: Path, pages: int, kills: int, seed: int) 
             for command in started:
                 if command.running:
                     command.kill()
-        faults, rows = case.judge(places, pages)
+        faults, rows = case.judge(places, site)
         if "Traceback" in (folder / "commands.log").read_text():
             faults.append("a traceback in the log")
         return faults, rows, killing.killed

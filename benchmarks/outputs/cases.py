@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.outputs.reading import Row, compare, read, read_postgres
-from benchmarks.outputs.site import everything
+from benchmarks.outputs.site import Site, everything
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class Case:
     def servers(self, folder: Path) -> Iterator[Places]:
         yield Places(self._outputs, folder)
 
-    def judge(self, places: Places, pages: int) -> tuple[list[str], int]:
+    def judge(self, places: Places, site: Site) -> tuple[list[str], int]:
         """Faults, and how many rows there are in all outputs."""
-        expected = everything(pages)
+        expected = everything(site.pages, site.publish)
         faults, rows = [], 0
         for output in places.outputs:
             kind, _, place = output.rpartition("=")

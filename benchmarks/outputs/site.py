@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 Row = dict[str, Any]
@@ -85,9 +86,33 @@ def _review(page: int, number: int) -> Row:
     }
 
 
-def everything(pages: int) -> dict[str, Row]:
+def changing_rows_of(page: int, pages: int) -> list[Row]:
+    """… with fields whose values are of another type on every page, and long texts that do not compress."""
+    values: tuple[object, ...] = (
+        None,
+        page,
+        page + 0.5,
+        f"no {page}",
+        True,
+        [page],
+        {"n": page},
+        [{"n": [None]}],
+    )
+    text = random.Random(page).randbytes(15_000).hex()
+    return [
+        row | {"any": values[page % len(values)], "late": values[page * len(values) // pages], "long": text}
+        if row["kind"] == "product"
+        else row
+        for row in rows_of(page, pages)
+    ]
+
+
+Publish = Callable[[int, int], list[Row]]  # what a page of so many publishes
+
+
+def everything(pages: int, publish: Publish = rows_of) -> dict[str, Row]:
     """All rows of the site, by their id."""
-    return {row["id"]: row for page in range(pages) for row in rows_of(page, pages)}
+    return {row["id"]: row for page in range(pages) for row in publish(page, pages)}
 
 
 def links_of(page: int, pages: int) -> Iterator[int]:
@@ -98,8 +123,9 @@ def links_of(page: int, pages: int) -> Iterator[int]:
 class Site:
     """Serves from a thread of this process while its `with` block runs. `padding` makes pages longer."""
 
-    def __init__(self, pages: int, padding: int = 0) -> None:
+    def __init__(self, pages: int, publish: Publish = rows_of, padding: int = 0) -> None:
         self.pages = pages
+        self.publish = publish
         self.padding = "x" * padding
         self.url = ""
         self.visits = 0  # requests for pages so far
@@ -129,7 +155,7 @@ class Site:
         self.visits += 1
         page = int(path.removeprefix("/page/"))
         links = [{"page": link, "kind": kind_of(link)} for link in links_of(page, self.pages)]
-        content = {"rows": rows_of(page, self.pages), "links": links, "padding": self.padding}
+        content = {"rows": self.publish(page, self.pages), "links": links, "padding": self.padding}
         return _response("200 OK", json.dumps(content).encode())
 
 

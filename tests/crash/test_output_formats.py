@@ -34,7 +34,7 @@ def test_two_processes_are_killed(desk: Desk, site: Site, name: str) -> None:
         assert isinstance(last, Process)
         assert last.code() == 0, last.err
         assert killing.killed >= KILLS - 2  # one that is to be killed as it ends may have ended
-        faults, _ = case.judge(places, PAGES)
+        faults, _ = case.judge(places, site)
         assert faults == []
 
 
@@ -44,5 +44,5 @@ def test_workers_of_a_fleet_are_killed(desk: Desk, site: Site, valkey: ValkeySer
     with case.servers(desk.folder) as places:
         killing = Killing(site, desk.start, places.outputs, KILLS, seed=len(name), seconds=SECONDS)
         killing.fleet(valkey.url)
-        faults, _ = case.judge(places, PAGES)
+        faults, _ = case.judge(places, site)
         assert faults == []
