@@ -15,7 +15,7 @@ from shoal.frontier import DEFAULT_STORE as DEFAULT_STORE
 from shoal.frontier import hint_at
 from shoal.settings import Settings
 
-SPEED, REACH, MANNERS, PLACES, SHOWN = "How fast", "How far", "RobotsDirectives", "Where", "What is shown"
+SPEED, REACH, MANNERS, PLACES, SHOWN = "How fast", "How far", "Manners", "Where", "What is shown"
 
 _DEFAULTS = Settings()
 
