@@ -9,6 +9,7 @@ python -m benchmarks.politeness  gaps and concurrency on 100 hosts beside one wi
 python -m benchmarks.items       what it costs to check an item by its schema, for each kind of class
 python -m benchmarks.kill        a crawl killed again and again: one row a page, none missing, none twice
 python -m benchmarks.outputs     every format of output, killed again and again, read back by other programs
+python -m benchmarks.output_speed  rows a second and CPU a row of every format, against plain JSON Lines
 python -m benchmarks.shop        a shop with a login, variants and files, killed again and again: every row once
 python -m benchmarks.adding      URLs added to a job that runs, is paused, has finished; parts killed: each exactly once
 python -m benchmarks.setback     a store that loses its last second, again and again, under live workers

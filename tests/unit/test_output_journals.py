@@ -4,44 +4,25 @@ back, two processes that take turns, a job that ends and goes on. Read back by p
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
+from benchmarks.outputs.journals import SUFFIXES, open_journal
 from benchmarks.outputs.reading import compare, read
 from benchmarks.outputs.site import everything, kind_of, rows_of
 
 from shoal.model import Row
-from shoal.sink.compression import Gzip, Zstandard
-from shoal.sink.formats.json_array import JsonArray
-from shoal.sink.formats.jsonl import JsonLinesFormat
-from shoal.sink.formats.xml import Xml
-from shoal.sink.sqlite_file import SqliteFile
-from shoal.sink.text_files import TextFile
 
 PAGES = 120
-Make = Callable[[Path], Any]
-
-FORMATS: dict[str, Make] = {
-    "jsonl": lambda path: TextFile(path, JsonLinesFormat()),
-    "jsonl.gz": lambda path: TextFile(path, JsonLinesFormat(), Gzip()),
-    "jsonl.zst": lambda path: TextFile(path, JsonLinesFormat(), Zstandard()),
-    "json": lambda path: TextFile(path, JsonArray()),
-    "json.gz": lambda path: TextFile(path, JsonArray(), Gzip()),
-    "xml": lambda path: TextFile(path, Xml()),
-    "sqlite": lambda path: SqliteFile(path),
-    "xml.zst": lambda path: TextFile(path, Xml(), Zstandard()),
-}
 
 
 class Writers:
     """Two processes that write an output in turns, and the store that says how far it is."""
 
-    def __init__(self, path: Path, make: Make, rng: random.Random) -> None:
-        self._path, self._make, self._rng = path, make, rng
-        self._open = [make(path), make(path)]
+    def __init__(self, path: Path, rng: random.Random) -> None:
+        self._path, self._rng = path, rng
+        self._open = [open_journal(path), open_journal(path)]
         self._written: list[tuple[int, list[int]]] = [(0, [])]  # position, and the pages of each commit
         self._left = list(range(PAGES))  # pages that are not done
 
@@ -71,7 +52,7 @@ class Writers:
 
     def _crash(self) -> None:
         self._open.pop(self._rng.randrange(2)).close()
-        self._open.append(self._make(self._path))
+        self._open.append(open_journal(self._path))
         self._open[-1].check(self._committed)
 
     def _go_back(self) -> None:
@@ -111,7 +92,7 @@ class Writers:
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("suffix", FORMATS)
+@pytest.mark.parametrize("suffix", SUFFIXES)
 def test_used_at_random(tmp_path: Path, suffix: str, seed: int) -> None:
-    writers = Writers(tmp_path / f"rows.{suffix}", FORMATS[suffix], random.Random(seed))
+    writers = Writers(tmp_path / f"rows.{suffix}", random.Random(seed))
     writers.finish()
