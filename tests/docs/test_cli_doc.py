@@ -47,6 +47,7 @@ def section(path: tuple[str, ...]) -> str:
 def test_the_commands_are_the_known_ones() -> None:
     assert {" ".join(path) for path in LEAVES} == {
         "shoal crawl", "shoal status", "shoal report", "shoal why", "shoal dashboard", "shoal fetch", "shoal demo",
+        "shoal extract",
         "shoal submit", "shoal add", "shoal worker", "shoal up", "shoal coordinator",
         "shoal rows", "shoal top", "shoal pause", "shoal resume", "shoal cancel",
         "shoal hosts show", "shoal hosts block", "shoal hosts unblock", "shoal hosts set",

@@ -18,6 +18,7 @@ from shoal.cli import (
     dashboard,
     dead,
     demo,
+    extract,
     fetch,
     hosts,
     jobs,
@@ -63,6 +64,7 @@ app.command("add")(add.add)
 app.command("worker")(worker.worker)
 app.command("up")(up.up)
 app.command("coordinator")(worker.coordinator)
+app.command("extract")(extract.extract)
 app.command("pause")(jobs.pause)
 app.command("resume")(jobs.resume)
 app.command("cancel")(jobs.cancel)

@@ -11,7 +11,7 @@ from shoal.admit.sizes import OversizeError, stored_size
 from shoal.clock import Clock
 from shoal.counts import PAGES_DROPPED, Counts, with_reason
 from shoal.engine.downloads import with_files
-from shoal.engine.inner_fetch import Downloader, InnerFetcher, PageFetches
+from shoal.engine.inner_fetch import Downloader, PageFetcher, PageFetches
 from shoal.engine.links import Links
 from shoal.engine.page_hooks import PageHooks
 from shoal.engine.rejecting import ItemWriter
@@ -50,18 +50,18 @@ class Handling:
         spider: Spider,
         settings: Settings,
         *,
-        links: Links,
+        links: Links | None,
         tally: Tally,
         clock: Clock,
         rng: random.Random,
         hooks: PageHooks | None = None,
-        inner: InnerFetcher | None = None,
+        inner: PageFetcher | None = None,
         downloads: Downloader | None = None,
         collecting: Callable[..., Awaitable[Yielded]] = collect,
     ) -> None:
         self._spider = spider
         self._settings = settings
-        self._links = links
+        self._links = links  # None: requests are not followed
         self._tally = tally
         self._clock = clock
         self._rng = rng
@@ -90,7 +90,9 @@ class Handling:
         except (handlers.Retry, handlers.Drop, HookFailed) as said:
             return self._said(lease, None, said, Counts())
 
-    async def handle(self, lease: Lease, response: Response, host: HostView, asked_at: float) -> Settlement:
+    async def handle(
+        self, lease: Lease, response: Response, host: HostView | None, asked_at: float
+    ) -> Settlement:
         handler = self._spider.handler_named(lease.task.handler)
         inner = self._fetches(lease, handler)
         try:
@@ -103,7 +105,7 @@ class Handling:
         self,
         lease: Lease,
         response: Response,
-        host: HostView,
+        host: HostView | None,
         asked_at: float,
         handler: Handler,
         inner: PageFetches | None,
@@ -149,7 +151,9 @@ class Handling:
             event("handler_failed", job=task.job, url=task.url, handler=name, error=line)
             return self._bury(lease, response, "handler", line, traceback.format_exc())
         cut = self._cut(task, yielded.requests)
-        found = self._links.admit(lease, yielded.requests, host, self._referrer(page))
+        found: tuple[Task, ...] = ()
+        if self._links is not None and host is not None:
+            found = self._links.admit(lease, yielded.requests, host, self._referrer(page))
         counts = self._counts(task, page._counts)
         return Settlement(lease, Done(), found, rows, links_cut=cut, counts=counts, rejected=rejected)
 

@@ -331,7 +331,7 @@ class PageFetches:
     """The requests of one page, one after another."""
 
     def __init__(
-        self, fetcher: InnerFetcher, lease: Lease, handler: str, downloads: Downloader | None = None
+        self, fetcher: PageFetcher, lease: Lease, handler: str, downloads: Downloader | None = None
     ) -> None:
         self._fetcher = fetcher
         self._downloads = downloads
@@ -370,6 +370,14 @@ class PageFetches:
                 if self._ended:
                     raise SpiderError("the handler of this page has ended: await page.fetch(…) inside it")
                 yield
+
+
+class PageFetcher(Protocol):
+    async def fetch(
+        self, request: Request, *, lease: Lease, handler: str = "", inner: PageFetches | None = None
+    ) -> Page:
+        """The page that the request asks for. Raises FetchFailed."""
+        ...
 
 
 class Downloader(Protocol):

@@ -1,0 +1,159 @@
+"""`shoal extract`: run handlers again on the pages of an archive."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from shoal.cli import options
+from shoal.errors import UsageError
+
+if TYPE_CHECKING:
+    from shoal.archive.reader import Choice
+    from shoal.runtime.extract_messages import ExtractPlan
+
+
+def extract(
+    spider: Annotated[
+        str, typer.Argument(metavar="SPIDER", help="The spider: FILE.py, FILE.py:name or module:name.")
+    ],
+    archive: Annotated[
+        Path,
+        options.option(
+            "--from",
+            value="DIR",
+            text="The archive: a folder of WARC files, or one of them.",
+            panel=options.PLACES,
+        ),
+    ],
+    output: Annotated[
+        list[str] | None,
+        options.option(
+            "-o", "--output", value="PLACE", text="Where the rows go. Repeatable.", panel=options.PLACES
+        ),
+    ] = None,
+    fresh: Annotated[
+        bool, options.switch("--fresh", text="Replace files that exist.", panel=options.PLACES)
+    ] = False,
+    handler: Annotated[
+        str | None,
+        options.option(
+            "--handler",
+            value="NAME",
+            text="Only pages of this handler; and those of other tools, which name none.",
+            panel=options.REACH,
+        ),
+    ] = None,
+    url: Annotated[
+        str | None,
+        options.option(
+            "--url", value="PATTERN", text="Only URLs like this; * stands for anything.", panel=options.REACH
+        ),
+    ] = None,
+    job: Annotated[
+        str | None, options.option("--job", value="NAME", text="Only pages of this job.", panel=options.REACH)
+    ] = None,
+    since: Annotated[
+        str | None,
+        options.option(
+            "--since", value="TIME", text="Only pages fetched since: 2h, 1d or a date.", panel=options.REACH
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None, options.option("--limit", value="N", text="Only the first N pages.", panel=options.REACH)
+    ] = None,
+    every: Annotated[
+        bool,
+        options.switch("--all", text="Every version of a page, not only the newest.", panel=options.REACH),
+    ] = False,
+    processes: Annotated[
+        int | None,
+        options.option(
+            "--processes", value="N", text="Processes.", panel=options.SPEED, default="one a core"
+        ),
+    ] = None,
+    pairs: options.Pairs = None,
+    config: options.Config = None,
+    quiet: options.Quiet = False,
+    log_level: options.LogLevel = None,
+    log_format: options.LogFormat = None,
+) -> None:
+    """Run SPIDER's handlers again on the pages of an archive. Nothing is fetched."""
+    from shoal.archive.reader import Choice
+
+    options.set_up_logging(log_level, log_format, usual="error", runs_spiders=True)
+    if limit is not None and limit < 1:
+        raise UsageError(f"--limit {limit}: give a number above 0")
+    if processes is not None and processes < 1:
+        raise UsageError(f"--processes {processes}: give a number above 0")
+    plan = _plan(spider, archive, handler, options.flags(pairs), config)
+    choice = Choice(
+        url=url or "",
+        job=job or "",
+        handler=handler or "",
+        since=options.moment(since, time.time(), "--since") or 0.0,
+        statuses=frozenset(plan.settings.handle_status),
+    )
+    places = output or [f"{plan.source.load().name}.jsonl"]
+    _run(plan, choice, places, fresh, processes or _cores(), every, limit, quiet)
+
+
+def _plan(
+    word: str, archive: Path, handler: str | None, given: dict[str, object], config: Path | None
+) -> ExtractPlan:
+    from shoal.archive.reader import archive_files
+    from shoal.cli.targets import spider_meant
+    from shoal.config import load
+    from shoal.runtime.extract_messages import ExtractPlan
+    from shoal.spider.loading import SpiderSource
+
+    spec = spider_meant(word)
+    if spec is None:
+        raise UsageError(f"{word} is no spider: give FILE.py, FILE.py:name or module:name")
+    source = SpiderSource(name="", spec=spec)
+    loaded = source.load()
+    if handler is not None:
+        loaded.handler_named(handler)
+    files = tuple(str(path.absolute()) for path in archive_files(archive))
+    return ExtractPlan(source, load(config, loaded.settings, os.environ, given), files, handler or "")
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _run(
+    plan: ExtractPlan,
+    choice: Choice,
+    places: list[str],
+    fresh: bool,
+    processes: int,
+    every: bool,
+    limit: int | None,
+    quiet: bool,
+) -> None:
+    from shoal.runtime.extract import Extraction
+    from shoal.runtime.extract_output import ExtractedFile, Outputs
+    from shoal.terminal.console import say, stderr
+    from shoal.terminal.extract_view import render, showing
+
+    outputs = Outputs([ExtractedFile(Path(place), fresh=fresh) for place in places])
+    try:
+        with showing(sys.stderr, quiet) as show:
+            report = Extraction(
+                plan, outputs, processes=processes, choice=choice, every=every, limit=limit, show=show
+            ).run()
+    except BaseException:
+        outputs.abandon()
+        say("nothing was written")
+        raise
+    outputs.finish()
+    if not quiet:
+        stderr().print(render(report, ", ".join(places)))
