@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.errors import OutputTaken, SinkError
+from shoal.errors import SinkError
 from shoal.model import Row
 from shoal.sink.sqlite_file import SqliteFile
 from shoal.sink.sqlite_tables import MOST_COLUMNS
@@ -263,24 +263,27 @@ def test_check_of_a_new_file_and_of_one_in_use(file: SqliteFile, path: Path) -> 
     assert len(select(path, "SELECT * FROM book")) == 1
 
 
-@pytest.mark.parametrize("call", ["check", "append"])
-def test_something_else_in_its_place(path: Path, call: str) -> None:
+@pytest.mark.parametrize("committed", [0, 5])
+def test_something_else_in_its_place(path: Path, committed: int) -> None:
+    """`check` is asked before a file is replaced (`--fresh`), so it does not mind what is there until rows are."""
     path.write_text("not a database, but long enough to be read as the header of one" * 9)
     with pytest.raises(SinkError, match="is not a SQLite database: choose another file with -o"):
-        _call(path, call)
+        _try(path, committed)
     path.unlink()
     select(path, "CREATE TABLE book(mine)")
-    with pytest.raises(OutputTaken, match=r"is a database of another program \(it has 'book'\)"):
-        _call(path, call)
+    other = r"is a database of another program \(it has 'book'\)"
+    with pytest.raises(SinkError, match="fewer rows than this job has written" if committed else other):
+        _try(path, committed)
     path.unlink()
     path.mkdir()
     with pytest.raises(SinkError, match="not a regular file"):
-        _call(path, call)
+        _try(path, committed)
 
 
-def _call(path: Path, call: str) -> None:
+def _try(path: Path, committed: int) -> None:
     with closing(SqliteFile(path)) as file:
-        file.check(0) if call == "check" else file.append(0, rows({"a": 1}))
+        file.check(committed)
+        file.append(committed, rows({"a": 1}))
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:

@@ -100,17 +100,16 @@ class SqliteFile:
             return self._lock
 
     def check(self, committed: int) -> None:
-        """Checks that the database can be written and is complete. Changes nothing, so others may be writing."""
+        """Checks that the database can be written and is complete. Changes nothing, so others may be writing. While
+        nothing is committed, the file may be one that is going to be replaced."""
         with self._complaining():
             self._make_file()
             self._check_file(committed)
             if not os.access(self.path, os.W_OK):
                 raise apsw.ReadOnlyError("no permission to write")
-            with closing(self._connect(apsw.SQLITE_OPEN_READONLY)) as db:
-                position = Tables(db, self._columns).load()
-                if position is None:
-                    self._check_empty(db, committed)
-                self._check_position(position or 0, committed)
+            if committed:
+                with closing(self._connect(apsw.SQLITE_OPEN_READONLY)) as db:
+                    self._check_position(Tables(db, self._columns).load() or 0, committed)
 
     def finish(self, committed: int) -> None:
         """Deletes the rows that a crash left: their pages may have come to another end since. Then moves the rows from
