@@ -62,7 +62,8 @@ class Writers:
         self._left[:0] = [page for _, pages in lost for page in pages]
 
     def _end(self) -> None:
-        """The end of a run, and of both processes of it."""
+        """The end of a run, and of both processes of it. What a crash left is cut off first, while nobody writes."""
+        self._open[0].append(self._committed, ())
         for journal in self._open:
             journal.finish(self._committed)
         self.check()

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from shoal.errors import SinkError
 from shoal.model import Row
+from shoal.sink.item_tables import MOST_COLUMNS
 from shoal.sink.sqlite_file import SqliteFile
-from shoal.sink.sqlite_tables import MOST_COLUMNS
 
 
 @pytest.fixture

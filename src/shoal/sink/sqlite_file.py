@@ -22,7 +22,7 @@ import apsw
 from shoal.errors import OutputTaken, SinkError
 from shoal.model import Row
 from shoal.sink.ownership import Owner, held
-from shoal.sink.sqlite_tables import Tables
+from shoal.sink.sqlite_tables import SqliteTables
 
 _PATIENCE = 20.0  # seconds to wait for another program that has locked the database
 _AGAIN = "nothing is lost, then run again"
@@ -45,7 +45,7 @@ class SqliteFile:
         self._columns = columns or {}
         self._patience = patience
         self._db: apsw.Connection | None = None
-        self._tables: Tables | None = None
+        self._tables: SqliteTables | None = None
         self._file: tuple[int, int] | None = None  # device and inode of the file that is open
         self._lock: int | None = None
 
@@ -77,7 +77,7 @@ class SqliteFile:
     def sync(self) -> None:
         pass
 
-    def _put(self, db: apsw.Connection, tables: Tables, committed: int, rows: Sequence[Row]) -> int:
+    def _put(self, db: apsw.Connection, tables: SqliteTables, committed: int, rows: Sequence[Row]) -> int:
         position = tables.load()
         if position is None:
             self._check_empty(db, committed)
@@ -109,14 +109,14 @@ class SqliteFile:
                 raise apsw.ReadOnlyError("no permission to write")
             if committed:
                 with closing(self._connect(apsw.SQLITE_OPEN_READONLY)) as db:
-                    self._check_position(Tables(db, self._columns).load() or 0, committed)
+                    self._check_position(SqliteTables(db, self._columns).load() or 0, committed)
 
     def finish(self, committed: int) -> None:
-        """Deletes the rows that a crash left: their pages may have come to another end since. Then moves the rows from
-        the log (`-wal`) into the file, and removes the log. A program that reads the database at this moment does it
-        when it closes it."""
-        self.append(committed, [])
+        """Moves the rows from the log (`-wal`) into the file, and removes the log. A program that reads the database at
+        this moment does it when it closes it. Deletes nothing: another process may have committed more rows since."""
         self._close_database()
+        if not self.path.exists():
+            return
         with self._complaining(), closing(self._connect()) as db, suppress(apsw.BusyError):
             db.set_busy_timeout(0)
             db.pragma("wal_checkpoint(TRUNCATE)")
@@ -133,21 +133,21 @@ class SqliteFile:
         """The committed rows of all tables, in their order."""
         with self._complaining(), closing(self._connect(apsw.SQLITE_OPEN_READONLY)) as db:
             db.execute("BEGIN")
-            tables = Tables(db, self._columns)
+            tables = SqliteTables(db, self._columns)
             self._check_position(tables.load() or 0, committed)
             numbered = merge(*tables.read(committed), key=itemgetter(0))
             yield from (item for _, item in numbered)
 
     # -- the file
 
-    def _open(self) -> tuple[apsw.Connection, Tables]:
+    def _open(self) -> tuple[apsw.Connection, SqliteTables]:
         if self._db is None or self._tables is None:
             state = os.stat(self.path)
             self._db = self._connect()
             self._file = state.st_dev, state.st_ino
             self._db.pragma("journal_mode", "WAL")
             self._db.pragma("synchronous", "FULL")
-            self._tables = Tables(self._db, self._columns)
+            self._tables = SqliteTables(self._db, self._columns)
         return self._db, self._tables
 
     def _connect(self, flags: int = apsw.SQLITE_OPEN_READWRITE) -> apsw.Connection:
