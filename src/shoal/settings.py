@@ -27,7 +27,16 @@ BROWSER = "browser"  # the lane whose pages are opened in a browser
 WEIGHTS: Mapping[str, float] = {"urgent": 8, "normal": 4, "discovery": 2, BROWSER: 1}  # of the lanes
 
 BackpressureRule = Literal[
-    "queue_full", "queue_growth", "host_429", "latency", "retries", "sink", "machine", "proxies", "store"
+    "queue_full",
+    "queue_growth",
+    "host_429",
+    "latency",
+    "retries",
+    "sink",
+    "backlog",
+    "machine",
+    "proxies",
+    "store",
 ]
 PoolStrategy = Literal["scored", "round_robin", "random", "least_used", "sticky"]
 GatewayError = Literal["auth", "quota", "limit", "error", "site"]
@@ -206,6 +215,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     max_slowdown: Annotated[float, Meta(gt=1)] = 2.0  # times the usual latency of the same hosts
     max_retry_share: Share = 0.5  # of recent fetches that must be repeated
     max_sink_lag: PositiveSeconds = 1.0  # that finished pages wait to be stored
+    max_backlog: PositiveInt = 256 * 1024**2  # bytes of rows that wait on the disk to be uploaded
     max_loop_lag: PositiveSeconds = 0.25  # that the event loop is late
     max_file_share: Share = 0.8  # of the files that a process may have open
     max_proxy_error_share: Share = 0.3  # of recent fetches that a proxy failed

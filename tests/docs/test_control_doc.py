@@ -28,6 +28,7 @@ MOMENTS = {
     "retries": Signals(fetches=210, retry_share=0.58),
     "sink": Signals(sink_lag=1.6),
     "machine": Signals(memory=1_640 << 20, memory_limit=1_600 << 20),
+    "backlog": Signals(backlog=310 << 20),
     "proxies": Signals(fetches=120, proxy_error_share=0.41),
     "store": Signals(store_used=1_740 << 20, store_limit=2_048 << 20),
 }

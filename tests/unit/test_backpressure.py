@@ -33,6 +33,7 @@ TROUBLE: dict[str, Signals] = {
     "latency": Signals(**BUSY, latency=1.3),
     "retries": Signals(**BUSY, retry_share=0.9),
     "sink": Signals(sink_lag=3.0),
+    "backlog": Signals(backlog=300 << 20),
     "machine": Signals(loop_lag=0.6),
     "proxies": Signals(**BUSY, proxy_error_share=0.6),
     "store": Signals(store_used=850, store_limit=1000),
@@ -44,11 +45,12 @@ BETWEEN: dict[str, Signals] = {
     "latency": Signals(**BUSY, latency=0.8),
     "retries": Signals(**BUSY, retry_share=0.4),
     "sink": Signals(sink_lag=0.8),
+    "backlog": Signals(backlog=200 << 20),
     "machine": Signals(loop_lag=0.22),
     "proxies": Signals(**BUSY, proxy_error_share=0.2),
     "store": Signals(store_used=780, store_limit=1000),
 }
-THROTTLES = ("latency", "sink", "machine", "proxies")
+THROTTLES = ("latency", "sink", "backlog", "machine", "proxies")
 
 
 class Crawl:
@@ -78,7 +80,7 @@ def test_rules_are_switched_by_name() -> None:
     chosen = config.load(None, {}, {"SHOAL_BACKPRESSURE": "sink, queue_full"}, {}).backpressure
     assert chosen == ["sink", "queue_full"]
     assert config.load(None, {}, {}, {"backpressure": ""}).backpressure == []
-    with pytest.raises(SettingsError, match="backpressure must be a list of host_429, latency, "):
+    with pytest.raises(SettingsError, match="backpressure must be a list of backlog, host_429, latency, "):
         config.load(None, {"backpressure": ["latencies"]}, {}, {})
 
 
@@ -228,6 +230,7 @@ def test_a_load_that_settles_between_the_marks_does_not_keep_the_crawl_down(name
         (Signals(memory=900 << 20, memory_limit=800 << 20), "memory is 900 MB (limit 800 MB)"),
         (Signals(open_files=900, file_limit=1024), "900 files are open (max_file_share 80% of 1,024)"),
         (Signals(sink_lag=3.0), "finished pages wait 3.0 s to be stored (max_sink_lag 1 s)"),
+        (Signals(backlog=300 << 20), "300 MB of rows wait to be uploaded (max_backlog 256 MB)"),
         (
             Signals(**BUSY, latency=1.5),
             "a fetch takes 1.5 s, 3.0 times what the same hosts usually take (max_slowdown 2)",
@@ -264,6 +267,7 @@ THRESHOLDS: dict[str, tuple[dict[str, Any], Signals]] = {
     "latency": ({"max_slowdown": 3.0}, TROUBLE["latency"]),
     "retries": ({"max_retry_share": 0.95}, TROUBLE["retries"]),
     "sink": ({"max_sink_lag": 4.0}, TROUBLE["sink"]),
+    "backlog": ({"max_backlog": 400 << 20}, TROUBLE["backlog"]),
     "machine": ({"max_loop_lag": 0.7}, TROUBLE["machine"]),
     "proxies": ({"max_proxy_error_share": 0.7}, TROUBLE["proxies"]),
     "store": ({"store_high_water": 0.95}, TROUBLE["store"]),
@@ -435,6 +439,7 @@ signals_of_any_kind = st.builds(
     latency=seconds,
     baseline_latency=seconds,
     sink_lag=seconds,
+    backlog=st.integers(0, 1 << 50),
     loop_lag=seconds,
     memory=st.integers(0, 1 << 50),
     memory_limit=st.integers(0, 1 << 50),

@@ -27,6 +27,12 @@ def is_remote(job: EngineJob) -> bool:
     return getattr(job.sink.journal, "remote", False)
 
 
+def backlog_of(job: EngineJob) -> int:
+    """Bytes of rows that are settled, and wait to be uploaded."""
+    tend: Callable[[], int] | None = getattr(job.sink.journal, "tend", None)
+    return tend() if tend is not None else 0
+
+
 class Delivery:
     def __init__(
         self,

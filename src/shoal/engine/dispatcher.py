@@ -21,7 +21,7 @@ from typing import Any, TypeVar, cast
 
 from msgspec import Struct
 
-from shoal.engine.delivery import Delivery, is_remote
+from shoal.engine.delivery import Delivery, backlog_of, is_remote
 from shoal.engine.heartbeat import Heartbeat
 from shoal.engine.liveness import Liveness
 from shoal.engine.pressure import Load
@@ -148,7 +148,8 @@ class Engine:
         waiting = (self._settling_from or self._finished_at, self._delivery.since)
         since = min((at for at in waiting if at is not None), default=now)
         idle = 0.0 if self._running or self._last_end is None else now - self._last_end
-        return Load(len(self._running), now - since, idle)
+        backlog = sum(backlog_of(job) for job in self._jobs.everyone())
+        return Load(len(self._running), now - since, idle, backlog)
 
     @property
     def stopping(self) -> bool:

@@ -32,6 +32,7 @@ class Load(Struct, frozen=True):
     in_flight: int
     unsettled_for: float  # seconds the oldest finished page has waited to be committed
     idle_for: float  # seconds since a page was last in flight
+    backlog: int = 0  # bytes of rows that wait on the disk to be uploaded
 
 
 class PressureMonitor:
@@ -108,6 +109,7 @@ class PressureMonitor:
             self._traffic.signals(self._clock.monotonic()),
             idle=load.idle_for,
             sink_lag=load.unsettled_for,
+            backlog=load.backlog,
             loop_lag=self._lag.seconds,
             memory=machine.memory,
             memory_limit=machine.memory_limit,

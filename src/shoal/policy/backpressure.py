@@ -305,6 +305,17 @@ RULES = (
         pace=1.0,
     ),
     Rule(
+        name="backlog",
+        limit=lambda c: c.max_backlog,
+        value=lambda s, c: s.backlog,
+        fact=lambda s, c: (
+            f"{s.backlog >> 20:,} MB of rows wait to be uploaded (max_backlog {c.max_backlog >> 20:,} MB)"
+        ),
+        held="{factor} of the slots in use until it is half of that",
+        freed=_ALL_SLOTS,
+        pace=1.0,
+    ),
+    Rule(
         name="machine",
         limit=lambda c: 1.0,
         value=lambda s, c: _scarcest(s, c)[0],

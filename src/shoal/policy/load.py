@@ -39,6 +39,7 @@ class Signals(Struct, frozen=True):
     latency: float = 0.0  # seconds a recent fetch typically took; 0: not known
     baseline_latency: float = 0.0  # … and what the same hosts usually take
     sink_lag: float = 0.0  # seconds the oldest finished page has waited to be committed
+    backlog: int = 0  # bytes of rows that wait on the disk to be uploaded
     loop_lag: float = 0.0  # seconds the event loop was late, at worst, lately
     memory: int = 0  # bytes
     memory_limit: int = 0  # bytes; 0: no limit is known

@@ -40,6 +40,7 @@ OWN = frozenset(
         "max_slowdown",
         "max_retry_share",
         "max_sink_lag",
+        "max_backlog",
         "max_loop_lag",
         "max_file_share",
         "max_proxy_error_share",

@@ -156,6 +156,13 @@ class Spool:
             after.start - one.start for one, after in pairwise(self.folder.segments()) if not one.shipped
         )
 
+    def tend(self) -> int:
+        """Goes on with what could not be shipped, also if no rows come any more. Returns what waits."""
+        waits = self.backlog()
+        if waits:
+            self._ship_soon()
+        return waits
+
     def rows(self, position: int, committed: int) -> Iterator[Row]:
         """Rows that are still in the spool, from a position on that is the start of a segment."""
         segments = self.folder.segments()
