@@ -183,6 +183,11 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     # -- rows
     row_meta: bool | list[MetaField] = False  # where each row is from, as fields _url, _fetched_at …
 
+    # -- the archive of what was fetched
+    archive: str = ""  # its folder; "": nothing is archived
+    archive_compression: Literal["gzip", "zstd"] = "gzip"  # of its WARC files
+    archive_secrets: bool = False  # cookies and credentials are archived, too
+
     # -- failure
     max_attempts: PositiveInt = 5  # fetches of one URL before it is buried
     retry_base: PositiveSeconds = 1.0  # backoff: random in 0 … base * 2^(attempt - 1)

@@ -7,7 +7,7 @@ files when the job ends, or by `fill`: `covered` says which bytes are known.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -71,6 +71,11 @@ class Index:
     def all(self, job: str | None = None) -> Iterator[Place]:
         """In the order of the files."""
         yield from self._places("(?1 IS NULL OR job = ?1) ORDER BY file, offset", (job,))
+
+    def in_order_of(self, key: Callable[[str], str]) -> Iterator[Place]:
+        """Records of plain GET requests, by a key of their URL and by time. SQLite sorts them, on disk if need be."""
+        self._db.create_scalar_function("key", lambda *url: key(str(url[0])), 1, deterministic=True)
+        yield from self._places("variant = '' ORDER BY key(record.url), at", ())
 
     def body_of(self, digest: str) -> Place | None:
         """A response record whose body has that digest."""

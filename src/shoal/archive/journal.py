@@ -10,17 +10,20 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 import apsw
 from msgspec import Struct
 
 from shoal import __version__
+from shoal.archive import cdxj
 from shoal.archive.index import Index, delete
 from shoal.archive.members import SUFFIXES, Compression, compress
 from shoal.archive.records import Entry, Records, warcinfo
 from shoal.errors import SinkError
 from shoal.model import Row
+from shoal.sink.file_names import safe_name
 from shoal.sink.ownership import Owner
 
 GIGABYTE = 1 << 30
@@ -43,23 +46,23 @@ class _Written(Struct):
 
 
 class ArchiveJournal:
-    """The files `PREFIX-00000.warc.gz` … of a folder. Several processes may share them."""
+    """The files `JOB-TIME-00000.warc.gz` … of a folder, TIME being when the job was made: a folder may hold the files
+    of many jobs. Several processes may share them."""
 
     def __init__(
         self,
         folder: Path,
-        prefix: str,
+        job: str,
         *,
-        job: str = "",
         compression: Compression = "gzip",
         limit: int = GIGABYTE,
         key: str = "",
     ) -> None:
         self.folder = folder
-        self.path = folder / f"{prefix}{SUFFIXES[compression]}"  # stands for all files of the job
+        self._name = safe_name(job.replace("/", "-")) or "job"
+        self.path = folder / f"{self._name}{SUFFIXES[compression]}"  # stands for all files of the job
         self.key = key or os.path.abspath(self.path)
         self.owner: Owner | None = None
-        self._prefix = prefix
         self._job = job
         self._compression = compression
         self._limit = limit
@@ -68,12 +71,14 @@ class ArchiveJournal:
         self._index: Index | None = None
         self._written: list[_Written] = []
         self._noted = 0.0
+        self._changed = False  # the index, since it was last exported
 
     def __repr__(self) -> str:
         return f"<ArchiveJournal {self.path}>"
 
     def name_of(self, number: int) -> str:
-        return f"{self._prefix}-{number:05}{SUFFIXES[self._compression]}"
+        made = f"-{_digits(self.owner.created_at)}" if self.owner is not None else ""
+        return f"{self._name}{made}-{number:05}{SUFFIXES[self._compression]}"
 
     def append(self, committed: int, rows: Sequence[Row]) -> int:
         """Removes what lies beyond `committed`, adds the records, and makes both durable. Returns the new position."""
@@ -105,7 +110,7 @@ class ArchiveJournal:
         if self._lock is None:
             with self._complaining():
                 self.folder.mkdir(parents=True, exist_ok=True)
-                lock = self.folder / f".{self._prefix}.lock"
+                lock = self.folder / f".{self._name}.lock"
                 self._lock = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         return self._lock
 
@@ -119,7 +124,7 @@ class ArchiveJournal:
                 raise self._shortened(one, offset)
 
     def finish(self, committed: int) -> None:
-        """Completes the index."""
+        """Completes the index, and writes it for other tools if anything has changed."""
         number, offset = place_of(committed)
         with self._complaining():
             self._note(committed, all=True)
@@ -127,7 +132,10 @@ class ArchiveJournal:
             for one in range(number + 1 if offset else 0):
                 name = self.name_of(one)
                 size = offset if one == number else (self.folder / name).stat().st_size
-                index.fill(name, size)
+                self._changed |= bool(index.fill(name, size))
+            if self._changed or not (self.folder / cdxj.NAME).exists():
+                cdxj.export(index)
+                self._changed = False
 
     def read(self, committed: int) -> Iterator[dict[str, object]]:
         """There are no rows in it."""
@@ -229,6 +237,7 @@ class ArchiveJournal:
         if not (all or due or sum(len(one.found) for one in ready) >= _NOTED_AT_ONCE):
             return
         self._noted = time.monotonic()
+        self._changed = True
         self._written = [one for one in self._written if (one.number, one.end) > (number, offset)]
         with suppress(apsw.Error, SinkError):
             index = self._opened()
@@ -263,6 +272,11 @@ class ArchiveJournal:
 def place_of(position: int) -> tuple[int, int]:
     """The number of a file, and an offset in it."""
     return position >> _OFFSET, position & (1 << _OFFSET) - 1
+
+
+def _digits(at: float) -> str:
+    """As in other names of WARC files, but to the millisecond: two stores may have a job of the same name."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y%m%d%H%M%S%f")[:-3]
 
 
 def _write_all(file: int, data: bytes, position: int) -> None:

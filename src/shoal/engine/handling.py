@@ -6,6 +6,8 @@ import random
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
 
+from msgspec.structs import replace
+
 from shoal.admit.referrer import NEVER, Referrer, policy_in
 from shoal.admit.sizes import OversizeError, stored_size
 from shoal.clock import Clock
@@ -72,7 +74,9 @@ class Handling:
         self._lanes = settings.lane_weights
         self._directives = RobotsDirectives(settings)
         self._counted: set[str] = set()  # names
-        self._items = ItemWriter(self.hooks, clock, MetaWriter(fields_of(settings)))
+        self._items = ItemWriter(
+            self.hooks, clock, MetaWriter(fields_of(settings, archive=bool(settings.archive)))
+        )
 
     def check_handler(self, task: Task) -> None:
         """Called before anything is fetched: a page without a handler is neither done nor dead."""
@@ -91,15 +95,24 @@ class Handling:
             return self._said(lease, None, said, Counts())
 
     async def handle(
-        self, lease: Lease, response: Response, host: HostView | None, asked_at: float
+        self,
+        lease: Lease,
+        response: Response,
+        host: HostView | None,
+        asked_at: float,
+        record: str | None = None,
     ) -> Settlement:
+        """`record`: the id of the response in the archive."""
         handler = self._spider.handler_named(lease.task.handler)
         inner = self._fetches(lease, handler)
         try:
-            return await self._run(lease, response, host, asked_at, handler, inner)
+            settlement = await self._run(lease, response, host, asked_at, handler, inner, record)
         finally:
             if inner is not None:
                 inner.end()
+        if inner is not None and inner.records:
+            settlement = replace(settlement, archived=tuple(inner.records))
+        return settlement
 
     async def _run(
         self,
@@ -109,6 +122,7 @@ class Handling:
         asked_at: float,
         handler: Handler,
         inner: PageFetches | None,
+        record: str | None,
     ) -> Settlement:
         task = lease.task
         await take_slot()
@@ -131,7 +145,7 @@ class Handling:
             if handler.files and items:
                 last = is_last_attempt(task, self._settings.max_attempts)
                 items = await with_files(items, handler, page, self._tally, last=last)
-            rows, rejected = await self._items.write(page, handler, items, asked_at)
+            rows, rejected = await self._items.write(page, handler, items, asked_at, record)
         except (StoreError, SinkError):
             raise  # of `spider.state`, `page.fetch` or `page.download`: no fault of the page
         except HandlerTimeout as error:

@@ -15,16 +15,18 @@ While it waits, the page holds no slot, and the handler's time stands still.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Protocol
 
 from msgspec.structs import replace
 
 from shoal.admit import Admission
 from shoal.admit.referrer import Referrer
+from shoal.engine.archiving import Archiver
 from shoal.engine.fetching import Fetched, Fetcher, as_asked
 from shoal.engine.inner_logins import LoginGate, refuse_if_logged_out
+from shoal.engine.inner_waits import Patience, Places
 from shoal.engine.judging import Judge, Judgement
 from shoal.engine.learning import Learner
 from shoal.engine.page_hooks import PageHooks
@@ -40,7 +42,7 @@ from shoal.frontier.protocol import Queue
 from shoal.frontier.values import Turn
 from shoal.hosts.cache import HostCache, HostView
 from shoal.limits import PAGE_FETCHES
-from shoal.model import DEFAULT_LANE, Dead, Failure, Lease, Refused, Request, Response, Retry, Task
+from shoal.model import DEFAULT_LANE, Dead, Failure, Lease, Refused, Request, Response, Retry, Row, Task
 from shoal.settings import BROWSER, Settings
 from shoal.spider.handlers import handler_waits
 from shoal.spider.inner import FetchFailed, File
@@ -67,6 +69,7 @@ class InnerFetcher:
         sessions: SessionKeeper,
         hooks: PageHooks,
         logins: LoginGate | None = None,
+        archiver: Archiver | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._settings = settings
@@ -84,25 +87,28 @@ class InnerFetcher:
         self._hooks = hooks
         self._sleep = sleep
         self._logins = logins  # None: the spider has no @spider.login, or these are the requests of a login
-        self._places: dict[str, _Places] = {}  # of hosts that inner requests are sent to right now
+        self._archiver = archiver
+        self._places: dict[str, Places] = {}  # of hosts that inner requests are sent to right now
 
     async def fetch(
         self, request: Request, *, lease: Lease, handler: str = "", inner: PageFetches | None = None
     ) -> Page:
         """The page that the request asks for. Raises FetchFailed. `lease` is that of the page whose handler asks."""
         referrer = inner.referrer if inner is not None else None
-        task, answer = await self.exchange(self.admit(request, lease, referrer), lease)
+        records = inner.records if inner is not None else None
+        task, answer = await self.exchange(self.admit(request, lease, referrer), lease, records=records)
         return Page(task, answer, handler, self._clock.time(), inner=inner)
 
     async def exchange(
-        self, task: Task, lease: Lease, *, sink: BodySink | None = None
+        self, task: Task, lease: Lease, *, sink: BodySink | None = None, records: list[Row] | None = None
     ) -> tuple[Task, Response]:
-        """The answer to a task of `admit`, and the task after redirects. With a sink, the body goes there."""
-        patience = _Patience(self._settings.handler_timeout, self._clock.monotonic)
+        """The answer to a task of `admit`, and the task after redirects. With a sink, the body goes there. `records`:
+        the list for what is archived."""
+        patience = Patience(self._settings.handler_timeout, self._clock.monotonic)
         async with _waits(lease.task):
             again = 0
             while True:
-                answer = await self._attempt(task, lease, patience, sink)
+                answer = await self._attempt(task, lease, patience, sink, records)
                 if isinstance(answer, Response):
                     return task, answer
                 again += answer is task
@@ -139,7 +145,12 @@ class InnerFetcher:
         )
 
     async def _attempt(
-        self, task: Task, lease: Lease, patience: _Patience, sink: BodySink | None
+        self,
+        task: Task,
+        lease: Lease,
+        patience: Patience,
+        sink: BodySink | None,
+        records: list[Row] | None,
     ) -> Response | Task:
         """The answer; or the task to go on with, after a redirect or a failure. The same task: its turn was used for
         something else."""
@@ -178,6 +189,8 @@ class InnerFetcher:
             if isinstance(fetched.outcome, Response) and sink.starts_anew():
                 return replace(task)
             judgement = self._with_sink(task, fetched, judgement, sink)
+        if self._archiver is not None and records is not None:
+            records += await self._archiver.inner(own.task, fetched, judgement)
         return await self._judged(task, fetched, judgement, patience, kept=visit.keeps(fetched.request))
 
     def _with_sink(self, task: Task, fetched: Fetched, judgement: Judgement, sink: BodySink) -> Judgement:
@@ -197,7 +210,7 @@ class InnerFetcher:
         return sent
 
     async def _judged(
-        self, task: Task, fetched: Fetched, judgement: Judgement, patience: _Patience, *, kept: bool
+        self, task: Task, fetched: Fetched, judgement: Judgement, patience: Patience, *, kept: bool
     ) -> Response | Task:
         outcome, verdict = fetched.outcome, judgement.verdict
         if isinstance(verdict, Retry) and verdict.failure.kind == "empty_shell":
@@ -216,7 +229,7 @@ class InnerFetcher:
             raise self._failed(task, to, outcome)
         return to
 
-    async def _turn(self, task: Task, patience: _Patience) -> Turn:
+    async def _turn(self, task: Task, patience: Patience) -> Turn:
         """Waits for the host's next turn."""
         while True:
             turn = await self._frontier.reserve(task.job, task.host, patience.left)
@@ -241,7 +254,7 @@ class InnerFetcher:
                 await self._sleep(seconds)
 
     async def _again(
-        self, task: Task, verdict: Retry | Dead, patience: _Patience, answer: Response | None = None
+        self, task: Task, verdict: Retry | Dead, patience: Patience, answer: Response | None = None
     ) -> Task:
         """The task for the next attempt, when its time has come."""
         failure = verdict.failure
@@ -269,13 +282,13 @@ class InnerFetcher:
         )
 
     @asynccontextmanager
-    async def _place(self, task: Task, lease: Lease, patience: _Patience) -> AsyncIterator[None]:
+    async def _place(self, task: Task, lease: Lease, patience: Patience) -> AsyncIterator[None]:
         """A place for a request to another host than the page's own."""
         if task.host == lease.task.host:
             yield
             return
         valve = (await self._hosts.current(task.host)).valve
-        places = self._places.setdefault(task.host, _Places(valve.cap))
+        places = self._places.setdefault(task.host, Places(valve.cap))
         places.users += 1
         try:
             await self._take(places, task, patience, places.users * valve.interval)
@@ -288,7 +301,7 @@ class InnerFetcher:
             if not places.users:
                 self._places.pop(task.host, None)
 
-    async def _take(self, places: _Places, task: Task, patience: _Patience, wait: float) -> None:
+    async def _take(self, places: Places, task: Task, patience: Patience, wait: float) -> None:
         """`wait`: seconds after which a place may be free."""
         try:
             with waiting():
@@ -296,35 +309,6 @@ class InnerFetcher:
                     await places.free.acquire()
         except TimeoutError:
             raise self._too_late(task, wait) from None
-
-
-class _Patience:
-    """How long one request may still wait for turns and further attempts."""
-
-    def __init__(self, seconds: float, monotonic: Callable[[], float]) -> None:
-        self._monotonic = monotonic
-        self._until = monotonic() + seconds
-
-    @property
-    def left(self) -> float:
-        return max(0.0, self._until - self._monotonic())
-
-    @contextmanager
-    def stands_still(self) -> Iterator[None]:
-        """While an answer arrives: a file may take minutes."""
-        since = self._monotonic()
-        try:
-            yield
-        finally:
-            self._until += self._monotonic() - since
-
-
-class _Places:
-    """How many inner requests to one host this process may have at once."""
-
-    def __init__(self, cap: int) -> None:
-        self.free = asyncio.Semaphore(max(1, cap))
-        self.users = 0
 
 
 class PageFetches:
@@ -340,6 +324,7 @@ class PageFetches:
         self.referrer: Referrer | None = None  # the page, for requests that tell where they come from
         self._turn = asyncio.Lock()
         self._sent = 0
+        self.records: list[Row] = []  # of the answers, for the archive
         self._ended = False
 
     def end(self) -> None:

@@ -13,10 +13,12 @@ from contextlib import nullcontext
 from msgspec.structs import replace
 
 from shoal.admit import Admission
-from shoal.engine.fetching import Fetcher, as_asked
+from shoal.archive.records import new_id
+from shoal.engine.archiving import Archiver
+from shoal.engine.fetching import Fetched, Fetcher, as_asked
 from shoal.engine.handling import Handling
 from shoal.engine.history_recorder import HistoryRecorder
-from shoal.engine.judging import Judge
+from shoal.engine.judging import Judge, Judgement
 from shoal.engine.learning import Learner
 from shoal.engine.letter_hooks import LetterHooks
 from shoal.engine.links import Links
@@ -24,7 +26,7 @@ from shoal.engine.login_tasks import restored, unmerged
 from shoal.engine.logins import Entry, Logins
 from shoal.engine.permission import Permission, Permit
 from shoal.engine.redirects import Redirects
-from shoal.engine.sessions import SessionKeeper
+from shoal.engine.sessions import SessionKeeper, Visit
 from shoal.engine.tally import Tally
 from shoal.events import event
 from shoal.fetch.proxy.routes import Routes
@@ -72,6 +74,7 @@ class Pipeline:
         clock: FrontierClock,
         state: Values | None = None,
         letters: LetterHooks | None = None,
+        archiver: Archiver | None = None,
     ) -> None:
         self._settings = settings
         self._hosts = hosts
@@ -91,6 +94,7 @@ class Pipeline:
         self._clock = clock
         self._state = state
         self._letters = letters
+        self._archiver = archiver
 
     async def process(self, lease: Lease) -> Settlement | None:
         """Fetches and handles one page. None: the task goes back untouched."""
@@ -138,6 +142,25 @@ class Pipeline:
             judgement = self._judge.judge(asked.task, fetched.outcome)
             self._learner.record(asked, fetched, judgement)
             lease = await self._sessions.leave(lease, visit)
+        outcome, at = fetched.outcome, self._clock.now() - fetched.outcome.elapsed
+        if self._archiver is None or not isinstance(outcome, Response):
+            return await self._conclude(lease, host, fetched, judgement, visit, at)
+        record = new_id()
+        settlement = await self._conclude(lease, host, fetched, judgement, visit, at, record)
+        is_page = judgement.verdict is None and judgement.kind != "redirect"
+        return await self._archiver.add(settlement, outcome, id=record, at=at, page=is_page)
+
+    async def _conclude(
+        self,
+        lease: Lease,
+        host: HostView,
+        fetched: Fetched,
+        judgement: Judgement,
+        visit: Visit,
+        at: float,
+        record: str | None = None,
+    ) -> Settlement:
+        """What comes of an answer, or a failure. `at`: when it was asked for. `record`: its id in the archive."""
         outcome = fetched.outcome
         try:
             if self._logins is not None and isinstance(outcome, Response):
@@ -147,13 +170,11 @@ class Pipeline:
             if judgement.verdict is not None:
                 return _ended(lease, judgement.verdict, judgement.snapshot)
             assert isinstance(outcome, Response)
-            self._tally.fetched(task.host, outcome)
+            self._tally.fetched(lease.task.host, outcome)
             if judgement.kind == "redirect":
                 followed = self._follow(lease, outcome, kept=visit.keeps(fetched.request))
                 return followed if self._logins is None else unmerged(followed)
-            settlement = await self._handling.handle(
-                lease, outcome, host, self._clock.now() - outcome.elapsed
-            )
+            settlement = await self._handling.handle(lease, outcome, host, at, record)
             settlement = replace(settlement, status=outcome.status, elapsed=outcome.elapsed)
         finally:
             if isinstance(outcome, Rendered):
@@ -185,6 +206,8 @@ class Pipeline:
         """Called after the commit. Only now is the page counted, so that tally and events agree with the job's
         counters."""
         self._links.settled(settlement.lease, accepted)
+        if self._archiver is not None:
+            self._archiver.settled(settlement.archived, accepted)
         if not accepted:
             self._routes.return_costs(settlement.counts)
             return

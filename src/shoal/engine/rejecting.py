@@ -51,9 +51,15 @@ class ItemWriter:
         self._meta = meta
 
     async def write(
-        self, page: Page, handler: Handler, items: Sequence[object], at: float
+        self,
+        page: Page,
+        handler: Handler,
+        items: Sequence[object],
+        at: float,
+        record: str | None = None,
     ) -> tuple[tuple[Row, ...], tuple[Task, ...]]:
-        """`at`: when the page was asked for. The page may stand for an item that is replayed."""
+        """`at`: when the page was asked for. `record`: its id in the archive. The page may stand for an item that is
+        replayed."""
         note = page.task.item
         before = _Before()
         if self._hooks.on_item and items and not (note is not None and note.hooked):
@@ -63,7 +69,11 @@ class ItemWriter:
             for reason in hooked.dropped:
                 page._counts.add(with_reason(DROPPED, reason))
         table = note.table if note is not None else ""
-        meta = self._meta.page(page.url, at, page.task.job, handler.name) if self._meta and items else None
+        meta = (
+            self._meta.page(page.url, at, page.task.job, handler.name, record)
+            if self._meta and items
+            else None
+        )
         encoded = encode_rows(items, handler, at, table, meta)
         if not encoded.rejected:
             return encoded.rows, ()

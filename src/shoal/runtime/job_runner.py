@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from shoal.admit import Admission
 from shoal.clock import Clock, SystemClock
+from shoal.engine.archiving import Archiver
 from shoal.engine.downloads import Downloads
 from shoal.engine.escalation import Escalation
 from shoal.engine.fetching import Fetcher
@@ -257,6 +258,7 @@ def make_pipeline(
     hooks: Hooks = NO_HOOKS,
     state: Values | None = None,
     letters: LetterHooks | None = None,
+    archiver: Archiver | None = None,
 ) -> Pipeline:
     """The steps of a page's path, in their order. `browser`: there is one to open pages with."""
     challenges = Challenges(settings, browser=browser)
@@ -299,7 +301,7 @@ def make_pipeline(
             clock=clock,
             rng=rng,
         )
-    inner = make_inner(logins=logins)
+    inner = make_inner(logins=logins, archiver=archiver)
     handling = Handling(
         spider,
         settings,
@@ -330,6 +332,7 @@ def make_pipeline(
         clock=clock,
         state=state,
         letters=letters,
+        archiver=archiver,
     )
 
 
