@@ -37,9 +37,9 @@ def run(case: Case, mode: str, folder: Path, pages: int, kills: int, seed: int) 
         try:
             if mode == "fleet":
                 with ValkeyServer(folder / "valkey", appendonly=True, fsync="always") as valkey:
-                    killing.fleet(valkey.url)
+                    killing.fleet(valkey.url, *case.options)
             else:
-                killing.crawl(2 if mode == "two" else 1)
+                killing.crawl(2 if mode == "two" else 1, *case.options)
         finally:
             for command in started:
                 if command.running:

@@ -124,6 +124,20 @@ def read_postgres(url: str) -> list[Row]:
     return asyncio.run(ask())
 
 
+def read_archive(folder: Path) -> list[tuple[str, bytes]]:
+    """URL and body of each response in the WARC files of a folder."""
+    from warcio.archiveiterator import ArchiveIterator
+
+    found = []
+    for path in sorted(folder.glob("*.warc*")):
+        with path.open("rb") as file:
+            for record in ArchiveIterator(file, check_digests="raise"):
+                if record.rec_type == "response":
+                    url = record.rec_headers.get_header("WARC-Target-URI")
+                    found.append((url, record.content_stream().read()))
+    return found
+
+
 _TEXTS: Mapping[str, Callable[[str], Iterable[Row]]] = {
     "jsonl": _lines,
     "ndjson": _lines,

@@ -153,10 +153,12 @@ class Site:
         if not path.startswith("/page/"):
             return _response("404 Not Found", b"")
         self.visits += 1
-        page = int(path.removeprefix("/page/"))
+        return _response("200 OK", self.body(int(path.removeprefix("/page/"))))
+
+    def body(self, page: int) -> bytes:
         links = [{"page": link, "kind": kind_of(link)} for link in links_of(page, self.pages)]
         content = {"rows": self.publish(page, self.pages), "links": links, "padding": self.padding}
-        return _response("200 OK", json.dumps(content).encode())
+        return json.dumps(content).encode()
 
 
 def _response(status: str, body: bytes) -> bytes:

@@ -30,7 +30,7 @@ def test_two_processes_are_killed(desk: Desk, site: Site, name: str) -> None:
     case = CASES[name]
     with case.servers(desk.folder) as places:
         killing = Killing(site, desk.start, places.outputs, KILLS, seed=len(name), seconds=SECONDS)
-        last = killing.crawl(2)
+        last = killing.crawl(2, *case.options)
         assert isinstance(last, Process)
         assert last.code() == 0, last.err
         assert killing.killed >= KILLS - 2  # one that is to be killed as it ends may have ended
@@ -43,6 +43,6 @@ def test_workers_of_a_fleet_are_killed(desk: Desk, site: Site, valkey: ValkeySer
     case = CASES[name]
     with case.servers(desk.folder) as places:
         killing = Killing(site, desk.start, places.outputs, KILLS, seed=len(name), seconds=SECONDS)
-        killing.fleet(valkey.url)
+        killing.fleet(valkey.url, *case.options)
         faults, _ = case.judge(places, site)
         assert faults == []
