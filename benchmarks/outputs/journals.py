@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from shoal.sink.compression import Gzip, Zstandard
+from shoal.sink.delimited_files import DelimitedFile
+from shoal.sink.formats.delimited import Delimited
 from shoal.sink.formats.json_array import JsonArray
 from shoal.sink.formats.jsonl import JsonLinesFormat
 from shoal.sink.formats.xml import Xml
@@ -19,6 +21,9 @@ _FORMATS: Mapping[str, Callable[[Path], Any]] = {
     "jsonl.zst": lambda path: TextFile(path, JsonLinesFormat(), Zstandard()),
     "json": lambda path: TextFile(path, JsonArray()),
     "json.gz": lambda path: TextFile(path, JsonArray(), Gzip()),
+    "csv": lambda path: DelimitedFile(path, Delimited()),
+    "csv.gz": lambda path: DelimitedFile(path, Delimited(), Gzip()),
+    "tsv.zst": lambda path: DelimitedFile(path, Delimited("\t"), Zstandard()),
     "xml": lambda path: TextFile(path, Xml()),
     "xml.zst": lambda path: TextFile(path, Xml(), Zstandard()),
     "sqlite": SqliteFile,

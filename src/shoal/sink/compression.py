@@ -6,7 +6,9 @@ commits, and what is left is a complete file. Readers of both formats take membe
 
 from __future__ import annotations
 
+import gzip
 import sys
+import zlib
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, BinaryIO, Protocol, cast
@@ -18,6 +20,8 @@ _GZIP = 31  # what zlib calls a gzip header, with the largest window
 
 
 class Compression(Protocol):
+    errors: tuple[type[Exception], ...]  # of `reader`, if the file is damaged
+
     def compress(self, data: bytes) -> bytes:
         """One complete member."""
         ...
@@ -28,6 +32,8 @@ class Compression(Protocol):
 
 
 class Plain:
+    errors: tuple[type[Exception], ...] = ()
+
     def compress(self, data: bytes) -> bytes:
         return data
 
@@ -36,14 +42,12 @@ class Plain:
 
 
 class Gzip:
-    def compress(self, data: bytes) -> bytes:
-        import zlib
+    errors: tuple[type[Exception], ...] = (zlib.error, gzip.BadGzipFile)
 
+    def compress(self, data: bytes) -> bytes:
         return zlib.compress(data, _GZIP_LEVEL, wbits=_GZIP)
 
     def reader(self, file: BinaryIO) -> BinaryIO:
-        import gzip
-
         return cast(BinaryIO, gzip.GzipFile(fileobj=file, mode="rb"))
 
 
@@ -52,6 +56,7 @@ class Zstandard:
         self._zstd: Any = import_module(
             "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
         )
+        self.errors: tuple[type[Exception], ...] = (self._zstd.ZstdError,)
         parameter = self._zstd.CompressionParameter
         self._options = {parameter.compression_level: _ZSTD_LEVEL, parameter.checksum_flag: 1}
 
