@@ -61,6 +61,9 @@ SECRET = frozenset(
     }
 )
 
+# What jobs may write to, if a worker does not say: rows, and neither settings nor stores.
+_OUTPUTS = ("*.jsonl", "*.jsonl.gz", "*.jsonl.zst", "*.csv", "*.csv.gz", "*.csv.zst", "*.tsv", "*.parquet")
+
 POLICIES = ("rate", "concurrency", "breaker", "timeout", "budget")
 
 
@@ -174,6 +177,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     total_timeout: PositiveSeconds = 60.0
     min_rate: Annotated[float, Meta(ge=0)] = 100.0  # bytes a second, over 5 s; 0 lifts the limit
     max_body: PositiveInt = 10 * 1024 * 1024  # decoded bytes
+    output: list[str] = []  # where rows go, if no -o is given; see docs/outputs.md
     files: str = ""  # the folder of downloaded files; "": files/ beside the results
     max_file: PositiveInt = 1024 * 1024 * 1024  # bytes of a downloaded file
     file_timeout: PositiveSeconds = 3600.0  # for one request for a file
@@ -273,7 +277,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     # -- whom a worker trusts
     trust: Literal["auto", "store", "self"] = "auto"  # "store": jobs decide everything; see runtime/trust.py
-    outputs: list[str] = field(default_factory=lambda: ["*.jsonl"])  # where jobs may write to
+    outputs: list[str] = field(default_factory=lambda: [*_OUTPUTS])  # where jobs may write to
 
     # -- the machinery
     lease: PositiveSeconds = 60.0  # a worker that shows no sign of life for this long loses its tasks

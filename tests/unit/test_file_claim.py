@@ -11,7 +11,8 @@ import pytest
 
 from shoal.errors import OutputTaken, SinkError
 from shoal.model import Row
-from shoal.sink.jsonl import FileSink, JsonLines
+from shoal.sink.file_sink import FileSink
+from shoal.sink.jsonl import JsonLines
 from shoal.sink.ownership import FileClaim, Owner, claim, identity_of
 
 ONE, TWO = FileClaim(Owner("one", 1.5)), FileClaim(Owner("two", 2.0))

@@ -15,7 +15,8 @@ from shoal.model import Dead, Failure, Lease, Outcome, Response, Retry, Settleme
 from shoal.policy.load import Traffic
 from shoal.runtime.job_runner import JobRunner
 from shoal.settings import Settings
-from shoal.sink.jsonl import FileSink, MemoryJournal
+from shoal.sink.file_sink import FileSink
+from shoal.sink.jsonl import MemoryJournal
 from shoal.spider.page import Page
 from shoal.spider.spider import Spider
 from shoal.testing import ManualClock

@@ -25,7 +25,8 @@ from shoal.model import Failure, Outcome, Response, Settlement, Task
 from shoal.policy.load import Traffic
 from shoal.runtime.job_runner import JobRunner
 from shoal.settings import Settings
-from shoal.sink.jsonl import FileSink, MemoryJournal
+from shoal.sink.file_sink import FileSink
+from shoal.sink.jsonl import MemoryJournal
 
 URL = "http://site.test/list?page=2&token=sesame"
 

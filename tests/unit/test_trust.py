@@ -51,7 +51,7 @@ def test_a_job_cannot_say_whom_the_worker_trusts() -> None:
     note = write_note(b"x.jsonl", Settings(trust="store", outputs=["/"]), "submit")
     plan = WorkerPlan((), "redis://queue/")
     settings = plan.settings_for(JobSpec("j", spider="shop", settings=note), spider_at())
-    assert (settings.trust, settings.outputs) == ("auto", ["*.jsonl"])
+    assert (settings.trust, settings.outputs) == ("auto", Settings().outputs)
 
 
 def test_headers_of_hosts_are_the_workers_own() -> None:
@@ -105,8 +105,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("output", ["rows.jsonl", "results/rows.jsonl", "./a/../rows.jsonl", "ü.jsonl"])
 def test_rows_may_go_below_the_workers_folder(here: Path, output: str) -> None:
-    assert own_output(output, Settings(), {}) == output
-    assert own_output(str(here / output), Settings(), {}) == str(here / output)
+    assert own_output([output], "j", Settings(), {}) == [output]
+    assert own_output([str(here / output)], "j", Settings(), {}) == [str(here / output)]
 
 
 @pytest.mark.parametrize(
@@ -129,16 +129,16 @@ def test_rows_may_go_below_the_workers_folder(here: Path, output: str) -> None:
 def test_and_nowhere_else(here: Path, output: str) -> None:
     (here / "out").symlink_to("/var/tmp")
     with pytest.raises(TrustError, match="would go to the file" if output else "no place for its rows"):
-        own_output(output, Settings(), {})
+        own_output([output] if output else [], "j", Settings(), {})
 
 
 def test_patterns_widen_and_narrow(here: Path, tmp_path: Path) -> None:
     settings = Settings(outputs=["results/", f"{tmp_path}/data/*.csv", ".hidden/*"])
     for output in ("results/a", "results/b/c.txt", f"{tmp_path}/data/x.csv", ".hidden/x"):
-        assert own_output(output, settings, {}) == output
+        assert own_output([output], "j", settings, {}) == [output]
     for output in ("rows.jsonl", "resultsx/a", f"{tmp_path}/data/x.txt", f"{tmp_path}/data/../y.csv"):
         with pytest.raises(TrustError):
-            own_output(output, settings, {})
+            own_output([output], "j", settings, {})
 
 
 # -- databases
@@ -156,7 +156,7 @@ def test_patterns_widen_and_narrow(here: Path, tmp_path: Path) -> None:
     ],
 )
 def test_the_database_of_the_workers_environment_is_its_own(output: str, environ: dict[str, str]) -> None:
-    assert own_output(output, Settings(), environ) == output
+    assert own_output([output], "j", Settings(), environ) == [output]
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_the_database_of_the_workers_environment_is_its_own(output: str, environ
 def test_another_database_gets_no_password(output: str) -> None:
     mine = Settings(outputs=["postgresql://me:hunter2@db/shop?sslmode=require"])
     with pytest.raises(TrustError, match="this worker's password, would go to") as told:
-        own_output(output, mine, {"PGHOST": "db"})
+        own_output([output], "j", mine, {"PGHOST": "db"})
     assert "hunter2" not in str(told.value)
 
 
@@ -183,9 +183,9 @@ def test_a_database_that_is_allowed_is_opened_as_the_worker_wrote_it() -> None:
     entry = "postgresql://me:hunter2@db.example:6000/shop?sslmode=require"
     mine = Settings(outputs=["*.jsonl", entry])
     for output in ("postgresql://db.example:6000/shop?sslmode=require", entry.replace(":hunter2", "")):
-        assert own_output(output, mine, {}) == entry
+        assert own_output([output], "j", mine, {}) == [entry]
     with pytest.raises(TrustError):
-        own_output("postgresql://root@db.example:6000/shop?sslmode=require", mine, {})
+        own_output(["postgresql://root@db.example:6000/shop?sslmode=require"], "j", mine, {})
     assert "hunter2" not in repr(mine)
     assert b"hunter2" not in write_note(b"", mine)
 
@@ -225,7 +225,7 @@ def test_the_plan_asks_for_none_of_it_where_the_store_is_trusted(tmp_path: Path)
     spec = JobSpec("j", spider="shop", settings=note)
     plan = WorkerPlan((), str(tmp_path / "shoal.db"), flags={"headers": KEY})
     assert plan.settings_for(spec, spider_at()).policies == ["os:abort"]
-    assert plan.output_for(spec, spider_at()) == "/anywhere/x"
+    assert plan.output_for(spec, spider_at()) == ["/anywhere/x"]
     assert plan.reach_for(spider_at(Path("urls.txt"))) is None
 
 

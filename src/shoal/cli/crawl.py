@@ -19,6 +19,7 @@ from shoal.text import command
 if TYPE_CHECKING:
     from shoal.inspect.job import View
     from shoal.runtime.crawl import JobPlan
+    from shoal.sink import Output
     from shoal.spider.loading import SpiderSource
 
 
@@ -71,9 +72,6 @@ def crawl(
         robots=False if no_robots else None,
         allow_network=allow_network or None,
     )
-    _check_places(output, summary)
-    if output == "-" and is_closed("stdout"):
-        raise UsageError("-o -: standard output is closed; name a file, or leave it open")
     mine = guarded()
     fresh = fresh and not (
         mine is not None and mine.restarted
@@ -83,7 +81,8 @@ def crawl(
             "what the process that died had read from standard input and not yet queued is lost: "
             f"to be sure, run it again with the same input and --job {job or source.name}"
         )
-    plan = _plan(source, given, config, job, store, output, fresh)
+    plan = _plan(source, given, config, job, store, output or [], fresh)
+    check_places(plan.output, summary)
     plan = replace(plan, metrics=metrics or "", trace=trace)
     shown = beside(store, dashboard, dashboard_port)
     view = run_plan(plan, quiet, beside=shown)
@@ -91,11 +90,15 @@ def crawl(
     endings.check_ending(view.job, share, view.report.refused, dead_command(plan))
 
 
-def _check_places(*paths: str | Path | None) -> None:
+def check_places(output: Output, summary: Path | None) -> None:
     """Checks before the crawl that files can be written after it."""
-    from shoal.sink import is_database
+    from shoal.sink.outputs import read_output
 
-    for path in (Path(path) for path in paths if path and path != "-" and not is_database(path)):
+    places = read_output(output)
+    if is_closed("stdout") and any(place.kind == "stdout" for place in places):
+        raise UsageError("-o -: standard output is closed; name a file, or leave it open")
+    paths = [place.path for place in places if place.kind == "file"]
+    for path in [*paths, summary] if summary is not None else paths:
         if path.is_dir():
             raise UsageError(f"{path} is a directory: name a file")
         if not path.parent.is_dir():
@@ -108,37 +111,26 @@ def _plan(
     config: Path | None,
     job: str | None,
     store: str,
-    output: str | None,
+    output: list[str],
     fresh: bool,
 ) -> JobPlan:
     from shoal.config import load
     from shoal.runtime.crawl import JobPlan
+    from shoal.sink.outputs import expand, plain_name
 
     spider = source.load()
     name = job or source.name or spider.name
+    settings = load(config, spider.settings, os.environ, given)
     return JobPlan(
         spider=spider,
-        settings=load(config, spider.settings, os.environ, given),
+        settings=settings,
         job=name,
         store=store,
-        output=place_of(output, name),
+        output=expand(output or settings.output or f"{plain_name(name)}.jsonl", name),
         fresh=fresh,
         source=source,
         feeds=source.feeds,
     )
-
-
-def place_of(output: str | None, job: str) -> str | Path | None:
-    """Where the rows go: a database, a file, or None for standard output."""
-    from shoal.sink import is_database
-
-    if is_database(output):
-        return output
-    return None if output == "-" else Path(output or f"{file_name(job)}.jsonl")
-
-
-def file_name(job: str) -> str:
-    return "".join(c if c.isalnum() or c in "-_." else "-" for c in job).lstrip(".") or "rows"
 
 
 def run_plan(
@@ -154,6 +146,7 @@ def run_plan(
     from shoal.engine.event_loop import run_loop
     from shoal.runtime.crawl import execute
     from shoal.sink.jsonl import standard_output
+    from shoal.sink.outputs import read_output
     from shoal.terminal.progress_lines import make_progress
 
     async def crawling() -> View:
@@ -163,7 +156,8 @@ def run_plan(
             return await execute(plan, watch=progress.update)
 
     # Rows scrolling through the same terminal would tear the live panel.
-    live = plan.output is not None or not standard_output().isatty()
+    prints = any(place.kind == "stdout" for place in read_output(plan.output))
+    live = not prints or not standard_output().isatty()
     with make_progress(sys.stderr, quiet, live) as progress:
         return run_loop(crawling())
 
@@ -172,12 +166,15 @@ def finish(plan: JobPlan, view: View, summary_file: Path | None, quiet: bool) ->
     """Says how it ended, and what to do next."""
     from shoal import humanize
     from shoal.inspect.job import left_over
-    from shoal.sink import describe
+    from shoal.jobs.note import note_of
+    from shoal.sink import describe, describe_noted
     from shoal.telemetry.logging import only_json
     from shoal.terminal import summary
     from shoal.terminal.console import say, stderr
 
     where = describe(plan.output)
+    if "{date}" in where:
+        where = describe_noted(note_of(view.job.spec).output)
     if summary_file is not None:
         _write_summary(summary_file, view, where)
     if view.note == "already finished":

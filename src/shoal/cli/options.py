@@ -115,12 +115,12 @@ Input = Annotated[
     option("-i", "--input", value="FILE", text="File of URLs, one a line; - is stdin.", panel=PLACES),
 ]
 Output = Annotated[
-    str | None,
+    list[str] | None,
     option(
         "-o",
         "--output",
-        value="FILE",
-        text="Rows as JSON lines, or postgresql://…; - is stdout.",
+        value="[ITEM=]FILE",
+        text="Rows, by suffix: .jsonl .csv .parquet …, postgresql://…; - is stdout. Repeatable.",
         panel=PLACES,
         default="JOB.jsonl",
         env="SHOAL_OUTPUT",

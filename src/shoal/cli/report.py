@@ -25,12 +25,12 @@ def report(
     force: Annotated[bool, options.switch("--force", text="Write over a file that is no report.")] = False,
 ) -> None:
     """Write an HTML file about a JOB: its pages, latency, errors, hosts and dead letters. It needs nothing else."""
-    from shoal.cli.crawl import file_name
     from shoal.report.document import render
     from shoal.report.gathering import gather
+    from shoal.sink.outputs import plain_name
     from shoal.terminal.console import ask, say
 
-    path = output or Path(f"{file_name(job)}-report.html")
+    path = output or Path(f"{plain_name(job)}-report.html")
     if not force:
         _check(path)
     found = ask(store, lambda frontier: gather(frontier, job))

@@ -103,7 +103,7 @@ def submit(
         robots=False if no_robots else None,
         allow_network=allow_network or None,
     )
-    plan = _plan(targets or [], input_file, output, store, job, fresh, priority, given, config)
+    plan = _plan(targets or [], input_file, output or [], store, job, fresh, priority, given, config)
     if every is not None or cron is not None:
         if plan.start is not None:
             raise UsageError(
@@ -119,7 +119,7 @@ def submit(
 def _plan(
     words: Sequence[str],
     input_file: Path | None,
-    output: str | None,
+    output: list[str],
     store: str,
     job: str | None,
     fresh: bool,
@@ -133,12 +133,13 @@ def _plan(
 
     spider, start, source, address = _targets(words, input_file)
     name = job or source.name or spider.name
+    settings = load(config, spider.settings, os.environ, given)
     return JobPlan(
         spider=spider,
-        settings=load(config, spider.settings, os.environ, given),
+        settings=settings,
         job=name,
         store=store,
-        output=place_on_fleet(output, name, store),
+        output=place_on_fleet(output or settings.output, name, store),
         fresh=fresh,
         fed_by="submit" if start is not None else "coordinator",
         feeds=source.feeds,
@@ -234,8 +235,9 @@ async def _hand_over(
 
     from shoal.engine.tally import TallyReport
     from shoal.frontier import open_frontier
-    from shoal.runtime.submit import feed, submit, wait_for
+    from shoal.runtime.submit import dated, feed, submit, wait_for
 
+    plan = await dated(plan)
     async with open_frontier(plan.store) as frontier:
         job, report = await submit(plan, frontier), TallyReport()
         handed(plan.job)
@@ -307,11 +309,13 @@ def _ending(plan: JobPlan, job: Job) -> str:
 def _hints(plan: JobPlan) -> None:
     """What the user may not expect, and what to do next."""
     from shoal.frontier import is_local
+    from shoal.sink.outputs import read_output
     from shoal.terminal.console import say
 
-    if isinstance(plan.output, str) and urlsplit(plan.output).password:
+    databases = [place.target for place in read_output(plan.output) if place.kind == "database"]
+    if any(urlsplit(address).password for address in databases):
         say("the password is not noted with the job: give it to the workers as PGPASSWORD")
-    if not is_local(plan.store) and urlsplit(str(plan.output)).netloc:
+    if not is_local(plan.store) and any(urlsplit(address).netloc for address in databases):
         say("workers write there if their PGHOST or their setting outputs names it, or they trust the store")
     if plan.settings.headers or any(table.headers for table in plan.settings.host.values()):
         say(

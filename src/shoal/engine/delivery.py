@@ -80,7 +80,7 @@ class Delivery:
 
     def takes(self, job: EngineJob, settlement: Settlement) -> bool:
         """Whether the page is settled by way of this, and not in a round."""
-        return bool(settlement.rows) and (job.sink.journal is None or is_remote(job))
+        return bool(settlement.rows) and (job.sink.writes_first or is_remote(job))
 
     def hand(self, job: EngineJob, settlement: Settlement) -> None:
         self._waiting.setdefault(job, []).append(settlement)
@@ -106,11 +106,11 @@ class Delivery:
                 del self._sizes[job]
                 self._since[job] = asyncio.get_running_loop().time()
                 self._written[job] = batch
+                settled = await job.sink.write(batch) if job.sink.writes_first else batch
                 if is_remote(job):
-                    await self._settle(job, batch)
+                    await self._settle(job, settled)
                     del self._written[job]
                 else:
-                    settled = await job.sink.write(batch)
                     del self._written[job]
                     self._delivered(job, settled)
                 del self._since[job]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 
 import msgspec
 from msgspec import Struct
@@ -21,7 +20,8 @@ from shoal.frontier.protocol import Frontier, Notes
 from shoal.frontier.values import OWN_START, Job, JobSpec, Note
 from shoal.jobs.cron import parse_cron
 from shoal.jobs.note import encode_note, note_of
-from shoal.sink import is_database
+from shoal.sink import lines_of
+from shoal.sink.outputs import read_output, split_suffixes
 
 KEY = "schedules"
 
@@ -55,9 +55,12 @@ class Schedule(Struct, frozen=True):
         at = datetime.fromtimestamp(self.next_at, UTC)
         stamp = at.strftime("%Y%m%d-%H%M" if self.cron else "%Y%m%d-%H%M%S")
         note = note_of(self.spec)
-        output = encoded_output(run_output(note.output.decode(errors="surrogateescape"), stamp))
+        output = "\n".join(run_output(line, stamp) for line in lines_of(note.output))
+        note = replace(note, output=output.encode(errors="surrogateescape"))
         return replace(
-            self.spec, name=f"{self.name}-{stamp}", settings=encode_note(replace(note, output=output))
+            self.spec,
+            name=f"{self.name}-{stamp}",
+            settings=encode_note(replace(note, output=output.encode(errors="surrogateescape"))),
         )
 
     def is_run(self, job: str) -> bool:
@@ -81,15 +84,15 @@ def old_runs(schedule: Schedule, jobs: Sequence[Job]) -> list[str]:
 
 
 def run_output(output: str, stamp: str) -> str:
-    """books.jsonl becomes books-20261115-1200.jsonl: every run has a file of its own. A database is shared."""
-    if not output or is_database(output):
+    """books.jsonl becomes books-20261115-1200.jsonl: every run has a file of its own. A database is shared. {date} is
+    replaced instead, if there is one."""
+    place = next(iter(read_output(output or None, stored=True)), None)
+    if place is None or place.kind == "database":
         return output
-    path = Path(output)
-    return str(path.with_name(f"{path.stem}-{stamp}{path.suffix}"))
-
-
-def encoded_output(output: str) -> bytes:
-    return output.encode(errors="surrogateescape")
+    if "{date}" in place.target:
+        return replace(place, target=place.target.replace("{date}", stamp)).text
+    before, suffix = split_suffixes(place.target)
+    return replace(place, target=f"{before}-{stamp}{suffix}").text
 
 
 _encode = msgspec.msgpack.Encoder().encode

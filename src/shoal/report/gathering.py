@@ -18,7 +18,7 @@ from shoal.inspect.job import said_of, unknown_job
 from shoal.jobs.note import note_of
 from shoal.model import DeadLetter
 from shoal.settings import SECRET, Settings
-from shoal.sink import describe
+from shoal.sink import describe_noted
 
 _LETTERS_READ = 500
 _LETTERS_SHOWN = 24
@@ -110,5 +110,5 @@ def _changed(job: Job) -> Sequence[Changed] | None:
 
 
 def _output(job: Job) -> str:
-    output = note_of(job.spec).output.decode(errors="replace")
-    return describe(output) if output else ""
+    output = note_of(job.spec).output
+    return describe_noted(output) if output else ""

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
@@ -42,13 +42,16 @@ from shoal.runtime.admission import make_admission
 from shoal.runtime.job_hooks import end_missed
 from shoal.runtime.job_plan import JobPlan
 from shoal.runtime.signals import Stoppable, stopping_on_signals
-from shoal.runtime.submit import conclude, submit
+from shoal.runtime.submit import conclude, dated, submit
 from shoal.runtime.supervisor import Supervisor
 from shoal.runtime.worker import CrawlWorker
 from shoal.runtime.worker_plan import CrawlPlan, WorkerPlan
-from shoal.sink import Sink, is_database, open_sink
-from shoal.sink.jsonl import FileSink, MemoryJournal
+from shoal.sink import Output, Sink, open_sink
+from shoal.sink.file_sink import FileSink
+from shoal.sink.jsonl import MemoryJournal
+from shoal.sink.outputs import expand, read_output
 from shoal.sink.own import OwnSink
+from shoal.spider.schemas import columns_of
 from shoal.spider.spider import Spider
 from shoal.telemetry.endpoint import probes_at
 
@@ -79,7 +82,7 @@ async def crawl(
     spider: Spider,
     *,
     store: str | Path | None = None,
-    output: str | Path | Sink | None = None,
+    output: Output | Sink = None,
     job: str | None = None,
     fresh: bool = False,
     watch: Watch | None = None,
@@ -87,22 +90,26 @@ async def crawl(
 ) -> Results:
     """Crawls and returns the results. Without `store` nothing outlives the call; without `output` (a file, a database,
     or a sink of your own) the items are returned. Settings given here win over the spider's own."""
-    own = None if output is None or isinstance(output, str | Path) else OwnSink(output)
-    place = output if isinstance(output, str | Path) else None
+    name = job or spider.name
+    chosen = load(None, spider.settings, os.environ, settings)
+    own, place = _own_or_place(output)
+    if own is None:
+        place = place or chosen.output or None
     plan = JobPlan(
         spider,
-        load(None, spider.settings, os.environ, settings),
-        job or spider.name,
+        chosen,
+        name,
         ":memory:" if store is None else str(store),
-        place if place is None or is_database(place) else Path(place),
+        None if place is None else expand(place, name),
         fresh,
     )
+    plan = await dated(plan)
     if plan.settings.processes > 1:
         raise SettingsError(
             "processes: from code a crawl runs in this process; use `shoal crawl FILE.py --processes`"
         )
     kept = MemoryJournal()
-    sink = own or (FileSink(kept) if plan.output is None else open_sink(plan.output, job=plan.job))
+    sink = own or (FileSink(kept) if plan.output is None else _sink(plan))
     rejected: list[RejectedItem] = []
 
     async def keep_rejected(frontier: Frontier) -> None:
@@ -120,13 +127,25 @@ def run(spider: Spider, **options: Any) -> Results:
 
 async def execute(plan: JobPlan, watch: Watch | None = None) -> View:
     """Runs a plan to its end, or until a signal; answers the last view."""
+    plan = await dated(plan)
     if plan.settings.processes == 1:
-        return await _run(plan, open_sink(plan.output, job=plan.job), watch, signals=True)
-    if plan.source is None or plan.output is None:
+        return await _run(plan, _sink(plan), watch, signals=True)
+    if plan.source is None or any(place.kind == "stdout" for place in read_output(plan.output)):
         raise SettingsError(
             "processes: several processes need an output file; leave out `-o -` or --processes"
         )
     return await _run(plan, None, watch, signals=True)
+
+
+def _sink(plan: JobPlan) -> Sink:
+    return open_sink(plan.output, job=plan.job, settings=plan.settings, columns=columns_of(plan.spider))
+
+
+def _own_or_place(output: Output | Sink) -> tuple[OwnSink | None, Output]:
+    """A sink of the user's, or the name of a place."""
+    if output is None or isinstance(output, str | Path | list | tuple):
+        return None, output
+    return OwnSink(cast(Sink, output)), None
 
 
 async def _run(
@@ -197,7 +216,8 @@ async def _end_missed(plan: JobPlan, frontier: Frontier, job: Job) -> None:
 
 def _supervisor(plan: JobPlan, frontier: Frontier) -> Supervisor:
     assert plan.source is not None
-    crawl = CrawlPlan(plan.source, plan.settings, plan.job, str(plan.output))
+    output = tuple(place.text for place in read_output(plan.output))
+    crawl = CrawlPlan(plan.source, plan.settings, plan.job, output)
     worker = WorkerPlan((), plan.store, trace=plan.trace, crawl=crawl)
     return Supervisor(worker, plan.settings.processes, partial(report_loss, frontier))
 

@@ -22,7 +22,7 @@ from shoal.jobs.leader import Leadership
 from shoal.jobs.note import note_of
 from shoal.jobs.state import StoredState
 from shoal.settings import Settings
-from shoal.sink import describe
+from shoal.sink import describe_noted
 from shoal.spider.hook_calls import HookFailed, call_alone
 from shoal.spider.hooks import Hooks, JobSummary
 from shoal.spider.spider import Spider
@@ -121,7 +121,6 @@ async def end_missed(
 
 def _summary(job: Job) -> JobSummary:
     c = job.counters
-    output = note_of(job.spec).output.decode(errors="replace")
     return JobSummary(
         name=job.spec.name,
         spider=job.spec.spider,
@@ -132,6 +131,6 @@ def _summary(job: Job) -> JobSummary:
         retried=c.retried,
         left=c.open,
         seconds=max(0.0, job.finished_at - job.created_at),
-        output=describe(output or None),
+        output=describe_noted(note_of(job.spec).output),
         counts=without_costs(job.counts),
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from msgspec import Struct
 
@@ -13,12 +12,11 @@ from shoal.fetch.proxy.pools import find_pools
 from shoal.frontier import is_local
 from shoal.frontier.values import OWN_START, Job, JobSpec
 from shoal.jobs.note import FedBy, handlers_of, write_note
-from shoal.jobs.schedule import encoded_output
 from shoal.policy.compose import HostPolicies, domain_limit, first_valve
 from shoal.policy.host_table import table_name
 from shoal.policy.lanes import no_such_lane, served
 from shoal.settings import BROWSER, Settings
-from shoal.sink import is_database, output_key
+from shoal.sink import Output, is_database, output_key
 from shoal.spider.loading import SpiderSource, import_address
 from shoal.spider.plugins import check_plugins
 from shoal.spider.spider import Spider
@@ -31,7 +29,7 @@ class JobPlan(Struct, frozen=True):
     settings: Settings
     job: str
     store: str = ":memory:"
-    output: str | Path | None = None  # a file or a database; None: standard output, or the caller's memory
+    output: Output = None  # files, databases …; None: standard output, or the caller's memory
     fresh: bool = False
     source: SpiderSource | None = None  # how another process gets the same spider
     fed_by: FedBy = "crawl"
@@ -54,7 +52,7 @@ def spec_of(plan: JobPlan) -> JobSpec:
     settings = plan.settings
     # On other machines a file's path means what it means there: one that is not absolute, the worker's folder.
     elsewhere = not (plan.is_crawl or is_local(plan.store) or plan.output is None or is_database(plan.output))
-    output = encoded_output(str(plan.output)) if elsewhere else output_key(plan.output)
+    output = output_key(plan.output, here=not elsewhere)
     return JobSpec(
         plan.job,
         spider=plan.spider.name,

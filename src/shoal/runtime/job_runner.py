@@ -53,7 +53,7 @@ from shoal.runtime.output_checks import file_claim
 from shoal.settings import Settings
 from shoal.sink import Sink
 from shoal.sink.files import FileStore, files_folder
-from shoal.sink.jsonl import JsonLines
+from shoal.sink.journals import LocalJournal
 from shoal.sink.object_store import ObjectStore, is_object_store
 from shoal.sink.ownership import FileClaim
 from shoal.spider.handlers import Yielded, collect
@@ -202,7 +202,7 @@ class JobRunner:
         """Where downloaded files go; made when the first one comes."""
         if self._files is None:
             journal = self.sink.journal
-            output = journal.path if isinstance(journal, JsonLines) else None
+            output = journal.path if isinstance(journal, LocalJournal) else None
             setting = self.settings.files
             objects = ObjectStore(setting) if is_object_store(setting) else None
             self._files = FileStore(files_folder(setting, output), self.name, self.made_at, objects)
@@ -211,14 +211,31 @@ class JobRunner:
 
     async def _file_claim(self) -> FileClaim | None:
         journal = self.sink.journal
-        job = await self._frontier.job(self.name) if isinstance(journal, JsonLines) else None
+        job = await self._frontier.job(self.name) if isinstance(journal, LocalJournal) else None
         return await file_claim(self._frontier, job, journal.key) if journal and job else None
 
     async def close(self) -> None:
         await self._letters.close()
         await self._transport.close()
-        await self.sink.close()
-        await self._sweep_files()
+        try:
+            await self._finish_output()
+        finally:
+            await self.sink.close()
+            await self._sweep_files()
+
+    async def _finish_output(self) -> None:
+        journal = self.sink.journal
+        if not isinstance(journal, LocalJournal):
+            return
+        try:
+            job = await self._frontier.job(self.name)
+            if job is None or job.state != "finished" or job.counters.leased:
+                return  # somebody may be writing
+            committed = await self._frontier.journal_length(self.name, journal.key)
+        except ShoalError:
+            return  # the store is away
+        if committed:
+            await asyncio.to_thread(journal.finish, committed)
 
     async def _sweep_files(self) -> None:
         if self._files is None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shlex
-from pathlib import Path
 
 from shoal.errors import OutputTaken, SinkError
 from shoal.frontier.protocol import Frontier, Jobs, Queue
@@ -12,9 +12,20 @@ from shoal.frontier.values import Job
 from shoal.humanize import plural
 from shoal.jobs.note import note_of
 from shoal.runtime.job_plan import JobPlan, spec_of
-from shoal.sink import describe, is_database, output_key
-from shoal.sink.jsonl import JsonLines, describe_existing
+from shoal.sink import (
+    describe,
+    describe_noted,
+    is_database,
+    lines_of,
+    local_files,
+    make_journal,
+    output_key,
+)
+from shoal.sink.journals import LocalJournal, Several
+from shoal.sink.jsonl import describe_existing
+from shoal.sink.outputs import read_output
 from shoal.sink.ownership import FileClaim, Owner, claim
+from shoal.spider.schemas import columns_of
 from shoal.text import command
 
 
@@ -26,12 +37,31 @@ async def check_output(plan: JobPlan, frontier: Frontier, known: Job | None) -> 
         if known is not None and not named and not plan.fresh:
             _check_elsewhere(known)
         return
-    journal = JsonLines(Path(plan.output or ""))
+    journal = _journal(plan)
+    if journal is None:
+        return
     committed = await frontier.journal_length(plan.job, journal.key) if known is not None else None
     if committed is None and not plan.fresh and not named:
         if known is not None:
             _check_elsewhere(known)
-        if existing := describe_existing(journal.path):
+        await _check_existing(plan, frontier)
+    try:
+        # What a crash left is cut by the next write, inside its transaction: here another process of the same job may
+        # be writing, and a cut would take its rows.
+        journal.check(0 if plan.fresh else committed or 0)
+    finally:
+        journal.close()
+
+
+def _journal(plan: JobPlan) -> LocalJournal | None:
+    """The journal of the files on this machine, if there are any."""
+    journal = make_journal(plan.output, job=plan.job, settings=plan.settings, columns=columns_of(plan.spider))
+    return journal if isinstance(journal, LocalJournal) else None
+
+
+async def _check_existing(plan: JobPlan, frontier: Jobs) -> None:
+    for path in local_files(plan.output):
+        if existing := describe_existing(path):
             past = await frontier.past_job(plan.job)
             if past is not None and note_of(past.job.spec).output == output_key(plan.output):
                 raise OutputTaken(
@@ -41,12 +71,6 @@ async def check_output(plan: JobPlan, frontier: Frontier, known: Job | None) -> 
             raise OutputTaken(
                 f"{existing}, and not from this job: choose another file with -o, or replace it with --fresh"
             )
-    try:
-        # What a crash left is cut by the next write, inside its transaction: here another process of the same job may
-        # be writing, and a cut would take its rows.
-        journal.check(0 if plan.fresh else committed or 0)
-    finally:
-        journal.close()
 
 
 async def check_shared(plan: JobPlan, frontier: Jobs, mine: Job | None = None) -> None:
@@ -56,27 +80,35 @@ async def check_shared(plan: JobPlan, frontier: Jobs, mine: Job | None = None) -
         return
     for job in await frontier.jobs():
         other = job.spec.name
-        if other == plan.job or job.state not in ("running", "paused") or not _writes_to(job, plan):
+        if other == plan.job or job.state not in ("running", "paused"):
             continue
-        if mine is None or (job.created_at, other) < (mine.created_at, plan.job):
+        shared = _shared(job, plan)
+        if shared and (mine is None or (job.created_at, other) < (mine.created_at, plan.job)):
             raise OutputTaken(
-                f"job {other}, which is not finished, writes to {plan.output}: choose another file with -o, or end "
+                f"job {other}, which is not finished, writes to {shared}: choose another file with -o, or end "
                 f"that job with {command(f'cancel {other}')}"
             )
 
 
-def _writes_to(job: Job, plan: JobPlan) -> bool:
-    """Jobs of a fleet with a server note a path as it was given: it is relative to each worker's folder."""
-    return note_of(job.spec).output in (output_key(plan.output), os.fsencode(plan.output or ""))
+def _shared(job: Job, plan: JobPlan) -> str:
+    """A file that both write to. Jobs of a fleet with a server note a path as it was given: it is relative to each
+    worker's folder."""
+    theirs = {place.target for place in read_output(lines_of(note_of(job.spec).output), stored=True)}
+    for place in read_output(plan.output):
+        if place.kind != "database" and not theirs.isdisjoint({place.target, os.path.abspath(place.target)}):
+            return place.target
+    return ""
 
 
 def claim_output(plan: JobPlan, job: Job) -> None:
     """Makes a file on this machine the property of the job."""
-    if plan.output is not None and not is_database(plan.output):
-        # That rows of the job are in this file, and in no other, was checked before.
-        committed = 0 if job.counters.items else None
-        asked = FileClaim(Owner(plan.job, job.created_at), committed)
-        claim(Path(plan.output), asked, replace_any=plan.fresh)
+    # That rows of the job are in these files, and in no others, was checked before.
+    committed = 0 if job.counters.items else None
+    asked = FileClaim(Owner(plan.job, job.created_at), committed)
+    journal = _journal(plan)
+    files = journal.files(plan.job) if isinstance(journal, Several) else local_files(plan.output)
+    for path in files:
+        claim(path, asked, replace_any=plan.fresh)
 
 
 async def file_claim(frontier: Queue, job: Job, key: str) -> FileClaim:
@@ -94,13 +126,16 @@ def _check_elsewhere(known: Job) -> None:
 
 
 async def trim_output(plan: JobPlan, frontier: Queue, job: Job) -> None:
-    """Removes what a crash left at the end of a file, if no later write did. No page is leased, so no process
-    writes."""
-    if plan.output is None or is_database(plan.output) or job.counters.leased:
+    """Removes what a crash left at the end of a file, if no later write did, and makes the file what its readers
+    expect. No page is leased, so no process writes."""
+    journal = None if plan.output is None or job.counters.leased else _journal(plan)
+    if journal is None:
         return
-    journal = JsonLines(Path(plan.output))
     try:
-        journal.append(await frontier.journal_length(plan.job, journal.key) or 0, [])
+        committed = await frontier.journal_length(plan.job, journal.key) or 0
+        journal.owner = Owner(plan.job, job.created_at)
+        await asyncio.to_thread(journal.append, committed, ())
+        await asyncio.to_thread(journal.finish, committed)
     finally:
         journal.close()
 
@@ -111,7 +146,7 @@ def check_same_output(plan: JobPlan, known: Job) -> None:
     if before == after or not before:
         return
     name, c = known.spec.name, known.counters
-    place = describe(before.decode(errors="surrogateescape"))
+    place = describe_noted(before)
     said = f"job {name} writes its rows to {place}, not to {describe(plan.output)}"
     if c.items:
         raise OutputTaken(

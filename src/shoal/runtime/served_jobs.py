@@ -39,6 +39,7 @@ from shoal.runtime.submit import finish
 from shoal.runtime.worker_plan import WorkerPlan
 from shoal.settings import BROWSER, Settings
 from shoal.sink import open_sink
+from shoal.spider.schemas import columns_of
 from shoal.spider.spider import Spider
 
 if TYPE_CHECKING:
@@ -198,7 +199,13 @@ class ServedJobs:
         settings = self._plan.settings_for(spec, spider)
         output = self._plan.output_for(spec, spider)
         reach = self._plan.reach_for(spider)
-        sink = open_sink(output, job=spec.name, local=is_local(self._plan.store))
+        sink = open_sink(
+            output,
+            job=spec.name,
+            local=is_local(self._plan.store),
+            settings=settings,
+            columns=columns_of(spider),
+        )
         return JobRunner(
             spec.name,
             spider,

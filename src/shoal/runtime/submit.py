@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
@@ -15,7 +16,7 @@ from shoal.engine.feeder import Feeder, too_full
 from shoal.engine.tally import RateWindow, Tally, TallyReport
 from shoal.errors import OutputTaken, ShoalError, SinkError, UsageError
 from shoal.events import event
-from shoal.frontier import is_local
+from shoal.frontier import is_local, open_frontier
 from shoal.frontier.compare_and_set import change_host
 from shoal.frontier.protocol import Frontier, Hosts, Jobs, Viewing
 from shoal.frontier.values import Job
@@ -37,8 +38,9 @@ from shoal.runtime.output_checks import (
     claim_output,
     trim_output,
 )
-from shoal.sink import describe, is_database
+from shoal.sink import Output, describe_noted, is_database, local_files
 from shoal.sink.files import FileStore, files_folder
+from shoal.sink.outputs import expand, read_output
 from shoal.text import command
 
 _HIGH_WATER = 1_000_000  # URLs that were given are queued also while no worker is there yet
@@ -47,6 +49,19 @@ _LET_GO = 15.0  # seconds
 _SURE = 2.0  # seconds after which a store does not forget what it said, unless a replica lags far behind
 
 Watch = Callable[[View], None]
+
+
+async def dated(plan: JobPlan) -> JobPlan:
+    """The plan with the day on which the job was made in place of {date}: today, if it is not made yet."""
+    if not any("{date}" in place.target for place in read_output(plan.output)):
+        return plan
+    made_at = time.time()
+    if not plan.fresh and plan.store != ":memory:":
+        async with open_frontier(plan.store) as frontier:
+            known = await frontier.job(plan.job)
+            made_at = known.created_at if known is not None else await frontier.now()
+    day = datetime.fromtimestamp(made_at, UTC).strftime("%Y-%m-%d")
+    return replace(plan, output=expand(plan.output, plan.job, day))
 
 
 async def submit(plan: JobPlan, frontier: Frontier) -> Job:
@@ -248,14 +263,17 @@ async def _look(frontier: Frontier, name: str, elapsed: float, window: RateWindo
     return View(job, report, elapsed, rate, seen.eta, queues, max(1, seen.workers), note)
 
 
-def place_on_fleet(output: str | None, job: str, store: str) -> str | Path | None:
+def place_on_fleet(output: Sequence[str], job: str, store: str) -> Output:
     """Where the rows of a submitted job go."""
-    if is_database(output):
-        return output
-    if output == "-":
+    places = read_output(expand(output or [f"{job}.jsonl"], job))
+    if any(place.kind == "stdout" for place in places):
         raise SinkError("-o -: a fleet's rows cannot go to standard output; name a file or a database")
-    path = Path(output or f"{job}.jsonl")
-    return path.absolute() if is_local(store) else path
+    if is_local(store):
+        places = tuple(
+            replace(place, target=os.path.abspath(place.target)) if place.kind == "file" else place
+            for place in places
+        )
+    return tuple(place.text for place in places)
 
 
 async def conclude(plan: JobPlan, frontier: Frontier) -> None:
@@ -267,8 +285,8 @@ async def conclude(plan: JobPlan, frontier: Frontier) -> None:
         return
     if job.state == "finished":
         await trim_output(plan, frontier, job)
-        output = plan.output if isinstance(plan.output, Path) else None
-        files = FileStore(files_folder(plan.settings.files, output), plan.job, job.created_at)
+        beside = next(iter(local_files(plan.output)), None)
+        files = FileStore(files_folder(plan.settings.files, beside), plan.job, job.created_at)
         await asyncio.to_thread(files.sweep)
         _tell_finished(job)
         return
@@ -280,7 +298,6 @@ async def conclude(plan: JobPlan, frontier: Frontier) -> None:
 
 def _tell_finished(job: Job) -> None:
     c, seconds = job.counters, round(job.finished_at - job.created_at, 3)
-    output = note_of(job.spec).output.decode(errors="replace")
     event(
         "job_finished",
         job=job.spec.name,
@@ -291,7 +308,7 @@ def _tell_finished(job: Job) -> None:
         rows=c.items,
         retried=c.retried,
         seconds=seconds,
-        output=describe(output or None),
+        output=describe_noted(note_of(job.spec).output),
     )
 
 

@@ -13,13 +13,15 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from msgspec.structs import replace
+
 from shoal.admit.identity import host_key
 from shoal.admit.scope import Scope
 from shoal.admit.sending import sent_url
-from shoal.errors import TrustError
+from shoal.errors import TrustError, UsageError
 from shoal.frontier import is_local
 from shoal.settings import POLICIES, Settings
-from shoal.sink import is_database
+from shoal.sink.outputs import Output, Place, read_output, with_rest
 from shoal.spider.spider import Spider
 
 # Headers that tell nothing about whoever sends them. Any other may be a key.
@@ -89,16 +91,28 @@ def _refusal(what: str, key: str) -> TrustError:
 # -- where rows go
 
 
-def own_output(output: str, mine: Settings, environ: Mapping[str, str]) -> str:
+def own_output(output: Output, job: str, mine: Settings, environ: Mapping[str, str]) -> list[str]:
     """The output that a job names, if the worker's settings allow it. A database's address is taken from them."""
-    if not output:
+    try:
+        places = read_output(output, stored=True)
+    except UsageError as error:
+        raise _refusal(f"its rows would go to the file {output!r} ({error})", "outputs") from None
+    if not places:
         raise TrustError("the job names no place for its rows: submit it again with -o FILE")
-    if is_database(output):
-        return _own_database(output, mine.outputs, environ)
-    files = [entry for entry in mine.outputs if not is_database(entry)]
-    if "\0" not in output and any(_matches(output, entry) for entry in files):
-        return output
-    raise _refusal(f"its rows would go to the file {output!r}", "outputs")
+    own = [replace(one, target=_own_target(one, mine, environ)) for one in with_rest(places, job)]
+    return [place.text for place in own[: len(places)]]
+
+
+def _own_target(place: Place, mine: Settings, environ: Mapping[str, str]) -> str:
+    if place.kind == "database":
+        return _own_database(place.target, mine.outputs, environ)
+    allowed = [entry for entry in mine.outputs if not entry.startswith(("postgres:", "postgresql:"))]
+    if place.kind == "file" and any(_matches(place.target, entry) for entry in allowed):
+        return place.target
+    if place.kind == "objects" and any(fnmatchcase(place.target, entry) for entry in allowed):
+        return place.target
+    what = "the file " if place.kind == "file" else ""
+    raise _refusal(f"its rows would go to {what}{place.text!r}", "outputs")
 
 
 def _matches(output: str, entry: str) -> bool:
@@ -120,7 +134,7 @@ def _own_database(output: str, entries: list[str], environ: Mapping[str, str]) -
     from shoal.sink.postgres.address import read_address
 
     job = read_address(output)
-    for entry in filter(is_database, entries):
+    for entry in (one for one in entries if one.startswith(("postgres:", "postgresql:"))):
         own = read_address(entry)
         theirs, ours = urlsplit(job.key), urlsplit(own.key)
         if (job.shown, theirs.query) == (own.shown, ours.query) and theirs.username in (None, ours.username):

@@ -40,6 +40,7 @@ from shoal.runtime.signals import Stoppable, stopping_on_signals
 from shoal.runtime.worker_plan import WorkerPlan
 from shoal.settings import Settings
 from shoal.sink import Sink, open_sink
+from shoal.spider.schemas import columns_of
 from shoal.spider.spider import Spider
 from shoal.telemetry.endpoint import probes_at
 
@@ -282,7 +283,8 @@ async def serve(plan: WorkerPlan, guidance: Guidance | None = None, report: Repo
         worker: CrawlWorker | FleetWorker
         if (crawl := plan.crawl) is not None:
             await stack.enter_async_context(EventBook(frontier))
-            [spider], sink = spiders.values(), open_sink(crawl.output, job=crawl.job)
+            [spider] = spiders.values()
+            sink = open_sink(crawl.output, job=crawl.job, settings=crawl.settings, columns=columns_of(spider))
             worker = CrawlWorker(crawl.job, spider, crawl.settings, frontier, sink, tracing)
         else:
             await stack.enter_async_context(present(frontier, "worker", spiders, plan.store))

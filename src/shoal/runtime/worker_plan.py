@@ -17,6 +17,7 @@ from shoal.frontier.values import JobSpec
 from shoal.jobs.note import SECRET, SUMMARY, is_for_fleet, note_of, settings_of
 from shoal.runtime.trust import check_settings, own_output, own_reach, trusts_store
 from shoal.settings import HostSettings, Settings
+from shoal.sink import Output, lines_of
 from shoal.spider.default import summary_spider
 from shoal.spider.loading import SpiderSource, load_spiders
 from shoal.spider.spider import Spider
@@ -60,7 +61,7 @@ class CrawlPlan(Struct, frozen=True):
     source: SpiderSource
     settings: Settings
     job: str
-    output: str
+    output: tuple[str, ...]
 
 
 class WorkerPlan(Struct, frozen=True):
@@ -118,10 +119,12 @@ class WorkerPlan(Struct, frozen=True):
             and (not self.jobs or any(fnmatchcase(spec.name, pattern) for pattern in self.jobs))
         )
 
-    def output_for(self, spec: JobSpec, spider: Spider) -> str | None:
+    def output_for(self, spec: JobSpec, spider: Spider) -> Output:
         """Where the job's rows go."""
-        output, mine = note_of(spec).output.decode(errors="surrogateescape"), self.settings(spider)
-        return output or None if trusts_store(mine, self.store) else own_output(output, mine, os.environ)
+        output, mine = lines_of(note_of(spec).output), self.settings(spider)
+        if trusts_store(mine, self.store):
+            return output or None
+        return own_output(output, spec.name, mine, os.environ)
 
     def trusts(self, spider: Spider) -> bool:
         """Whether whoever writes to the store may decide everything."""

@@ -8,27 +8,42 @@ writing must be idempotent.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from shoal.errors import UsageError
+from shoal.sink.outputs import FORMATS, FileOptions, Output, Place, plain_name, read_output, with_rest
 
 if TYPE_CHECKING:
     from shoal.frontier.protocol import Journal
     from shoal.model import Settlement
+    from shoal.settings import Settings
+    from shoal.sink.outputs import Columns
     from shoal.sink.ownership import FileClaim
 
-__all__ = ["Sink", "describe", "is_database", "open_sink", "output_key"]
-
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
-_POSTGRES = re.compile(r"postgres(ql)?:(//|$)", re.IGNORECASE)
+__all__ = [
+    "Output",
+    "Sink",
+    "describe",
+    "describe_noted",
+    "is_database",
+    "lines_of",
+    "local_files",
+    "make_journal",
+    "open_sink",
+    "output_key",
+]
 
 
 class Sink(Protocol):
     @property
     def journal(self) -> Journal | None: ...
+
+    @property
+    def writes_first(self) -> bool:
+        """Whether `write` has something to do. Always, if there is no journal."""
+        ...
 
     async def open(self, asked: FileClaim | None = None) -> None:
         """Checks that rows can be written; raises SinkError if not. `asked`: for which job."""
@@ -42,58 +57,130 @@ class Sink(Protocol):
     async def close(self) -> None: ...
 
 
-def open_sink(output: str | Path | None, *, job: str, local: bool = True) -> Sink:
-    """The sink for `output`: a path, `postgresql://…`, or None for standard output. The caller opens it. Not `local`:
-    the store is shared with other machines, where the same path is another file."""
-    if is_database(output):
-        try:
-            from shoal.sink.postgres.sink import PostgresSink
-        except ModuleNotFoundError as error:
-            raise UsageError(f"PostgreSQL needs {error.name}: pip install 'shoal[postgres]'") from None
-        return PostgresSink(str(output), job=job)
-    from shoal.sink.jsonl import FileSink, JsonLines, StdoutJournal
+def open_sink(
+    output: Output,
+    *,
+    job: str,
+    local: bool = True,
+    settings: Settings | None = None,
+    columns: Columns | None = None,
+) -> Sink:
+    """The sink for `output`: None is standard output. The caller opens it. Not `local`: the store is shared with other
+    machines, where the same path is another file. `columns`: the schemas of items, as far as there are some."""
+    from shoal.sink.file_sink import FileSink, SeveralSinks
 
-    if output is None:
-        return FileSink(StdoutJournal())
-    if local:
-        return FileSink(JsonLines(Path(output)))
+    places = read_output(output)
+    databases = [(place, _database(place.target, job)) for place in places if place.kind == "database"]
+    if len(places) == len(databases) == 1 and not places[0].item:
+        return databases[0][1]
+    journal = make_journal(output, job=job, local=local, settings=settings, columns=columns)
+    if not databases:
+        assert journal is not None
+        return FileSink(journal)
+    return SeveralSinks(databases, journal)
+
+
+def _database(address: str, job: str) -> Sink:
+    try:
+        from shoal.sink.postgres.sink import PostgresSink
+    except ModuleNotFoundError as error:
+        raise UsageError(f"PostgreSQL needs {error.name}: pip install 'shoal[postgres]'") from None
+    return PostgresSink(address, job=job)
+
+
+def make_journal(
+    output: Output,
+    *,
+    job: str,
+    local: bool = True,
+    settings: Settings | None = None,
+    columns: Columns | None = None,
+) -> Journal | None:
+    """The journal of all that is not a database; None if there is nothing else."""
+    from shoal.settings import Settings as Defaults
+    from shoal.sink.jsonl import StdoutJournal
     from shoal.sink.ownership import identity_of
 
-    return FileSink(JsonLines(Path(output), key=identity_of(Path(output))))
+    places = read_output(output)
+    if not places:
+        return StdoutJournal()
 
-
-def is_database(output: str | Path | None) -> bool:
-    """Whether rows go to a database and not to a file. Raises for anything else."""
-    if not isinstance(output, str):
-        return False
-    if _POSTGRES.match(output):
-        return True
-    if scheme := _SCHEME.match(output):
-        raise UsageError(
-            f"no results of kind {scheme[1]!r}: name a file such as rows.jsonl, - for standard output, "
-            "or postgresql://HOST/DATABASE"
+    def make(place: Place) -> Journal:
+        if place.kind == "stdout":
+            return StdoutJournal()
+        if place.kind == "objects":
+            raise UsageError(f"-o {place.text}: object stores are not supported yet")
+        key = os.path.abspath(place.path) if local else identity_of(place.path)
+        return FORMATS[place.format].make(
+            FileOptions(
+                place.path, key, place.format, place.compression, columns or {}, settings or Defaults()
+            )
         )
-    return False
+
+    others = [place for place in with_rest(places, job) if place.kind != "database"]
+    if not others:
+        return None
+    if len(others) == len(places) == 1 and not others[0].is_template:
+        return make(others[0])
+    from shoal.sink.journals import Several
+
+    folder = next((place.path.parent for place in others if place.kind == "file"), Path())
+    log = folder / f".{plain_name(job)}.commits"
+    key = os.path.abspath(log) if local else identity_of(log)
+    return Several(log, key, others, make)
 
 
-def describe(output: str | Path | None) -> str:
+def is_database(output: Output) -> bool:
+    """Whether all rows go to databases, and none to a file."""
+    places = read_output(output)
+    return bool(places) and all(place.kind == "database" for place in places)
+
+
+def local_files(output: Output) -> list[Path]:
+    """The files that are known before the first row comes."""
+    return [place.path for place in read_output(output) if place.kind == "file" and not place.is_template]
+
+
+def describe(output: Output) -> str:
     """The output as it may be shown: without user and password."""
-    if output is None:
+    return ", ".join(map(_described, read_output(output, stored=True))) or "stdout"
+
+
+def _described(place: Place) -> str:
+    if place.kind == "stdout":
         return "stdout"
-    if not is_database(output):
-        return str(output)
+    if place.kind != "database":
+        return place.text
     from shoal.sink.postgres.address import read_address
 
-    return read_address(str(output)).shown
+    return (f"{place.item}=" if place.item else "") + read_address(place.target).shown
 
 
-def output_key(output: str | Path | None) -> bytes:
+def describe_noted(note: bytes) -> str:
+    """The output that a job notes."""
+    return describe(lines_of(note) or None)
+
+
+def lines_of(note: bytes) -> list[str]:
+    return [line for line in note.decode(errors="surrogateescape").split("\n") if line]
+
+
+def output_key(output: Output, *, here: bool = True) -> bytes:
     """What a job stores about its output. For a database, the address without its password: processes have that in
-    their environment."""
-    if output is None:
-        return b""
-    if not is_database(output):
-        return os.path.abspath(output).encode(errors="surrogateescape")
-    from shoal.sink.postgres.address import read_address
+    their environment. Not `here`: on other machines a path means what it means there."""
+    lines = [line for place in read_output(output, stored=True) if (line := _stored(place, here))]
+    return "\n".join(lines).encode(errors="surrogateescape")
 
-    return read_address(str(output)).key.encode()
+
+def _stored(place: Place, here: bool) -> str:
+    from msgspec.structs import replace
+
+    if place.kind == "stdout":
+        return "" if place.text == "-" else place.text
+    if place.kind == "database":
+        from shoal.sink.postgres.address import read_address
+
+        return replace(place, target=read_address(place.target).key).text
+    if place.kind == "file" and here:
+        return replace(place, target=os.path.abspath(place.target)).text
+    return place.text

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TextIO
 
 from shoal.errors import SinkError
-from shoal.model import Row, Settlement
+from shoal.model import Row
 from shoal.sink.formats.jsonl import JsonLinesFormat
 from shoal.sink.items import encode_row
-from shoal.sink.ownership import FileClaim, claim
 from shoal.sink.text_files import TextFile
 
 __all__ = ["JsonLines", "MemoryJournal", "StdoutJournal", "describe_existing", "encode_row"]
@@ -80,30 +79,3 @@ def describe_existing(path: Path) -> str | None:
     except OSError:
         return None
     return f"{path} already holds {size:,} bytes" if size else None
-
-
-# -- rows that the frontier writes itself, inside the transaction that settles their pages
-
-
-class FileSink:
-    """A file, standard output or memory."""
-
-    def __init__(self, journal: JsonLines | MemoryJournal | StdoutJournal) -> None:
-        self.journal = journal
-
-    def __repr__(self) -> str:
-        return f"<FileSink {self.journal.key}>"
-
-    async def open(self, asked: FileClaim | None = None) -> None:
-        journal = self.journal
-        if isinstance(journal, JsonLines) and asked is not None:
-            claim(journal.path, asked)
-            journal.owner = asked.owner
-            # Opened now: if somebody replaces the file later, the new one is not ours.
-            journal.check(asked.committed or 0)
-
-    async def write(self, batch: Sequence[Settlement]) -> Sequence[Settlement]:
-        return batch
-
-    async def close(self) -> None:
-        self.journal.close()

@@ -33,6 +33,10 @@ class OwnSink:
     def journal(self) -> Journal | None:
         return self._sink.journal
 
+    @property
+    def writes_first(self) -> bool:
+        return self._sink.journal is None
+
     async def open(self, asked: FileClaim | None = None) -> None:
         with self._telling("open"):
             await self._sink.open(asked)

@@ -64,6 +64,13 @@ def identity_of(path: Path) -> str:
         return f"{path.name} {note.name}"
 
 
+def owner_of(path: Path) -> Owner | None:
+    try:
+        return _decode(path.with_name(f".{path.name}.id").read_bytes()).owner
+    except OSError:
+        return None
+
+
 def claim(path: Path, asked: FileClaim, *, replace_any: bool = False) -> None:
     """Makes the job the owner of the file, or raises `OutputTaken`. `replace_any`: the user allows to replace the file,
     whatever it holds."""

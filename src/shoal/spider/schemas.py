@@ -13,13 +13,16 @@ from dataclasses import is_dataclass
 from difflib import get_close_matches
 from functools import lru_cache
 from types import UnionType
-from typing import Any, Union, get_args, get_origin, is_typeddict
+from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 import msgspec
 from msgspec import Struct
 
 from shoal.errors import SpiderError
 from shoal.text import error_line
+
+if TYPE_CHECKING:
+    from shoal.spider.spider import Spider
 
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _ERRORS_SHOWN = 5  # of one item
@@ -195,3 +198,24 @@ def _errors_of(error: Any) -> str:
         said.append(f"{one['msg']} (field {where})" if where else one["msg"])
     more = len(found) - len(said)
     return "; ".join(said) + (f"; and {more} more" if more else "")
+
+
+def columns_of(spider: Spider) -> dict[str, dict[str, Any]]:
+    """For each table whose items have a schema, its fields and their types."""
+    columns: dict[str, dict[str, Any]] = {}
+    for handler in spider.handlers.values():
+        for schema in handler.schemas:
+            columns.setdefault(schema.table, {}).update(_types(schema.type))
+    return columns
+
+
+def _types(kind: Any) -> dict[str, Any]:
+    """Fields are in the order of the class; base classes come first."""
+    if hasattr(kind, "model_fields"):  # pydantic
+        return {field.alias or name: field.annotation for name, field in kind.model_fields.items()}
+    try:
+        hints = get_type_hints(kind, include_extras=False)
+    except (NameError, TypeError):  # a name that only type checkers know
+        hints = {}
+    fields = getattr(msgspec.inspect.type_info(kind), "fields", ())
+    return {field.encode_name: hints.get(field.name, Any) for field in fields}

@@ -36,6 +36,7 @@ SELECT current_schema(), pg_is_in_recovery(), current_user,
 
 class PostgresSink:
     journal = None
+    writes_first = True
 
     def __init__(self, output: str, *, job: str, database: Database | None = None) -> None:
         self._address = read_address(output)

@@ -91,6 +91,7 @@ class JournalSink:
 
     def __init__(self, journal: Journal | None = None) -> None:
         self.journal = journal
+        self.writes_first = journal is None
 
     async def open(self, asked: FileClaim | None = None) -> None:
         pass

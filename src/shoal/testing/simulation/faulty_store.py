@@ -68,6 +68,7 @@ class Table:
     """A database that keeps the latest row of every key. It does not go back with the store."""
 
     journal = None
+    writes_first = True
 
     def __init__(self, faults: Faults) -> None:
         self._faults = faults

@@ -1,0 +1,228 @@
+"""What `-o` names: files by their suffix, databases, object stores and standard output.
+
+rows.csv                     the rows as CSV
+products=p.parquet           only items of that kind
+{item}-{date}.jsonl.gz       a file for each kind of item
+rows.dat:csv, -:csv          a format that the name does not tell
+postgresql://HOST/DATABASE   tables of a database
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from shoal.errors import UsageError
+
+if TYPE_CHECKING:
+    from shoal.settings import Settings
+    from shoal.sink.journals import LocalJournal
+
+Output: TypeAlias = str | Path | Sequence[str | Path] | None
+# For each kind of item, the fields of its schema and their types.
+Columns: TypeAlias = Mapping[str, Mapping[str, Any]]
+Compression: TypeAlias = Literal["", "gz", "zst"]
+
+COMPRESSIONS: tuple[Compression, ...] = ("gz", "zst")
+SCHEMES = ("s3", "gs", "az")  # object stores
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_POSTGRES = re.compile(r"postgres(ql)?:(//|$)", re.IGNORECASE)
+_ITEM = re.compile(r"([A-Za-z_][\w.-]*)=(?=.)")
+_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+
+
+class FileOptions(Struct, frozen=True):
+    """What a journal of a file is made from."""
+
+    path: Path
+    key: str  # by which the store knows it
+    format: str
+    compression: Compression
+    columns: Columns
+    settings: Settings
+
+
+class Format(NamedTuple):
+    suffixes: tuple[str, ...]  # the first is the usual one
+    make: Callable[[FileOptions], LocalJournal]
+    compressible: bool = False
+
+
+def _jsonl(options: FileOptions) -> LocalJournal:
+    from shoal.sink.jsonl import JsonLines
+
+    return JsonLines(options.path, options.key)
+
+
+FORMATS: Mapping[str, Format] = {
+    "jsonl": Format((".jsonl", ".ndjson", ".jl"), _jsonl),
+}
+
+
+class Place(Struct, frozen=True):
+    """One output."""
+
+    kind: Literal["file", "stdout", "database", "objects"]
+    target: str  # a path, an address, or -
+    format: str = "jsonl"
+    compression: Compression = ""
+    item: str = ""  # only items of that kind; "": all
+    is_rest: bool = False  # … or those that no other place takes
+    is_told: bool = False  # its name does not tell the format
+
+    @property
+    def path(self) -> Path:
+        return Path(self.target)
+
+    @property
+    def is_template(self) -> bool:
+        return "{item}" in self.target
+
+    def takes(self, table: str) -> bool:
+        return not self.item or self.item == table
+
+    def for_item(self, table: str) -> Place:
+        return replace(self, target=self.target.replace("{item}", plain_name(table)))
+
+    @property
+    def text(self) -> str:
+        """As it is given and stored."""
+        before = f"{self.item}=" if self.item else ""
+        after = f":{self.format}" if self.is_told else ""
+        if after and self.compression:
+            after += f".{self.compression}"
+        return before + self.target + after
+
+
+def read_output(output: Output, *, stored: bool = False) -> tuple[Place, ...]:
+    """The places that an output names. `stored`: it was written down by an earlier version, which wrote JSON Lines
+    whatever the name of the file."""
+    if output is None:
+        return ()
+    given = [output] if isinstance(output, str | Path) else output
+    return tuple(_read(os.fspath(one), stored) for one in given)
+
+
+def _read(text: str, stored: bool) -> Place:
+    if "\n" in text or "\0" in text:
+        raise UsageError(f"-o {text!r}: a name without line breaks, please")
+    item = found[1] if (found := _ITEM.match(text)) else ""
+    target = text[len(item) + 1 :] if item else text
+    if _POSTGRES.match(target):
+        return Place("database", target, "postgresql", item=item)
+    target, format, compression = _told_format(target)
+    is_told = bool(format)
+    if target == "-":
+        return Place("stdout", "-", format or "jsonl", compression, item, is_told=is_told)
+    scheme = _SCHEME.match(target)
+    if scheme is not None and scheme[1] not in SCHEMES:
+        raise UsageError(f"no results of kind {scheme[1]!r}: {_possible()}")
+    for name in _PLACEHOLDER.findall(target):
+        if name not in ("job", "item", "date"):
+            raise UsageError(f"-o {text}: {{{name}}} is not known; there are {{job}}, {{item}} and {{date}}")
+    if not is_told:
+        path = urlsplit(target).path if scheme else target
+        if (known := _format_of(path)) is not None:
+            format, compression = known
+        elif stored:
+            format = "jsonl"
+        else:
+            suffix = _suffix(path)
+            if not scheme and os.path.isdir(path):
+                raise UsageError(f"{path} is a directory: name a file")
+            what = f"no format has the suffix {suffix!r}" if suffix else "it has no suffix"
+            raise UsageError(f"-o {text}: {what}: {_possible()}")
+    if compression and not FORMATS[format].compressible:
+        raise UsageError(f"-o {text}: {format} cannot be written as .{compression}: leave that out")
+    kind: Literal["file", "objects"] = "objects" if scheme else "file"
+    return Place(kind, target, format, compression, item, is_told=is_told)
+
+
+def _told_format(target: str) -> tuple[str, str, Compression]:
+    """rows.dat:csv.gz is written as CSV, by gzip."""
+    before, colon, last = target.rpartition(":")
+    name, _, end = last.partition(".")
+    if not colon or not before or name not in FORMATS or end not in ("", *COMPRESSIONS):
+        return target, "", ""
+    compression: Compression = "gz" if end == "gz" else "zst" if end == "zst" else ""
+    return before, name, compression
+
+
+def _format_of(path: str) -> tuple[str, Compression] | None:
+    """By the suffixes of a file's name."""
+    name = path.lower()
+    compression: Compression = ""
+    for one in COMPRESSIONS:
+        if name.endswith(f".{one}"):
+            name, compression = name.removesuffix(f".{one}"), one
+    for format, about in FORMATS.items():
+        if name.endswith(about.suffixes):
+            return format, compression
+    return None
+
+
+def _suffix(path: str) -> str:
+    return "".join(Path(path).suffixes[-2:])
+
+
+def known_suffixes() -> list[str]:
+    return [suffix for format in FORMATS.values() for suffix in format.suffixes]
+
+
+def _possible() -> str:
+    compressible = [format.suffixes[0] for format in FORMATS.values() if format.compressible]
+    more = f" ({', '.join(compressible)} also as .gz and .zst)" if compressible else ""
+    return (
+        f"name a file such as rows.jsonl ({' '.join(known_suffixes())}){more}, FILE:FORMAT, - for standard output, "
+        f"postgresql://HOST/DATABASE, or {' '.join(f'{scheme}://' for scheme in SCHEMES)}"
+    )
+
+
+def split_suffixes(path: str) -> tuple[str, str]:
+    """books.csv.gz: books, .csv.gz"""
+    known = [f"{suffix}{end}" for suffix in known_suffixes() for end in (".zst", ".gz", "")]
+    for suffix in known:
+        if path.lower().endswith(suffix):
+            return path[: -len(suffix)], path[-len(suffix) :]
+    return os.path.splitext(path)
+
+
+def expand(output: Output, job: str, date: str | None = None) -> tuple[str, ...]:
+    """The output as texts, with {job} and, if it is known, {date} filled in. If each place is for one kind of items,
+    the rest goes to a file of its own."""
+    places = read_output(output)
+    texts = []
+    for place in places:
+        target = place.target
+        if place.kind != "database":
+            target = target.replace("{job}", plain_name(job))
+            target = target.replace("{date}", date) if date is not None else target
+        texts.append(replace(place, target=target).text)
+    if len(set(texts)) < len(texts):
+        twice = max(texts, key=texts.count)
+        raise UsageError(f"-o {twice} is given twice")
+    return tuple(texts)
+
+
+def with_rest(places: Sequence[Place], job: str) -> tuple[Place, ...]:
+    """If every place is for items of one kind, those of other kinds go to a file of their own: none is lost."""
+    if not places or not all(place.item for place in places):
+        return tuple(places)
+    name, beside = f"{plain_name(job)}.jsonl", places[0]
+    if beside.kind == "objects":
+        folder = beside.target.rpartition("/")[0]
+        return (*places, Place("objects", f"{folder}/{name}", is_rest=True))
+    folder = str(beside.path.parent) if beside.kind == "file" else ""
+    return (*places, Place("file", os.path.join(folder, name), is_rest=True))
+
+
+def plain_name(name: str) -> str:
+    return "".join(c if c.isalnum() or c in "-_." else "-" for c in name).lstrip(".") or "rows"

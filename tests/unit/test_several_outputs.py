@@ -1,0 +1,186 @@
+"""Several outputs that grow together, through crashes at any point."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shoal.errors import OutputTaken, SinkError, UsageError
+from shoal.model import Row
+from shoal.sink import describe, make_journal, output_key
+from shoal.sink.journals import LocalJournal, Several, take
+from shoal.sink.jsonl import JsonLines
+from shoal.sink.outputs import expand, read_output, split_suffixes
+from shoal.sink.ownership import FileClaim, Owner
+
+
+def journal_of(folder: Path, *output: str) -> Several:
+    named = [replaced(folder, text) for text in output]
+    journal = make_journal(named, job="j")
+    assert isinstance(journal, Several)
+    journal.owner = Owner("j", 1.0)
+    return journal
+
+
+def replaced(folder: Path, text: str) -> str:
+    item, equals, path = text.rpartition("=")
+    return f"{item}{equals}{folder / path}"
+
+
+def rows(*items: tuple[str, int]) -> list[Row]:
+    return [Row(msgspec.json.encode(number) + b"\n", table=table) for table, number in items]
+
+
+def numbers(path: Path) -> list[int]:
+    return [int(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def test_rows_go_where_their_kind_belongs_and_the_rest_is_not_lost(tmp_path: Path) -> None:
+    journal = journal_of(tmp_path, "a=a.jsonl", "b=b.jsonl")
+    journal.append(0, rows(("a", 1), ("b", 2), ("c", 3), ("a", 4)))
+    assert numbers(tmp_path / "a.jsonl") == [1, 4]
+    assert numbers(tmp_path / "b.jsonl") == [2]
+    assert numbers(tmp_path / "j.jsonl") == [3]
+    journal.close()
+
+
+def test_a_file_for_each_kind(tmp_path: Path) -> None:
+    journal = journal_of(tmp_path, "{item}.jsonl", "all.jsonl")
+    end = journal.append(0, rows(("a", 1), ("b/c", 2)))
+    journal.append(end, rows(("a", 3)))
+    assert numbers(tmp_path / "a.jsonl") == [1, 3]
+    assert numbers(tmp_path / "b-c.jsonl") == [2]
+    assert numbers(tmp_path / "all.jsonl") == [1, 2, 3]
+    journal.close()
+
+
+BATCHES = st.lists(
+    st.tuples(
+        st.lists(st.sampled_from("abc"), min_size=1, max_size=4), st.sampled_from(["commits", "lost", "dies"])
+    ),
+    max_size=12,
+)
+
+
+@settings(deadline=None, max_examples=60)  # it syncs to disk
+@given(BATCHES)
+def test_what_is_committed_is_there_once(
+    tmp_path_factory: pytest.TempPathFactory, batches: list[tuple[list[str], str]]
+) -> None:
+    folder = tmp_path_factory.mktemp("j")
+    committed, expected, number = 0, list[tuple[str, int]](), 0
+    journal = journal_of(folder, "a=a.jsonl", "{item}-each.jsonl", "all.jsonl")
+    for tables, fate in batches:
+        batch = [(table, number := number + 1) for table in tables]
+        end = journal.append(committed, rows(*batch))
+        if fate == "commits":
+            committed, expected = end, expected + batch
+        if fate == "dies":
+            journal.close()
+            journal = journal_of(folder, "a=a.jsonl", "{item}-each.jsonl", "all.jsonl")
+    journal.append(committed, ())
+    for name, kinds in [("a", "a"), ("all", "abc"), *((f"{kind}-each", kind) for kind in "abc")]:
+        assert numbers(folder / f"{name}.jsonl") == [n for table, n in expected if table in kinds], name
+    journal.close()
+
+
+def test_the_same_files_by_another_name_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    journal = make_journal(["a=a.jsonl", "all.jsonl"], job="j")
+    assert isinstance(journal, Several)
+    end, log = journal.append(0, rows(("a", 1))), os.path.realpath(journal.path)
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    again = make_journal([f"a={tmp_path}/a.jsonl", "../all.jsonl"], job="j")
+    assert isinstance(again, Several)
+    assert os.path.realpath(again.path) == log
+    again.append(end, rows(("a", 2)))
+    assert numbers(tmp_path / "a.jsonl") == numbers(tmp_path / "all.jsonl") == [1, 2]
+
+
+def test_a_log_that_was_lost_is_told(tmp_path: Path) -> None:
+    journal = journal_of(tmp_path, "a=a.jsonl", "all.jsonl")
+    end = journal.append(0, rows(("a", 1)))
+    (tmp_path / ".j.commits").write_bytes(b"")
+    with pytest.raises(SinkError, match="--fresh"):
+        journal_of(tmp_path, "a=a.jsonl", "all.jsonl").append(end, rows(("a", 2)))
+    assert numbers(tmp_path / "all.jsonl") == [1]
+
+
+def test_a_file_of_another_job_is_not_taken_when_its_kind_comes(tmp_path: Path) -> None:
+    other = JsonLines(tmp_path / "a.jsonl")
+    take(other, FileClaim(Owner("other", 1.0)))
+    other.append(0, rows(("a", 1)))
+    journal = journal_of(tmp_path, "{item}.jsonl")
+    with pytest.raises(OutputTaken, match="belongs to another job"):
+        journal.append(0, rows(("a", 2)))
+    assert numbers(tmp_path / "a.jsonl") == [1]
+
+
+def test_a_single_file_needs_no_log(tmp_path: Path) -> None:
+    journal = make_journal(tmp_path / "rows.jsonl", job="j")
+    assert isinstance(journal, LocalJournal)
+    assert isinstance(journal, JsonLines)
+
+
+# -- names of outputs
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "target", "item", "format"),
+    [
+        ("rows.jsonl", "file", "rows.jsonl", "", "jsonl"),
+        ("ROWS.JSONL", "file", "ROWS.JSONL", "", "jsonl"),
+        ("a/x=1.jsonl", "file", "a/x=1.jsonl", "", "jsonl"),
+        ("products=p.jsonl", "file", "p.jsonl", "products", "jsonl"),
+        ("rows.dat:jsonl", "file", "rows.dat", "", "jsonl"),
+        ("-", "stdout", "-", "", "jsonl"),
+        ("-:jsonl", "stdout", "-", "", "jsonl"),
+        ("p=postgresql://h/d?history=1", "database", "postgresql://h/d?history=1", "p", "postgresql"),
+        ("s3://bucket/a/rows.jsonl", "objects", "s3://bucket/a/rows.jsonl", "", "jsonl"),
+    ],
+)
+def test_what_a_name_means(text: str, kind: str, target: str, item: str, format: str) -> None:
+    [place] = read_output(text)
+    assert (place.kind, place.target, place.item, place.format) == (kind, target, item, format)
+    assert read_output(place.text) == (place,)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("rows.cvs", "no format has the suffix '.cvs'"),
+        ("rows", "it has no suffix"),
+        ("ftp://h/rows.jsonl", "no results of kind 'ftp'"),
+        ("{jab}.jsonl", "{jab} is not known"),
+        ("a\nb.jsonl", "without line breaks"),
+    ],
+)
+def test_what_it_cannot_mean(text: str, says: str) -> None:
+    with pytest.raises(UsageError) as told:
+        read_output(text)
+    assert says in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+def test_templates() -> None:
+    assert expand(["{job}-{date}.jsonl", "{item}.jsonl"], "a/b", "2026-11-16") == (
+        "a-b-2026-11-16.jsonl",
+        "{item}.jsonl",
+    )
+    with pytest.raises(UsageError, match="given twice"):
+        expand(["a.jsonl", "a.jsonl"], "j")
+    assert split_suffixes("books.jsonl") == ("books", ".jsonl")
+
+
+def test_what_a_job_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    output: Sequence[str] = ["p=a.jsonl", "postgresql://me:secret@h/d", "-"]
+    assert output_key(output).decode() == f"p={tmp_path}/a.jsonl\npostgresql://me@h/d"
+    assert describe(output) == "p=a.jsonl, postgresql://h/d, stdout"
