@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _LONGEST_NAME = 200  # characters
-_EXACT = 2**53  # integers up to this are exact as floats
+EXACT = 2**53  # integers up to this are exact as floats
 _INT64 = 2**63
 
 
@@ -75,7 +75,7 @@ def kind_of(value: object) -> Kind:
     if isinstance(value, bool):
         return Kind.BOOLEAN
     if isinstance(value, int):
-        if -_EXACT <= value <= _EXACT:
+        if -EXACT <= value <= EXACT:
             return Kind.INTEGER
         return Kind.LONG if -_INT64 <= value < _INT64 else Kind.HUGE
     return Kind.REAL if isinstance(value, float) else Kind.NESTED
