@@ -484,6 +484,9 @@ class Settlement(Struct, frozen=True):
     links_cut: int = 0  # how many links of the page were too many
     counts: tuple[tuple[str, int], ...] = ()  # what to add to the job's own counters (see counts.py)
     rejected: tuple[Task, ...] = ()  # items that are not written; the reason is the last of their history
+    unsent: bool = (
+        False  # nothing was sent for the page: its host gets the turn back, unless others went since
+    )
     archived: tuple[Row, ...] = ()  # records for the journal, after the rows; not counted
     # -- of the page that was handled, for people to look at
     status: int = 0

@@ -16,6 +16,7 @@ FOREVER = 1e18  # not before something else happens; sorts after every real time
 
 UNTIMED = 1.0  # seconds that a request to an unknown host is assumed to hold its slot
 _LEAST_HOLD = 0.02
+_CLOSE = 1e-6  # seconds by which sums of times may differ
 _HOLD_GAIN = 0.25
 # Where hosts join the line. A host known to take less than _QUICK seconds is before unknown ones, and others are at
 # most _FURTHEST requests behind the first. If our own processor is busy, quick hosts seem to take a second or two; a
@@ -76,6 +77,11 @@ class Valve(Struct, frozen=True):
         if held is not None:
             hold = hold + (held - hold) * _HOLD_GAIN if hold else held
         return replace(self, in_flight=max(0, self.in_flight - count), hold=hold)
+
+    def refund(self, since: float) -> Valve:
+        """The valve after it turned out that nothing was sent by the request that went at `since`. If others went since
+        then, its turn is gone: they were told to wait for it, and have."""
+        return replace(self, next_at=_refunded(self.next_at, self.interval, since))
 
     def charge(self, count: int) -> float:
         """How far `count` requests move the host back in the line of due hosts: the time that they will hold slots. So
@@ -153,8 +159,17 @@ class Domain(Struct, frozen=True):
             return self
         return replace(self, next_at=max(self.next_at, turn) + limit.interval)
 
+    def refund(self, since: float, limit: DomainLimit, paced: bool) -> Domain:
+        """As `Valve.refund`."""
+        return replace(self, next_at=_refunded(self.next_at, limit.interval, since)) if paced else self
+
     def give_back(self, count: int) -> Domain:
         return replace(self, in_flight=max(0, self.in_flight - count))
+
+
+def _refunded(next_at: float, interval: float, since: float) -> float:
+    """The later of `since` and what `next_at` was before the request at `since`, if it was the last one."""
+    return since if 0 < next_at - since <= interval + _CLOSE else next_at
 
 
 def strictest(limits: Iterable[DomainLimit]) -> DomainLimit:

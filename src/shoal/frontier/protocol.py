@@ -7,6 +7,7 @@ Invariants of every home, after every verb and every crash:
   1. admitted = pending + delayed + leased + done + dead + merged, per job
   2. a task has at most one live lease, and a token is never given twice
   3. a host's leases never exceed its cap, and claims and reservations on it are never closer than its valve allows;
+     but for claims of pages for which nothing was sent;
      the same holds for all hosts of a registrable domain together, once there are two, and the limit of the domain
   4. a settled page's found tasks are admitted, and its rejected items kept, in the same transaction that marks it done
 
@@ -109,7 +110,8 @@ class Queue(Timed, Protocol):
         self, batch: Sequence[Settlement], journal: Journal | None = None, *, epoch: str | None = None
     ) -> Settled:
         """Ends leases. If the `epoch` in which the settlements were made is over, nothing changes: links that were
-        skipped because the store had them may be lost."""
+        skipped because the store had them may be lost. A page for which nothing was sent (`unsent`) gives the turn of
+        its host and its domain back, if no claim or reservation came after its own."""
         ...
 
     async def journal_length(self, job: str, key: str) -> int | None:

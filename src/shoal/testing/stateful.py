@@ -56,6 +56,7 @@ class FrontierMachine(RuleBasedStateMachine):
         self.merged: dict[str, str] = {}  # URL -> the URL of the page that it redirected to
         self.held: dict[int, Lease] = {}  # token -> lease that is alive
         self.deadlines: dict[int, float] = {}
+        self.claimed: dict[int, float] = {}  # token -> when
         self.lost: list[Lease] = []  # leases that were given away or ended
         self.hits: dict[str, list[float]] = {host: [] for host in HOSTS}
         self.domain_hits: list[float] = []  # since it has two hosts
@@ -107,6 +108,7 @@ class FrontierMachine(RuleBasedStateMachine):
             self.where[lease.task.id] = "leased"
             self.held[lease.token] = lease
             self.deadlines[lease.token] = self.clock.monotonic() + LEASE
+            self.claimed[lease.token] = self.clock.monotonic()
             self.hits[lease.task.host].append(self.clock.monotonic())
         self._domain_hit([lease for lease in got.leases if lease.task.host in SHARING])
         if len(got.leases) < limit and got.next_due < 1e9:
@@ -138,6 +140,19 @@ class FrontierMachine(RuleBasedStateMachine):
         self.seen |= fresh
         self.admitted += settled.found.new
         self.rows.append(row.data)
+        self._end(lease, "done")
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def finish_without_a_request(self, data: st.DataObject) -> None:
+        """The page was in a cache: the host was not hit."""
+        lease = self._pick(data)
+        settled = self.do(self.frontier.settle([Settlement(lease, Done(), unsent=True)]))
+        assert list(settled.accepted) == [True]
+        at = self.claimed[lease.token]
+        self.hits[lease.task.host].remove(at)
+        if lease.task.host in SHARING and at in self.domain_hits:
+            self.domain_hits.remove(at)
         self._end(lease, "done")
 
     @precondition(lambda self: self.held)

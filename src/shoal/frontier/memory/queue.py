@@ -275,7 +275,9 @@ class MemoryQueue:
         for token, settlement in held.items():
             lease = self._leases.pop(token)
             task, job = lease.lease.task, self._jobs[lease.lease.task.job]
-            self._free(task, self._time.now() - lease.since)
+            if settlement.unsent:
+                self._refund(task, lease.since)
+            self._free(task, None if settlement.unsent else self._time.now() - lease.since)
             buried += self._conclude(job, task, settlement)
             job.count["links_cut"] += settlement.links_cut
             job.count_own(settlement.counts)
@@ -351,6 +353,11 @@ class MemoryQueue:
         record = self._hosts[task.host]
         self._store(record, replace(record, valve=record.valve.give_back(1, held)))
         self._domains.give_back(task.host)
+
+    def _refund(self, task: Task, since: float) -> None:
+        record = self._hosts[task.host]
+        self._domains.refund(record, since, self._jobs)
+        self._store(record, replace(record, valve=record.valve.refund(since)))
 
     async def journal_length(self, job: str, key: str) -> int | None:
         return self._job(job).journals.get(key)

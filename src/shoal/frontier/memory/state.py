@@ -185,6 +185,10 @@ class Domains:
         if family := self._families.get(registrable_domain(record.name)):
             family.domain = family.domain.reserve(turn, family.limit(jobs), record.valve.interval > 0)
 
+    def refund(self, record: HostRecord, since: float, jobs: Jobs) -> None:
+        if family := self._families.get(registrable_domain(record.name)):
+            family.domain = family.domain.refund(since, family.limit(jobs), record.valve.interval > 0)
+
     def give_back(self, host: str) -> None:
         if family := self._families.get(registrable_domain(host)):
             family.domain = family.domain.give_back(1)

@@ -227,7 +227,7 @@ class Encoder:
         lease = settlement.lease
         number = self._shards.known_number(lease.task.job)
         if not number:  # this process has never met the job, so it has no leases of it
-            return [lease.token, 0, "done", False, 0, False, False, False, 0, False, False]
+            return [lease.token, 0, "done", False, 0, False, False, False, 0, False, False, False]
         verdict, arguments = self._verdict(settlement, shard, self._words[number])
         here, others = self._found(settlement.found, shard, self._words[number])
         return [
@@ -242,6 +242,7 @@ class Encoder:
             settlement.links_cut,
             [part for pair in settlement.counts for part in pair] or False,
             self._rejected(settlement, self._words[number]) or False,
+            settlement.unsent,
         ]
 
     def _rejected(self, settlement: Settlement, words: Mapping[str, int]) -> list[Asked]:

@@ -100,6 +100,9 @@ class SharedDomain:
     def reserve(self, turn: float, paced: bool) -> None:
         self._change(self._domain.reserve(turn, self._limit, paced))
 
+    def refund(self, since: float, paced: bool) -> None:
+        self._change(self._domain.refund(since, self._limit, paced))
+
     def _change(self, after: Domain) -> None:
         self._domain = after
         execute = self._session.db.execute

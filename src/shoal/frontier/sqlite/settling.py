@@ -14,7 +14,7 @@ from shoal.frontier.protocol import Journal
 from shoal.frontier.sqlite.adding import admit, is_seen, put_back, see
 from shoal.frontier.sqlite.codec import decode_task, encode_letter, encode_task
 from shoal.frontier.sqlite.connection import Session
-from shoal.frontier.sqlite.domains import give_back
+from shoal.frontier.sqlite.domains import SharedDomain, give_back
 from shoal.frontier.values import Flight, JobSpec, Settled, WorkerRecord, total
 from shoal.frontier.verdicts import (
     disposition,
@@ -36,7 +36,8 @@ SELECT l.token, l.worker, l.since, l.deadline, l.queue, l.rank, l.id, l.attempt,
 
 
 def settle(session: Session, batch: Sequence[Settlement], journal: Journal | None) -> Settled:
-    owners = end_leases(session, {settlement.lease.token for settlement in batch}, timed=True)
+    unsent = {settlement.lease.token for settlement in batch if settlement.unsent}
+    owners = end_leases(session, {settlement.lease.token for settlement in batch}, timed=True, unsent=unsent)
     accepted: list[bool] = []
     found: dict[int, list[Task]] = {}
     rows: dict[int, list[Row]] = {}
@@ -290,9 +291,12 @@ def _take_back(
         session.count(job_id, retried=1)
 
 
-def end_leases(session: Session, tokens: Set[int], *, timed: bool = False) -> dict[int, int]:
+def end_leases(
+    session: Session, tokens: Set[int], *, timed: bool = False, unsent: Set[int] = frozenset()
+) -> dict[int, int]:
     """Deletes the leases, and gives each host and domain its places back. Returns token -> queue for the leases that
-    were still held. `timed`: how long they were held counts for the host's average."""
+    were still held. `timed`: how long they were held counts for the host's average. `unsent`: those whose turns are
+    given back, too."""
     if not tokens:
         return {}
     rows = session.all(
@@ -301,17 +305,34 @@ def end_leases(session: Session, tokens: Set[int], *, timed: bool = False) -> di
     )
     now = session.now()
     hosts: dict[int, list[float]] = {}
-    for _, queue_id, since in rows:
+    refunds: dict[int, list[float]] = {}
+    for token, queue_id, since in rows:
         info = session.queue_info(queue_id)
         hosts.setdefault(info.host_id, []).append(now - since)
+        if token in unsent:
+            refunds.setdefault(info.host_id, []).append(since)
         session.count(info.job_id, leased=-1)
+    for host_id, times in refunds.items():
+        _refund(session, host_id, times)
     shared: Counter[int] = Counter()
     for host_id, held in hosts.items():
         valve, domain_id, not_before = session.host_row(host_id)
-        after = valve.give_back(len(held), fmean(held) if timed else None)
+        after = valve.give_back(len(held), fmean(held) if timed and host_id not in refunds else None)
         session.set_valve(host_id, valve, after, not_before)
         if domain_id:
             shared[domain_id] += len(held)
     for domain_id, count in shared.items():
         give_back(session, domain_id, count)
     return {token: queue_id for token, queue_id, _ in rows}
+
+
+def _refund(session: Session, host_id: int, times: Sequence[float]) -> None:
+    valve, domain_id, not_before = session.host_row(host_id)
+    after = valve
+    for since in times:
+        after = after.refund(since)
+        if domain_id:
+            domain = SharedDomain(session, domain_id)
+            domain.refund(since, valve.interval > 0)
+            not_before = domain.next_at
+    session.set_valve(host_id, valve, after, not_before)

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from shoal.errors import UsageError
 from shoal.frontier.protocol import Frontier
+from shoal.model import Done, Settlement
 from shoal.testing.conformance.tools import claim, counted, make_task, settle, spec, start_job
 from shoal.testing.manual_clock import ManualClock
 from shoal.valve import DomainLimit, Valve
@@ -117,3 +118,83 @@ class Reserving:
         assert (await frontier.reserve("job", "one.wild.test", 60)).wait == 0
         await frontier.reserve("job", "two.wild.test", 60)
         assert (await frontier.reserve("job", "one.wild.test", 60)).wait > 1.9
+
+    # -- turns that are given back
+
+    async def test_a_page_that_sent_nothing_gives_its_turn_back(
+        self, frontier: Frontier, clock: ManualClock
+    ) -> None:
+        tasks = [make_task(f"http://a.test/{i}") for i in range(20)]
+        await start_job(frontier, tasks, valve=Valve(interval=10.0, cap=1))
+        for _ in range(19):
+            clock.advance(0.01)
+            [lease] = (await claim(frontier)).leases
+            settled = await frontier.settle([Settlement(lease, Done(), unsent=True)])
+            assert list(settled.accepted) == [True]
+        [lease] = (await claim(frontier)).leases  # this one is sent
+        assert await settle(frontier, lease)
+        await frontier.add("job", [make_task("http://a.test/more")])
+        nothing = await claim(frontier)
+        assert nothing.leases == []
+        assert nothing.next_due == pytest.approx(10.0, abs=1e-3)
+        record = await frontier.host("a.test")
+        assert record is not None
+        assert record.valve.in_flight == 0
+        assert record.valve.hold < 1  # how long a page without a request took says nothing about the host
+        assert (await counted(frontier)).counters.done == 20
+
+    async def test_a_turn_is_not_given_back_if_others_went_since(
+        self, frontier: Frontier, clock: ManualClock
+    ) -> None:
+        tasks = [make_task(f"http://a.test/{i}") for i in range(4)]
+        await start_job(frontier, tasks, valve=Valve(interval=10.0, cap=10))
+        [first] = (await claim(frontier)).leases
+        clock.advance(10.0)
+        [second] = (await claim(frontier)).leases
+        clock.advance(1.0)
+        await frontier.settle([Settlement(first, Done(), unsent=True)])
+        nothing = await claim(frontier)
+        assert nothing.leases == []
+        assert nothing.next_due == pytest.approx(9.0, abs=1e-3)
+        await frontier.settle([Settlement(second, Done(), unsent=True)])  # the last one to go
+        assert len((await claim(frontier)).leases) == 1
+
+    async def test_a_reservation_after_it_keeps_the_turn(
+        self, frontier: Frontier, clock: ManualClock
+    ) -> None:
+        tasks = [make_task(f"http://a.test/{i}") for i in range(2)]
+        await start_job(frontier, tasks, valve=Valve(interval=10.0, cap=10))
+        [lease] = (await claim(frontier)).leases
+        assert (await frontier.reserve("job", "a.test", 60)).wait == pytest.approx(10.0, abs=1e-3)
+        await frontier.settle([Settlement(lease, Done(), unsent=True)])
+        nothing = await claim(frontier)
+        assert nothing.leases == []
+        assert nothing.next_due == pytest.approx(20.0, abs=1e-3)
+
+    async def test_a_stale_settlement_gives_no_turn_back(
+        self, frontier: Frontier, clock: ManualClock
+    ) -> None:
+        tasks = [make_task(f"http://a.test/{i}") for i in range(2)]
+        await start_job(frontier, tasks, valve=Valve(interval=10.0, cap=10))
+        [lease] = (await claim(frontier)).leases
+        assert await settle(frontier, lease)
+        settled = await frontier.settle([Settlement(lease, Done(), unsent=True)])
+        assert list(settled.accepted) == [False]
+        assert (await claim(frontier)).leases == []
+
+    async def test_the_domain_gets_its_turn_back(self, frontier: Frontier, clock: ManualClock) -> None:
+        tasks = [make_task(f"http://{host}.c.test/{i}") for i in range(3) for host in "ab"]
+        limit = DomainLimit(interval=10.0)
+        await start_job(frontier, tasks, valve=Valve(interval=1.0, cap=10), domain=limit)
+        for _ in range(5):
+            clock.advance(1.0)
+            [lease] = (await claim(frontier)).leases
+            await frontier.settle([Settlement(lease, Done(), unsent=True)])
+        clock.advance(1.0)
+        [lease] = (await claim(frontier)).leases
+        assert await settle(frontier, lease)
+        await frontier.add("job", [make_task("http://a.c.test/more")])
+        clock.advance(1.0)
+        nothing = await claim(frontier)
+        assert nothing.leases == []
+        assert nothing.next_due == pytest.approx(9.0, abs=1e-3)

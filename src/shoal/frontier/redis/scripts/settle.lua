@@ -2,7 +2,7 @@
 -- asks    { { settlement … }, names of hosts, condition or false }
 --         settlement: { token, job's number, verdict, its arguments, rows, keys of rows, tasks found by list, tasks
 --         for other shards, links that were too many, own counters: name, number …, rejected items: { host, lane,
---         priority, rest of the item } … }; false stands for nothing
+--         priority, rest of the item } …, whether nothing was sent for the page }; false stands for nothing
 --         condition: { job's number, journal's key, its length or -1, its new length, which leases are held: '1' or '0' …,
 --         name of the writer's turn }
 -- answers 'accepted new duplicates over_budget buried', accepted being '1' or '0' for each settlement; or 'again' if the
@@ -16,10 +16,11 @@ if said then return said end
 local batch, names, condition = ask[1], ask[2], ask[3]
 local TOKEN, NUMBER, VERDICT, ARGUMENTS, ROWS_, KEYS_, FOUND, OTHERS, CUT, COUNTS, REJECTED = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 
-local tokens, adds = {}, false
+local tokens, adds = { unsent = {} }, false
 for i = 1, #batch do
   local s = batch[i]
   tokens[i] = s[TOKEN]
+  tokens.unsent[s[TOKEN]] = s[REJECTED + 1]
   adds = adds or s[FOUND] or s[OTHERS] or s[REJECTED] or s[VERDICT] == 'dead'
 end
 if adds then needs_room() else though_full() end

@@ -63,9 +63,11 @@ local function take_of_domain(number, many, paced)
   touched_domains[number] = domain
 end
 
-local function give_back_to_domain(number)
+-- `unsent`: when the request went, if nothing was sent (see `free_place`).
+local function give_back_to_domain(number, unsent)
   local domain = domain_of(number)
   domain.in_flight = max(0, domain.in_flight - 1)
+  if unsent and domain.next_at > unsent and domain.next_at - unsent <= domain.interval + 1e-6 then domain.next_at = unsent end
   touched_domains[number] = domain
 end
 

@@ -233,10 +233,12 @@ local function store_hosts()
   store_domains()
 end
 
--- A request has ended. `held`: how long it held its slot, if that counts for the host's average.
-local function free_place(host, held)
+-- A request has ended. `held`: how long it held its slot, if that counts for the host's average. `unsent`: when it went, if
+-- nothing was sent; its turn is given back, unless others went since.
+local function free_place(host, held, unsent)
   host[IN_FLIGHT] = max(0, host[IN_FLIGHT] - 1)
-  if host[DOMAIN] > 0 then give_back_to_domain(host[DOMAIN]) end
+  if host[DOMAIN] > 0 then give_back_to_domain(host[DOMAIN], host[INTERVAL] > 0 and unsent) end
+  if unsent and host[NEXT_AT] > unsent and host[NEXT_AT] - unsent <= host[INTERVAL] + 1e-6 then host[NEXT_AT] = unsent end
   if held then
     local hold = host[HOLD]
     host[HOLD] = hold == 0 and held or hold + (held - hold) * 0.25

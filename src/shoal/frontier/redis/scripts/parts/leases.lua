@@ -17,7 +17,7 @@ function item_of(lease)
 end
 
 -- Ends the leases that are still held; returns token → lease. Their hosts get their places back. `timed`: how long they were
--- held counts for the host's average.
+-- held counts for the host's average. `tokens.unsent`: those whose turns are given back, too.
 function end_leases(tokens, timed)
   local held, names, by_worker = {}, {}, {}
   local records = call_many('HMGET', LEASES, tokens)
@@ -45,7 +45,11 @@ function end_leases(tokens, timed)
     local lease = held[ended[i]]
     local host = hosts[lease[HOST]]
     if host then
-      free_place(host, timed and now - lease[SINCE])
+      if tokens.unsent and tokens.unsent[ended[i]] then
+        free_place(host, nil, lease[SINCE])
+      else
+        free_place(host, timed and now - lease[SINCE])
+      end
       touched[lease[HOST]] = host
     end
     count(job_of_line(lease[ITS_LINE]), 'leased', -1)
