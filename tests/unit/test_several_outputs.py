@@ -184,3 +184,27 @@ def test_what_a_job_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     output: Sequence[str] = ["p=a.jsonl", "postgresql://me:secret@h/d", "-"]
     assert output_key(output).decode() == f"p={tmp_path}/a.jsonl\npostgresql://me@h/d"
     assert describe(output) == "p=a.jsonl, postgresql://h/d, stdout"
+
+
+def test_another_process_writes_a_line_of_the_same_length(tmp_path: Path) -> None:
+    """One wrote and could not commit, because the other had its turn since."""
+    mine, theirs = (journal_of(tmp_path, "a=a.jsonl", "b=b.jsonl") for _ in range(2))
+    begun = mine.append(0, rows(("a", 1), ("b", 1)))
+    lost = mine.append(begun, rows(("a", 2)))
+    committed = theirs.append(begun, rows(("b", 3)))
+    assert lost == committed
+    mine.append(committed, rows(("a", 4), ("b", 5)))
+    assert numbers(tmp_path / "a.jsonl") == [1, 4]
+    assert numbers(tmp_path / "b.jsonl") == [1, 3, 5]
+    mine.close()
+    theirs.close()
+
+
+def test_a_log_that_was_cut_is_told(tmp_path: Path) -> None:
+    journal = journal_of(tmp_path, "a=a.jsonl", "b=b.jsonl")
+    first = journal.append(0, rows(("a", 1)))
+    second = journal.append(first, rows(("b", 2)))
+    os.truncate(journal.path, first)
+    with pytest.raises(SinkError, match="does not say how far"):
+        journal.append(second, rows(("b", 3)))
+    journal.close()

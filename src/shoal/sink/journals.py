@@ -22,7 +22,7 @@ from shoal.sink.jsonl import JsonLines
 from shoal.sink.outputs import Place, read_output
 from shoal.sink.ownership import FileClaim, Owner, claim, owner_of
 
-_LINE = 1 << 16  # bytes of the log that are read to find its last line
+_LINE = 1 << 10  # bytes of the log that are read first to find its last line
 
 
 @runtime_checkable
@@ -83,7 +83,6 @@ class Several:
         self._make = make
         self._journals: dict[str, Journal] = {}
         self._dirty: dict[str, LocalJournal] = {}  # written, and not durable yet
-        self._known: tuple[int, Mapping[str, int]] = (0, {})  # the positions at one length of the log
 
     def __repr__(self) -> str:
         return f"<Several {', '.join(place.text for place in self.places)}>"
@@ -109,9 +108,7 @@ class Several:
             name = self._name(place)
             positions[name] = self._write(place, positions.get(name, 0), its_rows)
         line = msgspec.json.encode(positions) + b"\n"
-        end = self._log.write(committed, [Row(line)])
-        self._known = (end, positions)
-        return end
+        return self._log.write(committed, [Row(line)])
 
     def _by_place(self, rows: Sequence[Row]) -> dict[Place, list[Row]]:
         taken: dict[Place, list[Row]] = {}
@@ -176,20 +173,19 @@ class Several:
 
     def positions(self, committed: int) -> Mapping[str, int]:
         """How far each output is when so much of the log is committed."""
-        if committed == 0:
-            return {}
-        if self._known[0] != committed:
-            self._known = (committed, self._read_log(committed))
-        return self._known[1]
+        return self._read_log(committed) if committed else {}
 
     def _read_log(self, committed: int) -> Mapping[str, int]:
-        start = max(0, committed - _LINE)
-        data = os.pread(self._log.fileno(), committed - start, start)
-        line = data.rstrip(b"\n").rpartition(b"\n")[2]
+        """Its last line. It is read each time: another process may have written one of the same length."""
+        data = b""
+        while len(data) < committed and data.count(b"\n") < 2:
+            length = min(committed, max(_LINE, 2 * len(data)))
+            data = os.pread(self._log.fileno(), length, committed - length)
+            if len(data) < length:  # it is shorter
+                data = b""
+                break
         try:
-            if len(data) < committed - start:
-                raise ValueError
-            return msgspec.json.decode(line, type=dict[str, int])
+            return msgspec.json.decode(data[:-1].rpartition(b"\n")[2], type=dict[str, int])
         except ValueError:
             raise SinkError(
                 f"{self.path} does not say how far the outputs of this job are: it was changed or removed; restore it"
