@@ -37,7 +37,6 @@ NOT_SETTINGS = frozenset(
         "SHOAL_STORE",
         "SHOAL_CONFIG",
         "SHOAL_JOB",
-        "SHOAL_OUTPUT",
         "SHOAL_LOG",
         "SHOAL_LOG_FORMAT",
         "SHOAL_METRICS",

@@ -56,7 +56,16 @@ ChallengeKind = Literal["captcha", "bot_wall", "rate_wall", "login_wall", "empty
 # Never stored and never shown. (A worker's pool is no secret, but it is local, too.)
 SECRET = frozenset(
     {
-        *("headers", "outputs", "plugin_options", "proxies", "proxy", "session_headers", "session_key"),
+        *(
+            "headers",
+            "output",
+            "outputs",
+            "plugin_options",
+            "proxies",
+            "proxy",
+            "session_headers",
+            "session_key",
+        ),
         "worker_pool",
     }
 )

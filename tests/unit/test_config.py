@@ -191,7 +191,7 @@ def test_what_kubernetes_says_of_services_is_not_told(caplog: pytest.LogCaptureF
 
 
 def test_variables_that_are_no_settings_are_left_alone() -> None:
-    others = ("SHOAL_STORE", "SHOAL_CONFIG", "SHOAL_JOB", "SHOAL_OUTPUT", "SHOAL_LOG", "SHOALS", "PATH")
+    others = ("SHOAL_STORE", "SHOAL_CONFIG", "SHOAL_JOB", "SHOAL_LOG", "SHOALS", "PATH")
     assert from_environ(**dict.fromkeys(others, "x")) == Settings()
 
 

@@ -208,3 +208,11 @@ def test_a_log_that_was_cut_is_told(tmp_path: Path) -> None:
     with pytest.raises(SinkError, match="does not say how far"):
         journal.append(second, rows(("b", 3)))
     journal.close()
+
+
+def test_folders_are_made(tmp_path: Path) -> None:
+    journal = make_journal([str(tmp_path / "j" / "{item}" / "rows.jsonl")], job="j")
+    assert journal is not None
+    journal.append(0, rows(("a", 1)))
+    assert numbers(tmp_path / "j" / "a" / "rows.jsonl") == [1]
+    assert (tmp_path / "j" / ".j.commits").exists()

@@ -82,7 +82,7 @@ def crawl(
             f"to be sure, run it again with the same input and --job {job or source.name}"
         )
     plan = _plan(source, given, config, job, store, output or [], fresh)
-    check_places(plan.output, summary)
+    check_places(output or plan.settings.output, summary)
     plan = replace(plan, metrics=metrics or "", trace=trace)
     shown = beside(store, dashboard, dashboard_port)
     view = run_plan(plan, quiet, beside=shown)
@@ -101,7 +101,7 @@ def check_places(output: Output, summary: Path | None) -> None:
     for path in [*paths, summary] if summary is not None else paths:
         if path.is_dir():
             raise UsageError(f"{path} is a directory: name a file")
-        if not path.parent.is_dir():
+        if not path.parent.is_dir() and "{" not in str(path.parent):  # a folder with a template is made
             raise UsageError(f"{path}: there is no directory {path.parent}")
 
 

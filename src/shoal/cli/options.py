@@ -123,7 +123,6 @@ Output = Annotated[
         text="Rows, by suffix: .jsonl .csv .parquet …, postgresql://…; - is stdout. Repeatable.",
         panel=PLACES,
         default="JOB.jsonl",
-        env="SHOAL_OUTPUT",
     ),
 ]
 JobName = Annotated[

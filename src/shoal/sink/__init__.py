@@ -13,7 +13,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from shoal.errors import UsageError
-from shoal.sink.outputs import FORMATS, FileOptions, Output, Place, plain_name, read_output, with_rest
+from shoal.sink.outputs import (
+    FORMATS,
+    FileOptions,
+    Output,
+    Place,
+    make_folders,
+    plain_name,
+    read_output,
+    with_rest,
+)
 
 if TYPE_CHECKING:
     from shoal.frontier.protocol import Journal
@@ -120,11 +129,12 @@ def make_journal(
     others = [place for place in with_rest(places, job) if place.kind != "database"]
     if not others:
         return None
+    make_folders(others)
     if len(others) == len(places) == 1 and not others[0].is_template:
         return make(others[0])
     from shoal.sink.journals import Several
 
-    folder = next((place.path.parent for place in others if place.kind == "file"), Path())
+    folder = next((place.folder for place in others if place.kind == "file"), Path())
     log = folder / f".{plain_name(job)}.commits"
     key = os.path.abspath(log) if local else identity_of(log)
     return Several(log, key, others, make)

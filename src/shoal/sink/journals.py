@@ -19,7 +19,7 @@ from shoal.errors import SinkError
 from shoal.frontier.protocol import Journal
 from shoal.model import Row
 from shoal.sink.jsonl import JsonLines
-from shoal.sink.outputs import Place, read_output
+from shoal.sink.outputs import Place, make_folders, read_output
 from shoal.sink.ownership import FileClaim, Owner, claim, owner_of
 
 _LINE = 1 << 10  # bytes of the log that are read first to find its last line
@@ -150,6 +150,7 @@ class Several:
     def _journal(self, place: Place) -> Journal:
         name = self._name(place)
         if name not in self._journals:
+            make_folders([place])
             journal = self._make(place)
             if isinstance(journal, LocalJournal) and self.owner is not None:
                 # It may be a file of a kind of items that comes for the first time: only the others are claimed.

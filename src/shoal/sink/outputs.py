@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.errors import UsageError
+from shoal.errors import SinkError, UsageError
 
 if TYPE_CHECKING:
     from shoal.settings import Settings
@@ -81,6 +81,11 @@ class Place(Struct, frozen=True):
     @property
     def path(self) -> Path:
         return Path(self.target)
+
+    @property
+    def folder(self) -> Path:
+        """The one that all its files are in, or in folders below it."""
+        return Path(os.path.dirname(self.target.partition("{item}")[0]))
 
     @property
     def is_template(self) -> bool:
@@ -222,6 +227,18 @@ def with_rest(places: Sequence[Place], job: str) -> tuple[Place, ...]:
         return (*places, Place("objects", f"{folder}/{name}", is_rest=True))
     folder = str(beside.path.parent) if beside.kind == "file" else ""
     return (*places, Place("file", os.path.join(folder, name), is_rest=True))
+
+
+def make_folders(places: Sequence[Place]) -> None:
+    """Makes the folders of files, such as those of `{job}/rows.csv`."""
+    for place in places:
+        if place.kind == "file":
+            try:
+                place.folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise SinkError(
+                    f"cannot make the folder of {place.path}: {error.strerror or error}"
+                ) from None
 
 
 def plain_name(name: str) -> str:
