@@ -332,6 +332,11 @@ EVENTS: dict[str, Kind] = {
     ),
     "sink_lost": _kind("warning", "sink reason", "{sink} is away ({reason}); results wait for it"),
     "sink_waits": _kind("warning", "sink reason", "rows for {sink} wait in its spool: {reason}"),
+    "column_mixed": _kind(
+        "warning",
+        "sink column one other",
+        "{sink}: column {column} holds values of type {one} and {other}; they are written as text",
+    ),
     "sink_back": _kind("warning", "sink seconds", "{sink} is back after {seconds:.1f} s"),
     # -- the program itself
     "progress": _kind(

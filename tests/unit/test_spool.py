@@ -10,9 +10,9 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from shoal.errors import OutputTaken, SinkError
 from shoal.model import Row
@@ -20,6 +20,7 @@ from shoal.sink import spool as spool_module
 from shoal.sink import spool_folder
 from shoal.sink.ownership import FileClaim, Owner, claim, folder_of
 from shoal.sink.spool import Part, Spool
+from spool_world import STEPS, Step, World, crashing_os
 
 
 class Shelf:
@@ -248,127 +249,31 @@ def test_a_file_that_may_be_replaced_takes_its_spool_with_it(tmp_path: Path) -> 
 # -- crashes
 
 
-class Crash(BaseException):
-    """The process is gone: only a BaseException passes by everything that mends errors."""
-
-
-class CrashingOs:
-    """`os`, until the call that must not happen."""
-
-    CALLS = frozenset({"open", "pwrite", "ftruncate", "unlink", "rename", "fsync", "fdatasync", "replace"})
-
-    def __init__(self) -> None:
-        self.left: int | None = None
-        self.error: Exception | None = None
-
-    def __getattr__(self, name: str) -> object:
-        if name in self.CALLS and self.left is not None:
-            self.left -= 1
-            if self.left < 0:
-                raise self.error or Crash
-        return getattr(os, name)
-
-
-@pytest.fixture
-def crashing(monkeypatch: pytest.MonkeyPatch) -> CrashingOs:
-    fake = CrashingOs()
-    monkeypatch.setattr(spool_module, "os", fake)
-    monkeypatch.setattr(spool_folder, "os", fake)
-    return fake
-
-
-ACTION = st.one_of(
-    st.tuples(st.just("append"), st.integers(0, 12)),
-    st.tuples(st.just("uncommitted"), st.integers(0, 12)),
-    st.tuples(st.just("back"), st.integers(1, 4)),
-    st.tuples(st.just("finish"), st.just(0)),
-    st.tuples(st.just("restart"), st.just(0)),
-)
-
-
-class World:
-    """The store, which knows what is committed, and the processes that come and go."""
-
-    def __init__(self, path: Path, crashing: CrashingOs) -> None:
-        self.path = path
-        self.crashing = crashing
-        self.shelf = Shelf()
-        self.commits: list[tuple[int, int]] = [(0, 0)]  # position, rows
-        self.rows: list[bytes] = []
-        self.made = 0
-        self.went_back = False
-        self.spool = self.start()
-
-    def start(self) -> Spool:
-        return spool_at(self.path, self.shelf, segment=40)
-
-    def act(self, action: str, number: int) -> None:
-        committed, count = self.commits[-1]
-        if action == "restart":
-            self.spool.close()
-            self.spool = self.start()
-        elif action == "finish":
-            self.spool.finish(committed)
-            # A position below the last segment may be that of a process which has not seen the last commits. Only
-            # `append` knows that the store went back.
-            shipped = self.shelf.rows()
-            assert shipped == self.rows or (self.went_back and shipped[: len(self.rows)] == self.rows)
-        elif action == "back":
-            # What the segments that are kept allow.
-            kept = self.spool.folder.segments()
-            if len(self.commits) > number and kept and kept[0].start <= self.commits[-1 - number][0]:
-                self.went_back = True
-                del self.commits[-number:]
-                del self.rows[self.commits[-1][1] :]
-        else:
-            new = [row(self.made + n) for n in range(number)]
-            self.made += number
-            end = self.spool.append(committed, new)
-            self.went_back = False
-            if action == "append" and new:
-                self.rows += [one.data for one in new]
-                self.commits.append((end, count + number))
-
-    def crashed(self) -> None:
-        self.crashing.left = None
-        self.spool.close()  # the kernel closes its files
-        self.spool = self.start()
-
-
-@given(
-    st.lists(st.tuples(ACTION, st.one_of(st.none(), st.integers(0, 12))), max_size=30),
-)
+@given(STEPS)
 @settings(max_examples=300, deadline=None)
-def test_crashes_between_any_two_operations_lose_and_double_nothing(
-    steps: list[tuple[tuple[str, int], int | None]],
-) -> None:
-    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        fake = CrashingOs()
-        patch.setattr(spool_module, "os", fake)
-        patch.setattr(spool_folder, "os", fake)
-        world = World(Path(folder) / "rows.parquet", fake)
-        for (action, number), crash_at in steps:
-            fake.left = crash_at
-            try:
-                world.act(action, number)
-            except Crash:
-                world.crashed()
-            fake.left = None
-        world.act("append", 1)
-        world.act("finish", 0)
-
-
-def test_a_full_disk_is_one_line_and_the_rows_come_later(tmp_path: Path, crashing: CrashingOs) -> None:
+def test_crashes_between_any_two_operations_lose_and_double_nothing(steps: list[Step]) -> None:
     shelf = Shelf()
-    spool = spool_at(tmp_path / "rows.parquet", shelf)
-    committed = spool.append(0, [row(1)])
-    crashing.error = OSError(errno.ENOSPC, "No space left on device")
-    crashing.left = 0
-    with pytest.raises(SinkError, match=r"rows\.parquet: No space left on device; nothing is lost"):
-        spool.append(committed, [row(2)])
-    with pytest.raises(SinkError, match=r"rows\.parquet: No space left on device; nothing is lost"):
+
+    def shipped() -> list[int]:
+        return [msgspec.json.decode(one)["n"] for one in shelf.rows()]
+
+    with tempfile.TemporaryDirectory() as folder, crashing_os(spool_module, spool_folder) as crashing:
+        path = Path(folder) / "rows.parquet"
+        World(crashing, lambda: spool_at(path, shelf, segment=40), shipped, row).run(steps)
+
+
+def test_a_full_disk_is_one_line_and_the_rows_come_later(tmp_path: Path) -> None:
+    shelf = Shelf()
+    with crashing_os(spool_module, spool_folder) as crashing:
+        spool = spool_at(tmp_path / "rows.parquet", shelf)
+        committed = spool.append(0, [row(1)])
+        crashing.error = OSError(errno.ENOSPC, "No space left on device")
+        crashing.left = 0
+        with pytest.raises(SinkError, match=r"rows\.parquet: No space left on device; nothing is lost"):
+            spool.append(committed, [row(2)])
+        with pytest.raises(SinkError, match=r"rows\.parquet: No space left on device; nothing is lost"):
+            spool.finish(committed)
+        crashing.left = None
+        committed = spool.append(committed, [row(2)])
         spool.finish(committed)
-    crashing.left = None
-    committed = spool.append(committed, [row(2)])
-    spool.finish(committed)
     assert shelf.rows() == [row(1).data, row(2).data]

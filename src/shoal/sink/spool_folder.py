@@ -62,7 +62,7 @@ class SpoolFolder:
     def make(self) -> None:
         with suppress(FileExistsError):
             self.path.mkdir()
-            _sync(self.path.parent)
+            sync_folder(self.path.parent)
 
     def fileno(self) -> int:
         """What those who append lock."""
@@ -129,7 +129,7 @@ class SpoolFolder:
         return time.time() - os.stat(self.path / segment.name).st_mtime
 
     def sync(self) -> None:
-        _sync(self.path)
+        sync_folder(self.path)
 
     def rows(self, segment: Segment, end: int) -> Iterator[Row]:
         """The rows of a segment, up to the position `end`."""
@@ -180,7 +180,7 @@ def _gap(numbers: list[int]) -> int:
     return next(n for n, after in pairwise(numbers) if after != n + 1)
 
 
-def _sync(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(file)

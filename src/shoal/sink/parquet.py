@@ -1,0 +1,60 @@
+"""Parquet files that hold every row exactly once.
+
+A Parquet file is complete when it is closed, and cannot be added to. So rows go to a spool (`spool.py`), which turns
+them into parts while the crawl goes on; at its end the parts become one file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from shoal.errors import UsageError
+from shoal.model import Row
+from shoal.sink.spool import SEGMENT, Part, Spool
+
+if TYPE_CHECKING:
+    from shoal.sink.parquet_parts import ParquetParts
+
+Columns = Mapping[str, Mapping[str, object]]  # for each kind of item: its fields and their annotations
+
+
+class ParquetFile(Spool):
+    """A journal. `columns`: what the schemas of handlers say."""
+
+    def __init__(self, path: Path, columns: Columns, key: str = "", *, segment: int = SEGMENT) -> None:
+        if find_spec("pyarrow") is None:
+            raise UsageError("Parquet needs pyarrow: pip install 'shoal[parquet]'")
+        self._parts = _LazyParts(path, columns)
+        super().__init__(path, self._parts, key, segment=segment)
+
+    def read(self, committed: int) -> Iterator[dict[str, object]]:
+        """The committed rows."""
+        yield from self._parts.loaded().read(self.folder, committed)
+
+
+class _LazyParts:
+    """pyarrow is loaded when the first part is written: it takes a moment, and most commands do not need it."""
+
+    def __init__(self, path: Path, columns: Columns) -> None:
+        self._path = path
+        self._columns = columns
+        self._parts: ParquetParts | None = None
+
+    def loaded(self) -> ParquetParts:
+        if self._parts is None:
+            from shoal.sink.parquet_parts import ParquetParts
+
+            self._parts = ParquetParts(self._path, self._columns)
+        return self._parts
+
+    def ship(self, part: Part, rows: Iterator[Row]) -> None:
+        self.loaded().ship(part, rows)
+
+    def unship(self, part: Part) -> None:
+        self.loaded().unship(part)
+
+    def finish(self, position: int, parts: Sequence[Part]) -> None:
+        self.loaded().finish(position, parts)
