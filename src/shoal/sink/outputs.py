@@ -62,8 +62,15 @@ def _jsonl(options: FileOptions) -> LocalJournal:
     return JsonLines(options.path, options.key)
 
 
+def _parquet(options: FileOptions) -> LocalJournal:
+    from shoal.sink.parquet import ParquetFile
+
+    return ParquetFile(options.path, options.columns, options.key)
+
+
 FORMATS: Mapping[str, Format] = {
     "jsonl": Format((".jsonl", ".ndjson", ".jl"), _jsonl),
+    "parquet": Format((".parquet",), _parquet),
 }
 
 
