@@ -164,6 +164,50 @@ def test_the_output_is_complete_or_not_there(cli: Cli, tmp_path: Path) -> None:
     assert len(rows_in(Path("rows.jsonl"))) == 5
 
 
+KINDS = """
+from shoal import Spider
+spider = Spider("shop", start="http://a.test/")
+
+@spider.handler(item="product")
+def product(page):
+    yield {"sku": page.text("h1")}
+
+@spider.handler(item="review")
+def review(page):
+    yield {"text": page.text("h1")}
+"""
+
+
+def test_several_outputs(cli: Cli, tmp_path: Path) -> None:
+    Path("shop.py").write_text(KINDS)
+    archived(tmp_path / "pages", 5)
+    archived(tmp_path / "pages", 3, "b", handler="review")
+    outputs = [
+        "-o",
+        "product=products.jsonl",
+        "-o",
+        "{item}-of-{job}.jsonl",
+        "-o",
+        "-",
+        "-o",
+        "none=none.jsonl",
+    ]
+    code, out, said = cli("extract", "shop.py", "--from", "pages", *outputs)
+    assert code == 0, said
+    assert len(rows_in(Path("products.jsonl"))) == len(rows_in(Path("product-of-shop.jsonl"))) == 5
+    assert len(rows_in(Path("review-of-shop.jsonl"))) == 3
+    assert rows_in(Path("none.jsonl")) == []
+    assert len(out.splitlines()) == 8
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+    code, _, said = cli("extract", "shop.py", "--from", "pages", "-o", "{item}-of-{job}.jsonl")
+    assert (code, "-of-shop.jsonl already holds" in said) == (3, True)
+    code, _, said = cli("extract", "shop.py", "--from", "pages", "-o", "postgresql://localhost/db")
+    assert (code, "files and standard output only" in said) == (2, True)
+    Path("none.jsonl").write_text("old")
+    assert cli("extract", "shop.py", "--from", "pages", *outputs, "--fresh")[0] == 0
+    assert Path("none.jsonl").read_text() == ""
+
+
 def test_archives_that_are_broken_or_of_others(cli: Cli, tmp_path: Path) -> None:
     Path("shop.py").write_text(SPIDER)
     path = archived(tmp_path / "pages", 20)

@@ -99,8 +99,7 @@ def extract(
         since=options.moment(since, time.time(), "--since") or 0.0,
         statuses=frozenset(plan.settings.handle_status),
     )
-    places = output or [f"{plan.source.load().name}.jsonl"]
-    _run(plan, choice, places, fresh, processes or _cores(), every, limit, quiet)
+    _run(plan, choice, output or [], fresh, processes or _cores(), every, limit, quiet)
 
 
 def _plan(
@@ -139,21 +138,30 @@ def _run(
     limit: int | None,
     quiet: bool,
 ) -> None:
+    from shoal.cli.crawl import check_places
     from shoal.runtime.extract import Extraction
-    from shoal.runtime.extract_output import ExtractedFile, Outputs
+    from shoal.runtime.extract_output import ExtractOutput
+    from shoal.sink import describe
+    from shoal.sink.outputs import expand, plain_name
+    from shoal.spider.schemas import columns_of
+    from shoal.telemetry.logging import only_json
     from shoal.terminal.console import say, stderr
     from shoal.terminal.extract_view import render, showing
 
-    outputs = Outputs([ExtractedFile(Path(place), fresh=fresh) for place in places])
+    spider = plan.source.load()
+    wanted = places or plan.settings.output or f"{plain_name(spider.name)}.jsonl"
+    output = expand(wanted, spider.name, time.strftime("%Y-%m-%d", time.gmtime()))
+    check_places(output, None)
+    target = ExtractOutput(output, spider.name, plan.settings, columns_of(spider), fresh=fresh)
     try:
         with showing(sys.stderr, quiet) as show:
             report = Extraction(
-                plan, outputs, processes=processes, choice=choice, every=every, limit=limit, show=show
+                plan, target, processes=processes, choice=choice, every=every, limit=limit, show=show
             ).run()
+        target.finish()
     except BaseException:
-        outputs.abandon()
+        target.abandon()
         say("nothing was written")
         raise
-    outputs.finish()
-    if not quiet:
-        stderr().print(render(report, ", ".join(places)))
+    if not quiet and not only_json():
+        stderr().print(render(report, describe(output)))

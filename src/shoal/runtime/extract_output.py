@@ -3,81 +3,130 @@
 from __future__ import annotations
 
 import fcntl
+import glob
 import os
 import shutil
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from shoal.errors import OutputTaken, SinkError, UsageError
+from shoal.frontier.protocol import Journal
 from shoal.model import Row
-from shoal.sink.jsonl import JsonLines, describe_existing
+from shoal.settings import Settings
+from shoal.sink import make_journal
+from shoal.sink.journals import LocalJournal
+from shoal.sink.jsonl import describe_existing
+from shoal.sink.outputs import Columns, Output, Place, read_output, with_rest
+from shoal.sink.ownership import Owner, take_over
 
 
-class ExtractedFile:
-    """One output file. What is not complete is in a folder beside it, which the next run removes."""
+class ExtractOutput:
+    """All outputs of a run. What is not complete is in hidden folders beside them, which the next run empties."""
 
-    def __init__(self, path: Path, *, fresh: bool) -> None:
-        self._path = path
-        if path.is_dir():
-            raise UsageError(f"{path} is a directory: name a file")
-        if not path.parent.is_dir():
-            raise UsageError(f"{path}: there is no directory {path.parent}")
-        if not fresh and (existing := describe_existing(path)):
-            raise OutputTaken(f"{existing}; --fresh replaces it when the new rows are complete")
-        self._folder = path.with_name(f".{path.name}.extract")
-        self._lock = self._claim()
-        self._journal = JsonLines(self._folder / path.name)
+    def __init__(
+        self, output: Output, job: str, settings: Settings, columns: Columns, *, fresh: bool = False
+    ) -> None:
+        self._job = job
+        self._settings = settings
+        self._columns = columns
+        self._fresh = fresh
+        self._folders: dict[Path, int] = {}  # the hidden ones, and what holds their locks
         self._position = 0
-
-    def _claim(self) -> int:
+        places = read_output(output)
+        for place in with_rest(places, job):
+            self._check(place)
         try:
-            self._folder.mkdir(exist_ok=True)
-            lock = os.open(self._folder, os.O_RDONLY | os.O_CLOEXEC)
+            self._places = [self._hidden(place) for place in places]
+            journal = self._make(self._places)
+        except OSError as error:
+            self._remove()
+            raise SinkError(f"cannot write {error.filename}: {error.strerror or error}") from error
+        except BaseException:
+            self._remove()
+            raise
+        self._journal = journal
+
+    def _make(self, places: Sequence[Place]) -> Journal:
+        texts = [place.text for place in places]
+        journal = make_journal(texts, job=self._job, settings=self._settings, columns=self._columns)
+        assert journal is not None
+        return journal
+
+    def _check(self, place: Place) -> None:
+        if place.kind not in ("file", "stdout"):
+            raise UsageError(f"-o {place.text}: shoal extract writes files and standard output only")
+        if place.kind == "stdout" or self._fresh:
+            return
+        pattern = "*".join(glob.escape(part) for part in place.target.split("{item}"))
+        for path in map(Path, glob.glob(pattern) if place.is_template else [place.target]):
+            if existing := describe_existing(path):
+                raise OutputTaken(f"{existing}; --fresh replaces it when the new rows are complete")
+
+    def _hidden(self, place: Place) -> Place:
+        """The place with a file that has not got its name yet."""
+        if place.kind != "file":
+            return place
+        path = place.path
+        folder = path.with_name(f".{path.name.replace('{item}', 'item')}.extract")
+        if folder not in self._folders:
+            folder.mkdir(exist_ok=True)
+            lock = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 os.close(lock)
-                raise OutputTaken(f"another shoal extract writes {self._path}: wait for its end") from None
-            for old in self._folder.iterdir():
-                old.unlink()
+                raise OutputTaken(f"another shoal extract writes {path}: wait for its end") from None
+            self._folders[folder] = lock
+            _empty(folder)
+        return replace(place, target=str(folder / path.name))
+
+    def write(self, rows: Sequence[Row]) -> None:
+        if isinstance(self._journal, LocalJournal):
+            self._position = self._journal.write(self._position, rows)
+        else:
+            self._position = self._journal.append(self._position, rows)
+
+    def finish(self) -> None:
+        """The files get their names."""
+        self._end(self._journal, self._position)
+        for place in self._places:  # those that got no row replace earlier files, too
+            if place.kind == "file" and not place.is_template and not place.path.exists():
+                self._end(self._make([replace(place, item="")]), 0)
+        owner = Owner(f"extract of {self._job}", time.time())
+        try:
+            for folder in self._folders:
+                for path in sorted(folder.iterdir()):
+                    if not path.name.startswith("."):
+                        os.replace(path, folder.parent / path.name)
+                        take_over(folder.parent / path.name, owner)
         except OSError as error:
-            raise SinkError(f"cannot write {self._path}: {error.strerror or error}") from error
-        return lock
+            raise SinkError(f"cannot name the output {error.filename}: {error.strerror or error}") from error
+        self._remove()
 
-    def write(self, rows: Sequence[Row]) -> None:
-        self._position = self._journal.write(self._position, rows)
-
-    def finish(self) -> None:
-        """The file gets its name."""
-        self._journal.write(self._position, ())
-        self._journal.sync()
-        self._journal.close()
-        os.replace(self._folder / self._path.name, self._path)
-        self._end()
+    def _end(self, journal: Journal, position: int) -> None:
+        if isinstance(journal, LocalJournal):
+            position = journal.append(position, ())
+            journal.finish(position)
+            journal.close()
 
     def abandon(self) -> None:
-        self._journal.close()
-        self._end()
+        if isinstance(self._journal, LocalJournal):
+            self._journal.close()
+        self._remove()
 
-    def _end(self) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)
-        os.close(self._lock)
+    def _remove(self) -> None:
+        for folder, lock in self._folders.items():
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(lock)
+        self._folders = {}
 
 
-class Outputs:
-    """All outputs of a run."""
-
-    def __init__(self, files: Sequence[ExtractedFile]) -> None:
-        self._files = files
-
-    def write(self, rows: Sequence[Row]) -> None:
-        for file in self._files:
-            file.write(rows)
-
-    def finish(self) -> None:
-        for file in self._files:
-            file.finish()
-
-    def abandon(self) -> None:
-        for file in self._files:
-            file.abandon()
+def _empty(folder: Path) -> None:
+    for old in folder.iterdir():
+        if old.is_dir():
+            shutil.rmtree(old)
+        else:
+            old.unlink()

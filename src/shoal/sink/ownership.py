@@ -71,6 +71,13 @@ def owner_of(path: Path) -> Owner | None:
         return None
 
 
+def take_over(path: Path, owner: Owner) -> None:
+    """The file was replaced: it is not the job's any more that has written it."""
+    if owner_of(path) is not None:
+        with _noted(path) as note:
+            note.owner = owner
+
+
 def claim(path: Path, asked: FileClaim, *, replace_any: bool = False) -> None:
     """Makes the job the owner of the file, or raises `OutputTaken`. `replace_any`: the user allows to replace the file,
     whatever it holds."""
