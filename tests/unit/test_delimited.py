@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.errors import SinkError
+from shoal.model import Row
 from shoal.sink import delimited_files
 from shoal.sink.compression import Compression, Gzip, Plain, Zstandard
 from shoal.sink.delimited_files import DelimitedFile
@@ -33,7 +34,7 @@ def compression(request: pytest.FixtureRequest) -> str:
 
 
 def make(path: Path, compression: str = "", first: Sequence[str] = (), **options: Any) -> DelimitedFile:
-    return DelimitedFile(path, Delimited(**options), COMPRESSIONS[compression](), first=first)
+    return DelimitedFile(path, Delimited(**options), COMPRESSIONS[compression](), given={"": first})
 
 
 def read(path: Path) -> list[Fields]:
@@ -89,6 +90,20 @@ def test_the_first_columns_can_be_given(tmp_path: Path) -> None:
     committed = journal.append(committed, rows_of([{"d": 3}]))
     journal.finish(committed)
     assert (tmp_path / "o.csv").read_bytes() == b"\xef\xbb\xbfb\tc\ta\td\r\n2\t\t1\t\r\n\t\t\t3\r\n"
+    journal.close()
+
+
+def test_the_columns_of_a_kind_of_item_come_with_its_first_row(tmp_path: Path) -> None:
+    journal = DelimitedFile(
+        tmp_path / "o.csv", Delimited(), given={"book": ["a", "b"], "review": ["b", "c", "d"]}
+    )
+    journal.finish(0)
+    assert (tmp_path / "o.csv").read_bytes() == b"a,b,c,d\r\n"
+    committed = journal.append(0, [Row(b'{"b":1}\n', table="book")])
+    assert (tmp_path / "o.csv").read_bytes() == b"a,b\r\n,1\r\n"
+    committed = journal.append(committed, [Row(b'{"d":2}\n', table="review")])
+    journal.finish(committed)
+    assert (tmp_path / "o.csv").read_bytes() == b"a,b,c,d\r\n,1,,\r\n,,,2\r\n"
     journal.close()
 
 

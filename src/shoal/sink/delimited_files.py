@@ -17,12 +17,12 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
 
-from shoal.errors import SinkError
 from shoal.model import Row
 from shoal.sink.committed_file import CommittedFile, beginning_of, sync_folder
 from shoal.sink.compression import Compression, Plain
@@ -42,7 +42,8 @@ log = logging.getLogger("shoal")
 
 
 class DelimitedFile(CommittedFile):
-    """`first`: names of the first columns, whatever the rows have; `types`: of fields, for those who read."""
+    """`given`: for a kind of item, names of columns that the file has whatever the rows have. `types`: of fields, for
+    those who read."""
 
     def __init__(
         self,
@@ -51,14 +52,14 @@ class DelimitedFile(CommittedFile):
         compression: Compression | None = None,
         key: str = "",
         *,
-        first: Iterable[str] = (),
+        given: Mapping[str, Iterable[str]] | None = None,
         types: Mapping[str, object] | None = None,
     ) -> None:
         super().__init__(path, b"", compression, key)
         self._format = format
-        self._first = list(format.fields(dict.fromkeys(first)))
-        if len(self._first) > _MOST_GIVEN:
-            raise SinkError(f"{path}: {len(self._first):,} columns; {_MOST_GIVEN:,} are the most")
+        self._given = {
+            table: list(format.fields(dict.fromkeys(names))) for table, names in (given or {}).items()
+        }
         self._types = types or {}
         self._place = Path(os.path.realpath(path))  # a symbolic link stays one
         self._lock: int | None = None
@@ -71,11 +72,11 @@ class DelimitedFile(CommittedFile):
         items = [self._format.fields(as_fields(msgspec.json.decode(row.data))) for row in rows]
         with self._ours(committed), self._complaining():
             if not committed:
-                return self._begin(items)
+                return self._begin(items, rows)
             width, length = _split(committed)
             file = self._generation(width, length)
             columns = self._columns_of(file)
-            wider = self._plan(columns, items, length)
+            wider = self._plan(columns, items, rows, length)
             if wider != columns:
                 return self._widen(length, columns, wider, items)
             data = self._packed(self._format.encode(items, columns))
@@ -105,7 +106,8 @@ class DelimitedFile(CommittedFile):
         with self._ours(committed), self._complaining():
             file = self._current()
             if not committed and self._length(file, 0) == 0:
-                header = self._format.header(self._first) if self._first else b""
+                names = list(dict.fromkeys(chain.from_iterable(self._given.values())))
+                header = self._format.header(names) if names else b""
                 self._put(file, 0, self._compression.compress(header), 0)
             elif len(self._columns_of(file)) < width:
                 self._generation(width, length)
@@ -127,35 +129,38 @@ class DelimitedFile(CommittedFile):
             os.close(self._lock)
             self._lock = None
 
-    def _begin(self, items: list[Fields]) -> int:
+    def _begin(self, items: list[Fields], rows: Sequence[Row]) -> int:
         self._sweep(0)  # what an earlier job left
         file = self._current()
         length = self._length(file, 0)
         if not items:
             return self._put(file, 0, b"", length)
-        columns = self._plan(self._first, items, 0) or [EXTRA]
+        columns = self._plan([], items, rows, 0) or [EXTRA]
         data = self._packed(self._format.header(columns)) + self._packed(self._format.encode(items, columns))
         return _joined(columns, self._put(file, 0, data, length))
 
     # -- which columns
 
-    def _plan(self, columns: list[str], items: list[Fields], length: int) -> list[str]:
-        """The columns, and those that these items need besides."""
+    def _plan(self, columns: list[str], items: list[Fields], rows: Sequence[Row], length: int) -> list[str]:
+        """The columns, and those that these rows need besides."""
         known = frozenset(columns)
+        tables = {row.table for row in rows} & self._given.keys()
+        given = [name for table in sorted(tables) for name in self._given[table] if name not in known]
         names = dict.fromkeys(name for item in items if not item.keys() <= known for name in item)
-        new = [name for name in names if name not in known and name != EXTRA]
+        new = [name for name in names if name not in known and name not in given and name != EXTRA]
         own = any(EXTRA in item for item in items)  # a field that is called so
-        if not new and not (own and EXTRA not in columns):
+        if not given and not new and not (own and EXTRA not in known):
             return columns
         grown = self._has_grown(length, len(columns))
-        if EXTRA in columns and not grown:
-            added = []
-        else:
-            room = max(0, MOST_COLUMNS - len(columns))
-            added = [name for name in new if len(name) <= LONGEST_NAME][:room]
-        if len(added) < len(new):
-            self._tell_extra(next(name for name in new if name not in added))
-        if EXTRA not in columns and (own or len(added) < len(new) or not grown):
+        added: list[str] = []
+        if grown or EXTRA not in known:
+            added += list(dict.fromkeys(given))[: max(0, _MOST_GIVEN - len(columns))]
+            room = max(0, MOST_COLUMNS - len(columns) - len(added))
+            added += [name for name in new if len(name) <= LONGEST_NAME][:room]
+        without = [name for name in new if name not in added]
+        if without:
+            self._tell_extra(without[0])
+        if EXTRA not in known and (own or without or not grown):
             added.append(EXTRA)
         return columns + added
 
