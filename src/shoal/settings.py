@@ -187,6 +187,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     min_rate: Annotated[float, Meta(ge=0)] = 100.0  # bytes a second, over 5 s; 0 lifts the limit
     max_body: PositiveInt = 10 * 1024 * 1024  # decoded bytes
     output: list[str] = []  # where rows go, if no -o is given; see docs/outputs.md
+    columns: dict[str, list[str]] = {}  # the first columns of CSV and TSV, by kind of item
+    csv_formulas: Literal["keep", "escape"] = "keep"  # "escape": an apostrophe before what is a formula
+    csv_bom: bool = False  # CSV and TSV begin with a byte-order mark, by which Excel knows UTF-8
     files: str = ""  # the folder of downloaded files; "": files/ beside the results
     max_file: PositiveInt = 1024 * 1024 * 1024  # bytes of a downloaded file
     file_timeout: PositiveSeconds = 3600.0  # for one request for a file

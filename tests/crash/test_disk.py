@@ -78,7 +78,7 @@ def test_workers_that_cannot_announce_themselves(desk: Desk, web: WebProcess) ->
 
 def test_results_that_cannot_be_written_at_all(desk: Desk, web: WebProcess) -> None:
     check_complaint(
-        desk.run("crawl", web.url("site"), "-o", "/dev/full", *FAST), "/dev/full", "not a regular file"
+        desk.run("crawl", web.url("site"), "-o", "/dev/full:jsonl", *FAST), "/dev/full", "not a regular file"
     )
     check_complaint(desk.run("crawl", web.url("site"), "-o", "/proc/rows.jsonl", *FAST), "/proc/rows.jsonl")
 

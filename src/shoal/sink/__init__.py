@@ -109,21 +109,22 @@ def make_journal(
     from shoal.settings import Settings as Defaults
     from shoal.sink.jsonl import StdoutJournal
     from shoal.sink.ownership import identity_of
+    from shoal.sink.text_outputs import open_text_stream
 
     places = read_output(output)
     if not places:
         return StdoutJournal()
 
     def make(place: Place) -> Journal:
+        fields = {name: types for name, types in (columns or {}).items() if place.takes(name)}
+        options = settings or Defaults()
         if place.kind == "stdout":
-            return StdoutJournal()
+            return open_text_stream(place.format, place.compression, fields, options)
         if place.kind == "objects":
             raise UsageError(f"-o {place.text}: object stores are not supported yet")
         key = os.path.abspath(place.path) if local else identity_of(place.path)
         return FORMATS[place.format].make(
-            FileOptions(
-                place.path, key, place.format, place.compression, columns or {}, settings or Defaults()
-            )
+            FileOptions(place.path, key, place.format, place.compression, fields, options)
         )
 
     others = [place for place in with_rest(places, job) if place.kind != "database"]

@@ -11,6 +11,7 @@ from shoal.frontier.protocol import Journal
 from shoal.model import Row, Settlement
 from shoal.sink import Sink
 from shoal.sink.journals import LocalJournal, take
+from shoal.sink.jsonl import StdoutJournal
 from shoal.sink.outputs import Place
 from shoal.sink.ownership import FileClaim
 
@@ -34,7 +35,7 @@ class FileSink:
         return batch
 
     async def close(self) -> None:
-        if isinstance(self.journal, LocalJournal):
+        if isinstance(self.journal, LocalJournal | StdoutJournal):
             self.journal.close()
 
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from shoal.errors import SinkError
 from shoal.frontier.protocol import Journal
 from shoal.model import Row
-from shoal.sink.jsonl import JsonLines
+from shoal.sink.jsonl import JsonLines, StdoutJournal
 from shoal.sink.outputs import Place, make_folders, read_output
 from shoal.sink.ownership import FileClaim, Owner, claim, owner_of
 
@@ -234,7 +234,7 @@ class Several:
 
     def close(self) -> None:
         for journal in self._journals.values():
-            if isinstance(journal, LocalJournal):
+            if isinstance(journal, LocalJournal | StdoutJournal):
                 journal.close()
         self._journals.clear()
         self._log.close()

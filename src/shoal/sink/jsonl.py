@@ -9,6 +9,8 @@ from typing import TextIO
 
 from shoal.errors import SinkError
 from shoal.model import Row
+from shoal.sink.compression import Compression, Plain
+from shoal.sink.formats import Format
 from shoal.sink.formats.jsonl import JsonLinesFormat
 from shoal.sink.items import encode_row
 from shoal.sink.text_files import TextFile
@@ -58,18 +60,35 @@ class StdoutJournal:
 
     key = "stdout"
 
+    def __init__(self, format: Format | None = None, compression: Compression | None = None) -> None:
+        self._format = format or JsonLinesFormat()
+        self._compression = compression or Plain()
+        self._begun = self._ended = False
+
     def append(self, committed: int, rows: Sequence[Row]) -> int:
-        data = b"".join([row.data for row in rows])
+        text = self._format.encode(rows, first=not self._begun)
+        return committed + self._print(text) if text else committed
+
+    def close(self) -> None:
+        """Prints the end, if the format has one. Nothing is printed after a failure."""
+        if not self._ended and (self._format.head or self._format.tail):
+            self._print(b"")
+            self._print(self._format.tail)
+        self._ended = True
+
+    def _print(self, text: bytes) -> int:
+        if not self._begun:
+            text = self._format.head + text
+            self._begun = True
+        data = self._compression.compress(text) if text else b""
         try:
             stream = standard_output().buffer
             stream.write(data)
             stream.flush()
         except OSError as error:
+            self._ended = True
             raise SinkError(f"cannot write to standard output: {error.strerror or error}") from error
-        return committed + len(data)
-
-    def close(self) -> None:
-        pass
+        return len(data)
 
 
 def describe_existing(path: Path) -> str | None:

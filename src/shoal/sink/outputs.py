@@ -56,10 +56,10 @@ class Format(NamedTuple):
     compressible: bool = False
 
 
-def _jsonl(options: FileOptions) -> LocalJournal:
-    from shoal.sink.jsonl import JsonLines
+def _text(options: FileOptions) -> LocalJournal:
+    from shoal.sink.text_outputs import open_text_file
 
-    return JsonLines(options.path, options.key)
+    return open_text_file(options)
 
 
 def _parquet(options: FileOptions) -> LocalJournal:
@@ -69,7 +69,11 @@ def _parquet(options: FileOptions) -> LocalJournal:
 
 
 FORMATS: Mapping[str, Format] = {
-    "jsonl": Format((".jsonl", ".ndjson", ".jl"), _jsonl),
+    "jsonl": Format((".jsonl", ".ndjson", ".jl"), _text, compressible=True),
+    "json": Format((".json",), _text, compressible=True),
+    "csv": Format((".csv",), _text, compressible=True),
+    "tsv": Format((".tsv", ".tab"), _text, compressible=True),
+    "xml": Format((".xml",), _text, compressible=True),
     "parquet": Format((".parquet",), _parquet),
 }
 

@@ -7,12 +7,14 @@ end that a format needs, such as the bracket of a JSON array, is also beyond the
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from shoal.errors import SinkError
 from shoal.model import Row
 from shoal.sink.committed_file import CommittedFile, beginning_of, write_at
-from shoal.sink.compression import Compression
+from shoal.sink.compression import Compression, Plain
 from shoal.sink.formats import Format
 
 
@@ -37,8 +39,15 @@ class TextFile(CommittedFile):
 
     def check(self, committed: int) -> None:
         """Checks that the file can be opened and is complete. Changes nothing, so others may be writing."""
+        head = self._format.head if isinstance(self._compression, Plain) else b""
         with self._complaining():
-            self._length(self._open(), committed)
+            file = self._open()
+            self._length(file, committed)
+            if committed and os.pread(file, len(head), 0) != head:
+                raise SinkError(
+                    f"{self.path} is not in the format that its name says: it was changed, or written by an earlier"
+                    " version; restore it or start again with --fresh"
+                )
 
     def finish(self, committed: int) -> None:
         """Makes a result without rows a complete file, too: gunzip refuses an empty one. Cuts nothing off, for another

@@ -15,6 +15,10 @@ from typing import BinaryIO
 
 import msgspec
 
+from shoal.errors import SinkError
+from shoal.model import Row
+from shoal.sink.formats import as_fields
+
 EXTRA = "_extra"
 MOST_COLUMNS = 500  # that rows can make; those that are given do not count
 LONGEST_NAME = 255  # characters of a name that rows can make a column of
@@ -95,6 +99,46 @@ class Delimited:
         text = io.StringIO()
         csv.writer(text, delimiter=self._delimiter, lineterminator=_LINE_END).writerows(lines)
         return text.getvalue().encode()
+
+
+class DelimitedStream:
+    """Rows that are printed. The line of names cannot be taken back, so there are no columns for new fields."""
+
+    head = b""
+    tail = b""
+
+    def __init__(self, format: Delimited, given: Mapping[str, Iterable[str]]) -> None:
+        self._format = format
+        self._given = format.fields(dict.fromkeys(chain.from_iterable(given.values())))
+        self._columns: list[str] = []
+
+    def encode(self, rows: Sequence[Row], first: bool) -> bytes:
+        items = [self._format.fields(as_fields(msgspec.json.decode(row.data))) for row in rows]
+        if not items:
+            return b""
+        header = b""
+        if first:
+            self._columns = self._first_columns(items)
+            header = self._format.header(self._columns)
+        known = frozenset(self._columns)
+        for item in items:
+            if EXTRA not in known and not item.keys() <= known:
+                name = next(name for name in item if name not in known)
+                raise SinkError(
+                    f"cannot print the field {name!r}: it has no column, and the line of names is printed already; name"
+                    " the columns with the setting `columns`"
+                )
+        return header + self._format.encode(items, self._columns)
+
+    def _first_columns(self, items: Iterable[Fields]) -> list[str]:
+        """A column for what comes later, unless the columns are given."""
+        names = dict.fromkeys(name for item in items for name in item if name != EXTRA)
+        if self._given and names.keys() <= self._given.keys():
+            return list(self._given)
+        return [*dict.fromkeys([*self._given, *names][:MOST_COLUMNS]), EXTRA]
+
+    def read(self, text: BinaryIO) -> Iterator[Fields]:
+        return self._format.read(text, {})
 
 
 def _decoded(text: BinaryIO) -> Iterator[str]:
