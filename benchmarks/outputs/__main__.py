@@ -52,11 +52,14 @@ def run(case: Case, mode: str, folder: Path, pages: int, kills: int, seed: int) 
 
 def main() -> int:
     options = _options()
+    given = {" ".join(options.output): Case(*options.output)} if options.output else {}
+    cases = {**CASES, **given}
+    names = given or options.format
     wanted = [
         (name, mode)
-        for name in options.format or CASES
+        for name in names or CASES
         for mode in options.mode or MODES
-        if mode != "fleet" or name in FLEET or options.format
+        if mode != "fleet" or name in FLEET or names
     ]
     print(f"{'format':12} {'mode':6} {'kills':>5} {'rows':>6} {'seconds':>7}  verdict")
     good = True
@@ -65,7 +68,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix=".bench-", dir=".") as folder:
             began = time.monotonic()
             faults, rows, killed = run(
-                CASES[name], mode, Path(folder).resolve(), options.pages, options.kills, options.seed
+                cases[name], mode, Path(folder).resolve(), options.pages, options.kills, options.seed
             )
             verdict = "; ".join(faults) or "all right"
             if faults:
@@ -81,6 +84,7 @@ def _options() -> argparse.Namespace:
         prog="python -m benchmarks.outputs", description=(__doc__ or "").splitlines()[0]
     )
     parser.add_argument("--format", choices=CASES, action="append", help="may be repeated; all without it")
+    parser.add_argument("-o", "--output", action="append", help="outputs of your own, as for shoal crawl")
     parser.add_argument("--mode", choices=MODES, action="append", help="may be repeated; all without it")
     parser.add_argument("--all", action="store_true", help="every format and mode, which is the default")
     parser.add_argument("--pages", type=int, default=300)

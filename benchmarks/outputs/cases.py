@@ -15,6 +15,8 @@ from benchmarks.outputs.reading import Row, compare, read, read_archive, read_po
 from benchmarks.outputs.site import Site, everything
 from shoal.testing.servers.s3 import S3Server
 
+ALL = ("brand", "product", "review")  # kinds of items
+
 
 @dataclass(frozen=True)
 class Places:
@@ -53,15 +55,8 @@ class Case:
         return faults, rows
 
     def read(self, places: Places, place: str) -> list[Row]:
-        return read(places.folder / place)
-
-
-class EveryItem(Case):
-    """A file for each kind of item, by `{item}` in its path."""
-
-    def read(self, places: Places, place: str) -> list[Row]:
-        kinds = ("brand", "product", "review")
-        return [row for kind in kinds for row in read(places.folder / place.replace("{item}", kind))]
+        names = [place.replace("{item}", kind) for kind in ALL] if "{item}" in place else [place]
+        return [row for name in names for row in read(places.folder / name)]
 
 
 class Postgres(Case):
@@ -145,7 +140,7 @@ CASES: Mapping[str, Case] = {
     },
     "postgres": Postgres(),
     "several": Case("product=products.parquet", "review=reviews.csv", "all.jsonl"),
-    "templates": EveryItem("{item}.csv"),
+    "templates": Case("{item}.csv"),
     "s3 jsonl.gz": ObjectStore("s3://bucket/site/rows.jsonl.gz"),
     "s3 parquet": ObjectStore("s3://bucket/site/rows.parquet"),
     "archive": Archive("rows.jsonl"),
