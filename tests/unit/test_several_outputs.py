@@ -16,7 +16,7 @@ from shoal.model import Row
 from shoal.sink import describe, make_journal, output_key
 from shoal.sink.journals import LocalJournal, Several, take
 from shoal.sink.jsonl import JsonLines
-from shoal.sink.outputs import expand, read_output, split_suffixes
+from shoal.sink.outputs import expand, read_output, split_suffixes, with_rest
 from shoal.sink.ownership import FileClaim, Owner
 
 
@@ -174,7 +174,7 @@ def test_templates() -> None:
         "a-b-2026-11-16.jsonl",
         "{item}.jsonl",
     )
-    with pytest.raises(UsageError, match="given twice"):
+    with pytest.raises(UsageError, match="the same place"):
         expand(["a.jsonl", "a.jsonl"], "j")
     assert split_suffixes("books.jsonl") == ("books", ".jsonl")
 
@@ -216,3 +216,45 @@ def test_folders_are_made(tmp_path: Path) -> None:
     journal.append(0, rows(("a", 1)))
     assert numbers(tmp_path / "j" / "a" / "rows.jsonl") == [1]
     assert (tmp_path / "j" / ".j.commits").exists()
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        ["a.jsonl", "a.jsonl"],
+        ["a.jsonl", "./a.jsonl"],
+        ["a=x.jsonl", "b=x.jsonl"],
+        ["x.jsonl", "b=x.jsonl"],
+        ["{item}.jsonl", "a={item}.jsonl"],
+        ["-", "a=-"],
+    ],
+)
+def test_two_outputs_that_are_one_file_are_refused(output: list[str]) -> None:
+    with pytest.raises(UsageError, match="same"):
+        expand(output, "j")
+
+
+def test_outputs_that_are_apart() -> None:
+    for output in (["a/x.jsonl", "b/x.jsonl"], ["{item}.jsonl", "all.jsonl"]):
+        assert expand(output, "j") == tuple(output)
+
+
+def test_the_rest_has_a_file_of_its_own() -> None:
+    [_, rest] = with_rest(read_output(["a=j.jsonl"]), "j")
+    assert rest.path == Path("j-other.jsonl")
+
+
+def test_a_kind_of_item_with_the_name_of_another_output(tmp_path: Path) -> None:
+    journal = journal_of(tmp_path, "{item}.jsonl", "all.jsonl")
+    end = journal.append(0, rows(("a", 1)))
+    journal.append(end, rows(("all", 2), ("a", 3)))
+    assert numbers(tmp_path / "all.jsonl") == [1, 2, 3]
+    journal.close()
+
+
+def test_a_kind_of_item_with_the_name_of_an_output_for_another_kind(tmp_path: Path) -> None:
+    journal = journal_of(tmp_path, "{item}.jsonl", "a=b.jsonl")
+    end = journal.append(0, rows(("a", 1)))
+    with pytest.raises(SinkError, match=r"are the same file, .*b\.jsonl"):
+        journal.append(end, rows(("b", 2)))
+    journal.close()

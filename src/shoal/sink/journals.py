@@ -116,7 +116,9 @@ class Several:
             places = [place for place in self.places if not place.is_rest and place.takes(row.table)]
             for place in places or [place for place in self.places if place.is_rest]:
                 one = place.for_item(row.table) if place.is_template else place
-                taken.setdefault(one, []).append(row)
+                its_rows = taken.setdefault(one, [])
+                if not its_rows or its_rows[-1] is not row:  # {item} may be the name of another output
+                    its_rows.append(row)
         return taken
 
     def _write(self, place: Place, committed: int, rows: Sequence[Row]) -> int:
@@ -152,12 +154,24 @@ class Several:
         if name not in self._journals:
             make_folders([place])
             journal = self._make(place)
+            self._check_apart(place, journal)
             if isinstance(journal, LocalJournal) and self.owner is not None:
                 # It may be a file of a kind of items that comes for the first time: only the others are claimed.
                 claim(journal.path, FileClaim(self.owner))
                 journal.owner = self.owner
             self._journals[name] = journal
         return self._journals[name]
+
+    def _check_apart(self, place: Place, journal: Journal) -> None:
+        """{item} may stand for a name that an output for other items has."""
+        if isinstance(journal, LocalJournal):
+            path = os.path.realpath(journal.path)
+            for other in self._journals.values():
+                if isinstance(other, LocalJournal) and os.path.realpath(other.path) == path:
+                    raise SinkError(
+                        f"two outputs of this job are the same file, {place.target}: start again with --fresh, and"
+                        " another name for one of them"
+                    )
 
     def _name(self, place: Place) -> str:
         """By which the log knows it: a file by its path from the log, wherever the folder is and whoever names it."""

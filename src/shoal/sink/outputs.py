@@ -222,10 +222,22 @@ def expand(output: Output, job: str, date: str | None = None) -> tuple[str, ...]
             target = target.replace("{job}", plain_name(job))
             target = target.replace("{date}", date) if date is not None else target
         texts.append(replace(place, target=target).text)
-    if len(set(texts)) < len(texts):
-        twice = max(texts, key=texts.count)
-        raise UsageError(f"-o {twice} is given twice")
+    _check_apart(read_output(texts))
     return tuple(texts)
+
+
+def _check_apart(places: Sequence[Place]) -> None:
+    """Refuses places that write to the same file: each has a position of its own."""
+    seen: dict[str, Place] = {}
+    for place in places:
+        target = os.path.realpath(place.target) if place.kind == "file" else place.target
+        # A database has a table for each kind of item.
+        target = place.text if place.kind == "database" else target
+        if (other := seen.setdefault(target, place)) is not place:
+            both = f"-o {other.text} and -o {place.text} are the same place"
+            raise UsageError(
+                f"{both}: name another, or write all kinds of items there with -o {place.target}"
+            )
 
 
 def with_rest(places: Sequence[Place], job: str) -> tuple[Place, ...]:
@@ -233,6 +245,8 @@ def with_rest(places: Sequence[Place], job: str) -> tuple[Place, ...]:
     if not places or not all(place.item for place in places):
         return tuple(places)
     name, beside = f"{plain_name(job)}.jsonl", places[0]
+    if any(os.path.basename(place.target) == name for place in places):
+        name = f"{plain_name(job)}-other.jsonl"
     if beside.kind == "objects":
         folder = beside.target.rpartition("/")[0]
         return (*places, Place("objects", f"{folder}/{name}", is_rest=True))
