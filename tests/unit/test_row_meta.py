@@ -11,7 +11,7 @@ from shoal.config import load
 from shoal.errors import SettingsError
 from shoal.settings import Settings
 from shoal.sink.items import ItemRejected, encode_row, encode_rows, without_meta
-from shoal.sink.row_meta import MetaWriter, PageMeta, columns_of, fields_of
+from shoal.sink.row_meta import MetaWriter, PageMeta, fields_of, meta_columns
 from shoal.spider.spider import Handler
 
 PLAIN = Handler("book", print)
@@ -34,7 +34,7 @@ def test_every_row_says_where_it_is_from() -> None:
         "_handler": "book",
         "_item": "book",
     }
-    assert list(json.loads(row.data)) == ["a", *columns_of(Settings(row_meta=True))]
+    assert list(json.loads(row.data)) == ["a", *meta_columns(Settings(row_meta=True))]
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from shoal.cli import (
     dashboard,
     dead,
     demo,
+    export,
     extract,
     fetch,
     hosts,
@@ -74,6 +75,7 @@ app.command("why")(status.why)
 app.command("dashboard")(dashboard.dashboard)
 app.command("report")(report.report)
 app.command("rows")(rows.rows)
+app.command("export")(export.export)
 app.add_typer(hosts.app, name="hosts")
 app.add_typer(proxies.app, name="proxies")
 app.add_typer(dead.app, name="dead")

@@ -109,15 +109,20 @@ def make_journal(
     from shoal.settings import Settings as Defaults
     from shoal.sink.jsonl import StdoutJournal
     from shoal.sink.ownership import identity_of
+    from shoal.sink.row_meta import meta_columns
     from shoal.sink.text_outputs import open_text_stream
 
     places = read_output(output)
     if not places:
         return StdoutJournal()
 
+    options = settings or Defaults()
+    # Schemas do not know the fields that say where a row is from.
+    added = meta_columns(options, archive=bool(options.archive))
+    schemas = {name: {**types, **added} for name, types in (columns or {}).items()}
+
     def make(place: Place) -> Journal:
-        fields = {name: types for name, types in (columns or {}).items() if place.takes(name)}
-        options = settings or Defaults()
+        fields = {name: types for name, types in schemas.items() if place.takes(name)}
         if place.kind == "stdout":
             return open_text_stream(place.format, place.compression, fields, options)
         if place.kind == "objects":

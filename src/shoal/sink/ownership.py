@@ -64,6 +64,14 @@ def identity_of(path: Path) -> str:
         return f"{path.name} {note.name}"
 
 
+def noted_name(path: Path) -> str:
+    """The name in the file's id; "" if it has none."""
+    try:
+        return _decode(path.with_name(f".{path.name}.id").read_bytes()).name
+    except OSError:
+        return ""
+
+
 def owner_of(path: Path) -> Owner | None:
     try:
         return _decode(path.with_name(f".{path.name}.id").read_bytes()).owner

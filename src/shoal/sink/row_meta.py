@@ -41,7 +41,7 @@ def fields_of(settings: Settings, *, archive: bool = False) -> tuple[MetaField, 
     return tuple(name for name in _FIELDS if name in wanted)
 
 
-def columns_of(settings: Settings, *, archive: bool = False) -> Mapping[str, object]:
+def meta_columns(settings: Settings, *, archive: bool = False) -> Mapping[str, object]:
     """The names and types of these fields, for formats that need them at the beginning."""
     return {
         f"_{name}": datetime if name == "fetched_at" else str for name in fields_of(settings, archive=archive)

@@ -1,0 +1,110 @@
+"""Writes the rows of a job into files of other formats, without crawling."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from hashlib import blake2b
+
+import msgspec
+
+from shoal.errors import UsageError
+from shoal.frontier.protocol import Frontier
+from shoal.inspect.job import unknown_job
+from shoal.inspect.sources import Source, Sources, given_sources, kind_in, sources_of
+from shoal.jobs.note import note_of
+from shoal.settings import Settings
+from shoal.sink import lines_of
+from shoal.sink.exporting import Exporter
+from shoal.sink.outputs import Place, read_output
+from shoal.sink.reading import ItemRow
+
+_STEP = 1_000  # rows between two signs of progress
+
+
+async def find_sources(frontier: Frontier, name: str, files: Sequence[str], item: str) -> tuple[Sources, int]:
+    """The files to read, and how many rows the job has."""
+    job = await frontier.job(name)
+    if job is None:
+        raise await unknown_job(frontier, name)
+    if files:
+        return given_sources(files, await frontier.journals(name)), job.counters.items
+    return await sources_of(frontier, job, item), job.counters.items
+
+
+async def check_places(frontier: Frontier, places: Sequence[Place]) -> None:
+    """Refuses files that a job writes to: it would lose them."""
+    mine = _files(places)
+    for job in await frontier.jobs():
+        taken = mine & _files(read_output(lines_of(note_of(job.spec).output) or None, stored=True))
+        if taken:
+            raise UsageError(
+                f"job {job.spec.name} writes its rows to {taken.pop()}: choose another file with -o"
+            )
+
+
+def _files(places: Sequence[Place]) -> set[str]:
+    return {os.path.realpath(place.path) for place in places if place.kind == "file"}
+
+
+def check_sources(found: Sources, job: str, *, given: bool) -> str:
+    """Refuses to leave out rows that are not on this machine; or returns a sentence about them, if a person has named
+    the files (`given`)."""
+    if not found.elsewhere:
+        return ""
+    places = ", ".join(found.elsewhere[:3]) + (" …" if len(found.elsewhere) > 3 else "")
+    if given:
+        return f"rows of job {job} that are left out, because their files are not among those named: {places}"
+    raise UsageError(
+        f"job {job} has rows that are not on this machine, in {places}: copy the files of all machines here, with"
+        f" the notes beside them (.FILE.id), and name them: shoal export {job} -o … FILE FILE"
+    )
+
+
+def write_rows(
+    sources: Sequence[Source],
+    places: Sequence[Place],
+    settings: Settings,
+    *,
+    item: str = "",
+    key: Sequence[str] = (),
+    replace: bool = False,
+    tell: Callable[[int], object] = lambda _: None,
+) -> dict[str, int]:
+    """Returns the rows of each file. `tell` is called now and then with the number of rows that were read."""
+    exporter = Exporter(places, settings, replace=replace)
+    try:
+        rows = (row for source in sources for row in _rows(source, item))
+        for number, (kind, row) in enumerate(_once(rows, key) if key else rows):
+            exporter.add(kind, row)
+            if number % _STEP == 0:
+                tell(number)
+        return exporter.finish()
+    finally:
+        exporter.discard()
+
+
+def _rows(source: Source, item: str) -> Iterator[ItemRow]:
+    """The rows with their kinds, as far as they say it."""
+    for kind, row in source.rows():
+        kind = kind or kind_in(row)
+        if item and not kind:
+            raise UsageError(
+                f"--item {item}: the rows in {source.path} do not say which kind of item they are; crawl with"
+                " row_meta = true, or with an output for each kind (-o ITEM=FILE)"
+            )
+        if item in ("", kind):
+            yield kind, row
+
+
+def _once(rows: Iterator[ItemRow], key: Sequence[str]) -> Iterator[ItemRow]:
+    """The first row of each key; rows without these fields are all kept."""
+    met: set[bytes] = set()
+    for kind, row in rows:
+        values = [row.get(name) for name in key] if isinstance(row, dict) else []
+        if any(value is not None for value in values):
+            mark = blake2b(msgspec.json.encode([kind, values]), digest_size=16).digest()
+            if mark in met:
+                continue
+            met.add(mark)
+        yield kind, row

@@ -1,0 +1,150 @@
+"""Writes rows into new files of any format. They get their names when they are complete."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from shoal.errors import SinkError, UsageError
+from shoal.frontier.protocol import Journal
+from shoal.model import Row
+from shoal.settings import Settings
+from shoal.sink import make_journal
+from shoal.sink.committed_file import sync_folder
+from shoal.sink.journals import LocalJournal
+from shoal.sink.outputs import FORMATS, FileOptions, Place
+
+_MOST_ROWS = 2_000  # that are written at once,
+_MOST_BYTES = 4 * 1024 * 1024  # and of their text
+_encode = msgspec.json.Encoder().encode
+
+
+class Exporter:
+    """Writes each row to all places that take it."""
+
+    def __init__(self, places: Sequence[Place], settings: Settings, *, replace: bool = False) -> None:
+        self._places = places
+        self._settings = settings
+        self._replace = replace
+        self._files: dict[Place, _NewFile] = {}
+        for place in places:
+            if place.kind in ("database", "objects"):
+                raise UsageError(f"-o {place.text}: an export writes files; name one, such as rows.csv")
+            if place.kind == "file" and not place.is_template:
+                self._open(place)  # a file that is in the way is told at once; and one without rows is made
+
+    def add(self, item: str, row: Any) -> None:
+        encoded = Row(_encode(row) + b"\n", table=item)
+        taking = [place for place in self._places if not place.is_rest and place.takes(item)]
+        for place in taking or [place for place in self._places if place.is_rest]:
+            self._open(place.for_item(item) if place.is_template else place).add(encoded)
+
+    def finish(self) -> dict[str, int]:
+        """Gives the files their names. Returns how many rows each has."""
+        for file in self._files.values():
+            file.complete()
+        for file in self._files.values():
+            file.publish()
+        return {_shown(place): file.count for place, file in self._files.items()}
+
+    def discard(self) -> None:
+        """Removes what is not complete."""
+        for file in self._files.values():
+            file.discard()
+
+    def _open(self, place: Place) -> _NewFile:
+        if place not in self._files:
+            if place.kind == "file" and not self._replace and place.path.exists():
+                raise UsageError(
+                    f"{place.path} is there already: choose another file with -o, or replace it with --fresh"
+                )
+            self._files[place] = _NewFile(place, self._settings)
+        return self._files[place]
+
+
+def _shown(place: Place) -> str:
+    return "standard output" if place.kind == "stdout" else place.target
+
+
+class _NewFile:
+    """A file in a folder of its own, beside where it will be. What its format keeps beside it is there, too."""
+
+    def __init__(self, place: Place, settings: Settings) -> None:
+        self.count = 0
+        self._place = place
+        self._settings = settings
+        self._folder: Path | None = None
+        self._journal: LocalJournal | None = None
+        self._printing: Journal | None = None  # to standard output
+        self._position = 0
+        self._rows: list[Row] = []
+        self._size = 0
+
+    def add(self, row: Row) -> None:
+        self._rows.append(row)
+        self.count += 1
+        self._size += len(row.data)
+        if len(self._rows) >= _MOST_ROWS or self._size >= _MOST_BYTES:
+            self._write()
+
+    def _write(self) -> None:
+        rows, self._rows, self._size = self._rows, [], 0
+        if self._place.kind == "stdout":
+            self._position = self._printer().append(self._position, rows)
+        elif rows:
+            self._position = self._opened().write(self._position, rows)
+
+    def _printer(self) -> Journal:
+        if self._printing is not None:
+            return self._printing
+        made = make_journal(
+            msgspec.structs.replace(self._place, item="").text, job="", settings=self._settings
+        )
+        assert made is not None
+        self._printing = made
+        return made
+
+    def _opened(self) -> LocalJournal:
+        if self._journal is None:
+            place = self._place
+            try:
+                place.path.parent.mkdir(parents=True, exist_ok=True)
+                self._folder = Path(tempfile.mkdtemp(prefix=".shoal-export-", dir=place.path.parent))
+            except OSError as error:
+                raise SinkError(f"cannot write {place.path}: {error.strerror or error}") from error
+            path = self._folder / place.path.name
+            options = FileOptions(path, str(path), place.format, place.compression, {}, self._settings)
+            self._journal = FORMATS[place.format].make(options)
+        return self._journal
+
+    def complete(self) -> None:
+        self._write()
+        if self._place.kind == "file":
+            journal = self._opened()
+            if not self._position:
+                self._position = journal.write(0, ())
+            journal.sync()
+            journal.finish(self._position)
+            journal.close()
+            self._journal = None
+
+    def publish(self) -> None:
+        if self._folder is not None:
+            place = self._place.path
+            os.replace(self._folder / place.name, place)
+            sync_folder(place.parent)
+        self.discard()
+
+    def discard(self) -> None:
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None

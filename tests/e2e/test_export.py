@@ -1,0 +1,311 @@
+"""`shoal export`: the committed rows of a job, converted and merged, without crawling."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from shoal.sink.outputs import FORMATS
+from shoal.testing.servers import ValkeyServer
+
+Cli = Callable[..., tuple[int, str, str]]
+
+PAGES = 25
+
+SITE = """
+import asyncio
+from aiohttp import web
+
+async def answer(request):
+    if request.path == "/robots.txt":
+        return web.Response(status=404)
+    return web.Response(text=f"<h1>{request.path}</h1>", content_type="text/html")
+
+async def main():
+    runner = web.ServerRunner(web.Server(answer))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    print(runner.addresses[0][1], flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+SPIDER = """
+from shoal import Spider
+spider = Spider("shop", start=[f"{site}/{{n}}" for n in range({pages})], rate=0, robots=False, per_host=8, {options})
+
+@spider.handler(item="product", key="sku")
+def first(page):
+    number = int(page.url.rsplit("/", 1)[1])
+    yield {{"sku": f"s{{number}}", "price": number / 4, "tags": ["a", {{"b": number}}],
+           "stock": number % 2 == 0, "note": None}}
+    yield {{"sku": "every page has it", "text": 'quoted "," and\\nline \\x1b'}}
+    if number % 5 == 0:
+        yield page.follow(f"/{{number}}/review", handler="review")
+
+@spider.handler
+def review(page):
+    yield {{"stars": 5, "of": page.text("h1")}}
+"""
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[str]:
+    with subprocess.Popen([sys.executable, "-c", SITE], stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        yield f"http://127.0.0.1:{int(server.stdout.readline())}"
+        server.kill()
+
+
+@pytest.fixture(scope="module")
+def valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with ValkeyServer(tmp_path_factory.mktemp("valkey")) as server:
+        yield server.url
+
+
+def write_spider(folder: Path, site: str, options: str = "", pages: int = PAGES) -> None:
+    (folder / "shop.py").write_text(SPIDER.format(site=site, pages=pages, options=options))
+
+
+def lines(path: Path) -> list[str]:
+    return sorted(path.read_text().splitlines())
+
+
+def products(path: Path) -> list[str]:
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    return sorted(row["sku"] for row in rows if "sku" in row)
+
+
+ALL = sorted([f"s{n}" for n in range(PAGES)] + ["every page has it"])
+
+
+def test_a_job_is_copied_and_only_what_is_committed(cli: Cli, tmp_path: Path, site: str) -> None:
+    write_spider(tmp_path, site)
+    assert cli("crawl", "shop.py")[0] == 0
+    source = tmp_path / "shop.jsonl"
+    committed = source.read_bytes()
+    source.write_bytes(committed + b'{"sku":"left by a crash"}\n{"half')
+    code, out, err = cli("export", "shop", "-o", "copy.jsonl", "-o", "{job}/again.jsonl")
+    assert (code, out) == (0, ""), err
+    assert f"{PAGES + 1 + 5} rows in copy.jsonl" in err
+    assert (tmp_path / "copy.jsonl").read_bytes() == committed == (tmp_path / "shop/again.jsonl").read_bytes()
+    assert [name for name in os.listdir(tmp_path) if name.startswith(".shoal-export")] == []
+    assert cli("export", "shop", "-o", "-", "-q")[1].encode() == committed
+
+
+def test_nothing_is_overwritten_by_mistake(cli: Cli, tmp_path: Path, site: str) -> None:
+    write_spider(tmp_path, site, pages=2)
+    assert cli("crawl", "shop.py")[0] == 0
+    other = tmp_path / "copy.jsonl"
+    other.write_text("mine\n")
+    code, _, err = cli("export", "shop", "-o", "copy.jsonl")
+    assert code == 2
+    assert err == (
+        "shoal: copy.jsonl is there already: choose another file with -o, or replace it with --fresh\n"
+    )
+    assert other.read_text() == "mine\n"
+    code, _, err = cli("export", "shop", "-o", "shop.jsonl", "--fresh")
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert "job shop writes its rows to" in err
+    assert cli("export", "shop", "-o", "copy.jsonl", "--fresh")[0] == 0
+    assert other.read_bytes() == (tmp_path / "shop.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("shop",), "say where the rows go"),
+        (("nix", "-o", "a.jsonl"), "no job 'nix'"),
+        (("shop", "-o", "a.nix"), "no format has the suffix '.nix'"),
+        (("shop", "-o", "postgresql://h/d"), "an export writes files"),
+        (("shop", "-o", "a.jsonl", "missing.jsonl"), "missing.jsonl is not a file here"),
+        (("shop", "-o", "a.jsonl", "--item", "product"), "do not say which kind of item they are"),
+    ],
+)
+def test_mistakes_are_one_line(
+    cli: Cli, tmp_path: Path, site: str, words: tuple[str, ...], said: str
+) -> None:
+    write_spider(tmp_path, site, pages=1)
+    assert cli("crawl", "shop.py", "-q")[0] == 0
+    code, out, err = cli("export", *words)
+    assert (code, out, len(err.splitlines())) == (2, "", 1), err
+    assert said in err
+    assert not (tmp_path / "a.jsonl").exists()
+    assert [name for name in os.listdir(tmp_path) if name.startswith(".shoal-export")] == []
+
+
+def test_each_row_once_from_several_outputs(cli: Cli, tmp_path: Path, site: str) -> None:
+    write_spider(tmp_path, site)
+    outputs = ("-o", "product=p.jsonl", "-o", "all.jsonl", "-o", "kinds/{item}.jsonl")
+    (tmp_path / "kinds").mkdir(exist_ok=True)
+    assert cli("crawl", "shop.py", *outputs)[0] == 0
+    assert cli("export", "shop", "-o", "copy.jsonl")[0] == 0
+    assert lines(tmp_path / "copy.jsonl") == lines(tmp_path / "all.jsonl")
+    assert cli("export", "shop", "-o", "only.jsonl", "--item", "product")[0] == 0
+    assert products(tmp_path / "only.jsonl") == ALL
+    found = json.loads(cli("rows", "shop", "--json", "-n", "3", "--item", "review")[1])
+    assert [one["item"] for one in found["rows"]] == ["review"] * 3
+
+
+def test_outputs_for_kinds_of_items(cli: Cli, tmp_path: Path, site: str) -> None:
+    write_spider(tmp_path, site)
+    assert cli("crawl", "shop.py", "-o", "product=p.jsonl")[0] == 0  # the reviews are in shop.jsonl
+    assert cli("export", "shop", "-o", "copy.jsonl", "-o", "{item}-{date}.jsonl")[0] == 0
+    assert lines(tmp_path / "copy.jsonl") == sorted(
+        lines(tmp_path / "p.jsonl") + lines(tmp_path / "shop.jsonl")
+    )
+    [one] = tmp_path.glob("product-20*.jsonl")
+    assert lines(one) == lines(tmp_path / "p.jsonl")
+
+
+def test_rows_that_say_their_kind(cli: Cli, tmp_path: Path, site: str) -> None:
+    write_spider(tmp_path, site, "row_meta=True")
+    assert cli("crawl", "shop.py")[0] == 0
+    assert cli("export", "shop", "-o", "p.jsonl", "--item", "product")[0] == 0
+    assert products(tmp_path / "p.jsonl") == ALL
+    assert len(lines(tmp_path / "p.jsonl")) == len(ALL)
+
+
+def read_independently(path: Path) -> int:
+    """How many rows another program finds."""
+    name = path.name.removesuffix(".gz")
+    data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    if name.endswith((".csv", ".tsv")):
+        dialect = "excel" if name.endswith(".csv") else "excel-tab"
+        return len(list(csv.DictReader(io.StringIO(data.decode(), newline=""), dialect=dialect)))
+    if name.endswith(".json"):
+        return len(json.loads(data))
+    if name.endswith(".jsonl"):
+        return len([json.loads(line) for line in data.splitlines()])
+    if name.endswith(".xml"):
+        return len(ElementTree.fromstring(data))
+    if name.endswith(".parquet"):
+        return int(import_module("pyarrow.parquet").read_table(path).num_rows)
+    db: Any = sqlite3.connect(path) if name.endswith(".sqlite") else import_module("duckdb").connect(path)
+    with closing(db):
+        tables = "sqlite_schema WHERE type='table'" if name.endswith(".sqlite") else "duckdb_tables()"
+        column = "name" if name.endswith(".sqlite") else "table_name"
+        names = [one for (one,) in db.execute(f"SELECT {column} FROM {tables}").fetchall()]
+        counts = [
+            db.execute(f'SELECT count(*) FROM "{one}"').fetchone()[0] for one in names if one[:6] != "_shoal"
+        ]
+        return sum(counts)
+
+
+FORMATS_TRIED = [
+    name
+    for name in ("x.json", "x.jsonl.gz", "x.csv", "x.tsv.gz", "x.xml", "x.parquet", "x.sqlite", "x.duckdb")
+    if name.removesuffix(".gz").rpartition(".")[2] in FORMATS
+]
+
+
+@pytest.fixture(scope="module")
+def crawled(site: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("crawled")
+    write_spider(folder, site, "row_meta=['item', 'url']")
+    command = [sys.executable, "-m", "shoal", "crawl", "shop.py", "-q"]
+    subprocess.run(command, cwd=folder, timeout=60, check=True)
+    return folder
+
+
+@pytest.mark.parametrize("name", FORMATS_TRIED)
+def test_every_format_and_back(cli: Cli, crawled: Path, tmp_path: Path, name: str) -> None:
+    store = ("--store", str(crawled / ".shoal/shoal.db"))
+    code, _, err = cli("export", "shop", "-o", name, *store)
+    assert code == 0, err
+    assert read_independently(tmp_path / name) == PAGES + 1 + 5
+    # Back again, as a file of which no store knows anything.
+    code, _, err = cli("export", "shop", "-o", "back.jsonl", name, "--store", "none.db")
+    assert code == 0, err
+    found = {json.dumps(plain(json.loads(line)), sort_keys=True) for line in lines(tmp_path / "back.jsonl")}
+    rows = {json.dumps(plain(json.loads(line)), sort_keys=True) for line in lines(crawled / "shop.jsonl")}
+    if name.split(".")[1] in ("csv", "tsv", "xml"):  # there everything is text
+        assert {json.loads(one).get("sku") or None for one in found} == {
+            json.loads(one).get("sku") for one in rows
+        }
+    else:
+        assert found == rows
+
+
+def plain(row: dict[str, Any]) -> dict[str, Any]:
+    """Without fields that tables have because other rows have them; lists of mixed values are text in Parquet."""
+    known = {name: value for name, value in row.items() if value is not None and name != "_item_"}
+    known["tags"] = [
+        one if isinstance(one, str) else json.dumps(one, separators=(",", ":"))
+        for one in known.get("tags", [])
+    ]
+    return known
+
+
+def work(folder: Path, store: str, *, until: Callable[[], bool] | None = None) -> None:
+    """A worker in a folder, as on a machine of its own; it is stopped once `until` is true."""
+    command = [sys.executable, "-m", "shoal", "worker", "shop.py", "--store", store, "--until-done"]
+    worker = subprocess.Popen([*command, "-s", "trust=store"], cwd=folder, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 60
+        while until is not None and not until() and worker.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.02)
+        if until is not None:
+            worker.terminate()
+        assert worker.wait(60) in (0, 130, 143)
+    finally:
+        worker.kill()
+
+
+def test_the_files_of_two_machines_are_merged(cli: Cli, tmp_path: Path, site: str, valkey: str) -> None:
+    write_spider(tmp_path, site, "settle_delay=0")
+    (tmp_path / "shop.py").write_text((tmp_path / "shop.py").read_text().replace("rate=0", "rate=20"))
+    one, two = tmp_path / "one", tmp_path / "two"
+    for folder in (one, two):
+        folder.mkdir()
+        shutil.copy(tmp_path / "shop.py", folder)
+    store = f"{valkey}?prefix=merge"
+    assert cli("submit", "shop.py", "-o", "rows.jsonl", "--store", store)[0] == 0
+    work(one, store, until=lambda: (one / "rows.jsonl").exists() and len(lines(one / "rows.jsonl")) > 3)
+    work(two, store)
+    parts = ("one/rows.jsonl", "two/rows.jsonl")
+    wanted = sorted(line for part in parts for line in lines(tmp_path / part))
+    assert products(one / "rows.jsonl")
+    assert len(wanted) == PAGES + 1 + 5
+
+    with open(one / "rows.jsonl", "a") as file:
+        file.write(f"{wanted[0]}\n")  # as a crash may leave it: another machine has written it since
+    code, _, err = cli("export", "shop", "--store", store, "-o", "all.jsonl", *parts)
+    assert code == 0, err
+    assert lines(tmp_path / "all.jsonl") == wanted
+
+    # Without the files of all machines the rest is named, or refused.
+    code, _, err = cli("export", "shop", "--store", store, "-o", "half.jsonl", "two/rows.jsonl")
+    assert "rows of job shop that are left out" in err
+    (tmp_path / "rows.jsonl").write_bytes((two / "rows.jsonl").read_bytes())
+    shutil.copy(two / ".rows.jsonl.id", tmp_path)
+    code, _, err = cli("export", "shop", "--store", store, "-o", "mine.jsonl")
+    assert code == 2
+    assert "job shop has rows that are not on this machine, in rows.jsonl: copy the files" in err
+
+    # Without notes and store, files are read to their end, and the key tells which rows are the same.
+    for note in (one / ".rows.jsonl.id", two / ".rows.jsonl.id"):
+        note.unlink()
+    code, _, err = cli("export", "shop", "-o", "once.jsonl", *parts, "--key", "sku")
+    assert code == 0, err
+    assert "the files are read to their end" in err
+    assert products(tmp_path / "once.jsonl") == ALL
+    _, out, _ = cli("rows", "shop", "--store", store, "--json")
+    assert len(json.loads(out)["rows"]) == 20  # told by the workers
