@@ -16,7 +16,7 @@ from shoal.testing.servers import ValkeyServer
 PAGES = 60
 KILLS = 3
 SECONDS = 0.5  # between two kills
-LANDED = ("jsonl", "postgres")
+LANDED = ("jsonl", "postgres", "sqlite", "duckdb")
 
 
 @pytest.fixture

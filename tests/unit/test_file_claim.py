@@ -140,3 +140,16 @@ def test_a_note_that_leads_elsewhere_is_not_followed(path: Path) -> None:
     with pytest.raises(SinkError, match="cannot write"):
         claim(path, ONE)
     assert victim.read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize("asked", [AGAIN, FileClaim(AGAIN.owner, replace=True)])
+def test_the_log_of_a_database_goes_where_the_database_goes(tmp_path: Path, asked: FileClaim) -> None:
+    """A process that was killed leaves rows in it."""
+    path = tmp_path / "rows.sqlite"
+    claim(path, ONE)
+    path.write_bytes(b"database")
+    (tmp_path / "rows.sqlite-wal").write_bytes(b"log")
+    claim(path, asked, replace_any=not asked.replace)
+    found = {one.name: one.read_bytes() for one in tmp_path.glob("rows*")}
+    moved = {"rows.sqlite.1": b"database", "rows.sqlite.1-wal": b"log"}
+    assert found == (moved if asked.replace else {"rows.sqlite": b""})

@@ -33,6 +33,10 @@ from shoal.sink.duckdb_tables import DuckdbTables
 
 _PATIENCE = 10.0  # seconds to wait for another program that has opened the database
 _LOOK = 0.1  # seconds between two tries
+_CONFIG: dict[str, Any] = {
+    "threads": 1,  # the others have a crawl to do
+    "autoinstall_known_extensions": False,  # nothing is loaded from the network
+}
 _AGAIN = "nothing is lost, run the same command again"
 
 
@@ -137,11 +141,9 @@ class DuckdbDatabase:
             if not os.path.getsize(self._path):
                 os.unlink(self._path)  # DuckDB makes a database, but not of an empty file
         deadline = time.monotonic() + self._patience
-        # One thread: the others have a crawl to do.
-        config: dict[str, Any] = {"threads": 1}
         while True:
             try:
-                return duckdb.connect(os.path.abspath(self._path), read_only=read_only, config=config)
+                return duckdb.connect(os.path.abspath(self._path), read_only=read_only, config=_CONFIG)
             except duckdb.IOException as error:
                 if "lock" not in str(error) or time.monotonic() > deadline:
                     raise

@@ -68,6 +68,18 @@ def _parquet(options: FileOptions) -> LocalJournal:
     return ParquetFile(options.path, options.columns, options.key)
 
 
+def _sqlite(options: FileOptions) -> LocalJournal:
+    from shoal.sink.sqlite_file import SqliteFile
+
+    return SqliteFile(options.path, options.key, options.columns)
+
+
+def _duckdb(options: FileOptions) -> LocalJournal:
+    from shoal.sink.duckdb_file import DuckdbFile
+
+    return DuckdbFile(options.path, options.key, options.columns)
+
+
 FORMATS: Mapping[str, Format] = {
     "jsonl": Format((".jsonl", ".ndjson", ".jl"), _text, compressible=True),
     "json": Format((".json",), _text, compressible=True),
@@ -75,6 +87,8 @@ FORMATS: Mapping[str, Format] = {
     "tsv": Format((".tsv", ".tab"), _text, compressible=True),
     "xml": Format((".xml",), _text, compressible=True),
     "parquet": Format((".parquet",), _parquet),
+    "sqlite": Format((".sqlite", ".sqlite3", ".db"), _sqlite),
+    "duckdb": Format((".duckdb",), _duckdb),
 }
 
 

@@ -31,6 +31,7 @@ except ImportError:  # without flock, two jobs that claim a file at the same mom
     fcntl = None  # type: ignore[assignment]
 
 _LONGEST = 4096  # bytes of a note that are read
+_LOGS = ("-wal", "-shm", ".wal")  # after the names of databases: a process that was killed leaves rows there
 
 
 def folder_of(path: Path) -> Path:
@@ -139,10 +140,13 @@ def _empty(path: Path) -> None:
     shutil.rmtree(folder_of(path), ignore_errors=True)
     with suppress(FileNotFoundError):
         os.truncate(path, 0)
+    for log in _LOGS:
+        path.with_name(path.name + log).unlink(missing_ok=True)
 
 
 def _move(path: Path, to: Path) -> None:
-    for one, its in ((folder_of(path), folder_of(to)), (path, to)):
+    logs = [(path.with_name(path.name + log), to.with_name(to.name + log)) for log in _LOGS]
+    for one, its in ((folder_of(path), folder_of(to)), (path, to), *logs):
         with suppress(FileNotFoundError):
             one.rename(its)
 
