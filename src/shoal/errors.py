@@ -90,9 +90,10 @@ class OutputTaken(SinkError):
 
 
 class SinkAway(SinkError):
-    def __init__(self, sink: str, reason: str, advice: str = "") -> None:
+    def __init__(self, sink: str, reason: str, advice: str = "", *, lasts: bool = False) -> None:
         super().__init__(f"cannot write to {sink}: {reason}{f'; {advice}' if advice else ''}")
         self.sink, self.reason = sink, reason
+        self.lasts = lasts  # it does not pass by itself
 
 
 class CrawlFailed(ShoalError):

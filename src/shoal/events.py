@@ -232,6 +232,11 @@ EVENTS: dict[str, Kind] = {
     "hook_failed": _kind("warning", "job url error", "{error}, on {url}"),
     "job_hook_failed": _kind("error", "job error", "job {job}: {error}"),
     "process_hook_failed": _kind("error", "error", "{error}"),
+    "output_unfinished": _kind(
+        "error",
+        "job error",
+        "job {job} has ended, but its output does not list its parts yet: {error}; a worker that starts does it again",
+    ),
     "letters_not_told": _kind(
         "warning",
         "count",

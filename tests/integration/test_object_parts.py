@@ -9,6 +9,7 @@ import pytest
 
 from shoal.errors import OutputTaken, SinkAway, SinkError
 from shoal.model import Row
+from shoal.sink import object_parts
 from shoal.sink.object_parts import (
     MANIFEST,
     Manifest,
@@ -62,6 +63,11 @@ def rows(*names: str) -> list[Row]:
     return [Row(f'"{name}"\n'.encode()) for name in names]
 
 
+def finish_quietly(store: ObjectStore, positions: dict[str, int]) -> list[str]:
+    keys = counted(store.sizes(), positions_at(URL, positions), URL)
+    return [msgspec.json.decode(line) for key in keys for line in (store.get(key) or b"").splitlines()]
+
+
 def finish(store: ObjectStore, positions: dict[str, int], owner: Owner = JOB) -> list[str]:
     """The rows that the manifest leads to."""
     conclude(store, owner, store.sizes(), positions_at(URL, positions))
@@ -85,6 +91,41 @@ def test_parts_of_several_writers_are_listed(store: ObjectStore) -> None:
     # The job goes on, and ends again.
     fourth = two.append(third, rows("e"))
     assert sorted(finish(store, {one.key: second, two.key: fourth})) == ["a", "b", "c", "d", "e"]
+
+
+def test_small_parts_become_larger_ones(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, position = writer(store), 0
+    monkeypatch.setattr(object_parts, "_LARGE", 500)
+    for number in range(300):
+        position = one.append(position, rows(str(number)))
+        one.tidy()
+        if number == 100:  # and one that is not committed takes others in
+            one.append(position, rows("lost"))
+    assert len([key for key in store.sizes() if read_name(key)]) >= 300, "the store may go back"
+    monkeypatch.setattr(object_parts, "KEPT", -1.0)
+    position = one.append(position, rows("last"))
+    one.tidy()
+    assert len([key for key in store.sizes() if read_name(key)]) < 30
+    assert finish(store, {one.key: position}) == [*map(str, range(300)), "last"]
+
+
+def test_a_store_that_goes_back_finds_the_parts_it_knew(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(object_parts, "_WORTH_IT", 1)
+    one, positions = writer(store), [0]
+    for number in range(20):
+        positions.append(one.append(positions[-1], rows(str(number))))
+        one.tidy()
+    for back in (13, 7):
+        after = one.append(positions[back], rows("again"))
+        one.tidy()
+        assert finish_quietly(store, {one.key: after}) == [*map(str, range(back)), "again"]
+    # What was replaced by parts that are forgotten now is still needed.
+    with monkeypatch.context() as later:
+        later.setattr(object_parts, "KEPT", -1.0)
+        one.tidy()
+    assert finish_quietly(store, {one.key: after}) == [*map(str, range(7)), "again"]
 
 
 def test_what_was_not_committed_does_not_count(store: ObjectStore) -> None:
@@ -122,7 +163,7 @@ def test_an_upload_that_arrives_late_replaces_nothing(store: ObjectStore) -> Non
 
 def test_a_missing_part_is_told(store: ObjectStore) -> None:
     one = writer(store)
-    first = one.append(0, rows("a"))
+    first = one.append(0, rows("a much longer row"))
     gone = [key for key in store.sizes() if read_name(key)]
     second = one.append(first, rows("b"))
     store.delete(gone)

@@ -46,7 +46,7 @@ def opened(tmp_path: Path, segment: int = 100) -> SpooledObjects:
     store = ObjectStore("s3://bucket/rows.jsonl", "-o")
     spool = SpooledObjects(tmp_path / "rows.jsonl", store, encode, ".jsonl", segment=segment)
     claim(spool.path, FileClaim(JOB, committed=0))
-    spool.claim_remote(FileClaim(JOB))
+    spool.claim(FileClaim(JOB))
     spool.owner = JOB
     return spool
 
@@ -146,5 +146,5 @@ def test_another_job_may_not_write_there(front: S3Front, tmp_path: Path) -> None
     spool = opened(tmp_path)
     spool.finish(spool.append(0, rows(1)))
     with pytest.raises(OutputTaken, match="holds 1 parts of another job, 'shop'"):
-        spool.claim_remote(FileClaim(Owner("other", 2.0)))
+        spool.claim(FileClaim(Owner("other", 2.0)))
     spool.close()

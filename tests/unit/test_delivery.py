@@ -28,6 +28,7 @@ class Database:
     """A sink that writes by itself, when it is there."""
 
     journal = None
+    writes_first = True
 
     def __init__(self) -> None:
         self.there = asyncio.Event()

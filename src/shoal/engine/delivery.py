@@ -33,6 +33,13 @@ def backlog_of(job: EngineJob) -> int:
     return tend() if tend is not None else 0
 
 
+async def tidy(job: EngineJob) -> None:
+    """Lets a journal remove what it does not need, when all that was written is committed."""
+    tidy: Callable[[], None] | None = getattr(job.sink.journal, "tidy", None)
+    if tidy is not None:
+        await asyncio.to_thread(tidy)
+
+
 class Delivery:
     def __init__(
         self,

@@ -21,7 +21,7 @@ from typing import Any, TypeVar, cast
 
 from msgspec import Struct
 
-from shoal.engine.delivery import Delivery, backlog_of, is_remote
+from shoal.engine.delivery import Delivery, backlog_of, is_remote, tidy
 from shoal.engine.heartbeat import Heartbeat
 from shoal.engine.liveness import Liveness
 from shoal.engine.pressure import Load
@@ -309,6 +309,7 @@ class Engine:
             else:
                 break
         outage.end()
+        await tidy(job)
         if settled.no_room:
             await asyncio.sleep(_NO_ROOM)
         self._was_settled(job, batch, settled)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
@@ -30,7 +31,7 @@ from shoal.engine.recent import RecentRecorder
 from shoal.engine.served import Pages
 from shoal.engine.sessions import SessionKeeper
 from shoal.engine.tally import Tally
-from shoal.errors import ShoalError
+from shoal.errors import ShoalError, SinkAway
 from shoal.fetch.browser.executable import available
 from shoal.fetch.challenge import Challenges
 from shoal.fetch.guard import Guard
@@ -49,12 +50,14 @@ from shoal.jobs.state import StoredState
 from shoal.policy.load import Traffic
 from shoal.policy.retry import RetryBudget
 from shoal.runtime.job_hooks import JobHooks
-from shoal.runtime.output_checks import file_claim
+from shoal.runtime.output_checks import file_claim, finish_objects
 from shoal.settings import Settings
 from shoal.sink import Sink
 from shoal.sink.files import FileStore, files_folder
 from shoal.sink.journals import LocalJournal
+from shoal.sink.object_parts import ObjectParts
 from shoal.sink.object_store import ObjectStore, is_object_store
+from shoal.sink.outage import Outage
 from shoal.sink.ownership import FileClaim
 from shoal.spider.handlers import Yielded, collect
 from shoal.spider.hooks import NO_HOOKS, Hooks
@@ -67,6 +70,8 @@ if TYPE_CHECKING:
     from shoal.engine.tracing import Tracing
 
 from shoal.runtime.admission import make_admission
+
+_PATIENCE = 60.0  # seconds that an object store may be away at the end of a job
 
 
 class JobRunner:
@@ -191,6 +196,21 @@ class JobRunner:
         ):
             await self.job_hooks.start(job)
 
+    async def finish_objects(self) -> None:
+        """Rows in an object store are complete when the job has ended: it is said there which parts they are."""
+        outage, until = Outage(), time.monotonic() + _PATIENCE
+        while True:
+            try:
+                await finish_objects(self._frontier, self.name, self.sink.journal)
+            except SinkAway as error:
+                pause = outage.pause(error)
+                if time.monotonic() + pause > until:
+                    raise
+                await asyncio.sleep(pause)
+            else:
+                outage.end()
+                return
+
     async def end_hooks(self) -> None:
         """If the job is finished, and nobody has run them."""
         await self._letters.close()
@@ -211,7 +231,8 @@ class JobRunner:
 
     async def _file_claim(self) -> FileClaim | None:
         journal = self.sink.journal
-        job = await self._frontier.job(self.name) if isinstance(journal, LocalJournal) else None
+        owned = isinstance(journal, LocalJournal | ObjectParts)
+        job = await self._frontier.job(self.name) if owned else None
         return await file_claim(self._frontier, job, journal.key) if journal and job else None
 
     async def close(self) -> None:

@@ -260,6 +260,10 @@ class ServedJobs:
 
     async def _end_hooks(self, runner: JobRunner) -> None:
         try:
+            await runner.finish_objects()
+        except ShoalError as error:
+            event("output_unfinished", job=runner.name, error=str(error))
+        try:
             await runner.end_hooks()
         except ShoalError as error:
             event("job_hook_failed", job=runner.name, error=str(error))

@@ -126,7 +126,11 @@ def make_journal(
         if place.kind == "stdout":
             return open_text_stream(place.format, place.compression, fields, options)
         if place.kind == "objects":
-            raise UsageError(f"-o {place.text}: object stores are not supported yet")
+            from shoal.sink.object_outputs import make_objects
+
+            return make_objects(
+                place, job=job, local=local, columns=columns or {}, settings=settings or Defaults()
+            )
         key = os.path.abspath(place.path) if local else identity_of(place.path)
         return FORMATS[place.format].make(
             FileOptions(place.path, key, place.format, place.compression, fields, options)

@@ -3,6 +3,7 @@ once, some of which are databases."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from msgspec.structs import replace
@@ -12,6 +13,7 @@ from shoal.model import Row, Settlement
 from shoal.sink import Sink
 from shoal.sink.journals import LocalJournal, take
 from shoal.sink.jsonl import StdoutJournal
+from shoal.sink.object_outputs import claim_objects
 from shoal.sink.outputs import Place
 from shoal.sink.ownership import FileClaim
 
@@ -28,8 +30,11 @@ class FileSink:
         return f"<FileSink {self.journal.key}>"
 
     async def open(self, asked: FileClaim | None = None) -> None:
-        if isinstance(self.journal, LocalJournal) and asked is not None:
+        if asked is None:
+            return
+        if isinstance(self.journal, LocalJournal):
             take(self.journal, asked)
+        await asyncio.to_thread(claim_objects, self.journal, asked)
 
     async def write(self, batch: Sequence[Settlement]) -> Sequence[Settlement]:
         return batch

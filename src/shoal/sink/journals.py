@@ -186,6 +186,10 @@ class Several:
             place = replace(place, target=os.path.join(self.path.parent, place.target))
         return place
 
+    def known(self, kind: str) -> list[Journal]:
+        """The journals of places of this kind, as far as they are known before the first row comes."""
+        return [self._journal(one) for one in self.places if one.kind == kind and not one.is_template]
+
     def positions(self, committed: int) -> Mapping[str, int]:
         """How far each output is when so much of the log is committed."""
         return self._read_log(committed) if committed else {}

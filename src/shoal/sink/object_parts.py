@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
@@ -32,6 +33,9 @@ OWNER = "_job.json"
 
 _TAG = 20  # bits of a position
 _AT_ONCE = 1000  # objects that are deleted together
+_LARGE = 4 << 20  # bytes of the rows of a part that is made of others
+_WORTH_IT = 20  # parts that are removed together
+KEPT = 60.0  # seconds that a part is kept after a larger one has replaced it: the store may go back
 _NAME = re.compile(r"part-([0-9a-f]{6})-([0-9a-f]+)-(\d{6,}[0-9a-f]{5})-(\d{6,}[0-9a-f]{5})-(\d+)\.")
 
 Encode: TypeAlias = Callable[[Sequence[Row]], bytes]
@@ -69,8 +73,22 @@ def mark_of(owner: Owner) -> str:
     return blake2b(f"{owner.job} {owner.created_at!r}".encode(), digest_size=3).hexdigest()
 
 
+class Recent(NamedTuple):
+    """A part of ours that may be taken into a larger one."""
+
+    position: int
+    after: int
+    rows: Sequence[Row]
+    size: int
+    name: str
+
+
 class ObjectParts:
-    """The journal of one process. Another process, or the same one when it starts again, is another writer."""
+    """The journal of one process. Another process, or the same one when it starts again, is another writer.
+
+    A settlement is a few rows, and thousands of tiny parts are a burden for every reader. So a part takes in the parts
+    before it that are not larger, up to 4 MB: their rows are still in memory. Those do not count any more once it does.
+    They stay for a minute, because the store may go back."""
 
     remote = True  # written over the network: not within a round of the engine
 
@@ -80,17 +98,16 @@ class ObjectParts:
         self._encode = encode
         self._suffix = suffix
         self._writer = os.urandom(4).hex()
+        self.key = f"{store.url} {self._writer}"
+        self._recent: dict[int, tuple[Recent, ...]] = {}  # up to a position that may be committed
         self._written: dict[int, str] = {}  # what may not be committed yet
+        self._replaced: list[tuple[int, float, str]] = []  # by the part at this position, and since when
 
     def __repr__(self) -> str:
         return f"<ObjectParts {self.store.url} of {self._writer}>"
 
-    @property
-    def key(self) -> str:
-        return f"{self.store.url} {self._writer}"
-
-    def claim(self, asked: FileClaim) -> None:
-        claim(self.store, asked)
+    def claim(self, asked: FileClaim, *, replace_any: bool = False) -> None:
+        claim(self.store, asked, replace_any=replace_any)
         self.owner = asked.owner
 
     def append(self, committed: int, rows: Sequence[Row]) -> int:
@@ -99,19 +116,47 @@ class ObjectParts:
             return committed
         if self.owner is None:
             raise SinkError(f"{self.store.url} was not opened for a job")
-        number = (committed >> _TAG) + 1
-        position = number << _TAG | random.getrandbits(_TAG)
-        name = PartName(mark_of(self.owner), self._writer, position, committed, len(rows)).text + self._suffix
-        self._written[position] = name
-        self.store.put(self._encode(rows), name)
+        position = (committed >> _TAG) + 1 << _TAG | random.getrandbits(_TAG)
+        kept, part = self._larger(committed, position, rows)
+        self._written[position] = part.name
+        self.store.put(self._encode(part.rows), part.name)
+        self._recent[position] = (*kept, part)
+        taken = [one.name for one in self._recent.get(committed, ()) if one.after >= part.after]
+        self._replaced += [(position, time.monotonic(), name) for name in taken]
         return position
+
+    def _larger(
+        self, committed: int, position: int, rows: Sequence[Row]
+    ) -> tuple[tuple[Recent, ...], Recent]:
+        """The part of these rows and of those before it that it takes in; and those that are left."""
+        assert self.owner is not None
+        recent = self._recent.get(committed, ())
+        after, size = committed, sum(len(row.data) for row in rows)
+        while recent and recent[-1].size <= 2 * size and recent[-1].size + size <= _LARGE:
+            rows, size, after = [*recent[-1].rows, *rows], recent[-1].size + size, recent[-1].after
+            recent = recent[:-1]
+        if recent and recent[-1].size + size > _LARGE:
+            recent = ()  # nothing before it will be taken in: its rows need not be kept
+        name = PartName(mark_of(self.owner), self._writer, position, after, len(rows)).text + self._suffix
+        return recent, Recent(position, after, rows, size, name)
 
     def _forget(self, committed: int) -> None:
         """Removes parts that will never count. If that fails, they are removed at the end of the job."""
         left = [name for position, name in self._written.items() if position > committed]
         self._written = {position: name for position, name in self._written.items() if position == committed}
+        self._recent = {position: parts for position, parts in self._recent.items() if position == committed}
+        self._replaced = [one for one in self._replaced if one[0] <= committed]
         with suppress(SinkAway):
             self.store.delete(left)
+
+    def tidy(self) -> None:
+        """Called when all that was written is committed. Removes parts that larger ones have replaced a while ago."""
+        before = time.monotonic() - KEPT
+        old = [name for _, since, name in self._replaced if since < before]
+        if len(old) >= _WORTH_IT:
+            self._replaced = self._replaced[len(old) :]
+            with suppress(SinkAway):
+                remove(self.store, old)
 
 
 # -- whose parts they are
@@ -157,6 +202,7 @@ class ManifestPart(Struct, frozen=True):
 
 class Manifest(Struct, frozen=True):
     job: str
+    finished_at: float  # by the clock of the job's store
     rows: int
     bytes: int
     parts: tuple[ManifestPart, ...]
@@ -181,23 +227,38 @@ def counted(keys: Iterable[str], positions: Mapping[str, int], url: str = "") ->
 
 
 def conclude(
-    store: ObjectStore, owner: Owner, listed: Mapping[str, int], positions: Mapping[str, int]
+    store: ObjectStore,
+    owner: Owner,
+    listed: Mapping[str, int],
+    positions: Mapping[str, int],
+    finished_at: float = 0.0,
+    *,
+    alone: bool = True,
 ) -> Manifest:
     """Removes the parts of the job that do not count, and writes the manifest. It may be done again, by several
     processes. `listed` must be older than the moment when nobody had a page of the job in hand, and that older than
-    `positions`: otherwise a part that is about to count could be removed."""
-    mark = mark_of(owner)
-    ours = [key for key in listed if (name := read_name(key)) and name.job == mark]
+    `positions`: otherwise a part that is about to count could be removed. Not `alone`: there are other writers, whose
+    parts are left as they are."""
+    names = {key: name for key in listed if (name := read_name(key)) and name.job == mark_of(owner)}
+    ours = [key for key, name in names.items() if alone or name.writer in positions]
     counting = list(counted(ours, positions, store.url))
     remove(store, sorted(set(ours) - set(counting)))
-    parts = [
-        ManifestPart(key, name.rows, listed[key]) for key in counting if (name := read_name(key)) is not None
-    ]
-    manifest = Manifest(
-        owner.job, sum(part.rows for part in parts), sum(part.bytes for part in parts), tuple(parts)
-    )
+    if not alone:
+        before = read_manifest(store)
+        known = [part.name for part in before.parts] if before is not None else []
+        counting += [key for key in known if key in names and key not in ours]
+    parts = tuple(ManifestPart(key, names[key].rows, listed[key]) for key in counting)
+    rows, size = sum(part.rows for part in parts), sum(part.bytes for part in parts)
+    manifest = Manifest(owner.job, finished_at, rows, size, parts)
     store.put(msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n", MANIFEST)
     return manifest
+
+
+def read_manifest(store: ObjectStore) -> Manifest | None:
+    try:
+        return msgspec.json.decode(store.get(MANIFEST) or b"", type=Manifest)
+    except msgspec.DecodeError:
+        return None
 
 
 def positions_at(url: str, journals: Mapping[str, int]) -> dict[str, int]:

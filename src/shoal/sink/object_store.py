@@ -96,28 +96,29 @@ class ObjectStore:
         try:
             return act()
         except (self._errors, OSError) as error:
-            reason = why(error)
-            raise SinkAway(
-                self.url, reason, "nothing is lost: put it right, and run the same command again"
-            ) from None
+            reason, lasts = why(error)
+            advice = "nothing is lost: put it right, and run the same command again"
+            raise SinkAway(self.url, reason, advice, lasts=lasts) from None
 
 
-def why(error: Exception) -> str:
-    """What is wrong, in a few words and without what the server answered: that may hold keys."""
+def why(error: Exception) -> tuple[str, bool]:
+    """What is wrong, without what the server answered, which may hold keys; and whether that lasts until somebody mends
+    it."""
     text = _first_line(error)
     code, status = _code(str(error)), _STATUS.search(text)
     said = " ".join(filter(None, [status[1].strip() if status else "", f"({code})" if code else ""]))
     if _METADATA in text:
-        return "no keys: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or those of your cloud) in the environment"
+        names = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        return f"no keys: set {names}, or those of your cloud, in the environment", True
     if code == "NoSuchBucket":
-        return f"there is no such bucket: {said}"
+        return f"there is no such bucket: {said}", True
     if said.startswith(("401", "403")):
-        return f"the keys in the environment do not allow it: {said}"
+        return f"the keys in the environment do not allow it: {said}", True
     if "redirect without LOCATION" in text:
-        return "the bucket is in another region: set AWS_REGION"
+        return "the bucket is in another region: set AWS_REGION", True
     if "error sending request" in text:
-        return "no connection to the server" + _endpoint(text)
-    return said or _first_line(error)[:200]
+        return "no connection to the server" + _endpoint(text), False
+    return said or text[:200], False
 
 
 def _endpoint(text: str) -> str:

@@ -1,0 +1,76 @@
+"""Outputs in an object store: which journal they have, and how rows become an object."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from shoal.errors import SinkAway, UsageError
+from shoal.frontier.protocol import Journal
+from shoal.model import Row
+from shoal.settings import Settings
+from shoal.sink.journals import Several
+from shoal.sink.object_parts import Encode, ObjectParts
+from shoal.sink.object_spool import SpooledObjects
+from shoal.sink.object_store import ObjectStore
+from shoal.sink.outputs import FORMATS, Columns, FileOptions, Place, plain_name
+from shoal.sink.ownership import FileClaim
+
+
+def make_objects(
+    place: Place, *, job: str, local: bool, columns: Columns, settings: Settings
+) -> ObjectParts | SpooledObjects:
+    store = ObjectStore(place.target, "-o")
+    suffix = FORMATS[place.format].suffixes[0] + (f".{place.compression}" if place.compression else "")
+    encode = _encoder(place, suffix, columns, settings)
+    if not local:
+        return ObjectParts(store, encode, suffix)
+    return SpooledObjects(spool_path(place.target, job), store, encode, suffix)
+
+
+def spool_path(url: str, job: str) -> Path:
+    """Where rows for this address wait, in the current folder."""
+    name = plain_name(url.rstrip("/").rpartition("/")[2])
+    mark = blake2b(url.encode(), digest_size=2).hexdigest()
+    return Path(f"{plain_name(job)}-{name}-{mark}")
+
+
+def _encoder(place: Place, suffix: str, columns: Columns, settings: Settings) -> Encode:
+    if place.format == "jsonl" and not place.compression:
+        return lambda rows: b"".join([row.data for row in rows])
+
+    def encode(rows: Sequence[Row]) -> bytes:
+        """An object is what a file of the format would be that holds these rows."""
+        with TemporaryDirectory(prefix="shoal-") as folder:
+            path = Path(folder) / f"rows{suffix}"
+            options = FileOptions(path, "rows", place.format, place.compression, columns, settings)
+            file = FORMATS[place.format].make(options)
+            try:
+                file.finish(file.append(0, rows))
+            finally:
+                file.close()
+            return path.read_bytes()
+
+    return encode
+
+
+def object_journals(journal: Journal | None) -> list[ObjectParts | SpooledObjects]:
+    """Those of a journal that are in object stores, and known before the first row comes."""
+    if isinstance(journal, ObjectParts | SpooledObjects):
+        return [journal]
+    if isinstance(journal, Several):
+        return [one for part in journal.known("objects") for one in object_journals(part)]
+    return []
+
+
+def claim_objects(journal: Journal | None, asked: FileClaim, *, replace_any: bool = False) -> None:
+    """Makes the job the owner of what it writes to object stores, and shows that it may write there."""
+    for one in object_journals(journal):
+        try:
+            one.claim(asked, replace_any=replace_any)
+        except SinkAway as error:
+            if error.lasts:
+                raise UsageError(f"-o {one.store.url}: {error.reason}") from None
+            raise
