@@ -9,8 +9,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from shoal.errors import SinkError
+from shoal.errors import SinkError, UsageError
 from shoal.settings import Settings
+from shoal.sink.outputs import read_output
 from shoal.sink.text_outputs import open_text_stream
 from written import rows_of
 
@@ -54,3 +55,8 @@ def test_columns_that_are_named_are_all(capfdbinary: pytest.CaptureFixture[bytes
     assert printed(capfdbinary, "tsv", [{"a": 1}], columns=columns) == b"b\ta\r\n\t1\r\n"
     with pytest.raises(SinkError, match="cannot print the field 'c': it has no column"):
         printed(capfdbinary, "csv", [{"a": 1}], [{"c": 2}], columns=columns)
+
+
+def test_only_text_can_be_printed() -> None:
+    with pytest.raises(UsageError, match="-o -:parquet: parquet cannot be printed; name a file"):
+        read_output("-:parquet")

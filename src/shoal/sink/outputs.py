@@ -151,6 +151,8 @@ def _read(text: str, stored: bool) -> Place:
     target, format, compression = _told_format(target)
     is_told = bool(format)
     if target == "-":
+        if is_told and not FORMATS[format].compressible:  # only text is
+            raise UsageError(f"-o {text}: {format} cannot be printed; name a file")
         return Place("stdout", "-", format or "jsonl", compression, item, is_told=is_told)
     scheme = _SCHEME.match(target)
     if scheme is not None and scheme[1] not in SCHEMES:
