@@ -14,7 +14,7 @@ from benchmarks.outputs.site import everything, kind_of, rows_of
 
 from shoal.model import Row
 
-PAGES = 120
+PAGES = 60
 
 
 class Writers:
@@ -87,13 +87,16 @@ class Writers:
             for name, row in rows.items()
             if row["kind"] != "brand" and int(name.split("-")[1]) in done
         }
-        assert compare(read(self._path), expected) == []
+        # A Parquet file without rows, and so without columns, is none.
+        found = read(self._path) if expected or self._path.exists() else []
+        assert compare(found, expected) == []
         again = [row for journal in self._open[:1] for row in journal.read(self._committed)]
         assert compare(again, expected) == []
 
 
-@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_used_at_random(tmp_path: Path, suffix: str, seed: int) -> None:
-    writers = Writers(tmp_path / f"rows.{suffix}", random.Random(seed))
-    writers.finish()
+def test_used_at_random(tmp_path: Path, suffix: str) -> None:
+    seeds = 1 if suffix.endswith(("gz", "zst")) else 3
+    for seed in range(seeds):
+        (folder := tmp_path / str(seed)).mkdir()
+        Writers(folder / f"rows.{suffix}", random.Random(seed)).finish()

@@ -247,7 +247,9 @@ class ParquetParts:
         schemas = [source.schema for source in sources]
         if not sources:
             if (empty := self._maker.empty()) is None:
-                return  # a table without columns is no file that can be read
+                # A table without columns is no file that can be read. There is one if the store went back.
+                self._path.unlink(missing_ok=True)
+                return
             schemas = [empty.schema]
         declared = self._maker.declared_types()
         types = merged_columns(schemas, self._clash)
