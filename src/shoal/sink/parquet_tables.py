@@ -143,21 +143,22 @@ def fitted(table: Table, types: Mapping[str, Type]) -> Iterator[Table]:
 
 
 def _fitted(table: Table, types: Mapping[str, Type]) -> Table:
+    # To look a column up by its name in a table takes as long as the table has columns.
+    columns = dict(zip(table.column_names, table.columns, strict=True))
     arrays = {}
     for name, type_ in types.items():
         try:
-            arrays[name] = _column(table, name, stored(type_))
+            arrays[name] = _column(columns.get(name), stored(type_), len(table))
         except pa.ArrowInvalid:
             raise LossError(name) from None
-    if extra := [name for name in table.column_names if name not in types]:
+    if extra := [name for name in columns if name not in types]:
         arrays[MORE] = _more(table, extra)
     return pa.table(arrays)
 
 
-def _column(table: Table, name: str, type_: Type) -> Any:
-    if name not in table.column_names:
-        return pa.nulls(len(table), type_)
-    column = table.column(name)
+def _column(column: Any, type_: Type, length: int) -> Any:
+    if column is None:
+        return pa.nulls(length, type_)
     if column.type == type_:
         return column
     return pa.chunked_array([fit(chunk, type_) for chunk in column.chunks], type_)
