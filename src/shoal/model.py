@@ -460,6 +460,9 @@ class Moved(Struct, frozen=True, tag="moved"):
 Verdict: TypeAlias = Done | Retry | Dead | Moved
 
 
+ARCHIVE = "_archive"  # the table of rows that are records of the archive
+
+
 class Row(Struct, frozen=True):
     """One encoded item. A row with a key is written once per job, whichever page yields it first."""
 

@@ -202,6 +202,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     # -- the archive of what was fetched
     archive: str = ""  # its folder; "": nothing is archived
     archive_compression: Literal["gzip", "zstd"] = "gzip"  # of its WARC files
+    archive_file_size: PositiveInt = 1024 * 1024 * 1024  # bytes after which a new one is begun
     archive_secrets: bool = False  # cookies and credentials are archived, too
 
     # -- failure

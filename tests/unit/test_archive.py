@@ -19,7 +19,6 @@ from warcio.checker import Checker
 
 from shoal.archive.cdxj import surt
 from shoal.archive.index import Index, rebuild
-from shoal.archive.journal import ArchiveJournal, place_of
 from shoal.archive.members import Compression, decompress, members
 from shoal.archive.records import (
     Exchange,
@@ -36,6 +35,7 @@ from shoal.archive.scan import parse
 from shoal.errors import SinkError
 from shoal.model import Response, Task
 from shoal.sink.ownership import Owner
+from shoal.sink.warc_files import ArchiveJournal, place_of
 
 URL = "http://shop.example/p?id=1"
 BODY = b"<p>" + b"hello " * 200
@@ -220,8 +220,10 @@ def test_an_append_without_rows_only_cuts(tmp_path: Path) -> None:
 
 def test_a_shorter_file_is_refused(tmp_path: Path) -> None:
     journal = ArchiveJournal(tmp_path, "shop")
+    journal.owner = Owner("shop", 1.8e9)
     end = journal.append(0, [records(1)])
-    os.truncate(tmp_path / "shop-00000.warc.gz", 10)
+    journal.check(end)
+    os.truncate(tmp_path / journal.name_of(0), 10)
     for act in (lambda: journal.check(end), lambda: journal.append(end, [records(2)])):
         with pytest.raises(SinkError, match="is shorter than what this job has written"):
             act()

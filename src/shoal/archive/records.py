@@ -20,10 +20,9 @@ from msgspec import Struct
 
 from shoal.archive.members import Compression, compress
 from shoal.html.media import media_type
-from shoal.model import Response, Row, Task
+from shoal.model import ARCHIVE, Response, Row, Task
 from shoal.text import SECRET_HEADERS, pack, without_secrets, writable
 
-TABLE = "_archive"  # of rows that are records
 REVISIT = "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest"
 METADATA_TYPE = "application/json"
 WORTH = 512  # bytes of a body; a revisit record for a smaller one would save nothing
@@ -203,7 +202,7 @@ def encode(exchange: Exchange, *, secrets: bool = False, compression: Compressio
         length=len(first),
         size=len(data),
     )
-    return Records(data, table=TABLE, entry=entry)
+    return Records(data, table=ARCHIVE, entry=entry)
 
 
 def record(kind: str, fields: Mapping[str, str], block: bytes, content_type: str) -> bytes:
@@ -227,16 +226,18 @@ def warcinfo(name: str, job: str, software: str, at: float) -> bytes:
 def response_head(response: Response, *, secrets: bool = False) -> bytes:
     """Status line and headers, as they fit a body that is decoded. Its length is that of the whole body, also where
     the body is left out."""
-    status = response.status
+    status, length = response.status, str(len(response.body))
     lines = [f"HTTP/1.1 {status} {_REASONS.get(status, '')}".rstrip()]
     for name, value in response.headers.items():
         low = name.lower()
         if low in _ENCODED:
+            if low == "content-length" and value == length:
+                continue
             name = f"X-Crawler-{name}"
         elif not secrets:
             value = _masked_answer(low, value)
         lines.append(f"{name}: {value}")
-    lines.append(f"Content-Length: {len(response.body)}")
+    lines.append(f"Content-Length: {length}")
     return _head(lines)
 
 

@@ -30,6 +30,7 @@ def crawl(
     ] = None,
     input_file: options.Input = None,
     output: options.Output = None,
+    archive: options.Archive = None,
     store: options.Store = options.DEFAULT_STORE,
     job: options.JobName = None,
     fresh: options.Fresh = False,
@@ -71,6 +72,7 @@ def crawl(
         processes=processes,
         robots=False if no_robots else None,
         allow_network=allow_network or None,
+        archive=archive,
     )
     mine = guarded()
     fresh = fresh and not (
@@ -116,7 +118,7 @@ def _plan(
 ) -> JobPlan:
     from shoal.config import load
     from shoal.runtime.crawl import JobPlan
-    from shoal.sink.outputs import expand, plain_name
+    from shoal.sink.outputs import expand, plain_name, with_archive
 
     spider = source.load()
     name = job or source.name or spider.name
@@ -126,7 +128,7 @@ def _plan(
         settings=settings,
         job=name,
         store=store,
-        output=expand(output or settings.output or f"{plain_name(name)}.jsonl", name),
+        output=with_archive(expand(output or settings.output or f"{plain_name(name)}.jsonl", name), settings),
         fresh=fresh,
         source=source,
         feeds=source.feeds,

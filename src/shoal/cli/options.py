@@ -125,6 +125,16 @@ Output = Annotated[
         default="JOB.jsonl",
     ),
 ]
+Archive = Annotated[
+    str | None,
+    option(
+        "--archive",
+        value="DIR",
+        text="Keep what is fetched, as WARC files.",
+        panel=PLACES,
+        default="setting archive",
+    ),
+]
 JobName = Annotated[
     str | None,
     option("--job", value="NAME", text="The job to start or resume.", panel=PLACES, env="SHOAL_JOB"),

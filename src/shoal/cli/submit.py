@@ -61,6 +61,7 @@ def submit(
     ] = None,
     input_file: options.Input = None,
     output: options.Output = None,
+    archive: options.Archive = None,
     store: options.Store = options.DEFAULT_STORE,
     job: Annotated[
         str | None,
@@ -102,6 +103,7 @@ def submit(
         rate=rate,
         robots=False if no_robots else None,
         allow_network=allow_network or None,
+        archive=archive,
     )
     plan = _plan(targets or [], input_file, output or [], store, job, fresh, priority, given, config)
     if every is not None or cron is not None:
@@ -139,7 +141,7 @@ def _plan(
         settings=settings,
         job=name,
         store=store,
-        output=place_on_fleet(output or settings.output, name, store),
+        output=place_on_fleet(output or settings.output, name, store, settings),
         fresh=fresh,
         fed_by="submit" if start is not None else "coordinator",
         feeds=source.feeds,

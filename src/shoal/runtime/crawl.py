@@ -29,7 +29,7 @@ from shoal.engine.tally import Ledger, RateWindow, RunTotals, TallyReport, merge
 from shoal.engine.tracing import tracing_if
 from shoal.errors import SettingsError, ShoalError, SpiderError, StoreError
 from shoal.frontier import open_frontier
-from shoal.frontier.protocol import Frontier
+from shoal.frontier.protocol import Frontier, Journal
 from shoal.frontier.values import DeadFilter, Job
 from shoal.inspect.event_log import EventBook
 from shoal.inspect.job import View
@@ -46,10 +46,11 @@ from shoal.runtime.submit import conclude, dated, submit
 from shoal.runtime.supervisor import Supervisor
 from shoal.runtime.worker import CrawlWorker
 from shoal.runtime.worker_plan import CrawlPlan, WorkerPlan
-from shoal.sink import Output, Sink, open_sink
+from shoal.sink import Output, Sink, make_journal, open_sink
 from shoal.sink.file_sink import FileSink
+from shoal.sink.journals import Several
 from shoal.sink.jsonl import MemoryJournal
-from shoal.sink.outputs import expand, read_output
+from shoal.sink.outputs import expand, read_output, with_archive
 from shoal.sink.own import OwnSink
 from shoal.spider.schemas import columns_of
 from shoal.spider.spider import Spider
@@ -100,7 +101,7 @@ async def crawl(
         chosen,
         name,
         ":memory:" if store is None else str(store),
-        None if place is None else expand(place, name),
+        None if place is None else with_archive(expand(place, name), chosen),
         fresh,
     )
     plan = await dated(plan)
@@ -109,14 +110,20 @@ async def crawl(
             "processes: from code a crawl runs in this process; use `shoal crawl FILE.py --processes`"
         )
     kept = MemoryJournal()
-    sink = own or (FileSink(kept) if plan.output is None else _sink(plan))
+    if own is not None and chosen.archive:
+        raise SettingsError("archive: not with a sink of your own; name a place for the rows")
+    sink = own or (FileSink(_memory(plan, kept)) if plan.output is None else _sink(plan))
     rejected: list[RejectedItem] = []
 
     async def keep_rejected(frontier: Frontier) -> None:
         query = DeadFilter(job=plan.job, kind=REJECTED, limit=_REJECTED)
         rejected.extend(rejected_item(letter) for letter in await frontier.dead(query))
 
-    view = await _run(plan, sink, watch, signals=False, ended=keep_rejected)
+    try:
+        view = await _run(plan, sink, watch, signals=False, ended=keep_rejected)
+    finally:
+        if plan.store == ":memory:" and plan.output is None and isinstance(sink.journal, Several):
+            sink.journal.forget()
     return Results([msgspec.json.decode(row) for row in kept.rows], view, rejected)
 
 
@@ -139,6 +146,18 @@ async def execute(plan: JobPlan, watch: Watch | None = None) -> View:
 
 def _sink(plan: JobPlan) -> Sink:
     return open_sink(plan.output, job=plan.job, settings=plan.settings, columns=columns_of(plan.spider))
+
+
+def _memory(plan: JobPlan, kept: MemoryJournal) -> Journal:
+    """A journal for rows that are returned, and for the archive if there is one."""
+    if not plan.settings.archive:
+        return kept
+    output = with_archive(("-",), plan.settings)
+    # A store that outlives the call goes on with this archive. Otherwise every crawl is another job.
+    log = f"{plan.job}-{os.urandom(6).hex()}" if plan.store == ":memory:" else ""
+    journal = make_journal(output, job=plan.job, settings=plan.settings, memory=kept, log=log)
+    assert journal is not None
+    return journal
 
 
 def _own_or_place(output: Output | Sink) -> tuple[OwnSink | None, Output]:

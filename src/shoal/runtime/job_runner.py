@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shoal.admit import Admission
@@ -40,7 +41,7 @@ from shoal.fetch.proxy.routes import Routes
 from shoal.fetch.transport import Transport
 from shoal.fetch.transports import HostTransport, RestrictedTransport, Transports
 from shoal.frontier.clock import FrontierClock
-from shoal.frontier.protocol import Frontier
+from shoal.frontier.protocol import Frontier, Journal
 from shoal.hosts.cache import HostCache
 from shoal.hosts.host_state import state_of
 from shoal.hosts.proxy_pools import StoredPools
@@ -54,7 +55,7 @@ from shoal.runtime.output_checks import file_claim, finish_objects
 from shoal.settings import Settings
 from shoal.sink import Sink
 from shoal.sink.files import FileStore, files_folder
-from shoal.sink.journals import LocalJournal
+from shoal.sink.journals import LocalJournal, Several
 from shoal.sink.object_parts import ObjectParts
 from shoal.sink.object_store import ObjectStore, is_object_store
 from shoal.sink.outage import Outage
@@ -130,6 +131,7 @@ class JobRunner:
             trusts_tasks=trusts_tasks,
         )
         self._files: FileStore | None = None
+        self._archiver = _archiver(sink, spider, settings, job)
         self._recorder = HistoryRecorder(
             frontier,
             job,
@@ -143,7 +145,13 @@ class JobRunner:
             settings,
             frontier=frontier,
             hosts=hosts,
-            robots=RobotsFetcher(routes, hosts, frontier, settings, clock),
+            robots=RobotsFetcher(
+                self._archiver.watching(routes, clock.now) if self._archiver else routes,
+                hosts,
+                frontier,
+                settings,
+                clock,
+            ),
             transport=routes if tracing is None else tracing.transport(routes),
             guard=guard,
             traffic=traffic,
@@ -164,6 +172,7 @@ class JobRunner:
             hooks=self.hooks,
             letters=self._letters,
             files=self.files,
+            archiver=self._archiver,
         )
         self.pages: Pages = pages if tracing is None else tracing.pages(pages)
 
@@ -222,7 +231,7 @@ class JobRunner:
         """Where downloaded files go; made when the first one comes."""
         if self._files is None:
             journal = self.sink.journal
-            output = journal.path if isinstance(journal, LocalJournal) else None
+            output = _rows_file(journal)
             setting = self.settings.files
             objects = ObjectStore(setting) if is_object_store(setting) else None
             self._files = FileStore(files_folder(setting, output), self.name, self.made_at, objects)
@@ -238,6 +247,8 @@ class JobRunner:
     async def close(self) -> None:
         await self._letters.close()
         await self._transport.close()
+        if self._archiver is not None:
+            self._archiver.close()
         try:
             await self._finish_output()
         finally:
@@ -372,6 +383,20 @@ def make_pipeline(
         letters=letters,
         archiver=archiver,
     )
+
+
+def _rows_file(journal: Journal | None) -> Path | None:
+    """The first file on this machine that rows go to."""
+    if isinstance(journal, Several):
+        return next((place.path for place in journal.places if place.kind == "file"), None)
+    return journal.path if isinstance(journal, LocalJournal) else None
+
+
+def _archiver(sink: Sink, spider: Spider, settings: Settings, job: str) -> Archiver | None:
+    journal = sink.journal
+    if not isinstance(journal, Several) or journal.archive is None:
+        return None
+    return Archiver(settings, journal.archive, job, spider.handler_named("").name)
 
 
 def pools_of(spider: Spider) -> dict[str, str]:

@@ -13,6 +13,7 @@ from shoal.humanize import plural
 from shoal.jobs.note import note_of
 from shoal.runtime.job_plan import JobPlan, spec_of
 from shoal.sink import (
+    Output,
     describe,
     describe_noted,
     is_database,
@@ -34,6 +35,8 @@ from shoal.text import command
 async def check_output(plan: JobPlan, frontier: Frontier, known: Job | None) -> None:
     """Raises an error if the rows of a job, which is not made yet, may not be written to its output."""
     await check_shared(plan, frontier)
+    if known is not None and not plan.fresh:
+        _check_archive(plan, known)
     named = known is not None and note_of(known.spec).output == output_key(plan.output)
     if is_database(plan.output):
         if known is not None and not named and not plan.fresh:
@@ -97,7 +100,9 @@ def _shared(job: Job, plan: JobPlan) -> str:
     worker's folder."""
     theirs = {place.target for place in read_output(lines_of(note_of(job.spec).output), stored=True)}
     for place in read_output(plan.output):
-        if place.kind != "database" and not theirs.isdisjoint({place.target, os.path.abspath(place.target)}):
+        if place.kind in ("database", "archive"):  # many jobs may have the same one
+            continue
+        if not theirs.isdisjoint({place.target, os.path.abspath(place.target)}):
             return place.target
     return ""
 
@@ -147,6 +152,30 @@ def _check_elsewhere(known: Job) -> None:
         )
 
 
+def _check_archive(plan: JobPlan, known: Job) -> None:
+    """Refuses another archive than the job has, which would then lack pages."""
+    before, after = _archive_in(lines_of(note_of(known.spec).output)), _archive_in(plan.output)
+    if before == after or not (known.counters.items or known.counters.done):
+        return
+    begun = (
+        f"with an archive in {before}: name it again with --archive"
+        if before
+        else "without an archive: go on without"
+    )
+    raise SinkError(f"job {known.spec.name} was begun {begun}, or start again with --fresh")
+
+
+def _archive_in(output: Output) -> str:
+    return next(
+        (
+            os.path.abspath(place.target)
+            for place in read_output(output, stored=True)
+            if place.kind == "archive"
+        ),
+        "",
+    )
+
+
 async def trim_output(plan: JobPlan, frontier: Queue, job: Job) -> None:
     """Removes what a crash left at the end of a file, if no later write did, and makes the file what its readers
     expect. No page is leased, so no process writes."""
@@ -167,6 +196,7 @@ def check_same_output(plan: JobPlan, known: Job) -> None:
     before, after = note_of(known.spec).output, note_of(spec_of(plan)).output
     if before == after or not before:
         return
+    _check_archive(plan, known)
     name, c = known.spec.name, known.counters
     place = describe_noted(before)
     said = f"job {name} writes its rows to {place}, not to {describe(plan.output)}"

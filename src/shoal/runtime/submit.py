@@ -38,9 +38,10 @@ from shoal.runtime.output_checks import (
     claim_output,
     trim_output,
 )
+from shoal.settings import Settings
 from shoal.sink import Output, describe_noted, is_database, local_files
 from shoal.sink.files import FileStore, files_folder
-from shoal.sink.outputs import expand, read_output
+from shoal.sink.outputs import expand, read_output, with_archive
 from shoal.text import command
 
 _HIGH_WATER = 1_000_000  # URLs that were given are queued also while no worker is there yet
@@ -263,14 +264,14 @@ async def _look(frontier: Frontier, name: str, elapsed: float, window: RateWindo
     return View(job, report, elapsed, rate, seen.eta, queues, max(1, seen.workers), note)
 
 
-def place_on_fleet(output: Sequence[str], job: str, store: str) -> Output:
-    """Where the rows of a submitted job go."""
-    places = read_output(expand(output or [f"{job}.jsonl"], job))
+def place_on_fleet(output: Sequence[str], job: str, store: str, settings: Settings) -> Output:
+    """Where the rows of a submitted job go, and its archive."""
+    places = read_output(with_archive(expand(output or [f"{job}.jsonl"], job), settings))
     if any(place.kind == "stdout" for place in places):
         raise SinkError("-o -: a fleet's rows cannot go to standard output; name a file or a database")
     if is_local(store):
         places = tuple(
-            replace(place, target=os.path.abspath(place.target)) if place.kind == "file" else place
+            replace(place, target=os.path.abspath(place.target)) if place.is_here else place
             for place in places
         )
     return tuple(place.text for place in places)

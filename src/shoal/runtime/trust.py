@@ -107,10 +107,12 @@ def _own_target(place: Place, mine: Settings, environ: Mapping[str, str]) -> str
     if place.kind == "database":
         return _own_database(place.target, mine.outputs, environ)
     allowed = [entry for entry in mine.outputs if not entry.startswith(("postgres:", "postgresql:"))]
-    if place.kind == "file" and any(_matches(place.target, entry) for entry in allowed):
+    if place.is_here and any(_matches(place.target, entry) for entry in allowed):
         return place.target
     if place.kind == "objects" and any(fnmatchcase(place.target, entry) for entry in allowed):
         return place.target
+    if place.kind == "archive":
+        raise _refusal(f"its archive would be {place.target!r}", "outputs")
     what = "the file " if place.kind == "file" else ""
     raise _refusal(f"its rows would go to {what}{place.text!r}", "outputs")
 

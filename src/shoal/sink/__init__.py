@@ -104,8 +104,11 @@ def make_journal(
     local: bool = True,
     settings: Settings | None = None,
     columns: Columns | None = None,
+    memory: Journal | None = None,
+    log: str = "",
 ) -> Journal | None:
-    """The journal of all that is not a database; None if there is nothing else."""
+    """The journal of all that is not a database; None if there is nothing else. `memory`: instead of standard
+    output. `log`: the name of the log of several outputs, if not the job's."""
     from shoal.settings import Settings as Defaults
     from shoal.sink.jsonl import StdoutJournal
     from shoal.sink.ownership import identity_of
@@ -124,16 +127,18 @@ def make_journal(
     def make(place: Place) -> Journal:
         fields = {name: types for name, types in schemas.items() if place.takes(name)}
         if place.kind == "stdout":
-            return open_text_stream(place.format, place.compression, fields, options)
+            return memory or open_text_stream(place.format, place.compression, fields, options)
         if place.kind == "objects":
             from shoal.sink.object_outputs import make_objects
 
             return make_objects(
                 place, job=job, local=local, columns=columns or {}, settings=settings or Defaults()
             )
-        key = os.path.abspath(place.path) if local else identity_of(place.path)
+        # The log of several outputs has an id for all of them, and the archive is never alone.
+        here = local or place.kind == "archive"
+        key = os.path.abspath(place.path) if here else identity_of(place.path)
         return FORMATS[place.format].make(
-            FileOptions(place.path, key, place.format, place.compression, fields, options)
+            FileOptions(place.path, key, place.format, place.compression, fields, options, job)
         )
 
     others = [place for place in with_rest(places, job) if place.kind != "database"]
@@ -144,10 +149,9 @@ def make_journal(
         return make(others[0])
     from shoal.sink.journals import Several
 
-    folder = next((place.folder for place in others if place.kind == "file"), Path())
-    log = folder / f".{plain_name(job)}.commits"
-    key = os.path.abspath(log) if local else identity_of(log)
-    return Several(log, key, others, make)
+    folder = next((place.folder for place in others if place.is_here), Path())
+    path = folder / f".{plain_name(log or job)}.commits"
+    return Several(path, os.path.abspath(path) if local else identity_of(path), others, make)
 
 
 def is_database(output: Output) -> bool:
@@ -163,7 +167,8 @@ def local_files(output: Output) -> list[Path]:
 
 def describe(output: Output) -> str:
     """The output as it may be shown: without user and password."""
-    return ", ".join(map(_described, read_output(output, stored=True))) or "stdout"
+    places = [place for place in read_output(output, stored=True) if place.kind != "archive"]
+    return ", ".join(map(_described, places)) or "stdout"
 
 
 def _described(place: Place) -> str:
@@ -201,6 +206,6 @@ def _stored(place: Place, here: bool) -> str:
         from shoal.sink.postgres.address import read_address
 
         return replace(place, target=read_address(place.target).key).text
-    if place.kind == "file" and here:
+    if place.is_here and here:
         return replace(place, target=os.path.abspath(place.target)).text
     return place.text

@@ -91,6 +91,11 @@ class Several:
     def path(self) -> Path:
         return self._log.path
 
+    @property
+    def archive(self) -> Path | None:
+        """The folder of the archive, if there is one among them."""
+        return next((place.path for place in self.places if place.kind == "archive"), None)
+
     def fileno(self) -> int:
         return self._log.fileno()
 
@@ -175,14 +180,14 @@ class Several:
 
     def _name(self, place: Place) -> str:
         """By which the log knows it: a file by its path from the log, wherever the folder is and whoever names it."""
-        if place.kind != "file":
+        if not place.is_here:
             return place.text
         target = os.path.relpath(os.path.realpath(place.target), os.path.realpath(self.path.parent))
         return replace(place, target=target).text
 
     def _place(self, name: str) -> Place:
         [place] = read_output([name], stored=True)
-        if place.kind == "file":
+        if place.is_here:
             place = replace(place, target=os.path.join(self.path.parent, place.target))
         return place
 
@@ -249,6 +254,11 @@ class Several:
         for name, position in self.positions(committed).items():
             if isinstance(journal := self._journal(self._place(name)), LocalJournal):
                 yield journal, position
+
+    def forget(self) -> None:
+        """Deletes the log: nobody will go on with these outputs."""
+        for name in (self.path.name, f".{self.path.name}.id"):
+            self.path.with_name(name).unlink(missing_ok=True)
 
     def close(self) -> None:
         for journal in self._journals.values():

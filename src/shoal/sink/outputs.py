@@ -20,6 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.errors import SinkError, UsageError
+from shoal.model import ARCHIVE
 
 if TYPE_CHECKING:
     from shoal.settings import Settings
@@ -32,6 +33,8 @@ Compression: TypeAlias = Literal["", "gz", "zst"]
 
 COMPRESSIONS: tuple[Compression, ...] = ("gz", "zst")
 SCHEMES = ("s3", "gs", "az")  # object stores
+
+WARC = "warc"  # the format of the archive, which is named by a setting and not by -o
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _POSTGRES = re.compile(r"postgres(ql)?:(//|$)", re.IGNORECASE)
@@ -48,12 +51,25 @@ class FileOptions(Struct, frozen=True):
     compression: Compression
     columns: Columns
     settings: Settings
+    job: str = ""
 
 
 class Format(NamedTuple):
     suffixes: tuple[str, ...]  # the first is the usual one
     make: Callable[[FileOptions], LocalJournal]
     compressible: bool = False
+
+
+def _warc(options: FileOptions) -> LocalJournal:
+    from shoal.sink.warc_files import ArchiveJournal
+
+    return ArchiveJournal(
+        options.path,
+        options.job,
+        compression="zstd" if options.compression == "zst" else "gzip",
+        limit=options.settings.archive_file_size,
+        key=options.key,
+    )
 
 
 def _text(options: FileOptions) -> LocalJournal:
@@ -89,13 +105,14 @@ FORMATS: Mapping[str, Format] = {
     "parquet": Format((".parquet",), _parquet),
     "sqlite": Format((".sqlite", ".sqlite3", ".db"), _sqlite),
     "duckdb": Format((".duckdb",), _duckdb),
+    WARC: Format((), _warc, compressible=True),
 }
 
 
 class Place(Struct, frozen=True):
     """One output."""
 
-    kind: Literal["file", "stdout", "database", "objects"]
+    kind: Literal["file", "stdout", "database", "objects", "archive"]
     target: str  # a path, an address, or -
     format: str = "jsonl"
     compression: Compression = ""
@@ -110,14 +127,21 @@ class Place(Struct, frozen=True):
     @property
     def folder(self) -> Path:
         """The one that all its files are in, or in folders below it."""
+        if self.kind == "archive":
+            return self.path
         return Path(os.path.dirname(self.target.partition("{item}")[0]))
 
     @property
     def is_template(self) -> bool:
         return "{item}" in self.target
 
+    @property
+    def is_here(self) -> bool:
+        """Whether its target is a path on this machine."""
+        return self.kind in ("file", "archive")
+
     def takes(self, table: str) -> bool:
-        return not self.item or self.item == table
+        return self.item == table or not (self.item or table == ARCHIVE)
 
     def for_item(self, table: str) -> Place:
         return replace(self, target=self.target.replace("{item}", plain_name(table)))
@@ -174,6 +198,10 @@ def _read(text: str, stored: bool) -> Place:
             raise UsageError(f"-o {text}: {what}: {_possible()}")
     if compression and not FORMATS[format].compressible:
         raise UsageError(f"-o {text}: {format} cannot be written as .{compression}: leave that out")
+    if item == ARCHIVE or format == WARC:
+        if (item, format) != (ARCHIVE, WARC):
+            raise UsageError(f"-o {text}: an archive is no place for rows: use --archive FOLDER")
+        return Place("archive", target, format, compression, item, is_told=True)
     kind: Literal["file", "objects"] = "objects" if scheme else "file"
     return Place(kind, target, format, compression, item, is_told=is_told)
 
@@ -210,7 +238,9 @@ def known_suffixes() -> list[str]:
 
 
 def _possible() -> str:
-    compressible = [format.suffixes[0] for format in FORMATS.values() if format.compressible]
+    compressible = [
+        format.suffixes[0] for format in FORMATS.values() if format.compressible and format.suffixes
+    ]
     more = f" ({', '.join(compressible)} also as .gz and .zst)" if compressible else ""
     return (
         f"name a file such as rows.jsonl ({' '.join(known_suffixes())}){more}, FILE:FORMAT, - for standard output, "
@@ -256,9 +286,26 @@ def _check_apart(places: Sequence[Place]) -> None:
             )
 
 
+def with_archive(output: tuple[str, ...], settings: Settings) -> tuple[str, ...]:
+    """The output with the archive that the settings name."""
+    folder = settings.archive
+    if not folder:
+        return output
+    if _SCHEME.match(folder):
+        raise UsageError(
+            f"--archive {folder}: an archive is a folder on this machine; copy its files to an object store afterwards"
+        )
+    if os.path.exists(folder) and not os.path.isdir(folder):
+        raise UsageError(f"--archive {folder}: that is a file; name a folder")
+    compression: Compression = "zst" if settings.archive_compression == "zstd" else "gz"
+    place = Place("archive", folder, WARC, compression, ARCHIVE, is_told=True)
+    return (*output, place.text)
+
+
 def with_rest(places: Sequence[Place], job: str) -> tuple[Place, ...]:
     """If every place is for items of one kind, those of other kinds go to a file of their own: none is lost."""
-    if not places or not all(place.item for place in places):
+    rows = [place for place in places if place.kind != "archive"]
+    if not rows or not all(place.item for place in rows):
         return tuple(places)
     name, beside = f"{plain_name(job)}.jsonl", places[0]
     if any(os.path.basename(place.target) == name for place in places):
@@ -273,7 +320,7 @@ def with_rest(places: Sequence[Place], job: str) -> tuple[Place, ...]:
 def make_folders(places: Sequence[Place]) -> None:
     """Makes the folders of files, such as those of `{job}/rows.csv`."""
     for place in places:
-        if place.kind == "file":
+        if place.is_here:
             try:
                 place.folder.mkdir(parents=True, exist_ok=True)
             except OSError as error:

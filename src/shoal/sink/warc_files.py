@@ -118,6 +118,8 @@ class ArchiveJournal:
         """Checks that the files are complete, and that the folder can be written. Changes nothing in them."""
         number, offset = place_of(committed)
         self.fileno()
+        if self.owner is None:
+            return  # a job that is not made yet, or not known here
         for one in range(number + 1 if offset else 0):
             size = self._size(one)
             if size is None or (one == number and size < offset):
