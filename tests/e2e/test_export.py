@@ -8,6 +8,7 @@ import io
 import json
 import os
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -108,6 +109,45 @@ def test_a_job_is_copied_and_only_what_is_committed(cli: Cli, tmp_path: Path, si
     assert (tmp_path / "copy.jsonl").read_bytes() == committed == (tmp_path / "shop/again.jsonl").read_bytes()
     assert [name for name in os.listdir(tmp_path) if name.startswith(".shoal-export")] == []
     assert cli("export", "shop", "-o", "-", "-q")[1].encode() == committed
+
+
+def test_rows_that_are_missing_are_told(cli: Cli, tmp_path: Path, site: str) -> None:
+    write_spider(tmp_path, site, pages=2)
+    assert cli("crawl", "shop.py", "-o", "rows.json")[0] == 0
+    (tmp_path / "rows.json").unlink()
+    code, _, err = cli("export", "shop", "-o", "copy.csv")
+    assert (code, len(err.splitlines())) == (3, 1)
+    assert "rows.json" in err
+    assert not (tmp_path / "copy.csv").exists()
+    assert cli("rows", "shop")[0] == 0  # those that the workers told
+    assert cli("crawl", "shop.py", "--job", "printed", "-o", "-")[0] == 0
+    code, _, err = cli("export", "printed", "-o", "copy.csv")
+    assert code == 2
+    assert "the rows of job printed are in no file" in err
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.json.gz", "rows.parquet", "p.jsonl -o all.xml"])
+def test_a_job_that_runs_is_exported_up_to_its_last_commit(
+    cli: Cli, tmp_path: Path, site: str, name: str
+) -> None:
+    write_spider(tmp_path, site, "settle_delay=0", pages=1000)
+    (tmp_path / "shop.py").write_text((tmp_path / "shop.py").read_text().replace("rate=0", "rate=50"))
+    words = [sys.executable, "-m", "shoal", "crawl", "shop.py", "-q", "-o", *name.split()]
+    with subprocess.Popen(words, cwd=tmp_path) as crawl:
+        try:
+            deadline, code, err = time.monotonic() + 60, 1, ""
+            while (code or " 0 rows" in f" {err}") and crawl.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.2)
+                code, _, err = cli("export", "shop", "-o", "copy.jsonl", "--fresh")
+            os.kill(crawl.pid, signal.SIGKILL)
+        finally:
+            crawl.kill()
+    assert code == 0, err
+    first = products(tmp_path / "copy.jsonl")
+    assert first
+    assert len(first) == len(set(first))
+    assert cli("export", "shop", "-o", "copy.jsonl", "--fresh")[0] == 0  # it was killed, which matters not
+    assert set(first) <= set(products(tmp_path / "copy.jsonl"))
 
 
 def test_nothing_is_overwritten_by_mistake(cli: Cli, tmp_path: Path, site: str) -> None:

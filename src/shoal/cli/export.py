@@ -58,7 +58,16 @@ def export(
     found, total = _sources(store, job, files or [], places, item)
     written = _write(
         total,
-        partial(write_rows, found.files, places, settings, item=item, key=key or (), replace=fresh),
+        partial(
+            write_rows,
+            found.files,
+            places,
+            settings,
+            item=item,
+            key=key or (),
+            replace=fresh,
+            least=0 if files or item or key else total,
+        ),
         quiet=quiet,
     )
     if not quiet:

@@ -69,6 +69,7 @@ def kind_in(row: Any) -> str:
 class Sources(Struct, frozen=True):
     files: tuple[Source, ...]  # together they have every row once
     elsewhere: tuple[str, ...] = ()  # outputs of the job that are not on this machine
+    no_files: bool = False  # its rows went to a database, an object store or standard output
 
 
 async def sources_of(frontier: Queue, job: Job, item: str = "") -> Sources:
@@ -77,12 +78,12 @@ async def sources_of(frontier: Queue, job: Job, item: str = "") -> Sources:
     lines = lines_of(note_of(job.spec).output)
     places = read_output(lines or None, stored=True)
     if not any(place.kind == "file" for place in places):
-        return Sources((), (describe_noted(note_of(job.spec).output),) if job.counters.items else ())
+        return Sources((), no_files=True)
     journal = make_journal(lines, job=job.spec.name)
     path = getattr(journal, "path", Path())
     key = key_here(path, positions)
     others = tuple(_shown(one) for one in positions if one != key)
-    if key is None or not path.exists():
+    if key is None:
         return Sources((), others)
     if not isinstance(journal, Several):
         return Sources((Source(places[0], positions[key]),), others)

@@ -8,7 +8,7 @@ from hashlib import blake2b
 
 import msgspec
 
-from shoal.errors import UsageError
+from shoal.errors import SinkError, UsageError
 from shoal.frontier.protocol import Frontier
 from shoal.inspect.job import unknown_job
 from shoal.inspect.sources import Source, Sources, given_sources, kind_in, sources_of
@@ -50,6 +50,11 @@ def _files(places: Sequence[Place]) -> set[str]:
 def check_sources(found: Sources, job: str, *, given: bool) -> str:
     """Refuses to leave out rows that are not on this machine; or returns a sentence about them, if a person has named
     the files (`given`)."""
+    if found.no_files:
+        raise UsageError(
+            f"the rows of job {job} are in no file, but went to a database, an object store or standard output: only"
+            " files can be exported"
+        )
     if not found.elsewhere:
         return ""
     places = ", ".join(found.elsewhere[:3]) + (" …" if len(found.elsewhere) > 3 else "")
@@ -69,16 +74,24 @@ def write_rows(
     item: str = "",
     key: Sequence[str] = (),
     replace: bool = False,
+    least: int = 0,
     tell: Callable[[int], object] = lambda _: None,
 ) -> dict[str, int]:
-    """Returns the rows of each file. `tell` is called now and then with the number of rows that were read."""
+    """Returns the rows of each file. `least`: how many rows there must be. `tell` is called now and then with the
+    number of rows that were read."""
     exporter = Exporter(places, settings, replace=replace)
     try:
         rows = (row for source in sources for row in _rows(source, item))
-        for number, (kind, row) in enumerate(_once(rows, key) if key else rows):
+        number = 0
+        for number, (kind, row) in enumerate(_once(rows, key) if key else rows, 1):
             exporter.add(kind, row)
             if number % _STEP == 0:
                 tell(number)
+        if number < least:
+            names = ", ".join(str(source.path) for source in sources) or "no file here"
+            raise SinkError(
+                f"only {number:,} of {least:,} rows are in {names}: nothing is exported; was it changed?"
+            )
         return exporter.finish()
     finally:
         exporter.discard()
