@@ -54,7 +54,7 @@ def crawl(
     log_level: options.LogLevel = None,
     log_format: options.LogFormat = None,
 ) -> None:
-    """Crawl TARGETs into a file of JSON lines. The same command again resumes where it stopped."""
+    """Crawl TARGETs, and write what they yield to files. The same command again resumes where it stopped."""
     from shoal.cli.dashboard import beside
     from shoal.cli.targets import read_targets
     from shoal.terminal.console import say
