@@ -20,7 +20,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from shoal.errors import SinkError, UsageError
@@ -235,6 +235,8 @@ def is_held(value: Any, got: Any) -> bool:
         st.dictionaries(st.sampled_from(["a", "b", "c d", ""]), JSON, max_size=3), min_size=1, max_size=12
     )
 )
+@example([{"a": [0.0, False]}])
+@example([{"a": 0.5}, {"a": True}])
 @settings(max_examples=100, deadline=None)
 def test_every_value_is_held_by_some_type(items: list[dict[str, Any]]) -> None:
     with tempfile.TemporaryDirectory() as folder:

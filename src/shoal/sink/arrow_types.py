@@ -52,7 +52,7 @@ def array_of(values: list[object], name: str = "", clash: Clash = no_clash, *, p
         except (pa.ArrowException, OverflowError):
             pass  # values of several types, or integers of more than 64 bits
         else:
-            if _fields(array.type) <= _FIELDS:
+            if _fields(array.type) <= _FIELDS and not _truth_as_number(values, array.type):
                 return array
     type_ = TEXT if deep else _common_type(values, name, clash)
     if _fields(type_) > _FIELDS:
@@ -61,6 +61,18 @@ def array_of(values: list[object], name: str = "", clash: Clash = no_clash, *, p
         return pa.array([_converted(value, type_) for value in values], type_)
     except (_NotHeldError, pa.ArrowException, OverflowError):
         return pa.array([as_text(value) for value in values], TEXT)
+
+
+def _truth_as_number(values: Iterable[Any], type_: Type) -> bool:
+    """pyarrow takes True for 1.0 where there are floats."""
+    if pa.types.is_floating(type_):
+        return bool in set(map(type, values))
+    if pa.types.is_list(type_):
+        return _truth_as_number([one for value in values if value for one in value], type_.value_type)
+    if pa.types.is_struct(type_):
+        there = [value for value in values if value]
+        return any(_truth_as_number([one.get(field.name) for one in there], field.type) for field in type_)
+    return False
 
 
 def _common_type(values: Iterable[object], name: str, clash: Clash) -> Type:
