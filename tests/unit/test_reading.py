@@ -11,10 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import msgspec
 import pytest
 
 from shoal.errors import SinkError
+from shoal.model import Row
+from shoal.sink.duckdb_file import DuckdbFile
 from shoal.sink.reading import last_lines, read_file
+from shoal.sink.sqlite_file import SqliteFile
 
 ROWS: list[dict[str, Any]] = [
     {"sku": "a", "n": 1, "tags": ["x", {"y": 2}], "text": 'quoted "," and\nlines'},
@@ -79,10 +83,27 @@ def test_databases(tmp_path: Path) -> None:
         lite.executescript(made)
     lite.close()
     with duckdb.connect(tmp_path / "a.duckdb") as duck:
-        duck.execute(made + "CREATE TABLE _shoal (x INTEGER); INSERT INTO _shoal VALUES (1)")
+        duck.execute(made)
     wanted = [("book", {"sku": "a", "n": 1}), ("book", {"sku": "b", "n": None})]
     assert list(read_file(tmp_path / "a.db", "sqlite")) == wanted
     assert list(read_file(tmp_path / "a.duckdb", "duckdb")) == wanted
+
+
+@pytest.mark.parametrize("make", [SqliteFile, DuckdbFile])
+def test_databases_of_a_job_in_the_order_of_their_rows(
+    tmp_path: Path, make: type[SqliteFile | DuckdbFile]
+) -> None:
+    rows = [
+        ("book", {"tags": ["a"], "new": True, "x": {}}),
+        ("Book", {"Title": "B", "title": "b"}),
+        ("book", {"tags": [1], "new": False, "x": {"y": None}}),
+    ]
+    file = make(tmp_path / "rows")
+    end = file.append(0, [Row(msgspec.json.encode(row) + b"\n", table=table) for table, row in rows])
+    file.finish(end)
+    file.close()
+    assert list(read_file(tmp_path / "rows", "sqlite" if make is SqliteFile else "duckdb")) == rows
+    assert list(file.items(end)) == rows
 
 
 @pytest.mark.parametrize("format", ["jsonl", "json", "csv", "xml", "parquet", "sqlite", "duckdb"])

@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 from msgspec import Struct
@@ -24,10 +24,17 @@ from shoal.sink import describe_noted, lines_of, make_journal
 from shoal.sink.journals import Several
 from shoal.sink.outputs import FORMATS, FileOptions, Place, read_output, with_rest
 from shoal.sink.ownership import noted_name
-from shoal.sink.reading import ItemRow, last_lines, read_file, read_sqlite
+from shoal.sink.reading import ItemRow, last_lines, read_file
 
 # Which of several outputs with the same rows is read: the one that keeps their values best, and is quick to read.
 _BEST = ("jsonl", "json", "sqlite", "duckdb", "parquet", "xml", "csv", "tsv")
+
+
+@runtime_checkable
+class Kinds(Protocol):
+    """A journal that knows the kind of each row."""
+
+    def items(self, committed: int) -> Iterator[ItemRow]: ...
 
 
 class Source(Struct, frozen=True):
@@ -46,15 +53,15 @@ class Source(Struct, frozen=True):
             for item, row in read_file(place.path, place.format, place.compression):
                 yield place.item or item, row
             return
-        if place.format == "sqlite":  # its tables tell the kinds of items
-            yield from read_sqlite(place.path, self.committed)
-            return
         journal = FORMATS[place.format].make(
             FileOptions(
                 place.path, os.path.abspath(place.path), place.format, place.compression, {}, Settings()
             )
         )
         try:
+            if isinstance(journal, Kinds):
+                yield from journal.items(self.committed)
+                return
             for row in journal.read(self.committed):
                 yield place.item, row
         finally:

@@ -14,8 +14,6 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from heapq import merge
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -64,12 +62,17 @@ class DuckdbFile(Spool):
     def read(self, committed: int) -> Iterator[dict[str, object]]:
         """The committed rows: those of the database, then those that wait in the spool. Meanwhile nobody writes to the
         database."""
+        for _, row in self.items(committed):
+            yield row
+
+    def items(self, committed: int) -> Iterator[tuple[str, dict[str, object]]]:
+        """… each with its kind."""
         with self.folder.shipping(_PATIENCE):
             segments = [one for one in self.folder.segments() if not one.shipped and one.start <= committed]
             waiting = segments[0].start if segments else committed
             yield from self._database.read(waiting)
             for row in self.rows(waiting, committed):
-                yield fields_of(row.data)
+                yield row.table, fields_of(row.data)
 
 
 class DuckdbDatabase:
@@ -100,15 +103,14 @@ class DuckdbDatabase:
             with self._writing():
                 pass
 
-    def read(self, position: int) -> Iterator[dict[str, object]]:
+    def read(self, position: int) -> Iterator[tuple[str, dict[str, object]]]:
         if not position:
             return
         with self._complaining("read"), self._connected(read_only=True) as db:
             tables = DuckdbTables(db, self._columns)
             if (tables.load() or 0) < position:
                 raise self.incomplete()
-            for _, item in merge(*tables.read(position), key=itemgetter(0)):
-                yield item
+            yield from tables.read(position)
 
     def incomplete(self) -> SinkError:
         return SinkError(

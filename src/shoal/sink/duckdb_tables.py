@@ -11,7 +11,7 @@ import duckdb
 import msgspec
 
 from shoal.model import Row
-from shoal.sink.item_tables import NUMBER, Column, ItemTables, Table, fields_of, item_of
+from shoal.sink.item_tables import NUMBER, Column, ItemTables, Table, fields_of
 from shoal.sink.table_columns import EXACT, Kind, Type, kind_of, quoted, widened
 
 _CHUNK = 2_000  # rows that are in memory at the same time
@@ -87,18 +87,6 @@ class DuckdbTables(ItemTables):
         where = f"{name} NOT BETWEEN {-EXACT} AND {EXACT}"
         return bool(self._do(f"SELECT 1 FROM {quoted(table.name)} WHERE {where} LIMIT 1"))
 
-    def read(self, number: int) -> list[Iterator[_Numbered]]:
-        """For each table: its rows up to this number, each with its number."""
-        return [self._read(table, number) for table in self._known.values()]
-
-    def _read(self, table: Table, number: int) -> Iterator[_Numbered]:
-        listed = ", ".join(map(quoted, (NUMBER, *(column.name for column in table.columns.values()))))
-        sql = f"SELECT {listed} FROM {quoted(table.name)} WHERE {NUMBER} <= ? ORDER BY {NUMBER}"
-        found = self._db.cursor().execute(sql, [number])
-        while many := found.fetchmany(_CHUNK):
-            for its_number, *values in many:
-                yield its_number, item_of(table, values)
-
     # -- SQL as DuckDB knows it
 
     @property
@@ -109,6 +97,11 @@ class DuckdbTables(ItemTables):
 
     def _do(self, sql: str, values: Sequence[object] = ()) -> list[Any]:
         return self._db.execute(sql, list(values)).fetchall()
+
+    def _stream(self, sql: str, values: Sequence[object]) -> Iterator[Any]:
+        found = self._db.cursor().execute(sql, list(values))
+        while many := found.fetchmany(_CHUNK):
+            yield from many
 
     def _names(self) -> set[str]:
         tables = self._do("SELECT table_name FROM information_schema.tables")  # views, too

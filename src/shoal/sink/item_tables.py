@@ -9,7 +9,9 @@ All of it happens inside the caller's transaction. SQLite and DuckDB differ in a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from heapq import merge
+from operator import itemgetter
 from typing import Any, cast
 
 import msgspec
@@ -50,6 +52,19 @@ class ItemTables:
         self._known: dict[str, Table] = {}  # by the kind of item
         self._version: int | None = None
 
+    def read(self, number: int) -> Iterator[tuple[str, dict[str, object]]]:
+        """The rows of all tables up to this number, in their order, each with its kind."""
+        for _, item, row in merge(
+            *(self._read(one, number) for one in self._known.values()), key=itemgetter(0)
+        ):
+            yield item, row
+
+    def _read(self, table: Table, number: int) -> Iterator[tuple[int, str, dict[str, object]]]:
+        listed = ", ".join(map(quoted, (NUMBER, *(column.name for column in table.columns.values()))))
+        sql = f"SELECT {listed} FROM {quoted(table.name)} WHERE {NUMBER} <= ? ORDER BY {NUMBER}"
+        for its_number, *values in self._stream(sql, (number,)):
+            yield its_number, table.item, item_of(table, values)
+
     # -- what a database does in its own way
 
     @property
@@ -59,6 +74,10 @@ class ItemTables:
 
     def _do(self, sql: str, values: Sequence[object] = ()) -> list[Any]:
         """Runs a statement, and returns its rows."""
+        raise NotImplementedError
+
+    def _stream(self, sql: str, values: Sequence[object]) -> Iterator[Any]:
+        """The rows of a query, some at a time. Several are read at once."""
         raise NotImplementedError
 
     def _names(self) -> set[str]:

@@ -28,7 +28,6 @@ ItemRow: TypeAlias = tuple[str, Any]
 
 _PIECE = 1 << 16  # bytes
 _BATCH = 1_000  # rows that are read from a table at once
-_OURS = "_shoal"  # tables with such names hold no rows
 _PACKAGES = {"pyarrow": "parquet", "duckdb": "duckdb"}  # and the extra that installs them
 
 
@@ -42,12 +41,6 @@ def read_file(path: Path, format: str, compression: str = "") -> Iterator[ItemRo
         with open(path, "rb") as file:
             for row in _TEXTS[format](unpack.reader(file)):
                 yield "", row
-
-
-def read_sqlite(path: Path, committed: int) -> Iterator[ItemRow]:
-    """The committed rows of a database that we write."""
-    with _complaining(path):
-        yield from _sqlite(path, committed)
 
 
 @contextmanager
@@ -124,7 +117,7 @@ def _parquet(path: Path) -> Iterator[ItemRow]:
             yield from (("", row) for row in batch.to_pylist())
 
 
-def _sqlite(path: Path, committed: int | None = None) -> Iterator[ItemRow]:
+def _sqlite(path: Path) -> Iterator[ItemRow]:
     import apsw
 
     from shoal.sink.sqlite_tables import SqliteTables
@@ -133,10 +126,7 @@ def _sqlite(path: Path, committed: int | None = None) -> Iterator[ItemRow]:
         db.execute("BEGIN")
         tables = SqliteTables(db, {})
         if (position := tables.load()) is not None:
-            items = [item for (item,) in db.execute("SELECT item FROM _shoal_tables")]
-            end = position if committed is None else committed
-            for item, rows in zip(items, tables.read(end), strict=True):
-                yield from ((item, row) for _, row in rows)
+            yield from tables.read(position)
             return
         for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall():
             if not str(name).startswith("sqlite_"):
@@ -148,10 +138,14 @@ def _sqlite(path: Path, committed: int | None = None) -> Iterator[ItemRow]:
 def _duckdb(path: Path) -> Iterator[ItemRow]:
     import duckdb
 
+    from shoal.sink.duckdb_tables import DuckdbTables
+
     with closing(duckdb.connect(str(path), read_only=True)) as db:
+        tables = DuckdbTables(db, {})
+        if (position := tables.load()) is not None:
+            yield from tables.read(position)
+            return
         for (name,) in db.execute("SELECT table_name FROM duckdb_tables()").fetchall():
-            if name.startswith(_OURS):
-                continue
             cursor = db.execute(f"SELECT * FROM {_quoted(name)}")
             names = [column[0] for column in cursor.description or ()]
             while rows := cursor.fetchmany(_BATCH):

@@ -13,8 +13,6 @@ import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
-from heapq import merge
-from operator import itemgetter
 from pathlib import Path
 
 import apsw
@@ -131,12 +129,16 @@ class SqliteFile:
 
     def read(self, committed: int) -> Iterator[dict[str, object]]:
         """The committed rows of all tables, in their order."""
+        for _, row in self.items(committed):
+            yield row
+
+    def items(self, committed: int) -> Iterator[tuple[str, dict[str, object]]]:
+        """… each with its kind."""
         with self._complaining(), closing(self._connect(apsw.SQLITE_OPEN_READONLY)) as db:
             db.execute("BEGIN")
             tables = SqliteTables(db, self._columns)
             self._check_position(tables.load() or 0, committed)
-            numbered = merge(*tables.read(committed), key=itemgetter(0))
-            yield from (item for _, item in numbered)
+            yield from tables.read(committed)
 
     # -- the file
 

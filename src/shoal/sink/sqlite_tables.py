@@ -10,7 +10,7 @@ import apsw
 
 from shoal.errors import SinkError
 from shoal.model import Row
-from shoal.sink.item_tables import NUMBER, Column, ItemTables, Table, encoded, fields_of, item_of
+from shoal.sink.item_tables import NUMBER, Column, ItemTables, Table, encoded, fields_of
 from shoal.sink.table_columns import Kind, Type, kind_of, quoted, widened
 
 _QUOTED = re.compile(r'"((?:[^"]|"")*)"')
@@ -36,17 +36,6 @@ class SqliteTables(ItemTables):
             marks = ", ".join("?" * (len(columns) + 1))
             self._db.executemany(f"INSERT INTO {quoted(table_name)}({listed}) VALUES ({marks})", many)
         return number
-
-    def read(self, number: int) -> list[Iterator[tuple[int, dict[str, object]]]]:
-        """For each table: its rows up to this number, each with its number."""
-        return [self._read(table, number) for table in self._known.values()]
-
-    def _read(self, table: Table, number: int) -> Iterator[tuple[int, dict[str, object]]]:
-        listed = ", ".join(map(quoted, (NUMBER, *(column.name for column in table.columns.values()))))
-        sql = f"SELECT {listed} FROM {quoted(table.name)} WHERE {NUMBER} <= ? ORDER BY {NUMBER}"
-        found: Iterator[Any] = self._db.execute(sql, (number,))
-        for its_number, *values in found:
-            yield its_number, item_of(table, values)
 
     def _fitted(self, table: Table, item: dict[str, object]) -> tuple[list[str], list[object]]:
         """Columns and values for a row. Columns that are missing are added, those that are too narrow widened."""
@@ -76,6 +65,9 @@ class SqliteTables(ItemTables):
 
     def _do(self, sql: str, values: Sequence[object] = ()) -> list[Any]:
         return self._db.execute(sql, tuple(values)).fetchall()
+
+    def _stream(self, sql: str, values: Sequence[object]) -> Iterator[Any]:
+        return self._db.execute(sql, tuple(values))
 
     def _names(self) -> set[str]:
         return {name for (name,) in self._do("SELECT name FROM sqlite_schema")}
