@@ -134,11 +134,18 @@ def make_journal(
             return make_objects(
                 place, job=job, local=local, columns=columns or {}, settings=settings or Defaults()
             )
-        # The log of several outputs has an id for all of them, and the archive is never alone.
-        here = local or place.kind == "archive"
-        key = os.path.abspath(place.path) if here else identity_of(place.path)
+        if place.kind == "archive":
+            from shoal.sink.warc_files import ArchiveJournal
+
+            return ArchiveJournal(
+                place.path,
+                job,
+                compression="zstd" if place.compression == "zst" else "gzip",
+                limit=options.archive_file_size,
+            )
+        key = os.path.abspath(place.path) if local else identity_of(place.path)
         return FORMATS[place.format].make(
-            FileOptions(place.path, key, place.format, place.compression, fields, options, job)
+            FileOptions(place.path, key, place.format, place.compression, fields, options)
         )
 
     others = [place for place in with_rest(places, job) if place.kind != "database"]

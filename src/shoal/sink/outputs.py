@@ -51,25 +51,12 @@ class FileOptions(Struct, frozen=True):
     compression: Compression
     columns: Columns
     settings: Settings
-    job: str = ""
 
 
 class Format(NamedTuple):
     suffixes: tuple[str, ...]  # the first is the usual one
     make: Callable[[FileOptions], LocalJournal]
     compressible: bool = False
-
-
-def _warc(options: FileOptions) -> LocalJournal:
-    from shoal.sink.warc_files import ArchiveJournal
-
-    return ArchiveJournal(
-        options.path,
-        options.job,
-        compression="zstd" if options.compression == "zst" else "gzip",
-        limit=options.settings.archive_file_size,
-        key=options.key,
-    )
 
 
 def _text(options: FileOptions) -> LocalJournal:
@@ -105,7 +92,6 @@ FORMATS: Mapping[str, Format] = {
     "parquet": Format((".parquet",), _parquet),
     "sqlite": Format((".sqlite", ".sqlite3", ".db"), _sqlite),
     "duckdb": Format((".duckdb",), _duckdb),
-    WARC: Format((), _warc, compressible=True),
 }
 
 
@@ -174,6 +160,10 @@ def _read(text: str, stored: bool) -> Place:
         return Place("database", target, "postgresql", item=item)
     target, format, compression = _told_format(target)
     is_told = bool(format)
+    if item == ARCHIVE or format == WARC:
+        if (item, format) != (ARCHIVE, WARC):
+            raise UsageError(f"-o {text}: an archive is no place for rows: use --archive FOLDER")
+        return Place("archive", target, format, compression, item, is_told=True)
     if target == "-":
         if is_told and not FORMATS[format].compressible:  # only text is
             raise UsageError(f"-o {text}: {format} cannot be printed; name a file")
@@ -198,10 +188,6 @@ def _read(text: str, stored: bool) -> Place:
             raise UsageError(f"-o {text}: {what}: {_possible()}")
     if compression and not FORMATS[format].compressible:
         raise UsageError(f"-o {text}: {format} cannot be written as .{compression}: leave that out")
-    if item == ARCHIVE or format == WARC:
-        if (item, format) != (ARCHIVE, WARC):
-            raise UsageError(f"-o {text}: an archive is no place for rows: use --archive FOLDER")
-        return Place("archive", target, format, compression, item, is_told=True)
     kind: Literal["file", "objects"] = "objects" if scheme else "file"
     return Place(kind, target, format, compression, item, is_told=is_told)
 
@@ -210,7 +196,7 @@ def _told_format(target: str) -> tuple[str, str, Compression]:
     """rows.dat:csv.gz is written as CSV, by gzip."""
     before, colon, last = target.rpartition(":")
     name, _, end = last.partition(".")
-    if not colon or not before or name not in FORMATS or end not in ("", *COMPRESSIONS):
+    if not colon or not before or name not in (*FORMATS, WARC) or end not in ("", *COMPRESSIONS):
         return target, "", ""
     compression: Compression = "gz" if end == "gz" else "zst" if end == "zst" else ""
     return before, name, compression
@@ -238,9 +224,7 @@ def known_suffixes() -> list[str]:
 
 
 def _possible() -> str:
-    compressible = [
-        format.suffixes[0] for format in FORMATS.values() if format.compressible and format.suffixes
-    ]
+    compressible = [format.suffixes[0] for format in FORMATS.values() if format.compressible]
     more = f" ({', '.join(compressible)} also as .gz and .zst)" if compressible else ""
     return (
         f"name a file such as rows.jsonl ({' '.join(known_suffixes())}){more}, FILE:FORMAT, - for standard output, "
