@@ -9,8 +9,9 @@ from shoal.sink import make_journal
 from shoal.sink.outputs import FORMATS
 
 SUFFIXES = tuple(
-    about.suffixes[0].removeprefix(".") + end
+    suffix.removeprefix(".") + end
     for about in FORMATS.values()
+    for suffix in about.suffixes[:1]
     for end in ("", ".gz", ".zst")
     if about.compressible or not end
 )
