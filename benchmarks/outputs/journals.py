@@ -13,7 +13,7 @@ SUFFIXES = tuple(
     for about in FORMATS.values()
     for suffix in about.suffixes[:1]
     for end in ("", ".gz", ".zst")
-    if about.compressible or not end
+    if about.suffixes and (about.compressible or not end)
 )
 
 
