@@ -27,6 +27,7 @@ _PARSED = (
 )  # bytes; a longer row is not decoded, which would hold up the loop: its beginning is kept
 _HEAD = 1_000  # characters of it
 _MOST_URL = 500
+_KEYS = 1_000  # of rows that are remembered
 _TRIES = 5  # the next write brings what this one could not
 # Of one value: characters of a text, elements of a list, fields of an object, levels. The first that suits is taken.
 _LIMITS = ((400, 10, 50, 4), (100, 5, 30, 2), (40, 2, 20, 1))
@@ -81,6 +82,7 @@ class RecentRecorder:
         self._now = now
         self._first = first
         self._rows: deque[tuple[float, str, Row, int]] = deque(maxlen=ROWS_KEPT)  # with time, URL and length
+        self._keys: dict[int, None] = {}  # of the latest rows, the oldest first
         self._pages: deque[RecentPage] = deque(maxlen=PAGES_KEPT)
 
     def __repr__(self) -> str:
@@ -90,6 +92,8 @@ class RecentRecorder:
         """Called for every page that is committed, so it only takes note."""
         task, now = settlement.lease.task, self._now()
         for row in settlement.rows[-ROWS_KEPT:]:
+            if row.key is not None and not self._is_new(row.key):
+                continue
             size = len(row.data)
             if size > _PARSED:
                 row = Row(row.data[: 4 * _HEAD], row.key, row.table)
@@ -111,6 +115,15 @@ class RecentRecorder:
                 len(settlement.found),
             )
         )
+
+    def _is_new(self, key: int) -> bool:
+        """False: a row with this key was written lately, so that this one is dropped. Earlier ones are forgotten."""
+        if key in self._keys:
+            return False
+        self._keys[key] = None
+        if len(self._keys) > _KEYS:
+            del self._keys[next(iter(self._keys))]
+        return True
 
     @property
     def is_due(self) -> bool:

@@ -148,8 +148,8 @@ def _duckdb(path: Path) -> Iterator[ItemRow]:
         for (name,) in db.execute("SELECT table_name FROM duckdb_tables()").fetchall():
             cursor = db.execute(f"SELECT * FROM {_quoted(name)}")
             names = [column[0] for column in cursor.description or ()]
-            while rows := cursor.fetchmany(_BATCH):
-                yield from ((name, dict(zip(names, row, strict=True))) for row in rows)
+            while found := cursor.fetchmany(_BATCH):
+                yield from ((name, dict(zip(names, row, strict=True))) for row in found)
 
 
 def _quoted(name: str) -> str:
