@@ -21,7 +21,7 @@ from shoal.model import Row
 from shoal.sink import delimited_files
 from shoal.sink.compression import Compression, Gzip, Plain, Zstandard
 from shoal.sink.delimited_files import DelimitedFile
-from shoal.sink.formats.delimited import EXTRA, Delimited
+from shoal.sink.formats.delimited import MORE, Delimited
 from written import rows_of, unpacked
 
 Fields = dict[str, object]
@@ -48,7 +48,7 @@ def read(path: Path) -> list[Fields]:
     rows = []
     for line in lines:
         row: Fields = {name: cell for name, cell in zip(names, line, strict=True) if cell}
-        rows.append(row | as_cells(json.loads(str(row.pop(EXTRA, "{}")))))
+        rows.append(row | as_cells(json.loads(str(row.pop(MORE, "{}")))))
     return rows
 
 
@@ -159,7 +159,7 @@ def test_the_store_may_go_back_to_before_a_column(tmp_path: Path, compression: s
     journal.close()
 
 
-NAMES = st.sampled_from(["a", "b", "c", "d", "e", EXTRA, "=f", "'=f", ""])
+NAMES = st.sampled_from(["a", "b", "c", "d", "e", MORE, "=f", "'=f", ""])
 ITEMS = st.dictionaries(
     NAMES, st.text(max_size=4) | st.integers() | st.none() | st.lists(st.text(max_size=2), max_size=2)
 )

@@ -47,7 +47,7 @@ def test_fields_that_come_after_the_names_are_in_the_last_column(
     capfdbinary: pytest.CaptureFixture[bytes],
 ) -> None:
     out = printed(capfdbinary, "csv", [{"a": 1}], [{"a": 2, "b": [3]}])
-    assert list(csv.reader(out.decode().splitlines())) == [["a", "_extra"], ["1", ""], ["2", '{"b":[3]}']]
+    assert list(csv.reader(out.decode().splitlines())) == [["a", "_more"], ["1", ""], ["2", '{"b":[3]}']]
 
 
 def test_columns_that_are_named_are_all(capfdbinary: pytest.CaptureFixture[bytes]) -> None:

@@ -58,11 +58,12 @@ class Zstandard:
         )
         self.errors: tuple[type[Exception], ...] = (self._zstd.ZstdError,)
         parameter = self._zstd.CompressionParameter
-        self._options = {parameter.compression_level: _ZSTD_LEVEL, parameter.checksum_flag: 1}
+        options = {parameter.compression_level: _ZSTD_LEVEL, parameter.checksum_flag: 1}
+        self._compressor = self._zstd.ZstdCompressor(options=options)  # to make one costs more than a small frame
 
     def compress(self, data: bytes) -> bytes:
-        member: bytes = self._zstd.compress(data, options=self._options)
-        return member
+        frame: bytes = self._compressor.compress(data, self._compressor.FLUSH_FRAME)
+        return frame
 
     def reader(self, file: BinaryIO) -> BinaryIO:
         return cast(BinaryIO, self._zstd.ZstdFile(file, "rb"))

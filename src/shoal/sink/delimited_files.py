@@ -6,7 +6,7 @@ Only when a position of the new file is committed does it replace the old one, w
 while: the store may go back to a position in it.
 
 Rows could bring new fields for ever, and each time the file would be copied. So a long file is widened only after it
-has grown, and new fields that come before that go to the column `_extra`, as do those beyond the 500th column.
+has grown, and new fields that come before that go to the column `_more`, as do those beyond the 500th column.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from shoal.model import Row
 from shoal.sink.committed_file import CommittedFile, beginning_of, sync_folder
 from shoal.sink.compression import Compression, Plain
 from shoal.sink.formats import as_fields
-from shoal.sink.formats.delimited import EXTRA, LONGEST_NAME, MOST_COLUMNS, Delimited, Fields
+from shoal.sink.formats.delimited import LONGEST_NAME, MORE, MOST_COLUMNS, Delimited, Fields
 
 _LENGTH_BITS = 42  # of a position: the rest is the number of columns
 _MOST_GIVEN = 1_500  # columns; with those that rows make there is room for all in a position
@@ -135,7 +135,7 @@ class DelimitedFile(CommittedFile):
         length = self._length(file, 0)
         if not items:
             return self._put(file, 0, b"", length)
-        columns = self._plan([], items, rows, 0) or [EXTRA]
+        columns = self._plan([], items, rows, 0) or [MORE]
         data = self._packed(self._format.header(columns)) + self._packed(self._format.encode(items, columns))
         return _joined(columns, self._put(file, 0, data, length))
 
@@ -147,21 +147,21 @@ class DelimitedFile(CommittedFile):
         tables = {row.table for row in rows} & self._given.keys()
         given = [name for table in sorted(tables) for name in self._given[table] if name not in known]
         names = dict.fromkeys(name for item in items if not item.keys() <= known for name in item)
-        new = [name for name in names if name not in known and name not in given and name != EXTRA]
-        own = any(EXTRA in item for item in items)  # a field that is called so
-        if not given and not new and not (own and EXTRA not in known):
+        new = [name for name in names if name not in known and name not in given and name != MORE]
+        own = any(MORE in item for item in items)  # a field that is called so
+        if not given and not new and not (own and MORE not in known):
             return columns
         grown = self._has_grown(length, len(columns))
         added: list[str] = []
-        if grown or EXTRA not in known:
+        if grown or MORE not in known:
             added += list(dict.fromkeys(given))[: max(0, _MOST_GIVEN - len(columns))]
             room = max(0, MOST_COLUMNS - len(columns) - len(added))
             added += [name for name in new if len(name) <= LONGEST_NAME][:room]
         without = [name for name in new if name not in added]
         if without:
-            self._tell_extra(without[0])
-        if EXTRA not in known and (own or without or not grown):
-            added.append(EXTRA)
+            self._tell_more(without[0])
+        if MORE not in known and (own or without or not grown):
+            added.append(MORE)
         return columns + added
 
     def _has_grown(self, length: int, width: int) -> bool:
@@ -171,7 +171,7 @@ class DelimitedFile(CommittedFile):
             return True
         return length >= 1.5 * max((path.stat().st_size for path in self._others()), default=0)
 
-    def _tell_extra(self, name: str) -> None:
+    def _tell_more(self, name: str) -> None:
         if not self._told:
             self._told = True
             log.warning(
@@ -179,7 +179,7 @@ class DelimitedFile(CommittedFile):
                 " columns with the setting `columns`, or give the handler a schema",
                 self.path,
                 name,
-                EXTRA,
+                MORE,
             )
 
     def _widen(self, length: int, columns: list[str], wider: list[str], items: list[Fields]) -> int:

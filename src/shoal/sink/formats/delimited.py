@@ -1,7 +1,7 @@
 """CSV and TSV: a line of names, then a line for each row, all with the same number of cells (RFC 4180).
 
 Text is written as it is, None as nothing, anything else as JSON. What has no column of its own is in the column
-`_extra`, an object in JSON. Which columns there are is the file's affair (`sink/delimited_files.py`).
+`_more`, an object in JSON. Which columns there are is the file's affair (`sink/delimited_files.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from shoal.errors import SinkError
 from shoal.model import Row
 from shoal.sink.formats import as_fields
 
-EXTRA = "_extra"
+MORE = "_more"
 MOST_COLUMNS = 500  # that rows can make; those that are given do not count
 LONGEST_NAME = 255  # characters of a name that rows can make a column of
 
@@ -54,17 +54,17 @@ class Delimited:
         return {_safe_name(name): value for name, value in item.items()} if self._escapes else item
 
     def encode(self, items: Iterable[Fields], columns: Sequence[str]) -> bytes:
-        """The items as lines. What has no column goes to `_extra`, which must be there then."""
-        known = frozenset(columns) - {EXTRA}
+        """The items as lines. What has no column goes to `_more`, which must be there then."""
+        known = frozenset(columns) - {MORE}
         lines = []
         for item in items:
             if not item.keys() <= known:
-                item = _with_extra(item, known)
+                item = _with_more(item, known)
             get = item.get
             if self._escapes:
                 lines.append([_safe_text(get(name)) for name in columns])
             else:
-                lines.append([v if type(v := get(name)) is str else _text(v) for name in columns])
+                lines.append([v if type(v := get(name, "")) is str else _text(v) for name in columns])
         return self._lines(lines)
 
     def widened(self, chunks: Iterable[bytes], by: int) -> Iterator[bytes]:
@@ -89,7 +89,7 @@ class Delimited:
         for line in self._reader(_decoded(text)):
             cells = zip(columns, line, strict=True)
             row: Fields = {name: _value(cell, types.get(name, str)) for name, cell in cells if cell}
-            extra: Fields = msgspec.json.decode(str(row.pop(EXTRA, "{}")))
+            extra: Fields = msgspec.json.decode(str(row.pop(MORE, "{}")))
             yield row | extra
 
     def _reader(self, lines: Iterable[str]) -> Iterator[list[str]]:
@@ -122,7 +122,7 @@ class DelimitedStream:
             header = self._format.header(self._columns)
         known = frozenset(self._columns)
         for item in items:
-            if EXTRA not in known and not item.keys() <= known:
+            if MORE not in known and not item.keys() <= known:
                 name = next(name for name in item if name not in known)
                 raise SinkError(
                     f"cannot print the field {name!r}: it has no column, and the line of names is printed already; name"
@@ -132,10 +132,10 @@ class DelimitedStream:
 
     def _first_columns(self, items: Iterable[Fields]) -> list[str]:
         """A column for what comes later, unless the columns are given."""
-        names = dict.fromkeys(name for item in items for name in item if name != EXTRA)
+        names = dict.fromkeys(name for item in items for name in item if name != MORE)
         if self._given and names.keys() <= self._given.keys():
             return list(self._given)
-        return [*dict.fromkeys([*self._given, *names][:MOST_COLUMNS]), EXTRA]
+        return [*dict.fromkeys([*self._given, *names][:MOST_COLUMNS]), MORE]
 
     def read(self, text: BinaryIO) -> Iterator[Fields]:
         return self._format.read(text, {})
@@ -145,9 +145,9 @@ def _decoded(text: BinaryIO) -> Iterator[str]:
     return (line.decode() for line in text)
 
 
-def _with_extra(item: Fields, known: frozenset[str]) -> Fields:
+def _with_more(item: Fields, known: frozenset[str]) -> Fields:
     extra = {name: value for name, value in item.items() if name not in known}
-    return {**{name: value for name, value in item.items() if name in known}, EXTRA: extra}
+    return {**{name: value for name, value in item.items() if name in known}, MORE: extra}
 
 
 def _text(value: object) -> str:
