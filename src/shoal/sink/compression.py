@@ -59,7 +59,9 @@ class Zstandard:
         self.errors: tuple[type[Exception], ...] = (self._zstd.ZstdError,)
         parameter = self._zstd.CompressionParameter
         options = {parameter.compression_level: _ZSTD_LEVEL, parameter.checksum_flag: 1}
-        self._compressor = self._zstd.ZstdCompressor(options=options)  # to make one costs more than a small frame
+        self._compressor = self._zstd.ZstdCompressor(
+            options=options
+        )  # to make one costs more than a small frame
 
     def compress(self, data: bytes) -> bytes:
         frame: bytes = self._compressor.compress(data, self._compressor.FLUSH_FRAME)

@@ -73,13 +73,12 @@ class Delimited:
         wider = self._delimiter.encode() * by + line_end
         inside, held = 0, b""
         for chunk in chunks:
-            data = held + chunk
-            held = b"\r" if data.endswith(b"\r") else b""  # perhaps half a line end
-            parts = data.removesuffix(b"\r").split(b'"')
-            for place in range(inside, len(parts), 2):
-                parts[place] = parts[place].replace(line_end, wider)
-            inside = (inside + len(parts) - 1) % 2
-            yield b'"'.join(parts)
+            *pieces, held = (held + chunk).split(line_end)
+            lines = []
+            for piece in pieces:
+                inside ^= piece.count(b'"') & 1
+                lines += (piece, line_end if inside else wider)
+            yield b"".join(lines)
         yield held
 
     def read(self, text: BinaryIO, types: Mapping[str, object]) -> Iterator[Fields]:
