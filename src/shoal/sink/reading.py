@@ -21,7 +21,7 @@ import msgspec
 from shoal.errors import SinkError, UsageError
 from shoal.limits import ROW_BYTES
 from shoal.sink.compression import COMPRESSIONS, Plain
-from shoal.sink.formats.delimited import EXTRA
+from shoal.sink.formats.delimited import MORE
 
 # The kind of item, "" if the file does not tell, and the row.
 ItemRow: TypeAlias = tuple[str, Any]
@@ -98,7 +98,7 @@ def _delimited(text: BinaryIO, delimiter: str) -> Iterator[Any]:
     try:
         for row in csv.DictReader(lines, delimiter=delimiter, restkey="…", strict=True):
             found = {name: value for name, value in row.items() if value}  # a cell that is empty says nothing
-            extra = found.pop(EXTRA, None)
+            extra = found.pop(MORE, None)
             yield found | msgspec.json.decode(extra) if extra else found
     finally:
         lines.detach()  # it would close what others close

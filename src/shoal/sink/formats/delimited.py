@@ -74,7 +74,7 @@ class Delimited:
         inside, held = 0, b""
         for chunk in chunks:
             *pieces, held = (held + chunk).split(line_end)
-            lines = []
+            lines: list[bytes] = []
             for piece in pieces:
                 inside ^= piece.count(b'"') & 1
                 lines += (piece, line_end if inside else wider)
