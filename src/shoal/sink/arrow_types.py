@@ -45,7 +45,8 @@ def no_clash(_where: str, _one: Type, _other: Type) -> None:
 
 def array_of(values: list[object], name: str = "", clash: Clash = no_clash, *, plain: bool = True) -> Array:
     """An array of the narrowest type that holds all values. `plain`: they are as JSON has them."""
-    deep = any(_is_deeper(value, _DEEPEST) for value in values if type(value) is list or type(value) is dict)
+    kinds = set(map(type, values))
+    deep = bool(kinds & {list, dict}) and any(_is_deeper(value, _DEEPEST) for value in values)
     if plain and not deep:
         try:
             array = pa.array(values)

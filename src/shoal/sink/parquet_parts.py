@@ -80,7 +80,7 @@ class _Source(Struct, frozen=True):
             for number in range(file.num_row_groups):
                 if left <= 0:
                     return
-                table = file.read_row_group(number).slice(0, left)
+                table = file.read_row_group(number, use_threads=False).slice(0, left)
                 left -= len(table)
                 yield self._with_item(table)
 
@@ -326,6 +326,7 @@ def _write_tables(
             for table in tables:
                 named = table.select(list(names)).rename_columns(list(names.values()))
                 writer.write_table(named, row_group_size=len(named))
+                pa.default_memory_pool().release_unused()  # else the process grows by several row groups
         file.flush()
         os.fsync(file.fileno())
 
