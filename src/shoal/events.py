@@ -93,6 +93,9 @@ EVENTS: dict[str, Kind] = {
     "job_stopped": _kind(
         "info", "job done dead rejected rows left", "job {job} is stopped, {left} pages are left"
     ),
+    "cache_opened": _kind(
+        "info", "job folder answers", "job {job} does not fetch what {folder} has: {answers} answers"
+    ),
     "job_paused": _kind("info", "job", "job {job} is paused"),
     "job_resumed": _kind("info", "job", "job {job} goes on"),
     "job_cancelled": _kind("info", "job left", "job {job} is cancelled"),

@@ -382,6 +382,7 @@ class Lease(Struct, frozen=True):
     deadline: float
     host_version: int  # of the HostRecord at claim; a worker re-reads the record when it changed
     interval: float = 0.0  # the host's seconds between requests at claim
+    ahead: bool = False  # it has no turn of its host: nothing may be sent for it (see `Claim.ahead`)
 
 
 class Response(Struct, frozen=True):
@@ -396,6 +397,7 @@ class Response(Struct, frozen=True):
     wire_bytes: int = 0
     cookies: tuple[str, ...] = ()  # Set-Cookie lines, for a redirect that needs them
     via: str = ""  # the proxy it came through
+    cached: bool = False  # it is from an archive, and nothing was sent
 
 
 Outcome: TypeAlias = Response | Failure

@@ -204,6 +204,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     archive_compression: Literal["gzip", "zstd"] = "gzip"  # of its WARC files
     archive_file_size: PositiveInt = 1024 * 1024 * 1024  # bytes after which a new one is begun
     archive_secrets: bool = False  # cookies and credentials are archived, too
+    cache: bool = False  # pages that the archive has are not fetched
 
     # -- failure
     max_attempts: PositiveInt = 5  # fetches of one URL before it is buried

@@ -168,8 +168,10 @@ class Domain(Struct, frozen=True):
 
 
 def _refunded(next_at: float, interval: float, since: float) -> float:
-    """The later of `since` and what `next_at` was before the request at `since`, if it was the last one."""
-    return since if 0 < next_at - since <= interval + _CLOSE else next_at
+    """`next_at` as if nothing had gone at `since`. After that, another request would have moved it on by a second
+    interval; less than that are the rest of a burst, and what a late commit adds (`hold_back` in SQLite's home)."""
+    is_last = 0 < next_at - since < 2 * interval - _CLOSE
+    return max(since, next_at - interval) if is_last else next_at
 
 
 def strictest(limits: Iterable[DomainLimit]) -> DomainLimit:

@@ -60,10 +60,12 @@ def read_response(
         raise WarcError("it is no answer of a web server")
     headers = headers_in(head)
     if own:
-        return Response(url, status, _as_received(headers), its_body if body is None else body, elapsed)
+        return Response(
+            url, status, _as_received(headers), its_body if body is None else body, elapsed, cached=True
+        )
     if body is None:
         body = decoded(its_body, headers, cap)
-    return Response(url, status, headers, body, elapsed)
+    return Response(url, status, headers, body, elapsed, cached=True)
 
 
 def _as_received(headers: CIMultiDict[str]) -> CIMultiDict[str]:

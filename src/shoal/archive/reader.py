@@ -237,6 +237,7 @@ class ArchivedPage(Struct, frozen=True):
     task: Task
     response: Response
     fetched_at: float
+    record: str = ""  # the id of its record
 
 
 class PageReader:
@@ -266,7 +267,7 @@ class PageReader:
             body = read_response(other.url, other.block, own=own, cap=self._cap).body
         note = note or Metadata()
         response = read_response(
-            record.url,
+            note.url or record.url,
             record.block,
             own=spot.noted is not None,
             cap=self._cap,
@@ -274,7 +275,8 @@ class PageReader:
             elapsed=note.elapsed,
         )
         fetched_at = note.fetched_at or spot.at
-        return ArchivedPage(self._task(record.url, note), response, fetched_at)
+        id = record.id.strip("<>").removeprefix("urn:uuid:")
+        return ArchivedPage(self._task(record.url, note), response, fetched_at, id)
 
     def _task(self, url: str, note: Metadata) -> Task:
         return Task(

@@ -101,6 +101,7 @@ class Metadata(Struct, frozen=True, omit_defaults=True, kw_only=True):
     page: bool = False  # it was given to a handler
     inner: bool = False  # a handler asked for it itself
     rendered: bool = False
+    plain: bool = False  # `is_plain` of its task: a cache may answer with it
 
     def task_meta(self) -> dict[str, Any] | None:
         if self.packed_meta:
@@ -137,6 +138,13 @@ def variant_of(method: str, body: bytes | None) -> str:
     if not body:
         return "" if method == "GET" else method
     return f"{method} {digest_of(body)}"
+
+
+def is_plain(task: Task) -> bool:
+    """Whether nothing but the URL says what is asked for. How it is sent (pool, timeouts, Referer) does not count."""
+    options = task.options
+    given = (task.body, task.headers, task.cookies, options.session, options.proxy, options.country)
+    return task.method == "GET" and not any(given)
 
 
 def packed_meta(meta: dict[str, Any] | None) -> dict[str, Any]:

@@ -69,7 +69,6 @@ class WarcFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        self.size = os.fstat(self._file).st_size
         self._source: _Source | None = None  # where the last record ended
 
     def __repr__(self) -> str:
@@ -82,6 +81,11 @@ class WarcFile:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    @property
+    def size(self) -> int:
+        """It may be written at the same time."""
+        return os.fstat(self._file).st_size
 
     def close(self) -> None:
         os.close(self._file)

@@ -31,6 +31,7 @@ def crawl(
     input_file: options.Input = None,
     output: options.Output = None,
     archive: options.Archive = None,
+    cache: options.Cache = None,
     store: options.Store = options.DEFAULT_STORE,
     job: options.JobName = None,
     fresh: options.Fresh = False,
@@ -72,7 +73,7 @@ def crawl(
         processes=processes,
         robots=False if no_robots else None,
         allow_network=allow_network or None,
-        archive=archive,
+        **options.cache_flags(cache, archive),
     )
     mine = guarded()
     fresh = fresh and not (

@@ -135,6 +135,15 @@ Archive = Annotated[
         default="setting archive",
     ),
 ]
+Cache = Annotated[
+    str | None,
+    option(
+        "--cache",
+        value="DIR",
+        text="An archive: fetch only what it does not have, and add that.",
+        panel=PLACES,
+    ),
+]
 JobName = Annotated[
     str | None,
     option("--job", value="NAME", text="The job to start or resume.", panel=PLACES, env="SHOAL_JOB"),
@@ -245,6 +254,15 @@ def flags(pairs: Sequence[str] | None, **named: object) -> dict[str, object]:
         given[key.strip()] = value.strip()
     given.update((key, value) for key, value in named.items() if value is not None)
     return given
+
+
+def cache_flags(cache: str | None, archive: str | None) -> dict[str, object]:
+    """The settings that --cache and --archive stand for."""
+    if cache is None:
+        return {"archive": archive}
+    if archive is not None and archive != cache:
+        raise UsageError(f"--cache {cache} is an archive, too: leave out --archive {archive}")
+    return {"archive": cache, "cache": True}
 
 
 def moment(text: str | None, now: float, option: str) -> float | None:

@@ -122,6 +122,7 @@ class Archiver:
             fetched_at=at,
             elapsed=response.elapsed,
             rendered=isinstance(response, Rendered),
+            plain=records.is_plain(task),
             **records.packed_meta(task.meta),
         )
 

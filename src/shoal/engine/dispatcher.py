@@ -48,6 +48,7 @@ _EAGER = 0.002  # seconds a finished page waits for others while many slots are 
 _NO_ROOM = 1.0  # seconds before settlements that a full store refused are tried again
 _TELL_FULL = 60.0
 _LATEST_START = 5.0  # seconds after the claim; less with a short lease
+_AHEAD = 64  # pages of a host that are looked up in a cache at once
 _LONG_WAIT = 10.0  # seconds after which rows that are not written yet are reported
 _NOTHING = Claimed((), FOREVER)
 
@@ -98,6 +99,7 @@ class Engine:
         self._served_lanes: Mapping[str, Lane] = {}
         self._lanes = Lanes({})
         self._running: dict[asyncio.Task[None], tuple[EngineJob, Lease]] = {}
+        self._ahead: dict[str, int] = {}  # for jobs with a cache: how many pages of a host to look up at once
         self._suspect: asyncio.Task[None] | None = None  # the page in flight that may kill this process
         self._settlements: list[tuple[EngineJob, Settlement]] = []
         self._settling: Sequence[tuple[EngineJob, Settlement]] = ()
@@ -383,7 +385,7 @@ class Engine:
             return known
         self._look = False
         claimed = await self._frontier.claim(
-            Claim(self.name, names, lanes.shares, free, seconds, lanes.caps, made)
+            Claim(self.name, names, lanes.shares, free, seconds, lanes.caps, made, dict(self._ahead))
         )
         self._asked, self._lease_seconds = asked, seconds
         self._last = _Last(wanted, asked, claimed)
@@ -437,6 +439,8 @@ class Engine:
             dead = Dead(failure, Snapshot(traceback=traceback.format_exc()))
             self._settlements.append((job, Settlement(lease, dead)))
         else:
+            if job.settings.cache:
+                self._look_ahead(job, lease, settlement)
             if settlement is None:
                 self._untouched.append(lease)
             else:
@@ -447,6 +451,15 @@ class Engine:
             self._delivery.hand(job, settlement)
         else:
             self._settlements.append((job, settlement))
+
+    def _look_ahead(self, job: EngineJob, lease: Lease, settlement: Settlement | None) -> None:
+        """The more pages are in the cache, the more are claimed at once: many share one commit, and none waits for its
+        host. If few are, looking costs more than it saves."""
+        ahead = self._ahead.get(job.name, 0)
+        if settlement is not None and settlement.unsent:
+            self._ahead[job.name] = min(_AHEAD, ahead + 4)
+        elif lease.ahead:
+            self._ahead[job.name] = ahead * 3 // 4
 
     def _page_ended(
         self,

@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from shoal.admit import Admission
 from shoal.admit.referrer import Referrer
+from shoal.archive.cache import ArchiveCache
 from shoal.engine.archiving import Archiver
 from shoal.engine.fetching import Fetched, Fetcher, as_asked
 from shoal.engine.inner_logins import LoginGate, refuse_if_logged_out
@@ -43,6 +44,7 @@ from shoal.frontier.values import Turn
 from shoal.hosts.cache import HostCache, HostView
 from shoal.limits import PAGE_FETCHES
 from shoal.model import DEFAULT_LANE, Dead, Failure, Lease, Refused, Request, Response, Retry, Row, Task
+from shoal.policy.outcomes import kind_of
 from shoal.settings import BROWSER, Settings
 from shoal.spider.handlers import handler_waits
 from shoal.spider.inner import FetchFailed, File
@@ -70,6 +72,7 @@ class InnerFetcher:
         hooks: PageHooks,
         logins: LoginGate | None = None,
         archiver: Archiver | None = None,
+        cache: ArchiveCache | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._settings = settings
@@ -88,6 +91,7 @@ class InnerFetcher:
         self._sleep = sleep
         self._logins = logins  # None: the spider has no @spider.login, or these are the requests of a login
         self._archiver = archiver
+        self._cache = cache
         self._places: dict[str, Places] = {}  # of hosts that inner requests are sent to right now
 
     async def fetch(
@@ -108,13 +112,27 @@ class InnerFetcher:
         async with _waits(lease.task):
             again = 0
             while True:
-                answer = await self._attempt(task, lease, patience, sink, records)
+                answer = self._cached(task) if sink is None else None
+                if answer is None:
+                    answer = await self._attempt(task, lease, patience, sink, records)
                 if isinstance(answer, Response):
                     return task, answer
                 again += answer is task
                 if again > _AGAIN:
                     raise self._failed(task, Failure("origin_wait", "its host's limits change all the time"))
                 task = answer
+
+    def _cached(self, task: Task) -> Response | Task | None:
+        """The answer that the archive has, or the task that it redirects to; None: it must be fetched."""
+        if self._cache is None or (found := self._cache.find(task)) is None:
+            return None
+        self._tally.from_cache()
+        if kind_of(found.response) != "redirect":
+            return found.response
+        to = self._redirects.follow(task, found.response, kept=False, anywhere=True)
+        if isinstance(to, Failure):
+            raise self._failed(task, to, found.response)
+        return to
 
     def admit(self, request: Request, lease: Lease, referrer: Referrer | None = None) -> Task:
         """The scope of the crawl is for links; what a handler fetches itself may be anywhere."""

@@ -13,7 +13,9 @@ from contextlib import nullcontext
 from msgspec.structs import replace
 
 from shoal.admit import Admission
+from shoal.archive.cache import ArchiveCache, CachedAnswer
 from shoal.archive.records import new_id
+from shoal.counts import CACHED
 from shoal.engine.archiving import Archiver
 from shoal.engine.fetching import Fetched, Fetcher, as_asked
 from shoal.engine.handling import Handling
@@ -47,6 +49,7 @@ from shoal.model import (
     Snapshot,
     Task,
 )
+from shoal.policy.outcomes import kind_of
 from shoal.settings import BROWSER, Settings
 from shoal.spider.rendering import Rendered
 from shoal.spider.state import Values, state_of
@@ -75,6 +78,7 @@ class Pipeline:
         state: Values | None = None,
         letters: LetterHooks | None = None,
         archiver: Archiver | None = None,
+        cache: ArchiveCache | None = None,
     ) -> None:
         self._settings = settings
         self._hosts = hosts
@@ -95,6 +99,7 @@ class Pipeline:
         self._state = state
         self._letters = letters
         self._archiver = archiver
+        self._cache = cache
 
     async def process(self, lease: Lease) -> Settlement | None:
         """Fetches and handles one page. None: the task goes back untouched."""
@@ -114,6 +119,12 @@ class Pipeline:
         host = await self._hosts.view(lease)
         if host.state.start:
             self._admission.welcome(task.host)
+        if self._cache is not None and (found := self._cache.find(task)) is not None:
+            settlement = await self._from_cache(lease, host, found)
+            if settlement is not None:
+                return settlement
+        if lease.ahead:
+            return None
         waiting = (
             nullcontext() if task.lane == BROWSER else in_the_network()
         )  # an open tab uses CPU while its page waits
@@ -149,6 +160,21 @@ class Pipeline:
         settlement = await self._conclude(lease, host, fetched, judgement, visit, at, record)
         is_page = judgement.verdict is None and judgement.kind != "redirect"
         return await self._archiver.add(settlement, outcome, id=record, at=at, page=is_page)
+
+    async def _from_cache(self, lease: Lease, host: HostView, found: CachedAnswer) -> Settlement | None:
+        """What comes of a page that is in the archive. Nothing is learnt from it about its host, whom it costs no turn.
+        None: its handler failed, perhaps because the page is not open in a browser; then it must be."""
+        response = found.response
+        if kind_of(response) == "redirect":
+            settlement = self._follow(lease, response, kept=False)
+        else:
+            settlement = await self._handling.handle(lease, response, host, found.at, found.record)
+            if lease.task.lane == BROWSER and isinstance(settlement.verdict, Dead):
+                return None
+        counts = (*settlement.counts, (CACHED, 1))
+        # What its handler has fetched is archived, unless it comes again.
+        archived = () if isinstance(settlement.verdict, Retry) else settlement.archived
+        return replace(settlement, unsent=True, counts=counts, status=response.status, archived=archived)
 
     async def _conclude(
         self,
@@ -216,6 +242,8 @@ class Pipeline:
             self._recorder.recent.add(settlement)
         if settlement.rejected:
             self._count_rejected(task, settlement.rejected)
+        if settlement.unsent:
+            self._tally.from_cache()
         if isinstance(verdict, Done):
             if task.item is None:
                 self._tally.handled(task.host)

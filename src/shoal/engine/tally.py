@@ -81,6 +81,7 @@ class TallyReport(Struct, frozen=True):
     file_bytes: int = 0  # … and their bytes
     logins: int = 0  # of sessions
     failed_logins: int = 0
+    cached: int = 0  # pages and inner requests that were answered from the archive
 
     @property
     def attempts(self) -> int:
@@ -143,6 +144,7 @@ class Tally:
         self._refused: dict[str, int] = {}
         self._cut: dict[str, int] = {}
         self._logins = self._failed_logins = 0
+        self._cached = 0
         self._latency = [0] * (len(LATENCY_EDGES) + 1)
         self._hosts: dict[str, _Host] = {}
 
@@ -198,6 +200,9 @@ class Tally:
     def refused(self, reason: str, count: int = 1) -> None:
         self._refused[reason] = self._refused.get(reason, 0) + count
 
+    def from_cache(self) -> None:
+        self._cached += 1
+
     def logged_in(self) -> None:
         self._logins += 1
 
@@ -235,6 +240,7 @@ class Tally:
             cut=dict(self._cut),
             logins=self._logins,
             failed_logins=self._failed_logins,
+            cached=self._cached,
             latency=tuple(self._latency),
             hosts=tuple(host.tally(name) for name, host in slowest),
         )
@@ -265,6 +271,7 @@ def merge(reports: Iterable[TallyReport], *, hosts: int = HOSTS_REPORTED) -> Tal
         cut=_sum(r.cut for r in reports),
         logins=sum(r.logins for r in reports),
         failed_logins=sum(r.failed_logins for r in reports),
+        cached=sum(r.cached for r in reports),
         latency=tuple(map(sum, zip(*(r.latency for r in reports if r.latency), strict=True))),
         hosts=_slowest((h for r in reports for h in r.hosts), hosts),
     )

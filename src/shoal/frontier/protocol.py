@@ -93,7 +93,8 @@ class Queue(Timed, Protocol):
 
         Hosts that are due stand in a line. A host that becomes due joins at the place it had, but neither far before
         nor far behind the first (`Valve.seat`). A host that is served moves back by what it got (`Valve.charge`). Hosts
-        whose domain has reached its limit wait in a line of that domain.
+        whose domain has reached its limit wait in a line of that domain. For a job with a cache, a host that is served
+        may give more of its tasks (`Claim.ahead`): for these nothing is sent, they are settled as such or handed back.
 
         After the store has gone back, no host is due for HUSH seconds, nor for its interval: a claim that the store has
         lost may have sent requests a moment before."""

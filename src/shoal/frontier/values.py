@@ -149,6 +149,9 @@ class Claim(Struct, frozen=True):
     # When these jobs were made, as the worker knows them. It gets nothing of a job that was made again since: what it
     # remembers of it, such as admitted links, would be wrong.
     made: Mapping[str, float] = {}
+    # How many tasks of a host it takes beyond those that the valve allows, by job: to answer them from a cache. Such a
+    # lease (`Lease.ahead`) has neither a turn nor a place of its host. A home may give fewer, or none.
+    ahead: Mapping[str, int] = {}
 
     def rounds(self) -> Sequence[Mapping[str, int]]:
         """The most to take of each lane: first by the shares, then of the rest."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shoal.admit import Admission
+from shoal.archive.cache import ArchiveCache
 from shoal.clock import Clock, SystemClock
 from shoal.engine.archiving import Archiver
 from shoal.engine.downloads import Downloads
@@ -32,7 +33,8 @@ from shoal.engine.recent import RecentRecorder
 from shoal.engine.served import Pages
 from shoal.engine.sessions import SessionKeeper
 from shoal.engine.tally import Tally
-from shoal.errors import ShoalError, SinkAway
+from shoal.errors import SettingsError, ShoalError, SinkAway
+from shoal.events import event
 from shoal.fetch.browser.executable import available
 from shoal.fetch.challenge import Challenges
 from shoal.fetch.guard import Guard
@@ -95,7 +97,8 @@ class JobRunner:
         trusts_tasks: bool = True,
         hooks: Hooks | None = None,
     ) -> None:
-        # First of all, as either may be refused, and nothing is open yet.
+        # First of all, as each may be refused, and nothing is open yet.
+        self._cache = _cache_of(settings)
         notes = SessionNotes(frontier, settings.session_key)
         accounts = spider.logs_in.find_accounts() if spider.logs_in is not None else {}
         guard, rng = Guard(settings.allow_network), rng or random.Random()
@@ -173,6 +176,7 @@ class JobRunner:
             letters=self._letters,
             files=self.files,
             archiver=self._archiver,
+            cache=self._cache,
         )
         self.pages: Pages = pages if tracing is None else tracing.pages(pages)
 
@@ -193,8 +197,14 @@ class JobRunner:
                 self.admission.welcome(record.name)
         if reconfigure:
             await self._hosts.reconfigure(self.name)
+        if self._cache is not None:
+            await self._open_cache(self._cache)
         if is_object_store(self.settings.files):
             self.files()  # so that a bad address is told before anything is fetched
+
+    async def _open_cache(self, cache: ArchiveCache) -> None:
+        answers = await asyncio.to_thread(cache.open)
+        event("cache_opened", job=self.name, folder=self.settings.archive, answers=answers)
 
     async def start_hooks(self, process: ProcessHooks) -> None:
         """Before its first page here. Raises SpiderError if a hook of the process fails, JobHookError if one of the job
@@ -249,6 +259,10 @@ class JobRunner:
         await self._transport.close()
         if self._archiver is not None:
             self._archiver.close()
+        if self._cache is not None:
+            if self._cache.broken:
+                self.tally.cut("records of the archive that cannot be read", self._cache.broken)
+            self._cache.close()
         try:
             await self._finish_output()
         finally:
@@ -308,6 +322,7 @@ def make_pipeline(
     state: Values | None = None,
     letters: LetterHooks | None = None,
     archiver: Archiver | None = None,
+    cache: ArchiveCache | None = None,
 ) -> Pipeline:
     """The steps of a page's path, in their order. `browser`: there is one to open pages with."""
     challenges = Challenges(settings, browser=browser)
@@ -350,7 +365,7 @@ def make_pipeline(
             clock=clock,
             rng=rng,
         )
-    inner = make_inner(logins=logins, archiver=archiver)
+    inner = make_inner(logins=logins, archiver=archiver, cache=cache)
     handling = Handling(
         spider,
         settings,
@@ -382,6 +397,7 @@ def make_pipeline(
         state=state,
         letters=letters,
         archiver=archiver,
+        cache=cache,
     )
 
 
@@ -397,6 +413,14 @@ def _archiver(sink: Sink, spider: Spider, settings: Settings, job: str) -> Archi
     if not isinstance(journal, Several) or journal.archive is None:
         return None
     return Archiver(settings, journal.archive, job, spider.handler_named("").name)
+
+
+def _cache_of(settings: Settings) -> ArchiveCache | None:
+    if not settings.cache:
+        return None
+    if not settings.archive or is_object_store(settings.archive):
+        raise SettingsError("cache: it needs an archive in a folder on this machine: --cache DIR, or archive")
+    return ArchiveCache(Path(settings.archive), settings.max_body)
 
 
 def pools_of(spider: Spider) -> dict[str, str]:

@@ -153,6 +153,11 @@ class Page:
         return self.response.body
 
     @property
+    def cached(self) -> bool:
+        """Whether it is from an archive (`--cache`, `shoal extract`), and was not fetched now."""
+        return self.response.cached
+
+    @property
     def depth(self) -> int:
         return self.task.depth
 

@@ -125,6 +125,8 @@ PROCESS: tuple[Metric[Process], ...] = (
     Metric("shoal_logins_total", "counter", ("outcome",),
            "Logins of sessions, by outcome: ok or failed.",
            lambda of: {("ok",): of.report.logins, ("failed",): of.report.failed_logins}),
+    Metric("shoal_cached_total", "counter", (),
+           "Pages and requests inside handlers that were answered from the archive.", lambda of: of.report.cached),
     Metric("shoal_stale_total", "counter", (),
            "Pages that were finished after their lease had been given away.", lambda of: of.vitals.stale),
     Metric("shoal_received_bytes_total", "counter", (),

@@ -48,6 +48,9 @@ def _facts(view: View, output: str, dead_command: str) -> list[tuple[str, Text]]
         ("latency", _latency(view)),
         ("received", Text(f"{humanize.size(report.bytes)} in {fetches}")),
     ]
+    if report.cached:
+        what = (" answers from the cache: nothing was sent for them", "dim")
+        facts.append(("cached", Text.assemble((humanize.count(report.cached), "bold"), what)))
     if report.files:
         facts.append(("files", Text(f"{humanize.count(report.files)}, {humanize.size(report.file_bytes)}")))
     if report.errors:
@@ -123,7 +126,8 @@ def _latency(view: View) -> Text:
 
 
 def mean_rate(view: View) -> float:
-    return view.report.pages / view.elapsed if view.elapsed > 0 else 0.0
+    pages = max(view.report.pages, view.report.handled)  # those from a cache were not fetched
+    return pages / view.elapsed if view.elapsed > 0 else 0.0
 
 
 def as_json(view: View, *, output: str) -> dict[str, Any]:
@@ -166,6 +170,7 @@ def as_json(view: View, *, output: str) -> dict[str, Any]:
         "cut": report.cut,
         "logins": report.logins,
         "failed_logins": report.failed_logins,
+        "cached": report.cached,
         "counts": counts.without_costs(view.job.counts),
         "costs": counts.costs(view.job.counts),
     }

@@ -95,10 +95,11 @@ class FrontierMachine(RuleBasedStateMachine):
         self.seen |= fresh
         self.admitted += added.new
 
-    @rule(limit=st.integers(1, 6), worker=st.sampled_from(["w1", "w2"]))
-    def claim(self, limit: int, worker: str) -> None:
+    @rule(limit=st.integers(1, 6), worker=st.sampled_from(["w1", "w2"]), ahead=st.integers(0, 3))
+    def claim(self, limit: int, worker: str, ahead: int = 0) -> None:
         self._expire()
-        got = self.do(self.frontier.claim(Claim(worker, ["job"], dict.fromkeys(LANES, limit), limit, LEASE)))
+        claim = Claim(worker, ["job"], dict.fromkeys(LANES, limit), limit, LEASE, ahead={"job": ahead})
+        got = self.do(self.frontier.claim(claim))
         assert len(got.leases) <= limit
         for lease in got.leases:
             busy = {held.task.id for held in self.held.values()}
@@ -109,8 +110,10 @@ class FrontierMachine(RuleBasedStateMachine):
             self.held[lease.token] = lease
             self.deadlines[lease.token] = self.clock.monotonic() + LEASE
             self.claimed[lease.token] = self.clock.monotonic()
-            self.hits[lease.task.host].append(self.clock.monotonic())
-        self._domain_hit([lease for lease in got.leases if lease.task.host in SHARING])
+            if not lease.ahead:
+                self.hits[lease.task.host].append(self.clock.monotonic())
+        sent = [lease for lease in got.leases if not lease.ahead]
+        self._domain_hit([lease for lease in sent if lease.task.host in SHARING])
         if len(got.leases) < limit and got.next_due < 1e9:
             assert got.next_due > 0, "work is due, but was not given"
 
@@ -150,9 +153,10 @@ class FrontierMachine(RuleBasedStateMachine):
         settled = self.do(self.frontier.settle([Settlement(lease, Done(), unsent=True)]))
         assert list(settled.accepted) == [True]
         at = self.claimed[lease.token]
-        self.hits[lease.task.host].remove(at)
-        if lease.task.host in SHARING and at in self.domain_hits:
-            self.domain_hits.remove(at)
+        if not lease.ahead:
+            self.hits[lease.task.host].remove(at)
+            if lease.task.host in SHARING and at in self.domain_hits:
+                self.domain_hits.remove(at)
         self._end(lease, "done")
 
     @precondition(lambda self: self.held)
@@ -289,7 +293,7 @@ class FrontierMachine(RuleBasedStateMachine):
 
     @invariant()
     def no_host_exceeds_its_cap(self) -> None:
-        in_flight = Counter(lease.task.host for lease in self.held.values())
+        in_flight = Counter(lease.task.host for lease in self.held.values() if not lease.ahead)
         assert all(count <= self.valve.cap for count in in_flight.values())
         for host in HOSTS:
             record = self.do(self.frontier.host(host))
@@ -303,7 +307,7 @@ class FrontierMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_domain_counts_what_is_in_flight(self) -> None:
-        live = sum(lease.task.host in SHARING for lease in self.held.values())
+        live = sum(lease.task.host in SHARING for lease in self.held.values() if not lease.ahead)
         for host in SHARING:
             record = self.do(self.frontier.host(host))
             shared = self._is_shared() and record is not None
@@ -323,7 +327,8 @@ class FrontierMachine(RuleBasedStateMachine):
         """The domain gave these leases; `ended`: they are settled at once."""
         if leases and self._is_shared():
             self.domain_hits += [self.clock.monotonic()] * len(leases)
-            live = sum(lease.task.host in SHARING for lease in self.held.values()) + ended * len(leases)
+            held = [lease for lease in self.held.values() if not lease.ahead]
+            live = sum(lease.task.host in SHARING for lease in held) + ended * len(leases)
             assert not self.limit.cap or live <= self.limit.cap, "more in flight than the domain allows"
 
     def _pick(self, data: st.DataObject) -> Lease:

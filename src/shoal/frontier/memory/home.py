@@ -93,7 +93,7 @@ class MemoryFrontier(MemoryQueue):
         if name not in self._jobs:
             return
         for token in [token for token, held in self._leases.items() if held.lease.task.job == name]:
-            self._free(self._leases.pop(token).lease.task)
+            self._free(self._leases.pop(token))
         self._queues = {key: queue for key, queue in self._queues.items() if queue.job != name}
         self._delayed = [entry for entry in self._delayed if entry[2].job != name]
         heapq.heapify(self._delayed)

@@ -182,9 +182,11 @@ class MemoryQueue:
                     continue  # another host of its domain has taken the place
                 queue.place += record.valve.charge(count)
                 leases += [self._lease(queue.pop(), record, claim, now) for _ in range(count)]
+                more = min(claim.ahead.get(job, 0), share - count, room - count, len(queue.heap))
+                leases += [self._lease(queue.pop(), record, claim, now, ahead=True) for _ in range(more)]
                 self._domains.take(record, count, self._jobs, now)
                 self._store(record, replace(record, valve=record.valve.take(count, now)))
-                room -= count
+                room -= count + more
         return leases
 
     def _allowance(self, record: HostRecord, now: float) -> int:
@@ -236,11 +238,13 @@ class MemoryQueue:
                 if queue.host == after.name:
                     queue.due = False
 
-    def _lease(self, task: Task, record: HostRecord, claim: Claim, now: float) -> Lease:
+    def _lease(
+        self, task: Task, record: HostRecord, claim: Claim, now: float, *, ahead: bool = False
+    ) -> Lease:
         self._last_token += 1
         task = replace(task, attempt=task.attempt + 1)
         lease = Lease(
-            self._last_token, task, now + claim.lease_seconds, record.version, record.valve.interval
+            self._last_token, task, now + claim.lease_seconds, record.version, record.valve.interval, ahead
         )
         self._leases[lease.token] = Held(claim.worker, lease, now)
         return lease
@@ -276,8 +280,8 @@ class MemoryQueue:
             lease = self._leases.pop(token)
             task, job = lease.lease.task, self._jobs[lease.lease.task.job]
             if settlement.unsent:
-                self._refund(task, lease.since)
-            self._free(task, None if settlement.unsent else self._time.now() - lease.since)
+                self._refund(lease)
+            self._free(lease, None if settlement.unsent else self._time.now() - lease.since)
             buried += self._conclude(job, task, settlement)
             job.count["links_cut"] += settlement.links_cut
             job.count_own(settlement.counts)
@@ -349,15 +353,20 @@ class MemoryQueue:
             job.letters[self._last_id] = rejection(item, self._last_id, job.spec.name, self._time.now())
             job.count["rejected"] += 1
 
-    def _free(self, task: Task, held: float | None = None) -> None:
+    def _free(self, lease: Held, held: float | None = None) -> None:
+        task = lease.lease.task
+        if lease.lease.ahead:
+            return
         record = self._hosts[task.host]
         self._store(record, replace(record, valve=record.valve.give_back(1, held)))
         self._domains.give_back(task.host)
 
-    def _refund(self, task: Task, since: float) -> None:
-        record = self._hosts[task.host]
-        self._domains.refund(record, since, self._jobs)
-        self._store(record, replace(record, valve=record.valve.refund(since)))
+    def _refund(self, lease: Held) -> None:
+        if lease.lease.ahead:
+            return
+        record = self._hosts[lease.lease.task.host]
+        self._domains.refund(record, lease.since, self._jobs)
+        self._store(record, replace(record, valve=record.valve.refund(lease.since)))
 
     async def journal_length(self, job: str, key: str) -> int | None:
         return self._job(job).journals.get(key)
@@ -396,7 +405,7 @@ class MemoryQueue:
             if (held := self._leases.pop(given.token, None)) is None:
                 continue
             task = held.lease.task
-            self._free(task)
+            self._free(held)
             self._enqueue(self._jobs[task.job], replace(task, attempt=task.attempt - 1))
             count += 1
         self.wake()
@@ -406,11 +415,11 @@ class MemoryQueue:
         return self._reap(self._time.now())
 
     def _reap(self, now: float) -> int:
-        expired = [held.lease for held in self._leases.values() if held.lease.deadline <= now]
-        for place, lease in enumerate(expired):
-            del self._leases[lease.token]
-            task, job = lease.task, self._jobs[lease.task.job]
-            self._free(task)
+        expired = [held for held in self._leases.values() if held.lease.deadline <= now]
+        for place, held in enumerate(expired):
+            del self._leases[held.lease.token]
+            task, job = held.lease.task, self._jobs[held.lease.task.job]
+            self._free(held)
             retry = lost(task, place, len(expired), now)
             self._retry(job, task, disposition(retry, task, job.spec, None))
         self._promote(now)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from shoal.frontier.sqlite import domains
 from shoal.frontier.sqlite.adding import put_back
 from shoal.frontier.sqlite.codec import decode_task
-from shoal.frontier.sqlite.connection import Session
+from shoal.frontier.sqlite.connection import NO_TURN, Session
 from shoal.frontier.sqlite.domains import CROWDED, SharedDomain
 from shoal.frontier.values import Claim, Claimed, Turn
 from shoal.frontier.verdicts import budget_left
@@ -103,6 +103,7 @@ class _Taker:
     ) -> None:
         self._session, self._db = session, session.db
         self._worker, self._deadline = claim.worker, now + claim.lease_seconds
+        self._ahead = claim.ahead.get(job, 0)
         self._job_id, self._job, self._lane = job_id, job, lane
         self._now, self._tokens = now, iter(tokens)
         self._domains: dict[int, SharedDomain] = {}
@@ -120,10 +121,13 @@ class _Taker:
                     if not count:
                         continue
                 leases += self._lease(queue_id, count, host, version, valve.interval)
-                self._db.execute(_SERVE, (count, valve.charge(count), queue_id))
+                more = max(0, min(self._ahead, share - count, room - count, pending - count))
+                if more:
+                    leases += self._lease(queue_id, more, host, version, valve.interval, ahead=True)
+                self._db.execute(_SERVE, (count + more, valve.charge(count), queue_id))
                 not_before = self._domains[domain_id].next_at if domain_id else 0.0
                 self._session.set_valve(host_id, valve, valve.take(count, self._now), not_before)
-                room -= count
+                room -= count + more
         return leases
 
     def _share(self, domain_id: int, queue_id: int, count: int, paced: bool) -> int:
@@ -154,18 +158,19 @@ class _Taker:
         self._call_crowds(most)
         return self._session.all(_LINE, (self._job_id, self._lane, most))
 
-    def _lease(self, queue_id: int, count: int, host: str, version: int, interval: float) -> list[Lease]:
+    def _lease(
+        self, queue_id: int, count: int, host: str, version: int, interval: float, *, ahead: bool = False
+    ) -> list[Lease]:
+        since = NO_TURN if ahead else self._now
         tasks = self._session.all(_PEEK, (queue_id, count))
         self._db.execute(_POP, (queue_id, tasks[-1][0], tasks[-1][1]))
         rows, leases = [], []
         for (rank, id, attempt, body), token in zip(tasks, self._tokens, strict=False):
-            rows.append(
-                (token, self._worker, self._now, self._deadline, queue_id, rank, id, attempt + 1, body)
-            )
+            rows.append((token, self._worker, since, self._deadline, queue_id, rank, id, attempt + 1, body))
             task = decode_task(
                 body, id=id, job=self._job, host=host, lane=self._lane, rank=rank, attempt=attempt + 1
             )
-            leases.append(Lease(token, task, self._deadline, version, interval))
+            leases.append(Lease(token, task, self._deadline, version, interval, ahead))
         self._db.executemany(_LEASE, rows)
         return leases
 

@@ -76,6 +76,9 @@ def _seat(*values: Any) -> float:
     return Valve(interval, hold=hold).seat(place, front)
 
 
+NO_TURN = 0.0  # lease.since of a lease that has no turn of its host
+
+
 class Session:
     def __init__(self, db: apsw.Connection, timebase: Timebase) -> None:
         self.db = db

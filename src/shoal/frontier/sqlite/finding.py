@@ -57,7 +57,9 @@ def _leased(session: Session, job_id: int, task: Task) -> Whereabouts | None:
     for row in session.all(_IN_HAND, (job_id, *_marks(task))):
         worker, since, deadline = row[5:]
         if concerns(found := _task(session, row), task):
-            return Whereabouts("leased", found, worker=worker, since=since, deadline=deadline)
+            return Whereabouts(
+                "leased", found, worker=worker, since=since or session.now(), deadline=deadline
+            )
     return None
 
 

@@ -13,7 +13,7 @@ from shoal.frontier.loss import Loss
 from shoal.frontier.protocol import Journal
 from shoal.frontier.sqlite.adding import admit, is_seen, put_back, see
 from shoal.frontier.sqlite.codec import decode_task, encode_letter, encode_task
-from shoal.frontier.sqlite.connection import Session
+from shoal.frontier.sqlite.connection import NO_TURN, Session
 from shoal.frontier.sqlite.domains import SharedDomain, give_back
 from shoal.frontier.values import Flight, JobSpec, Settled, WorkerRecord, total
 from shoal.frontier.verdicts import (
@@ -262,7 +262,11 @@ def flights(session: Session, limit: int, job: str | None = None) -> Sequence[Fl
     """Tokens are given in the order of claims."""
     rows = session.all(_FLIGHTS, (job, limit))
     return [
-        Flight(Lease(token, _task(session, queue_id, *rest), deadline, host_version=0), worker, since)
+        Flight(
+            Lease(token, _task(session, queue_id, *rest), deadline, host_version=0),
+            worker,
+            since or session.now(),
+        )
         for token, worker, since, deadline, queue_id, *rest in rows
     ]
 
@@ -308,10 +312,12 @@ def end_leases(
     refunds: dict[int, list[float]] = {}
     for token, queue_id, since in rows:
         info = session.queue_info(queue_id)
+        session.count(info.job_id, leased=-1)
+        if since == NO_TURN:
+            continue
         hosts.setdefault(info.host_id, []).append(now - since)
         if token in unsent:
             refunds.setdefault(info.host_id, []).append(since)
-        session.count(info.job_id, leased=-1)
     for host_id, times in refunds.items():
         _refund(session, host_id, times)
     shared: Counter[int] = Counter()

@@ -198,3 +198,50 @@ class Reserving:
         nothing = await claim(frontier)
         assert nothing.leases == []
         assert nothing.next_due == pytest.approx(9.0, abs=1e-3)
+
+    async def test_tasks_beyond_the_valve_cost_no_turn_and_no_place(
+        self, frontier: Frontier, clock: ManualClock
+    ) -> None:
+        """A home may give none of them."""
+        tasks = [make_task(f"http://a.test/{i}") for i in range(10)]
+        await start_job(frontier, tasks, valve=Valve(interval=10.0, cap=1))
+        leases = (await claim(frontier, ahead=5)).leases
+        ahead = [lease for lease in leases if lease.ahead]
+        [first] = [lease for lease in leases if not lease.ahead]
+        assert len(ahead) in (0, 5)
+        assert (await claim(frontier, ahead=5)).leases == []
+        await counted(frontier)
+        done, back = ahead[:3], ahead[3:]
+        settled = await frontier.settle([Settlement(lease, Done(), unsent=True) for lease in done])
+        assert all(settled.accepted)
+        assert await frontier.release(back) == len(back)
+        record = await frontier.host("a.test")
+        assert record is not None
+        assert record.valve.in_flight == 1
+        nothing = await claim(frontier, ahead=5)
+        assert nothing.leases == []
+        assert await settle(frontier, first)
+        nothing = await claim(frontier, ahead=5)
+        assert nothing.leases == []
+        assert nothing.next_due == pytest.approx(10.0, abs=1e-3)
+        clock.advance(10.0)
+        again = (await claim(frontier, 100, ahead=100)).leases
+        assert [lease.task.attempt for lease in again] == [1] * len(again)
+        assert sum(not lease.ahead for lease in again) == 1
+        counters = (await counted(frontier)).counters
+        assert (counters.leased, counters.done) == (len(again), 1 + len(done))
+
+    async def test_tasks_beyond_the_valve_come_back_when_their_worker_is_lost(
+        self, frontier: Frontier, clock: ManualClock
+    ) -> None:
+        tasks = [make_task(f"http://a.test/{i}") for i in range(4)]
+        await start_job(frontier, tasks, valve=Valve(interval=1.0, cap=1))
+        await claim(frontier, ahead=3, lease_seconds=5.0)
+        clock.advance(6.0)
+        await frontier.reap()
+        record = await frontier.host("a.test")
+        assert record is not None
+        assert record.valve.in_flight == 0
+        job = await counted(frontier)
+        assert job.counters.leased == 0
+        assert job.counters.open == 4

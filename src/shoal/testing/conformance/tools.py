@@ -64,9 +64,13 @@ async def claim(
     lanes: Sequence[str] = ("normal",),
     lease_seconds: float = 60.0,
     made: Mapping[str, float] | None = None,
+    ahead: int = 0,
 ) -> Claimed:
     shares = dict.fromkeys(lanes, limit)
-    return await frontier.claim(Claim(worker, jobs, shares, limit, lease_seconds, made=made or {}))
+    more = dict.fromkeys(jobs, ahead)
+    return await frontier.claim(
+        Claim(worker, jobs, shares, limit, lease_seconds, made=made or {}, ahead=more)
+    )
 
 
 async def settle(frontier: Frontier, lease: Lease, verdict: Verdict | None = None, *found: Task) -> bool:

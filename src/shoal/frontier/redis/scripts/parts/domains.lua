@@ -63,11 +63,18 @@ local function take_of_domain(number, many, paced)
   touched_domains[number] = domain
 end
 
+-- `next_at` as if nothing had gone at `since`, if nothing has gone after it: that would have moved it on by a second interval.
+local function refunded(next_at, interval, since)
+  local late = next_at - since
+  if late <= 0 or late >= 2 * interval - 1e-6 then return next_at end
+  return max(since, next_at - interval)
+end
+
 -- `unsent`: when the request went, if nothing was sent (see `free_place`).
 local function give_back_to_domain(number, unsent)
   local domain = domain_of(number)
   domain.in_flight = max(0, domain.in_flight - 1)
-  if unsent and domain.next_at > unsent and domain.next_at - unsent <= domain.interval + 1e-6 then domain.next_at = unsent end
+  if unsent then domain.next_at = refunded(domain.next_at, domain.interval, unsent) end
   touched_domains[number] = domain
 end
 

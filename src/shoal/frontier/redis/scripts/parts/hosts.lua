@@ -238,7 +238,7 @@ end
 local function free_place(host, held, unsent)
   host[IN_FLIGHT] = max(0, host[IN_FLIGHT] - 1)
   if host[DOMAIN] > 0 then give_back_to_domain(host[DOMAIN], host[INTERVAL] > 0 and unsent) end
-  if unsent and host[NEXT_AT] > unsent and host[NEXT_AT] - unsent <= host[INTERVAL] + 1e-6 then host[NEXT_AT] = unsent end
+  if unsent then host[NEXT_AT] = refunded(host[NEXT_AT], host[INTERVAL], unsent) end
   if held then
     local hold = host[HOLD]
     host[HOLD] = hold == 0 and held or hold + (held - hold) * 0.25
