@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -15,7 +16,6 @@ from crash.harness import SHOAL, Desk, Process, until
 from shoal.limits import MB
 
 PAGES = 200
-LOCAL = ("jsonl",)
 FAST = ("--rate", "0", "--per-host", "20")
 SLOW = ("--rate", "60", "--per-host", "20")
 # A user who may not do everything, also if that is root.
@@ -29,11 +29,16 @@ def site() -> Iterator[Site]:
         yield site
 
 
-@pytest.fixture(params=LOCAL)
-def places(request: pytest.FixtureRequest, desk: Desk, site: Site, monkeypatch: pytest.MonkeyPatch) -> Places:
+@pytest.fixture
+def suffix() -> str:
+    raise NotImplementedError
+
+
+@pytest.fixture
+def places(suffix: str, desk: Desk, site: Site, monkeypatch: pytest.MonkeyPatch) -> Places:
     monkeypatch.setenv("SITE_URL", site.url)
     (desk.folder / "out").mkdir()
-    return Places([f"out/rows.{request.param}"], desk.folder)
+    return Places([f"out/rows.{suffix}"], desk.folder)
 
 
 def crawl(places: Places, *options: str) -> Sequence[str]:
@@ -62,15 +67,17 @@ def size(places: Places) -> int:
     return sum(path.stat().st_size for path in output(places).parent.rglob("*") if path.is_file())
 
 
+@pytest.mark.parametrize("suffix", ["csv", "json", "parquet", "sqlite", "duckdb"])
 def test_files_that_may_grow_no_further(desk: Desk, site: Site, places: Places) -> None:
     """The limit is the kernel's, for every file; that of the store stays small."""
-    full = desk.run(*crawl(places, *FAST), limits={resource.RLIMIT_FSIZE: 3 * MB})
+    full = desk.run(*crawl(places, *FAST), limits={resource.RLIMIT_FSIZE: 2 * MB})
     line = complaint(full)
     assert places.outputs[0] in line
     desk.finish(*crawl(places, *FAST))
     check(places, site)
 
 
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "sqlite"])
 def test_a_file_that_is_made_read_only(desk: Desk, site: Site, places: Places) -> None:
     running = desk.start(*crawl(places, *SLOW))
     until(lambda: size(places) > MB // 2, "rows")
@@ -88,11 +95,12 @@ def test_a_file_that_is_made_read_only(desk: Desk, site: Site, places: Places) -
     check(places, site)
 
 
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "sqlite", "duckdb"])
 def test_a_file_that_is_removed(desk: Desk, site: Site, places: Places) -> None:
     running = desk.start(*crawl(places, *SLOW))
     until(lambda: size(places) > MB // 2, "rows")
-    path = output(places)
-    path.unlink()
+    for path in output(places).parent.glob("*rows*"):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
     line = complaint(running)
     assert "removed" in line
     assert "--fresh" in line
@@ -101,6 +109,7 @@ def test_a_file_that_is_removed(desk: Desk, site: Site, places: Places) -> None:
     check(places, site)
 
 
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_a_file_that_another_job_writes(desk: Desk, site: Site, places: Places) -> None:
     running = desk.start(*crawl(places, *SLOW))
     until(lambda: size(places) > MB // 2, "rows")
