@@ -23,7 +23,7 @@ from xml.etree import ElementTree
 import pytest
 
 from shoal.sink.outputs import FORMATS
-from shoal.testing.servers import ValkeyServer
+from shoal.testing.servers import S3Server, ValkeyServer
 
 Cli = Callable[..., tuple[int, str, str]]
 
@@ -349,3 +349,29 @@ def test_the_files_of_two_machines_are_merged(cli: Cli, tmp_path: Path, site: st
     assert products(tmp_path / "once.jsonl") == ALL
     _, out, _ = cli("rows", "shop", "--store", store, "--json")
     assert len(json.loads(out)["rows"]) == 20  # told by the workers
+
+
+@pytest.fixture
+def bucket(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    with S3Server(tmp_path_factory.mktemp("s3")) as server:
+        server.make_bucket("bucket")
+        for name, value in server.environment_for(server.url).items():
+            monkeypatch.setenv(name, value)
+        yield "s3://bucket/shop"
+
+
+def test_parts_in_an_object_store_are_exported(
+    cli: Cli, tmp_path: Path, site: str, valkey: str, bucket: str
+) -> None:
+    """By a fleet, which writes them itself, and by a crawl on one machine, which ships them."""
+    write_spider(tmp_path, site)
+    store = f"{valkey}?prefix=objects"
+    fleet, alone = f"{bucket}/fleet.jsonl.gz", f"{bucket}/alone.csv"
+    assert cli("crawl", "shop.py", "-o", fleet, "--store", store)[0] == 0
+    code, _, err = cli("export", "shop", "-o", "fleet.jsonl", "--store", store)
+    assert code == 0, err
+    assert products(tmp_path / "fleet.jsonl") == ALL
+    assert cli("crawl", "shop.py", "-o", alone)[0] == 0
+    code, _, err = cli("export", "shop", "-o", "alone.jsonl")
+    assert code == 0, err
+    assert products(tmp_path / "alone.jsonl") == ALL

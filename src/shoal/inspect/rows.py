@@ -50,14 +50,14 @@ async def newest_rows(frontier: Frontier, name: str, limit: int, item: str = "")
     found, source = told[:limit], WORKERS
     try:
         files = await sources_of(frontier, job, item)
-        if len(files.files) == 1 and not files.elsewhere:
-            [only] = files.files
+        only = files.files[0] if len(files.files) == 1 else None
+        if isinstance(only, Source) and not files.elsewhere:
             ends = await asyncio.to_thread(_at_the_end, only, limit, item, noted)
             if ends is not None:
                 found, source = ends, str(only.path)
         if source == WORKERS and len(told) < min(limit, total) and files.files and not files.elsewhere:
             found = await asyncio.to_thread(_last_of, files, limit, item)
-            source = ", ".join(str(one.path) for one in files.files)
+            source = ", ".join(one.place.target for one in files.files)
     except (SinkError, OSError):
         if not found:
             raise

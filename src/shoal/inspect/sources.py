@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Protocol, runtime_checkable
 
 import msgspec
@@ -20,9 +21,8 @@ from shoal.frontier.protocol import Queue
 from shoal.frontier.values import Job
 from shoal.jobs.note import note_of
 from shoal.settings import Settings
-from shoal.sink import describe_noted, lines_of, make_journal
-from shoal.sink.journals import Several
-from shoal.sink.outputs import FORMATS, FileOptions, Place, read_output, with_rest
+from shoal.sink import describe_noted, lines_of
+from shoal.sink.outputs import FORMATS, FileOptions, Place, plain_name, read_output, with_rest
 from shoal.sink.ownership import noted_name
 from shoal.sink.reading import ItemRow, last_lines, read_file
 
@@ -73,32 +73,68 @@ def kind_in(row: Any) -> str:
     return str(row.get("_item") or "") if isinstance(row, dict) else ""
 
 
+class ObjectSource(Struct, frozen=True):
+    """The parts in an object store that have the rows of a job."""
+
+    place: Place
+    positions: Mapping[str, int]
+    job: str
+
+    def rows(self) -> Iterator[ItemRow]:
+        from shoal.sink.object_parts import counted, positions_at, read_manifest
+        from shoal.sink.object_store import ObjectStore
+
+        store = ObjectStore(self.place.target, "-o")
+        if writers := positions_at(store.url, self.positions):
+            keys = list(counted(store.sizes(), writers, store.url))
+        else:  # rows go through a spool: at the end of a run all of them are there
+            manifest = read_manifest(store)
+            if manifest is None or manifest.job != self.job:
+                raise SinkError(
+                    f"{store.url} lists its parts when the run of job {self.job} ends: export it then"
+                )
+            keys = [part.name for part in manifest.parts]
+        with TemporaryDirectory(prefix="shoal-") as folder:
+            path = Path(folder) / "part"
+            for key in keys:
+                path.write_bytes(store.get(key) or b"")
+                yield from read_file(path, self.place.format, self.place.compression)
+
+
 class Sources(Struct, frozen=True):
-    files: tuple[Source, ...]  # together they have every row once
+    files: tuple[Source | ObjectSource, ...]  # together they have every row once
     elsewhere: tuple[str, ...] = ()  # outputs of the job that are not on this machine
     no_files: bool = False  # its rows went to a database, an object store or standard output
 
 
 async def sources_of(frontier: Queue, job: Job, item: str = "") -> Sources:
     """The files that have the rows of a job; with `item`, at least those of this kind."""
-    positions = dict(await frontier.journals(job.spec.name))
-    lines = lines_of(note_of(job.spec).output)
-    places = read_output(lines or None, stored=True)
+    name, output = job.spec.name, note_of(job.spec).output
+    positions = dict(await frontier.journals(name))
+    places = read_output(lines_of(output) or None, stored=True)
     if not any(place.kind == "file" for place in places):
+        if len(places) == 1 and places[0].kind == "objects":
+            return Sources((ObjectSource(places[0], positions, name),))
         return Sources((), no_files=True)
-    journal = make_journal(lines, job=job.spec.name)
-    path = getattr(journal, "path", Path())
+    several = with_rest(places, name)
+    alone = len(several) == 1 and not places[0].is_template
+    path = places[0].path if alone else _log(several, name)
     key = key_here(path, positions)
     others = tuple(_shown(one) for one in positions if one != key)
     if key is None:
         return Sources((), others)
-    if not isinstance(journal, Several):
+    if alone:
         return Sources((Source(places[0], positions[key]),), others)
-    places = with_rest(places, job.spec.name)
-    if not item and any(place.kind != "file" and not place.item for place in places):
-        only = all(place.item or place.is_rest for place in places if place.kind == "file")
-        others += (describe_noted(note_of(job.spec).output),) if only else ()
-    return Sources(tuple(_covering(places, _parts(path, positions[key]), item)), others)
+    if not item and any(place.kind != "file" and not place.item for place in several):
+        only = all(place.item or place.is_rest for place in several if place.kind == "file")
+        others += (describe_noted(output),) if only else ()
+    return Sources(tuple(_covering(several, _parts(path, positions[key]), item)), others)
+
+
+def _log(places: Sequence[Place], job: str) -> Path:
+    """The log of several outputs (see `make_journal`, which would make folders)."""
+    here = [place for place in places if place.kind != "database" and place.is_here]
+    return here[0].folder / f".{plain_name(job)}.commits"
 
 
 def given_sources(files: Sequence[str], positions: Mapping[str, int]) -> Sources:

@@ -11,7 +11,7 @@ import msgspec
 from shoal.errors import SinkError, UsageError
 from shoal.frontier.protocol import Frontier
 from shoal.inspect.job import unknown_job
-from shoal.inspect.sources import Source, Sources, given_sources, kind_in, sources_of
+from shoal.inspect.sources import ObjectSource, Source, Sources, given_sources, kind_in, sources_of
 from shoal.jobs.note import note_of
 from shoal.settings import Settings
 from shoal.sink import lines_of
@@ -52,7 +52,7 @@ def check_sources(found: Sources, job: str, *, given: bool) -> str:
     the files (`given`)."""
     if found.no_files:
         raise UsageError(
-            f"the rows of job {job} are in no file, but went to a database, an object store or standard output: only"
+            f"the rows of job {job} are in no file, but went to a database or standard output: only"
             " files can be exported"
         )
     if not found.elsewhere:
@@ -67,7 +67,7 @@ def check_sources(found: Sources, job: str, *, given: bool) -> str:
 
 
 def write_rows(
-    sources: Sequence[Source],
+    sources: Sequence[Source | ObjectSource],
     places: Sequence[Place],
     settings: Settings,
     *,
@@ -88,7 +88,7 @@ def write_rows(
             if number % _STEP == 0:
                 tell(number)
         if number < least:
-            names = ", ".join(str(source.path) for source in sources) or "no file here"
+            names = ", ".join(source.place.target for source in sources) or "no file here"
             raise SinkError(
                 f"only {number:,} of {least:,} rows are in {names}: nothing is exported; was it changed?"
             )
@@ -97,13 +97,13 @@ def write_rows(
         exporter.discard()
 
 
-def _rows(source: Source, item: str) -> Iterator[ItemRow]:
+def _rows(source: Source | ObjectSource, item: str) -> Iterator[ItemRow]:
     """The rows with their kinds, as far as they say it."""
     for kind, row in source.rows():
         kind = kind or kind_in(row)
         if item and not kind:
             raise UsageError(
-                f"--item {item}: the rows in {source.path} do not say which kind of item they are; crawl with"
+                f"--item {item}: the rows in {source.place.target} do not say which kind of item they are; crawl with"
                 " row_meta = true, or with an output for each kind (-o ITEM=FILE)"
             )
         if item in ("", kind):
