@@ -330,7 +330,7 @@ def test_a_file_that_was_changed_or_removed_is_told(tmp_path: Path, compression:
         else:
             path.write_bytes(harm)
         for act in (journal.check, lambda at: journal.append(at, []), lambda at: list(journal.read(at))):
-            with pytest.raises(SinkError, match=r"o.csv .*changed or removed; restore it or start again"):
+            with pytest.raises(SinkError, match=r"o.csv does not hold .*restore it or start again"):
                 act(committed)
     journal.close()
 
@@ -352,6 +352,22 @@ def test_a_full_disk_while_a_column_is_added_loses_nothing(
     committed = journal.append(committed, rows_of([{"b": "2"}]))
     journal.finish(committed)
     assert read(path) == [{"a": "1"}, {"b": "2"}]
+    journal.close()
+
+
+def test_a_folder_that_cannot_be_written_when_a_column_is_added(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, **_: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    journal = make(tmp_path / "o.csv")
+    committed = journal.append(0, rows_of([{"a": "1"}]))
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.raises(
+        SinkError, match=r"o.csv: Permission denied \(.o.csv.2-columns beside it\); nothing is lost"
+    ):
+        journal.append(committed, rows_of([{"b": "2"}]))
     journal.close()
 
 

@@ -88,6 +88,8 @@ class CommittedFile(ABC):
         except OSError as error:
             advice = "nothing is lost, make room or choose another file system and run again"
             said = f"cannot {verb} {self.path}: {error.strerror or error}"
+            if error.filename is not None and os.path.basename(error.filename) != self.path.name:
+                said += f" ({os.path.basename(error.filename)} beside it)"
             raise SinkError(f"{said}; {advice}" if verb == "write" else said) from error
 
     def _open(self) -> int:

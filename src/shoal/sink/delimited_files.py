@@ -23,6 +23,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from shoal.errors import SinkError
 from shoal.model import Row
 from shoal.sink.committed_file import CommittedFile, beginning_of, sync_folder
 from shoal.sink.compression import Compression, Plain
@@ -145,7 +146,9 @@ class DelimitedFile(CommittedFile):
         """The columns, and those that these rows need besides."""
         known = frozenset(columns)
         tables = {row.table for row in rows} & self._given.keys()
-        given = [name for table in sorted(tables) for name in self._given[table] if name not in known]
+        given = dict.fromkeys(
+            name for table in sorted(tables) for name in self._given[table] if name not in known
+        )
         names = dict.fromkeys(name for item in items if not item.keys() <= known for name in item)
         new = [name for name in names if name not in known and name not in given and name != MORE]
         own = any(MORE in item for item in items)  # a field that is called so
@@ -154,10 +157,11 @@ class DelimitedFile(CommittedFile):
         grown = self._has_grown(length, len(columns))
         added: list[str] = []
         if grown or MORE not in known:
-            added += list(dict.fromkeys(given))[: max(0, _MOST_GIVEN - len(columns))]
+            added += list(given)[: max(0, _MOST_GIVEN - len(columns))]
             room = max(0, MOST_COLUMNS - len(columns) - len(added))
             added += [name for name in new if len(name) <= LONGEST_NAME][:room]
-        without = [name for name in new if name not in added]
+        has_column = frozenset(added)
+        without = [name for name in new if name not in has_column]
         if without:
             self._tell_more(without[0])
         if MORE not in known and (own or without or not grown):
@@ -189,7 +193,7 @@ class DelimitedFile(CommittedFile):
         path.unlink(missing_ok=True)
         try:
             with open(self._place, "rb", buffering=0) as old, open(path, "wb", buffering=0) as new:
-                os.fchmod(new.fileno(), os.fstat(old.fileno()).st_mode)
+                _copy_rights(old.fileno(), new.fileno())
                 for text in self._widened(beginning_of(old, length), columns, wider):
                     _write_all(new, self._packed(text))
                 _write_all(new, self._packed(self._format.encode(items, wider)))
@@ -244,7 +248,10 @@ class DelimitedFile(CommittedFile):
                         return path
                 finally:
                     os.close(file)
-        raise self._changed(length)
+        raise SinkError(
+            f"{self.path} does not hold what this job has written ({length} bytes in {width} columns): it was changed,"
+            " removed, or written by an earlier version; restore it or start again with --fresh"
+        )
 
     def _named(self, width: int) -> Path:
         return self._place.with_name(f".{self._place.name}.{width}-columns")
@@ -302,6 +309,13 @@ def _joined(columns: Sequence[str], length: int) -> int:
     if not length:
         return 0
     return len(columns) << _LENGTH_BITS | length
+
+
+def _copy_rights(old: int, new: int) -> None:
+    state = os.fstat(old)
+    os.fchmod(new, state.st_mode)
+    with suppress(PermissionError):  # only root may give files away
+        os.fchown(new, state.st_uid, state.st_gid)
 
 
 def _write_all(file: BinaryIO, data: bytes) -> None:
