@@ -43,9 +43,15 @@ def hooks(url: str, concurrency: int) -> list[str]:
     return [*shoal(url, concurrency), "-s", f"plugins={plugins}"]
 
 
+def archive(url: str, concurrency: int) -> list[str]:
+    """Shoal, keeping what it fetches."""
+    return [*shoal(url, concurrency), "--archive", "pages"]
+
+
 CONTENDERS: dict[str, Callable[[str, int], list[str]]] = {
     "bare": bare,
     "scrapy": scrapy,
     "shoal": shoal,
     "hooks": hooks,
+    "archive": archive,
 }

@@ -129,7 +129,7 @@ def read_archive(folder: Path) -> list[tuple[str, bytes]]:
     from warcio.archiveiterator import ArchiveIterator
 
     found = []
-    for path in sorted(folder.glob("*.warc*")):
+    for path in sorted(folder.glob("*.warc.gz")):
         with path.open("rb") as file:
             for record in ArchiveIterator(file, check_digests="raise"):
                 if record.rec_type == "response":

@@ -112,6 +112,19 @@ def output_full(number: int) -> None:
     os.pwrite = wrapped
 
 
+def archive_full(number: int) -> None:
+    """The disk is full in the middle of the n-th write of WARC records."""
+    write, writes = os.pwrite, count(1)
+
+    def wrapped(file: int, data: bytes, position: int) -> int:
+        if bytes(data[:2]) != b"\x1f\x8b" or next(writes) < number:
+            return write(file, data, position)
+        write(file, data[: len(data) // 2], position)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    os.pwrite = wrapped
+
+
 def at_connect(change: Callable[[apsw.Connection], None]) -> None:
     connect = home.connect
 

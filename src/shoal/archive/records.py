@@ -11,6 +11,7 @@ import re
 from base64 import b32encode, b64decode, b64encode
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from hashlib import sha1
 from http import HTTPStatus
 from typing import Any
@@ -169,12 +170,7 @@ def encode(exchange: Exchange, *, secrets: bool = False, compression: Compressio
     head = response_head(response, secrets=secrets)
     kind = "response" if target is None else "revisit"
     block = head + response.body if target is None else head
-    fields = {
-        "WARC-Record-ID": _urn(exchange.id),
-        **common,
-        "WARC-Payload-Digest": digest,
-        "WARC-Block-Digest": digest_of(block),
-    }
+    fields = {"WARC-Record-ID": _urn(exchange.id), **common, "WARC-Payload-Digest": digest}
     if exchange.address:
         fields["WARC-IP-Address"] = exchange.address
     if target is not None:
@@ -255,7 +251,7 @@ def request_block(
     """The request as it was sent, as far as it is known."""
     host, path = _split(url)
     lines = [f"{task.method} {path} HTTP/1.1", f"Host: {host}"]
-    lines += [f"{name}: {value if secrets or _PLAIN.fullmatch(name) else _MASKED}" for name, value in headers]
+    lines += [f"{name}: {value if secrets or _is_plain(name) else _MASKED}" for name, value in headers]
     body = task.body or b""
     if body and not secrets and b"passw" in body.lower():
         body = _bytes(without_secrets(body.decode("utf-8", "surrogateescape")))
@@ -267,7 +263,17 @@ def request_block(
 def _masked_answer(low: str, value: str) -> str:
     if low in ("set-cookie", "set-cookie2"):
         return _SET_COOKIE.sub(f"={_MASKED}", value, count=1) if "=" in value.partition(";")[0] else _MASKED
-    return _MASKED if low in SECRET_HEADERS or _SECRET.fullmatch(low) else value
+    return _MASKED if _is_secret(low) else value
+
+
+@lru_cache(maxsize=4096)
+def _is_secret(low: str) -> bool:
+    return low in SECRET_HEADERS or _SECRET.fullmatch(low) is not None
+
+
+@lru_cache(maxsize=4096)
+def _is_plain(name: str) -> bool:
+    return _PLAIN.fullmatch(name) is not None
 
 
 def _split(url: str) -> tuple[str, str]:

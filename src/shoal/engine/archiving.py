@@ -43,6 +43,7 @@ class Archiver:
         self._first = first
         self._compression: Compression = settings.archive_compression
         self._defaults: Mapping[str, str] = default_headers(settings)
+        self._plain = list(self._defaults.items())
         self._index: Index | None = None
         self._loose: dict[str, Records] = {}  # by their ids: records that belong to no page
         self._sent: dict[str, Records] = {}  # … and are with a settlement now
@@ -144,6 +145,8 @@ class Archiver:
 
     def _headers(self, task: Task) -> list[tuple[str, str]]:
         """As they were sent, but for cookies, and for what hooks have added."""
+        if not task.headers and task.options.referer is None:
+            return self._plain
         given = dict(task.headers or {})
         names = {name.lower() for name in given}
         if task.options.referer is not None and "referer" not in names:
