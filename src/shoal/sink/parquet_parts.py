@@ -39,6 +39,7 @@ from shoal.sink.spool import Part
 from shoal.sink.spool_folder import SpoolFolder, sync_folder
 
 _NOTE = b"shoal"  # the key of our metadata
+_PART = "part.tmp"  # a part that is being written
 _READ = 1 << 20  # bytes
 _ROWS = 1_000  # that are made to items at once
 _PATIENCE = 60.0  # seconds that a reader waits for a part that is being written
@@ -123,7 +124,7 @@ class ParquetParts:
         def groups(types: Mapping[str, Type]) -> Iterator[Table]:
             return row_groups(piece for table in tables for piece in fitted(table, types))
 
-        _write(self._part(part.stem), self._folder / "part.tmp", groups, types, note)
+        _write(self._part(part.stem), self._folder / _PART, groups, types, note)
 
     def unship(self, part: Part) -> None:
         with suppress(FileNotFoundError):
@@ -140,9 +141,10 @@ class ParquetParts:
         if earlier is None or not self._is_current(earlier.note, position, parts):
             sources, places = self._chain(earlier, files, position, parts)
             self._write_file(sources, places, position, parts)
-        for file in files:
+        # Also what a crash left: the file is whole and durable.
+        for path in (*(file.path for file in files), self._folder / _PART, _new(self._path.resolve())):
             with suppress(FileNotFoundError):
-                os.unlink(file.path)
+                os.unlink(path)
 
     def read(self, folder: SpoolFolder, committed: int) -> Iterator[dict[str, object]]:
         """The rows up to a position, in order. Segments are read rather than parts: they have what was written."""
@@ -266,7 +268,12 @@ class ParquetParts:
                     yield from fitted(table, types)
 
         target = self._path.resolve()
-        _write(target, target.with_name(f".{target.name}.new"), tables, types, note, column)
+        _write(target, _new(target), tables, types, note, column)
+
+
+def _new(target: Path) -> Path:
+    """Where a file is written before it takes its place."""
+    return target.with_name(f".{target.name}.new")
 
 
 def _item_column(types: Mapping[str, Type]) -> str:
