@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 import pytest
@@ -21,31 +21,15 @@ from shoal.sink.object_parts import (
 )
 from shoal.sink.object_store import ObjectStore
 from shoal.sink.ownership import FileClaim, Owner
-from shoal.testing.servers.s3 import S3Front, S3Server
+from shoal.testing.servers.s3 import S3Front
 
 pytest.importorskip("obstore")
 URL = "s3://bucket/shop/rows.jsonl"
 JOB = Owner("shop", 1.5)
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with S3Server(tmp_path_factory.mktemp("s3")) as server:
-        yield server
-
-
 @pytest.fixture
-def front(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Front]:
-    server.forget()
-    server.make_bucket("bucket")
-    with S3Front(server) as front:
-        for name, value in server.environment_for(front.url).items():
-            monkeypatch.setenv(name, value)
-        yield front
-
-
-@pytest.fixture
-def store(front: S3Front) -> ObjectStore:
+def store(s3_front: S3Front) -> ObjectStore:
     return ObjectStore(URL, "-o")
 
 
@@ -112,7 +96,7 @@ def test_small_parts_become_larger_ones(store: ObjectStore, monkeypatch: pytest.
 def test_a_store_that_goes_back_finds_the_parts_it_knew(
     store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(object_parts, "_WORTH_IT", 1)
+    monkeypatch.setattr(object_parts, "WORTH_IT", 1)
     one, positions = writer(store), [0]
     for number in range(20):
         positions.append(one.append(positions[-1], rows(str(number))))
@@ -175,7 +159,7 @@ def test_a_missing_part_is_told(store: ObjectStore) -> None:
 
 def test_another_job_may_not_write_there(store: ObjectStore) -> None:
     writer(store, Owner("other", 1.0)).append(0, rows("theirs"))
-    with pytest.raises(OutputTaken, match=r"holds 1 parts of another job, 'other': choose another place"):
+    with pytest.raises(OutputTaken, match=r"holds 1 part of another job, 'other': choose another place"):
         writer(store)
     writer(store, Owner("other", 1.0))
 
@@ -200,19 +184,19 @@ def test_a_fresh_job_replaces_the_parts_of_its_namesake(store: ObjectStore) -> N
     ],
 )
 def test_a_refusal_is_one_clear_line_without_secrets(
-    store: ObjectStore, front: S3Front, status: int, code: str, said: str
+    store: ObjectStore, s3_front: S3Front, status: int, code: str, said: str
 ) -> None:
     one = writer(store)
-    front.status, front.code = status, code
+    s3_front.status, s3_front.code = status, code
     with pytest.raises(SinkAway) as caught:
         one.append(0, rows("a"))
     assert said in str(caught.value)
     assert "not-shown" not in str(caught.value)
-    front.status = 0
+    s3_front.status = 0
     assert finish(store, {one.key: one.append(0, rows("a"))}) == ["a"]
 
 
-def test_a_bucket_that_is_not_there(front: S3Front) -> None:
+def test_a_bucket_that_is_not_there(s3_front: S3Front) -> None:
     with pytest.raises(SinkAway, match=r"s3://none/rows.jsonl: there is no such bucket"):
         writer(ObjectStore("s3://none/rows.jsonl", "-o"))
 

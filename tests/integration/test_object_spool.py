@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -16,26 +15,11 @@ from shoal.sink.object_parts import MANIFEST, Manifest, read_name
 from shoal.sink.object_spool import SpooledObjects
 from shoal.sink.object_store import ObjectStore
 from shoal.sink.ownership import FileClaim, Owner, claim
-from shoal.testing.servers.s3 import S3Front, S3Server
+from shoal.testing.servers.s3 import S3Front
+from shoal.testing.servers.server_process import wait_until
 
 pytest.importorskip("obstore")
 JOB = Owner("shop", 1.5)
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with S3Server(tmp_path_factory.mktemp("s3")) as server:
-        yield server
-
-
-@pytest.fixture
-def front(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Front]:
-    server.forget()
-    server.make_bucket("bucket")
-    with S3Front(server) as front:
-        for name, value in server.environment_for(front.url).items():
-            monkeypatch.setenv(name, value)
-        yield front
 
 
 def opened(tmp_path: Path, segment: int = 100) -> SpooledObjects:
@@ -65,7 +49,9 @@ def listed(spool: SpooledObjects) -> list[int]:
     return found
 
 
-def test_rows_are_shipped_while_others_come_and_the_rest_at_the_end(front: S3Front, tmp_path: Path) -> None:
+def test_rows_are_shipped_while_others_come_and_the_rest_at_the_end(
+    s3_front: S3Front, tmp_path: Path
+) -> None:
     spool, committed = opened(tmp_path), 0
     for number in range(100):
         committed = spool.append(committed, rows(number))
@@ -82,7 +68,7 @@ def test_rows_are_shipped_while_others_come_and_the_rest_at_the_end(front: S3Fro
     again.close()
 
 
-def test_what_was_not_committed_is_never_shipped(front: S3Front, tmp_path: Path) -> None:
+def test_what_was_not_committed_is_never_shipped(s3_front: S3Front, tmp_path: Path) -> None:
     spool, committed = opened(tmp_path, segment=40), 0
     for number in range(50):
         spool.append(committed, rows(1000 + number))  # the transaction fails
@@ -92,7 +78,7 @@ def test_what_was_not_committed_is_never_shipped(front: S3Front, tmp_path: Path)
     spool.close()
 
 
-def test_what_the_store_forgot_is_taken_back(front: S3Front, tmp_path: Path) -> None:
+def test_what_the_store_forgot_is_taken_back(s3_front: S3Front, tmp_path: Path) -> None:
     spool, ends = opened(tmp_path, segment=40), [0]
     for number in range(30):
         ends.append(spool.append(ends[-1], rows(number)))
@@ -104,19 +90,18 @@ def test_what_the_store_forgot_is_taken_back(front: S3Front, tmp_path: Path) -> 
 
 
 def test_an_object_store_that_is_away_takes_the_rows_later(
-    front: S3Front, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    s3_front: S3Front, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(outage, "_FIRST", 0.01)
     spool, committed = opened(tmp_path), 0
-    front.status = 503
+    s3_front.status = 503
     for number in range(100):
         committed = spool.append(committed, rows(number))
     assert spool.tend() > 0
     finishing = threading.Thread(target=spool.finish, args=(committed,))
     finishing.start()
-    while front.refused < 8:
-        pass
-    front.status = 0
+    wait_until(lambda: s3_front.refused >= 8, 30, "the rows are not shipped again")
+    s3_front.status = 0
     finishing.join(30)
     assert listed(spool) == list(range(100))
     assert "is away (503 Service Unavailable (SlowDown))" in caplog.text
@@ -126,25 +111,25 @@ def test_an_object_store_that_is_away_takes_the_rows_later(
 
 
 def test_an_object_store_that_stays_away_ends_the_run_but_loses_nothing(
-    front: S3Front, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    s3_front: S3Front, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(object_spool, "PATIENCE", 0.0)
     spool = opened(tmp_path)
     committed = spool.append(0, rows(1, 2, 3))
-    front.status = 403
+    s3_front.status = 403
     with pytest.raises(SinkAway, match=r"do not allow it: 403 Forbidden \(SlowDown\); nothing is lost"):
         spool.finish(committed)
     spool.close()
-    front.status = 0
+    s3_front.status = 0
     again = opened(tmp_path)
     again.finish(committed)
     assert listed(again) == [1, 2, 3]
     again.close()
 
 
-def test_another_job_may_not_write_there(front: S3Front, tmp_path: Path) -> None:
+def test_another_job_may_not_write_there(s3_front: S3Front, tmp_path: Path) -> None:
     spool = opened(tmp_path)
     spool.finish(spool.append(0, rows(1)))
-    with pytest.raises(OutputTaken, match="holds 1 parts of another job, 'shop'"):
+    with pytest.raises(OutputTaken, match="holds 1 part of another job, 'shop'"):
         spool.claim(FileClaim(Owner("other", 2.0)))
     spool.close()

@@ -53,12 +53,14 @@ from shoal.jobs.state import StoredState
 from shoal.policy.load import Traffic
 from shoal.policy.retry import RetryBudget
 from shoal.runtime.job_hooks import JobHooks
-from shoal.runtime.output_checks import file_claim, finish_objects
+from shoal.runtime.object_endings import finish_objects
+from shoal.runtime.output_checks import file_claim
 from shoal.settings import Settings
 from shoal.sink import Sink
 from shoal.sink.files import FileStore, files_folder
 from shoal.sink.journals import LocalJournal, Several
 from shoal.sink.object_parts import ObjectParts
+from shoal.sink.object_several import SeveralObjects
 from shoal.sink.object_store import ObjectStore, is_object_store
 from shoal.sink.outage import Outage
 from shoal.sink.ownership import FileClaim
@@ -250,7 +252,7 @@ class JobRunner:
 
     async def _file_claim(self) -> FileClaim | None:
         journal = self.sink.journal
-        owned = isinstance(journal, LocalJournal | ObjectParts)
+        owned = isinstance(journal, LocalJournal | ObjectParts | SeveralObjects)
         job = await self._frontier.job(self.name) if owned else None
         return await file_claim(self._frontier, job, journal.key) if journal and job else None
 

@@ -7,7 +7,7 @@ import os
 import shlex
 
 from shoal.errors import OutputTaken, SinkError
-from shoal.frontier.protocol import Frontier, Jobs, Journal, Queue
+from shoal.frontier.protocol import Frontier, Jobs, Queue
 from shoal.frontier.values import Job
 from shoal.humanize import plural
 from shoal.jobs.note import note_of
@@ -25,7 +25,6 @@ from shoal.sink import (
 from shoal.sink.journals import LocalJournal, Several
 from shoal.sink.jsonl import describe_existing
 from shoal.sink.object_outputs import claim_objects, object_journals
-from shoal.sink.object_parts import ObjectParts, conclude, positions_at
 from shoal.sink.outputs import read_output
 from shoal.sink.ownership import FileClaim, Owner, claim
 from shoal.spider.schemas import columns_of
@@ -120,22 +119,6 @@ def claim_output(plan: JobPlan, job: Job) -> None:
         if isinstance(objects, LocalJournal):
             claim(objects.path, asked, replace_any=plan.fresh)
     claim_objects(journal, asked, replace_any=plan.fresh)
-
-
-async def finish_objects(frontier: Frontier, name: str, journal: Journal | None) -> bool:
-    """Once a job has ended: removes parts that do not count, and lists the others. Whoever sees the end does it, so it
-    may be done several times. Returns whether the job has ended."""
-    for one in object_journals(journal):
-        if isinstance(one, ObjectParts) and one.owner is not None:
-            listed = await asyncio.to_thread(one.store.sizes)
-            job = await frontier.job(name)  # after the list, and before the positions: see `conclude`
-            if job is None or job.created_at != one.owner.created_at:
-                return False
-            if job.state not in ("finished", "cancelled") or job.counters.leased:
-                return False
-            positions = positions_at(one.store.url, await frontier.journals(name))
-            await asyncio.to_thread(conclude, one.store, one.owner, listed, positions, job.finished_at)
-    return True
 
 
 async def file_claim(frontier: Queue, job: Job, key: str) -> FileClaim:

@@ -30,15 +30,20 @@ from shoal.fetch.browser.executable import available
 from shoal.frontier import is_local
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import Job, JobSpec
+from shoal.jobs.note import note_of
 from shoal.jobs.trouble import report_trouble, with_pages_left
 from shoal.policy.lanes import Lane, cap_of
 from shoal.policy.load import Traffic
 from shoal.runtime.job_hooks import end_missed, may_have_hooks
 from shoal.runtime.job_runner import JobRunner
+from shoal.runtime.object_endings import finish_objects, is_listed
 from shoal.runtime.submit import finish
 from shoal.runtime.worker_plan import WorkerPlan
 from shoal.settings import BROWSER, Settings
-from shoal.sink import open_sink
+from shoal.sink import Sink, open_sink
+from shoal.sink.object_parts import ObjectParts
+from shoal.sink.object_several import SeveralObjects
+from shoal.sink.ownership import Owner
 from shoal.spider.schemas import columns_of
 from shoal.spider.spider import Spider
 
@@ -141,6 +146,7 @@ class ServedJobs:
     async def run(self, holds: Holds) -> None:
         """Follows the store. `holds`: how many pages of a job the engine has in flight."""
         self._end(self._end_missed())
+        self._end(self._finish_missed())
         while True:
             try:
                 await self.refresh(holds)
@@ -197,15 +203,8 @@ class ServedJobs:
     def _make_runner(self, spec: JobSpec) -> JobRunner:
         spider = self._spiders[spec.spider]
         settings = self._plan.settings_for(spec, spider)
-        output = self._plan.output_for(spec, spider)
         reach = self._plan.reach_for(spider)
-        sink = open_sink(
-            output,
-            job=spec.name,
-            local=is_local(self._plan.store),
-            settings=settings,
-            columns=columns_of(spider),
-        )
+        sink = self._open_sink(spec, settings)
         return JobRunner(
             spec.name,
             spider,
@@ -217,6 +216,17 @@ class ServedJobs:
             may_reach=reach,
             trusts_tasks=self._plan.trusts(spider),
             hooks=self._hooks.of(spider, settings),
+        )
+
+    def _open_sink(self, spec: JobSpec, settings: Settings) -> Sink:
+        spider = self._spiders[spec.spider]
+        output = self._plan.output_for(spec, spider)
+        return open_sink(
+            output,
+            job=spec.name,
+            local=is_local(self._plan.store),
+            settings=settings,
+            columns=columns_of(spider),
         )
 
     def _choose_lanes(self) -> None:
@@ -282,6 +292,21 @@ class ServedJobs:
                     await end_missed(self._frontier, job, self._hooks, spider, settings)
         except ShoalError as error:
             event("job_hook_failed", job=name, error=str(error))
+
+    async def _finish_missed(self) -> None:
+        """Lists the parts of jobs that were finished when the processes that were to do it died."""
+        for job in await self._frontier.jobs("finished"):
+            if b"://" not in note_of(job.spec).output or not self._plan.serves(job.spec, self._spiders):
+                continue
+            try:
+                settings = self._plan.settings_for(job.spec, self._spiders[job.spec.spider])
+                journal = self._open_sink(job.spec, settings).journal
+                if isinstance(journal, ObjectParts | SeveralObjects):
+                    journal.owner = Owner(job.spec.name, job.created_at)
+                    if not await is_listed(job, journal):
+                        await finish_objects(self._frontier, job.spec.name, journal)
+            except ShoalError as error:
+                event("output_unfinished", job=job.spec.name, error=str(error))
 
     async def close(self) -> None:
         for task in list(self._opening.values()):

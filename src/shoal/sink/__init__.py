@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import partial
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -124,16 +126,14 @@ def make_journal(
     added = meta_columns(options, archive=bool(options.archive))
     schemas = {name: {**types, **added} for name, types in (columns or {}).items()}
 
-    def make(place: Place) -> Journal:
+    def make(place: Place, writer: str = "") -> Journal:
         fields = {name: types for name, types in schemas.items() if place.takes(name)}
         if place.kind == "stdout":
             return memory or open_text_stream(place.format, place.compression, fields, options)
         if place.kind == "objects":
             from shoal.sink.object_outputs import make_objects
 
-            return make_objects(
-                place, job=job, local=local, columns=columns or {}, settings=settings or Defaults()
-            )
+            return make_objects(place, job=job, local=local, columns=fields, settings=options, writer=writer)
         if place.kind == "archive":
             from shoal.sink.warc_files import ArchiveJournal
 
@@ -156,9 +156,18 @@ def make_journal(
         return make(others[0])
     from shoal.sink.journals import Several
 
+    if not local and all(place.kind == "objects" for place in others):
+        from shoal.sink.object_several import SeveralObjects
+
+        return SeveralObjects(others, job, make)
     folder = next((place.folder for place in others if place.is_here), Path())
     path = folder / f".{plain_name(log or job)}.commits"
-    return Several(path, os.path.abspath(path) if local else identity_of(path), others, make)
+    key = os.path.abspath(path) if local else identity_of(path)
+    # The processes of a folder write in turn: they are one writer.
+    writer = blake2b(key.encode(errors="surrogateescape"), digest_size=4).hexdigest()
+    several = Several(path, key, others, partial(make, writer=writer))
+    several.remote = not local and any(place.kind == "objects" for place in others)
+    return several
 
 
 def is_database(output: Output) -> bool:

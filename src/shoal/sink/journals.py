@@ -19,7 +19,8 @@ from shoal.errors import SinkError
 from shoal.frontier.protocol import Journal
 from shoal.model import Row
 from shoal.sink.jsonl import JsonLines, StdoutJournal
-from shoal.sink.outputs import Place, make_folders, read_output
+from shoal.sink.object_parts import ObjectParts
+from shoal.sink.outputs import Place, by_place, make_folders, read_output
 from shoal.sink.ownership import FileClaim, Owner, claim, owner_of
 
 _LINE = 1 << 10  # bytes of the log that are read first to find its last line
@@ -83,6 +84,7 @@ class Several:
         self._make = make
         self._journals: dict[str, Journal] = {}
         self._dirty: dict[str, LocalJournal] = {}  # written, and not durable yet
+        self.remote = False  # some are written over the network
 
     def __repr__(self) -> str:
         return f"<Several {', '.join(place.text for place in self.places)}>"
@@ -109,22 +111,11 @@ class Several:
         if not rows:
             self._cut(positions)
             return self._log.write(committed, ())
-        for place, its_rows in self._by_place(rows).items():
+        for place, its_rows in by_place(self.places, rows).items():
             name = self._name(place)
             positions[name] = self._write(place, positions.get(name, 0), its_rows)
         line = msgspec.json.encode(positions) + b"\n"
         return self._log.write(committed, [Row(line)])
-
-    def _by_place(self, rows: Sequence[Row]) -> dict[Place, list[Row]]:
-        taken: dict[Place, list[Row]] = {}
-        for row in rows:
-            places = [place for place in self.places if not place.is_rest and place.takes(row.table)]
-            for place in places or [place for place in self.places if place.is_rest]:
-                one = place.for_item(row.table) if place.is_template else place
-                its_rows = taken.setdefault(one, [])
-                if not its_rows or its_rows[-1] is not row:  # {item} may be the name of another output
-                    its_rows.append(row)
-        return taken
 
     def _write(self, place: Place, committed: int, rows: Sequence[Row]) -> int:
         journal = self._journal(place)
@@ -164,6 +155,8 @@ class Several:
                 # It may be a file of a kind of items that comes for the first time: only the others are claimed.
                 claim(journal.path, FileClaim(self.owner))
                 journal.owner = self.owner
+            elif isinstance(journal, ObjectParts) and self.owner is not None:
+                journal.claim(FileClaim(self.owner))
             self._journals[name] = journal
         return self._journals[name]
 
@@ -194,6 +187,11 @@ class Several:
     def known(self, kind: str) -> list[Journal]:
         """The journals of places of this kind, as far as they are known before the first row comes."""
         return [self._journal(one) for one in self.places if one.kind == kind and not one.is_template]
+
+    def tend(self) -> int:
+        """Bytes that wait to be uploaded; see `Spool.tend`."""
+        tends = [getattr(journal, "tend", None) for journal in self._journals.values()]
+        return sum(tend() for tend in tends if tend is not None)
 
     def positions(self, committed: int) -> Mapping[str, int]:
         """How far each output is when so much of the log is committed."""
@@ -244,6 +242,9 @@ class Several:
     def finish(self, committed: int) -> None:
         for journal, position in self._parts(committed):
             journal.finish(position)
+        for name, position in self.positions(committed).items():
+            if isinstance(part := self._journal(self._place(name)), ObjectParts):
+                part.finish(position)
 
     def read(self, committed: int) -> Iterator[dict[str, Any]]:
         """The rows of all outputs: those that several places take come several times."""

@@ -13,6 +13,7 @@ from shoal.model import Row
 from shoal.settings import Settings
 from shoal.sink.journals import Several
 from shoal.sink.object_parts import Encode, ObjectParts
+from shoal.sink.object_several import SeveralObjects
 from shoal.sink.object_spool import SpooledObjects
 from shoal.sink.object_store import ObjectStore
 from shoal.sink.outputs import FORMATS, Columns, FileOptions, Place, plain_name
@@ -20,13 +21,13 @@ from shoal.sink.ownership import FileClaim
 
 
 def make_objects(
-    place: Place, *, job: str, local: bool, columns: Columns, settings: Settings
+    place: Place, *, job: str, local: bool, columns: Columns, settings: Settings, writer: str = ""
 ) -> ObjectParts | SpooledObjects:
     store = ObjectStore(place.target, "-o")
     suffix = FORMATS[place.format].suffixes[0] + (f".{place.compression}" if place.compression else "")
     encode = _encoder(place, suffix, columns, settings)
     if not local:
-        return ObjectParts(store, encode, suffix)
+        return ObjectParts(store, encode, suffix, writer)
     return SpooledObjects(spool_path(place.target, job), store, encode, suffix)
 
 
@@ -56,9 +57,9 @@ def _encoder(place: Place, suffix: str, columns: Columns, settings: Settings) ->
     return encode
 
 
-def object_journals(journal: Journal | None) -> list[ObjectParts | SpooledObjects]:
+def object_journals(journal: Journal | None) -> list[ObjectParts | SpooledObjects | SeveralObjects]:
     """Those of a journal that are in object stores, and known before the first row comes."""
-    if isinstance(journal, ObjectParts | SpooledObjects):
+    if isinstance(journal, ObjectParts | SpooledObjects | SeveralObjects):
         return [journal]
     if isinstance(journal, Several):
         return [one for part in journal.known("objects") for one in object_journals(part)]
@@ -72,5 +73,5 @@ def claim_objects(journal: Journal | None, asked: FileClaim, *, replace_any: boo
             one.claim(asked, replace_any=replace_any)
         except SinkAway as error:
             if error.lasts:
-                raise UsageError(f"-o {one.store.url}: {error.reason}") from None
+                raise UsageError(f"-o {error.sink}: {error.reason}") from None
             raise

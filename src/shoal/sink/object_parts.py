@@ -24,6 +24,7 @@ import msgspec
 from msgspec import Struct
 
 from shoal.errors import OutputTaken, SinkAway, SinkError
+from shoal.humanize import plural
 from shoal.model import Row
 from shoal.sink.object_store import ObjectStore
 from shoal.sink.ownership import FileClaim, Owner
@@ -31,10 +32,10 @@ from shoal.sink.ownership import FileClaim, Owner
 MANIFEST = "_manifest.json"
 OWNER = "_job.json"
 
-_TAG = 20  # bits of a position
+TAG = 20  # bits of a position
 _AT_ONCE = 1000  # objects that are deleted together
 _LARGE = 4 << 20  # bytes of the rows of a part that is made of others
-_WORTH_IT = 20  # parts that are removed together
+WORTH_IT = 20  # parts that are removed together
 KEPT = 60.0  # seconds that a part is kept after a larger one has replaced it: the store may go back
 _NAME = re.compile(r"part-([0-9a-f]{6})-([0-9a-f]+)-(\d{6,}[0-9a-f]{5})-(\d{6,}[0-9a-f]{5})-(\d+)\.")
 
@@ -50,15 +51,15 @@ class PartName(NamedTuple):
 
     @property
     def text(self) -> str:
-        return f"part-{self.job}-{self.writer}-{_shown(self.position)}-{_shown(self.after)}-{self.rows}"
+        return f"part-{self.job}-{self.writer}-{shown(self.position)}-{shown(self.after)}-{self.rows}"
 
 
-def _shown(position: int) -> str:
-    return f"{position >> _TAG:06}{position & (1 << _TAG) - 1:05x}"
+def shown(position: int) -> str:
+    return f"{position >> TAG:06}{position & (1 << TAG) - 1:05x}"
 
 
 def _read(shown: str) -> int:
-    return int(shown[:-5]) << _TAG | int(shown[-5:], 16)
+    return int(shown[:-5]) << TAG | int(shown[-5:], 16)
 
 
 def read_name(key: str) -> PartName | None:
@@ -92,12 +93,12 @@ class ObjectParts:
 
     remote = True  # written over the network: not within a round of the engine
 
-    def __init__(self, store: ObjectStore, encode: Encode, suffix: str) -> None:
+    def __init__(self, store: ObjectStore, encode: Encode, suffix: str, writer: str = "") -> None:
         self.store = store
         self.owner: Owner | None = None
         self._encode = encode
         self._suffix = suffix
-        self._writer = os.urandom(4).hex()
+        self._writer = writer or os.urandom(4).hex()
         self.key = f"{store.url} {self._writer}"
         self._recent: dict[int, tuple[Recent, ...]] = {}  # up to a position that may be committed
         self._written: dict[int, str] = {}  # what may not be committed yet
@@ -116,7 +117,7 @@ class ObjectParts:
             return committed
         if self.owner is None:
             raise SinkError(f"{self.store.url} was not opened for a job")
-        position = (committed >> _TAG) + 1 << _TAG | random.getrandbits(_TAG)
+        position = (committed >> TAG) + 1 << TAG | random.getrandbits(TAG)
         kept, part = self._larger(committed, position, rows)
         self._written[position] = part.name
         self.store.put(self._encode(part.rows), part.name)
@@ -124,6 +125,17 @@ class ObjectParts:
         taken = [one.name for one in self._recent.get(committed, ()) if one.after >= part.after]
         self._replaced += [(position, time.monotonic(), name) for name in taken]
         return position
+
+    def finish(self, committed: int) -> None:
+        """Lists the parts of this writer, if this is one of several outputs whose log is a file. Parts beyond the
+        position are left: somebody may have begun to go on with the job."""
+        assert self.owner is not None
+        listed = {
+            key: size
+            for key, size in self.store.sizes().items()
+            if (name := read_name(key)) and (name.writer != self._writer or name.position <= committed)
+        }
+        conclude(self.store, self.owner, listed, {self._writer: committed}, time.time(), alone=False)
 
     def _larger(
         self, committed: int, position: int, rows: Sequence[Row]
@@ -153,7 +165,7 @@ class ObjectParts:
         """Called when all that was written is committed. Removes parts that larger ones have replaced a while ago."""
         before = time.monotonic() - KEPT
         old = [name for _, since, name in self._replaced if since < before]
-        if len(old) >= _WORTH_IT:
+        if len(old) >= WORTH_IT:
             self._replaced = self._replaced[len(old) :]
             with suppress(SinkAway):
                 remove(self.store, old)
@@ -171,9 +183,10 @@ def claim(store: ObjectStore, asked: FileClaim, *, replace_any: bool = False) ->
         others = [key for key in store.sizes() if (name := read_name(key)) and name.job != mine]
         namesake = owner is not None and owner.job == asked.owner.job
         if others and not replace_any and not (asked.replace and namesake):
-            whose = f"parts of another job, {owner.job!r}" if owner is not None else "parts of another job"
+            whose = f", {owner.job!r}" if owner is not None else ""
             raise OutputTaken(
-                f"{store.url} holds {len(others):,} {whose}: choose another place with -o, or remove them"
+                f"{store.url} holds {plural(len(others), 'part')} of another job{whose}: choose another place with -o,"
+                " or remove them"
             )
         remove(store, [*others, MANIFEST] if others else [])
     store.put(msgspec.json.encode(asked.owner) + b"\n", OWNER)
@@ -217,7 +230,7 @@ def counted(keys: Iterable[str], positions: Mapping[str, int], url: str = "") ->
         while position:
             if (writer, position) not in parts:
                 raise SinkError(
-                    f"{url}: a part with rows of this job is missing (part-…-{writer}-{_shown(position)}-…): it was"
+                    f"{url}: a part with rows of this job is missing (part-…-{writer}-{shown(position)}-…): it was"
                     " removed; restore it, or start again with --fresh"
                 )
             key, name = parts[writer, position]

@@ -52,7 +52,10 @@ class ObjectStore:
         try:
             self._store: Any = import_module("obstore.store").from_url(self.url, retry_config=_RETRIES)
         except (self._errors, ValueError) as error:
-            raise SettingsError(f"{option} {self.url} cannot be used: {_first_line(error)}") from None
+            text = _first_line(error)
+            if "Account must be specified" in text:
+                text = "set AZURE_STORAGE_ACCOUNT_NAME in the environment"
+            raise SettingsError(f"{option} {self.url} cannot be used: {text}") from None
 
     def __repr__(self) -> str:
         return f"<ObjectStore {self.url}>"

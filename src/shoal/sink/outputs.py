@@ -23,6 +23,7 @@ from shoal.errors import SinkError, UsageError
 from shoal.model import ARCHIVE
 
 if TYPE_CHECKING:
+    from shoal.model import Row
     from shoal.settings import Settings
     from shoal.sink.journals import LocalJournal
 
@@ -315,3 +316,16 @@ def make_folders(places: Sequence[Place]) -> None:
 
 def plain_name(name: str) -> str:
     return "".join(c if c.isalnum() or c in "-_." else "-" for c in name).lstrip(".") or "rows"
+
+
+def by_place(places: Sequence[Place], rows: Sequence[Row]) -> dict[Place, list[Row]]:
+    """Which rows each place takes."""
+    taken: dict[Place, list[Row]] = {}
+    for row in rows:
+        named = [place for place in places if not place.is_rest and place.takes(row.table)]
+        for place in named or [place for place in places if place.is_rest]:
+            one = place.for_item(row.table) if place.is_template else place
+            its_rows = taken.setdefault(one, [])
+            if not its_rows or its_rows[-1] is not row:  # {item} may be the name of another output
+                its_rows.append(row)
+    return taken
