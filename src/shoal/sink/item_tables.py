@@ -156,9 +156,11 @@ class ItemTables:
 
     def _column(self, table: Table, name: str, type_: Type = Type.UNKNOWN) -> Column | None:
         """The column for a field. It is added if necessary. None: the field goes to the column for the rest."""
-        if (known := table.columns.get(name)) is not None and name != REST:
+        if name == REST:
+            return None
+        if (known := table.columns.get(name)) is not None:
             return known
-        if name == REST or len(table.columns) >= MOST_COLUMNS:
+        if len(table.columns) >= MOST_COLUMNS:
             return None
         return self._add(table, name, Column(free_name(name, table.taken, empty="empty"), type_))
 

@@ -10,7 +10,7 @@ import apsw
 
 from shoal.errors import SinkError
 from shoal.model import Row
-from shoal.sink.item_tables import NUMBER, Column, ItemTables, Table, encoded, fields_of
+from shoal.sink.item_tables import NUMBER, REST, Column, ItemTables, Table, encoded, fields_of
 from shoal.sink.table_columns import Kind, Type, kind_of, quoted, widened
 
 _QUOTED = re.compile(r'"((?:[^"]|"")*)"')
@@ -44,7 +44,8 @@ class SqliteTables(ItemTables):
         rest: dict[str, object] = {}
         for name, value in item.items():
             kind = kind_of(value)
-            column = self._column(table, name, widened(Type.UNKNOWN, kind))
+            column = table.columns.get(name) if name != REST else None
+            column = column or self._column(table, name, widened(Type.UNKNOWN, kind))
             if column is None:
                 rest[name] = value
                 continue

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from enum import Enum, StrEnum
+from functools import cache
 from itertools import count
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -81,6 +82,7 @@ def kind_of(value: object) -> Kind:
     return Kind.REAL if isinstance(value, float) else Kind.NESTED
 
 
+@cache
 def widened(type_: Type, kind: Kind) -> Type:
     """The type for a column of this type that is to hold a value of this kind."""
     if kind in _HELD[type_]:
