@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.errors import SinkError
+from shoal.errors import SinkError, UsageError
 from shoal.model import Row
 from shoal.sink import item_tables
 from shoal.sink.duckdb_file import DuckdbFile
@@ -210,6 +211,11 @@ def test_something_else_in_its_place(file: DuckdbFile, path: Path) -> None:
     end = file.append(0, rows({"a": 1}))
     with pytest.raises(SinkError, match="is not a valid DuckDB database file!; mend that; nothing is lost"):
         file.finish(end)
+
+
+def test_a_name_that_is_not_text(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"-o \\xff.db: the name of a database must be UTF-8"):
+        DuckdbFile(tmp_path / os.fsdecode(b"\xff.db"))
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.errors import SinkError
+from shoal.errors import SinkError, UsageError
 from shoal.model import Row
 from shoal.sink.item_tables import MOST_COLUMNS
 from shoal.sink.sqlite_file import SqliteFile
@@ -284,6 +285,11 @@ def _try(path: Path, committed: int) -> None:
     with closing(SqliteFile(path)) as file:
         file.check(committed)
         file.append(committed, rows({"a": 1}))
+
+
+def test_a_name_that_is_not_text(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"-o \\xff.db: the name of a database must be UTF-8"):
+        SqliteFile(tmp_path / os.fsdecode(b"\xff.db"))
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:

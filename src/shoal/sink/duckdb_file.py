@@ -19,7 +19,7 @@ from typing import Any
 
 from shoal.errors import SinkError, UsageError
 from shoal.model import Row
-from shoal.sink.item_tables import fields_of
+from shoal.sink.item_tables import database_path, fields_of
 from shoal.sink.spool import SEGMENT, Part, Spool
 
 try:
@@ -80,6 +80,7 @@ class DuckdbDatabase:
 
     def __init__(self, path: Path, columns: Mapping[str, Mapping[str, object]], patience: float) -> None:
         self._path = path
+        self._name = database_path(path)
         self._columns = columns
         self._patience = patience
 
@@ -145,7 +146,7 @@ class DuckdbDatabase:
         deadline = time.monotonic() + self._patience
         while True:
             try:
-                return duckdb.connect(os.path.abspath(self._path), read_only=read_only, config=_CONFIG)
+                return duckdb.connect(self._name, read_only=read_only, config=_CONFIG)
             except duckdb.IOException as error:
                 if "lock" not in str(error) or time.monotonic() > deadline:
                     raise

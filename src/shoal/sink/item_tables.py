@@ -9,15 +9,17 @@ All of it happens inside the caller's transaction. SQLite and DuckDB differ in a
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import merge
 from operator import itemgetter
+from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
 
-from shoal.errors import SinkError
+from shoal.errors import SinkError, UsageError
 from shoal.sink.table_columns import Kind, Type, free_name, quoted, type_of
 
 NUMBER = "_row"  # the column of a row's number, which grows with each row
@@ -188,6 +190,17 @@ class ItemTables:
         assert self._version is not None
         self._version += 1
         self._do("UPDATE _shoal SET version = ?", (self._version,))
+
+
+def database_path(path: Path) -> str:
+    """The name of a database, for its library."""
+    name = os.path.abspath(path)
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        shown = os.fsencode(path.name).decode(errors="backslashreplace")
+        raise UsageError(f"-o {shown}: the name of a database must be UTF-8: choose another one") from None
+    return name
 
 
 def fields_of(data: bytes) -> dict[str, object]:

@@ -19,6 +19,7 @@ import apsw
 
 from shoal.errors import OutputTaken, SinkError
 from shoal.model import Row
+from shoal.sink.item_tables import database_path
 from shoal.sink.ownership import Owner, held
 from shoal.sink.sqlite_tables import SqliteTables
 
@@ -40,6 +41,7 @@ class SqliteFile:
         self.path = path
         self.key = key or os.path.abspath(path)
         self.owner: Owner | None = None  # the job that claimed it
+        self._name = database_path(path)
         self._columns = columns or {}
         self._patience = patience
         self._db: apsw.Connection | None = None
@@ -153,7 +155,7 @@ class SqliteFile:
         return self._db, self._tables
 
     def _connect(self, flags: int = apsw.SQLITE_OPEN_READWRITE) -> apsw.Connection:
-        db = apsw.Connection(os.path.abspath(self.path), flags=flags)
+        db = apsw.Connection(self._name, flags=flags)
         db.set_busy_timeout(int(self._patience * 1000))
         return db
 
