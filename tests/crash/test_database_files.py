@@ -16,8 +16,10 @@ from typing import Any
 import duckdb
 import pytest
 
+from crash.harness import Desk, until
 from shoal.sink.duckdb_file import DuckdbFile
 from shoal.sink.sqlite_file import SqliteFile
+from shoal.testing import HostProfile, WebProcess
 
 KILLS = 10
 WRITER = """
@@ -70,3 +72,24 @@ def test_a_process_that_is_killed_while_it_appends(
     assert sorted(read(path), key=itemgetter(0)) == [
         (n, f"[{n}]" if n > 9 else None) for n in range(1, count + 1)
     ]
+
+
+def test_a_stopped_crawl_shows_its_rows_and_goes_on(desk: Desk) -> None:
+    path, pages = desk.folder / "rows.duckdb", 40
+    with WebProcess({"slow": HostProfile("slow", pages=pages, latency=0.1)}) as web:
+        command = ("crawl", web.url("slow"), "-o", path.name, "--rate", "0", "--no-robots")
+        process = desk.start(*command, "--per-host", "3")
+        until(lambda: any(path.parent.glob(".rows.duckdb.parts/*.jsonl")), "rows")
+        process.signal(signal.SIGINT)
+        assert process.code() == 0, process.err
+        rows = desk.job().counters.items
+        assert rows < pages
+        assert _count(path) == rows
+        desk.finish(*command)
+        assert _count(path) == pages
+
+
+def _count(path: Path) -> int:
+    with closing(duckdb.connect(str(path), read_only=True)) as db:
+        [[table]] = db.execute("SELECT name FROM _shoal_tables").fetchall()
+        return int(db.execute(f'SELECT count(DISTINCT url) FROM "{table}"').fetchall()[0][0])

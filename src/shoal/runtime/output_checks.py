@@ -22,7 +22,7 @@ from shoal.sink import (
     make_journal,
     output_key,
 )
-from shoal.sink.journals import LocalJournal, Several
+from shoal.sink.journals import LocalJournal, Pausing, Several
 from shoal.sink.jsonl import describe_existing
 from shoal.sink.object_outputs import claim_objects, object_journals
 from shoal.sink.outputs import read_output
@@ -170,6 +170,19 @@ async def trim_output(plan: JobPlan, frontier: Queue, job: Job) -> None:
         journal.owner = Owner(plan.job, job.created_at)
         await asyncio.to_thread(journal.append, committed, ())
         await asyncio.to_thread(journal.finish, committed)
+    finally:
+        journal.close()
+
+
+async def pause_output(plan: JobPlan, frontier: Queue) -> None:
+    """Shows people what a run has written that ended before its job. Another process may be writing."""
+    journal = None if plan.output is None else _journal(plan)
+    if journal is None:
+        return
+    try:
+        committed = await frontier.journal_length(plan.job, journal.key)
+        if committed and isinstance(journal, Pausing):
+            await asyncio.to_thread(journal.pause, committed)
     finally:
         journal.close()
 

@@ -36,6 +36,7 @@ from shoal.runtime.output_checks import (
     check_same_output,
     check_shared,
     claim_output,
+    pause_output,
     trim_output,
 )
 from shoal.settings import Settings
@@ -291,6 +292,7 @@ async def conclude(plan: JobPlan, frontier: Frontier) -> None:
         await asyncio.to_thread(files.sweep)
         _tell_finished(job)
         return
+    await pause_output(plan, frontier)
     c = job.counters
     event(
         "job_stopped", job=plan.job, done=c.done, dead=c.dead, rejected=c.rejected, rows=c.items, left=c.open

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.errors import SinkError, UsageError
+from shoal.events import event
 from shoal.model import Row
 from shoal.sink.item_tables import database_path, fields_of
 from shoal.sink.spool import SEGMENT, Part, Spool
@@ -58,6 +59,13 @@ class DuckdbFile(Spool):
         segments = self.folder.segments()
         if segments and segments[0].start and not self.path.exists():
             raise self._database.incomplete()
+
+    def pause(self, committed: int) -> None:
+        """Rows that wait go into the database. The next run tries again."""
+        try:
+            self.finish(committed)
+        except SinkError as error:
+            event("sink_waits", sink=str(self.path), reason=str(error))
 
     def read(self, committed: int) -> Iterator[dict[str, object]]:
         """The committed rows: those of the database, then those that wait in the spool. Meanwhile nobody writes to the

@@ -61,6 +61,15 @@ class LocalJournal(Journal, Protocol):
     def close(self) -> None: ...
 
 
+@runtime_checkable
+class Pausing(Protocol):
+    """A journal with something to do when a run ends before its job."""
+
+    def pause(self, committed: int) -> None:
+        """Shows people what is committed, if that is quick. Others may be writing."""
+        ...
+
+
 def take(journal: LocalJournal, asked: FileClaim) -> None:
     """Claims the file for a job, and opens it: if somebody replaces it later, the new one is not ours."""
     if isinstance(journal, Several):
@@ -245,6 +254,11 @@ class Several:
         for name, position in self.positions(committed).items():
             if isinstance(part := self._journal(self._place(name)), ObjectParts):
                 part.finish(position)
+
+    def pause(self, committed: int) -> None:
+        for journal, position in self._parts(committed):
+            if isinstance(journal, Pausing):
+                journal.pause(position)
 
     def read(self, committed: int) -> Iterator[dict[str, Any]]:
         """The rows of all outputs: those that several places take come several times."""
