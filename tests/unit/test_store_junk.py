@@ -6,6 +6,7 @@ import pytest
 
 from shoal.engine.history import History
 from shoal.engine.history_recorder import _history_of
+from shoal.engine.recent import Recent, _recent_of
 from shoal.errors import StoreError
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.redis import codec as redis
@@ -71,6 +72,7 @@ def test_junk_where_something_is_remembered_counts_as_nothing(junk: bytes) -> No
     assert pool_of(note) == PoolState()
     assert _ring(note).events == ()
     assert _history_of(note, 0.0) == History()
+    assert _recent_of(note, 0.0) == Recent()
 
 
 async def test_junk_instead_of_the_schedules_is_not_taken_for_none() -> None:

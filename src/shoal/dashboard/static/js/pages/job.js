@@ -89,11 +89,13 @@ class Rows {
     this.vacant.hidden = rows.length > 0;
     this.note.hidden = rows.length === 0;
     const cut = rows.some((row) => !row.whole) ? "; long values are cut" : "";
-    say(this.said, `${words.plural(rows.length, "row")}, the newest first${cut}`);
+    const unseen = [...kinds.values()].reduce((sum, own) => sum + Math.max(0, namesOf(own).length - MOST_COLUMNS), 0);
+    const more = unseen ? `; ${words.plural(unseen, "field")} more` : "";
+    say(this.said, `${words.plural(rows.length, "row")}, the newest first${cut}${more}`);
   }
 
   #kind(kind, rows, several) {
-    const columns = fieldsOf(rows).map((name) => [name, isNumeric(rows, name)]);
+    const columns = namesOf(rows).slice(0, MOST_COLUMNS).map((name) => [name, isNumeric(rows, name)]);
     const mark = JSON.stringify([columns, several]);
     let own = this.#tables.get(kind);
     if (own?.mark !== mark) {
@@ -112,8 +114,8 @@ function grouped(rows) {
   return kinds;
 }
 
-function fieldsOf(rows) {
-  return [...new Set(rows.flatMap((row) => Object.keys(fields(row))))].slice(0, MOST_COLUMNS);
+function namesOf(rows) {
+  return [...new Set(rows.flatMap((row) => Object.keys(fields(row))))];
 }
 
 function isNumeric(rows, name) {
