@@ -11,8 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shoal import Page, Spider
 from shoal.errors import OutputTaken, SinkError, UsageError
 from shoal.model import Row
+from shoal.runtime.job_plan import JobPlan, check_parts
+from shoal.settings import Settings
 from shoal.sink import describe, make_journal, output_key
 from shoal.sink.journals import LocalJournal, Several, take
 from shoal.sink.jsonl import JsonLines
@@ -258,3 +261,24 @@ def test_a_kind_of_item_with_the_name_of_an_output_for_another_kind(tmp_path: Pa
     with pytest.raises(SinkError, match=r"are the same file, .*b\.jsonl"):
         journal.append(end, rows(("b", 2)))
     journal.close()
+
+
+def test_a_file_without_rows_is_complete_too(tmp_path: Path) -> None:
+    journal = journal_of(tmp_path, "a=a.json", "b=b.json")
+    end = journal.append(0, rows(("a", 1)))
+    journal.finish(end)
+    journal.close()
+    assert msgspec.json.decode((tmp_path / "a.json").read_bytes()) == [1]
+    assert msgspec.json.decode((tmp_path / "b.json").read_bytes()) == []
+    assert not (tmp_path / "j.jsonl").exists()
+
+
+def test_a_kind_of_item_that_no_handler_makes_is_told() -> None:
+    spider = Spider("shop")
+
+    @spider.handler(item="book")
+    def books(page: Page) -> None: ...
+
+    check_parts(JobPlan(spider, Settings(), "j", output=["book=b.jsonl"]))
+    with pytest.raises(UsageError, match=r"-o books=: no handler of spider 'shop' .* there are book"):
+        check_parts(JobPlan(spider, Settings(), "j", output=["books=b.jsonl", "all.jsonl"]))

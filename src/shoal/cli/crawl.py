@@ -165,6 +165,17 @@ def run_plan(
         return run_loop(crawling())
 
 
+def _rest(plan: JobPlan) -> str:
+    """Where items go that no output takes by name."""
+    from shoal.sink.outputs import read_output, with_rest
+    from shoal.spider.schemas import kinds_of
+
+    places = with_rest(read_output(plan.output), plan.job)
+    others = set(kinds_of(plan.spider)) - {place.item for place in places}
+    rest = [str(place.path) for place in places if place.is_rest]
+    return f", others in {rest[0]}" if rest and others else ""
+
+
 def finish(plan: JobPlan, view: View, summary_file: Path | None, quiet: bool) -> None:
     """Says how it ended, and what to do next."""
     from shoal import humanize
@@ -178,6 +189,7 @@ def finish(plan: JobPlan, view: View, summary_file: Path | None, quiet: bool) ->
     where = describe(plan.output)
     if "{date}" in where:
         where = describe_noted(note_of(view.job.spec).output)
+    where += _rest(plan)
     if summary_file is not None:
         _write_summary(summary_file, view, where)
     if view.note == "already finished":

@@ -6,7 +6,7 @@ import os
 
 from msgspec import Struct
 
-from shoal.errors import SettingsError, SpiderError
+from shoal.errors import SettingsError, SpiderError, UsageError
 from shoal.fetch.browser.executable import available, why_not
 from shoal.fetch.proxy.pools import find_pools
 from shoal.frontier import is_local
@@ -17,8 +17,10 @@ from shoal.policy.host_table import table_name
 from shoal.policy.lanes import no_such_lane, served
 from shoal.settings import BROWSER, Settings
 from shoal.sink import Output, is_database, output_key
+from shoal.sink.outputs import read_output
 from shoal.spider.loading import SpiderSource, import_address
 from shoal.spider.plugins import check_plugins
+from shoal.spider.schemas import kinds_of
 from shoal.spider.spider import Spider
 
 
@@ -94,6 +96,18 @@ def check_parts(plan: JobPlan) -> None:
             raise SpiderError(f"spider {plan.spider.name!r}: handler {handler.name!r}: {problem}")
         if handler.lane == BROWSER and serves_browser and not available(plan.settings):
             raise SpiderError(f"handler {handler.name!r} is in the browser lane: {why_not(plan.settings)}")
+    _check_kinds(plan)
+
+
+def _check_kinds(plan: JobPlan) -> None:
+    """An output for a kind of item that no handler makes would stay empty."""
+    kinds = kinds_of(plan.spider)
+    for place in read_output(plan.output, stored=True):
+        if place.item and place.item not in kinds:
+            raise UsageError(
+                f"-o {place.item}=: no handler of spider {plan.spider.name!r} makes items of that kind; there are "
+                f"{', '.join(kinds)}"
+            )
 
 
 def check_start(plan: JobPlan, known: Job | None) -> None:

@@ -254,6 +254,13 @@ class Several:
         for name, position in self.positions(committed).items():
             if isinstance(part := self._journal(self._place(name)), ObjectParts):
                 part.finish(position)
+        known = self.positions(committed)
+        for place in self.places:  # a file that was asked for is there, also if no rows came
+            is_asked = place.kind == "file" and not place.is_template and not place.is_rest
+            if is_asked and self._name(place) not in known:
+                empty = self._journal(place)
+                assert isinstance(empty, LocalJournal)
+                empty.finish(0)
 
     def pause(self, committed: int) -> None:
         for journal, position in self._parts(committed):

@@ -200,6 +200,15 @@ def _errors_of(error: Any) -> str:
     return "; ".join(said) + (f"; and {more} more" if more else "")
 
 
+def kinds_of(spider: Spider) -> list[str]:
+    """The kinds of items that its handlers make: names of tables."""
+    kinds: list[str] = []
+    for handler in spider.handlers.values():
+        own = [schema.table for schema in handler.schemas]
+        kinds += own or [handler.item or handler.name]
+    return list(dict.fromkeys(kinds))
+
+
 def columns_of(spider: Spider) -> dict[str, dict[str, Any]]:
     """For each table whose items have a schema, its fields and their types."""
     columns: dict[str, dict[str, Any]] = {}
