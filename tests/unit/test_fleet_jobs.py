@@ -253,14 +253,14 @@ async def test_a_file_that_is_not_the_jobs_is_not_written_over(tmp_path: Path) -
 
 
 def test_a_path_means_this_machines_or_the_workers() -> None:
-    here = place_on_fleet(["rows.jsonl"], "books", "store.db")
+    here = place_on_fleet(["rows.jsonl"], "books", "store.db", Settings())
     assert here == (os.path.abspath("rows.jsonl"),)
-    there = place_on_fleet([], "books", "redis://h/")
+    there = place_on_fleet([], "books", "redis://h/", Settings())
     assert there == ("books.jsonl",)
     spec = spec_of(replace(plan_of("x"), store="redis://h/", output=Path("rows.jsonl")))
     assert note_of(spec).output == b"rows.jsonl"
     with pytest.raises(SinkError, match="standard output"):
-        place_on_fleet(["-"], "books", "store.db")
+        place_on_fleet(["-"], "books", "store.db", Settings())
 
 
 async def test_a_schedule_keeps_its_beat_when_it_is_submitted_again(tmp_path: Path) -> None:

@@ -188,6 +188,7 @@ async def test_a_job_whose_rows_cannot_be_written_is_set_aside_and_the_others_go
     frontier = MemoryFrontier()
     jobs, engine = make(frontier)
     missing = tmp_path / "missing"
+    missing.touch()  # no folder
     for name, place in (("bad", missing), ("good", tmp_path)):
         await frontier.open_job(spec(name, place))
         await frontier.add(name, [make_task(f"http://{name}{n}.test/") for n in range(4)])
@@ -197,7 +198,7 @@ async def test_a_job_whose_rows_cannot_be_written_is_set_aside_and_the_others_go
         job = await frontier.job("bad")
         assert job is not None
         assert job.counters.done == 0
-        missing.mkdir()
+        missing.unlink()
         await is_done(frontier, "bad", 4)
     assert rows(missing / "bad.jsonl") == 4
 

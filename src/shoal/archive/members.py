@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-_zstd = import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
+_zstd = import_module("compression.zstd") if sys.version_info >= (3, 14) else import_module("backports.zstd")
 
 Compression = Literal["gzip", "zstd"]
 SUFFIXES: dict[Compression, str] = {"gzip": ".warc.gz", "zstd": ".warc.zst"}

@@ -19,7 +19,7 @@ from typing import Any, Self
 
 from msgspec import Struct
 
-_zstd = import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
+_zstd = import_module("compression.zstd") if sys.version_info >= (3, 14) else import_module("backports.zstd")
 
 GZIP, ZSTD, PLAIN = b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd", b"WARC/"
 _SKIPPABLE = re.compile(

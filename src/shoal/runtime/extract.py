@@ -111,10 +111,10 @@ class Extraction:
         finally:
             for child in self._children:
                 child.kill()
-        self._tell()
+        self._report()
         return self.report
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         self.report.seconds = time.monotonic() - self._began
         self._show(self.report)
 
@@ -131,7 +131,7 @@ class Extraction:
                 if isinstance(message, Looked):
                     surveys[message.file] = message.survey
                     child.idle()
-            self._tell()
+            self._report()
         return [surveys[number] for number in sorted(surveys)]
 
     def _select(self, surveys: Sequence[Survey]) -> None:
@@ -160,7 +160,7 @@ class Extraction:
                     child.idle()
                     self._results[message.number] = message
             self._write()
-            self._tell()
+            self._report()
 
     @property
     def _ahead(self) -> int:

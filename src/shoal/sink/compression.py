@@ -53,8 +53,10 @@ class Gzip:
 
 class Zstandard:
     def __init__(self) -> None:
-        self._zstd: Any = import_module(
-            "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
+        self._zstd: Any = (
+            import_module("compression.zstd")
+            if sys.version_info >= (3, 14)
+            else import_module("backports.zstd")
         )
         self.errors: tuple[type[Exception], ...] = (self._zstd.ZstdError,)
         parameter = self._zstd.CompressionParameter
