@@ -21,7 +21,7 @@ from shoal.sink.duckdb_file import DuckdbFile
 from shoal.sink.sqlite_file import SqliteFile
 from shoal.testing import HostProfile, WebProcess
 
-KILLS = 10
+KILLS = 5
 WRITER = """
 import json, os, sys
 from pathlib import Path
@@ -35,7 +35,7 @@ count, committed = map(int, store.read_text().split()) if store.exists() else (0
 while True:
     numbers = range(count + 1, count + 6)
     # Each fifth row adds a column, and changes the type of another from integers to text.
-    items = [{"n": n, "l": [n] if n > 9 else None, f"f{n // 5 % 50}": n if n % 2 else str(n)} for n in numbers]
+    items = [{"n": n, "l": [n] if n > 9 else None, f"f{n // 5 % 20}": n if n % 2 else str(n)} for n in numbers]
     rows = [Row(json.dumps(item).encode() + b"\\n", table=f"t{item['n'] % 3}") for item in items]
     committed = file.append(committed, rows)
     count += 5
@@ -61,7 +61,7 @@ def test_a_process_that_is_killed_while_it_appends(
         command = [sys.executable, "-c", WRITER, str(path), str(store)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
-            for _ in range(chance.randrange(2, 60)):
+            for _ in range(chance.randrange(2, 25)):
                 assert process.stdout.readline()
             os.kill(process.pid, signal.SIGKILL)
     count, committed = map(int, store.read_text().split())
