@@ -7,14 +7,18 @@ so that no value is changed. Pure: the database's own module does what is decide
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence, Set
+from dataclasses import is_dataclass
 from enum import Enum, StrEnum
 from functools import cache
 from itertools import count
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, is_typeddict
+
+from msgspec import Struct
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_MARKS = ("__attrs_attrs__", "__pydantic_validator__")  # classes of items, too
 _LONGEST_NAME = 200  # characters
 EXACT = 2**53  # integers up to this are exact as floats
 _INT64 = 2**63
@@ -120,9 +124,8 @@ def _type_of_class(plain: type[Any]) -> Type:
         return Type.REAL
     if issubclass(plain, str | bytes | bytearray | date | time | timedelta | Decimal | UUID):
         return Type.TEXT
-    if plain is object or plain is NoneType:
-        return Type.UNKNOWN
-    if issubclass(plain, list | tuple | set | frozenset | dict) or hasattr(plain, "__annotations__"):
+    is_nested = issubclass(plain, Mapping | Sequence | Set | Struct) or is_dataclass(plain)
+    if is_nested or is_typeddict(plain) or any(hasattr(plain, name) for name in _MARKS):
         return Type.JSON
     return Type.UNKNOWN
 
