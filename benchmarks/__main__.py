@@ -10,6 +10,7 @@ python -m benchmarks.items       what it costs to check an item by its schema, f
 python -m benchmarks.kill        a crawl killed again and again: one row a page, none missing, none twice
 python -m benchmarks.outputs     every format of output, killed again and again, read back by other programs
 python -m benchmarks.output_speed  rows a second and CPU a row of every format, against plain JSON Lines
+python -m benchmarks.extract     handlers on archived pages against crawling them: pages a second of one core
 python -m benchmarks.shop        a shop with a login, variants and files, killed again and again: every row once
 python -m benchmarks.adding      URLs added to a job that runs, is paused, has finished; parts killed: each exactly once
 python -m benchmarks.setback     a store that loses its last second, again and again, under live workers

@@ -97,7 +97,7 @@ def test_a_page_of_ours_is_as_it_was(tmp_path: Path) -> None:
     assert (task.host, task.lane, task.meta, task.hops) == (
         "a.test", "urgent", {"a": [1, "x"]}, ("http://a.test/a",),
     )  # fmt: skip
-    assert (page.fetched_at, page.response.elapsed, page.response.body) == (1.9e9, 0.25, b"<h1>a</h1>")
+    assert (page.asked_at, page.response.elapsed, page.response.body) == (1.9e9, 0.25, b"<h1>a</h1>")
     # The headers are those that the server sent, though the body was decoded before it was archived.
     assert page.response.headers["content-encoding"] == "gzip"
     assert "content-length" not in page.response.headers

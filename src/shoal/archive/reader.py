@@ -236,7 +236,7 @@ class Spot(Struct, frozen=True, array_like=True):
 class ArchivedPage(Struct, frozen=True):
     task: Task
     response: Response
-    fetched_at: float
+    asked_at: float
     record: str = ""  # the id of its record
 
 
@@ -274,9 +274,9 @@ class PageReader:
             body=body,
             elapsed=note.elapsed,
         )
-        fetched_at = note.fetched_at or spot.at
+        asked_at = note.fetched_at or spot.at
         id = record.id.strip("<>").removeprefix("urn:uuid:")
-        return ArchivedPage(self._task(record.url, note), response, fetched_at, id)
+        return ArchivedPage(self._task(record.url, note), response, asked_at, id)
 
     def _task(self, url: str, note: Metadata) -> Task:
         return Task(

@@ -27,7 +27,8 @@ _SKIPPABLE = re.compile(
 )  # a frame of zstd without data; one may hold a dictionary
 _DICTIONARY = b"\x5d\x2a\x4d\x18"
 
-_RAW = 64 * 1024  # bytes that are read at once; after each gzip member zlib copies what is left of them
+_RAW = 256 * 1024  # bytes that are read at once
+_PIECE = 8 * 1024  # … and decompressed at once: at the end of a gzip member, zlib copies what is left of them
 _DECODED = 1024 * 1024  # bytes that are decompressed at once, so that a bomb takes no memory
 _HEAD = 256 * 1024  # bytes of the headers of a record
 _SEARCH = 1024 * 1024
@@ -109,8 +110,10 @@ class WarcFile:
     def record(self, offset: int, wanted: Wanted) -> Record:
         """The record at that offset. Quick for records that are read in their order. Raises WarcError."""
         source, self._source = self._source, None
-        if source is None or not _stands_at(source, offset):
+        if source is None:
             source = _open(self._file, offset, self.size)
+        elif not _stands_at(source, offset):
+            source.go_on_at(offset)
         record = _read(source, wanted)
         if record is None:
             raise WarcError("the file ends before it")
@@ -126,8 +129,9 @@ class _Source:
     def __init__(self, file: int, start: int, size: int) -> None:
         self._file = file
         self._size = size
-        self._window = b""  # compressed bytes
-        self._window_at = start  # … and where they are in the file
+        self._window = b""  # compressed bytes …
+        self._window_from = start  # … where they are in the file
+        self._window_at = start  # … and up to where they are used
         self._buffer = b""  # decompressed bytes
         self._used = 0  # … of which so many are used
         self.offset = start  # of the member that is read
@@ -142,14 +146,20 @@ class _Source:
         raise NotImplementedError
 
     def _raw(self) -> bytes:
-        """Compressed bytes, until `_take` the same."""
-        if not self._window:
-            self._window = os.pread(self._file, _RAW, self._window_at)
-        return self._window
+        """The next compressed bytes; they stay next until `_window_at` moves on."""
+        at = self._window_at - self._window_from
+        if not 0 <= at < len(self._window):
+            self._window, self._window_from, at = (
+                os.pread(self._file, _RAW, self._window_at),
+                self._window_at,
+                0,
+            )
+        return self._window[at : at + _PIECE]
 
-    def _take(self, count: int) -> None:
-        self._window_at += count
-        self._window = self._window[count:]
+    def go_on_at(self, offset: int) -> None:
+        """From there on, a member begins. What was read of the file is used again."""
+        self._window_at = self.offset = offset
+        self._buffer, self._used, self._member = b"", 0, 0
 
     def at_end(self) -> bool:
         """Whether nothing follows but the blank lines after a record."""
@@ -217,7 +227,7 @@ class _Plain(_Source):
 
     def _more(self) -> tuple[bytes, bool]:
         data = self._raw()
-        self._take(len(data))
+        self._window_at += len(data)
         return data, False
 
     def skip(self, count: int) -> None:
@@ -226,7 +236,7 @@ class _Plain(_Source):
         if left := count - here:
             if self._window_at + left > self._size:
                 raise WarcError("the file ends in the middle of a record")
-            self._window, self._window_at = b"", self._window_at + left
+            self._window_at += left
 
 
 class _Members(_Source):
@@ -250,6 +260,10 @@ class _Members(_Source):
             if data := self._decoded():
                 return data, begins
 
+    def go_on_at(self, offset: int) -> None:
+        super().go_on_at(offset)
+        self._decoder = None
+
     def _check(self) -> None:
         data = self._raw()[:4]
         if len(data) < 4:
@@ -265,14 +279,13 @@ class _Members(_Source):
         if needs and not data:
             raise WarcError("the file ends in the middle of a record")
         if needs:
-            self._take(len(data))
+            self._window_at += len(data)
         try:
             decoded: bytes = decoder.decompress(data, _DECODED)
         except Exception as error:  # each library has its own
             raise WarcError(f"it cannot be decompressed: {error}") from None
         if decoder.eof:
-            rest = decoder.unused_data
-            self._window, self._window_at = rest + self._window, self._window_at - len(rest)
+            self._window_at -= len(decoder.unused_data)
             self._decoder = None
         return decoded
 

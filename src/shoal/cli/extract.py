@@ -119,7 +119,8 @@ def _plan(
     if handler is not None:
         loaded.handler_named(handler)
     files = tuple(str(path.absolute()) for path in archive_files(archive))
-    return ExtractPlan(source, load(config, loaded.settings, os.environ, given), files, handler or "")
+    settings = load(config, loaded.settings, os.environ, {**given, "archive": str(archive)})
+    return ExtractPlan(source, settings, files, handler or "")
 
 
 def _cores() -> int:

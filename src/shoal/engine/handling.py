@@ -140,7 +140,8 @@ class Handling:
                 monotonic=self._clock.monotonic,
             )
             yielded = self._directives.apply(page, yielded, self._tally)
-            self._check(handler, yielded.requests)
+            if self._links is not None:
+                self._check(handler, yielded.requests)
             items: Sequence[object] = yielded.items
             if handler.files and items:
                 last = is_last_attempt(task, self._settings.max_attempts)

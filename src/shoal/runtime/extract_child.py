@@ -99,7 +99,7 @@ class ArchiveFetcher:
             if found.response.status not in range(300, 400):
                 break
             url, variant = join(url, found.response.headers.get("Location", "")) or url, ""
-        page = Page(found.task, found.response, handler, found.fetched_at, inner=inner)
+        page = Page(found.task, found.response, handler, found.asked_at, inner=inner)
         if kind_of(found.response) != "ok":
             status = found.response.status
             raise FetchFailed(
@@ -183,11 +183,9 @@ class Extractor:
             known = ", ".join(self._spider.handlers)
             detail = f"the spider has no handler {task.handler!r} (it has {known})"
             return Trouble("no_handler", task.url, task.handler, detail)
-        self._clock.at = page.fetched_at
+        self._clock.at = page.asked_at + page.response.elapsed
         lease = Lease(0, task, 0.0, 0)
-        return await self._handling.handle(
-            lease, page.response, None, page.fetched_at - page.response.elapsed
-        )
+        return await self._handling.handle(lease, page.response, None, page.asked_at, page.record)
 
 
 def _troubles(done: Settlement) -> list[Trouble]:
