@@ -19,7 +19,7 @@ from shoal.settings import Settings
 from shoal.sink import describe, make_journal, output_key
 from shoal.sink.journals import LocalJournal, Several, take
 from shoal.sink.jsonl import JsonLines
-from shoal.sink.outputs import expand, read_output, split_suffixes, with_rest
+from shoal.sink.outputs import expand, read_output, split_suffixes, with_archive, with_rest
 from shoal.sink.ownership import FileClaim, Owner
 
 
@@ -279,6 +279,7 @@ def test_a_kind_of_item_that_no_handler_makes_is_told() -> None:
     @spider.handler(item="book")
     def books(page: Page) -> None: ...
 
-    check_parts(JobPlan(spider, Settings(), "j", output=["book=b.jsonl"]))
+    kept = with_archive(["book=b.jsonl"], Settings(archive="pages"))
+    check_parts(JobPlan(spider, Settings(), "j", output=kept))
     with pytest.raises(UsageError, match=r"-o books=: no handler of spider 'shop' .* there are book"):
         check_parts(JobPlan(spider, Settings(), "j", output=["books=b.jsonl", "all.jsonl"]))

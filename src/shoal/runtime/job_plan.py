@@ -103,7 +103,7 @@ def _check_kinds(plan: JobPlan) -> None:
     """An output for a kind of item that no handler makes would stay empty."""
     kinds = kinds_of(plan.spider)
     for place in read_output(plan.output, stored=True):
-        if place.item and place.item not in kinds:
+        if place.kind != "archive" and place.item and place.item not in kinds:
             raise UsageError(
                 f"-o {place.item}=: no handler of spider {plan.spider.name!r} makes items of that kind; there are "
                 f"{', '.join(kinds)}"
