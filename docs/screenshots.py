@@ -175,6 +175,7 @@ async def take_all(browser: Browser, served: Served, theme: str) -> None:
         ("overview", "overview", "tbody tr"),
         ("hosts", "hosts", "tbody tr"),
         ("dead", "dead", "tbody tr"),
+        ("job", "jobs/catalogue", ".kinds tbody tr"),
     ):
         await show(page, place, content)
         await take(page, f"{name}-{theme}")

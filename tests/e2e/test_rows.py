@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from fastwarc import ArchiveIterator, WarcRecordType
 
 from shoal.testing.servers import ValkeyServer
 
@@ -99,6 +101,32 @@ def test_a_field_of_that_name_is_kept_and_told(cli: Cli, tmp_path: Path, site: s
     assert [row["sku"] for row in rows_in(tmp_path / "shop.jsonl")] == ["same"]
     _, out, _ = cli("rejected", "list", "shop")
     assert "its field '_job' is one that row_meta adds" in " ".join(out.split())
+
+
+TYPED = """
+from dataclasses import dataclass
+
+@dataclass
+class Book:
+    title: str
+    pages: int | None = None
+
+@spider.handler(item=Book)
+def first(page):
+    yield Book(page.text("h1"))
+"""
+
+
+def test_they_are_columns_beside_those_of_the_schema(cli: Cli, tmp_path: Path, site: str) -> None:
+    write_spider(tmp_path, site, TYPED, start=f"{site}/1", row_meta=["url", "item", "record"])
+    assert cli("crawl", "shop.py", "-o", "rows.csv", "--archive", "archive")[0] == 0
+    with open(tmp_path / "rows.csv", newline="") as file:
+        [row] = csv.DictReader(file)
+    assert list(row) == ["title", "pages", "_url", "_record", "_item"]
+    assert (row["title"], row["_url"], row["_item"]) == ("/1", f"{site}/1", "book")
+    with open(next((tmp_path / "archive").glob("*.warc.gz")), "rb") as file:
+        ids = {one.record_id for one in ArchiveIterator(file) if one.record_type == WarcRecordType.response}
+    assert f"<urn:uuid:{row['_record']}>" in ids
 
 
 PRODUCTS = """
