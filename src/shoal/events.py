@@ -238,7 +238,7 @@ EVENTS: dict[str, Kind] = {
     "output_unfinished": _kind(
         "error",
         "job error",
-        "job {job} has ended, but its output does not list its parts yet: {error}; a worker that starts does it again",
+        "job {job} has ended, but its output is not complete yet: {error}",
     ),
     "letters_not_told": _kind(
         "warning",

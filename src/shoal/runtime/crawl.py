@@ -200,8 +200,9 @@ async def _run(
             admission = make_admission(plan.spider, plan.settings)
         await stack.enter_async_context(workers)
         probes.watch(frontier, workers, whole_store=True)
+        told = _Told(workers)
         if signals:
-            stack.enter_context(stopping_on_signals(workers, grace=plan.settings.grace))
+            stack.enter_context(stopping_on_signals(told, grace=plan.settings.grace))
         look = await stack.enter_async_context(progress_reports(plan, frontier, workers.report, watch))
         feeder = Feeder(
             plan.spider,
@@ -215,12 +216,27 @@ async def _run(
         )
         async with feeding(feeder, workers, frontier, plan.job):
             await workers.run()
-        await conclude(plan, frontier)
+        await conclude(plan, frontier, lambda: told.to_stop)
         view = await look()
         if ended is not None:
             await ended(frontier)
         await tidy(frontier, plan.settings, spared={plan.job})
         return view
+
+
+class _Told:
+    """Remembers that somebody wants the crawl to stop. Workers that have ended do not know."""
+
+    def __init__(self, target: Stoppable) -> None:
+        self._target = target
+        self.to_stop = False
+
+    def stop(self) -> None:
+        self.to_stop = True
+        self._target.stop()
+
+    def force(self) -> None:
+        self._target.force()
 
 
 async def _end_missed(plan: JobPlan, frontier: Frontier, job: Job) -> None:

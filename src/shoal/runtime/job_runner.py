@@ -49,6 +49,7 @@ from shoal.hosts.host_state import state_of
 from shoal.hosts.proxy_pools import StoredPools
 from shoal.hosts.robots import RobotsFetcher
 from shoal.hosts.session_notes import SessionNotes
+from shoal.jobs.note import is_for_fleet
 from shoal.jobs.state import StoredState
 from shoal.policy.load import Traffic
 from shoal.policy.retry import RetryBudget
@@ -282,8 +283,13 @@ class JobRunner:
             committed = await self._frontier.journal_length(self.name, journal.key)
         except ShoalError:
             return  # the store is away
-        if committed:
+        if not committed:
+            return
+        try:
             await asyncio.to_thread(journal.finish, committed)
+        except SinkAway as error:  # nothing is lost: the rows wait on the disk
+            if is_for_fleet(job.spec):  # else the command tells it
+                event("output_unfinished", job=self.name, error=str(error))
 
     async def _sweep_files(self) -> None:
         if self._files is None:

@@ -13,6 +13,7 @@ from shoal.frontier.protocol import Frontier, Journal
 from shoal.frontier.values import Job
 from shoal.sink.object_parts import ObjectParts, conclude, positions_at, read_manifest, remove
 from shoal.sink.object_several import SeveralObjects, heads_at, old_commits
+from shoal.sink.object_spool import SpooledObjects
 from shoal.sink.outputs import read_output
 from shoal.sink.ownership import Owner
 
@@ -66,7 +67,7 @@ async def is_listed(job: Job, journal: Journal | None) -> bool:
     one = journal
     if isinstance(journal, SeveralObjects):
         one = next(iter(journal.parts()), None)
-    if not isinstance(one, ObjectParts):
+    if not isinstance(one, ObjectParts | SpooledObjects):
         return True
     manifest = await asyncio.to_thread(read_manifest, one.store)
     return manifest is not None and manifest.finished_at >= job.finished_at

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
+import time
+from collections.abc import Callable
 
-from shoal.errors import OutputTaken, SinkError
+from shoal.errors import OutputTaken, SinkAway, SinkError
 from shoal.frontier.protocol import Frontier, Jobs, Queue
 from shoal.frontier.values import Job
 from shoal.humanize import plural
@@ -25,10 +27,15 @@ from shoal.sink import (
 from shoal.sink.journals import LocalJournal, Pausing, Several
 from shoal.sink.jsonl import describe_existing
 from shoal.sink.object_outputs import claim_objects, object_journals
+from shoal.sink.outage import Outage
 from shoal.sink.outputs import read_output
 from shoal.sink.ownership import FileClaim, Owner, claim
 from shoal.spider.schemas import columns_of
 from shoal.text import command
+
+PATIENCE = 300.0  # seconds that an object store may be away at the end of a crawl
+
+_LOOK = 0.1
 
 
 async def check_output(plan: JobPlan, frontier: Frontier, known: Job | None) -> None:
@@ -159,9 +166,11 @@ def _archive_in(output: Output) -> str:
     )
 
 
-async def trim_output(plan: JobPlan, frontier: Queue, job: Job) -> None:
+async def trim_output(
+    plan: JobPlan, frontier: Queue, job: Job, stopping: Callable[[], bool] = lambda: False
+) -> None:
     """Removes what a crash left at the end of a file, if no later write did, and makes the file what its readers
-    expect. No page is leased, so no process writes."""
+    expect. No page is leased, so no process writes. Waits for an object store that is away, unless it is `stopping`."""
     journal = None if plan.output is None or job.counters.leased else _journal(plan)
     if journal is None:
         return
@@ -169,9 +178,25 @@ async def trim_output(plan: JobPlan, frontier: Queue, job: Job) -> None:
         committed = await frontier.journal_length(plan.job, journal.key) or 0
         journal.owner = Owner(plan.job, job.created_at)
         await asyncio.to_thread(journal.append, committed, ())
-        await asyncio.to_thread(journal.finish, committed)
+        await _finish_patiently(journal, committed, stopping)
     finally:
         journal.close()
+
+
+async def _finish_patiently(journal: LocalJournal, committed: int, stopping: Callable[[], bool]) -> None:
+    outage, until = Outage(), time.monotonic() + PATIENCE
+    while True:
+        try:
+            await asyncio.to_thread(journal.finish, committed)
+        except SinkAway as error:
+            again = time.monotonic() + outage.pause(error)
+            if again > until or stopping():
+                raise
+            while time.monotonic() < again and not stopping():  # noqa: ASYNC110
+                await asyncio.sleep(_LOOK)
+        else:
+            outage.end()
+            return
 
 
 async def pause_output(plan: JobPlan, frontier: Queue) -> None:

@@ -43,6 +43,7 @@ from shoal.settings import BROWSER, Settings
 from shoal.sink import Sink, open_sink
 from shoal.sink.object_parts import ObjectParts
 from shoal.sink.object_several import SeveralObjects
+from shoal.sink.object_spool import SpooledObjects
 from shoal.sink.ownership import Owner
 from shoal.spider.schemas import columns_of
 from shoal.spider.spider import Spider
@@ -305,8 +306,19 @@ class ServedJobs:
                     journal.owner = Owner(job.spec.name, job.created_at)
                     if not await is_listed(job, journal):
                         await finish_objects(self._frontier, job.spec.name, journal)
+                elif isinstance(journal, SpooledObjects):
+                    await self._ship_missed(job, journal)
             except ShoalError as error:
                 event("output_unfinished", job=job.spec.name, error=str(error))
+
+    async def _ship_missed(self, job: Job, journal: SpooledObjects) -> None:
+        committed = await self._frontier.journal_length(job.spec.name, journal.key)
+        journal.owner = Owner(job.spec.name, job.created_at)
+        try:
+            if committed and not await is_listed(job, journal):
+                await asyncio.to_thread(journal.finish, committed)
+        finally:
+            journal.close()
 
     async def close(self) -> None:
         for task in list(self._opening.values()):

@@ -278,7 +278,7 @@ def place_on_fleet(output: Sequence[str], job: str, store: str, settings: Settin
     return tuple(place.text for place in places)
 
 
-async def conclude(plan: JobPlan, frontier: Frontier) -> None:
+async def conclude(plan: JobPlan, frontier: Frontier, stopping: Callable[[], bool] = lambda: False) -> None:
     """Finishes the job of a crawl if nothing is left to do, and tells how it ended."""
     job = await frontier.job(plan.job)
     if job is not None and job.state == "running" and await frontier.finish(plan.job):
@@ -286,7 +286,7 @@ async def conclude(plan: JobPlan, frontier: Frontier) -> None:
     if job is None:
         return
     if job.state == "finished":
-        await trim_output(plan, frontier, job)
+        await trim_output(plan, frontier, job, stopping)
         beside = next(iter(local_files(plan.output)), None)
         files = FileStore(files_folder(plan.settings.files, beside), plan.job, job.created_at)
         await asyncio.to_thread(files.sweep)

@@ -11,18 +11,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from threading import Event
 from typing import Any
 
-from shoal.errors import SinkAway, SinkError
+from shoal.errors import SinkError
 from shoal.model import Row
 from shoal.sink.object_parts import MANIFEST, Encode, PartName, claim, conclude, mark_of, read_name, remove
 from shoal.sink.object_store import ObjectStore
-from shoal.sink.outage import Outage
 from shoal.sink.ownership import FileClaim, Owner
 from shoal.sink.spool import SEGMENT, Part, Spool
-
-PATIENCE = 300.0  # seconds that the object store may be away at the end of a run
 
 
 class ObjectShipper:
@@ -79,7 +75,6 @@ class SpooledObjects(Spool):
         self, path: Path, store: ObjectStore, encode: Encode, suffix: str, *, segment: int = SEGMENT
     ) -> None:
         self.store = store
-        self._leaving = Event()
         # A spool in another folder is another writer.
         writer = blake2b(os.path.abspath(path).encode(errors="surrogateescape"), digest_size=4).hexdigest()
         self._objects = ObjectShipper(store, encode, suffix, lambda: self.owner, writer)
@@ -93,21 +88,3 @@ class SpooledObjects(Spool):
         raise SinkError(
             f"rows in {self.store.url} cannot be read back here: read the parts of its {MANIFEST}"
         )
-
-    def finish(self, committed: int) -> None:
-        """Ships everything. Waits while the object store is away."""
-        outage, until = Outage(), time.monotonic() + PATIENCE
-        while True:
-            try:
-                super().finish(committed)
-            except SinkAway as error:
-                pause = outage.pause(error)
-                if time.monotonic() + pause > until or self._leaving.wait(pause):
-                    raise
-            else:
-                outage.end()
-                return
-
-    def close(self) -> None:
-        self._leaving.set()
-        super().close()

@@ -75,6 +75,7 @@ class S3Front:
         self.code = "SlowDown"
         self.delay = 0.0
         self.refused = 0
+        self.mended_after = 0  # refusals; 0: never
         front = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -83,9 +84,11 @@ class S3Front:
             def handle_any(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 time.sleep(front.delay)
-                if front.status:
+                if status := front.status:
                     front.refused += 1
-                    self._say(front.status, {}, _refusal(front.code, self.headers.get("Authorization") or ""))
+                    if front.refused == front.mended_after:
+                        front.status = 0
+                    self._say(status, {}, _refusal(front.code, self.headers.get("Authorization") or ""))
                     return
                 behind = HTTPConnection("127.0.0.1", server.port, timeout=30)
                 try:
