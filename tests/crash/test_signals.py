@@ -7,6 +7,7 @@ import socket
 from collections import Counter
 from collections.abc import Iterator
 
+import pyarrow.parquet as pq
 import pytest
 
 from crash.harness import FAST, ROWS, Desk, Process, alive, until
@@ -146,3 +147,14 @@ def test_who_is_interrupted_before_its_job_is_in_the_store_is_not_told_that_it_g
             process.signal(signal.SIGINT)
             assert process.code() == 130, process.err
     assert "stopped before job one was in the store: run the same command again" in process.err
+
+
+@both
+def test_a_parquet_file_is_there_when_a_crawl_is_stopped(desk: Desk, web: WebProcess, processes: str) -> None:
+    command = ("crawl", web.url("slow"), "-o", "rows.parquet", "--rate", "0", "--no-robots")
+    process = desk.start(*command, "--processes", processes, "--per-host", "3")
+    wait_for_leases(desk, process, 3)
+    process.signal(signal.SIGINT)
+    assert process.code() == 0, process.err
+    rows = pq.read_table(desk.folder / "rows.parquet").column("url").to_pylist()
+    assert len(rows) == len(set(rows)) == desk.job().counters.items

@@ -25,8 +25,10 @@ from hypothesis import strategies as st
 
 from shoal.errors import SinkError, UsageError
 from shoal.model import Row
-from shoal.sink import parquet_parts, parquet_tables, spool_folder
+from shoal.sink import make_journal, parquet_parts, parquet_tables, spool_folder
 from shoal.sink import spool as spool_module
+from shoal.sink.journals import Several
+from shoal.sink.ownership import Owner
 from shoal.sink.parquet import ParquetFile
 from spool_world import STEPS, Step, World, crashing_os
 
@@ -353,6 +355,21 @@ def test_a_second_kind_that_comes_after_the_end(tmp_path: Path) -> None:
         committed = journal.append(committed, [row({"_item": "x"}, table)])
         journal.finish(committed)
     assert pq.read_table(path).column("_item_").to_pylist() == ["book", "book", "review", "book"]
+
+
+def test_a_file_for_each_kind_is_there_when_a_run_ends(tmp_path: Path) -> None:
+    journal = make_journal([str(tmp_path / "{item}.parquet")], job="j")
+    assert isinstance(journal, Several)
+    journal.owner = Owner("j", 1.0)
+    committed = journal.append(0, [row({"n": 1}, "a"), row({"n": 2}, "b")])
+    files = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
+    assert not any(path.exists() for path in files)
+    assert set(files) < set(
+        journal.files("j")
+    )  # also while their rows are in spools: --fresh moves them away
+    journal.pause(committed)
+    assert [numbers(path) for path in files] == [[1], [2]]
+    journal.close()
 
 
 # -- types of a schema

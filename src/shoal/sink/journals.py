@@ -21,7 +21,7 @@ from shoal.model import Row
 from shoal.sink.jsonl import JsonLines, StdoutJournal
 from shoal.sink.object_parts import ObjectParts
 from shoal.sink.outputs import Place, by_place, make_folders, read_output
-from shoal.sink.ownership import FileClaim, Owner, claim, owner_of
+from shoal.sink.ownership import FileClaim, Owner, claim, folder_of, owner_of
 
 _LINE = 1 << 10  # bytes of the log that are read first to find its last line
 
@@ -291,8 +291,15 @@ class Several:
 
 
 def _matching(place: Place) -> list[Path]:
-    """The files that a template may mean."""
+    """The files that a template may mean, also those whose rows are all in a spool so far."""
     if place.kind != "file":
         return []
-    pattern = "*".join(glob.escape(part) for part in place.target.split("{item}"))
-    return [Path(name) for name in glob.glob(pattern)]
+    folder, name = os.path.split(place.target)
+    spool = os.path.join(folder, folder_of(Path(name)).name)
+    spools = [Path(found) for found in glob.glob(_pattern(spool), include_hidden=True)]
+    names = [found.with_name(found.name.removeprefix(".").removesuffix(".parts")) for found in spools]
+    return sorted({*map(Path, glob.glob(_pattern(place.target))), *names})
+
+
+def _pattern(template: str) -> str:
+    return "*".join(glob.escape(part) for part in template.split("{item}"))

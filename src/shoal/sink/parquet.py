@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shoal.errors import UsageError
+from shoal.limits import MB
 from shoal.model import Row
 from shoal.sink.spool import SEGMENT, Part, Spool
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from shoal.sink.parquet_parts import ParquetParts
 
 Columns = Mapping[str, Mapping[str, object]]  # for each kind of item: its fields and their annotations
+
+_QUICK = 512 * MB  # bytes of rows that are written anew in some seconds
 
 
 class ParquetFile(Spool):
@@ -29,6 +32,12 @@ class ParquetFile(Spool):
             raise UsageError("Parquet needs pyarrow: pip install 'shoal[parquet]'")
         self._parts = _LazyParts(path, columns)
         super().__init__(path, self._parts, key, segment=segment)
+
+    def pause(self, committed: int) -> None:
+        """Writes the file when a run ends before its job, unless it is large: whoever stops a crawl does not want to
+        wait for minutes."""
+        if committed <= _QUICK:
+            self.finish(committed)
 
     def read(self, committed: int) -> Iterator[dict[str, object]]:
         """The committed rows."""
