@@ -59,6 +59,11 @@ REJECTED_ITEMS = 10_000  # items of a page that are rejected, which are settled 
 PAGE_REJECTED = 64 * MB  # bytes that are kept of all of them. Beyond: `junk`
 REJECTED_ITEM = 1 * MB  # bytes of a rejected item that are kept. Beyond: cut, so it cannot be replayed
 PAGE_ROWS = 256 * MB  # bytes of all items of a page, which are in memory together. Beyond: `junk`
+# Of a CSV file, made by rows: each makes every row longer, and a new one means to copy the file. Beyond: in one column
+CSV_COLUMNS = 500
+CSV_NAME = (
+    255  # characters of the name of such a column, which may come from a page. Beyond: in the same column
+)
 
 # -- counters of a spider, kept with its job
 COUNTER_NAMES = 200  # names of a job: each is a time series of its metrics. Beyond: counted as "(other)"

@@ -24,11 +24,12 @@ from typing import BinaryIO
 import msgspec
 
 from shoal.errors import SinkError
+from shoal.limits import CSV_COLUMNS, CSV_NAME
 from shoal.model import Row
 from shoal.sink.committed_file import CommittedFile, beginning_of, sync_folder
 from shoal.sink.compression import Compression, Plain
 from shoal.sink.formats import as_fields
-from shoal.sink.formats.delimited import LONGEST_NAME, MORE, MOST_COLUMNS, Delimited, Fields
+from shoal.sink.formats.delimited import MORE, Delimited, Fields
 
 _LENGTH_BITS = 42  # of a position: the rest is the number of columns
 _MOST_GIVEN = 1_500  # columns; with those that rows make there is room for all in a position
@@ -158,8 +159,8 @@ class DelimitedFile(CommittedFile):
         added: list[str] = []
         if grown or MORE not in known:
             added += list(given)[: max(0, _MOST_GIVEN - len(columns))]
-            room = max(0, MOST_COLUMNS - len(columns) - len(added))
-            added += [name for name in new if len(name) <= LONGEST_NAME][:room]
+            room = max(0, CSV_COLUMNS - len(columns) - len(added))
+            added += [name for name in new if len(name) <= CSV_NAME][:room]
         has_column = frozenset(added)
         without = [name for name in new if name not in has_column]
         if without:

@@ -16,12 +16,11 @@ from typing import BinaryIO
 import msgspec
 
 from shoal.errors import SinkError
+from shoal.limits import CSV_COLUMNS
 from shoal.model import Row
 from shoal.sink.formats import as_fields
 
 MORE = "_more"
-MOST_COLUMNS = 500  # that rows can make; those that are given do not count
-LONGEST_NAME = 255  # characters of a name that rows can make a column of
 
 _BOM = "\ufeff"
 _LINE_END = "\r\n"
@@ -134,7 +133,7 @@ class DelimitedStream:
         names = dict.fromkeys(name for item in items for name in item if name != MORE)
         if self._given and names.keys() <= self._given.keys():
             return list(self._given)
-        return [*dict.fromkeys([*self._given, *names][:MOST_COLUMNS]), MORE]
+        return [*dict.fromkeys([*self._given, *names][:CSV_COLUMNS]), MORE]
 
     def read(self, text: BinaryIO) -> Iterator[Fields]:
         return self._format.read(text, {})
