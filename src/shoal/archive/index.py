@@ -72,10 +72,14 @@ class Index:
         """In the order of the files."""
         yield from self._places("(?1 IS NULL OR job = ?1) ORDER BY file, offset", (job,))
 
-    def in_order_of(self, key: Callable[[str], str]) -> Iterator[Place]:
-        """Records of plain GET requests, by a key of their URL and by time. SQLite sorts them, on disk if need be."""
+    def in_order_of(self, key: Callable[[str], str], columns: str) -> Iterator[tuple[Any, ...]]:
+        """The key of the URL and some columns, of records of plain GET requests, by key and time. SQLite sorts them, on
+        disk if need be."""
         self._db.create_scalar_function("key", lambda *url: key(str(url[0])), 1, deterministic=True)
-        yield from self._places("variant = '' ORDER BY key(record.url), at", ())
+        yield from self._db.execute(
+            f"SELECT key(record.url) AS surt, {columns} FROM record JOIN file ON file.id = record.file"
+            " WHERE variant = '' ORDER BY surt, at"
+        )
 
     def body_of(self, digest: str) -> Place | None:
         """A response record whose body has that digest."""

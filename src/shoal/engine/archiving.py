@@ -31,6 +31,7 @@ from shoal.spider.rendering import Rendered
 if TYPE_CHECKING:
     from shoal.archive.index import Index
 
+_MET = 50_000  # digests
 _IN_A_THREAD = 128 * 1024  # bytes of a body; compressing them would hold up other pages
 
 
@@ -45,6 +46,8 @@ class Archiver:
         self._defaults: Mapping[str, str] = default_headers(settings)
         self._plain = list(self._defaults.items())
         self._index: Index | None = None
+        # In a new archive, digests that this process has met: no other is looked up. None: all are.
+        self._met: set[str] | None = None
         self._loose: dict[str, Records] = {}  # by their ids: records that belong to no page
         self._sent: dict[str, Records] = {}  # … and are with a settlement now
 
@@ -161,6 +164,11 @@ class Archiver:
                 from shoal.archive.index import Index
 
                 self._index = Index(self._folder)
+                self._met = set() if not self._index.count() else None
+            if self._met is not None and digest not in self._met:
+                self._met.add(digest)
+                self._met = self._met if len(self._met) < _MET else None
+                return None
             return self._index.target(digest)
         except (apsw.Error, SinkError, OSError):
             return None
