@@ -235,3 +235,13 @@ def test_a_job_does_not_choose_the_folder_of_files() -> None:
     for elsewhere in ("/etc", "s3://bucket"):
         with pytest.raises(TrustError, match="files: downloaded files would go to"):
             check_settings(Settings(files=elsewhere), Settings(files="here"))
+
+
+def test_a_bucket_must_be_named_by_the_worker() -> None:
+    """Patterns for files do not open every bucket that the worker's keys do."""
+    with pytest.raises(TrustError, match=r"its rows would go to 's3://other/rows.jsonl'; add it to outputs"):
+        own_output(["s3://other/rows.jsonl"], "j", Settings(), {})
+    mine = Settings(outputs=["s3://bucket/*"])
+    assert own_output(["s3://bucket/a/rows.jsonl"], "j", mine, {}) == ["s3://bucket/a/rows.jsonl"]
+    with pytest.raises(TrustError):
+        own_output(["s3://other/rows.jsonl"], "j", mine, {})

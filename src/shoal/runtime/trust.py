@@ -109,7 +109,9 @@ def _own_target(place: Place, mine: Settings, environ: Mapping[str, str]) -> str
     allowed = [entry for entry in mine.outputs if not entry.startswith(("postgres:", "postgresql:"))]
     if place.is_here and any(_matches(place.target, entry) for entry in allowed):
         return place.target
-    if place.kind == "objects" and any(fnmatchcase(place.target, entry) for entry in allowed):
+    # *.jsonl is for files: it would also match every bucket that the worker's keys open.
+    buckets = [entry for entry in allowed if "://" in entry]
+    if place.kind == "objects" and any(fnmatchcase(place.target, entry) for entry in buckets):
         return place.target
     if place.kind == "archive":
         raise _refusal(f"its archive would be {place.target!r}", "outputs")
