@@ -5,7 +5,8 @@
 
 A site on loopback is crawled with the archive on, and without; then the spider runs on the archive. The crawls have the
 site to themselves, without a limit of their rate. Each command is a process of its own; what the same command takes for
-a single page, which is mostly to start, is taken off. Commands take turns, so that a busy machine is the same for all.
+a single page, which is mostly to start, is taken off its CPU time. Commands take turns, so that a busy machine is the
+same for all.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Cost(Struct):
     cpu: float
 
     def without(self, other: Cost) -> Cost:
-        return Cost(self.seconds - other.seconds, self.cpu - other.cpu)
+        return Cost(self.seconds, self.cpu - other.cpu)
 
 
 def run(folder: Path, *words: str) -> Cost:
