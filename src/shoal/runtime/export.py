@@ -52,8 +52,8 @@ def check_sources(found: Sources, job: str, *, given: bool) -> str:
     the files (`given`)."""
     if found.no_files:
         raise UsageError(
-            f"the rows of job {job} are in no file, but went to a database or standard output: only"
-            " files can be exported"
+            f"the rows of job {job} are in no file, but went to a database, to standard output or to several places of"
+            " an object store: only files, and one such place, can be exported"
         )
     if not found.elsewhere:
         return ""
