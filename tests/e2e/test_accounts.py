@@ -246,7 +246,7 @@ EXITS = [
     ("crawl {site}fine/1 -q --no-robots --job other", 0),
     ("crawl {site}missing/1 -q --no-robots", 1),
     ("crawl {site}fine/1 -q --fail-above many", 2),
-    ("crawl {site}fine/1 -q --no-robots -o taken.txt", 3),
+    ("crawl {site}fine/1 -q --no-robots -o taken.jsonl", 3),
     ("submit nowhere.py", 2),
     ("worker nowhere.py", 2),
     ("submit lost.py --store redis://127.0.0.1:1", 3),
@@ -271,6 +271,7 @@ EXITS = [
 
 def test_every_command_keeps_to_the_table_of_exit_codes(cli: Cli, site: str, tmp_path: Path) -> None:
     (tmp_path / "taken.txt").write_text("something else\n")
+    (tmp_path / "taken.jsonl").write_text("something else\n")
     (tmp_path / "lost.py").write_text(
         "from shoal import Spider\nspider = Spider('lost', 'http://a.test/')\n@spider.handler\ndef page(page): pass\n"
     )

@@ -296,7 +296,12 @@ class ServedJobs:
 
     async def _finish_missed(self) -> None:
         """Lists the parts of jobs that were finished when the processes that were to do it died."""
-        for job in await self._frontier.jobs("finished"):
+        try:
+            finished = await self._frontier.jobs("finished")
+        except ShoalError as error:
+            log.debug("cannot look for outputs that were left: %s", error)  # the next process looks again
+            return
+        for job in finished:
             if b"://" not in note_of(job.spec).output or not self._plan.serves(job.spec, self._spiders):
                 continue
             try:
