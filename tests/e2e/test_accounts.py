@@ -264,6 +264,9 @@ EXITS = [
     ("proxies", 0), ("proxies test --url {site}", 2),
     ("dead list", 0), ("dead show 99", 2), ("dead replay", 2), ("dead drop --all", 0),
     ("rejected list", 0), ("rejected show 99", 2), ("rejected replay", 2), ("rejected drop --all", 0),
+    ("rows known", 0), ("rows nobody", 2), ("rows known --store missing.db", 3),
+    ("export known -o other.csv", 0), ("export nobody -o other.json", 2), ("export known -o other.cvs", 2),
+    ("extract lost.py --from nowhere -o x.jsonl", 2),
     ("fetch {site}fine/1 --no-robots", 0), ("fetch {site}missing/1 --no-robots", 1), ("fetch ftp://a/", 2),
     ("nonsense", 2), ("--version", 0),
 ]  # fmt: skip

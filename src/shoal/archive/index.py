@@ -69,8 +69,8 @@ class Index:
         return next(self._places(where, (url, variant, until if until is not None else 9e18)), None)
 
     def all(self, job: str | None = None) -> Iterator[Place]:
-        """In the order of the files."""
-        yield from self._places("(?1 IS NULL OR job = ?1) ORDER BY file, offset", (job,))
+        """In the order of the files, by name: of several processes, one may have noted a later file first."""
+        yield from self._places("(?1 IS NULL OR job = ?1) ORDER BY name, offset", (job,))
 
     def in_order_of(self, key: Callable[[str], str], columns: str) -> Iterator[tuple[Any, ...]]:
         """The key of the URL and some columns, of records of plain GET requests, by key and time. SQLite sorts them, on
