@@ -17,8 +17,8 @@ import duckdb
 import pytest
 
 from crash.harness import Desk, until
-from shoal.sink.duckdb_file import DuckdbFile
-from shoal.sink.sqlite_file import SqliteFile
+from shoal.sink.databases.duckdb_file import DuckdbFile
+from shoal.sink.databases.sqlite_file import SqliteFile
 from shoal.testing import HostProfile, WebProcess
 
 KILLS = 5
@@ -26,8 +26,8 @@ WRITER = """
 import json, os, sys
 from pathlib import Path
 from shoal.model import Row
-from shoal.sink.duckdb_file import DuckdbFile
-from shoal.sink.sqlite_file import SqliteFile
+from shoal.sink.databases.duckdb_file import DuckdbFile
+from shoal.sink.databases.sqlite_file import SqliteFile
 
 path, store = Path(sys.argv[1]), Path(sys.argv[2])
 file = SqliteFile(path) if path.suffix == ".sqlite" else DuckdbFile(path, segment=500)

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from shoal.sink.parquet import ParquetFile
+from shoal.sink.parquet.parquet_file import ParquetFile
 
 KILLS = 6
 WRITER = """
 import json, os, sys
 from pathlib import Path
 from shoal.model import Row
-from shoal.sink.parquet import ParquetFile
+from shoal.sink.parquet.parquet_file import ParquetFile
 
 path, store = Path(sys.argv[1]), Path(sys.argv[2])
 file = ParquetFile(path, {}, segment=500)

@@ -12,9 +12,9 @@ from aiohttp import web
 import shoal
 from shoal import Page, Spider
 from shoal.errors import OutputTaken, UsageError
-from shoal.sink import outage
-from shoal.sink.object_parts import MANIFEST, read_name
-from shoal.sink.object_store import ObjectStore
+from shoal.sink.objects import outage
+from shoal.sink.objects.object_parts import MANIFEST, read_name
+from shoal.sink.objects.object_store import ObjectStore
 from shoal.testing.servers.s3 import S3Front, S3Server
 
 pytest.importorskip("obstore")

@@ -14,10 +14,10 @@ from shoal.frontier.values import Cursor
 from shoal.model import Done, Lease, Row, Settlement
 from shoal.runtime.object_endings import finish_objects, is_listed
 from shoal.sink import make_journal
-from shoal.sink.object_outputs import claim_objects
-from shoal.sink.object_parts import MANIFEST, Manifest, ObjectParts, read_name
-from shoal.sink.object_several import SeveralObjects
-from shoal.sink.object_store import ObjectStore
+from shoal.sink.objects.object_outputs import claim_objects
+from shoal.sink.objects.object_parts import MANIFEST, Manifest, ObjectParts, read_name
+from shoal.sink.objects.object_several import SeveralObjects
+from shoal.sink.objects.object_store import ObjectStore
 from shoal.sink.ownership import FileClaim, Owner
 from shoal.testing.conformance.tools import claim, make_task, spec
 from shoal.testing.servers.s3 import S3Front

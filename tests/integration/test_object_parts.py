@@ -9,8 +9,8 @@ import pytest
 
 from shoal.errors import OutputTaken, SinkAway, SinkError
 from shoal.model import Row
-from shoal.sink import object_parts
-from shoal.sink.object_parts import (
+from shoal.sink.objects import object_parts
+from shoal.sink.objects.object_parts import (
     MANIFEST,
     Manifest,
     ObjectParts,
@@ -19,7 +19,7 @@ from shoal.sink.object_parts import (
     positions_at,
     read_name,
 )
-from shoal.sink.object_store import ObjectStore
+from shoal.sink.objects.object_store import ObjectStore
 from shoal.sink.ownership import FileClaim, Owner
 from shoal.testing.servers.s3 import S3Front
 

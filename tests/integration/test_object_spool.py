@@ -9,9 +9,9 @@ import pytest
 
 from shoal.errors import OutputTaken, SinkAway
 from shoal.model import Row
-from shoal.sink.object_parts import MANIFEST, Manifest, read_name
-from shoal.sink.object_spool import SpooledObjects
-from shoal.sink.object_store import ObjectStore
+from shoal.sink.objects.object_parts import MANIFEST, Manifest, read_name
+from shoal.sink.objects.object_spool import SpooledObjects
+from shoal.sink.objects.object_store import ObjectStore
 from shoal.sink.ownership import FileClaim, Owner, claim
 from shoal.testing.servers.s3 import S3Front
 

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from shoal.errors import SinkError
 from shoal.model import Row
-from shoal.sink import delimited_files
-from shoal.sink.compression import Compression, Gzip, Plain, Zstandard
-from shoal.sink.delimited_files import DelimitedFile
-from shoal.sink.formats.delimited import MORE, Delimited
+from shoal.sink.text import delimited_files
+from shoal.sink.text.compression import Compression, Gzip, Plain, Zstandard
+from shoal.sink.text.delimited_files import DelimitedFile
+from shoal.sink.text.formats.delimited import MORE, Delimited
 from written import rows_of, unpacked
 
 Fields = dict[str, object]
@@ -254,7 +254,7 @@ def test_endless_new_fields_copy_the_file_rarely(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(DelimitedFile, "_widen", counted)
     monkeypatch.setattr(delimited_files, "_FREE", 20_000)
     monkeypatch.setattr(os, "fsync", lambda _: None)
-    monkeypatch.setattr("shoal.sink.committed_file._sync", lambda _: None)
+    monkeypatch.setattr("shoal.sink.text.committed_file._sync", lambda _: None)
     journal, committed = make(tmp_path / "o.csv"), 0
     for n in range(1_000):
         committed = journal.append(committed, rows_of([{"id": n, f"field {n}": "x" * 50}]))

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from shoal.errors import SinkError, UsageError
 from shoal.model import Row
-from shoal.sink import item_tables
-from shoal.sink.duckdb_file import DuckdbFile
+from shoal.sink.databases import item_tables
+from shoal.sink.databases.duckdb_file import DuckdbFile
 
 
 @pytest.fixture

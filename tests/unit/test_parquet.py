@@ -29,7 +29,7 @@ from shoal.sink import make_journal, parquet_parts, parquet_tables, spool_folder
 from shoal.sink import spool as spool_module
 from shoal.sink.journals import Several
 from shoal.sink.ownership import Owner
-from shoal.sink.parquet import ParquetFile
+from shoal.sink.parquet.parquet_file import ParquetFile
 from spool_world import STEPS, Step, World, crashing_os
 
 Columns = Mapping[str, Mapping[str, object]]
@@ -196,7 +196,7 @@ def test_no_rows(tmp_path: Path) -> None:
 
 def test_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    monkeypatch.setattr("shoal.sink.parquet.find_spec", lambda name: None)
+    monkeypatch.setattr("shoal.sink.parquet.parquet_file.find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"Parquet needs pyarrow: pip install 'shoal\[parquet\]'"):
         ParquetFile(tmp_path / "rows.parquet", {})
 

@@ -16,9 +16,9 @@ import pytest
 
 from shoal.errors import SinkError
 from shoal.model import Row
-from shoal.sink.duckdb_file import DuckdbFile
+from shoal.sink.databases.duckdb_file import DuckdbFile
+from shoal.sink.databases.sqlite_file import SqliteFile
 from shoal.sink.reading import last_lines, read_file
-from shoal.sink.sqlite_file import SqliteFile
 
 ROWS: list[dict[str, Any]] = [
     {"sku": "a", "n": 1, "tags": ["x", {"y": 2}], "text": 'quoted "," and\nlines'},

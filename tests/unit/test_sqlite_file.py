@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from shoal.errors import SinkError, UsageError
 from shoal.model import Row
-from shoal.sink.item_tables import MOST_COLUMNS
-from shoal.sink.sqlite_file import SqliteFile
+from shoal.sink.databases.item_tables import MOST_COLUMNS
+from shoal.sink.databases.sqlite_file import SqliteFile
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 from pydantic import BaseModel
 
-from shoal.sink.table_columns import Kind, Type, free_name, type_of, widened
+from shoal.sink.databases.table_columns import Kind, Type, free_name, type_of, widened
 
 
 class Colour(Enum):

@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.errors import SinkError
-from shoal.sink.compression import Compression, Gzip, Plain, Zstandard
-from shoal.sink.formats import Format
-from shoal.sink.formats.json_array import JsonArray
-from shoal.sink.formats.jsonl import JsonLinesFormat
-from shoal.sink.formats.xml import Xml
-from shoal.sink.text_files import TextFile
+from shoal.sink.text.compression import Compression, Gzip, Plain, Zstandard
+from shoal.sink.text.formats import Format
+from shoal.sink.text.formats.json_array import JsonArray
+from shoal.sink.text.formats.jsonl import JsonLinesFormat
+from shoal.sink.text.formats.xml import Xml
+from shoal.sink.text.text_files import TextFile
 from written import rows_of, unpacked
 
 Fields = dict[str, object]

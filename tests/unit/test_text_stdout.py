@@ -12,7 +12,7 @@ import pytest
 from shoal.errors import SinkError, UsageError
 from shoal.settings import Settings
 from shoal.sink.outputs import read_output
-from shoal.sink.text_outputs import open_text_stream
+from shoal.sink.text.text_outputs import open_text_stream
 from written import rows_of
 
 ITEMS: list[object] = [{"n": 1}, {"n": 2}]

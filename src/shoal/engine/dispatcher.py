@@ -38,7 +38,7 @@ from shoal.model import Dead, Done, Failure, Lease, Settlement, Snapshot
 from shoal.policy.backpressure import Pressure
 from shoal.policy.lanes import Lane, Lanes
 from shoal.settings import Settings
-from shoal.sink.outage import Outage
+from shoal.sink.objects.outage import Outage
 from shoal.text import error_line
 from shoal.valve import FOREVER
 

@@ -81,8 +81,8 @@ class ObjectSource(Struct, frozen=True):
     job: str
 
     def rows(self) -> Iterator[ItemRow]:
-        from shoal.sink.object_parts import counted, positions_at, read_manifest
-        from shoal.sink.object_store import ObjectStore
+        from shoal.sink.objects.object_parts import counted, positions_at, read_manifest
+        from shoal.sink.objects.object_store import ObjectStore
 
         store = ObjectStore(self.place.target, "-o")
         if writers := positions_at(store.url, self.positions):

@@ -60,10 +60,10 @@ from shoal.settings import Settings
 from shoal.sink import Sink
 from shoal.sink.files import FileStore, files_folder
 from shoal.sink.journals import LocalJournal, Several
-from shoal.sink.object_parts import ObjectParts
-from shoal.sink.object_several import SeveralObjects
-from shoal.sink.object_store import ObjectStore, is_object_store
-from shoal.sink.outage import Outage
+from shoal.sink.objects.object_parts import ObjectParts
+from shoal.sink.objects.object_several import SeveralObjects
+from shoal.sink.objects.object_store import ObjectStore, is_object_store
+from shoal.sink.objects.outage import Outage
 from shoal.sink.ownership import FileClaim
 from shoal.spider.handlers import Yielded, collect
 from shoal.spider.hooks import NO_HOOKS, Hooks

@@ -11,9 +11,9 @@ import asyncio
 
 from shoal.frontier.protocol import Frontier, Journal
 from shoal.frontier.values import Job
-from shoal.sink.object_parts import ObjectParts, conclude, positions_at, read_manifest, remove
-from shoal.sink.object_several import SeveralObjects, heads_at, old_commits
-from shoal.sink.object_spool import SpooledObjects
+from shoal.sink.objects.object_parts import ObjectParts, conclude, positions_at, read_manifest, remove
+from shoal.sink.objects.object_several import SeveralObjects, heads_at, old_commits
+from shoal.sink.objects.object_spool import SpooledObjects
 from shoal.sink.outputs import read_output
 from shoal.sink.ownership import Owner
 

@@ -26,8 +26,8 @@ from shoal.sink import (
 )
 from shoal.sink.journals import LocalJournal, Pausing, Several
 from shoal.sink.jsonl import describe_existing
-from shoal.sink.object_outputs import claim_objects, object_journals
-from shoal.sink.outage import Outage
+from shoal.sink.objects.object_outputs import claim_objects, object_journals
+from shoal.sink.objects.outage import Outage
 from shoal.sink.outputs import read_output
 from shoal.sink.ownership import FileClaim, Owner, claim
 from shoal.spider.schemas import columns_of

@@ -41,9 +41,9 @@ from shoal.runtime.submit import finish
 from shoal.runtime.worker_plan import WorkerPlan
 from shoal.settings import BROWSER, Settings
 from shoal.sink import Sink, open_sink
-from shoal.sink.object_parts import ObjectParts
-from shoal.sink.object_several import SeveralObjects
-from shoal.sink.object_spool import SpooledObjects
+from shoal.sink.objects.object_parts import ObjectParts
+from shoal.sink.objects.object_several import SeveralObjects
+from shoal.sink.objects.object_spool import SpooledObjects
 from shoal.sink.ownership import Owner
 from shoal.spider.schemas import columns_of
 from shoal.spider.spider import Spider

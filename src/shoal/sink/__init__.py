@@ -115,7 +115,7 @@ def make_journal(
     from shoal.sink.jsonl import StdoutJournal
     from shoal.sink.ownership import identity_of
     from shoal.sink.row_meta import meta_columns
-    from shoal.sink.text_outputs import open_text_stream
+    from shoal.sink.text.text_outputs import open_text_stream
 
     places = read_output(output)
     if not places:
@@ -131,7 +131,7 @@ def make_journal(
         if place.kind == "stdout":
             return memory or open_text_stream(place.format, place.compression, fields, options)
         if place.kind == "objects":
-            from shoal.sink.object_outputs import make_objects
+            from shoal.sink.objects.object_outputs import make_objects
 
             return make_objects(place, job=job, local=local, columns=fields, settings=options, writer=writer)
         if place.kind == "archive":
@@ -157,7 +157,7 @@ def make_journal(
     from shoal.sink.journals import Several
 
     if not local and all(place.kind == "objects" for place in others):
-        from shoal.sink.object_several import SeveralObjects
+        from shoal.sink.objects.object_several import SeveralObjects
 
         return SeveralObjects(others, job, make)
     folder = next((place.folder for place in others if place.is_here), Path())

@@ -32,7 +32,7 @@ from msgspec.structs import replace
 from shoal.errors import SinkError, SpiderError
 from shoal.html.media import media_type
 from shoal.sink.file_names import disposition_name, file_name, safe_name
-from shoal.sink.object_store import ObjectStore, is_object_store
+from shoal.sink.objects.object_store import ObjectStore, is_object_store
 from shoal.spider.inner import File
 
 _OWN = ".shoal"

@@ -19,7 +19,7 @@ from shoal.errors import SinkError
 from shoal.frontier.protocol import Journal
 from shoal.model import Row
 from shoal.sink.jsonl import JsonLines, StdoutJournal
-from shoal.sink.object_parts import ObjectParts
+from shoal.sink.objects.object_parts import ObjectParts
 from shoal.sink.outputs import Place, by_place, make_folders, read_output
 from shoal.sink.ownership import FileClaim, Owner, claim, folder_of, owner_of
 

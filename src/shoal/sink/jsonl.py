@@ -9,11 +9,11 @@ from typing import TextIO
 
 from shoal.errors import SinkError
 from shoal.model import Row
-from shoal.sink.compression import Compression, Plain
-from shoal.sink.formats import Format
-from shoal.sink.formats.jsonl import JsonLinesFormat
 from shoal.sink.items import encode_row
-from shoal.sink.text_files import TextFile
+from shoal.sink.text.compression import Compression, Plain
+from shoal.sink.text.formats import Format
+from shoal.sink.text.formats.jsonl import JsonLinesFormat
+from shoal.sink.text.text_files import TextFile
 
 __all__ = ["JsonLines", "MemoryJournal", "StdoutJournal", "describe_existing", "encode_row"]
 

@@ -61,25 +61,25 @@ class Format(NamedTuple):
 
 
 def _text(options: FileOptions) -> LocalJournal:
-    from shoal.sink.text_outputs import open_text_file
+    from shoal.sink.text.text_outputs import open_text_file
 
     return open_text_file(options)
 
 
 def _parquet(options: FileOptions) -> LocalJournal:
-    from shoal.sink.parquet import ParquetFile
+    from shoal.sink.parquet.parquet_file import ParquetFile
 
     return ParquetFile(options.path, options.columns, options.key)
 
 
 def _sqlite(options: FileOptions) -> LocalJournal:
-    from shoal.sink.sqlite_file import SqliteFile
+    from shoal.sink.databases.sqlite_file import SqliteFile
 
     return SqliteFile(options.path, options.key, options.columns)
 
 
 def _duckdb(options: FileOptions) -> LocalJournal:
-    from shoal.sink.duckdb_file import DuckdbFile
+    from shoal.sink.databases.duckdb_file import DuckdbFile
 
     return DuckdbFile(options.path, options.key, options.columns)
 

@@ -20,8 +20,8 @@ import msgspec
 
 from shoal.errors import SinkError, UsageError
 from shoal.limits import ROW_BYTES
-from shoal.sink.compression import COMPRESSIONS, Plain
-from shoal.sink.formats.delimited import MORE
+from shoal.sink.text.compression import COMPRESSIONS, Plain
+from shoal.sink.text.formats.delimited import MORE
 
 # The kind of item, "" if the file does not tell, and the row.
 ItemRow: TypeAlias = tuple[str, Any]
@@ -105,7 +105,7 @@ def _delimited(text: BinaryIO, delimiter: str) -> Iterator[Any]:
 
 
 def _xml(text: BinaryIO) -> Iterator[Any]:
-    from shoal.sink.formats.xml import Xml
+    from shoal.sink.text.formats.xml import Xml
 
     return Xml().read(text)
 
@@ -120,7 +120,7 @@ def _parquet(path: Path) -> Iterator[ItemRow]:
 def _sqlite(path: Path) -> Iterator[ItemRow]:
     import apsw
 
-    from shoal.sink.sqlite_tables import SqliteTables
+    from shoal.sink.databases.sqlite_tables import SqliteTables
 
     with closing(apsw.Connection(os.path.abspath(path), flags=apsw.SQLITE_OPEN_READONLY)) as db:
         db.execute("BEGIN")
@@ -138,7 +138,7 @@ def _sqlite(path: Path) -> Iterator[ItemRow]:
 def _duckdb(path: Path) -> Iterator[ItemRow]:
     import duckdb
 
-    from shoal.sink.duckdb_tables import DuckdbTables
+    from shoal.sink.databases.duckdb_tables import DuckdbTables
 
     with closing(duckdb.connect(str(path), read_only=True)) as db:
         tables = DuckdbTables(db, {})

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from shoal.errors import SinkError
 from shoal.model import Row
-from shoal.sink.committed_file import CommittedFile, beginning_of, write_at
-from shoal.sink.compression import Compression, Plain
-from shoal.sink.formats import Format
+from shoal.sink.text.committed_file import CommittedFile, beginning_of, write_at
+from shoal.sink.text.compression import Compression, Plain
+from shoal.sink.text.formats import Format
 
 
 class TextFile(CommittedFile):

@@ -12,8 +12,19 @@ import pyarrow as pa
 
 from shoal.limits import MB
 from shoal.model import Row
-from shoal.sink.arrow_fields import Field, field_of
-from shoal.sink.arrow_types import NULL, TEXT, Clash, Type, array_of, as_text, fit, loaded, merge, stored
+from shoal.sink.parquet.arrow_fields import Field, field_of
+from shoal.sink.parquet.arrow_types import (
+    NULL,
+    TEXT,
+    Clash,
+    Type,
+    array_of,
+    as_text,
+    fit,
+    loaded,
+    merge,
+    stored,
+)
 
 Table = Any  # pa.Table
 Item = dict[str, Any]

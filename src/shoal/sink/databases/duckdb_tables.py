@@ -11,8 +11,8 @@ import duckdb
 import msgspec
 
 from shoal.model import Row
-from shoal.sink.item_tables import NUMBER, Column, ItemTables, Table, fields_of
-from shoal.sink.table_columns import EXACT, Kind, Type, kind_of, quoted, widened
+from shoal.sink.databases.item_tables import NUMBER, Column, ItemTables, Table, fields_of
+from shoal.sink.databases.table_columns import EXACT, Kind, Type, kind_of, quoted, widened
 
 _CHUNK = 2_000  # rows that are in memory at the same time
 _TYPES = {

@@ -19,9 +19,9 @@ import apsw
 
 from shoal.errors import OutputTaken, SinkError
 from shoal.model import Row
-from shoal.sink.item_tables import database_path
+from shoal.sink.databases.item_tables import database_path
+from shoal.sink.databases.sqlite_tables import SqliteTables
 from shoal.sink.ownership import Owner, held
-from shoal.sink.sqlite_tables import SqliteTables
 
 _PATIENCE = 20.0  # seconds to wait for another program that has locked the database
 _AGAIN = "nothing is lost, then run again"

@@ -10,8 +10,8 @@ import apsw
 
 from shoal.errors import SinkError
 from shoal.model import Row
-from shoal.sink.item_tables import NUMBER, REST, Column, ItemTables, Table, encoded, fields_of
-from shoal.sink.table_columns import Kind, Type, kind_of, quoted, widened
+from shoal.sink.databases.item_tables import NUMBER, REST, Column, ItemTables, Table, encoded, fields_of
+from shoal.sink.databases.table_columns import Kind, Type, kind_of, quoted, widened
 
 _QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 

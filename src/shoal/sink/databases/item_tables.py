@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from shoal.errors import SinkError, UsageError
-from shoal.sink.table_columns import Kind, Type, free_name, quoted, type_of
+from shoal.sink.databases.table_columns import Kind, Type, free_name, quoted, type_of
 
 NUMBER = "_row"  # the column of a row's number, which grows with each row
 REST = "_more"  # the column for the fields that have no column

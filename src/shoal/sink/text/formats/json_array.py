@@ -8,7 +8,7 @@ from typing import BinaryIO
 import msgspec
 
 from shoal.model import Row
-from shoal.sink.formats import as_fields
+from shoal.sink.text.formats import as_fields
 
 
 class JsonArray:

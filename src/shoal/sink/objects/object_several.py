@@ -20,8 +20,8 @@ import msgspec
 from shoal.errors import SinkAway, SinkError
 from shoal.frontier.protocol import Journal
 from shoal.model import Row
-from shoal.sink.object_parts import KEPT, TAG, WORTH_IT, ObjectParts, mark_of, remove, shown
-from shoal.sink.object_store import ObjectStore
+from shoal.sink.objects.object_parts import KEPT, TAG, WORTH_IT, ObjectParts, mark_of, remove, shown
+from shoal.sink.objects.object_store import ObjectStore
 from shoal.sink.outputs import Place, by_place, plain_name
 from shoal.sink.ownership import FileClaim, Owner
 

@@ -26,7 +26,7 @@ from msgspec import Struct
 from shoal.errors import OutputTaken, SinkAway, SinkError
 from shoal.humanize import plural
 from shoal.model import Row
-from shoal.sink.object_store import ObjectStore
+from shoal.sink.objects.object_store import ObjectStore
 from shoal.sink.ownership import FileClaim, Owner
 
 MANIFEST = "_manifest.json"

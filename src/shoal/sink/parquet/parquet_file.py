@@ -17,7 +17,7 @@ from shoal.model import Row
 from shoal.sink.spool import SEGMENT, Part, Spool
 
 if TYPE_CHECKING:
-    from shoal.sink.parquet_parts import ParquetParts
+    from shoal.sink.parquet.parquet_parts import ParquetParts
 
 Columns = Mapping[str, Mapping[str, object]]  # for each kind of item: its fields and their annotations
 
@@ -54,7 +54,7 @@ class _LazyParts:
 
     def loaded(self) -> ParquetParts:
         if self._parts is None:
-            from shoal.sink.parquet_parts import ParquetParts
+            from shoal.sink.parquet.parquet_parts import ParquetParts
 
             self._parts = ParquetParts(self._path, self._columns)
         return self._parts

@@ -20,7 +20,7 @@ from typing import Any
 from shoal.errors import SinkError, UsageError
 from shoal.events import event
 from shoal.model import Row
-from shoal.sink.item_tables import database_path, fields_of
+from shoal.sink.databases.item_tables import database_path, fields_of
 from shoal.sink.spool import SEGMENT, Part, Spool
 
 try:
@@ -28,7 +28,7 @@ try:
 except ModuleNotFoundError:
     raise UsageError("DuckDB needs duckdb: pip install 'shoal[duckdb]'") from None
 
-from shoal.sink.duckdb_tables import DuckdbTables
+from shoal.sink.databases.duckdb_tables import DuckdbTables
 
 _PATIENCE = 10.0  # seconds to wait for another program that has opened the database
 _LOOK = 0.1  # seconds between two tries

@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 from msgspec import Struct
 
-from shoal.sink.arrow_types import BOOL, DOUBLE, INT, NULL, TEXT, Type, merge, type_of
+from shoal.sink.parquet.arrow_types import BOOL, DOUBLE, INT, NULL, TEXT, Type, merge, type_of
 
 Read = Callable[[Any], object]  # from a value of JSON; raises if it is not of this form
 

@@ -26,10 +26,10 @@ import msgspec
 from shoal.errors import SinkError
 from shoal.limits import CSV_COLUMNS, CSV_NAME
 from shoal.model import Row
-from shoal.sink.committed_file import CommittedFile, beginning_of, sync_folder
-from shoal.sink.compression import Compression, Plain
-from shoal.sink.formats import as_fields
-from shoal.sink.formats.delimited import MORE, Delimited, Fields
+from shoal.sink.text.committed_file import CommittedFile, beginning_of, sync_folder
+from shoal.sink.text.compression import Compression, Plain
+from shoal.sink.text.formats import as_fields
+from shoal.sink.text.formats.delimited import MORE, Delimited, Fields
 
 _LENGTH_BITS = 42  # of a position: the rest is the number of columns
 _MOST_GIVEN = 1_500  # columns; with those that rows make there is room for all in a position

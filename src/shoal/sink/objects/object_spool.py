@@ -15,8 +15,17 @@ from typing import Any
 
 from shoal.errors import SinkError
 from shoal.model import Row
-from shoal.sink.object_parts import MANIFEST, Encode, PartName, claim, conclude, mark_of, read_name, remove
-from shoal.sink.object_store import ObjectStore
+from shoal.sink.objects.object_parts import (
+    MANIFEST,
+    Encode,
+    PartName,
+    claim,
+    conclude,
+    mark_of,
+    read_name,
+    remove,
+)
+from shoal.sink.objects.object_store import ObjectStore
 from shoal.sink.ownership import FileClaim, Owner
 from shoal.sink.spool import SEGMENT, Part, Spool
 

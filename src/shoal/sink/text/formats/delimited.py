@@ -1,7 +1,7 @@
 """CSV and TSV: a line of names, then a line for each row, all with the same number of cells (RFC 4180).
 
 Text is written as it is, None as nothing, anything else as JSON. What has no column of its own is in the column
-`_more`, an object in JSON. Which columns there are is the file's affair (`sink/delimited_files.py`).
+`_more`, an object in JSON. Which columns there are is the file's affair (`sink/text/delimited_files.py`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 from shoal.errors import SinkError
 from shoal.limits import CSV_COLUMNS
 from shoal.model import Row
-from shoal.sink.formats import as_fields
+from shoal.sink.text.formats import as_fields
 
 MORE = "_more"
 

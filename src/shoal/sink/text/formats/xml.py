@@ -15,7 +15,7 @@ from xml.etree.ElementTree import Element, XMLPullParser
 import msgspec
 
 from shoal.model import Row
-from shoal.sink.formats import as_fields
+from shoal.sink.text.formats import as_fields
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")  # without colons: these are of namespaces
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

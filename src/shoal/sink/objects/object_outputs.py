@@ -12,10 +12,10 @@ from shoal.frontier.protocol import Journal
 from shoal.model import Row
 from shoal.settings import Settings
 from shoal.sink.journals import Several
-from shoal.sink.object_parts import Encode, ObjectParts
-from shoal.sink.object_several import SeveralObjects
-from shoal.sink.object_spool import SpooledObjects
-from shoal.sink.object_store import ObjectStore
+from shoal.sink.objects.object_parts import Encode, ObjectParts
+from shoal.sink.objects.object_several import SeveralObjects
+from shoal.sink.objects.object_spool import SpooledObjects
+from shoal.sink.objects.object_store import ObjectStore
 from shoal.sink.outputs import FORMATS, Columns, FileOptions, Place, plain_name
 from shoal.sink.ownership import FileClaim
 

@@ -1,4 +1,4 @@
-"""Text formats: how rows are written, and read again. `sink/text_files.py` makes files of them."""
+"""Text formats: how rows are written, and read again. `sink/text/text_files.py` makes files of them."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ from typing import BinaryIO, cast
 
 from shoal.errors import SinkError
 from shoal.model import Row
-from shoal.sink.compression import Compression, Plain
 from shoal.sink.ownership import Owner, held
+from shoal.sink.text.compression import Compression, Plain
 
 _sync = getattr(os, "fdatasync", os.fsync)  # macOS has only fsync
 

@@ -23,9 +23,9 @@ from msgspec import Struct
 from shoal.errors import SinkError
 from shoal.events import event
 from shoal.model import Row
-from shoal.sink.arrow_types import NULL, TEXT, Type, stored
 from shoal.sink.ownership import folder_of
-from shoal.sink.parquet_tables import (
+from shoal.sink.parquet.arrow_types import NULL, TEXT, Type, stored
+from shoal.sink.parquet.parquet_tables import (
     ITEM,
     LossError,
     Table,

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from shoal.sink.compression import COMPRESSIONS, Compression, Plain
-from shoal.sink.delimited_files import DelimitedFile
-from shoal.sink.formats import Format
-from shoal.sink.formats.delimited import Delimited, DelimitedStream
-from shoal.sink.formats.json_array import JsonArray
-from shoal.sink.formats.jsonl import JsonLinesFormat
-from shoal.sink.formats.xml import Xml
 from shoal.sink.jsonl import JsonLines, StdoutJournal
-from shoal.sink.text_files import TextFile
+from shoal.sink.text.compression import COMPRESSIONS, Compression, Plain
+from shoal.sink.text.delimited_files import DelimitedFile
+from shoal.sink.text.formats import Format
+from shoal.sink.text.formats.delimited import Delimited, DelimitedStream
+from shoal.sink.text.formats.json_array import JsonArray
+from shoal.sink.text.formats.jsonl import JsonLinesFormat
+from shoal.sink.text.formats.xml import Xml
+from shoal.sink.text.text_files import TextFile
 
 if TYPE_CHECKING:
     from shoal.settings import Settings

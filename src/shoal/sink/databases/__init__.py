@@ -1,0 +1,1 @@
+"""Databases that are files: SQLite and DuckDB."""

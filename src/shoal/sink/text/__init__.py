@@ -1,0 +1,1 @@
+"""Text formats: JSON Lines, JSON, CSV, TSV and XML."""
