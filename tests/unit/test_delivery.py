@@ -15,7 +15,8 @@ from shoal.frontier.values import Counters, Cursor, JobSpec
 from shoal.model import Done, Lease, Row, Settlement
 from shoal.policy.lanes import Lane
 from shoal.settings import Settings
-from shoal.sink import Sink, outage
+from shoal.sink import Sink
+from shoal.sink.objects import outage
 from shoal.sink.ownership import FileClaim
 from shoal.testing.conformance.tools import JournalSink, make_task
 from shoal.valve import Valve
