@@ -25,11 +25,11 @@ from hypothesis import strategies as st
 
 from shoal.errors import SinkError, UsageError
 from shoal.model import Row
-from shoal.sink import make_journal, parquet_tables, spool_folder
+from shoal.sink import make_journal, spool_folder
 from shoal.sink import spool as spool_module
 from shoal.sink.journals import Several
 from shoal.sink.ownership import Owner
-from shoal.sink.parquet import parquet_parts
+from shoal.sink.parquet import parquet_parts, parquet_tables
 from shoal.sink.parquet.parquet_file import ParquetFile
 from spool_world import STEPS, Step, World, crashing_os
 
