@@ -64,7 +64,7 @@ def check_end(log: Path, folder: Path) -> None:
     assert (len(files), files[-1].stat().st_size) == (number + 1, offset)
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [2])
 def test_a_crawl_is_killed(desk: Desk, site: Site, processes: int) -> None:
     case = CASES["archive"]
     with case.servers(desk.folder) as places:

@@ -18,14 +18,11 @@ KILLS = 3
 SECONDS = 0.5  # between two kills
 LOCAL = (
     "csv",
-    "json",
     "parquet",
     "sqlite",
-    "duckdb",
     "several",
-    "s3 jsonl.gz",
 )  # others are made like one of these
-SHARED = ("csv", "postgres", "s3 parquet")
+SHARED = ("csv", "s3 parquet")
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ def page(page):
 def supervisor(folder: Path, code: str, store: str = "") -> Supervisor:
     (folder / "site.py").write_text(code)
     crawl = CrawlPlan(
-        SpiderSource("site", str(folder / "site.py")), Settings(), "job", str(folder / "rows.jsonl")
+        SpiderSource("site", str(folder / "site.py")), Settings(), "job", (str(folder / "rows.jsonl"),)
     )
     return Supervisor(WorkerPlan((), store or str(folder / "shoal.db"), crawl=crawl), 1)
 

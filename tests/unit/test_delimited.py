@@ -165,7 +165,7 @@ ITEMS = st.dictionaries(
 )
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 @given(
     st.sampled_from(sorted(COMPRESSIONS)),
     st.integers(0, 3),

@@ -240,7 +240,7 @@ def is_held(value: Any, got: Any) -> bool:
 )
 @example([{"a": [0.0, False]}])
 @example([{"a": 0.5}, {"a": True}])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_every_value_is_held_by_some_type(items: list[dict[str, Any]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         table = written(Path(folder) / "rows.parquet", items, segment=60)
