@@ -86,7 +86,12 @@ class Selection:
     def _is_quick(self, plan: Plan) -> bool:
         if plan.searches == _ONE_LOOK:
             return True
-        depth, width = self._at_most(">"), self._at_most("+")
+        if self._fits(plan, self._tags, self._tags):  # a small page: no need to look how deep and wide it is
+            return True
+        looks_beside = any(siblings for _, siblings in plan.searches)
+        return self._fits(plan, self._at_most(">"), self._at_most("+") if looks_beside else 1)
+
+    def _fits(self, plan: Plan, depth: int, width: int) -> bool:
         ways: int = sum(comb(depth, nested) * width**siblings for nested, siblings in plan.searches)
         return self._tags * ways * _STEP <= _BUDGET
 
