@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from attacks.stage import HONEST_HOSTS, HONEST_PAGES, NOT_FOUND, Result, Speech, Stage, Villain, html
+from attacks.stage import (
+    HONEST_HOSTS,
+    HONEST_PAGES,
+    NOT_FOUND,
+    Result,
+    Speech,
+    Stage,
+    Villain,
+    honest_web,
+    html,
+)
 from crash.harness import Desk
 from shoal.testing.servers.names import SILENT, Answer, NameServer, Records
 
@@ -97,13 +108,30 @@ def visit_many_hosts(stage: Stage, body: Speech | bytes, head: Speech | bytes) -
     return result
 
 
+def beside_a_control(folder: Path, stage: Stage) -> tuple[Result, Result]:
+    """The same crawl, and one of hosts that are quick, at the same time: then the machine is as busy for both. On a
+    busy one, quick hosts seem to take as long as slow ones, and wait for their turn among them."""
+    folders = folder / "again", folder / "control"
+    for one in folders:
+        one.mkdir()
+    with (
+        Desk(folders[0]) as desk,
+        Desk(folders[1]) as control,
+        honest_web() as web,  # each has its own: the time is that of its requests
+        ThreadPoolExecutor(2) as threads,
+    ):
+        again = threads.submit(visit_many_hosts, Stage(desk, stage.web), drip, drip_headers)
+        usual = threads.submit(visit_many_hosts, Stage(control, web), html(b"quick"), html(b"quick"))
+        return again.result(), usual.result()
+
+
 def test_a_thousand_and_a_half_hosts_that_drip_are_listed_first(
     stage: Stage, twice: float, tmp_path: Path
 ) -> None:
     result = visit_many_hosts(stage, drip, drip_headers)
     if result.seconds > twice:
-        with second_stage(stage, tmp_path) as control:
-            twice = 2 * visit_many_hosts(control, html(b"quick"), html(b"quick")).seconds
+        result, usual = beside_a_control(tmp_path, stage)
+        twice = 2 * usual.seconds
     stage.check_honest(result, at_most=twice)
     assert result.kinds().keys() == {"too_slow"}, "as far as they are listed"
     assert f"too_slow {DRIPPERS:,}" in result.err

@@ -14,6 +14,7 @@ import runpy
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -51,6 +52,7 @@ class Forker:
     """The process that others are forked from. It ends when this one does."""
 
     def __init__(self, source: str) -> None:
+        self._turn = threading.Lock()  # a test may have crawls in several threads
         self._socket, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with its:
             command = [sys.executable, __file__, str(its.fileno()), "shoal"]
@@ -77,8 +79,9 @@ class Forker:
         self._process.wait()
 
     def _ask(self, message: bytes) -> int:
-        self._socket.send(message)
-        return int(self._socket.recv(100))
+        with self._turn:
+            self._socket.send(message)
+            return int(self._socket.recv(100))
 
 
 _RUNS = 1_000  # no exit code is like this
