@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import random
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
@@ -161,13 +164,43 @@ def _die_with(parent: int, how: signal.Signals) -> Callable[[], None] | None:
 _LOWEST, _HIGHEST = 20000, 32000
 
 
+_CLAIM = 60.0  # seconds that a port belongs to whoever got it, whether a server listens there or not
+
+
 def free_port() -> int:
-    for _ in range(1000):
-        port = random.SystemRandom().randrange(_LOWEST, _HIGHEST)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
+    """A port that nobody has, and that no other process gets from here within a minute: tests run in several processes,
+    and a server does not listen at once."""
+    with _claims() as folder:
+        for _ in range(1000):
+            port = random.SystemRandom().randrange(_LOWEST, _HIGHEST)
+            claim = folder / str(port)
+            if not _is_fresh(claim) and _can_listen(port):
+                claim.touch()
+                return port
     raise OSError("no free port on loopback")
+
+
+@contextmanager
+def _claims() -> Iterator[Path]:
+    """The folder with a file for each port that was given away. Only one process at a time looks into it."""
+    folder = Path(tempfile.gettempdir()) / f"shoal-ports-{os.getuid()}"
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # until it is closed
+        yield folder
+
+
+def _is_fresh(claim: Path) -> bool:
+    try:
+        return time.time() - claim.stat().st_mtime < _CLAIM
+    except FileNotFoundError:
+        return False
+
+
+def _can_listen(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
