@@ -11,6 +11,7 @@ import pytest
 from hypothesis import strategies as st
 
 from shoal.model import Row
+from shoal.sink import durable
 from shoal.sink.spool import Spool
 
 
@@ -39,7 +40,7 @@ class CrashingOs:
 def crashing_os(*modules: ModuleType) -> Iterator[CrashingOs]:
     fake = CrashingOs()
     with pytest.MonkeyPatch.context() as patch:
-        for module in modules:
+        for module in (*modules, durable):
             patch.setattr(module, "os", fake)
         yield fake
 

@@ -254,7 +254,7 @@ def test_endless_new_fields_copy_the_file_rarely(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(DelimitedFile, "_widen", counted)
     monkeypatch.setattr(delimited_files, "_FREE", 20_000)
     monkeypatch.setattr(os, "fsync", lambda _: None)
-    monkeypatch.setattr("shoal.sink.text.committed_file._sync", lambda _: None)
+    monkeypatch.setattr("shoal.sink.text.committed_file.sync", lambda _: None)
     journal, committed = make(tmp_path / "o.csv"), 0
     for n in range(1_000):
         committed = journal.append(committed, rows_of([{"id": n, f"field {n}": "x" * 50}]))

@@ -16,9 +16,9 @@ from shoal.frontier.protocol import Journal
 from shoal.model import Row
 from shoal.settings import Settings
 from shoal.sink import make_journal
+from shoal.sink.durable import sync_folder
 from shoal.sink.journals import LocalJournal
 from shoal.sink.outputs import FORMATS, FileOptions, Place
-from shoal.sink.text.committed_file import sync_folder
 
 _MOST_ROWS = 2_000  # that are written at once,
 _MOST_BYTES = 4 * 1024 * 1024  # and of their text

@@ -31,6 +31,7 @@ from msgspec.structs import replace
 
 from shoal.errors import SinkError, SpiderError
 from shoal.html.media import media_type
+from shoal.sink.durable import sync_folder
 from shoal.sink.file_names import disposition_name, file_name, safe_name
 from shoal.sink.objects.object_store import ObjectStore, is_object_store
 from shoal.spider.inner import File
@@ -341,7 +342,7 @@ def _move(part: Path, to: Path) -> Path:
     """To a place that the handler chose. What is there is replaced."""
     to.parent.mkdir(parents=True, exist_ok=True)
     os.replace(part, to)
-    _sync_folder(to.parent)
+    sync_folder(to.parent)
     return to
 
 
@@ -350,7 +351,7 @@ def _move_once(part: Path, to: Path, size: int) -> Path:
     folder = part.with_suffix(".d")
     folder.mkdir(exist_ok=True)
     os.replace(part, folder / to.name)
-    _sync_folder(folder)
+    sync_folder(folder)
     to.parent.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.rename(folder, to.parent)
@@ -363,7 +364,7 @@ def _move_once(part: Path, to: Path, size: int) -> Path:
             there = [to]
         shutil.rmtree(folder, ignore_errors=True)
         to = min(there)
-    _sync_folder(to.parent.parent)
+    sync_folder(to.parent.parent)
     return to
 
 
@@ -371,14 +372,6 @@ def _write_whole(path: Path, data: bytes) -> None:
     part = path.with_name(f"{path.name}.new")
     part.write_bytes(data)
     os.replace(part, path)
-
-
-def _sync_folder(path: Path) -> None:
-    folder = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def _last_change(headers: Mapping[str, str]) -> str:

@@ -29,6 +29,7 @@ from shoal.errors import ShoalError, SinkError
 from shoal.events import event
 from shoal.limits import MB
 from shoal.model import Row
+from shoal.sink.durable import sync, write_at
 from shoal.sink.ownership import Owner, folder_of, held
 from shoal.sink.spool_folder import Segment, SpoolFolder, line_of
 
@@ -36,8 +37,6 @@ SEGMENT = 16 * MB  # bytes after which a segment is closed: what a reader of Par
 KEPT = 60.0  # seconds that a segment is kept at least after its last row
 _PATIENCE = 60.0  # seconds that `append` waits for a shipper, if the store went back
 _PAUSES = (1.0, 5.0, 30.0)  # seconds before a shipper that failed is tried again
-
-_sync = getattr(os, "fdatasync", os.fsync)  # macOS has only fsync
 
 
 class Part(Struct, frozen=True):
@@ -115,7 +114,7 @@ class Spool:
                 last = self.folder.create(last.number + 1 if last is not None else 1, committed)
                 segments.append(last)
                 self._is_new = True
-            _write(self._open(last), data, committed - last.start)
+            write_at(self._open(last), data, committed - last.start)
         if any(not segment.shipped for segment in segments[:-1]):
             self._ship_soon()
         return committed + len(data)
@@ -123,7 +122,7 @@ class Spool:
     def sync(self) -> None:
         with self._complaining():
             if self._file is not None:
-                _sync(self._file)
+                sync(self._file)
             if self._is_new:
                 self.folder.sync()
                 self._is_new = False
@@ -304,10 +303,3 @@ def _with_ends(segments: list[Segment]) -> list[tuple[Segment, int]]:
 
 def _part(segment: Segment, end: int) -> Part:
     return Part(segment.number, segment.start, end, segment.stem)
-
-
-def _write(file: int, data: bytes, position: int) -> None:
-    rest = memoryview(data)
-    while rest:
-        written = os.pwrite(file, rest, position)
-        rest, position = rest[written:], position + written

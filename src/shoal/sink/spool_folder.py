@@ -24,6 +24,7 @@ from msgspec import Struct
 
 from shoal.errors import SinkError
 from shoal.model import Row
+from shoal.sink.durable import sync_folder
 
 try:
     import fcntl
@@ -178,11 +179,3 @@ def _lock(file: int, deadline: float) -> bool:
 
 def _gap(numbers: list[int]) -> int:
     return next(n for n, after in pairwise(numbers) if after != n + 1)
-
-
-def sync_folder(folder: Path) -> None:
-    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)

@@ -23,6 +23,7 @@ from shoal.archive.members import SUFFIXES, Compression, compress
 from shoal.archive.records import Entry, Records, warcinfo
 from shoal.errors import SinkError
 from shoal.model import Row
+from shoal.sink.durable import sync, sync_folder, write_at
 from shoal.sink.file_names import safe_name
 from shoal.sink.ownership import Owner
 
@@ -32,7 +33,6 @@ _MOST = (1 << 53 - _OFFSET) - 1  # the number of the last file
 _TAIL = 8  # bytes at the end of a record by which it is told from another: a checksum of gzip
 _NOTED_AT_ONCE = 64  # records
 _NOTED_AFTER = 1.0  # seconds
-_sync = getattr(os, "fdatasync", os.fsync)  # macOS has only fsync
 
 
 class _Written(Struct):
@@ -103,7 +103,7 @@ class ArchiveJournal:
     def sync(self) -> None:
         if self._file is not None:
             with self._complaining():
-                _sync(self._file[1])
+                sync(self._file[1])
 
     def fileno(self) -> int:
         """Something to lock: the files themselves change."""
@@ -184,7 +184,7 @@ class ArchiveJournal:
             pieces.append(row.data)
             offset += len(row.data)
         data = b"".join(pieces)
-        _write_all(file, data, start)
+        write_at(file, data, start)
         self._written.append(_Written(number, start, offset, data[-_TAIL:], found))
         return number << _OFFSET | offset
 
@@ -196,12 +196,12 @@ class ArchiveJournal:
         path = self.folder / self.name_of(number)
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         self._file = number, file
-        _sync_folder(self.folder)
+        sync_folder(self.folder)
         return file
 
     def _close_file(self) -> None:
         if self._file is not None:
-            _sync(self._file[1])
+            sync(self._file[1])
             os.close(self._file[1])
             self._file = None
 
@@ -279,19 +279,3 @@ def place_of(position: int) -> tuple[int, int]:
 def _digits(at: float) -> str:
     """As in other names of WARC files, but to the millisecond: two stores may have a job of the same name."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y%m%d%H%M%S%f")[:-3]
-
-
-def _write_all(file: int, data: bytes, position: int) -> None:
-    rest = memoryview(data)
-    while rest:
-        written = os.pwrite(file, rest, position)
-        rest, position = rest[written:], position + written
-
-
-def _sync_folder(folder: Path) -> None:
-    """Makes a file's name durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -23,6 +23,7 @@ from msgspec import Struct
 from shoal.errors import SinkError
 from shoal.events import event
 from shoal.model import Row
+from shoal.sink.durable import sync_folder
 from shoal.sink.ownership import folder_of
 from shoal.sink.parquet.arrow_types import NULL, TEXT, Type, stored
 from shoal.sink.parquet.parquet_tables import (
@@ -36,7 +37,7 @@ from shoal.sink.parquet.parquet_tables import (
     row_groups,
 )
 from shoal.sink.spool import Part
-from shoal.sink.spool_folder import SpoolFolder, sync_folder
+from shoal.sink.spool_folder import SpoolFolder
 
 _NOTE = b"shoal"  # the key of our metadata
 _PART = "part.tmp"  # a part that is being written

@@ -13,10 +13,9 @@ from typing import BinaryIO, cast
 
 from shoal.errors import SinkError
 from shoal.model import Row
+from shoal.sink.durable import sync, sync_folder, write_at
 from shoal.sink.ownership import Owner, held
 from shoal.sink.text.compression import Compression, Plain
-
-_sync = getattr(os, "fdatasync", os.fsync)  # macOS has only fsync
 
 
 class CommittedFile(ABC):
@@ -47,7 +46,7 @@ class CommittedFile(ABC):
 
     def sync(self) -> None:
         with self._complaining():
-            _sync(self._open())
+            sync(self._open())
 
     def fileno(self) -> int:
         """Opens the file if necessary."""
@@ -134,19 +133,3 @@ class _Beginning(io.RawIOBase):
 
 def beginning_of(file: io.FileIO, length: int) -> BinaryIO:
     return cast(BinaryIO, io.BufferedReader(_Beginning(file, length), 1 << 16))
-
-
-def write_at(file: int, data: bytes, position: int) -> None:
-    rest = memoryview(data)
-    while rest:
-        written = os.pwrite(file, rest, position)
-        rest, position = rest[written:], position + written
-
-
-def sync_folder(folder: Path) -> None:
-    """Makes the file's name durable: otherwise a power cut could remove a committed file."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -26,7 +26,8 @@ import msgspec
 from shoal.errors import SinkError
 from shoal.limits import CSV_COLUMNS, CSV_NAME
 from shoal.model import Row
-from shoal.sink.text.committed_file import CommittedFile, beginning_of, sync_folder
+from shoal.sink.durable import sync_folder
+from shoal.sink.text.committed_file import CommittedFile, beginning_of
 from shoal.sink.text.compression import Compression, Plain
 from shoal.sink.text.formats import as_fields
 from shoal.sink.text.formats.delimited import MORE, Delimited, Fields

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from shoal.errors import SinkError
 from shoal.model import Row
-from shoal.sink.text.committed_file import CommittedFile, beginning_of, write_at
+from shoal.sink.durable import write_at
+from shoal.sink.text.committed_file import CommittedFile, beginning_of
 from shoal.sink.text.compression import Compression, Plain
 from shoal.sink.text.formats import Format
 
