@@ -266,6 +266,11 @@ def _masked_answer(low: str, value: str) -> str:
     return _MASKED if _is_secret(low) else value
 
 
+def is_secret_header(low: str) -> bool:
+    """Whether a header of an answer holds a cookie or a credential. Its name is in lower case."""
+    return low in ("set-cookie", "set-cookie2") or _is_secret(low)
+
+
 @lru_cache(maxsize=4096)
 def _is_secret(low: str) -> bool:
     return low in SECRET_HEADERS or _SECRET.fullmatch(low) is not None
