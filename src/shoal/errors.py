@@ -15,6 +15,7 @@
     │   ├── OutputTaken       the file holds something else, or belongs to another job
     │   └── SinkAway          the output cannot be reached now: its rows wait, and are written when it is back
     ├── CrawlFailed           a crawl ended, but too many of its pages failed (exit code 1)
+    ├── PageMissing           a page that a command of development needs cannot be fetched (exit code 1)
     └── TrustError            a job asks a worker for what only the worker's own settings may grant (exit code 3)
 
 A failed fetch is not an error but a value (`model.Failure`). Every message is one line that says what happened,
@@ -97,6 +98,10 @@ class SinkAway(SinkError):
 
 
 class CrawlFailed(ShoalError):
+    pass
+
+
+class PageMissing(ShoalError):
     pass
 
 

@@ -34,6 +34,7 @@ LAYERS = (
     "inspect",
     "telemetry",
     "runtime",
+    "develop",
     "extend terminal",
     "dashboard report",
     "cli",

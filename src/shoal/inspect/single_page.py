@@ -38,6 +38,7 @@ from shoal.spider.handlers import Drop, Retry
 from shoal.spider.hook_calls import HookFailed
 from shoal.spider.page import Page
 from shoal.spider.rendering import Rendered, Rendering
+from shoal.spider.spider import Spider
 
 
 class PageReport(Struct, frozen=True):
@@ -51,27 +52,39 @@ class PageReport(Struct, frozen=True):
     refused: dict[str, int] = {}  # the others, by reason
     asks: tuple[str, ...] = ()  # of robots: noindex, nofollow
     picture: bytes = b""  # a PNG, from a browser
+    moves: tuple[tuple[Task, Response], ...] = ()  # the redirects that led there
 
 
-async def look(url: str, settings: Settings, *, rendering: Rendering | None = None) -> PageReport:
-    admission = Admission(settings, [url])
-    task = admission.admit(Request(url=url))
+async def look(
+    asked: str | Request,
+    settings: Settings,
+    *,
+    rendering: Rendering | None = None,
+    spider: Spider | None = None,
+) -> PageReport:
+    """`spider`: its hooks change the request, as in a crawl. The answer is left as it is: whoever handles the page
+    calls the hooks for that."""
+    request = Request(url=asked) if isinstance(asked, str) else asked
+    admission = Admission(settings, [request.url])
+    task = admission.admit(request)
     if isinstance(task, Refused):
         raise UrlError(f"{task.url}: refused ({task.reason}), so a crawl would not fetch it")
     guard = Guard(settings.allow_network, [_host_and_port(task.url)])
     find_pools(settings, [], os.environ)
     transport = _routes(settings, guard)
     try:
-        async with _plugins(settings, url) as hooks:
+        async with _hooks(settings, spider or summary_spider("fetch", [task.url])) as hooks:
+            if spider is not None:
+                hooks.after_response = False
             return await _follow(transport, admission, task, settings, rendering, hooks)
     finally:
         await transport.close()
 
 
 @asynccontextmanager
-async def _plugins(settings: Settings, url: str) -> AsyncIterator[PageHooks]:
-    """The hooks of the plugins in the settings, as in a crawl."""
-    process, spider = ProcessHooks(), summary_spider("fetch", [url])
+async def _hooks(settings: Settings, spider: Spider) -> AsyncIterator[PageHooks]:
+    """The hooks of the spider and of the plugins in the settings, as in a crawl."""
+    process = ProcessHooks()
     hooks = process.of(spider, settings)
     await process.start(hooks, settings)
     try:
@@ -105,6 +118,7 @@ async def _follow(
 ) -> PageReport:
     asked: dict[str, RobotsRecord] = {}
     table = HostTable(settings.host)
+    moves: list[tuple[Task, Response]] = []
     while True:
         own = settings_at(settings, table.of(task.host))
         robots = await _ask_robots(transport, task, own, asked)
@@ -114,7 +128,9 @@ async def _follow(
         outcome = await _fetch(transport, task, rendering, hooks)
         kind = kind_of(outcome)
         if kind != "redirect" or not isinstance(outcome, Response):
-            seen = PageReport(task, robots, outcome, kind, picture=await _picture(outcome))
+            seen = PageReport(
+                task, robots, outcome, kind, picture=await _picture(outcome), moves=tuple(moves)
+            )
             return _described(seen, admission, RobotsDirectives(settings))
         moved = admission.moved(task, outcome.headers["Location"], outcome.cookies, outcome.status)
         if isinstance(moved, Refused):
@@ -126,6 +142,7 @@ async def _follow(
         if moved.goes_round:
             detail = f"redirects in a circle: {moved.url} was asked for before, with the same cookies"
             return PageReport(task, robots, Failure(kind="redirect_loop", detail=detail), "redirect_loop")
+        moves.append((task, outcome))
         task = moved
 
 

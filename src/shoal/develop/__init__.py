@@ -1,0 +1,1 @@
+"""What a person uses while writing a spider: a page from anywhere, one handler on it, and more."""

@@ -1,0 +1,209 @@
+"""A page for the commands of development: from a file, the cache, an archive, or the site.
+
+What is fetched is added to the cache, so that nothing is fetched twice.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+from multidict import CIMultiDict
+
+from shoal.admit import Admission
+from shoal.admit.identity import host_key
+from shoal.admit.sending import has_scheme, typed_url
+from shoal.archive.cache import ArchiveCache, CachedAnswer
+from shoal.errors import PageMissing, UrlError, UsageError
+from shoal.model import Failure, Refused, Request, Response, Task
+from shoal.policy.outcomes import kind_of
+from shoal.runtime.admission import make_admission
+from shoal.settings import BROWSER, Settings
+from shoal.spider.spider import Spider
+
+Where: TypeAlias = Literal["live", "cache", "archive", "file"]
+
+DEFAULT_CACHE = Path(".shoal/pages")
+_NOWHERE = "http://localhost/"  # the URL of a saved page that names none
+
+
+class Found(Struct, frozen=True):
+    """A page and where it was found."""
+
+    task: Task
+    response: Response
+    where: Where
+    at: float  # when it was fetched, in seconds since 1970
+    kind: str = "ok"  # or that of an error, such as "http_404"
+    record: str = ""  # its id in the archive
+
+
+class SavedNote(Struct, omit_defaults=True):
+    """What is noted beside a saved page, in NAME.json."""
+
+    url: str = _NOWHERE
+    status: int = 200
+    headers: dict[str, str] | list[tuple[str, str]] = {}
+    fetched_at: float = 0.0
+
+
+async def find_page(
+    target: str | Request,
+    *,
+    spider: Spider | None,
+    settings: Settings,
+    cache: Path | None,
+    offline: bool = False,
+    refresh: bool = False,
+    browser: bool = False,
+) -> Found:
+    """The page at a URL (https:// may be left out), of a request, or in a saved file. `offline`: nothing is fetched.
+    `refresh`: it is fetched though the cache has it. Raises PageMissing if there is no answer."""
+    if isinstance(target, str):
+        if (path := saved_file(target)) is not None:
+            return read_saved(path, spider, settings)
+        target = Request(url=typed_url(target))
+    admission = _admission(spider, settings, target.url)
+    task = admission.admit(target)
+    if isinstance(task, Refused):
+        raise UrlError(f"{task.url}: refused ({task.reason}), so a crawl would not fetch it")
+    browser = browser or task.lane == BROWSER
+    task = replace(task, lane=BROWSER) if browser else task
+    if not refresh:
+        for folder, where in _folders(cache, settings):
+            if (found := _look_up(folder, where, task, admission, settings)) is not None:
+                return found
+    if offline:
+        place = cache or settings.archive
+        raise PageMissing(
+            f"{task.url} is not in the cache ({place}), and --offline fetches nothing"
+            if place
+            else f"{task.url} cannot be had: --offline fetches nothing, and there is no cache"
+        )
+    return await _fetch(target, spider, settings, cache, browser)
+
+
+def _admission(spider: Spider | None, settings: Settings, url: str) -> Admission:
+    return Admission(settings, [url]) if spider is None else make_admission(spider, settings)
+
+
+# -- a file
+
+
+def saved_file(word: str) -> Path | None:
+    """The file that a word means; None: it is a URL."""
+    if word.startswith("file://"):
+        word = word.removeprefix("file://")
+    elif has_scheme(word):
+        return None
+    path = Path(word)
+    return path if path.is_file() else None
+
+
+def read_saved(path: Path, spider: Spider | None, settings: Settings) -> Found:
+    """A saved page, with what is noted beside it."""
+    beside = path.with_suffix(".json")
+    if path.suffix == ".json" and path.with_suffix(".html").is_file():
+        beside, path = path, path.with_suffix(".html")
+    try:
+        body = path.read_bytes()
+        note = SavedNote()
+        if beside != path and beside.is_file():
+            note = msgspec.json.decode(beside.read_bytes(), type=SavedNote)
+    except OSError as error:
+        raise UsageError(f"{error.filename}: {error.strerror or error}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{beside}: it is not what shoal keep writes beside a page: {error}") from None
+    headers = CIMultiDict(note.headers)
+    headers.setdefault("Content-Type", _type_of(path))
+    response = Response(note.url, note.status, headers, body, cached=True)
+    task = _admission(spider, settings, note.url).admit(Request(url=note.url))
+    if isinstance(task, Refused):
+        task = Task(note.url, host=host_key(note.url))
+    return Found(task, response, "file", note.fetched_at or path.stat().st_mtime, _kind(response, settings))
+
+
+def _type_of(path: Path) -> str:
+    kinds = {".json": "application/json", ".xml": "application/xml", ".txt": "text/plain"}
+    return kinds.get(path.suffix.lower(), "text/html")
+
+
+# -- the cache and the archive
+
+
+def _folders(cache: Path | None, settings: Settings) -> Iterator[tuple[Path, Where]]:
+    archive = Path(settings.archive) if settings.archive and "://" not in settings.archive else None
+    if cache is not None and cache.is_dir():
+        yield cache, "cache"
+    if archive is not None and archive != cache and archive.is_dir():
+        yield archive, "archive"
+
+
+def _look_up(
+    folder: Path, where: Where, task: Task, admission: Admission, settings: Settings
+) -> Found | None:
+    """The page, behind redirects that are archived, too."""
+    archive = ArchiveCache(folder, settings.max_body)
+    archive.open()
+    try:
+        while (answer := archive.find(task)) is not None:
+            moved = _moved(task, answer, admission)
+            if moved is None:
+                kind = _kind(answer.response, settings)
+                response = replace(answer.response, cached=True)
+                return Found(task, response, where, answer.at, kind, answer.record)
+            if moved.goes_round or len(moved.hops) > settings.max_redirects:
+                return None
+            task = moved
+        return None
+    finally:
+        archive.close()
+
+
+def _moved(task: Task, answer: CachedAnswer, admission: Admission) -> Task | None:
+    """Where an archived redirect leads; None: it is no redirect."""
+    response = answer.response
+    if kind_of(response) != "redirect":
+        return None
+    moved = admission.moved(task, response.headers["Location"], (), response.status, anywhere=True)
+    return None if isinstance(moved, Refused) else moved
+
+
+def _kind(response: Response, settings: Settings) -> str:
+    return "ok" if response.status in settings.handle_status else kind_of(response)
+
+
+# -- the site
+
+
+async def _fetch(
+    request: Request, spider: Spider | None, settings: Settings, cache: Path | None, browser: bool
+) -> Found:
+    from shoal.inspect.single_page import look  # what fetches takes a while to import
+    from shoal.spider.rendering import Rendering
+
+    if browser:
+        _check_browser(settings)
+    report = await look(request, settings, rendering=Rendering() if browser else None, spider=spider)
+    task, response = report.task, report.outcome
+    if isinstance(response, Failure):
+        raise PageMissing(f"{task.url}: {response.kind}: {response.detail}")
+    kind = _kind(response, settings)
+    record = ""
+    if cache is not None and kind == "ok":
+        from shoal.develop.page_cache import keep
+
+        record = await keep((task, response), report.moves, settings, cache)
+    return Found(task, response, "live", time.time() - response.elapsed, kind, record)
+
+
+def _check_browser(settings: Settings) -> None:
+    from shoal.fetch.browser.executable import available, why_not
+
+    if not available(settings):
+        raise UsageError(why_not(settings))
