@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 QUICK := tests/unit tests/conformance/test_frontier.py tests/simulation
 QUICK_ARGS ?= -n 2 --dist worksteal -m 'not slow' -k 'not valkey and not redis and not cluster'
 
-.PHONY: test quick lint types check format bench clean
+.PHONY: test quick lint types check format docs bench clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -41,9 +41,13 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# The documentation as a site: open site/index.html.
+docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
 bench: $(STAMP)
 	$(BIN)/pip install --quiet --editable '.[bench]'
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build site
