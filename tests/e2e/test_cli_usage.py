@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import subprocess
@@ -12,7 +13,9 @@ from pathlib import Path
 import pytest
 
 import shoal
-from shoal.cli.targets import as_url, read_targets
+from shoal.cli.app import command_line
+from shoal.cli.suggestions import OTHER_WORDS
+from shoal.cli.targets import as_one_url, as_url, read_targets
 from shoal.errors import UsageError
 
 Cli = Callable[..., tuple[int, str, str]]
@@ -189,6 +192,46 @@ def test_wrong_words_are_answered_in_one_line(cli: Cli, argv: Sequence[str], say
 
 
 @pytest.mark.parametrize(
+    ("argv", "meant"),
+    [
+        (["crwl", "x"], "shoal crawl"),
+        (["stats"], "shoal status"),
+        (["runspider", "x.py"], "shoal crawl"),
+        (["jobs"], "shoal status"),
+        (["block", "a.test"], "shoal hosts block"),
+        (["replay"], "shoal dead replay"),
+        (["hosts", "shw"], "shoal hosts show"),
+        (["example.com"], "shoal crawl example.com"),
+        (["books.py"], "shoal crawl books.py"),
+        (["http://me:secret@a.test/"], "shoal crawl http://a.test/"),
+        (["crawl", "--max_pages", "3", "a.test"], "--max-pages"),
+        (["crawl", "--rat=3", "a.test"], "--rate"),
+        (["crawl", "--retry-base", "3", "a.test"], "-s retry_base=…"),
+        (["rows", "--jsn", "a"], "--json"),
+        (["nonsense"], ""),
+        (["crawl", "--nonsense"], ""),
+        (["crawl", "-Z"], ""),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_mistyped_command_or_option_gets_one_suggestion(cli: Cli, argv: Sequence[str], meant: str) -> None:
+    code, out, err = cli(*argv)
+    assert (code, out) == (2, "")
+    assert "secret" not in one_line(err)
+    assert re.findall("did you mean (.*)[?] see ", err, re.IGNORECASE) == ([meant] if meant else [])
+
+
+def test_every_suggested_command_exists(cli: Cli) -> None:
+    for word, meant in OTHER_WORDS.items():
+        if meant.split()[0] not in command_line().commands:
+            continue
+        code, _, err = cli(word)
+        assert code == 2, f"{word} is a command: it needs no suggestion"
+        assert f"did you mean shoal {meant}? see" in one_line(err)
+        assert cli(*meant.split()[:2][: 1 if "--" in meant else 2], "--help")[0] == 0
+
+
+@pytest.mark.parametrize(
     ("argv", "says"),
     [
         (["-s", "colour=red"], "colour"),
@@ -343,3 +386,29 @@ def test_a_file_of_urls_is_not_taken_for_a_host(tmp_path: Path, monkeypatch: pyt
     Path("urls.txt").touch()
     with pytest.raises(UsageError, match=r"use -i urls\.txt"):
         read_targets(["urls.txt"], None)
+
+
+# -- standard input
+
+
+def read_from(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets standard input be this text."""
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+
+
+def test_a_dash_is_standard_input() -> None:
+    dash = read_targets(["-"], None)
+    assert (dash.urls, dash.input) == ((), "-")
+    assert read_targets(["a.test", "-"], None).input == "-"
+    assert read_targets(["-"], Path("-")) == dash
+    with pytest.raises(UsageError, match=r"-i urls\.txt another list"):
+        read_targets(["-"], Path("urls.txt"))
+
+
+def test_the_url_of_fetch_may_come_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    read_from("# one page\n\n<a.test/x>\n", monkeypatch)
+    assert as_one_url("-") == "https://a.test/x"
+    for text, says in (("", "no URL"), ("a.test\nb.test\n", "several URLs")):
+        read_from(text, monkeypatch)
+        with pytest.raises(UsageError, match=says):
+            as_one_url("-")

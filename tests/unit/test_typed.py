@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.admit.sending import meant_by, typed_url
+from shoal.admit.sending import listed_url, meant_by, typed_url
 from shoal.errors import UrlError
 from shoal.testing.fuzz import TARGETS
 from shoal.testing.fuzz.trial import Trial
@@ -98,6 +98,46 @@ def test_other_schemes_are_refused_in_one_line(word: str) -> None:
 )
 def test_a_host_and_its_port_are_no_scheme(word: str, url: str) -> None:
     assert typed_url(word) == url
+
+
+@pytest.mark.parametrize(
+    ("word", "url"),
+    [
+        ('"https://host.test/a"', "https://host.test/a"),
+        ("'host.test/a'", "https://host.test/a"),
+        ("<https://host.test/>", "https://host.test/"),
+        ("[https://host.test/]", "https://host.test/"),
+        ("(host.test)", "https://host.test/"),
+        ("“ http://host.test/x ”", "http://host.test/x"),
+        ("<'host.test'>", "https://host.test/"),
+        (" http://host.test/ ", "http://host.test/"),
+        ("[::1]", "http://[::1]/"),
+        ("https://host.test/a)", "https://host.test/a)"),
+        ("https://host.test/(a)", "https://host.test/(a)"),
+    ],
+)
+def test_quotes_and_brackets_around_a_url_are_no_part_of_it(word: str, url: str) -> None:
+    assert typed_url(word) == url
+
+
+@pytest.mark.parametrize(
+    ("line", "url"),
+    [
+        ("host.test", "https://host.test/"),
+        ('"host.test:8080/a?b=1"', "https://host.test:8080/a?b=1"),
+        ("<http://host.test/>", "http://host.test/"),
+        ("münchen.test", "https://xn--mnchen-3ya.test/"),
+        ("host.test:99999", "host.test:99999"),
+        ("host.test some words", "host.test some words"),
+        ("1,host.test", "1,host.test"),
+        ("3.50", "3.50"),
+        ("word", "word"),
+        ("mailto:me@host.test", "mailto:me@host.test"),
+        ("/relative/path.html", "/relative/path.html"),
+    ],
+)
+def test_a_line_of_a_list_may_lack_its_scheme(line: str, url: str) -> None:
+    assert listed_url(line) == url
 
 
 @pytest.mark.parametrize("fragment", [b"127.1", b"a.", b"1.", b"-", b"localhost."])

@@ -94,9 +94,37 @@ _OTHER = re.compile(
     r"(mailto|tel|sms|javascript|data|ftps?|sftp|file|about|blob|view-source|wss?|urn|magnet):", re.I
 )
 
+# Quotes and brackets around a URL that was copied out of a text, a mail or a CSV file.
+_WRAPPED = {'"': '"', "'": "'", "`": "`", "<": ">", "“": "”", "‘": "’", "«": "»", "(": ")", "[": "]"}
+_IPV6 = re.compile(r"\[[0-9A-Fa-f:.]+\]")
+# A host's name and whatever follows it. Its last label has letters only: a number is no name.
+_HOST_FIRST = re.compile(r"(?:[\w-]+\.)+(?:[^\W\d_]{2,63}|xn--[\w-]+)(?::\d+)?(?:[/?#]\S*)?")
+
 
 def has_scheme(word: str) -> bool:
     return _SCHEME.match(word) is not None
+
+
+def unwrapped(word: str) -> str:
+    """A URL without blanks, quotes and brackets around it. No URL begins with them, but for an IPv6 address."""
+    word = word.strip()
+    for _ in range(3):
+        if len(word) < 3 or word[-1] != _WRAPPED.get(word[0]) or _IPV6.fullmatch(word):
+            break
+        word = word[1:-1].strip()
+    return word
+
+
+def listed_url(line: str) -> str:
+    """The URL in a line of a list, where a person may have written `example.com` or "https://example.com/". What is no
+    URL stays as it is: admission refuses and counts it."""
+    url = unwrapped(line)
+    if not _HOST_FIRST.fullmatch(url):
+        return url
+    try:
+        return typed_url(url)
+    except UrlError:
+        return url
 
 
 def meant_by(word: str) -> str | None:
@@ -115,27 +143,28 @@ def meant_by(word: str) -> str | None:
 
 def _is_local(word: str) -> bool:
     """Whether it is this machine or an IP address, which rarely have a certificate."""
-    host = _HOST_END.split(word.strip(), maxsplit=1)[0].rstrip(".")
+    host = _HOST_END.split(word, maxsplit=1)[0].rstrip(".")
     last = host.rpartition(".")[2].lower()
-    return word.strip().startswith("[") or last == "localhost" or last.isdecimal()
+    return word.startswith("[") or last == "localhost" or last.isdecimal()
 
 
 def typed_url(word: str) -> str:
     """The URL of a word that may lack its scheme: https, or http for this machine and IP addresses."""
+    word = unwrapped(word)
     scheme = _SCHEME.match(word)
     shown = word.rpartition("@")[2]  # before it may be a password
-    if meant := meant_by(word.strip()):
+    if meant := meant_by(word):
         if "@" in meant:
             meant = f"{meant.partition('://')[0]}://{shown}"
         raise UrlError(f"{shown} is not a URL; did you mean {meant}?")
     if scheme is not None and scheme[1].lower() not in ("http", "https"):
         raise UrlError(f"{shown}: only http and https can be crawled")
-    if scheme is None and (other := _OTHER.match(word.strip())):
+    if scheme is None and (other := _OTHER.match(word)):
         raise UrlError(
             f"{other[0]} cannot be crawled, only http and https; if it is a host's name, write http://{other[0]}…"
         )
     usual = "http" if _is_local(word) else "https"
-    url = sent_url(word.strip() if scheme else f"{usual}://{word.strip()}", routes=True)
-    if url is None or " " in word.strip():
+    url = sent_url(word if scheme else f"{usual}://{word}", routes=True)
+    if url is None or " " in word:
         raise UrlError(f"{shown!r} is not a URL: write it as https://example.com/path")
     return url

@@ -99,9 +99,10 @@ def add(
 
 
 def _source(words: list[str], input_file: Path | None) -> Spider:
-    from shoal.cli.targets import as_url, listed_in
+    from shoal.cli.targets import as_url, listed_in, take_stdin
     from shoal.spider.spider import Spider
 
+    words, input_file = take_stdin(words, input_file)
     if not words and input_file is None:
         raise UsageError("nothing to add: give URLs or -i FILE; see shoal add --help")
     listed = listed_in(input_file)

@@ -33,6 +33,7 @@ from shoal.cli import (
     up,
     worker,
 )
+from shoal.cli.suggestions import better_message
 
 app = typer.Typer(
     name="shoal",
@@ -98,4 +99,5 @@ def usage_mistake(error: Exception) -> str | None:
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "shoal"
     message = str(getattr(error, "format_message")()).rstrip(".")  # noqa: B009
-    return f"{message}; see {command} --help"
+    message = better_message(error, message)
+    return f"{message}{'' if message.endswith('?') else ';'} see {command} --help"

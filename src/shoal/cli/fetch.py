@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 def fetch(
-    url: Annotated[str, typer.Argument(metavar="URL", help="The page; https:// may be left out.")],
+    url: Annotated[
+        str, typer.Argument(metavar="URL", help="The page; https:// may be left out. - reads it from stdin.")
+    ],
     as_json: options.AsJson = False,
     body: Annotated[
         bool, options.switch("--body", text="The page itself, and nothing else.", panel=options.SHOWN)
@@ -37,7 +39,7 @@ def fetch(
     config: options.Config = None,
 ) -> None:
     """Fetch one page and show what Shoal sees: robots, redirects, status, timing, links."""
-    from shoal.cli.targets import as_url
+    from shoal.cli.targets import as_one_url
     from shoal.config import load
     from shoal.engine.event_loop import run_loop
     from shoal.errors import UsageError
@@ -52,7 +54,7 @@ def fetch(
     rendering = Rendering() if browser or screenshot is not None else None
     if rendering is not None and not available(settings):
         raise UsageError(why_not(settings))
-    report = run_loop(look(as_url(url), settings, rendering=rendering))
+    report = run_loop(look(as_one_url(url), settings, rendering=rendering))
     if screenshot is not None and report.picture:
         _save(screenshot, report.picture)
     if as_json:

@@ -156,12 +156,13 @@ def _targets(
 ) -> tuple[Spider, Spider | None, SpiderSource, str]:
     """The spider, the same one started at the URLs that were given (if any were), where they come from, and the
     spider's address."""
-    from shoal.cli.targets import as_url, listed_in, read_targets, source_name, split_spider
+    from shoal.cli.targets import as_url, listed_in, read_targets, source_name, split_spider, take_stdin
     from shoal.jobs.note import SUMMARY
     from shoal.spider.default import summary_spider
     from shoal.spider.loading import SpiderSource, load_spider
     from shoal.spider.spider import Spider
 
+    words, input_file = take_stdin(words, input_file)
     spec, urls = split_spider(words)
     if spec is None:
         source = read_targets(urls, input_file)

@@ -7,16 +7,19 @@ import logging
 import os
 import re
 import stat
+import sys
 from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
 
 from shoal.admit.canonical import Canonicaliser
 from shoal.admit.identity import host_key
-from shoal.admit.sending import has_scheme, typed_url
+from shoal.admit.sending import has_scheme, typed_url, unwrapped
 from shoal.cli import is_closed
 from shoal.engine.guardian import guarded
 from shoal.errors import UsageError
 from shoal.spider.loading import SpiderSource
+from shoal.spider.spider import bounded_lines
 
 log = logging.getLogger("shoal")
 
@@ -28,6 +31,7 @@ STDIN = "-"
 
 def read_targets(words: Sequence[str], input_file: Path | None) -> SpiderSource:
     """The source of the crawl. The same words give the same name, so the same command resumes."""
+    words, input_file = take_stdin(words, input_file)
     spec, others = split_spider(words)
     if spec is not None:
         if others:
@@ -47,6 +51,16 @@ def read_targets(words: Sequence[str], input_file: Path | None) -> SpiderSource:
         input=None if listed is None else str(listed),
         feeds=source_name(urls, listed),
     )
+
+
+def take_stdin(words: Sequence[str], input_file: Path | None) -> tuple[list[str], Path | None]:
+    """The words without "-", and the list: "-" among the words is standard input, as in -i -."""
+    others = [word for word in words if word != STDIN]
+    if len(others) == len(words):
+        return others, input_file
+    if input_file is not None and str(input_file) != STDIN:
+        raise UsageError(f"- is standard input, and -i {input_file} another list: give one of them")
+    return others, Path(STDIN)
 
 
 def listed_in(input_file: Path | None) -> Path | None:
@@ -74,6 +88,7 @@ def spider_meant(word: str) -> str | None:
     """The address of the spider that a word means; None: it is a URL. FILE.py, FILE.py:name and module:name are
     spiders. So is a plain word, if a Python file here is meant by it: `books`, `shops.books`, or `books.main` for what
     books.py calls `main`."""
+    word = unwrapped(word)
     if has_scheme(word):
         return None
     if _SPIDER.fullmatch(word):
@@ -104,9 +119,26 @@ def _assigns(path: Path, name: str) -> bool:
 
 def as_url(word: str) -> str:
     """The URL meant by a word of the command line."""
+    word = unwrapped(word)
     if not has_scheme(word) and Path(word).is_file():
         raise UsageError(f"{word} is a file: use -i {word} to crawl the URLs in it")
     return typed_url(word)
+
+
+def as_one_url(word: str) -> str:
+    """The URL meant by the only word; "-" is the one URL on standard input."""
+    if word != STDIN:
+        return as_url(word)
+    if is_closed("stdin"):
+        raise UsageError("-: standard input is closed; give the URL")
+    lines = (line.strip() for line in bounded_lines(sys.stdin))
+    urls = list(islice((line for line in lines if line and not line.startswith("#")), 2))
+    if len(urls) != 1:
+        found = "no URL" if not urls else "several URLs"
+        raise UsageError(
+            f"-: there is {found} on standard input, and one is wanted; shoal crawl - takes any number"
+        )
+    return as_url(urls[0])
 
 
 def source_name(urls: Sequence[str], listed: Path | None) -> str:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeAlias, TypedDict, TypeVar, Un
 
 from msgspec import Struct
 
+from shoal.admit.sending import listed_url
 from shoal.errors import SettingsError, ShoalError, SpiderError
 from shoal.limits import REQUEST_NUMBER, START_LINE, URL_SHOWN
 from shoal.model import DEFAULT_LANE, HANDLER_NAME, Request, is_storable, name_of_handler
@@ -339,7 +340,7 @@ def _url_in(line: str, at: StartPlace) -> str:
     at.line += 1
     at.cut = len(line) > START_LINE
     url = line.removeprefix("\ufeff").strip()
-    return "" if url.startswith("#") else url[:URL_SHOWN] if at.cut else url
+    return "" if url.startswith("#") else url[:URL_SHOWN] if at.cut else listed_url(url)
 
 
 async def _urls_in(lines: AsyncIterable[str], at: StartPlace) -> AsyncGenerator[str, None]:
