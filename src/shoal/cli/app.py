@@ -22,6 +22,7 @@ from shoal.cli import (
     extract,
     fetch,
     hosts,
+    init,
     jobs,
     proxies,
     rejected,
@@ -60,6 +61,7 @@ def shoal(
         typer.echo(context.get_help())
 
 
+app.command("init")(init.init)
 app.command("crawl")(crawl.crawl)
 app.command("submit")(submit.submit)
 app.command("add")(add.add)
