@@ -9,12 +9,10 @@ Every value is checked where it is read, so that an error names the key, its sou
 from __future__ import annotations
 
 import difflib
-import json
 import math
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
@@ -27,6 +25,7 @@ from shoal.events import event
 from shoal.limits import HOST_TABLES
 from shoal.settings import HOST_KEYS, POOL_KEYS, HostSettings, PoolSettings, Settings
 from shoal.text import unreadable_url
+from shoal.typed_text import describe, parse
 
 DEFAULT_FILE = Path("shoal.toml")
 PREFIX = "SHOAL_"
@@ -59,9 +58,6 @@ _told: set[str] = set()  # unknown variables that were reported
 # RFC 9110: a token, and no control characters.
 _HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _HEADER_VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
-
-TRUE = frozenset({"true", "1", "yes", "on"})
-FALSE = frozenset({"false", "0", "no", "off"})
 
 Infos = Mapping[str, inspect.Type]
 
@@ -116,7 +112,7 @@ def read_host_settings(pairs: Mapping[str, str], source: str) -> HostSettings:
 
 def allowed(key: str) -> str:
     """What may be written for a setting: "a whole number, at least 1"."""
-    return _describe(_INFO[key])
+    return describe(_INFO[key])
 
 
 def _layers(
@@ -297,7 +293,7 @@ def _refusal(key: str, value: object, source: str, info: Infos = _INFO) -> Setti
     # Only wrong numbers and switches are shown: headers and the like may hold secrets.
     plain = isinstance(info[key], inspect.IntType | inspect.FloatType | inspect.BoolType | inspect.UnionType)
     what = f"{_short(value)} is not allowed" if plain else "this value is not allowed"
-    return SettingsError(f"{source}: {what}; {key} must be {_describe(info[key])}")
+    return SettingsError(f"{source}: {what}; {key} must be {describe(info[key])}")
 
 
 def _short(value: object) -> str:
@@ -310,97 +306,6 @@ def _short(value: object) -> str:
 
 def _parsed(key: str, text: str, source: str, info: Infos = _INFO) -> object:
     try:
-        return _parse(info[key], text.strip())
+        return parse(info[key], text.strip())
     except (ValueError, RecursionError):
         raise _refusal(key, text, source, info) from None
-
-
-def _parse(info: inspect.Type, text: str) -> object:
-    if isinstance(info, inspect.UnionType):
-        if text.lower() in ("none", ""):
-            return None
-        *others, last = (one for one in info.types if not isinstance(one, inspect.NoneType))
-        for one in others:
-            with suppress(ValueError):
-                return _parse(one, text)
-        return _parse(last, text)
-    parse = _PARSERS.get(type(info))
-    if parse is not None:
-        return parse(text)
-    if isinstance(info, inspect.ListType):
-        if text.startswith("[") and text.endswith("]"):
-            return _array(text)
-        return [_parse(info.item_type, item.strip()) for item in text.split(",") if item.strip()]
-    return json.loads(text)
-
-
-def _bool(text: str) -> bool:
-    word = text.lower()
-    if word not in TRUE | FALSE:
-        raise ValueError(word)
-    return word in TRUE
-
-
-def _array(text: str) -> object:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return tomllib.loads(f"value = {text}")["value"]
-
-
-_PARSERS: Mapping[type, Callable[[str], object]] = {
-    inspect.BoolType: _bool,
-    inspect.IntType: int,
-    inspect.FloatType: float,
-    inspect.StrType: str,
-    inspect.LiteralType: str,
-}
-
-
-# -- what is allowed, in words
-
-
-def _describe(info: inspect.Type) -> str:
-    match info:
-        case inspect.BoolType():
-            return "true or false"
-        case inspect.IntType():
-            return "a whole number" + _bounds(info)
-        case inspect.FloatType():
-            return "a number" + _bounds(info)
-        case inspect.ListType(item_type=inspect.LiteralType(values=words)):
-            return "a list of " + ", ".join(map(str, words))
-        case inspect.ListType(item_type=inspect.IntType()):
-            return "a list of whole numbers"
-        case inspect.ListType():
-            return "a list of strings"
-        case inspect.DictType(value_type=inspect.IntType() as values):
-            return "a table of whole numbers" + _bounds(values)
-        case inspect.DictType(value_type=inspect.FloatType() as values):
-            return "a table of numbers" + _bounds(values)
-        case inspect.DictType(value_type=inspect.ListType()):
-            return "a table of lists of strings"
-        case inspect.DictType(value_type=inspect.DictType(value_type=inspect.AnyType())):
-            return "a table of tables"
-        case inspect.DictType(value_type=inspect.DictType()):
-            return "a table of tables of strings"
-        case inspect.DictType(value_type=inspect.UnionType()):
-            return "a table of lists of addresses, or of tables"
-        case inspect.DictType(value_type=inspect.StructType()):
-            return f"a table of tables with {', '.join(HOST_KEYS)}"
-        case inspect.DictType():
-            return "a table of strings"
-        case inspect.LiteralType(values=words):
-            return " or ".join(map(str, words))
-        case inspect.UnionType():
-            return " or ".join(_describe(one) for one in info.types)
-        case inspect.NoneType():
-            return "none"
-    return "a string"
-
-
-def _bounds(info: inspect.IntType | inspect.FloatType) -> str:
-    if info.gt is not None:
-        most = f" and at most {info.le:g}" if info.le is not None else ""
-        return f", greater than {info.gt:g}{most}"
-    return f", at least {info.ge:g}" if info.ge is not None else ""
