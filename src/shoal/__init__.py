@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from shoal.model import Request
     from shoal.runtime.adding import Additions, add
     from shoal.runtime.crawl import Results, crawl, run
+    from shoal.spider.arguments import Secret
     from shoal.spider.handlers import Drop, Retry
     from shoal.spider.hooks import JobSummary, OutgoingRequest
     from shoal.spider.inner import FetchFailed
@@ -33,6 +34,7 @@ __all__ = [
     "Request",
     "Results",
     "Retry",
+    "Secret",
     "ShoalError",
     "Spider",
     "__version__",
@@ -56,6 +58,7 @@ _HOMES = {
     "Request": "shoal.model",
     "Results": "shoal.runtime.crawl",
     "Retry": "shoal.spider.handlers",
+    "Secret": "shoal.spider.arguments",
     "ShoalError": "shoal.errors",
     "Spider": "shoal.spider.spider",
     "add": "shoal.runtime.adding",

@@ -60,6 +60,7 @@ def test_the_public_names() -> None:
         "Request",
         "Results",
         "Retry",
+        "Secret",
         "ShoalError",
         "Spider",
         "__version__",

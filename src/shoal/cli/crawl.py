@@ -46,6 +46,8 @@ def crawl(
     summary: options.Summary = None,
     fail_above: endings.FailAbove = None,
     pairs: options.Pairs = None,
+    arguments: options.Arguments = None,
+    help_args: options.HelpArgs = False,
     config: options.Config = None,
     quiet: options.Quiet = False,
     dashboard: options.Dashboard = False,
@@ -57,12 +59,15 @@ def crawl(
 ) -> None:
     """Crawl TARGETs, and write what they yield to files. The same command again resumes where it stopped."""
     from shoal.cli.dashboard import beside
-    from shoal.cli.targets import read_targets
+    from shoal.cli.targets import read_targets, show_arguments
     from shoal.terminal.console import say
 
+    if help_args:
+        show_arguments(targets or [])
+        return
     options.set_up_logging(log_level, log_format, runs_spiders=True)
     share = endings.read_share(fail_above)
-    source = read_targets(targets or [], input_file)
+    source = read_targets(targets or [], input_file, arguments)
     given = options.flags(
         pairs,
         max_pages=max_pages,
@@ -120,9 +125,10 @@ def _plan(
     from shoal.config import load
     from shoal.runtime.crawl import JobPlan
     from shoal.sink.outputs import expand, plain_name, with_archive
+    from shoal.spider.arguments import job_name
 
     spider = source.load()
-    name = job or source.name or spider.name
+    name = job or source.name or job_name(spider)
     settings = load(config, spider.settings, os.environ, given)
     return JobPlan(
         spider=spider,

@@ -16,6 +16,7 @@ from shoal.errors import UsageError
 if TYPE_CHECKING:
     from shoal.archive.reader import Choice
     from shoal.runtime.extract_messages import ExtractPlan
+    from shoal.spider.loading import SpiderSource
 
 
 def extract(
@@ -78,6 +79,7 @@ def extract(
         ),
     ] = None,
     pairs: options.Pairs = None,
+    arguments: options.Arguments = None,
     config: options.Config = None,
     quiet: options.Quiet = False,
     log_level: options.LogLevel = None,
@@ -85,13 +87,14 @@ def extract(
 ) -> None:
     """Run SPIDER's handlers again on the pages of an archive. Nothing is fetched."""
     from shoal.archive.reader import Choice
+    from shoal.cli.targets import spider_source
 
     options.set_up_logging(log_level, log_format, usual="error", runs_spiders=True)
     if limit is not None and limit < 1:
         raise UsageError(f"--limit {limit}: give a number above 0")
     if processes is not None and processes < 1:
         raise UsageError(f"--processes {processes}: give a number above 0")
-    plan = _plan(spider, archive, handler, options.flags(pairs), config)
+    plan = _plan(spider_source(spider, arguments), archive, handler, options.flags(pairs), config)
     choice = Choice(
         url=url or "",
         job=job or "",
@@ -103,18 +106,12 @@ def extract(
 
 
 def _plan(
-    word: str, archive: Path, handler: str | None, given: dict[str, object], config: Path | None
+    source: SpiderSource, archive: Path, handler: str | None, given: dict[str, object], config: Path | None
 ) -> ExtractPlan:
     from shoal.archive.reader import archive_files
-    from shoal.cli.targets import spider_meant
     from shoal.config import load
     from shoal.runtime.extract_messages import ExtractPlan
-    from shoal.spider.loading import SpiderSource
 
-    spec = spider_meant(word)
-    if spec is None:
-        raise UsageError(f"{word} is no spider: give FILE.py, FILE.py:name or module:name")
-    source = SpiderSource(name="", spec=spec)
     loaded = source.load()
     if handler is not None:
         loaded.handler_named(handler)
@@ -144,16 +141,18 @@ def _run(
     from shoal.runtime.extract_output import ExtractOutput
     from shoal.sink import describe
     from shoal.sink.outputs import expand, plain_name
+    from shoal.spider.arguments import job_name
     from shoal.spider.schemas import columns_of
     from shoal.telemetry.logging import only_json
     from shoal.terminal.console import say, stderr
     from shoal.terminal.extract_view import render, showing
 
     spider = plan.source.load()
-    wanted = places or plan.settings.output or f"{plain_name(spider.name)}.jsonl"
-    output = expand(wanted, spider.name, time.strftime("%Y-%m-%d", time.gmtime()))
+    name = job_name(spider)
+    wanted = places or plan.settings.output or f"{plain_name(name)}.jsonl"
+    output = expand(wanted, name, time.strftime("%Y-%m-%d", time.gmtime()))
     check_places(output, None)
-    target = ExtractOutput(output, spider.name, plan.settings, columns_of(spider), fresh=fresh)
+    target = ExtractOutput(output, name, plan.settings, columns_of(spider), fresh=fresh)
     try:
         with showing(sys.stderr, quiet) as show:
             report = Extraction(

@@ -223,6 +223,16 @@ Pairs = Annotated[
         "-s", "--set", value="KEY=VALUE", text="Any setting, by its name in docs/settings.md. Repeatable."
     ),
 ]
+Arguments = Annotated[
+    list[str] | None,
+    option(
+        "-a",
+        "--arg",
+        value="NAME=VALUE",
+        text="An argument of the spider; shoal crawl SPIDER --help-args lists them. Repeatable.",
+    ),
+]
+HelpArgs = Annotated[bool, switch("--help-args", text="Show the spider's arguments and exit.")]
 Config = Annotated[
     Path | None,
     option("--config", value="FILE", text="Settings file instead of ./shoal.toml.", env="SHOAL_CONFIG"),

@@ -29,16 +29,41 @@ _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 STDIN = "-"
 
 
-def read_targets(words: Sequence[str], input_file: Path | None) -> SpiderSource:
+def spider_source(word: str, arguments: Sequence[str] | None = None) -> SpiderSource:
+    """The spider that a word of the command line means, with its arguments (`-a`)."""
+    spec = spider_meant(word)
+    if spec is None:
+        raise UsageError(f"{word} is no spider: give FILE.py, FILE.py:name or module:name")
+    return SpiderSource(name="", spec=spec, arguments=tuple(arguments or ()))
+
+
+def show_arguments(words: Sequence[str]) -> None:
+    """Prints what `-a` may be given for the spider among the words: `--help-args`."""
+    from shoal.spider.loading import find_spider
+    from shoal.terminal.spider_arguments import print_arguments
+
+    spec, _ = split_spider(words)
+    if spec is None:
+        raise UsageError(
+            "--help-args: name the spider whose arguments you mean: FILE.py, FILE.py:name or module:name"
+        )
+    print_arguments(find_spider(spec), spec)
+
+
+def read_targets(
+    words: Sequence[str], input_file: Path | None, arguments: Sequence[str] | None = None
+) -> SpiderSource:
     """The source of the crawl. The same words give the same name, so the same command resumes."""
     words, input_file = take_stdin(words, input_file)
     spec, others = split_spider(words)
+    if arguments and spec is None:
+        raise UsageError("-a is an argument of a spider: name one, FILE.py, FILE.py:name or module:name")
     if spec is not None:
         if others:
             raise UsageError(f"{spec} is a spider: give one spider, or any number of URLs, not both")
         if input_file is not None:
             raise UsageError(f"{spec} is a spider and has start URLs of its own; -i goes without one")
-        return SpiderSource(name="", spec=spec)
+        return SpiderSource(name="", spec=spec, arguments=tuple(arguments or ()))
     if not words and input_file is None:
         raise UsageError(
             "nothing to crawl: give URLs, a spider (FILE.py or module:name) or -i FILE; see shoal crawl --help"
@@ -109,12 +134,12 @@ def spider_meant(word: str) -> str | None:
 
 
 def _assigns(path: Path, name: str) -> bool:
-    """Whether the file assigns that name, as far as its text shows."""
+    """Whether the file gives something that name, as far as its text shows."""
     try:
         text = path.read_text("utf-8", "replace")
     except OSError:
         return False
-    return re.search(rf"^{name}\s*(:[^=\n]*)?=", text, re.MULTILINE) is not None
+    return re.search(rf"^({name}\s*(:[^=\n]*)?=|def {name}\()", text, re.MULTILINE) is not None
 
 
 def as_url(word: str) -> str:

@@ -7,28 +7,59 @@ import importlib.util
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from hashlib import blake2b
+from inspect import isfunction
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from shoal.errors import SettingsError, ShoalError, SpiderError
+from shoal.errors import SettingsError, ShoalError, SpiderError, UsageError
+from shoal.spider.arguments import Factory, returns_spider
 from shoal.spider.spider import Spider, place_of_error
 from shoal.text import error_line
 
 T = TypeVar("T")
 
 
-def load_spider(spec: str) -> Spider:
-    """The spider at `spec`. Errors in the user's code become one line with file and line number."""
-    address, _, name = spec.partition(":")
-    module = _load(address, spec)
-    spider = _named(module, address, name) if name else _only(module, address)
+def load_spider(spec: str, arguments: Sequence[str] = ()) -> Spider:
+    """The spider at `spec`; `arguments` (NAME=VALUE) are for a function that makes it. Errors in the user's code become
+    one line with file and line number."""
+    found = find_spider(spec)
+    if isinstance(found, Factory):
+        spider = make_spider(found, arguments)
+    elif arguments:
+        raise UsageError(
+            f"spider {found.name!r} takes no arguments: write a function that does and returns it, such as "
+            "def spider(category: str) -> Spider"
+        )
+    else:
+        spider = found
     spider.handler_named("")  # raises for a spider without handlers
     return spider
+
+
+def find_spider(spec: str) -> Spider | Factory:
+    """What stands at `spec`: a spider, or a function that makes one."""
+    address, _, name = spec.partition(":")
+    module = _load(address, spec)
+    return _named(module, address, name) if name else _only(module, address)
+
+
+def make_spider(factory: Factory, arguments: Sequence[str]) -> Spider:
+    given = factory.read(arguments)
+    try:
+        made: object = _run(lambda: factory.function(**given.values), factory.address)
+    except ShoalError as error:
+        raise type(error)(given.without_secrets(str(error))) from (None if given.secrets else error)
+    if not isinstance(made, Spider):
+        if isinstance(made, Coroutine):
+            made.close()
+        raise SpiderError(f"{factory.address}() returned a {type(made).__name__}; it must return a Spider")
+    made.made_by = given.made_by
+    return made
 
 
 def load_spiders(specs: Iterable[str]) -> dict[str, Spider]:
@@ -122,21 +153,41 @@ def _spiders(module: ModuleType) -> dict[str, Spider]:
     return dict(found.values())
 
 
-def _only(module: ModuleType, address: str) -> Spider:
-    spiders = _spiders(module)
-    if not spiders:
-        raise SpiderError(f"no spider in {address}: make one with spider = Spider('name', start=…)")
-    if len(spiders) > 1:
-        choices = ", ".join(f"{address}:{name}" for name in spiders)
-        raise SpiderError(f"{address} holds {len(spiders)} spiders; choose one: {choices}")
-    return next(iter(spiders.values()))
+def _factories(module: ModuleType, address: str) -> dict[str, Factory]:
+    """The functions of the module that say that they return a spider."""
+    return {
+        name: Factory(value, f"{address}:{name}")
+        for name, value in vars(module).items()
+        if isfunction(value)
+        and value.__module__ == module.__name__
+        and not name.startswith("_")
+        and returns_spider(value)
+    }
 
 
-def _named(module: ModuleType, address: str, name: str) -> Spider:
+def _only(module: ModuleType, address: str) -> Spider | Factory:
+    """The one spider of the module. A function counts if there is no spider: with one, it is probably how that was
+    made."""
+    found: Mapping[str, Spider | Factory] = _spiders(module) or _factories(module, address)
+    if not found:
+        raise SpiderError(
+            f"no spider in {address}: make one with spider = Spider('name', start=…), or in a function "
+            "def spider(…) -> Spider"
+        )
+    if len(found) > 1:
+        choices = ", ".join(f"{address}:{name}" for name in found)
+        raise SpiderError(f"{address} holds {len(found)} spiders; choose one: {choices}")
+    return next(iter(found.values()))
+
+
+def _named(module: ModuleType, address: str, name: str) -> Spider | Factory:
     found = getattr(module, name, None)
     if isinstance(found, Spider):
         return found
-    choices = ", ".join(f"{address}:{other}" for other in _spiders(module)) or "none"
+    if isfunction(found):
+        return Factory(found, f"{address}:{name}")
+    names = [*_spiders(module), *_factories(module, address)]
+    choices = ", ".join(f"{address}:{other}" for other in names) or "none"
     raise SpiderError(f"no spider named {name!r} in {address}; it holds {choices}")
 
 
@@ -171,10 +222,14 @@ class SpiderSource(Struct, frozen=True):
     urls: tuple[str, ...] = ()
     input: str | None = None  # a file of URLs, one a line, read after `urls`; "-": standard input
     feeds: str = ""  # the name of its URLs among the sources of a job; "": they are the spider's own start
+    arguments: tuple[str, ...] = ()  # NAME=VALUE, as they were typed: secrets among them
+
+    def __repr__(self) -> str:
+        return f"<SpiderSource {self.spec or self.name}>"
 
     def load(self) -> Spider:
         if self.spec is not None:
-            return load_spider(self.spec)
+            return load_spider(self.spec, self.arguments)
         from shoal.spider.default import summary_spider
 
         return summary_spider(self.name, [*self.urls, *([Path(self.input)] if self.input else [])])

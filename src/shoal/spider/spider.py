@@ -37,6 +37,7 @@ from shoal.spider.state import State
 from shoal.text import error_line
 
 if TYPE_CHECKING:
+    from shoal.spider.arguments import MadeBy
     from shoal.spider.page import Page
 
 Function: TypeAlias = Callable[..., Any]
@@ -79,7 +80,7 @@ class HandlerOptions(TypedDict, total=False):
 class Spider(HookDecorators):
     """Start URLs, handlers by name, hooks, and settings of its own."""
 
-    __slots__ = ("handlers", "logs_in", "name", "plugins", "settings", "start", "state")
+    __slots__ = ("handlers", "logs_in", "made_by", "name", "plugins", "settings", "start", "state")
 
     def __init__(self, name: str, start: Start = (), **settings: object) -> None:
         if not isinstance(name, str) or not name.strip():
@@ -97,6 +98,7 @@ class Spider(HookDecorators):
         self.settings: dict[str, object] = settings
         self.handlers: dict[str, Handler] = {}
         self.logs_in: Login | None = None  # how to log in
+        self.made_by: MadeBy | None = None  # the factory that made it, with the arguments of the command line
         self.state = State()
 
     def __repr__(self) -> str:

@@ -1,0 +1,272 @@
+"""Arguments of spiders: `-a category=books` for a function that makes a spider.
+
+    def spider(category: str, limit: int = 10) -> Spider: ...
+
+An argument is text, and the signature says what it is read as. It is written NAME=VALUE everywhere: on the command
+line, in the note of a job, and for worker processes. Arguments that are secret are never written down: only where they
+are, as env:NAME or file:PATH.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import inspect
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path, PurePath
+from types import SimpleNamespace
+from typing import Annotated, Any, TypeAlias, get_args, get_type_hints
+
+import msgspec
+from msgspec import Struct
+from msgspec.inspect import (
+    FrozenSetType,
+    ListType,
+    Metadata,
+    SetType,
+    Type,
+    VarTupleType,
+    type_info,
+)
+
+from shoal.errors import SpiderError, UsageError
+from shoal.spider.spider import Spider, place_of_code
+from shoal.text import MASK, without_secrets
+from shoal.typed_text import describe, parse
+
+
+class _SecretMark:
+    pass
+
+
+# The type of an argument that must not be written down.
+Secret: TypeAlias = Annotated[str, _SecretMark]
+
+_REQUIRED: Any = inspect.Parameter.empty
+# Names of arguments that are secret, whatever their type: api_key, accessToken, password …
+_SECRET_NAME = re.compile(
+    r"passw|secret|token|credential|cookie|(api|access|private|auth)_?key|authorization", re.I
+)
+_REFERENCE = re.compile(r"(env|file):")
+_SHORT = 4  # shorter values are no secrets, and would blot out half of a message
+_MANY = (ListType, SetType, FrozenSetType, VarTupleType)
+
+
+class Parameter(Struct, frozen=True):
+    """A parameter of a factory."""
+
+    name: str
+    hint: Any
+    info: Type
+    default: Any = _REQUIRED
+    text: str = ""  # what it means
+    secret: bool = False
+
+    @property
+    def required(self) -> bool:
+        return self.default is _REQUIRED
+
+    @property
+    def allowed(self) -> str:
+        """What may be given: "a whole number"."""
+        return describe(self.info)
+
+    def read(self, texts: Sequence[str]) -> Any:
+        """The value that was given: once, or several times for a list."""
+        many = isinstance(self.info, _MANY)
+        if self.secret:
+            texts = [_found(self.name, text) for text in texts]
+        if len(texts) > 1 and not many:
+            raise UsageError(f"-a {self.name} is given {len(texts)} times: give it once")
+        try:
+            plain = [parse(self.info, text) for text in texts]
+            value: Any = [one for part in plain for one in _listed(part)] if many else plain[0]
+            return msgspec.convert(value, self.hint, strict=False, dec_hook=_path)
+        except (ValueError, RecursionError, msgspec.ValidationError):
+            shown = MASK if self.secret else texts[0][:40]
+            raise UsageError(f"-a {self.name}={shown}: {self.name} must be {self.allowed}") from None
+
+
+def _listed(value: object) -> list[object]:
+    return value if isinstance(value, list) else [value]
+
+
+def _path(kind: type, value: Any) -> Any:
+    if issubclass(kind, PurePath) and isinstance(value, str):
+        return kind(value)
+    raise ValueError(f"{kind.__name__} cannot be read from text")
+
+
+class Factory(Struct, frozen=True):
+    """A function that makes a spider, and its address."""
+
+    function: Callable[..., Any]
+    address: str  # FILE.py:name, for messages
+
+    @property
+    def name(self) -> str:
+        """What the notes of jobs call it: the same on all machines, wherever the file is."""
+        path, _, function = self.address.rpartition(":")
+        stem = Path(path).stem if path.endswith(".py") else path.rpartition(".")[2]
+        return f"{stem}:{function}"
+
+    def parameters(self) -> dict[str, Parameter]:
+        signature = inspect.signature(self.function)
+        hints = self._hints(signature)
+        return {
+            name: _parameter(name, hints.get(name), one.default, self.address)
+            for name, one in signature.parameters.items()
+            if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+        }
+
+    def _hints(self, signature: inspect.Signature) -> dict[str, Any]:
+        """The types of the parameters. That of the result may be imported for type checkers only."""
+        given = {
+            name: one.annotation
+            for name, one in signature.parameters.items()
+            if one.annotation is not _REQUIRED
+        }
+        names = getattr(self.function, "__globals__", {})
+        try:
+            return get_type_hints(SimpleNamespace(__annotations__=given), names, names, include_extras=True)
+        except Exception as error:
+            where = place_of_code(self.function) or self.address
+            raise SpiderError(f"{where}: the types of its arguments cannot be read: {error}") from None
+
+    def read(self, pairs: Sequence[str]) -> Arguments:
+        """What the function is called with."""
+        parameters = self.parameters()
+        texts = _by_name(pairs)
+        self._check_names(texts, parameters)
+        given = {name: one for name, one in parameters.items() if name in texts}
+        values = {name: one.read(texts[name]) for name, one in given.items()}
+        # One that is given as its default makes no other spider.
+        told = [
+            one for name, one in given.items() if one.secret or one.required or values[name] != one.default
+        ]
+        noted = {one.name: _noted(one, values[one.name], texts[one.name]) for one in told}
+        return Arguments(
+            values,
+            MadeBy(
+                self.name,
+                tuple(f"{name}={text}" for name, text in noted.items()),
+                secret=tuple(one.name for one in told if one.secret),
+                kept_back=tuple(name for name, text in noted.items() if MASK in text),
+            ),
+            tuple(str(values[one.name]) for one in told if one.secret),
+        )
+
+    def _check_names(self, texts: Mapping[str, Sequence[str]], parameters: Mapping[str, Parameter]) -> None:
+        for name in texts:
+            if name not in parameters:
+                near = difflib.get_close_matches(name, parameters, 1)
+                known = f"it has {', '.join(parameters)}" if parameters else "it has none"
+                meant = f"did you mean {near[0]!r}? {known}" if near else known
+                raise UsageError(f"{self.address} has no argument {name!r}; {meant}")
+        missing = [name for name, one in parameters.items() if one.required and name not in texts]
+        if missing:
+            wanted = " ".join(f"-a {name}=…" for name in missing)
+            raise UsageError(
+                f"{self.address} needs {wanted}; shoal crawl {self.address} --help-args lists them"
+            )
+
+
+def returns_spider(function: Callable[..., Any]) -> bool:
+    """Whether the function says so. The name may be imported for type checkers only."""
+    result = getattr(function, "__annotations__", {}).get("return")
+    return result is Spider or (
+        isinstance(result, str) and result.rpartition(".")[2].strip("'\"") == "Spider"
+    )
+
+
+class MadeBy(Struct, frozen=True):
+    """The factory that made a spider, and with which arguments: as a job notes them."""
+
+    factory: str  # its name
+    arguments: tuple[str, ...] = ()  # NAME=VALUE, without those that are as by default
+    secret: tuple[str, ...] = ()  # names of those that are secret: they make no other job
+    kept_back: tuple[str, ...] = ()  # names of those whose values are not noted
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """The arguments that make another job."""
+        return tuple(pair for pair in self.arguments if pair.partition("=")[0] not in self.secret)
+
+
+class Arguments(Struct, frozen=True):
+    """What a factory is called with."""
+
+    values: dict[str, Any]
+    made_by: MadeBy
+    secrets: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Arguments({' '.join(self.made_by.arguments)})"
+
+    def without_secrets(self, text: str) -> str:
+        for secret in self.secrets:
+            if len(secret) >= _SHORT:
+                text = text.replace(secret, MASK)
+        return text
+
+
+def job_name(spider: Spider) -> str:
+    """The name of the spider's job, if none is given. Other arguments are another job."""
+    own = spider.made_by.identity if spider.made_by is not None else ()
+    if not own:
+        return spider.name
+    return f"{spider.name}-{hashlib.sha256(chr(10).join(own).encode('utf-8', 'replace')).hexdigest()[:6]}"
+
+
+def _by_name(pairs: Sequence[str]) -> dict[str, list[str]]:
+    """The texts of each argument. The value is never quoted in a message: it may be a secret."""
+    texts: dict[str, list[str]] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name.strip():
+            raise UsageError(f"-a {name[:40]}: write it as name=value, for example -a category=books")
+        texts.setdefault(name.strip(), []).append(text)
+    return texts
+
+
+def _parameter(name: str, hint: Any, default: Any, where: str) -> Parameter:
+    if hint is None:  # without a type: that of the default
+        hint = type(default) if isinstance(default, bool | int | float) else str
+    notes = get_args(hint)[1:] if hasattr(hint, "__metadata__") else ()
+    said = [note for note in notes if isinstance(note, str)]
+    said += [note.description for note in notes if isinstance(note, msgspec.Meta) and note.description]
+    secret = _SecretMark in notes or _SECRET_NAME.search(name) is not None
+    try:
+        info = type_info(hint)
+        if isinstance(info, Metadata):
+            info = info.type
+    except Exception as error:
+        raise SpiderError(f"{where}: argument {name!r} has a type that cannot be read: {error}") from None
+    return Parameter(name, hint, info, default, said[0] if said else "", secret)
+
+
+def _noted(parameter: Parameter, value: Any, texts: Sequence[str]) -> str:
+    """The value as text that can be read again; or where the secret is, or a mask."""
+    if parameter.secret:
+        return texts[0] if _REFERENCE.match(texts[0]) else MASK
+    plain = msgspec.to_builtins(value, enc_hook=str)
+    text = plain if isinstance(plain, str) else msgspec.json.encode(plain).decode()
+    shown = without_secrets(text)
+    return shown if shown == text else f"{shown} ({MASK})"
+
+
+def _found(name: str, text: str) -> str:
+    """A secret, from where it is: env:NAME, file:PATH, or the text itself."""
+    kind, _, where = text.partition(":")
+    if kind == "env":
+        if where not in os.environ:
+            raise UsageError(f"-a {name}={text}: there is no variable {where} in the environment; set it")
+        return os.environ[where]
+    if kind == "file":
+        try:
+            return Path(where).read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"-a {name}={text}: cannot be read: {error}") from None
+    return text
