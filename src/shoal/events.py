@@ -201,6 +201,9 @@ EVENTS: dict[str, Kind] = {
         " put it right, queue them again with shoal dead replay --kind login_failed{at}, and run the job again",
     ),
     # -- pages
+    "page_settled": _kind(
+        "debug", "job url handler status seconds size items rejected links new", "{url}: {status}"
+    ),
     "page_dead": _kind("debug", "job url host handler kind detail attempts", "{url} is given up: {kind}"),
     "page_cut": _kind(
         "warning",

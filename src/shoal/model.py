@@ -496,6 +496,7 @@ class Settlement(Struct, frozen=True):
     # -- of the page that was handled, for people to look at
     status: int = 0
     elapsed: float = 0.0  # seconds that its request took
+    size: int = 0  # bytes of its body
 
 
 class DeadLetter(Struct, frozen=True):

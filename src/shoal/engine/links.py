@@ -85,6 +85,11 @@ class Links:
             special += [links[href] for href in self._known.unknown(task.host, base, links)]
         return special
 
+    def yielded(self, lease: Lease) -> int:
+        """How many requests its page has yielded. Ask before it is settled."""
+        page = self._unsettled.get(lease.token) or self._doubtful.get(lease.token)
+        return len(page.requests) if page is not None else 0
+
     def settled(self, lease: Lease, accepted: bool) -> None:
         """Only from now on may other pages skip these links. If they did so earlier and this settlement were refused,
         the links would be lost."""

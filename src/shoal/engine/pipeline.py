@@ -26,6 +26,7 @@ from shoal.engine.letter_hooks import LetterHooks
 from shoal.engine.links import Links
 from shoal.engine.login_tasks import restored, unmerged
 from shoal.engine.logins import Entry, Logins
+from shoal.engine.page_line import PageLines
 from shoal.engine.permission import Permission, Permit
 from shoal.engine.redirects import Redirects
 from shoal.engine.sessions import SessionKeeper, Visit
@@ -79,6 +80,7 @@ class Pipeline:
         letters: LetterHooks | None = None,
         archiver: Archiver | None = None,
         cache: ArchiveCache | None = None,
+        lines: PageLines | None = None,
     ) -> None:
         self._settings = settings
         self._hosts = hosts
@@ -100,6 +102,7 @@ class Pipeline:
         self._letters = letters
         self._archiver = archiver
         self._cache = cache
+        self._lines = lines
 
     async def process(self, lease: Lease) -> Settlement | None:
         """Fetches and handles one page. None: the task goes back untouched."""
@@ -174,7 +177,14 @@ class Pipeline:
         counts = (*settlement.counts, (CACHED, 1))
         # What its handler has fetched is archived, unless it comes again.
         archived = () if isinstance(settlement.verdict, Retry) else settlement.archived
-        return replace(settlement, unsent=True, counts=counts, status=response.status, archived=archived)
+        return replace(
+            settlement,
+            unsent=True,
+            counts=counts,
+            status=response.status,
+            size=len(response.body),
+            archived=archived,
+        )
 
     async def _conclude(
         self,
@@ -201,7 +211,9 @@ class Pipeline:
                 followed = self._follow(lease, outcome, kept=visit.keeps(fetched.request))
                 return followed if self._logins is None else unmerged(followed)
             settlement = await self._handling.handle(lease, outcome, host, at, record)
-            settlement = replace(settlement, status=outcome.status, elapsed=outcome.elapsed)
+            settlement = replace(
+                settlement, status=outcome.status, elapsed=outcome.elapsed, size=len(outcome.body)
+            )
         finally:
             if isinstance(outcome, Rendered):
                 await outcome.close()
@@ -220,7 +232,7 @@ class Pipeline:
         to = self._redirects.follow(lease.task, response, kept=kept)
         if isinstance(to, Failure):
             return self._refused(lease, to.kind, to.detail)
-        return Settlement(lease, Moved(to))
+        return Settlement(lease, Moved(to), status=response.status, elapsed=response.elapsed)
 
     def _refused(self, lease: Lease, kind: str, detail: str) -> Settlement:
         failure = Failure(kind, detail, at=self._clock.time(), attempt=lease.task.attempt)
@@ -231,6 +243,8 @@ class Pipeline:
     def settled(self, settlement: Settlement, accepted: bool) -> None:
         """Called after the commit. Only now is the page counted, so that tally and events agree with the job's
         counters."""
+        lines = self._lines
+        links = self._links.yielded(settlement.lease) if lines is not None and lines.wanted else 0
         self._links.settled(settlement.lease, accepted)
         if self._archiver is not None:
             self._archiver.settled(settlement.archived, accepted)
@@ -238,6 +252,8 @@ class Pipeline:
             self._routes.return_costs(settlement.counts)
             return
         task, verdict = settlement.lease.task, settlement.verdict
+        if lines is not None and lines.wanted:
+            lines.tell(settlement, links, last=is_last_attempt(task, self._settings.max_attempts))
         if self._recorder.recent is not None:
             self._recorder.recent.add(settlement)
         if settlement.rejected:

@@ -25,7 +25,7 @@ log = logging.getLogger("shoal")
 
 KEY = "events"
 KEPT = 300
-_NOT_KEPT = frozenset({"progress", "log"})
+_NOT_KEPT = frozenset({"progress", "log", "page_settled"})
 _EVERY = 1.0  # seconds between writes
 _AT_ONCE = 3  # of a name, a second; the others are counted
 _LAST_WORDS = 2.0  # seconds that the end may take

@@ -26,6 +26,7 @@ from shoal.engine.letter_hooks import LetterHooks
 from shoal.engine.links import Links
 from shoal.engine.logins import Logins
 from shoal.engine.page_hooks import PageHooks
+from shoal.engine.page_line import PageLines
 from shoal.engine.permission import Permission
 from shoal.engine.pipeline import Pipeline
 from shoal.engine.process_hooks import ProcessHooks
@@ -406,6 +407,7 @@ def make_pipeline(
         letters=letters,
         archiver=archiver,
         cache=cache,
+        lines=PageLines(spider.handler_named("").name),
     )
 
 
