@@ -137,6 +137,9 @@ def test_a_body_alone_is_a_page(tmp_path: Path) -> None:
     assert (read.response.url, read.response.status) == (DEFAULT_URL, 200)
     assert read.response.headers["content-type"] == "text/html"
     assert read_saved(path, url=URL).response.url == URL
+    data = tmp_path / "data.json"
+    data.write_text("[1]")
+    assert read_saved(data).response.headers["content-type"] == "application/json"
     assert saved_in(tmp_path) == []
 
 

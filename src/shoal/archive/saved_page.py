@@ -29,6 +29,7 @@ from shoal.text import shown_url, without_secrets, writable
 
 DEFAULT_URL = "https://site.example/"  # of a page that does not say where it is from
 
+_MAY_BE_NAMED = re.compile(r"[^./\\\0][^/\\\0]*")
 _NAME = 80  # characters of a file's name
 _BODY = ".body"  # before the suffix of a body that would have the name of its description
 # Not true of a body that was decoded, and may be edited.
@@ -57,6 +58,10 @@ class SavedPage(Struct, frozen=True):
 def save_page(response: Response, folder: Path, *, task: Task, at: float, name: str = "") -> SavedPage:
     """Writes both files. Another page of the same URL is replaced, one of another URL with this name is not. Raises
     UsageError."""
+    if name and not _MAY_BE_NAMED.fullmatch(name):
+        raise UsageError(
+            f"a page cannot be named {name!r}; choose a name without folders that does not begin with a dot"
+        )
     body = response.body
     description = Description(
         url=shown_url(response.url),
@@ -87,7 +92,8 @@ def read_saved(path: Path, *, url: str = "") -> SavedPage:
     path = body_of(path)
     try:
         body = path.read_bytes()
-        about = _read_description(description_of(path))
+        beside = description_of(path)
+        about = _read_description(beside) if beside != path else None
     except OSError as error:
         raise UsageError(f"the page {path} cannot be read: {error.strerror or error}") from error
     if about is None:

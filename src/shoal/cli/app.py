@@ -24,6 +24,7 @@ from shoal.cli import (
     hosts,
     init,
     jobs,
+    keep,
     proxies,
     rejected,
     report,
@@ -85,6 +86,7 @@ app.add_typer(dead.app, name="dead")
 app.add_typer(rejected.app, name="rejected")
 app.add_typer(store.app, name="store")
 app.command("fetch")(fetch.fetch)
+app.command("keep")(keep.keep)
 app.command("demo")(demo.demo)
 
 

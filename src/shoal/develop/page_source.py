@@ -10,14 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
-from multidict import CIMultiDict
 
 from shoal.admit import Admission
 from shoal.admit.identity import host_key
 from shoal.admit.sending import has_scheme, typed_url
+from shoal.archive import saved_page
 from shoal.archive.cache import ArchiveCache, CachedAnswer
 from shoal.errors import PageMissing, UrlError, UsageError
 from shoal.model import Failure, Refused, Request, Response, Task
@@ -29,7 +28,6 @@ from shoal.spider.spider import Spider
 Where: TypeAlias = Literal["live", "cache", "archive", "file"]
 
 DEFAULT_CACHE = Path(".shoal/pages")
-_NOWHERE = "http://localhost/"  # the URL of a saved page that names none
 
 
 class Found(Struct, frozen=True):
@@ -41,15 +39,6 @@ class Found(Struct, frozen=True):
     at: float  # when it was fetched, in seconds since 1970
     kind: str = "ok"  # or that of an error, such as "http_404"
     record: str = ""  # its id in the archive
-
-
-class SavedNote(Struct, omit_defaults=True):
-    """What is noted beside a saved page, in NAME.json."""
-
-    url: str = _NOWHERE
-    status: int = 200
-    headers: dict[str, str] | list[tuple[str, str]] = {}
-    fetched_at: float = 0.0
 
 
 async def find_page(
@@ -107,30 +96,13 @@ def saved_file(word: str) -> Path | None:
 
 def read_saved(path: Path, spider: Spider | None, settings: Settings) -> Found:
     """A saved page, with what is noted beside it."""
-    beside = path.with_suffix(".json")
-    if path.suffix == ".json" and path.with_suffix(".html").is_file():
-        beside, path = path, path.with_suffix(".html")
-    try:
-        body = path.read_bytes()
-        note = SavedNote()
-        if beside != path and beside.is_file():
-            note = msgspec.json.decode(beside.read_bytes(), type=SavedNote)
-    except OSError as error:
-        raise UsageError(f"{error.filename}: {error.strerror or error}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{beside}: it is not what shoal keep writes beside a page: {error}") from None
-    headers = CIMultiDict(note.headers)
-    headers.setdefault("Content-Type", _type_of(path))
-    response = Response(note.url, note.status, headers, body, cached=True)
-    task = _admission(spider, settings, note.url).admit(Request(url=note.url))
+    saved = saved_page.read_saved(path)
+    url, response = saved.task.url, saved.response
+    task = _admission(spider, settings, url).admit(Request(url=url))
     if isinstance(task, Refused):
-        task = Task(note.url, host=host_key(note.url))
-    return Found(task, response, "file", note.fetched_at or path.stat().st_mtime, _kind(response, settings))
-
-
-def _type_of(path: Path) -> str:
-    kinds = {".json": "application/json", ".xml": "application/xml", ".txt": "text/plain"}
-    return kinds.get(path.suffix.lower(), "text/html")
+        task = Task(url, host=host_key(url))
+    task = replace(task, hops=saved.task.hops)
+    return Found(task, response, "file", saved.at or saved.path.stat().st_mtime, _kind(response, settings))
 
 
 # -- the cache and the archive
