@@ -155,9 +155,7 @@ def test_what_a_page_has() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "text", [section("spiders.md", "Order: lanes and priorities"), section("index.md", "Words")]
-)
+@pytest.mark.parametrize("text", [section("spiders.md", "Order: lanes and priorities"), document("words.md")])
 def test_lanes_in_their_order(text: str) -> None:
     named = [word for word in re.findall(r"`(\w+)`", text) if word in WEIGHTS]
     assert named == list(WEIGHTS)
