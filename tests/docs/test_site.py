@@ -12,6 +12,10 @@ from mkdocs.commands.build import build
 from mkdocs.config import load_config
 from selectolax.lexbor import LexborHTMLParser
 
+import shoal
+import shoal.extend
+import shoal.testing
+
 ROOT = Path(__file__).parents[2]
 LOADED = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src", "object": "data"}
 HERE = "http://site.example/"
@@ -103,3 +107,21 @@ def test_light_and_dark(pages: Pages) -> None:
         for node in pages["index.html"].css("input[data-md-color-scheme]")
     }
     assert schemes == {"default", "slate"}
+
+
+def test_every_public_name_is_in_the_reference(pages: Pages) -> None:
+    api = [tree for name, tree in pages.items() if name.startswith("api/")]
+    shown = {node.attributes["id"] for tree in api for node in tree.css("[id]")}
+    for module in (shoal, shoal.extend, shoal.testing):
+        names = {name for name in module.__all__ if name != "__version__"}
+        places = {name: {f"{module.__name__}.{name}", f"shoal.{name}"} for name in names}
+        assert [name for name in names if not places[name] & shown] == []
+
+
+def test_every_decision_is_listed() -> None:
+    decisions = ROOT / "docs" / "adr"
+    titles = {path.name: path.read_text("utf-8").split("\n")[0] for path in decisions.glob("0*.md")}
+    rows = re.findall(
+        r"^(\d+\. )\[(.+)\]\((.+)\)$", (decisions / "README.md").read_text("utf-8"), re.MULTILINE
+    )
+    assert {name: f"# {number}{title}" for number, title, name in rows} == titles
