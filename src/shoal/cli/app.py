@@ -14,6 +14,7 @@ from shoal import __version__
 from shoal.cli import (
     EXIT_CODES,
     add,
+    check,
     crawl,
     dashboard,
     dead,
@@ -87,6 +88,7 @@ app.add_typer(rejected.app, name="rejected")
 app.add_typer(store.app, name="store")
 app.command("fetch")(fetch.fetch)
 app.command("keep")(keep.keep)
+app.command("check")(check.check)
 app.command("demo")(demo.demo)
 
 
