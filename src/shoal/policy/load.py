@@ -16,7 +16,9 @@ _LEARNING = 8  # a host's first latencies are averaged: a single one says little
 # hosts, which answer first.
 _BROAD = 1_000
 _EXTREME = math.log(8)  # one fetch counts at most as this much slower or faster than usual
-_SHORTEST = 1e-4  # seconds; keeps the logarithm of a latency finite
+# Seconds; whatever is quicker counts as this. Below, a latency says more about this machine than about the host: a
+# busy processor doubles it.
+_SHORTEST = 0.05
 _HOSTS = 10_000
 _DOUBT = 10.0  # usual fetches that are added to the average, so that few slow ones mean little
 _NONE = 1e-9
