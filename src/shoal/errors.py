@@ -28,7 +28,7 @@ from __future__ import annotations
 class ShoalError(Exception):
     """The base of all errors that Shoal raises on purpose."""
 
-    exit_code = 1
+    exit_code = 1  # of the command line
 
     def __init__(self, message: str = "") -> None:
         super().__init__(one_line(message))
@@ -43,54 +43,62 @@ def one_line(message: str) -> str:
 
 
 class UsageError(ShoalError):
+    """What the user gave is wrong. The message says where, and what is allowed."""
+
     exit_code = 2
 
 
 class SettingsError(UsageError):
-    pass
+    """A bad key or value in a file, the environment, an option or a spider."""
 
 
 class SessionKeyError(SettingsError):
-    pass
+    """Cookies in the store cannot be read with this `session_key`."""
 
 
 class SpiderError(UsageError):
-    pass
+    """A spider cannot be loaded, or is written wrongly."""
 
 
 class HandlerMissing(SpiderError):
-    pass
+    """Pages wait for a handler that the spider no longer has."""
 
 
 class JobHookError(SpiderError):
-    pass
+    """A hook at the start or the end of a job failed."""
 
 
 class UrlError(UsageError):
-    pass
+    """This is not a URL that can be crawled."""
 
 
 class StoreError(ShoalError):
+    """The store cannot be used."""
+
     exit_code = 3
 
 
 class StoreFull(StoreError):
-    pass
+    """The store cannot be written to: no space left, read-only, or an I/O error. Nothing is lost."""
 
 
 class StoreVersionError(StoreError):
-    pass
+    """The store was written by another version of Shoal."""
 
 
 class SinkError(ShoalError):
+    """Rows cannot be written."""
+
     exit_code = 3
 
 
 class OutputTaken(SinkError):
-    pass
+    """The output file holds something else, or belongs to another job."""
 
 
 class SinkAway(SinkError):
+    """The output cannot be reached now. Its rows wait, and are written when it is back."""
+
     def __init__(self, sink: str, reason: str, advice: str = "", *, lasts: bool = False) -> None:
         super().__init__(f"cannot write to {sink}: {reason}{f'; {advice}' if advice else ''}")
         self.sink, self.reason = sink, reason
@@ -98,12 +106,14 @@ class SinkAway(SinkError):
 
 
 class CrawlFailed(ShoalError):
-    pass
+    """A crawl ended, but too many of its pages failed."""
 
 
 class PageMissing(ShoalError):
-    pass
+    """A page that a command of development needs cannot be fetched."""
 
 
 class TrustError(ShoalError):
+    """A job asks a worker for what only the worker's own settings may grant."""
+
     exit_code = 3

@@ -401,6 +401,7 @@ class Response(Struct, frozen=True):
 
 
 Outcome: TypeAlias = Response | Failure
+"""What a fetch gave: an answer, or why there is none."""
 
 
 class Done(Struct, frozen=True, tag="done"):

@@ -129,6 +129,8 @@ def masked(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """All settings of a crawl, as docs/settings.md lists them."""
+
     # -- how fast
     concurrency: PositiveInt = 64  # pages worked on at once; several processes share them
     waiting_per_slot: Count = 32  # pages besides that only wait for a slow server, for each of these

@@ -79,8 +79,12 @@ class FetchRequest(Struct, frozen=True):
 
 
 class Transport(Protocol):
+    """What fetches pages: one request in, one outcome out."""
+
     async def fetch(self, request: FetchRequest) -> Outcome:
         """The server's answer, or why there is none. Raises only CancelledError."""
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Called once, at the end of the process."""
+        ...

@@ -40,6 +40,7 @@ class Observation(Struct, frozen=True):
 
     @property
     def elapsed(self) -> float:
+        """Seconds that the request took."""
         return max(0.0, self.ended - self.started)
 
     @property
@@ -70,7 +71,11 @@ S = TypeVar("S", bound=Struct)
 
 
 class Policy(Protocol[S]):
-    """Made once per process with the settings, which do not change.
+    """What decides how a host is treated: a pure function of observations, with a small state that is stored with
+    the host.
+
+    It reads no clock, draws no random number and waits for nothing. It is made once per process with the settings,
+    which do not change.
 
     A class with `per_origin = True` has a state for each origin of the host, which gets the observations of that
     origin. The host's valve follows the healthiest origin; a request also follows its own.
@@ -85,7 +90,9 @@ class Policy(Protocol[S]):
         """The state after one more request. Requests end in any order."""
         ...
 
-    def limits(self, state: S, now: float) -> Limits: ...
+    def limits(self, state: S, now: float) -> Limits:
+        """What the policy wants for a host in this state."""
+        ...
 
 
 AnyPolicy = Policy[Any]

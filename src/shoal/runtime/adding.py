@@ -64,7 +64,7 @@ class Addition(Struct, frozen=True):
 
 
 class Additions(Struct, frozen=True):
-    """What became of all of them."""
+    """What became of the URLs that were added."""
 
     job: str
     state: JobState  # of the job, afterwards
@@ -75,6 +75,7 @@ class Additions(Struct, frozen=True):
 
     @property
     def refusals(self) -> int:
+        """How many URLs were refused, for any reason."""
         return sum(self.refused.values())
 
 
@@ -93,8 +94,12 @@ async def add(
     meta: Mapping[str, Any] | None = None,
     tell: Tell | None = None,
 ) -> Additions:
-    """Puts URLs into a job of the store. A path stands for a file of URLs, one a line. `tell` is called for each URL,
-    as soon as its fate is known."""
+    """Adds URLs to a job of a store, while it runs, is paused or has finished.
+
+    `urls` are URLs, requests, or paths of files with one URL a line. `handler`, `lane`, `priority` and `meta` are
+    for all of them, unless a request says otherwise. `tell` is called for each URL, as soon as it is known what
+    became of it.
+    """
     common = Common(handler, lane, priority, dict(meta) if meta else None)
     spider = Spider("add", [urls]) if isinstance(urls, str | Request | Path) else Spider("add", lambda: urls)
     async with open_frontier(str(store), create=False) as frontier:

@@ -48,8 +48,17 @@ __all__ = [
 
 
 class Sink(Protocol):
+    """Where the rows of a job go.
+
+    Either the frontier writes the rows, in the transaction that settles their pages (`journal`), or the sink writes
+    them just before it (`write`). After a crash in between, the page is fetched and written again; so writing the
+    same rows twice must change nothing.
+    """
+
     @property
-    def journal(self) -> Journal | None: ...
+    def journal(self) -> Journal | None:
+        """What the frontier appends rows to; None: the sink writes them."""
+        ...
 
     @property
     def writes_first(self) -> bool:
@@ -65,7 +74,9 @@ class Sink(Protocol):
         settled: the same, but without rows that were refused: their items are rejected, or their pages dead letters."""
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Called once, at the end of the process."""
+        ...
 
 
 def open_sink(

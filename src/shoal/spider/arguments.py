@@ -41,8 +41,8 @@ class _SecretMark:
     pass
 
 
-# The type of an argument that must not be written down.
 Secret: TypeAlias = Annotated[str, _SecretMark]
+"""The type of an argument of a spider that must not be written down, such as a password."""
 
 _REQUIRED: Any = inspect.Parameter.empty
 # Names of arguments that are secret, whatever their type: api_key, accessToken, password …

@@ -30,8 +30,10 @@ _CLOSE = 0.001  # seconds by which two clocks may differ
 
 
 class Retry(Exception):
-    """Raised by a handler: this is not the page that was asked for; ask again, `after` seconds from now. Without
-    `after`, as long after as a failed fetch. Counts as an attempt, so it ends."""
+    """Raise it in a handler: this is not the page that was asked for, so it is fetched again, `after` seconds from now.
+
+    Without `after`, the delay is that of a failed fetch. It counts as an attempt, so a page is not tried for ever.
+    """
 
     def __init__(self, reason: str = "", *, after: float | None = None) -> None:
         super().__init__(reason)
@@ -41,8 +43,7 @@ class Retry(Exception):
 
 
 class Drop(Exception):
-    """Raised by a handler: nothing of this page is wanted. The page is done; how many there were is counted by the
-    reason."""
+    """Raise it in a handler: nothing of this page is wanted. The page is done, and counted under the reason."""
 
     def __init__(self, reason: str = "no reason given") -> None:
         super().__init__(reason)

@@ -107,8 +107,11 @@ NO_HOOKS = Hooks()
 
 
 class OutgoingRequest:
-    """A request that is about to be sent, as `before_request` hooks see it. What they change holds for this sending
-    alone: nothing of it is stored, and the next attempt begins with the request as it was yielded."""
+    """A request that is about to be sent, as `before_request` hooks see it.
+
+    What they change holds for this attempt only. Nothing of it is stored: the next attempt begins with the request
+    as it was yielded.
+    """
 
     __slots__ = ("body", "headers", "method", "pool", "proxy", "session", "task", "url")
 
@@ -132,6 +135,7 @@ class OutgoingRequest:
 
     @property
     def meta(self) -> Mapping[str, Any]:
+        """The `meta` of the request; it cannot be changed."""
         return MappingProxyType(self.task.meta or {})
 
     @property
@@ -141,7 +145,7 @@ class OutgoingRequest:
 
 
 class JobSummary(Struct, frozen=True, kw_only=True):
-    """A job, as the hooks at its start and its end see it."""
+    """A job, as hooks at its start and its end see it."""
 
     name: str
     spider: str
@@ -219,7 +223,8 @@ class HookDecorators:
     @overload
     def before_request(self, /, **options: Unpack[PageHookOptions]) -> Callable[[F], F]: ...
     def before_request(self, function: Function | None = None, /, **options: Unpack[PageHookOptions]) -> Any:
-        """Runs before a page is asked for, every time: `(request)`, which it may change. It may raise Retry or Drop."""
+        """Decorator for a hook `(request)`, which runs each time before a page is fetched. It may change the
+        request, and may raise Retry or Drop."""
         return self._register("before_request", function, options)
 
     @overload
@@ -227,7 +232,8 @@ class HookDecorators:
     @overload
     def after_response(self, /, **options: Unpack[PageHookOptions]) -> Callable[[F], F]: ...
     def after_response(self, function: Function | None = None, /, **options: Unpack[PageHookOptions]) -> Any:
-        """Runs before the handler: `(page)`. It may raise Retry or Drop, or return another page (`page.replace`)."""
+        """Decorator for a hook `(page)`, which runs before the handler. It may raise Retry or Drop, or return
+        another page (`page.replace`)."""
         return self._register("after_response", function, options)
 
     @overload
@@ -235,8 +241,8 @@ class HookDecorators:
     @overload
     def on_item(self, /, **options: Unpack[PageHookOptions]) -> Callable[[F], F]: ...
     def on_item(self, function: Function | None = None, /, **options: Unpack[PageHookOptions]) -> Any:
-        """Runs for each item: `(item, page)`. It returns the item, another one or several; or nothing, if it left the
-        item or changed it in place. It may raise Drop."""
+        """Decorator for a hook `(item, page)`, which runs for each item. It returns the item, another one or a list
+        of several; or nothing, if it left the item as it was or changed it in place. It may raise Drop."""
         return self._register("on_item", function, options)
 
     @overload
@@ -244,7 +250,7 @@ class HookDecorators:
     @overload
     def on_job_start(self, /, **options: Unpack[HookOptions]) -> Callable[[F], F]: ...
     def on_job_start(self, function: Function | None = None, /, **options: Unpack[HookOptions]) -> Any:
-        """Runs once for a job, before its first page: `(job)`."""
+        """Decorator for a hook `(job)`, which runs once for a job, before its first page."""
         return self._register("on_job_start", function, options)
 
     @overload
@@ -252,7 +258,7 @@ class HookDecorators:
     @overload
     def on_job_end(self, /, **options: Unpack[HookOptions]) -> Callable[[F], F]: ...
     def on_job_end(self, function: Function | None = None, /, **options: Unpack[HookOptions]) -> Any:
-        """Runs once when the job is finished: `(job)`, with its counts."""
+        """Decorator for a hook `(job)`, which runs once when the job is finished. The job has its counts."""
         return self._register("on_job_end", function, options)
 
     @overload
@@ -260,7 +266,8 @@ class HookDecorators:
     @overload
     def on_process_start(self, /, **options: Unpack[HookOptions]) -> Callable[[F], F]: ...
     def on_process_start(self, function: Function | None = None, /, **options: Unpack[HookOptions]) -> Any:
-        """Runs in every process that works on pages of the spider, before its first page."""
+        """Decorator for a hook `()`, which runs in every process that works on pages of the spider, before its first
+        page."""
         return self._register("on_process_start", function, options)
 
     @overload
@@ -268,7 +275,7 @@ class HookDecorators:
     @overload
     def on_process_end(self, /, **options: Unpack[HookOptions]) -> Callable[[F], F]: ...
     def on_process_end(self, function: Function | None = None, /, **options: Unpack[HookOptions]) -> Any:
-        """Runs at the end of each such process, unless it is killed."""
+        """Decorator for a hook `()`, which runs at the end of each such process, unless it is killed."""
         return self._register("on_process_end", function, options)
 
     @overload
@@ -276,5 +283,5 @@ class HookDecorators:
     @overload
     def on_dead_letter(self, /, **options: Unpack[HookOptions]) -> Callable[[F], F]: ...
     def on_dead_letter(self, function: Function | None = None, /, **options: Unpack[HookOptions]) -> Any:
-        """Runs after a page was given up: `(letter)`."""
+        """Decorator for a hook `(letter)`, which runs after a page was given up."""
         return self._register("on_dead_letter", function, options)

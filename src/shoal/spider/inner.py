@@ -18,8 +18,11 @@ T = TypeVar("T")
 
 
 class FetchFailed(Exception):
-    """Raised by `await page.fetch(…)`: there is no page. A handler that does not catch it ends like a page that could
-    not be fetched: it is tried again later or given up, by `kind`."""
+    """Raised by `await page.fetch(…)`: there is no page.
+
+    If the handler does not catch it, its own page counts as one that could not be fetched: it is tried again later or
+    given up, by `kind`.
+    """
 
     def __init__(
         self,

@@ -37,7 +37,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 class LoginFailed(Exception):
-    """Raise it in a login function: it did not work, and this is why."""
+    """Raise it in a login function, with the reason: the login did not work."""
 
 
 class Login(Struct, frozen=True):
@@ -107,7 +107,7 @@ def _check_selector(selector: str) -> None:
 
 
 class LoginSession:
-    """What a login function gets: requests of one session, which begins with an empty jar."""
+    """What a login function is given: a session without cookies, which sends its requests one after another."""
 
     def __init__(
         self,

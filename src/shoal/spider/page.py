@@ -81,6 +81,14 @@ class FollowOptions(TypedDict, total=False):
 
 
 class Page:
+    """What a handler is given: the answer of a server, parsed when it is first looked at, and ways to ask for more
+    pages.
+
+    Elements of HTML are selectolax's (`selectolax.lexbor.LexborNode`). Those of XML have what is used most of it:
+    `node.text()`, `node.attributes["href"]`, `node.css("…")`, `node.css_first("…")`, `node.parent`, `node.tag`,
+    `node.html`.
+    """
+
     __slots__ = (
         "_base",
         "_codec",
@@ -142,14 +150,17 @@ class Page:
 
     @property
     def status(self) -> int:
+        """The HTTP status, such as 200."""
         return self.response.status
 
     @property
     def headers(self) -> Mapping[str, str]:
+        """The headers of the answer; upper and lower case are the same in their names."""
         return self.response.headers
 
     @property
     def body(self) -> bytes:
+        """The body as bytes, decompressed."""
         return self.response.body
 
     @property
@@ -159,11 +170,12 @@ class Page:
 
     @property
     def depth(self) -> int:
+        """How many links it is away from a start URL."""
         return self.task.depth
 
     @property
     def meta(self) -> dict[str, Any]:
-        """What the request carried along."""
+        """The `meta` of its request: a dict of your own values."""
         return self.task.meta or {}
 
     @property
@@ -173,6 +185,7 @@ class Page:
 
     @property
     def is_html(self) -> bool:
+        """Whether it is read as HTML or XHTML."""
         return self._kind in ("html", "xhtml")
 
     @property
@@ -217,8 +230,10 @@ class Page:
         headers: Mapping[str, str] | None = None,
         status: int | None = None,
     ) -> Page:
-        """The same page with another body, other headers or another status, for an `after_response` hook. A text
-        becomes UTF-8, and the header says so."""
+        """A copy of the page with another body, other headers or another status, for an `after_response` hook.
+
+        A text is encoded as UTF-8, and the header says so.
+        """
         page, response = copy(self), self.response
         given = CIMultiDict(response.headers if headers is None else headers)
         if isinstance(body, str):
@@ -273,7 +288,7 @@ class Page:
             raise _no_selector(selector) from None
 
     def first(self, selector: str) -> Node | None:
-        """The first element that matches."""
+        """The first element that matches a CSS selector, or None."""
         if self.is_xml:
             return next(self._document.css(selector), None)
         try:
@@ -302,41 +317,41 @@ class Page:
         return found
 
     def text(self, selector: str | None = None, default: str = "") -> str:
-        """The text of the first match, or all that can be read on the page; white space becomes single spaces."""
+        """The text of the first element that matches, or `default`; without a selector, all text that can be read on
+        the page. White space becomes single spaces."""
         if selector is None:
             return squeeze(self._document.text()) if self.is_xml else visible_text(self.tree)
         node = self.first(selector)
         return default if node is None else _text_of(node)
 
     def texts(self, selector: str) -> list[str]:
-        """The text of every match."""
+        """The text of every element that matches."""
         return [_text_of(node) for node in self.css(selector)]
 
     def attr(self, selector: str, name: str, default: T | None = None) -> str | T | None:
-        """An attribute of the first match."""
+        """An attribute of the first element that matches, or `default`."""
         node = self.first(selector)
         value = None if node is None else node.attributes.get(name)
         return default if value is None else value
 
     def attrs(self, selector: str, name: str) -> list[str]:
-        """An attribute of every match that has it."""
+        """An attribute of every element that matches and has it."""
         values = (node.attributes.get(name) for node in self.css(selector))
         return [value for value in values if value is not None]
 
     def re(self, pattern: str | re.Pattern[str], selector: str | None = None) -> list[str]:
-        """What a regular expression finds in the text of every match, or in the whole body: its groups, if it has some,
-        else all that it matches."""
+        """What a regular expression finds in the text of every element that matches, or without a selector in the whole
+        body: its groups if it has some, else the whole matches."""
         texts = [self.html] if selector is None else self.texts(selector)
         found = [match for text in texts for match in re.finditer(pattern, text)]
         return [one for match in found for one in (match.groups("") or (match[0],))]
 
     def jsonld(self) -> list[dict[str, Any]]:
-        """The objects that the page describes itself with (JSON-LD), those of lists and graphs one by one. What is not
-        JSON is passed over."""
+        """The objects of JSON-LD on the page, those in lists and graphs one by one. What is not JSON is passed over."""
         return [] if self.is_xml else objects_in(self.tree)
 
     def save(self, path: str | Path) -> Path:
-        """Writes the body to a file, whole or not at all, and gives its path. Folders are made."""
+        """Writes the body to a file, whole or not at all, and returns its path. Missing folders are made."""
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(f"{path.name}.{os.getpid()}.part")
@@ -378,7 +393,8 @@ class Page:
 
     @property
     def in_browser(self) -> bool:
-        """Whether the page is open in a browser: then what follows works on it, and the rest shows what came of it."""
+        """Whether the page is open in a browser. Only then can it be clicked, scrolled and so on; the rest of the
+        page shows what came of it."""
         return self._tab is not None
 
     async def click(self, selector: str) -> None:
@@ -397,18 +413,19 @@ class Page:
         await self._reread()
 
     async def scroll(self, times: int = 1) -> None:
-        """Scrolls to the end, as often as said: pages that load more then grow."""
+        """Scrolls to the end of the page, `times` times, for pages that load more when they are scrolled."""
         await self._open("scroll").scroll(times)
         await self._reread()
 
     async def evaluate(self, script: str) -> Any:
-        """What a JavaScript expression or function gives."""
+        """Evaluates a JavaScript expression or function, and returns its value."""
         result = await self._open("evaluate").evaluate(script)
         await self._reread()
         return result
 
     async def wait_for(self, condition: str) -> None:
-        """Until a CSS selector matches; or for "load", or "quiet": no more traffic."""
+        """Waits until a CSS selector matches, until the page is loaded ("load"), or until there is no more traffic
+        ("quiet")."""
         await self._open("wait_for").wait_for(condition)
         await self._reread()
 
@@ -536,10 +553,10 @@ class Page:
         handler: HandlerLike = None,
         **options: Unpack[FollowOptions],
     ) -> list[Request]:
-        """A request for every element that matches a selector, or for every given URL or element; without either, for
-        all that `links` finds.
+        """Requests to yield: one for every element that matches a selector, or for every given URL or element; without
+        either, for all that `links` finds.
 
-        Elements that point nowhere are passed over.
+        Elements that point nowhere are passed over. Options are those of `follow`.
         """
         if targets is None or isinstance(targets, str):
             urls: Iterable[str] = self._targets(targets)

@@ -20,8 +20,11 @@ GROUP = "shoal.plugins"  # of entry points
 
 
 class Plugin:
-    """A base for plugins, for those who want one: any object with some of these methods is a plugin. Each may be async.
-    Its constructor takes the keys of its table in the setting `plugin_options`."""
+    """A base class for plugins. It is optional: any object with some of these methods is a plugin.
+
+    Each method is a hook like the decorator of the same name of a spider, and may be async. The constructor is given
+    the keys of the plugin's table in the setting `plugin_options`.
+    """
 
     order: float = 0.0  # of all its hooks; lower runs first
 

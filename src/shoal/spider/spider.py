@@ -78,7 +78,12 @@ class HandlerOptions(TypedDict, total=False):
 
 
 class Spider(HookDecorators):
-    """Start URLs, handlers by name, hooks, and settings of its own."""
+    """A spider: where to start, handlers that turn pages into items and requests, hooks, and settings of its own.
+
+    `name` names its jobs. `start` is a URL, a list of URLs or requests, a `pathlib.Path` to a file with one URL a
+    line, or a function that returns or yields them. `settings` are those of docs/settings.md; the command line and
+    the environment win over them.
+    """
 
     __slots__ = ("handlers", "logs_in", "made_by", "name", "plugins", "settings", "start", "state")
 
@@ -113,7 +118,10 @@ class Spider(HookDecorators):
     def handler(self, /, **options: Unpack[HandlerOptions]) -> Callable[[F], F]: ...
 
     def handler(self, function: Function | None = None, /, **options: Unpack[HandlerOptions]) -> Function:
-        """Decorator: registers a function under its name. The first one gets the start URLs."""
+        """Decorator: registers a function as a handler, under its name. The first handler gets the start URLs.
+
+        It is used bare, as `@spider.handler`, or with the options of `add_handler`: `@spider.handler(key="upc")`.
+        """
 
         def register(function: Function) -> Function:
             self.add_handler(function, **options)
@@ -135,7 +143,17 @@ class Spider(HookDecorators):
         wait_for: str = "",
         files: str | Sequence[str] = (),
     ) -> Handler:
-        """Registers a handler, as the decorator does."""
+        """Registers a function as a handler, as `@spider.handler` does.
+
+        - `name`: the name that tasks are stored with; the function's own name, if none is given
+        - `key`: one or several fields that identify an item; of items with the same key, the first is written
+        - `lane`, `priority`: how its pages are queued
+        - `item`: the class of its items, or several, by which they are checked; or the name of their kind, which is the
+          table of a database
+        - `pool`, `country`: the proxies that its pages go through
+        - `wait_for`: in a browser, when a page is complete: "load", "quiet", or a CSS selector
+        - `files`: fields of its items with URLs of files, which are downloaded
+        """
         where = f"spider {self.name!r}"
         if not callable(function):
             raise SpiderError(f"{where}: a handler is a function, not {function!r}")
@@ -170,11 +188,14 @@ class Spider(HookDecorators):
         logged_out_url: str | None = None,
         accounts: Accounts = (),
     ) -> Callable[[F], F]:
-        """Decorator: the function logs a session in, before its first page and whenever it is logged out.
+        """Decorator: the function logs a session in, before its first page and again when it is logged out.
 
-        `logged_out` tells a page of somebody who is not logged in: a CSS selector, or a function of the page;
-        `logged_out_status` and `logged_out_url` tell it by status and by the URL of a redirect (a regular expression).
-        `accounts` are several sessions: dicts with a `name`, or a function that returns them."""
+        - `logged_out`: how to tell a page that is shown to somebody who is not logged in: a CSS selector, or a
+          function of the page
+        - `logged_out_status`: the same, by the status of the answer
+        - `logged_out_url`: the same, by the URL of a redirect: a regular expression
+        - `accounts`: several sessions: dicts with a `name`, or a function that returns them
+        """
 
         def register(function: F) -> F:
             if self.logs_in is not None:

@@ -12,7 +12,7 @@ from shoal.spider.state import state_of
 
 @contextmanager
 def state_in_memory(values: dict[str, Any] | None = None) -> Iterator[dict[str, Any]]:
-    """What runs in it has these values as its state, and changes them."""
+    """While the block runs, `spider.state` has these values, and changes go there. For tests of handlers."""
     kept = {} if values is None else values
     with state_of(_Memory(kept)):
         yield kept

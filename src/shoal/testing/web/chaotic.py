@@ -102,6 +102,7 @@ class ChaoticWeb(WebView):
         self._reserved: list[socket.socket] = []  # ports of the hosts that are down
 
     def hits(self) -> list[Hit]:
+        """Every request so far, as the servers saw it."""
         return list(self._hits)
 
     def under_way(self) -> dict[str, int]:
