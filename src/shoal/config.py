@@ -23,7 +23,7 @@ from msgspec import inspect
 from shoal.errors import SettingsError
 from shoal.events import event
 from shoal.limits import HOST_TABLES
-from shoal.settings import HOST_KEYS, POOL_KEYS, HostSettings, PoolSettings, Settings
+from shoal.settings import ARGUMENT_VARIABLE, HOST_KEYS, POOL_KEYS, HostSettings, PoolSettings, Settings
 from shoal.text import unreadable_url
 from shoal.typed_text import describe, parse
 
@@ -128,7 +128,11 @@ def _layers(
     for key, value in spider.items():
         yield _known(key, "spider"), value, f"spider: {key}"
     for variable, text in environ.items():
-        if not variable.startswith(PREFIX) or variable in NOT_SETTINGS:
+        if (
+            not variable.startswith(PREFIX)
+            or variable.startswith(ARGUMENT_VARIABLE)
+            or variable in NOT_SETTINGS
+        ):
             continue
         if (known := _VARIABLES.get(variable)) is not None:
             yield known, _parsed(known, text, variable), variable

@@ -73,6 +73,8 @@ SECRET = frozenset(
 # What jobs may write to, if a worker does not say: rows, and neither settings nor stores.
 _OUTPUTS = ("*.jsonl", "*.jsonl.gz", "*.jsonl.zst", "*.csv", "*.csv.gz", "*.csv.zst", "*.tsv", "*.parquet")
 
+ARGUMENT_VARIABLE = "SHOAL_ARG_"  # before the names of variables that hold secret arguments of spiders
+
 POLICIES = ("rate", "concurrency", "breaker", "timeout", "budget")
 
 

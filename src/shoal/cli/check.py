@@ -27,6 +27,7 @@ def check(
     strict: Annotated[bool, options.switch("--strict", text="Exit code 1 for warnings, too.")] = False,
     as_json: options.AsJson = False,
     pairs: options.Pairs = None,
+    arguments: options.Arguments = None,
     config: options.Config = None,
 ) -> None:
     """Look over a spider or a settings file without crawling: does it load, are settings, handlers, keys, schemas and
@@ -42,7 +43,14 @@ def check(
     findings = [
         finding
         for target in targets
-        for finding in look_over(target, config=config, flags=flags, pages=pages, environ=os.environ)
+        for finding in look_over(
+            target,
+            config=config,
+            flags=flags,
+            pages=pages,
+            environ=os.environ,
+            arguments=arguments or (),
+        )
     ]
     give_stdout_back()  # what spiders print while they are loaded went to stderr
     if as_json:

@@ -52,6 +52,7 @@ def keep(
     no_robots: options.NoRobots = False,
     allow_network: options.AllowNetwork = None,
     pairs: options.Pairs = None,
+    arguments: options.Arguments = None,
     config: options.Config = None,
 ) -> None:
     """Save one page with its headers as files, to test a spider with."""
@@ -63,10 +64,12 @@ def keep(
     from shoal.errors import UsageError
     from shoal.spider.loading import load_spider
 
+    if arguments and spider is None:
+        raise UsageError("-a is an argument of a spider: name one with --spider")
     if cache is not None and no_cache:
         raise UsageError("--cache and --no-cache exclude each other: leave out one")
     given = options.flags(pairs, robots=False if no_robots else None, allow_network=allow_network or None)
-    loaded = load_spider(spider) if spider is not None else None
+    loaded = load_spider(spider, arguments or ()) if spider is not None else None
     settings = load(config, loaded.settings if loaded is not None else {}, os.environ, given)
     found = run_loop(
         find_page(

@@ -88,6 +88,7 @@ def submit(
     no_robots: options.NoRobots = False,
     allow_network: options.AllowNetwork = None,
     pairs: options.Pairs = None,
+    arguments: options.Arguments = None,
     config: options.Config = None,
     quiet: options.Quiet = False,
     log_level: options.LogLevel = None,
@@ -105,7 +106,8 @@ def submit(
         allow_network=allow_network or None,
         archive=archive,
     )
-    plan = _plan(targets or [], input_file, output or [], store, job, fresh, priority, given, config)
+    aimed = _targets(targets or [], input_file, arguments)
+    plan = _plan(aimed, output or [], store, job, fresh, priority, given, config)
     if every is not None or cron is not None:
         if plan.start is not None:
             raise UsageError(
@@ -119,8 +121,7 @@ def submit(
 
 
 def _plan(
-    words: Sequence[str],
-    input_file: Path | None,
+    aimed: tuple[Spider, Spider | None, SpiderSource, str],
     output: list[str],
     store: str,
     job: str | None,
@@ -132,9 +133,10 @@ def _plan(
     from shoal.config import load
     from shoal.runtime.job_plan import JobPlan
     from shoal.runtime.submit import place_on_fleet
+    from shoal.spider.arguments import job_name
 
-    spider, start, source, address = _targets(words, input_file)
-    name = job or source.name or spider.name
+    spider, start, source, address = aimed
+    name = job or source.name or job_name(spider)
     settings = load(config, spider.settings, os.environ, given)
     return JobPlan(
         spider=spider,
@@ -152,7 +154,7 @@ def _plan(
 
 
 def _targets(
-    words: Sequence[str], input_file: Path | None
+    words: Sequence[str], input_file: Path | None, arguments: Sequence[str] | None
 ) -> tuple[Spider, Spider | None, SpiderSource, str]:
     """The spider, the same one started at the URLs that were given (if any were), where they come from, and the
     spider's address."""
@@ -165,16 +167,29 @@ def _targets(
     words, input_file = take_stdin(words, input_file)
     spec, urls = split_spider(words)
     if spec is None:
-        source = read_targets(urls, input_file)
+        source = read_targets(urls, input_file, arguments)
         return summary_spider(SUMMARY, ()), source.load(), source, ""
-    spider = load_spider(spec)
+    spider = load_spider(spec, arguments or ())
+    _check_stored(spider)
     if not urls and input_file is None:
         return spider, None, SpiderSource(name="", spec=spec), spec
     listed = listed_in(input_file)
     begin = [as_url(word) for word in urls]
     started = Spider(spider.name, [*begin, *([listed] if listed else [])], **spider.settings)
     started.handlers = spider.handlers
+    started.made_by = spider.made_by
     return spider, started, SpiderSource(name="", feeds=source_name(begin, listed)), spec
+
+
+def _check_stored(spider: Spider) -> None:
+    """Workers get the arguments from the store, which no secret may be written to."""
+    kept_back = spider.made_by.kept_back if spider.made_by is not None else ()
+    if kept_back:
+        name = kept_back[0]
+        raise UsageError(
+            f"-a {name}: a secret is not written to the store; give {name}=env:NAME, and each worker reads it from its "
+            "own environment"
+        )
 
 
 def _schedule(plan: JobPlan, every: str | None, cron: str | None, keep: int) -> None:

@@ -37,7 +37,13 @@ _PYTHON = get_path("stdlib") + os.sep
 
 
 def check(
-    target: str, *, config: Path | None, flags: Mapping[str, object], pages: Path, environ: Mapping[str, str]
+    target: str,
+    *,
+    config: Path | None,
+    flags: Mapping[str, object],
+    pages: Path,
+    environ: Mapping[str, str],
+    arguments: Sequence[str] = (),
 ) -> list[Finding]:
     """What is found about a spider (FILE.py, FILE.py:name, module, a folder) or a settings file (FILE.toml). Raises
     UsageError if there is no such thing."""
@@ -45,7 +51,7 @@ def check(
         return list(_check_file(Path(target)))
     _check_exists(target)
     try:
-        spiders = load_spiders([target])
+        spiders = load_spiders([target], arguments)
     except ShoalError as error:
         return [Finding("loads", "wrong", str(error), _MEND), *_secrets_of_broken(target)]
     findings: list[Finding] = []

@@ -32,6 +32,7 @@ from shoal.jobs.worker_status import WorkerStatus, heard
 from shoal.model import DeadLetter, Failure, Snapshot, page_host
 from shoal.policy.outcomes import rule_for
 from shoal.settings import HOST_KEYS, HostSettings
+from shoal.spider.arguments import read_key
 from shoal.valve import FOREVER
 
 MOST_TEXT = 64 * 1024  # characters of a body
@@ -52,6 +53,7 @@ def job_dict(one: JobView) -> dict[str, Any]:
     return {
         "job": job.spec.name,
         "spider": job.spec.spider,
+        "arguments": list(read_key(job.spec.spider)[1]),
         "state": job.state,
         **msgspec.to_builtins(job.counters),
         "progress": one.progress,

@@ -190,9 +190,10 @@ class Feeders:
             event("feeding_failed", job=job.spec.name, reason=str(error))
 
     async def _feed_all(self, job: Job) -> None:
-        name, spider = job.spec.name, self._spiders[job.spec.spider]
+        name = job.spec.name
         event("feeding_started", job=name)
         try:
+            spider = self._spiders[job.spec.spider]
             settings = self._plan.settings_for(job.spec, spider)
             admission = make_admission(spider, settings)
             feeder = Feeder(

@@ -52,6 +52,7 @@ from shoal.sink.journals import Several
 from shoal.sink.jsonl import MemoryJournal
 from shoal.sink.outputs import expand, read_output, with_archive
 from shoal.sink.own import OwnSink
+from shoal.spider.arguments import job_name
 from shoal.spider.schemas import columns_of
 from shoal.spider.spider import Spider
 from shoal.telemetry.endpoint import probes_at
@@ -91,7 +92,7 @@ async def crawl(
 ) -> Results:
     """Crawls and returns the results. Without `store` nothing outlives the call; without `output` (a file, a database,
     or a sink of your own) the items are returned. Settings given here win over the spider's own."""
-    name = job or spider.name
+    name = job or job_name(spider)
     chosen = load(None, spider.settings, os.environ, settings)
     own, place = _own_or_place(output)
     if own is None:

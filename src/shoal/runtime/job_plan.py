@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 
 from msgspec import Struct
 
@@ -18,6 +19,7 @@ from shoal.policy.lanes import no_such_lane, served
 from shoal.settings import BROWSER, Settings
 from shoal.sink import Output, is_database, output_key
 from shoal.sink.outputs import read_output
+from shoal.spider.arguments import read_key, spider_key
 from shoal.spider.loading import SpiderSource, import_address
 from shoal.spider.plugins import check_plugins
 from shoal.spider.schemas import kinds_of
@@ -57,7 +59,7 @@ def spec_of(plan: JobPlan) -> JobSpec:
     output = output_key(plan.output, here=not elsewhere)
     return JobSpec(
         plan.job,
-        spider=plan.spider.name,
+        spider=spider_key(plan.spider),
         valve=first_valve(settings),
         max_attempts=settings.max_attempts,
         max_pages=settings.max_pages,
@@ -118,4 +120,19 @@ def check_start(plan: JobPlan, known: Job | None) -> None:
     if not spider.start and (known is None or plan.fresh):
         raise SpiderError(
             f"spider {spider.name!r} has no start, so there is nothing to crawl: Spider({spider.name!r}, start=…)"
+        )
+
+
+def check_arguments(plan: JobPlan, known: Job | None) -> None:
+    """A job goes on with the arguments that it was made with. Secrets may change."""
+    if known is None or plan.fresh:
+        return
+    made_by = plan.spider.made_by
+    given = made_by.identity if made_by is not None else ()
+    pairs = read_key(known.spec.spider)[1]
+    noted = made_by.without_secret(pairs) if made_by is not None else pairs
+    if given != noted:
+        what = " ".join(f"-a {shlex.quote(pair)}" for pair in noted) or "no arguments"
+        raise UsageError(
+            f"job {plan.job} was made with {what}: give it the same, another --job, or start again with --fresh"
         )

@@ -46,6 +46,7 @@ from shoal.sink.objects.object_several import SeveralObjects
 from shoal.sink.objects.object_spool import SpooledObjects
 from shoal.sink.ownership import Owner
 from shoal.spider.schemas import columns_of
+from shoal.spider.served_spiders import ServedSpiders
 from shoal.spider.spider import Spider
 
 if TYPE_CHECKING:
@@ -281,7 +282,9 @@ class ServedJobs:
 
     async def _end_missed(self) -> None:
         """Runs `on_job_end` of jobs that were finished when the process that was to run it died."""
-        if not (self._settings.plugins or any(map(may_have_hooks, self._spiders.values()))):
+        spiders = self._spiders
+        may_have = bool(self._settings.plugins) or any(map(may_have_hooks, spiders.values()))
+        if not may_have and not (isinstance(spiders, ServedSpiders) and spiders.factories):
             return
         name = ""
         try:

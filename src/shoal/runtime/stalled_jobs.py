@@ -16,6 +16,7 @@ from shoal.inspect.lookup import rules_for
 from shoal.inspect.overview import slow_hosts
 from shoal.jobs.note import SUMMARY, nobody_works
 from shoal.jobs.worker_status import WorkerStatus, is_silent, status_of
+from shoal.spider.arguments import read_key
 from shoal.text import command
 from shoal.valve import FOREVER
 
@@ -104,7 +105,8 @@ def reason(facts: Facts) -> str:
 
 def _no_worker(facts: Facts) -> str:
     job = facts.job.spec
-    if any(job.spider in worker.spiders or worker.serves(job.name) for worker in facts.workers):
+    names = {job.spider, read_key(job.spider)[0]}
+    if any(not names.isdisjoint(worker.spiders) or worker.serves(job.name) for worker in facts.workers):
         return ""
     if facts.silent:
         return f"no worker can be heard; {_last_heard(facts.silent)}"

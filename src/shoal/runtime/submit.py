@@ -30,7 +30,7 @@ from shoal.jobs.schedule import Schedule, change_schedules
 from shoal.jobs.trouble import forget_trouble, trouble_of
 from shoal.jobs.worker_status import is_silent, status_of
 from shoal.runtime.admission import make_admission
-from shoal.runtime.job_plan import JobPlan, check_parts, check_start, spec_of
+from shoal.runtime.job_plan import JobPlan, check_arguments, check_parts, check_start, spec_of
 from shoal.runtime.output_checks import (
     check_output,
     check_same_output,
@@ -72,6 +72,7 @@ async def submit(plan: JobPlan, frontier: Frontier) -> Job:
     check_parts(plan)
     known = await frontier.job(plan.job)
     check_start(plan, known)
+    check_arguments(plan, known)
     if plan.fresh and known is not None:
         if plan.is_crawl:
             await _check_idle(frontier, plan.job)

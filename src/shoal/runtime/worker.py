@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
 from typing import Self
 
@@ -41,6 +41,7 @@ from shoal.runtime.worker_plan import WorkerPlan
 from shoal.settings import Settings
 from shoal.sink import Sink, open_sink
 from shoal.spider.schemas import columns_of
+from shoal.spider.served_spiders import ServedSpiders
 from shoal.spider.spider import Spider
 from shoal.telemetry.endpoint import probes_at
 
@@ -235,7 +236,7 @@ class FleetWorker(Worker):
     def __init__(
         self,
         plan: WorkerPlan,
-        spiders: Mapping[str, Spider],
+        spiders: ServedSpiders,
         frontier: Frontier,
         tracing: Tracing | None = None,
     ) -> None:
@@ -245,7 +246,7 @@ class FleetWorker(Worker):
         self._served = ServedJobs(
             frontier, plan, spiders, settings, traffic, tracing, running, hooks=self._hooks
         )
-        super().__init__(frontier, self._served, settings, traffic, spiders=tuple(spiders))
+        super().__init__(frontier, self._served, settings, traffic, spiders=spiders.names)
         self._coordinator = Coordinator(frontier, plan, spiders, name=self.engine.name, running=running)
 
     async def __aexit__(self, kind: object = None, *_: object) -> None:
@@ -287,7 +288,7 @@ async def serve(plan: WorkerPlan, guidance: Guidance | None = None, report: Repo
             sink = open_sink(crawl.output, job=crawl.job, settings=crawl.settings, columns=columns_of(spider))
             worker = CrawlWorker(crawl.job, spider, crawl.settings, frontier, sink, tracing)
         else:
-            await stack.enter_async_context(present(frontier, "worker", spiders, plan.store))
+            await stack.enter_async_context(present(frontier, "worker", spiders.names, plan.store))
             worker = FleetWorker(plan, spiders, frontier, tracing)
         await stack.enter_async_context(worker)
         probes.watch(frontier, worker, whole_store=False)
@@ -310,7 +311,7 @@ async def coordinate(plan: WorkerPlan) -> None:
         with stopping_on_signals(process, "stopping"), process.own_vitals:
             probes.watch(frontier, process, whole_store=True)
             async with (
-                present(frontier, "coordinator", spiders, plan.store),
+                present(frontier, "coordinator", spiders.names, plan.store),
                 meanwhile(coordinator.run(), process),
             ):
                 await process.told.wait()

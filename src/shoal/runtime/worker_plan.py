@@ -19,7 +19,8 @@ from shoal.runtime.trust import check_settings, own_output, own_reach, trusts_st
 from shoal.settings import HostSettings, Settings
 from shoal.sink import Output, lines_of
 from shoal.spider.default import summary_spider
-from shoal.spider.loading import SpiderSource, load_spiders
+from shoal.spider.loading import SpiderSource, load_all
+from shoal.spider.served_spiders import ServedSpiders
 from shoal.spider.spider import Spider
 
 # What a worker decides for itself: its machine is its own. Everything else is the job's.
@@ -78,10 +79,12 @@ class WorkerPlan(Struct, frozen=True):
     trace: bool = False
     crawl: CrawlPlan | None = None  # it works on this job alone, until it is done
 
-    def load_spiders(self) -> dict[str, Spider]:
+    def load_spiders(self) -> ServedSpiders:
         if self.crawl is not None:
-            return {self.crawl.job: self.crawl.source.load()}
-        return {**load_spiders(self.spiders), SUMMARY: summary_spider(SUMMARY, ())}
+            return ServedSpiders({self.crawl.job: self.crawl.source.load()})
+        spiders, factories = load_all(self.spiders)
+        spiders[SUMMARY] = summary_spider(SUMMARY, ())
+        return ServedSpiders(spiders, factories, trusted=trusts_store(self.settings(), self.store))
 
     def settings(self, spider: Spider | None = None) -> Settings:
         """The settings of this process."""

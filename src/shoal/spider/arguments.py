@@ -14,6 +14,7 @@ import hashlib
 import inspect
 import os
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePath
 from types import SimpleNamespace
@@ -49,6 +50,7 @@ _REQUIRED: Any = inspect.Parameter.empty
 _SECRET_NAME = re.compile(
     r"passw|secret|token|credential|cookie|(api|access|private|auth)_?key|authorization", re.I
 )
+_KEY = re.compile(r"[\w-]+:\w+(\s|\Z)")
 _REFERENCE = re.compile(r"(env|file):")
 _SHORT = 4  # shorter values are no secrets, and would blot out half of a message
 _MANY = (ListType, SetType, FrozenSetType, VarTupleType)
@@ -190,9 +192,17 @@ class MadeBy(Struct, frozen=True):
     kept_back: tuple[str, ...] = ()  # names of those whose values are not noted
 
     @property
+    def key(self) -> str:
+        """What jobs call the spider: `shop:spider category=books`. A worker makes it from that."""
+        return shlex.join([self.factory, *self.arguments])
+
+    @property
     def identity(self) -> tuple[str, ...]:
         """The arguments that make another job."""
-        return tuple(pair for pair in self.arguments if pair.partition("=")[0] not in self.secret)
+        return self.without_secret(self.arguments)
+
+    def without_secret(self, pairs: Sequence[str]) -> tuple[str, ...]:
+        return tuple(pair for pair in pairs if pair.partition("=")[0] not in self.secret)
 
 
 class Arguments(Struct, frozen=True):
@@ -210,6 +220,22 @@ class Arguments(Struct, frozen=True):
             if len(secret) >= _SHORT:
                 text = text.replace(secret, MASK)
         return text
+
+
+def spider_key(spider: Spider) -> str:
+    """What jobs call the spider."""
+    return spider.name if spider.made_by is None else spider.made_by.key
+
+
+def read_key(key: str) -> tuple[str, tuple[str, ...]]:
+    """The factory and the arguments in what a job calls its spider; ("", ()) for a spider that was not made by one."""
+    if not _KEY.match(key):
+        return "", ()
+    try:
+        factory, *pairs = shlex.split(key)
+    except ValueError:
+        return "", ()
+    return factory, tuple(pairs)
 
 
 def job_name(spider: Spider) -> str:

@@ -31,14 +31,18 @@ def load_spider(spec: str, arguments: Sequence[str] = ()) -> Spider:
     if isinstance(found, Factory):
         spider = make_spider(found, arguments)
     elif arguments:
-        raise UsageError(
-            f"spider {found.name!r} takes no arguments: write a function that does and returns it, such as "
-            "def spider(category: str) -> Spider"
-        )
+        raise _no_arguments(found.name)
     else:
         spider = found
     spider.handler_named("")  # raises for a spider without handlers
     return spider
+
+
+def _no_arguments(name: str) -> UsageError:
+    return UsageError(
+        f"spider {name!r} takes no arguments: write a function that does and returns it, such as "
+        "def spider(category: str) -> Spider"
+    )
 
 
 def find_spider(spec: str) -> Spider | Factory:
@@ -62,31 +66,49 @@ def make_spider(factory: Factory, arguments: Sequence[str]) -> Spider:
     return made
 
 
-def load_spiders(specs: Iterable[str]) -> dict[str, Spider]:
-    """Every spider at these addresses, by name; a folder means its Python files, a file all its spiders."""
-    found: dict[str, Spider] = {}
+def load_spiders(specs: Iterable[str], arguments: Sequence[str] = ()) -> dict[str, Spider]:
+    """Every spider at these addresses, by name. Where there are functions only, those that they make."""
+    spiders, factories = load_all(specs)
+    if spiders and arguments:
+        raise _no_arguments(next(iter(spiders)))
+    return spiders or {one.name: one for one in (make_spider(made, arguments) for made in factories.values())}
+
+
+def load_all(specs: Iterable[str]) -> tuple[dict[str, Spider], dict[str, Factory]]:
+    """Every spider at these addresses, by name, and every function that makes one; a folder means its Python files, a
+    file all that it holds."""
+    spiders: dict[str, Spider] = {}
+    factories: dict[str, Factory] = {}
     for spec in specs:
-        for spider in _all_at(spec):
-            if found.setdefault(spider.name, spider) is not spider:
-                raise SpiderError(
-                    f"two spiders are named {spider.name!r}: jobs name theirs, rename one of them"
-                )
+        for one in _all_at(spec):
+            known = factories.get(one.name) if isinstance(one, Factory) else spiders.get(one.name)
+            if known is not None and known is not one and known != one:
+                raise SpiderError(f"two spiders are named {one.name!r}: jobs name theirs, rename one of them")
+            if isinstance(one, Factory):
+                factories[one.name] = one
+            else:
+                spiders[one.name] = one
+    return spiders, factories
+
+
+def _all_at(spec: str) -> list[Spider | Factory]:
+    if ":" in spec:
+        found = [find_spider(spec)]
+    elif Path(spec).is_dir():
+        files = sorted(path for path in Path(spec).glob("*.py") if not path.name.startswith("_"))
+        found = [one for path in files for one in _all_in(_load_file(path), str(path))]
+    else:
+        found = _all_in(_load(spec, spec), spec)
+    if not found:
+        raise SpiderError(f"no spider in {spec}: make one with spider = Spider('name', start=…)")
+    for one in found:
+        if isinstance(one, Spider):
+            one.handler_named("")
     return found
 
 
-def _all_at(spec: str) -> list[Spider]:
-    if ":" in spec:
-        return [load_spider(spec)]
-    if Path(spec).is_dir():
-        files = sorted(path for path in Path(spec).glob("*.py") if not path.name.startswith("_"))
-        spiders = [spider for path in files for spider in _spiders(_load_file(path)).values()]
-    else:
-        spiders = list(_spiders(_load(spec, spec)).values())
-    if not spiders:
-        raise SpiderError(f"no spider in {spec}: make one with spider = Spider('name', start=…)")
-    for spider in spiders:
-        spider.handler_named("")
-    return spiders
+def _all_in(module: ModuleType, address: str) -> list[Spider | Factory]:
+    return [*_spiders(module).values(), *_factories(module, address).values()]
 
 
 def _load(address: str, spec: str) -> ModuleType:

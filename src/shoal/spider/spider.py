@@ -85,7 +85,17 @@ class Spider(HookDecorators):
     the environment win over them.
     """
 
-    __slots__ = ("handlers", "logs_in", "made_by", "name", "plugins", "settings", "start", "state")
+    __slots__ = (
+        "handlers",
+        "logs_in",
+        "made_by",
+        "name",
+        "plugins",
+        "settings",
+        "start",
+        "start_is_typed",
+        "state",
+    )
 
     def __init__(self, name: str, start: Start = (), **settings: object) -> None:
         if not isinstance(name, str) or not name.strip():
@@ -104,6 +114,7 @@ class Spider(HookDecorators):
         self.handlers: dict[str, Handler] = {}
         self.logs_in: Login | None = None  # how to log in
         self.made_by: MadeBy | None = None  # the factory that made it, with the arguments of the command line
+        self.start_is_typed = True  # its start stands in code that a person wrote, and is trusted like it
         self.state = State()
 
     def __repr__(self) -> str:
@@ -230,6 +241,8 @@ class Spider(HookDecorators):
 
     def start_urls_known(self) -> list[str]:
         """The start URLs in the code itself, not those in a file or from a function."""
+        if not self.start_is_typed:
+            return []
         if isinstance(self.start, str):
             return [self.start]
         if isinstance(self.start, list | tuple):
@@ -272,7 +285,7 @@ class Spider(HookDecorators):
                     continue
                 is_file = isinstance(entry, Path)
                 for line in _expand([entry], at):
-                    yield line, not is_file
+                    yield line, self.start_is_typed and not is_file
             return
         try:
             async with aclosing(self._produced(at)) as entries:

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from shoal import humanize
 from shoal.engine.history import History
-from shoal.frontier.values import PastJob
+from shoal.frontier.values import Job, PastJob
 from shoal.inspect.event_log import Event
 from shoal.inspect.held_back import Holdup, Holdups
 from shoal.inspect.job import left_over, waits_for
@@ -22,6 +22,7 @@ from shoal.inspect.json_form import sorted_jobs
 from shoal.inspect.overview import LATELY, JobView, Overview, PageInFlight
 from shoal.jobs.note import nobody_works
 from shoal.jobs.worker_status import side_by_side, versions_of
+from shoal.spider.arguments import read_key
 from shoal.terminal.console import when
 from shoal.text import command
 
@@ -256,7 +257,7 @@ def _jobs_table(jobs: Sequence[JobView], pruned: Collection[str], rows: int, wid
             *([Text(when(job.created_at)[5:16], "dim")] if width >= _VERY_WIDE else []),
         ]
         shown.add_row(
-            Text(humanize.printable(job.spec.name), "bold"),
+            Text.assemble((humanize.printable(job.spec.name), "bold"), (_arguments(job, width), "dim")),
             Text("pruned" if job.spec.name in pruned else job.state, STATES[job.state]),
             ProgressBar(total=1, completed=one.progress or 0, complete_style="cyan", finished_style="green"),
             Text("-", "dim") if one.progress is None else f"{math.floor(one.progress * 100)} %",
@@ -268,6 +269,13 @@ def _jobs_table(jobs: Sequence[JobView], pruned: Collection[str], rows: int, wid
             *(extra if wide else ()),
         )
     return shown
+
+
+def _arguments(job: Job, width: int) -> str:
+    """Those that the job was made with, as far as there is room."""
+    said = humanize.printable(" ".join(read_key(job.spec.spider)[1]))
+    most = max(20, width // 4)
+    return f" {said if len(said) <= most else said[: most - 1] + '…'}" if said else ""
 
 
 def _schedules_table(overview: Overview, rows: int) -> Table:
