@@ -11,8 +11,7 @@ import re
 from multidict import CIMultiDict
 
 from shoal.archive.warc_stream import WarcError
-from shoal.fetch.body_reader import Decoder
-from shoal.fetch.failures import BodyTooLargeError, CutBodyError, UndecodableBodyError
+from shoal.fetch.body_reader import BodyTooLargeError, CutBodyError, Decoder, UndecodableBodyError
 from shoal.model import Response
 
 _STATUS = re.compile(rb"HTTP/[\d.]+ +(\d{3})\b")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -12,9 +13,7 @@ from shoal.admit.referrer import NEVER, Referrer, policy_in
 from shoal.admit.sizes import OversizeError, stored_size
 from shoal.clock import Clock
 from shoal.counts import PAGES_DROPPED, Counts, with_reason
-from shoal.engine.downloads import with_files
-from shoal.engine.inner_fetch import Downloader, PageFetcher, PageFetches
-from shoal.engine.links import Links
+from shoal.engine.page_fetches import Downloader, PageFetcher, PageFetches
 from shoal.engine.page_hooks import PageHooks
 from shoal.engine.rejecting import ItemWriter
 from shoal.engine.tally import Tally
@@ -23,7 +22,6 @@ from shoal.events import event
 from shoal.fetch.robots_fetch import agent_of
 from shoal.fetch.slots import take_slot
 from shoal.frontier.verdicts import is_last_attempt
-from shoal.hosts.cache import HostView
 from shoal.html.page_links import join, meta_referrer
 from shoal.html.robots_meta import NOFOLLOW, NOINDEX, header_asks, markup_asks, unendorsed
 from shoal.limits import COUNTER_NAMES, PAGE_REQUESTS, TRACEBACK
@@ -42,6 +40,10 @@ from shoal.spider.page import Page
 from shoal.spider.rendering import TabLost
 from shoal.spider.spider import Handler, Spider, place_of_code, place_of_error
 from shoal.text import error_line, one_line, shown_url
+
+if TYPE_CHECKING:
+    from shoal.engine.links import Links
+    from shoal.hosts.cache import HostView
 
 _SHOWN = 300  # characters of a URL in a detail
 
@@ -144,6 +146,8 @@ class Handling:
                 self._check(handler, yielded.requests)
             items: Sequence[object] = yielded.items
             if handler.files and items:
+                from shoal.engine.downloads import with_files  # it takes a while
+
                 last = is_last_attempt(task, self._settings.max_attempts)
                 items = await with_files(items, handler, page, self._tally, last=last)
             rows, rejected = await self._items.write(page, handler, items, asked_at, record)

@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -30,6 +29,7 @@ from shoal.engine.inner_logins import LoginGate, refuse_if_logged_out
 from shoal.engine.inner_waits import Patience, Places
 from shoal.engine.judging import Judge, Judgement
 from shoal.engine.learning import Learner
+from shoal.engine.page_fetches import PageFetches
 from shoal.engine.page_hooks import PageHooks
 from shoal.engine.permission import Permission, Permit
 from shoal.engine.redirects import Redirects
@@ -42,12 +42,10 @@ from shoal.frontier.clock import FrontierClock
 from shoal.frontier.protocol import Queue
 from shoal.frontier.values import Turn
 from shoal.hosts.cache import HostCache, HostView
-from shoal.limits import PAGE_FETCHES
 from shoal.model import DEFAULT_LANE, Dead, Failure, Lease, Refused, Request, Response, Retry, Row, Task
 from shoal.policy.outcomes import kind_of
 from shoal.settings import BROWSER, Settings
-from shoal.spider.handlers import handler_waits
-from shoal.spider.inner import FetchFailed, File
+from shoal.spider.inner import FetchFailed
 from shoal.spider.page import Page
 
 _ATTEMPTS = 3  # of one request, unless it says how many
@@ -327,66 +325,6 @@ class InnerFetcher:
                     await places.free.acquire()
         except TimeoutError:
             raise self._too_late(task, wait) from None
-
-
-class PageFetches:
-    """The requests of one page, one after another."""
-
-    def __init__(
-        self, fetcher: PageFetcher, lease: Lease, handler: str, downloads: Downloader | None = None
-    ) -> None:
-        self._fetcher = fetcher
-        self._downloads = downloads
-        self._lease = lease
-        self._handler = handler
-        self.referrer: Referrer | None = None  # the page, for requests that tell where they come from
-        self._turn = asyncio.Lock()
-        self._sent = 0
-        self.records: list[Row] = []  # of the answers, for the archive
-        self._ended = False
-
-    def end(self) -> None:
-        """Called when the handler has ended: what it left running sends nothing more in the name of this page."""
-        self._ended = True
-        self.referrer = None  # it holds the page, which holds this: memory until the garbage collector runs
-
-    async def fetch(self, request: Request) -> Page:
-        async with self._one_by_one():
-            return await self._fetcher.fetch(request, lease=self._lease, handler=self._handler, inner=self)
-
-    async def download(self, request: Request, to: str, name: str) -> File:
-        assert self._downloads is not None
-        async with self._one_by_one():
-            return await self._downloads.download(
-                request, lease=self._lease, to=to, name=name, referrer=self.referrer
-            )
-
-    @asynccontextmanager
-    async def _one_by_one(self) -> AsyncIterator[None]:
-        self._sent += 1
-        if self._sent > PAGE_FETCHES:
-            raise SpiderError(
-                f"one page fetched more than {PAGE_FETCHES:,} pages and files itself: yield requests instead"
-            )
-        with handler_waits():
-            async with self._turn:
-                if self._ended:
-                    raise SpiderError("the handler of this page has ended: await page.fetch(…) inside it")
-                yield
-
-
-class PageFetcher(Protocol):
-    async def fetch(
-        self, request: Request, *, lease: Lease, handler: str = "", inner: PageFetches | None = None
-    ) -> Page:
-        """The page that the request asks for. Raises FetchFailed."""
-        ...
-
-
-class Downloader(Protocol):
-    async def download(
-        self, request: Request, *, lease: Lease, to: str, name: str, referrer: Referrer | None
-    ) -> File: ...
 
 
 @asynccontextmanager

@@ -16,7 +16,6 @@ from typing import Any
 import brotli  # type: ignore[import-untyped]
 from multidict import MultiMapping
 
-from shoal.fetch.failures import BodyTooLargeError, CutBodyError, TooSlowError, UndecodableBodyError
 from shoal.fetch.slots import received
 from shoal.fetch.transport import FetchRequest
 from shoal.limits import CONTENT_ENCODINGS, KB
@@ -27,6 +26,25 @@ _PART = 256 * KB
 # At the end of each gzip member zlib copies the rest. Members may be many, so the rest is kept short.
 _SLICE = 16 * KB
 _SMALL = 64 * KB  # compressed, a small body may be longer than before
+
+
+class BodyTooLargeError(Exception):
+    """The decoded body passed its cap."""
+
+
+class TooSlowError(Exception):
+    """The answer arrives more slowly than min_rate."""
+
+    def __init__(self, received: int, seconds: float) -> None:
+        super().__init__(f"only {received} bytes in the last {seconds:.1f} s; lower min_rate to take it")
+
+
+class CutBodyError(Exception):
+    """The body ends before its compressed data does."""
+
+
+class UndecodableBodyError(Exception):
+    """The body has an encoding that is not decoded."""
 
 
 async def read_body(

@@ -8,6 +8,7 @@ from typing import Literal
 
 import aiohttp
 
+from shoal.fetch.body_reader import BodyTooLargeError, CutBodyError, TooSlowError, UndecodableBodyError
 from shoal.fetch.dns_lookup import UnresolvedError
 from shoal.fetch.guard import ForbiddenAddressError
 from shoal.fetch.proxy.socks import SocksAuthError, SocksReplyError
@@ -23,25 +24,6 @@ Stage = Literal["dialling", "tunnelling", "connected"]
 
 class ProxyAuthError(Exception):
     """The proxy answered 407."""
-
-
-class BodyTooLargeError(Exception):
-    """The decoded body passed its cap."""
-
-
-class TooSlowError(Exception):
-    """The answer arrives more slowly than min_rate."""
-
-    def __init__(self, received: int, seconds: float) -> None:
-        super().__init__(f"only {received} bytes in the last {seconds:.1f} s; lower min_rate to take it")
-
-
-class CutBodyError(Exception):
-    """The body ends before its compressed data does."""
-
-
-class UndecodableBodyError(Exception):
-    """The body has an encoding that is not decoded."""
 
 
 class BrokenAnswerError(Exception):

@@ -19,8 +19,8 @@ from shoal.archive.records import variant_of
 from shoal.archive.warc_stream import WarcError
 from shoal.engine.event_loop import run_loop
 from shoal.engine.handling import Handling
-from shoal.engine.inner_fetch import PageFetches
 from shoal.engine.liveness import die_with
+from shoal.engine.page_fetches import PageFetches
 from shoal.engine.page_hooks import PageHooks
 from shoal.engine.process_hooks import ProcessHooks
 from shoal.engine.tally import Tally

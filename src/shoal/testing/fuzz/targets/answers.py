@@ -12,9 +12,8 @@ from yarl import URL
 
 from shoal.admit.sending import sent_url
 from shoal.fetch.aiohttp_private import SiteJar
-from shoal.fetch.body_reader import Decoder
+from shoal.fetch.body_reader import BodyTooLargeError, Decoder, UndecodableBodyError
 from shoal.fetch.challenge.signatures import detect
-from shoal.fetch.failures import BodyTooLargeError, UndecodableBodyError
 from shoal.fetch.http_messages import MessageError, answer_framing, body, read_head, request_framing
 from shoal.fetch.http_repair import AnswerRepair
 from shoal.fetch.robots_fetch import AnyHost, agent_of, fetch_robots
