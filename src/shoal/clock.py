@@ -19,3 +19,15 @@ class SystemClock:
 
     time = staticmethod(system.time)
     monotonic = staticmethod(system.monotonic)
+
+
+class PageClock:
+    """The time at which the page was fetched that is handled now."""
+
+    monotonic = staticmethod(system.monotonic)
+
+    def __init__(self) -> None:
+        self.at = 0.0
+
+    def time(self) -> float:
+        return self.at

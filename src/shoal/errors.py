@@ -112,6 +112,10 @@ class CrawlFailed(ShoalError):
 class PageMissing(ShoalError):
     """A page that a command of development needs cannot be fetched."""
 
+    def __init__(self, url: str, detail: str, *, kind: str = "not_archived") -> None:
+        super().__init__(f"{url}: {detail}")
+        self.url, self.detail, self.kind = url, one_line(detail), kind
+
 
 class TrustError(ShoalError):
     """A job asks a worker for what only the worker's own settings may grant."""

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from shoal.archive.http_record import read_response
 from shoal.archive.index import Index, Place
 from shoal.archive.reader import note_of
-from shoal.archive.records import Metadata, is_plain
+from shoal.archive.records import Metadata, is_plain, variant_of
 from shoal.archive.warc_stream import Broken, Record, WarcError, WarcFile
 from shoal.errors import ShoalError
 from shoal.model import Failure, Response, Task
@@ -32,14 +32,17 @@ class CachedAnswer(Struct, frozen=True):
     response: Response
     record: str  # its id in the archive
     at: float  # when it was asked for
+    handler: str = ""  # that it was fetched for; "": not known
 
 
 class ArchiveCache:
-    """Made for one thread."""
+    """Made for one thread. Not `exact`: the URL and the body are enough, whatever else the request was like, as for a
+    person who looks at the page."""
 
-    def __init__(self, folder: Path, cap: int) -> None:
+    def __init__(self, folder: Path, cap: int, *, exact: bool = True) -> None:
         self._folder = folder
         self._cap = cap
+        self._exact = exact
         self._index: Index | None = None
         self._files: dict[str, WarcFile] = {}
         self.broken = 0  # records that could not be read
@@ -66,10 +69,12 @@ class ArchiveCache:
 
     def find(self, task: Task) -> CachedAnswer | None:
         """The newest answer, if it may stand for the one that a request would bring now."""
-        if self._index is None or not is_plain(task) or any(map(_has_failed, task.history)):
+        if self._index is None or any(map(_has_failed, task.history)):
+            return None
+        if self._exact and not is_plain(task):
             return None
         try:
-            place = self._index.find(task.url)
+            place = self._index.find(task.url, variant_of(task.method, task.body))
             if place is None or place.entry.rendered != (task.lane == BROWSER):
                 return None
             return self._read(place)
@@ -85,14 +90,21 @@ class ArchiveCache:
                 response = record
             elif (note := note_of(record.block)) is not None:
                 break
-        if response is None or note is None or not _may_answer(note, entry.status):
+        if response is None or note is None or not self._may_answer(note, entry.status):
             return None
         answer = read_response(note.url or entry.url, response.block, own=True, cap=self._cap)
         if entry.kind == "revisit":
             answer = replace(answer, body=self._body(entry.digest))
-        if answer.status in range(300, 400) and "Set-Cookie" in answer.headers:
+        if self._exact and answer.status in range(300, 400) and "Set-Cookie" in answer.headers:
             return None  # its cookies are not in the archive, and the next page may need them
-        return CachedAnswer(replace(answer, elapsed=note.elapsed), entry.id, note.fetched_at)
+        return CachedAnswer(replace(answer, elapsed=note.elapsed), entry.id, note.fetched_at, note.handler)
+
+    def _may_answer(self, note: Metadata, status: int) -> bool:
+        if self._exact and (not note.plain or note.session):
+            return False
+        if note.verdict == "moved" or (note.inner and not note.failure):
+            return 200 <= status < 400 and status != 304
+        return note.page and note.failure in _OF_THE_HANDLER
 
     def _body(self, digest: str) -> bytes:
         index = self._index
@@ -131,11 +143,3 @@ def _has_failed(past: Failure) -> bool:
     return (
         past.attempt > 0 and past.kind != "empty_shell"
     )  # such a page goes to the browser, and has not failed
-
-
-def _may_answer(note: Metadata, status: int) -> bool:
-    if not note.plain or note.session:
-        return False
-    if note.verdict == "moved" or (note.inner and not note.failure):
-        return 200 <= status < 400 and status != 304
-    return note.page and note.failure in _OF_THE_HANDLER

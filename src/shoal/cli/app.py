@@ -33,6 +33,7 @@ from shoal.cli import (
     status,
     store,
     submit,
+    try_page,
     up,
     worker,
 )
@@ -87,6 +88,7 @@ app.add_typer(dead.app, name="dead")
 app.add_typer(rejected.app, name="rejected")
 app.add_typer(store.app, name="store")
 app.command("fetch")(fetch.fetch)
+app.command("try")(try_page.try_page)
 app.command("keep")(keep.keep)
 app.command("check")(check.check)
 app.command("demo")(demo.demo)

@@ -92,8 +92,10 @@ def _check(found: Found, any_status: bool) -> None:
 
     if found.kind != "ok" and not any_status:
         raise PageMissing(
-            f"{found.task.url}: HTTP {found.response.status}, {found.kind}: {rule_for(found.kind).meaning}; nothing was"
-            " saved, --any-status saves it all the same"
+            found.task.url,
+            f"HTTP {found.response.status}, {found.kind}: {rule_for(found.kind).meaning}; nothing was"
+            " saved, --any-status saves it all the same",
+            kind=found.kind,
         )
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from shoal.develop import DEFAULT_CACHE
 from shoal.errors import UsageError
 from shoal.frontier import DEFAULT_STORE as DEFAULT_STORE
 from shoal.frontier import hint_at
@@ -144,6 +145,20 @@ Cache = Annotated[
         panel=PLACES,
     ),
 ]
+PageCache = Annotated[
+    Path | None,
+    option(
+        "--cache",
+        value="DIR",
+        text="Where pages are looked up, and kept when they were fetched.",
+        panel=PLACES,
+        default=DEFAULT_CACHE,
+    ),
+]
+NoCache = Annotated[
+    bool, switch("--no-cache", text="Fetch the page in any case, and do not keep it.", panel=PLACES)
+]
+Offline = Annotated[bool, switch("--offline", text="Fetch nothing.", panel=PLACES)]
 JobName = Annotated[
     str | None,
     option("--job", value="NAME", text="The job to start or resume.", panel=PLACES, env="SHOAL_JOB"),
@@ -273,6 +288,15 @@ def cache_flags(cache: str | None, archive: str | None) -> dict[str, object]:
     if archive is not None and archive != cache:
         raise UsageError(f"--cache {cache} is an archive, too: leave out --archive {archive}")
     return {"archive": cache, "cache": True}
+
+
+def page_cache(cache: Path | None, no_cache: bool) -> Path | None:
+    """The folder in which commands of development look for pages."""
+    if no_cache:
+        if cache is not None:
+            raise UsageError(f"--cache {cache} and --no-cache: leave one of them out")
+        return None
+    return cache if cache is not None else DEFAULT_CACHE
 
 
 def moment(text: str | None, now: float, option: str) -> float | None:

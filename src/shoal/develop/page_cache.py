@@ -9,8 +9,6 @@ from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
-from msgspec.structs import replace
-
 from shoal import __version__
 from shoal.archive import records
 from shoal.archive.members import SUFFIXES, compress
@@ -74,7 +72,7 @@ async def _encoded(
 
 
 def _lease(task: Task) -> Lease:
-    return Lease(0, replace(task, handler=""), 0.0, 0)
+    return Lease(0, task, 0.0, 0)
 
 
 def _write(folder: Path, found: Sequence[Records], settings: Settings) -> None:

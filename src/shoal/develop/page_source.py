@@ -18,6 +18,7 @@ from shoal.admit.identity import host_key
 from shoal.admit.sending import has_scheme, typed_url
 from shoal.archive import saved_page
 from shoal.archive.cache import ArchiveCache, CachedAnswer
+from shoal.develop import DEFAULT_CACHE
 from shoal.errors import PageMissing, UrlError, UsageError
 from shoal.model import Failure, Refused, Request, Response, Task
 from shoal.policy.outcomes import kind_of
@@ -25,15 +26,15 @@ from shoal.runtime.admission import make_admission
 from shoal.settings import BROWSER, Settings
 from shoal.spider.spider import Spider
 
-Where: TypeAlias = Literal["live", "cache", "archive", "file"]
+__all__ = ["DEFAULT_CACHE", "Found", "find_page"]
 
-DEFAULT_CACHE = Path(".shoal/pages")
+Where: TypeAlias = Literal["live", "cache", "archive", "file"]
 
 
 class Found(Struct, frozen=True):
     """A page and where it was found."""
 
-    task: Task
+    task: Task  # its handler: that of the request, or else the one that the page was fetched for
     response: Response
     where: Where
     at: float  # when it was fetched, in seconds since 1970
@@ -50,13 +51,15 @@ async def find_page(
     offline: bool = False,
     refresh: bool = False,
     browser: bool = False,
+    handler: str = "",
 ) -> Found:
     """The page at a URL (https:// may be left out), of a request, or in a saved file. `offline`: nothing is fetched.
-    `refresh`: it is fetched though the cache has it. Raises PageMissing if there is no answer."""
+    `refresh`: it is fetched though the cache has it. `handler`: the one that a URL is for. Raises PageMissing if there
+    is no answer."""
     if isinstance(target, str):
         if (path := saved_file(target)) is not None:
             return read_saved(path, spider, settings)
-        target = Request(url=typed_url(target))
+        target = Request(url=typed_url(target), handler=handler)
     admission = _admission(spider, settings, target.url)
     task = admission.admit(target)
     if isinstance(task, Refused):
@@ -68,11 +71,12 @@ async def find_page(
             if (found := _look_up(folder, where, task, admission, settings)) is not None:
                 return found
     if offline:
-        place = cache or settings.archive
+        place = str(cache or settings.archive)
         raise PageMissing(
-            f"{task.url} is not in the cache ({place}), and --offline fetches nothing"
+            task.url,
+            f"it is not in the cache ({place})"
             if place
-            else f"{task.url} cannot be had: --offline fetches nothing, and there is no cache"
+            else "it is in no cache, and --offline fetches nothing",
         )
     return await _fetch(target, spider, settings, cache, browser)
 
@@ -95,8 +99,10 @@ def saved_file(word: str) -> Path | None:
 
 
 def read_saved(path: Path, spider: Spider | None, settings: Settings) -> Found:
-    """A saved page, with what is noted beside it."""
-    saved = saved_page.read_saved(path)
+    """A saved page, with what is noted beside it. One that does not say where it is from is taken for the spider's
+    first."""
+    starts = spider.start_urls_known() if spider is not None else []
+    saved = saved_page.read_saved(path, url=starts[0] if starts else "")
     url, response = saved.task.url, saved.response
     task = _admission(spider, settings, url).admit(Request(url=url))
     if isinstance(task, Refused):
@@ -120,7 +126,7 @@ def _look_up(
     folder: Path, where: Where, task: Task, admission: Admission, settings: Settings
 ) -> Found | None:
     """The page, behind redirects that are archived, too."""
-    archive = ArchiveCache(folder, settings.max_body)
+    archive = ArchiveCache(folder, settings.max_body, exact=False)
     archive.open()
     try:
         while (answer := archive.find(task)) is not None:
@@ -128,6 +134,7 @@ def _look_up(
             if moved is None:
                 kind = _kind(answer.response, settings)
                 response = replace(answer.response, cached=True)
+                task = task if task.handler else replace(task, handler=answer.handler)
                 return Found(task, response, where, answer.at, kind, answer.record)
             if moved.goes_round or len(moved.hops) > settings.max_redirects:
                 return None
@@ -164,7 +171,7 @@ async def _fetch(
     report = await look(request, settings, rendering=Rendering() if browser else None, spider=spider)
     task, response = report.task, report.outcome
     if isinstance(response, Failure):
-        raise PageMissing(f"{task.url}: {response.kind}: {response.detail}")
+        raise PageMissing(task.url, f"{response.kind}: {response.detail}", kind=response.kind)
     kind = _kind(response, settings)
     record = ""
     if cache is not None and kind == "ok":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
@@ -42,10 +42,17 @@ from shoal.spider.spider import Handler, Spider, place_of_code, place_of_error
 from shoal.text import error_line, one_line, shown_url
 
 if TYPE_CHECKING:
-    from shoal.engine.links import Links
     from shoal.hosts.cache import HostView
 
 _SHOWN = 300  # characters of a URL in a detail
+
+
+class LinkAdmission(Protocol):
+    def admit(
+        self, lease: Lease, requests: Sequence[Request], host: HostView | None, referrer: Referrer | None
+    ) -> tuple[Task, ...]:
+        """The tasks of a page's requests."""
+        ...
 
 
 class Handling:
@@ -54,7 +61,7 @@ class Handling:
         spider: Spider,
         settings: Settings,
         *,
-        links: Links | None,
+        links: LinkAdmission | None,
         tally: Tally,
         clock: Clock,
         rng: random.Random,
@@ -171,7 +178,7 @@ class Handling:
             return self._bury(lease, response, "handler", line, traceback.format_exc())
         cut = self._cut(task, yielded.requests)
         found: tuple[Task, ...] = ()
-        if self._links is not None and host is not None:
+        if self._links is not None:
             found = self._links.admit(lease, yielded.requests, host, self._referrer(page))
         counts = self._counts(task, page._counts)
         return Settlement(lease, Done(), found, rows, links_cut=cut, counts=counts, rejected=rejected)

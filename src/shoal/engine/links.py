@@ -22,7 +22,7 @@ Link = tuple[str, str]  # (base, href)
 class _Unsettled(NamedTuple):
     links: Sequence[Link]  # to be remembered once the settlement is durable
     requests: Sequence[Request]
-    host: HostView
+    host: HostView | None
     referrer: Referrer | None
 
 
@@ -49,7 +49,7 @@ class Links:
         self,
         lease: Lease,
         requests: Sequence[Request],
-        host: HostView,
+        host: HostView | None,
         referrer: Referrer | None = None,
     ) -> tuple[Task, ...]:
         found: list[Task] = []
@@ -115,9 +115,9 @@ class Links:
         return replace(settlement, found=found)
 
 
-def _allowed(task: Task, host: HostView) -> Callable[[str], bool]:
+def _allowed(task: Task, host: HostView | None) -> Callable[[str], bool]:
     """What robots.txt says about links from a page to its own origin, as far as it is known."""
-    robots = host.robots.get(scheme(task.url)) if host.terms.settings.robots else None
+    robots = host.robots.get(scheme(task.url)) if host is not None and host.terms.settings.robots else None
     here = f"{origin(task.url)}/"
     return lambda url: robots is None or not url.startswith(here) or robots.allows(url)
 

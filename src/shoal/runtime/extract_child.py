@@ -6,17 +6,16 @@ import mmap
 import random
 import signal
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 from shoal.admit.referrer import Referrer
 from shoal.archive.reader import ArchivedPage, PageReader, Spot, request_key, survey
 from shoal.archive.records import variant_of
 from shoal.archive.warc_stream import WarcError
+from shoal.clock import PageClock
 from shoal.engine.event_loop import run_loop
 from shoal.engine.handling import Handling
 from shoal.engine.liveness import die_with
@@ -49,37 +48,12 @@ from shoal.settings import Settings
 from shoal.spider.inner import FetchFailed, File
 from shoal.spider.page import Page
 from shoal.spider.spider import Spider
-from shoal.spider.state import state_of
+from shoal.spider.state import MemoryState, state_of
 from shoal.telemetry.logging import set_up
 from shoal.telemetry.printing import give_stdout_back, take_stdout
 
 NOT_ARCHIVED = "not_archived"
 _REDIRECTS = 10
-
-
-class PageClock:
-    """The time at which the page was fetched that is handled now."""
-
-    monotonic = staticmethod(time.monotonic)
-
-    def __init__(self) -> None:
-        self.at = 0.0
-
-    def time(self) -> float:
-        return self.at
-
-
-class MemoryState:
-    """`spider.state` of one process, forgotten at its end."""
-
-    def __init__(self) -> None:
-        self._values: dict[str, Any] = {}
-
-    async def read(self) -> dict[str, Any]:
-        return self._values
-
-    async def change(self, change: Callable[[dict[str, Any]], None]) -> None:
-        change(self._values)
 
 
 class ArchiveFetcher:

@@ -31,6 +31,19 @@ class Values(Protocol):
         ...
 
 
+class MemoryState:
+    """`spider.state` of one process, forgotten at its end."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, Any] = {}
+
+    async def read(self) -> dict[str, Any]:
+        return self._values
+
+    async def change(self, change: Callable[[dict[str, Any]], None]) -> None:
+        change(self._values)
+
+
 _current: ContextVar[Values | None] = ContextVar("shoal-state", default=None)
 
 

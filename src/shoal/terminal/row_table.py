@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from shoal import humanize
-from shoal.inspect.rows import WORKERS, NewestRows, ShownRow
+from shoal.inspect.rows import WORKERS, NewestRows
 from shoal.terminal.console import safe, stdout, table
 
 _MOST_CELL = 60  # characters that a column has, if there is room
@@ -35,7 +35,7 @@ def print_rows(found: NewestRows) -> None:
             console.print()
         if len(kinds) > 1:
             console.print(safe(kind or "(other rows)", "bold cyan"))
-        _print_kind(console, rows)
+        print_fields(console, [one.row for one in rows])
     console.print(Text(_told(found), "dim"))
 
 
@@ -62,15 +62,16 @@ def _told(found: NewestRows) -> str:
     return told
 
 
-def _print_kind(console: Console, rows: Sequence[ShownRow]) -> None:
-    fields = [_fields(one.row) for one in rows]
+def print_fields(console: Console, rows: Sequence[Any]) -> None:
+    """Rows of one kind."""
+    fields = [_fields(row) for row in rows]
     names = list(dict.fromkeys(name for one in fields for name in one))
-    cells = {name: [_text(one[name]) if name in one else "" for one in fields] for name in names}
+    cells = {name: [value_text(one[name]) if name in one else "" for one in fields] for name in names}
     least = sum(min(_LEAST_CELL, _width(name, cells[name])) + _BETWEEN for name in names)
     if least <= console.width + _BETWEEN:
         _print_table(console, names, fields, cells)
     else:
-        _print_lists(console, fields)
+        print_lists(console, fields)
 
 
 def _print_table(
@@ -91,7 +92,7 @@ def _print_table(
     console.print(made)
 
 
-def _print_lists(console: Console, rows: Sequence[Fields]) -> None:
+def print_lists(console: Console, rows: Sequence[Fields]) -> None:
     """One field a line, with a line between rows."""
     for place, row in enumerate(rows):
         if place:
@@ -100,7 +101,7 @@ def _print_lists(console: Console, rows: Sequence[Fields]) -> None:
         room = max(_LEAST_CELL, console.width - width - _BETWEEN)
         for name, value in row.items():
             label = set_cell_size(_cut(_one_line(name), width), width + _BETWEEN)
-            shown = Text(_cut(_text(value), room), _style(value))
+            shown = Text(_cut(value_text(value), room), _style(value))
             console.print(Text(label, "dim") + shown, no_wrap=True, crop=True)
 
 
@@ -135,7 +136,7 @@ def _width(name: str, cells: Sequence[str]) -> int:
     return max(1, min(_MOST_CELL, max(cell_len(text) for text in (_one_line(name), *cells))))
 
 
-def _text(value: Any) -> str:
+def value_text(value: Any) -> str:
     """A value in one line: text as it is, anything else as JSON."""
     if isinstance(value, str):
         return _one_line(value)

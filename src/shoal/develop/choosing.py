@@ -1,0 +1,67 @@
+"""Which page a handler is tried on, if nobody says: the spider's start, or a page that a link of it leads to."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from shoal.develop.page_source import Found, find_page
+from shoal.develop.trying import run_handler
+from shoal.errors import PageMissing, UsageError
+from shoal.model import Request
+from shoal.settings import Settings
+from shoal.spider.spider import Spider
+
+
+async def page_for(
+    spider: Spider,
+    handler: str,
+    *,
+    settings: Settings,
+    cache: Path | None,
+    offline: bool = False,
+    refresh: bool = False,
+    browser: bool = False,
+) -> Found:
+    """A page for that handler; "": for the handler of the spider's start."""
+    request = await first_start(spider)
+    first = spider.handler_named(request.handler).name
+
+    async def find(target: Request) -> Found:
+        return await find_page(
+            target,
+            spider=spider,
+            settings=settings,
+            cache=cache,
+            offline=offline,
+            refresh=refresh,
+            browser=browser,
+        )
+
+    if not handler or handler == first:
+        return await find(request)
+    start = await find(request)
+    tried = await run_handler(spider, start, first, settings=settings, cache=cache, offline=offline)
+    for one in tried.requests:
+        if one.handler == handler and one.task is not None:
+            return await find(replace(one.request, url=one.url, base=None))
+    if tried.error is not None:
+        raise PageMissing(
+            start.response.url,
+            f"handler {first!r}, which leads to {handler!r}, fails there: {tried.error.detail}",
+        )
+    raise PageMissing(
+        start.response.url,
+        f"handler {first!r} yields no request there that {handler!r} would get; give a URL",
+    )
+
+
+async def first_start(spider: Spider) -> Request:
+    if spider.reads_stdin():
+        raise UsageError(f"spider {spider.name!r} reads its start URLs from standard input: give a URL")
+    async with aclosing(spider.starts()) as starts:
+        async for _, request, _ in starts:
+            return request
+    raise UsageError(f"the start of spider {spider.name!r} gives no URL: give one")

@@ -1,0 +1,183 @@
+"""`shoal try`: one handler on one page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from visited_site import VisitedSite, visited_site
+
+Cli = Callable[..., tuple[int, str, str]]
+
+SPIDER = """
+import msgspec
+from shoal import Drop, Spider
+
+spider = Spider("shop", start=START, rate=0)
+
+class Lamp(msgspec.Struct):
+    name: str
+    price: float
+
+@spider.handler
+def listing(page):
+    page.log.info("a listing")
+    print("printed")
+    for link in page.css("a.lamp"):
+        yield {"name": link.text(), "stock": page.text(".none")}
+        yield page.follow(link, lamp)
+    yield from page.follow_all("a.more", listing)
+    page.count("lamps", 2)
+
+@spider.handler(item=Lamp, key="name")
+def lamp(page):
+    yield {"name": page.text("h1"), "price": page.text("b")}
+
+@spider.handler
+async def inner(page):
+    other = await page.fetch("/lamp/2")
+    yield {"name": other.text("h1"), "cached": other.cached}
+
+@spider.handler
+def broken(page):
+    value = page.text("h1")
+    return int(value)
+
+@spider.handler
+def empty(page):
+    raise Drop("sold out")
+"""
+LISTING = """
+<a class=lamp href=/lamp/1>One</a> <a class=lamp href=/lamp/2>Two</a>
+<a class=more href=/>home</a> <a class=more href="mailto:a@b.example">m</a> <a class=more href=https://other.example/>o</a>
+<a class=more href=/old>old</a>
+"""
+
+
+@pytest.fixture(scope="module")
+def the_site() -> Iterator[VisitedSite]:
+    with visited_site() as site:
+        site.pages = {
+            "/": LISTING,
+            "/lamp/1": "<h1>One</h1><b>12.5</b>",
+            "/lamp/2": "<h1>Two</h1><b>dear</b>",
+            "/old": (302, {"Location": "/lamp/1"}, b""),
+        }
+        yield site
+
+
+@pytest.fixture
+def site(the_site: VisitedSite, cli: Cli) -> VisitedSite:
+    the_site.visits()
+    Path("shop.py").write_text(SPIDER.replace("START", repr(f"{the_site.url}/")))
+    return the_site
+
+
+def test_the_start_page(cli: Cli, site: VisitedSite) -> None:
+    code, out, err = cli("try", "shop.py")
+    assert code == 0
+    lines = [line.split() for line in out.splitlines()]
+    assert lines[0][:3] == ["200", "GET", f"{site.url}/"]
+    assert "fetched now" in out.splitlines()[0]
+    assert ["name", "stock"] in lines
+    assert "empty in all 2 items: stock" in out
+    assert "3 admitted, 1 duplicate, 2 refused (host 1 · scheme 1)" in out
+    assert ["admitted", "lamp", "/lamp/2"] in lines
+    assert ["refused:", "host", "listing", "https://other.example/"] in lines
+    assert ["counted", "lamps", "2"] in lines
+    assert "listing  2 items, 3 new requests" in out
+    assert "shop.listing: a listing" in err
+    assert "printed" in err
+
+
+def test_a_page_is_fetched_once(cli: Cli, site: VisitedSite) -> None:
+    cli("try", "shop.py")
+    assert site.visits() == ["/"]
+    code, out, _ = cli("try", "shop.py")
+    assert code == 0
+    assert "from the cache" in out.splitlines()[0]
+    assert Path(".shoal/.gitignore").read_text() == "*\n"
+    cli("try", "shop.py", "--offline")
+    assert site.visits() == []
+    cli("try", "shop.py", "--refresh")
+    cli("try", "shop.py", "--no-cache")
+    assert site.visits() == ["/", "/"]
+
+
+def test_a_handler_without_a_page(cli: Cli, site: VisitedSite) -> None:
+    """Its page is the first that the start leads to."""
+    code, out, _ = cli("try", "shop.py", "--handler", "lamp", "--json")
+    tried = json.loads(out)
+    assert code == 0
+    assert tried["url"] == f"{site.url}/lamp/1"
+    assert tried["rows"] == [{"item": "lamp", "row": {"name": "One", "price": 12.5}}]
+    assert site.visits() == ["/", "/lamp/1"]
+    # The page is remembered with its handler.
+    _, out, _ = cli("try", "shop.py", f"{site.url}/lamp/1", "--json")
+    assert json.loads(out)["handler"] == "lamp"
+
+
+def test_a_schema_rejects_an_item(cli: Cli, site: VisitedSite) -> None:
+    code, out, _ = cli("try", "shop.py", f"{site.url}/lamp/2", "--handler", "lamp")
+    assert code == 1
+    assert "(field price)" in out
+    assert '{"name":"Two","price":"dear"}' in out
+    assert "yields nothing but 1 rejected item" in out
+
+
+def test_requests_inside_a_handler_use_the_cache(cli: Cli, site: VisitedSite) -> None:
+    for cached in (False, True):
+        code, out, _ = cli("try", "shop.py", f"{site.url}/old", "--handler", "inner", "--json")
+        assert code == 0
+        assert json.loads(out)["rows"] == [{"item": "inner", "row": {"name": "Two", "cached": cached}}]
+    assert site.visits() == ["/old", "/lamp/1", "/lamp/2"]
+
+
+def test_what_a_person_can_get_wrong(cli: Cli, site: VisitedSite) -> None:
+    code, out, _ = cli("try", "shop.py", f"{site.url}/lamp/1", "--handler", "broken")
+    assert code == 1
+    assert "ValueError: invalid literal for int() with base 10: 'One'" in out
+    assert "return int(value)" in out  # the line of the user's code
+    assert "handling.py" not in out
+    code, out, _ = cli("try", "shop.py", f"{site.url}/lamp/1", "--handler", "empty")
+    assert code == 1
+    assert "pages dropped (sold out)" in out
+    assert "yields nothing" in out
+    code, _, err = cli("try", "shop.py", f"{site.url}/gone")
+    assert (code, err.count("\n")) == (1, 1)
+    assert "status 404" in err
+    code, _, err = cli("try", "shop.py", f"{site.url}/new", "--offline")
+    assert (code, err.count("\n")) == (1, 1)
+    assert "not in the cache" in err
+    for words in (
+        ["shop.py", "--handler", "nobody"],
+        ["nowhere.py"],
+        ["https://shop.example/"],
+        ["shop.py", "--cache", "pages", "--no-cache"],
+        ["shop.py", "--offline", "--refresh"],
+        ["shop.py", "ftp://shop.example/"],
+    ):
+        code, _, err = cli("try", *words)
+        assert (code, err.count("\n")) == (2, 1), words
+
+
+def test_a_saved_page(cli: Cli, site: VisitedSite) -> None:
+    Path("lamp.html").write_text("<h1>Saved</h1><a class=lamp href=/lamp/9>nine</a>")
+    code, out, _ = cli("try", "shop.py", "lamp.html", "--json")
+    tried = json.loads(out)
+    assert code == 0
+    assert (tried["from"], tried["url"]) == ("file", f"{site.url}/")  # it does not say where it is from
+    assert [one["url"] for one in tried["requests"]] == [f"{site.url}/lamp/9"]
+    assert site.visits() == []
+
+
+def test_a_crawl_takes_what_was_tried(cli: Cli, site: VisitedSite) -> None:
+    cli("try", "shop.py")
+    cli("try", "shop.py", f"{site.url}/old")
+    site.visits()
+    code, _, _ = cli("crawl", "shop.py", "--cache", ".shoal/pages", "-q")
+    assert code == 0
+    assert site.visits() == ["/lamp/2"]
