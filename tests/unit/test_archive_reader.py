@@ -21,7 +21,7 @@ from shoal.archive.reader import (
 )
 from shoal.archive.records import Exchange, Metadata, Target, encode, new_id
 from shoal.archive.selection import NO_BODY, OLDER, Selection
-from shoal.archive.warc_stream import WarcError
+from shoal.archive.warc_source import WarcError
 from shoal.errors import UsageError
 from shoal.model import Response, Task
 

@@ -6,6 +6,7 @@ import gzip
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from uuid import uuid4
 
 import pytest
@@ -14,7 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from warcio.archiveiterator import ArchiveIterator as WarcioIterator
 
-from shoal.archive.warc_stream import Broken, Record, WarcError, WarcFile, _zstd
+from shoal.archive.members import compress
+from shoal.archive.warc_source import WarcError, _zstd
+from shoal.archive.warc_stream import Broken, Record, WarcFile
 
 ALL = 1 << 30
 END = "the file ends in the middle of a record"
@@ -46,6 +49,7 @@ def dictionary(records: list[bytes]) -> bytes:
 FORMS: dict[str, Callable[[list[bytes]], bytes]] = {
     "plain": b"".join,
     "gzip": lambda records: b"".join(map(gzip.compress, records)),
+    "gzip, not compressed": lambda records: b"".join(map(compress, records)),
     "zstd": lambda records: b"".join(map(_zstd.compress, records)),
     "one gzip": lambda records: gzip.compress(b"".join(records)),
     "one zstd": lambda records: _zstd.compress(b"".join(records)),
@@ -74,6 +78,20 @@ def test_records_are_read_in_every_form(tmp_path: Path, form: str) -> None:
         assert len(placed) == (1 if form.startswith("one") else 5)
         for one in [*placed, *reversed(placed)]:
             assert file.record(one.offset, lambda _: ALL) == one
+
+
+@pytest.mark.parametrize("size", [7_000, 8_192, 20_000, 31_000, 40_000, 1_500_000])
+@pytest.mark.parametrize("pack", [gzip.compress, _zstd.compress])
+def test_members_of_any_size(tmp_path: Path, pack: Callable[[bytes], bytes], size: int) -> None:
+    body = Random(size).randbytes(size)
+    block = b"HTTP/1.1 200 OK\r\n\r\n" + body
+    head = b"WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: http://a.test/0\r\n"
+    large = head + b"Content-Length: %d\r\n\r\n" % len(block) + block + b"\r\n\r\n"
+    path = tmp_path / "a.warc"
+    path.write_bytes(b"".join(map(pack, [record(1), large, record(2), large, record(3)])))
+    found = [one for one in read(path) if isinstance(one, Record)]
+    assert [one.url[-1] for one in found] == ["1", "0", "2", "0", "3"]
+    assert found[1].block == found[3].block == block
 
 
 @pytest.mark.parametrize("form", ["plain", "gzip"])

@@ -17,7 +17,8 @@ from shoal.archive.http_record import read_response
 from shoal.archive.index import Index, Place
 from shoal.archive.reader import note_of
 from shoal.archive.records import Metadata, is_plain, variant_of
-from shoal.archive.warc_stream import Broken, Record, WarcError, WarcFile
+from shoal.archive.warc_source import WarcError
+from shoal.archive.warc_stream import Broken, Record, WarcFile
 from shoal.errors import ShoalError
 from shoal.model import Failure, Response, Task
 from shoal.settings import BROWSER

@@ -7,13 +7,16 @@ with the body of the other. So encodings are undone if that works; if not, the b
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from multidict import CIMultiDict
 
-from shoal.archive.warc_stream import WarcError
+from shoal.archive.warc_source import WarcError
 from shoal.fetch.body_reader import BodyTooLargeError, CutBodyError, Decoder, UndecodableBodyError
+from shoal.html.media import media_type
 from shoal.model import Response
 
+_TYPE = re.compile(rb"^content-type:([^\r\n]*)", re.IGNORECASE | re.MULTILINE)
 _STATUS = re.compile(rb"HTTP/[\d.]+ +(\d{3})\b")
 _RENAMED = "x-crawler-"  # headers that do not fit a body which was decoded before it was archived
 _ENCODINGS = ("content-encoding", "transfer-encoding", "content-length")
@@ -25,6 +28,12 @@ def status_of(block: bytes) -> int:
     return int(found[1]) if found else 0
 
 
+def type_of(block: bytes) -> str:
+    """The media type of an answer; "": it has none."""
+    found = _TYPE.search(split_head(block)[0])
+    return media_type(found[1].decode("latin-1")) if found else ""
+
+
 def split_head(block: bytes) -> tuple[bytes, bytes]:
     """Head and body."""
     head, end, body = block.partition(b"\r\n\r\n")
@@ -34,19 +43,22 @@ def split_head(block: bytes) -> tuple[bytes, bytes]:
 
 
 def headers_in(head: bytes) -> CIMultiDict[str]:
-    headers: CIMultiDict[str] = CIMultiDict()
-    name = value = ""
-    for line in head.decode("utf-8", "surrogateescape").splitlines()[1:]:
-        if line[:1] in (" ", "\t"):
-            value += f" {line.strip()}"
-            continue
-        if name:
-            headers.add(name, value)
-        name, colon, value = line.partition(":")
-        name, value = (name.strip(), value.strip()) if colon else ("", "")
-    if name:
-        headers.add(name, value)
-    return headers
+    lines = head.decode("utf-8", "surrogateescape").splitlines()[1:]
+    if any(line[:1] in (" ", "\t") for line in lines):
+        lines = _unfolded(lines)
+    pairs = (line.partition(":") for line in lines)
+    return CIMultiDict([(name.strip(), value.strip()) for name, colon, value in pairs if colon and name])
+
+
+def _unfolded(lines: Sequence[str]) -> list[str]:
+    """The lines, each with those that go on with it."""
+    whole: list[str] = []
+    for line in lines:
+        if line[:1] in (" ", "\t") and whole:
+            whole[-1] += f" {line.strip()}"
+        else:
+            whole.append(line)
+    return whole
 
 
 def read_response(
@@ -59,17 +71,15 @@ def read_response(
         raise WarcError("it is no answer of a web server")
     headers = headers_in(head)
     if own:
-        return Response(
-            url, status, _as_received(headers), its_body if body is None else body, elapsed, cached=True
-        )
+        if b"\n" + _RENAMED.encode() in head.lower():
+            headers = _as_received(headers)
+        return Response(url, status, headers, its_body if body is None else body, elapsed, cached=True)
     if body is None:
         body = decoded(its_body, headers, cap)
     return Response(url, status, headers, body, elapsed, cached=True)
 
 
 def _as_received(headers: CIMultiDict[str]) -> CIMultiDict[str]:
-    if not any(name.lower().startswith(_RENAMED) for name in headers):
-        return headers
     kept: CIMultiDict[str] = CIMultiDict()
     for name, value in headers.items():
         low = name.lower()

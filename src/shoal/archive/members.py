@@ -26,6 +26,9 @@ _HEADER = b"\x1f\x8b\x08" + bytes(6) + b"\xff"
 _SMALL = 1024
 _MEMORY = 6  # with the default of 8, a page takes longer, and is not smaller
 _CHUNK = 1 << 18
+_STORED = _HEADER + b"\x01"  # one block, the last, not compressed
+_FIRST = 8 * 1024  # bytes that are decompressed at first: what follows a member is copied
+_MOST = 1024 * 1024  # bytes of a member, decompressed
 
 
 class Member(NamedTuple):
@@ -53,7 +56,7 @@ def compress(data: bytes, compression: Compression = "gzip") -> bytes:
 def _stored(data: bytes) -> bytes:
     """A gzip member that is not compressed."""
     size = len(data)
-    head = _HEADER + struct.pack("<BHH", 1, size, size ^ 0xFFFF)  # one block, the last
+    head = _STORED + struct.pack("<HH", size, size ^ 0xFFFF)
     return b"".join([head, data, struct.pack("<II", zlib.crc32(data), size)])
 
 
@@ -70,6 +73,40 @@ def decompress(data: bytes, compression: Compression = "gzip") -> bytes:
             raise ValueError("the last record is not whole")
         data = one.unused_data
     return b"".join(pieces)
+
+
+def whole_member(
+    data: bytes, at: int, most: int, new: Callable[[], Any] | None = None
+) -> tuple[bytes, int] | None:
+    """The member that begins there, and where it ends. None: it is not whole in `most` bytes, or is none. `new` makes a
+    decompressor; without it that is one for gzip."""
+    if new is None and data.startswith(_STORED, at):
+        return _whole_stored(data, at)
+    decoder = _fast_gunzip() if new is None else new()
+    packed = data[at : at + _FIRST]
+    try:
+        unpacked = decoder.decompress(packed, _MOST)
+        if not decoder.eof and len(packed) == _FIRST and len(unpacked) < _MOST:
+            packed = data[at + _FIRST : at + most]
+            at += _FIRST
+            unpacked += decoder.decompress(packed, _MOST)
+    except Exception:  # each library has its own
+        return None
+    return (unpacked, at + len(packed) - len(decoder.unused_data)) if decoder.eof else None
+
+
+def _whole_stored(data: bytes, at: int) -> tuple[bytes, int] | None:
+    """What `_stored` made."""
+    start = at + len(_STORED) + 4
+    end = start + int.from_bytes(data[start - 4 : start - 2], "little")
+    stored = data[start:end]
+    if data[end : end + 8] != struct.pack("<II", zlib.crc32(stored), len(stored)):
+        return None
+    return stored, end + 8
+
+
+def _fast_gunzip() -> Any:
+    return (zlib if _isal is None else _isal).decompressobj(_GZIP)
 
 
 def compression_of(name: str) -> Compression | None:

@@ -19,7 +19,8 @@ from msgspec.structs import replace
 
 from shoal.archive.reader import Choice, PageReader, Spot, Survey
 from shoal.archive.selection import Selection
-from shoal.archive.warc_stream import Broken, WarcError
+from shoal.archive.warc_source import WarcError
+from shoal.archive.warc_stream import Broken
 from shoal.errors import ShoalError, SpiderError
 from shoal.model import Row
 from shoal.runtime.extract_messages import (

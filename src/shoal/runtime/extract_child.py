@@ -14,7 +14,7 @@ from pathlib import Path
 from shoal.admit.referrer import Referrer
 from shoal.archive.reader import ArchivedPage, PageReader, Spot, request_key, survey
 from shoal.archive.records import variant_of
-from shoal.archive.warc_stream import WarcError
+from shoal.archive.warc_source import WarcError
 from shoal.clock import PageClock
 from shoal.engine.event_loop import run_loop
 from shoal.engine.handling import Handling

@@ -229,6 +229,8 @@ def _key_values(item: object, names: tuple[str, ...]) -> list[object]:
 
 
 def _is_finite(value: object) -> bool:
+    if isinstance(value, str):
+        return True
     if isinstance(value, Decimal):
         return value.is_finite()
     if isinstance(value, float):
