@@ -362,6 +362,13 @@ class Page:
             part.unlink(missing_ok=True)
         return path
 
+    def view(self) -> Path:
+        """Opens the page as it was fetched in your browser, for you to look at, and gives the path of the file that was
+        made for it. Scripts of the page do not run."""
+        from shoal.spider.viewing import view
+
+        return view(self)
+
     def links(self, selector: str | None = None) -> list[str]:
         """The absolute URLs that the matching elements point to, each once; without a selector, those of all links,
         areas and frames of the page, and of a refresh."""
