@@ -46,7 +46,7 @@ def section(path: tuple[str, ...]) -> str:
 
 def test_the_commands_are_the_known_ones() -> None:
     assert {" ".join(path) for path in LEAVES} == {
-        "shoal init",
+        "shoal init", "shoal shell",
         "shoal crawl", "shoal status", "shoal report", "shoal why", "shoal dashboard", "shoal fetch", "shoal demo",
         "shoal extract", "shoal check", "shoal keep", "shoal try",
         "shoal submit", "shoal add", "shoal worker", "shoal up", "shoal coordinator",

@@ -30,6 +30,7 @@ from shoal.cli import (
     rejected,
     report,
     rows,
+    shell,
     status,
     store,
     submit,
@@ -87,6 +88,7 @@ app.add_typer(proxies.app, name="proxies")
 app.add_typer(dead.app, name="dead")
 app.add_typer(rejected.app, name="rejected")
 app.add_typer(store.app, name="store")
+app.command("shell")(shell.shell)
 app.command("fetch")(fetch.fetch)
 app.command("try")(try_page.try_page)
 app.command("keep")(keep.keep)

@@ -21,8 +21,8 @@ _REASON = 300  # characters of a reason
 _STYLES = {"admitted": "green", "duplicate": "dim", "refused": "yellow"}
 
 
-def print_tried(tried: Tried, *, every: bool = False) -> None:
-    console, most = stdout(), None if every else _SHOWN
+def print_tried(tried: Tried, *, every: bool = False, console: Console | None = None) -> None:
+    console, most = console or stdout(), None if every else _SHOWN
     console.print(_page(tried))
     _print_items(console, tried, most)
     _print_rejected(console, tried, most)
