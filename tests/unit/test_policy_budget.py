@@ -82,6 +82,33 @@ def test_a_process_that_begins_when_the_job_has_nothing_left_has_its_floor() -> 
     assert allowed == 10
 
 
+def test_a_process_may_spend_what_the_others_save() -> None:
+    """It began with the job, and meets most of its failures."""
+    rule = RetryBudget(Settings())
+    rule.first_attempts, rule.retries = 20, 10
+    assert not rule.allows_retry()
+    rule.hear(200, 12)
+    allowed = 0
+    while rule.allows_retry():
+        rule.retries, allowed = rule.retries + 1, allowed + 1
+    assert allowed == 18, "half of 0.3 * 200, less 12"
+    rule.hear(200, 30)
+    assert not rule.allows_retry()
+
+
+def test_nobody_saves_when_everything_fails() -> None:
+    """Twenty processes, each of which hears of the job after every page: all within the budget of the job."""
+    rules = [RetryBudget(Settings()) for _ in range(20)]
+    firsts = retries = 0
+    for turn in range(2000):
+        rule = rules[turn % 20]
+        rule.first_attempts, firsts = rule.first_attempts + 1, firsts + 1
+        while rule.allows_retry():
+            rule.retries, retries = rule.retries + 1, retries + 1
+        rule.hear(firsts, retries)
+    assert retries <= 0.3 * firsts
+
+
 def test_what_is_allowed_can_be_used() -> None:
     policy, state, retries = BudgetPolicy(Settings()), BudgetState(), 0
     while policy.limits(state, T).no_retry is None:

@@ -94,15 +94,18 @@ class RetryBudget:
     """The budget of a job in one process, for when every host fails.
 
     A process has `retry_budget_floor` retries of its own. Beyond these it goes by the whole job: what other processes
-    did before it began (`resume`), and what it did itself. So a worker that begins in the middle of a job, and takes
-    over retries of others, has the retries that the job has earned. Once first attempts have earned the floor, requests
-    in all never exceed first attempts * (1 + retry_budget).
+    did before it began (`resume`), and what it did itself. Once first attempts have earned the floor, requests in all
+    never exceed first attempts * (1 + retry_budget).
+
+    A process may get many retries of pages that others asked for first. So it may also spend what the others save:
+    as long as the whole job has used less than half of its budget (`hear`). When everything fails, it never has.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._earned = settings.retry_budget
         self._floor = settings.retry_budget_floor
         self._before = 0, 0  # first attempts and retries of the job before this process
+        self._spare = 0  # retries that this process may make in all, as the others make few
         self.first_attempts = 0
         self.retries = 0
 
@@ -110,10 +113,15 @@ class RetryBudget:
         """The job has made these before this process began."""
         self._before = first_attempts, retries
 
+    def hear(self, first_attempts: int, retries: int) -> None:
+        """The job has made these by now, in all processes."""
+        left = int(self._earned * first_attempts / 2) - retries
+        self._spare = self.retries + max(0, left)
+
     def allows_retry(self) -> bool:
-        first_attempts, retries = self._before
-        if self.retries < self._floor:
+        if self.retries < self._floor or self.retries < self._spare:
             return True
+        first_attempts, retries = self._before
         return self.allows(first_attempts + self.first_attempts, retries + self.retries)
 
     def allows(self, first_attempts: int, retries: int) -> bool:

@@ -45,6 +45,7 @@ from shoal.fetch.transport import Transport
 from shoal.fetch.transports import HostTransport, RestrictedTransport, Transports
 from shoal.frontier.clock import FrontierClock
 from shoal.frontier.protocol import Frontier, Journal
+from shoal.frontier.values import Counters
 from shoal.hosts.cache import HostCache
 from shoal.hosts.host_state import state_of
 from shoal.hosts.proxy_pools import StoredPools
@@ -205,6 +206,10 @@ class JobRunner:
             await self._open_cache(self._cache)
         if is_object_store(self.settings.files):
             self.files()  # so that a bad address is told before anything is fetched
+
+    def hear(self, counters: Counters) -> None:
+        """What all processes have done for the job by now."""
+        self._budget.hear(counters.done + counters.dead + counters.merged, counters.retried)
 
     async def _open_cache(self, cache: ArchiveCache) -> None:
         answers = await asyncio.to_thread(cache.open)

@@ -123,7 +123,10 @@ class ServedJobs:
         return True
 
     async def records(self) -> Sequence[Job]:
-        return [job for job in await self._running.get() if job.spec.name in self._current]
+        jobs = [job for job in await self._running.get() if job.spec.name in self._current]
+        for job in jobs:
+            self._current[job.spec.name].hear(job.counters)
+        return jobs
 
     def set_aside(self, job: EngineJob, error: SinkError | HandlerMissing | SessionKeyError) -> bool:
         if isinstance(error, HandlerMissing):
