@@ -109,7 +109,8 @@ async def test_a_browser_learns_which_proxies_are_good(
     wanted = [web.url(host, f"/p/{n}") for n in range(1, 8) for host in hosts]
     start = [Request(url, lane="browser") for url in (*wanted, web.url("a", "/missing"))]
     pool = [proxy.url for proxy in (good, other, dead, wrong)]
-    spider = Spider("proxied", start, **QUICK, proxies={"dc": pool}, pool="dc")
+    # In turn, so that every one of them is met.
+    spider = Spider("proxied", start, **QUICK, proxies={"dc": pool}, pool="dc", pool_strategy="round_robin")
 
     @spider.handler(wait_for="h1")
     def rendered(page: Page) -> Iterator[dict[str, object]]:
