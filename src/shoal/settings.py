@@ -50,7 +50,7 @@ RefererPolicy = Literal[
     "strict-origin-when-cross-origin",
 ]
 ResourceType = Literal["image", "media", "font", "stylesheet", "script", "xhr", "fetch", "websocket", "other"]
-MetaField = Literal["url", "fetched_at", "job", "handler", "record", "item"]
+MetaField = Literal["url", "fetched_at", "job", "handler", "record", "cached", "item"]
 ChallengeKind = Literal["captcha", "bot_wall", "rate_wall", "login_wall", "empty_shell"]
 
 # Never stored and never shown. (A worker's pool is no secret, but it is local, too.)
@@ -209,6 +209,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     archive_file_size: PositiveInt = 1024 * 1024 * 1024  # bytes after which a new one is begun
     archive_secrets: bool = False  # cookies and credentials are archived, too
     cache: bool = False  # pages that the archive has are not fetched
+    cache_age: Seconds = 0.0  # … unless they are older than this; 0: however old they are
+    cache_refresh: list[str] = []  # … unless their URL is like one of these; * stands for anything
+    offline: bool = False  # nothing is fetched: pages that the cache does not have are given up
 
     # -- failure
     max_attempts: PositiveInt = 5  # fetches of one URL before it is buried

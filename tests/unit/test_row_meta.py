@@ -102,6 +102,6 @@ def test_is_read_from_text(text: str, value: object) -> None:
 
 def test_a_name_that_is_none_is_refused() -> None:
     with pytest.raises(
-        SettingsError, match="row_meta must be true or false or a list of fetched_at, handler"
+        SettingsError, match="row_meta must be true or false or a list of cached, fetched_at, handler"
     ):
         load(None, {}, {}, {"row_meta": "url,offset"})

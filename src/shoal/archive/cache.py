@@ -7,6 +7,10 @@ to a URL is something else, such as an error, the page is fetched.
 
 from __future__ import annotations
 
+import math
+import time
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import apsw
@@ -40,10 +44,23 @@ class ArchiveCache:
     """Made for one thread. Not `exact`: the URL and the body are enough, whatever else the request was like, as for a
     person who looks at the page."""
 
-    def __init__(self, folder: Path, cap: int, *, exact: bool = True) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        cap: int,
+        *,
+        exact: bool = True,
+        max_age: float = 0.0,
+        refresh: Sequence[str] = (),
+        now: Callable[[], float] = time.time,
+    ) -> None:
         self._folder = folder
         self._cap = cap
         self._exact = exact
+        self._max_age = max_age or math.inf  # seconds
+        self._refresh = refresh  # patterns of URLs whose older answers do not count
+        self._now = now
+        self._opened = now()
         self._index: Index | None = None
         self._files: dict[str, WarcFile] = {}
         self.broken = 0  # records that could not be read
@@ -78,10 +95,19 @@ class ArchiveCache:
             place = self._index.find(task.url, variant_of(task.method, task.body))
             if place is None or place.entry.rendered != (task.lane == BROWSER):
                 return None
+            if self._is_old(place):
+                return None
             return self._read(place)
         except (WarcError, OSError, apsw.Error, ShoalError):
             self.broken += 1
             return None
+
+    def _is_old(self, place: Place) -> bool:
+        """Whether its page is to be fetched again. What this process has fetched is new."""
+        at, url = place.entry.at, place.entry.url
+        if self._now() - at > self._max_age:
+            return True
+        return at < self._opened and any(fnmatchcase(url, pattern) for pattern in self._refresh)
 
     def _read(self, place: Place) -> CachedAnswer | None:
         entry = place.entry

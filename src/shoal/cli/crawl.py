@@ -32,6 +32,9 @@ def crawl(
     output: options.Output = None,
     archive: options.Archive = None,
     cache: options.Cache = None,
+    offline: options.Offline = False,
+    cache_age: options.CacheAge = None,
+    refresh: options.Refresh = None,
     store: options.Store = options.DEFAULT_STORE,
     job: options.JobName = None,
     fresh: options.Fresh = False,
@@ -78,7 +81,7 @@ def crawl(
         processes=processes,
         robots=False if no_robots else None,
         allow_network=allow_network or None,
-        **options.cache_flags(cache, archive),
+        **options.cache_flags(cache, archive, offline=offline, age=cache_age, refresh=refresh),
     )
     mine = guarded()
     fresh = fresh and not (

@@ -145,6 +145,21 @@ Cache = Annotated[
         panel=PLACES,
     ),
 ]
+CacheAge = Annotated[
+    str | None,
+    option(
+        "--cache-age", value="AGE", text="Fetch pages again that are older, as in 12h or 7d.", panel=PLACES
+    ),
+]
+Refresh = Annotated[
+    list[str] | None,
+    option(
+        "--refresh",
+        value="PATTERN",
+        text="Fetch URLs like this though they are cached; * stands for anything. Repeatable.",
+        panel=PLACES,
+    ),
+]
 PageCache = Annotated[
     Path | None,
     option(
@@ -281,13 +296,26 @@ def flags(pairs: Sequence[str] | None, **named: object) -> dict[str, object]:
     return given
 
 
-def cache_flags(cache: str | None, archive: str | None) -> dict[str, object]:
-    """The settings that --cache and --archive stand for."""
+def cache_flags(
+    cache: str | None,
+    archive: str | None,
+    *,
+    offline: bool = False,
+    age: str | None = None,
+    refresh: Sequence[str] | None = None,
+) -> dict[str, object]:
+    """The settings that --cache, --archive and what belongs to them stand for."""
+    given: dict[str, object] = {
+        "offline": offline or None,
+        "cache_age": seconds(age, "--cache-age"),
+        "cache_refresh": list(refresh) if refresh else None,
+    }
     if cache is None:
-        return {"archive": archive}
+        wanted = any(value is not None for value in given.values())
+        return {"archive": archive, "cache": True if wanted else None, **given}
     if archive is not None and archive != cache:
         raise UsageError(f"--cache {cache} is an archive, too: leave out --archive {archive}")
-    return {"archive": cache, "cache": True}
+    return {"archive": cache, "cache": True, **given}
 
 
 def page_cache(cache: Path | None, no_cache: bool) -> Path | None:

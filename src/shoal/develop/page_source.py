@@ -126,7 +126,7 @@ def _look_up(
     folder: Path, where: Where, task: Task, admission: Admission, settings: Settings
 ) -> Found | None:
     """The page, behind redirects that are archived, too."""
-    archive = ArchiveCache(folder, settings.max_body, exact=False)
+    archive = ArchiveCache(folder, settings.max_body, exact=False, max_age=settings.cache_age)
     archive.open()
     try:
         while (answer := archive.find(task)) is not None:

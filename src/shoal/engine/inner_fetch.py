@@ -111,6 +111,11 @@ class InnerFetcher:
             again = 0
             while True:
                 answer = self._cached(task) if sink is None else None
+                if answer is None and self._settings.offline:
+                    missing = Failure(
+                        "not_archived", "it is not in the cache, and with offline nothing is fetched"
+                    )
+                    raise self._failed(task, missing)
                 if answer is None:
                     answer = await self._attempt(task, lease, patience, sink, records)
                 if isinstance(answer, Response):

@@ -126,6 +126,8 @@ class Pipeline:
             settlement = await self._from_cache(lease, host, found)
             if settlement is not None:
                 return settlement
+        if self._settings.offline:
+            return self._not_archived(lease)
         if lease.ahead:
             return None
         waiting = (
@@ -172,7 +174,8 @@ class Pipeline:
             settlement = self._follow(lease, response, kept=False)
         else:
             settlement = await self._handling.handle(lease, response, host, found.at, found.record)
-            if lease.task.lane == BROWSER and isinstance(settlement.verdict, Dead):
+            failed = lease.task.lane == BROWSER and isinstance(settlement.verdict, Dead)
+            if failed and not self._settings.offline:
                 return None
         counts = (*settlement.counts, (CACHED, 1))
         # What its handler has fetched is archived, unless it comes again.
@@ -238,6 +241,10 @@ class Pipeline:
         failure = Failure(kind, detail, at=self._clock.time(), attempt=lease.task.attempt)
         return _ended(lease, Dead(failure))
 
+    def _not_archived(self, lease: Lease) -> Settlement:
+        detail = f"it is not in the cache ({self._settings.archive}); without --offline it is fetched"
+        return replace(self._refused(lease, "not_archived", detail), unsent=True)
+
     # -- called by the dispatcher
 
     def settled(self, settlement: Settlement, accepted: bool) -> None:
@@ -258,7 +265,7 @@ class Pipeline:
             self._recorder.recent.add(settlement)
         if settlement.rejected:
             self._count_rejected(task, settlement.rejected)
-        if settlement.unsent:
+        if settlement.unsent and settlement.status:  # without a status, the cache did not have it
             self._tally.from_cache()
         if isinstance(verdict, Done):
             if task.item is None:

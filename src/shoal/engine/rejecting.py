@@ -70,7 +70,7 @@ class ItemWriter:
                 page._counts.add(with_reason(DROPPED, reason))
         table = note.table if note is not None else ""
         meta = (
-            self._meta.page(page.url, at, page.task.job, handler.name, record)
+            self._meta.page(page.url, at, page.task.job, handler.name, record, cached=page.cached)
             if self._meta and items
             else None
         )

@@ -120,6 +120,7 @@ TABLE: dict[str, Rule] = {
     "origin_wait": _retry("its origin fails and is left alone for a while", blames_host=False),
     "turn_wait": _retry("the next turn of a host that its handler asks is too far away", blames_host=False),
     "policy": _bury("outside the limits of the crawl"),
+    "not_archived": _bury("the cache does not have it, and with offline nothing is fetched"),
     # -- our side
     "handler": _bury("the handler raised an exception"),
     "retry_asked": _retry("the handler asked for the page again", blames_host=False),

@@ -432,10 +432,17 @@ def _archiver(sink: Sink, spider: Spider, settings: Settings, job: str) -> Archi
 
 def _cache_of(settings: Settings) -> ArchiveCache | None:
     if not settings.cache:
+        if settings.offline:
+            raise SettingsError("offline: it needs a cache: --cache DIR, or cache = true")
         return None
     if not settings.archive or is_object_store(settings.archive):
         raise SettingsError("cache: it needs an archive in a folder on this machine: --cache DIR, or archive")
-    return ArchiveCache(Path(settings.archive), settings.max_body)
+    return ArchiveCache(
+        Path(settings.archive),
+        settings.max_body,
+        max_age=settings.cache_age,
+        refresh=settings.cache_refresh,
+    )
 
 
 def pools_of(spider: Spider) -> dict[str, str]:

@@ -15,8 +15,6 @@ from msgspec import Struct
 from shoal.settings import MetaField, Settings
 
 _FIELDS: tuple[MetaField, ...] = get_args(MetaField)
-# With `true`, rows have no column that is always empty: "record" only if there is an archive.
-_USUAL = tuple(name for name in _FIELDS if name != "record")
 
 
 class PageMeta(Struct, frozen=True):
@@ -37,15 +35,16 @@ def fields_of(settings: Settings, *, archive: bool = False) -> tuple[MetaField, 
     """What rows get, in the order of their columns. `archive`: pages are archived, so that there are records."""
     wanted = settings.row_meta
     if isinstance(wanted, bool):
-        return () if not wanted else _FIELDS if archive else _USUAL
+        # No column that is always the same: "record" only if there is an archive, "cached" only if it is a cache.
+        without = {name for name, there in (("record", archive), ("cached", settings.cache)) if not there}
+        return tuple(name for name in _FIELDS if name not in without) if wanted else ()
     return tuple(name for name in _FIELDS if name in wanted)
 
 
 def meta_columns(settings: Settings, *, archive: bool = False) -> Mapping[str, object]:
     """The names and types of these fields, for formats that need them at the beginning."""
-    return {
-        f"_{name}": datetime if name == "fetched_at" else str for name in fields_of(settings, archive=archive)
-    }
+    types: Mapping[str, object] = {"fetched_at": datetime, "cached": bool}
+    return {f"_{name}": types.get(name, str) for name in fields_of(settings, archive=archive)}
 
 
 class MetaWriter:
@@ -58,14 +57,18 @@ class MetaWriter:
     def __bool__(self) -> bool:
         return bool(self._fields)
 
-    def page(self, url: str, at: float, job: str, handler: str, record: str | None = None) -> PageMeta:
-        """`at`: when the page was asked for. `record`: the WARC-Record-ID of its response."""
-        known: Mapping[str, str | None] = {
+    def page(
+        self, url: str, at: float, job: str, handler: str, record: str | None = None, *, cached: bool = False
+    ) -> PageMeta:
+        """`at`: when the page was asked for. `record`: the WARC-Record-ID of its response. `cached`: it is from the
+        archive."""
+        known: Mapping[str, object] = {
             "url": url,
             "fetched_at": iso_time(at),
             "job": job,
             "handler": handler,
             "record": record,
+            "cached": cached,
         }
         shared = {f"_{name}": known[name] for name in self._fields if name != "item"}
         return PageMeta(msgspec.json.encode(shared)[1:-1], self._names, "item" in self._fields)
