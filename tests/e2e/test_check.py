@@ -207,3 +207,42 @@ def test_bad_input_is_one_line_and_exit_code_2(cli: Cli, target: str, says: str)
     assert (code, out) == (2, "")
     assert err.startswith(f"shoal: {says}")
     assert len(err.splitlines()) == 1
+
+
+# -- spiders that a function makes
+
+FACTORY = """
+from shoal import Spider
+
+def shop(category: str, limit: int = 10) -> Spider:
+    spider = Spider("shop", start=f"https://shop.test/{category}")
+
+    @spider.handler
+    def listing(page):
+        yield from page.follow_all("h3 a", item)
+
+    @spider.handler(key="sku")
+    def item(page):
+        yield {"sku": page.text("h1")}
+
+    return spider
+"""
+
+
+def test_a_function_that_makes_a_spider(
+    cli: Cli, checked: Callable[..., tuple[int, list[dict[str, Any]]]], tmp_path: Path
+) -> None:
+    code, found = checked(FACTORY, "-a", "category=lamps")
+    assert (code, wrong(found), wrong(found, "warning")) == (0, [], [])
+    code, found = checked(
+        FACTORY.replace('{"sku"', '{"id"').replace('a", item', "a\", 'itm'"), "-a", "category=x"
+    )
+    assert [(subject, where) for subject, where, _ in wrong(found)] == [
+        ("handlers", "books.py:9"),
+        ("keys", "books.py:13"),
+    ]
+    for words, says in ((["books.py"], "category"), (["books.py", "-a", "colour=red"], "colour")):
+        code, out, err = cli("check", *words)
+        assert (code, out) == (2, "")
+        assert says in err
+        assert len(err.splitlines()) == 1

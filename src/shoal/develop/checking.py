@@ -46,13 +46,15 @@ def check(
     arguments: Sequence[str] = (),
 ) -> list[Finding]:
     """What is found about a spider (FILE.py, FILE.py:name, module, a folder) or a settings file (FILE.toml). Raises
-    UsageError if there is no such thing."""
+    UsageError if there is no such thing. `arguments` (NAME=VALUE) are for a function that makes the spider."""
     if target.endswith(".toml"):
         return list(_check_file(Path(target)))
     _check_exists(target)
     try:
         spiders = load_spiders([target], arguments)
     except ShoalError as error:
+        if type(error) is UsageError:  # of the arguments
+            raise
         return [Finding("loads", "wrong", str(error), _MEND), *_secrets_of_broken(target)]
     findings: list[Finding] = []
     codes: dict[Path, Code] = {}
@@ -162,7 +164,7 @@ def _check_handlers(
                 continue
             uses += 1
             where = f"{shown(str(code.path))}:{use.line}"
-            name = _name_used(use, modules[code.path])
+            name = _name_used(use, modules[code.path], spider)
             if name is None:
                 bad += 1
                 yield _no_function(spider, use.variable, where)
@@ -174,14 +176,14 @@ def _check_handlers(
                 continue  # a function that another spider uses
             bad += 1
             yield _no_handler(spider, name, where)
-    for name in {entry.handler for entry in _requests(spider)} - named:
+    for name in {entry.handler for entry in _requests(spider)} - named - {""}:
         named.add(name)
         if name and name not in spider.handlers:
             bad += 1
             yield _no_handler(spider, name, "start")
     first = next(iter(spider.handlers), "")
     idle = [name for name in spider.handlers if name not in named and name != first]
-    if idle and not callable(spider.start) and not any(code.is_open for code in codes):
+    if idle and "" not in named and not callable(spider.start) and not any(code.is_open for code in codes):
         do = f"name it where a page is followed: page.follow(…, {idle[0]})"
         yield Finding("handlers", "warning", f"no request leads to {', '.join(idle)}", do, spider.name)
     if not bad:
@@ -200,13 +202,13 @@ def _no_function(spider: Spider, name: str, where: str) -> Finding:
     return Finding("handlers", "wrong", f"{name} is not a handler of spider {spider.name}", do, where)
 
 
-def _name_used(use: HandlerUse, module: ModuleType) -> str | None:
+def _name_used(use: HandlerUse, module: ModuleType, spider: Spider) -> str | None:
     """The handler that is named, "" if that is not known; None: a function that is no handler."""
     value = getattr(module, use.variable, None) if use.variable else use.text
     if isinstance(value, str):
         return value
-    if not callable(value):
-        return ""
+    if not callable(value):  # a name inside a function: of a handler there, or of anything
+        return use.variable if use.variable in spider.handlers else ""
     name = getattr(value, HANDLER_NAME, None)
     return name if isinstance(name, str) else None
 

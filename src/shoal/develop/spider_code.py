@@ -104,7 +104,8 @@ class _Reader(ast.NodeVisitor):
 
     def _inside(self, node: Function) -> None:
         before = self._within
-        if not before:  # a function inside a handler is part of it
+        # A function inside a handler is part of it; a handler inside a function, which makes the spider, is not.
+        if not before or any(map(_is_handler, node.decorator_list)):
             self._within = first_line(node)
         self.generic_visit(node)
         self._within = before
