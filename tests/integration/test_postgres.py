@@ -24,9 +24,12 @@ import pytest
 from msgspec.structs import replace
 
 from shoal import Page, Spider, crawl
+from shoal.develop.probe import Place
+from shoal.develop.server_probes import postgresql
 from shoal.errors import ShoalError, SinkError
 from shoal.fetch.browser.chromium import children_of
 from shoal.model import Dead, Done, ItemNote, Lease, Row, Settlement, Task
+from shoal.settings import Settings
 from shoal.sink import open_sink
 from shoal.sink.jsonl import encode_row
 from shoal.sink.postgres.address import read_address
@@ -675,3 +678,26 @@ async def test_a_table_that_was_dropped_is_made_again(postgres: str) -> None:
         await ask(postgres, "DROP TABLE book")
         await sink.write([page(book("2"))])
     assert set(await items(postgres)) == {"2"}
+
+
+# -- shoal doctor
+
+
+async def test_doctor_tells_what_the_database_is_and_may_do(postgres: str) -> None:
+    place = Place(Settings(), ":memory:", [postgres], [], {})
+    [found] = await postgresql(place)
+    assert (found.state, found.found.endswith("its user may make tables")) == ("ok", True), found
+    connection = await asyncpg.connect(postgres)
+    try:
+        await connection.execute("CREATE ROLE weak LOGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+        address = urlsplit(postgres)
+        url = address._replace(netloc=f"weak:hunter22@{address.netloc.rpartition('@')[2]}").geturl()
+        [found] = await postgresql(replace(place, outputs=[url]))
+        assert (found.state, found.found.endswith("its user may make no tables")) == ("warning", True), found
+        assert "hunter22" not in f"{found}"
+    finally:
+        await connection.execute("DROP ROLE IF EXISTS weak")
+        await connection.close()
+    [found] = await postgresql(replace(place, outputs=[f"{postgres}_gone"]))
+    assert found.state == "wrong"
+    assert "createdb" in found.do

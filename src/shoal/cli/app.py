@@ -15,10 +15,12 @@ from shoal.cli import (
     EXIT_CODES,
     add,
     check,
+    completion,
     crawl,
     dashboard,
     dead,
     demo,
+    doctor,
     export,
     extract,
     fetch,
@@ -93,12 +95,15 @@ app.command("fetch")(fetch.fetch)
 app.command("try")(try_page.try_page)
 app.command("keep")(keep.keep)
 app.command("check")(check.check)
+app.command("doctor")(doctor.doctor)
+app.command("completion")(completion.completion)
 app.command("demo")(demo.demo)
 
 
 @cache
 def command_line() -> Any:
     """All commands with their options. To build it takes typer as long as a small command takes."""
+    completion.prepare()
     return typer.main.get_command(app)
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from shoal.cli.completion import settings_named
 from shoal.develop import DEFAULT_CACHE
 from shoal.errors import UsageError
 from shoal.frontier import DEFAULT_STORE as DEFAULT_STORE
@@ -30,9 +31,11 @@ def option(
     env: str | None = None,
     most: int | None = None,
     told: Callable[[Any], Any] | None = None,
+    words: Callable[[str], list[str]] | None = None,
 ) -> Any:
     """An option with a value; `default` is shown in the help of an option whose default comes from other layers.
-    `most`: the largest absolute value of a number. `told` is called with the value, and returns it."""
+    `most`: the largest absolute value of a number. `told` is called with the value, and returns it. `words` completes
+    what was typed of it."""
     shown = "" if default is None else f" \\[default: {default}]"
     least = None if most is None else -most
     return typer.Option(
@@ -44,6 +47,7 @@ def option(
         min=least,
         max=most,
         callback=told,
+        autocompletion=words,
     )
 
 
@@ -250,7 +254,11 @@ Trace = Annotated[bool, switch("--trace", text="Trace every page with OpenTeleme
 Pairs = Annotated[
     list[str] | None,
     option(
-        "-s", "--set", value="KEY=VALUE", text="Any setting, by its name in docs/settings.md. Repeatable."
+        "-s",
+        "--set",
+        value="KEY=VALUE",
+        text="Any setting, by its name in docs/settings.md. Repeatable.",
+        words=settings_named,
     ),
 ]
 Arguments = Annotated[

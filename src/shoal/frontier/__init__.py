@@ -11,6 +11,7 @@ from shoal.text import at_store
 
 if TYPE_CHECKING:
     from shoal.frontier.protocol import Frontier
+    from shoal.frontier.values import ServerLook
 
 DEFAULT_STORE = ".shoal/shoal.db"
 
@@ -37,6 +38,18 @@ def open_frontier(store: str, *, create: bool = True, patient: bool = False) -> 
     from shoal.frontier.sqlite import SqliteFrontier
 
     return SqliteFrontier(store)
+
+
+async def look_at_server(store: str) -> ServerLook:
+    """What the server that `store` names says of itself. Nothing is written there."""
+    from shoal.frontier.redis.address import Address
+
+    address = Address.parse(store)
+    try:
+        from shoal.frontier.redis.server_look import look_at
+    except ModuleNotFoundError as error:
+        raise UsageError(f"{address} needs the package {error.name}: pip install 'shoal[redis]'") from error
+    return await look_at(address)
 
 
 def known_layout() -> int:

@@ -237,6 +237,18 @@ class Room(Struct, frozen=True):
         return self.used / self.limit if self.limit else 0.0
 
 
+class ServerLook(Struct, frozen=True):
+    """What a server says of itself."""
+
+    version: str
+    servers: int  # of a cluster: its primaries
+    used: int  # bytes
+    limit: int  # bytes; 0: none
+    syncs: str  # when what is written reaches the disk: "always", "everysec", "no", "never"
+    ahead: float | None  # seconds by which its clock is ahead of this machine's; None: it was not asked
+    seconds: float  # that it took to answer
+
+
 class Note(Struct, frozen=True):
     """A small value that several processes write: who leads, when a job runs next."""
 

@@ -32,7 +32,7 @@ async def check(address: Address, client: Client, patience: float, *, warns: boo
         return
     if not all(info.get("aof_enabled") for info in infos):
         event("store_forgets", store=str(address))
-    elif late := sorted(set(await _fsync(client)) - {"always"}):
+    elif late := sorted(set(await fsync_of(client)) - {"always"}):
         event("store_syncs_late", store=str(address), policy=", ".join(late))
 
 
@@ -60,7 +60,7 @@ async def _ask(address: Address, client: Client, patience: float) -> list[Info]:
             return infos
 
 
-async def _fsync(client: Client) -> list[str]:
+async def fsync_of(client: Client) -> list[str]:
     """The appendfsync of every primary; empty if the user may not read it."""
     words = ("CONFIG", "GET", "appendfsync")
     try:
