@@ -253,6 +253,9 @@ EVENTS: dict[str, Kind] = {
         "where",
         "handler {where} blocks the event loop: use async calls, or do less at once",
     ),
+    "breakpoint_passed": _kind(
+        "warning", "where why", "breakpoint() in {where} is passed over: {why} (told once)"
+    ),
     "handler_interrupted": _kind(
         "warning",
         "where seconds",

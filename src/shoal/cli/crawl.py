@@ -57,6 +57,7 @@ def crawl(
     dashboard_port: options.DashboardPort = None,
     metrics: options.Metrics = None,
     trace: options.Trace = False,
+    debug: options.Debug = None,
     log_level: options.LogLevel = None,
     log_format: options.LogFormat = None,
 ) -> None:
@@ -78,7 +79,7 @@ def crawl(
         concurrency=concurrency,
         per_host=per_host,
         rate=rate,
-        processes=processes,
+        processes=1 if debug else processes,
         robots=False if no_robots else None,
         allow_network=allow_network or None,
         **options.cache_flags(cache, archive, offline=offline, age=cache_age, refresh=refresh),
@@ -95,6 +96,10 @@ def crawl(
     plan = _plan(source, given, config, job, store, output or [], fresh)
     check_places(output or plan.settings.output, summary)
     plan = replace(plan, metrics=metrics or "", trace=trace)
+    if debug:
+        from shoal.spider.debugger import stop_in_handlers
+
+        stop_in_handlers(plan.spider, debug)
     shown = beside(store, dashboard, dashboard_port)
     view = run_plan(plan, quiet, beside=shown)
     finish(plan, view, summary, quiet)

@@ -248,6 +248,15 @@ DashboardPort = Annotated[
         "--dashboard-port", value="N", text="… at this port; 0 takes a free one.", panel=SHOWN, default=8484
     ),
 ]
+Debug = Annotated[
+    list[str] | None,
+    option(
+        "--debug",
+        value="HANDLER",
+        text="Stop in the debugger at its first line; one page at a time. Repeatable.",
+        panel=SHOWN,
+    ),
+]
 Trace = Annotated[bool, switch("--trace", text="Trace every page with OpenTelemetry.", panel=SHOWN)]
 
 # -- settings by name

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import resource
 import sys
+import time
 import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
@@ -39,6 +40,7 @@ from shoal.policy.backpressure import Pressure
 from shoal.policy.lanes import Lane, Lanes
 from shoal.settings import Settings
 from shoal.sink.objects.outage import Outage
+from shoal.spider import debugging
 from shoal.text import error_line
 from shoal.valve import FOREVER
 
@@ -177,6 +179,19 @@ class Engine:
         for page in self._running:
             page.cancel()
         self._frontier.wake()
+
+    # -- while a person is in a debugger
+
+    def hand_others_back(self) -> None:
+        """Hands back all pages but the one that runs now. In a loop that stands still they would only time out. Called
+        in any thread."""
+        self._deadlines.hand_others_back()
+
+    async def renew_leases(self, frontier: Queue) -> None:
+        """Renews the leases of this process, from another thread than the loop's, which stands still."""
+        asked = time.monotonic()  # the loop's clock
+        await frontier.extend(self.name, self._settings.lease, self._heartbeat.told)
+        self._deadlines.renewed_meanwhile(asked)
 
     # -- one round
 
@@ -367,7 +382,9 @@ class Engine:
         last, self._last = self._last, _Last()
         pressure = self._pressure()
         slots = pressure.slots(self._settings.concurrency)
-        free = self._slots.free(slots)
+        if debugging.is_active():
+            slots = min(1, slots)
+        free = 0 if debugging.is_active() and self._running else self._slots.free(slots)
         # Nothing is claimed beside a suspect: it could be another suspect, and would be handed back again and again.
         if free <= 0 or self._stopping or self._suspect is not None or pressure.claiming_paused:
             return _NOTHING
@@ -384,8 +401,9 @@ class Engine:
             self._last = last
             return known
         self._look = False
+        ahead = {} if debugging.is_active() else dict(self._ahead)
         claimed = await self._frontier.claim(
-            Claim(self.name, names, lanes.shares, free, seconds, lanes.caps, made, dict(self._ahead))
+            Claim(self.name, names, lanes.shares, free, seconds, lanes.caps, made, ahead)
         )
         self._asked, self._lease_seconds = asked, seconds
         self._last = _Last(wanted, asked, claimed)

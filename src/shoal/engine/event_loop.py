@@ -7,6 +7,8 @@ import time
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any, TypeVar
 
+from shoal.spider import debugging
+
 T = TypeVar("T")
 
 _TURN = 0.01  # seconds of work before other tasks of the loop run
@@ -53,7 +55,7 @@ class LoopLag:
     def __init__(self) -> None:
         self._timer: asyncio.TimerHandle | None = None
         self._due = self._window_ends = 0.0
-        self._current = self._previous = 0.0
+        self._current = self._previous = self._paused = 0.0
 
     @property
     def seconds(self) -> float:
@@ -71,6 +73,7 @@ class LoopLag:
 
     def _wait(self, loop: asyncio.AbstractEventLoop) -> None:
         self._due = loop.time() + _TICK
+        self._paused = debugging.paused()
         self._timer = loop.call_at(self._due, self._tick, loop)
 
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -78,5 +81,7 @@ class LoopLag:
         if now >= self._window_ends:
             self._previous, self._current = self._current, 0.0
             self._window_ends = now + _WINDOW
-        self._current = max(self._current, now - self._due)
+        # A loop that stands still in a debugger is not overloaded.
+        late = now - self._due - (debugging.paused() - self._paused)
+        self._current = max(self._current, late)
         self._wait(loop)

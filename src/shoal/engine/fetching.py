@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from shoal.admit.referrer import restored
 from shoal.engine.escalation import Escalation
+from shoal.fetch.deadline import check_handed_back
 from shoal.fetch.guard import Guard, Pin
 from shoal.fetch.proxy.routes import Routes
 from shoal.fetch.transport import BodySink, FetchRequest, Transport
@@ -64,8 +65,12 @@ class Fetcher:
             seconds = task.options.timeout or host.terms.settings.file_timeout
             request = replace(request, sink=sink, total_timeout=seconds)
         outcome = await self._transport.fetch(request)
-        if isinstance(outcome, Failure) and outcome.kind == "forbidden_address" and _is_listed(task):
-            outcome = replace(outcome, detail=f"{outcome.detail}, or -s trust_start=true for all start URLs")
+        if isinstance(outcome, Failure):
+            check_handed_back()
+            if outcome.kind == "forbidden_address" and _is_listed(task):
+                outcome = replace(
+                    outcome, detail=f"{outcome.detail}, or -s trust_start=true for all start URLs"
+                )
         return Fetched(request, outcome, started)
 
     def _request(self, task: Task, host: HostView, timeout: float | None) -> FetchRequest:

@@ -95,7 +95,15 @@ def is_wanted(argv: Sequence[str]) -> bool:
         and argv[0] in COMMANDS
         and hasattr(os, "fork")
         and os.environ.get(SWITCH, "1").lower() not in ("0", "off", "no", "false")
+        and not _is_debugged(argv)
     )
+
+
+def _is_debugged(argv: Sequence[str]) -> bool:
+    """With a debugger, the process that was started is the one that crawls: an editor has attached itself to it."""
+    from shoal.spider.debugging import is_attached
+
+    return is_attached() or any(word == "--debug" or word.startswith("--debug=") for word in argv)
 
 
 def guard() -> None:
@@ -134,8 +142,9 @@ class Guardian:
         self.pause = 0.0  # seconds before the next is started
 
     def _on_signal(self, number: int, _: object) -> None:
-        if number != signal.SIGCHLD:
-            self._signals.append(number)
+        if number == signal.SIGCHLD or (number == signal.SIGINT and self.liveness.debugged):
+            return
+        self._signals.append(number)
 
     def let_go(self) -> None:
         """In the child: the guardian handles signals. Ctrl-C reaches both, and so does a service manager's SIGTERM to

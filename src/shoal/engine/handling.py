@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
@@ -31,7 +32,7 @@ from shoal.policy.outcomes import rule_for, snapshot_of
 from shoal.policy.retry import backoff
 from shoal.settings import Settings
 from shoal.sink.row_meta import MetaWriter, fields_of
-from shoal.spider import handlers
+from shoal.spider import debugging, handlers
 from shoal.spider.handlers import HandlerTimeout, JunkError, Yielded, collect
 from shoal.spider.hook_calls import HookFailed
 from shoal.spider.hooks import NO_HOOKS
@@ -171,6 +172,7 @@ class Handling:
             lost = self._failure(task, "browser_crash", str(error))
             return Settlement(lease, Retry(self._settings.retry_base, lost))
         except (Exception, SystemExit) as error:  # sys.exit() in a handler ends no crawl
+            _check_quit()
             if (failed := fetch_failed_in(error)) is not None:
                 return self._without_inner(lease, response, failed)
             name, line = task.handler or "(first)", error_line(error)
@@ -230,6 +232,7 @@ class Handling:
         if isinstance(said, handlers.Drop):
             counts.add(with_reason(PAGES_DROPPED, str(said)))
             return Settlement(lease, Done(), counts=self._counts(lease.task, counts))
+        _check_quit()
         event("hook_failed", job=lease.task.job, url=lease.task.url, error=str(said))
         return self._bury(lease, response, "hook", str(said), traceback.format_exc())
 
@@ -300,6 +303,12 @@ class Handling:
 
     def _failure(self, task: Task, kind: str, detail: str) -> Failure:
         return Failure(kind, one_line(detail), at=self._clock.time(), attempt=task.attempt)
+
+
+def _check_quit() -> None:
+    """Somebody left the debugger by `quit`: the page goes back as if it had not been begun."""
+    if debugging.has_quit():
+        raise asyncio.CancelledError("the debugger was quit")
 
 
 def referrer_policy(page: Page) -> str:

@@ -42,6 +42,7 @@ class Heartbeat:
         self._machine = Machine(settings.memory_limit)
         self._node = socket.gethostname()
         self._done: Counter[str] = Counter()
+        self.told = b""  # the last status
         self._rates: dict[str, RateWindow] = {}
 
     def done(self, job: str) -> None:
@@ -59,7 +60,8 @@ class Heartbeat:
             due = min(_TELL_SELDOM if idle else _TELL_EVERY, self._lease / 3)
             if now - renewed >= due or told is None or _news(status) != _news(told):
                 told, renewed = status, now
-                await self._frontier.extend(self._name, self._lease, encode_status(status), self._tokens())
+                self.told = encode_status(status)
+                await self._frontier.extend(self._name, self._lease, self.told, self._tokens())
                 self._on_renewed(now)
             left = renewed + due - asyncio.get_running_loop().time()
             await asyncio.sleep(max(due / 10, min(1.0, left)))

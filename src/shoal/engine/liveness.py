@@ -26,8 +26,8 @@ STARTING, LISTENING, ENDING = range(3)
 
 STACK_SIGNAL: int = getattr(signal, "SIGUSR2", 0)  # asks a process for its stack; 0: not available here
 
-_BEAT, _TOKEN, _STATE, _LIMIT, _GRACE, _RESUMES = range(6)  # numbers of eight bytes
-_NUMBERS = 6 * 8
+_BEAT, _TOKEN, _STATE, _LIMIT, _GRACE, _RESUMES, _DEBUGGED = range(7)  # numbers of eight bytes
+_NUMBERS = 7 * 8
 _WORKER, _LONGEST_NAME = 64, 190
 _LOSS_FILE, _LONGEST_PATH = 256, 2000
 _SIZE = mmap.PAGESIZE
@@ -105,6 +105,10 @@ class Liveness:
     def unwatch(self) -> None:
         self._numbers[_LIMIT] = 0
 
+    def at_prompt(self, opened: bool) -> None:
+        """A person is in a debugger, or has left it."""
+        self._numbers[_DEBUGGED] = int(opened)
+
     async def on_cpu(self, token: int, page: Coroutine[Any, Any, T], handler_timeout: float) -> T:
         """Runs a page. While one of its steps runs, the record has its lease; while the page waits, it does not."""
         return await self._steps(token, page, int((handler_timeout + _LATER) * 1000))
@@ -168,6 +172,11 @@ class Liveness:
         return self._numbers[_TOKEN] == _FEEDING
 
     @property
+    def debugged(self) -> bool:
+        """Whether a person is in a debugger: then it does not hang, and Ctrl-C is for the debugger."""
+        return bool(self._numbers[_DEBUGGED])
+
+    @property
     def worker(self) -> str:
         return self._read(_WORKER)
 
@@ -225,7 +234,7 @@ class HangDetector:
         """Reads the beats. Silence does not count if it is `excused`, or if the watcher itself was held up (stopped,
         without CPU, asleep with the machine)."""
         beats = self._liveness.beats
-        excused = excused or self._liveness.feeds
+        excused = excused or self._liveness.feeds or self._liveness.debugged
         if beats != self._beats or excused or now - self._looked > _OWN_PAUSE:
             self._beats, self._heard = beats, now
         self._looked = now

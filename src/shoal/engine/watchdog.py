@@ -6,6 +6,9 @@ interrupted, like any handler that takes too long.
 
 This works only for a handler that runs Python code. If a regex or a parser in C holds the interpreter's lock, or the
 handler sleeps in the kernel, the guardian ends the process a little later: the timer also writes the liveness record.
+
+While a person is in a debugger, the thread does what the loop cannot: it shows that the process is alive, and renews
+its leases.
 """
 
 from __future__ import annotations
@@ -22,10 +25,11 @@ from types import FrameType
 from shoal.engine.liveness import Liveness
 from shoal.events import event
 from shoal.settings import Settings
-from shoal.spider import handlers, hook_calls
+from shoal.spider import debugging, handlers, hook_calls
 from shoal.spider.handlers import HandlerTimeout
 
 _PULSE = 0.25
+_OWN_PAUSE = 1.0  # seconds between two looks that mean that the thread itself was held up
 _CALLERS = (handlers.__file__, hook_calls.__file__)
 
 
@@ -35,13 +39,17 @@ class Watchdog:
         settings: Settings,
         liveness: Liveness | None = None,
         handler_timeout: Callable[[], float] | None = None,
+        renew: Callable[[], None] | None = None,
     ) -> None:
-        """`handler_timeout`: the longest of the jobs that are served at the moment."""
+        """`handler_timeout`: the longest of the jobs that are served at the moment. `renew` renews the leases of the
+        process, in this thread."""
         self._liveness = liveness
         self._warn_after = settings.handler_warn
         self._handler_timeout = handler_timeout or (lambda: settings.handler_timeout)
         self._interrupt_after = settings.handler_timeout
-        self._beat = 0.0
+        self._renew = renew
+        self._renew_every = settings.lease / 3
+        self._beat = self._renewed = 0.0
         self._loop_thread = 0
         self._timer: asyncio.TimerHandle | None = None
         self._done = threading.Event()
@@ -64,7 +72,7 @@ class Watchdog:
         self._thread.join()
 
     def _pulse(self) -> None:
-        self._beat = time.monotonic()
+        self._beat = self._renewed = time.monotonic()
         self._interrupt_after = self._handler_timeout()
         if self._liveness is not None:
             self._liveness.beat(self._interrupt_after)
@@ -72,12 +80,20 @@ class Watchdog:
 
     def _watch(self) -> None:
         warned = interrupted = 0.0  # the last beat that was logged, and interrupted
+        looked = time.monotonic()
         while not self._done.wait(_PULSE):
+            now = time.monotonic()
+            # A debugger may stop all threads. Otherwise it is a handler that holds the interpreter's lock.
+            held_up, looked = now - looked > _PULSE + _OWN_PAUSE and debugging.is_active(), now
             beat = self._beat
-            silence = time.monotonic() - beat - _PULSE
+            silence = now - beat - _PULSE
             if silence < self._warn_after or self._done.is_set():
                 continue
-            handler = _handler_frame(sys._current_frames().get(self._loop_thread))
+            frame = sys._current_frames().get(self._loop_thread)
+            if debugging.at_prompt() or debugging.is_inside(frame, _CALLERS) or held_up:
+                self._excuse(now)
+                continue
+            handler = _handler_frame(frame)
             if handler is None:
                 continue
             where = f"{handler.f_code.co_name} ({handler.f_code.co_filename}:{handler.f_lineno})"
@@ -90,6 +106,16 @@ class Watchdog:
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(
                     ctypes.c_ulong(self._loop_thread), ctypes.py_object(HandlerTimeout)
                 )
+
+    def _excuse(self, now: float) -> None:
+        """The loop stands still in a debugger."""
+        debugging.add_pause(now - self._beat)
+        self._beat = now
+        if self._liveness is not None:
+            self._liveness.beat(self._interrupt_after)
+        if self._renew is not None and now - self._renewed >= self._renew_every:
+            self._renewed = now
+            self._renew()
 
 
 def _handler_frame(frame: FrameType | None) -> FrameType | None:

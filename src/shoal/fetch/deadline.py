@@ -23,10 +23,11 @@ _current: ContextVar[LeaseDeadline | None] = ContextVar("shoal_tenure", default=
 class LeaseDeadline:
     """The deadline of one page. `until` is in the loop's time."""
 
-    __slots__ = ("until",)
+    __slots__ = ("is_handed_back", "until")
 
     def __init__(self, until: float) -> None:
         self.until = until
+        self.is_handed_back = False  # though its lease has not run out
 
     def __repr__(self) -> str:
         return f"<LeaseDeadline until {self.until:.3f}>"
@@ -66,6 +67,20 @@ class LeaseDeadlines:
         for deadline in self._pages.values():
             deadline.until = max(deadline.until, until)
 
+    def renewed_meanwhile(self, asked: float) -> None:
+        """Another thread has renewed the leases, while the loop could not."""
+        until = asked + self._lease - self._margin
+        for deadline in tuple(self._pages.values()):
+            deadline.until = max(deadline.until, until)
+
+    def hand_others_back(self) -> None:
+        """Cancels the pages other than the one that runs now. Called in any thread."""
+        mine = _current.get()
+        for page, deadline in tuple(self._pages.items()):
+            if deadline is not mine and not deadline.is_handed_back:
+                deadline.is_handed_back = True
+                page.get_loop().call_soon_threadsafe(page.cancel, "a person is in a debugger")
+
     def _forget(self, page: asyncio.Task[None]) -> None:
         del self._pages[page]
         if not self._pages and self._timer is not None:
@@ -93,3 +108,11 @@ def check_lease() -> None:
     deadline = _current.get()
     if deadline is not None and deadline.has_passed():
         raise asyncio.CancelledError("its lease has run out")
+
+
+def check_handed_back() -> None:
+    """Call it after a request that failed: cancels the page if it was handed back. It may have failed for that, or
+    because the event loop stood still, and that says nothing about the host."""
+    deadline = _current.get()
+    if deadline is not None and deadline.is_handed_back:
+        raise asyncio.CancelledError("a person is in a debugger")

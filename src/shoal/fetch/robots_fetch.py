@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from yarl import URL
 
 from shoal.admit.identity import host_key
+from shoal.fetch.deadline import check_handed_back
 from shoal.fetch.robots_rules import MAX_RULES, matcher, path_of, product_token, read
 from shoal.fetch.transport import FetchRequest, Transport
 from shoal.model import DOUBT, Failure, Outcome, Response
@@ -137,6 +138,8 @@ async def _ask(transport: Transport, request: FetchRequest, pause: Callable[[], 
             break
         await pause()
         outcome = await transport.fetch(request)
+    if isinstance(outcome, Failure):
+        check_handed_back()
     return outcome
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,6 +51,16 @@ async def look_at_server(store: str) -> ServerLook:
     except ModuleNotFoundError as error:
         raise UsageError(f"{address} needs the package {error.name}: pip install 'shoal[redis]'") from error
     return await look_at(address)
+
+
+def for_other_thread(frontier: Frontier) -> AbstractAsyncContextManager[Frontier]:
+    """The same home, for the event loop of another thread."""
+    address = getattr(frontier, "address", None)
+    if address is None:
+        return nullcontext(frontier)  # a file has a thread of its own, which all loops ask
+    from shoal.frontier.redis.home import RedisFrontier
+
+    return RedisFrontier(address, may_upgrade=False)
 
 
 def known_layout() -> int:

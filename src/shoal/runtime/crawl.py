@@ -52,6 +52,7 @@ from shoal.sink.journals import Several
 from shoal.sink.jsonl import MemoryJournal
 from shoal.sink.outputs import expand, read_output, with_archive
 from shoal.sink.own import OwnSink
+from shoal.spider import debugging
 from shoal.spider.arguments import job_name
 from shoal.spider.schemas import columns_of
 from shoal.spider.spider import Spider
@@ -202,6 +203,7 @@ async def _run(
         await stack.enter_async_context(workers)
         probes.watch(frontier, workers, whole_store=True)
         told = _Told(workers)
+        stack.enter_context(debugging.stopped_by_quit(told.stop))
         if signals:
             stack.enter_context(stopping_on_signals(told, grace=plan.settings.grace))
         look = await stack.enter_async_context(progress_reports(plan, frontier, workers.report, watch))

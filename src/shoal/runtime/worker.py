@@ -7,7 +7,7 @@ import os
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
-from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, asynccontextmanager
 from typing import Self
 
 from shoal.clock import SystemClock
@@ -24,7 +24,7 @@ from shoal.engine.watchdog import Watchdog
 from shoal.errors import HandlerMissing, JobHookError, ShoalError, SpiderError
 from shoal.events import event
 from shoal.fetch.slots import within_file_limit
-from shoal.frontier import open_frontier, shown
+from shoal.frontier import for_other_thread, open_frontier, shown
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import Job
 from shoal.inspect.event_log import EventBook
@@ -40,6 +40,7 @@ from shoal.runtime.signals import Stoppable, stopping_on_signals
 from shoal.runtime.worker_plan import WorkerPlan
 from shoal.settings import Settings
 from shoal.sink import Sink, open_sink
+from shoal.spider import debugging
 from shoal.spider.schemas import columns_of
 from shoal.spider.served_spiders import ServedSpiders
 from shoal.spider.spider import Spider
@@ -70,7 +71,8 @@ class Worker:
         self._settings = settings
         self._guarded = guarded()
         liveness = self._guarded.liveness if self._guarded is not None else None
-        self._watchdog = Watchdog(settings, liveness, self._handler_timeout)
+        self._watchdog = Watchdog(settings, liveness, self._handler_timeout, self._renew_leases)
+        self._debugging = ExitStack()
         self.engine = Engine(
             frontier,
             jobs,
@@ -107,6 +109,8 @@ class Worker:
                 tell_loss(mine.loss, mine.loss.worker)
                 await report_loss(self._frontier, mine.loss)
             mine.liveness.name(self.engine.name, self._frontier.loss_file(self.engine.name))
+        self._debugging.enter_context(debugging.breakpoints())
+        self._debugging.enter_context(debugging.listening(self._at_prompt))
         self._watchdog.start()
         self._monitoring = asyncio.create_task(self._monitor.run())
         return self
@@ -117,6 +121,28 @@ class Worker:
             # Errors are ignored: the engine tells of a broken store.
             await asyncio.gather(self._monitoring, return_exceptions=True)
         self._watchdog.stop()
+        self._debugging.close()
+
+    def _at_prompt(self, opened: bool) -> None:
+        if self._guarded is not None:
+            self._guarded.liveness.at_prompt(opened)
+        if opened:
+            self.engine.hand_others_back()
+
+    def _renew_leases(self) -> None:
+        """Called in the watchdog's thread, while the loop stands still in a debugger."""
+
+        async def renew() -> None:
+            async with (
+                asyncio.timeout(self._settings.lease / 3),
+                for_other_thread(self._frontier) as frontier,
+            ):
+                await self.engine.renew_leases(frontier)
+
+        try:
+            asyncio.run(renew())
+        except (ShoalError, TimeoutError, OSError):
+            pass  # the store is away; a page that loses its lease is told of
 
     def stop(self) -> None:
         self.engine.stop()
@@ -295,6 +321,7 @@ async def serve(plan: WorkerPlan, guidance: Guidance | None = None, report: Repo
         if report is not None:
             await stack.enter_async_context(meanwhile(report(worker), worker))
         can_resume()
+        stack.enter_context(debugging.stopped_by_quit(worker.stop))
         stack.enter_context(
             guidance(worker) if guidance else stopping_on_signals(worker, grace=plan.settings().grace)
         )

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import is_dataclass
 from inspect import isawaitable
+from math import inf
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct, field
@@ -15,6 +16,7 @@ from msgspec import Struct, field
 from shoal.errors import SpiderError
 from shoal.limits import YIELDED
 from shoal.model import Request
+from shoal.spider import debugging
 from shoal.spider.inner import Unawaited
 
 if TYPE_CHECKING:
@@ -72,10 +74,11 @@ async def collect(
     An async handler is interrupted at `deadline`; a plain generator is stopped at its next yield. Errors of the handler
     are raised.
     """
+    paused = debugging.paused()
     produced = handler.function(page)
     if isawaitable(produced) or isinstance(produced, AsyncIterable):
         return await _collect_async(handler.name, produced, deadline, monotonic)
-    return _collect_plain(handler.name, produced, deadline, monotonic)
+    return _collect_plain(handler.name, produced, deadline, monotonic, paused)
 
 
 class HandlerTimer:
@@ -92,6 +95,16 @@ class HandlerTimer:
         self._limit: asyncio.Timeout | None = None
         self._waits = 0  # requests inside the handler that are under way
         self._waits_since = 0.0
+        self._paused = debugging.paused()
+
+    def leave_out_pauses(self) -> None:
+        """Moves the deadline by the time that was spent in a debugger. One that was attached from the start does not
+        say for how long it stops a handler."""
+        paused = debugging.paused()
+        self.deadline += paused - self._paused
+        self._paused = paused
+        if debugging.is_active() and debugging.is_attached():
+            self.deadline = max(self.deadline, self._monotonic() + self._seconds)
 
     def stand_still(self) -> None:
         """Until `go_on`, no time passes."""
@@ -110,6 +123,7 @@ class HandlerTimer:
     def is_over(self) -> bool:
         if self._waits:
             return False
+        self.leave_out_pauses()
         late = self._monotonic() - self.deadline
         if late > _STALLED and self._again:
             self._again -= 1
@@ -189,7 +203,8 @@ async def _collect_async(
     finally:
         timer.stop()
         _running.reset(running)
-    return _collect_plain(name, result, timer.deadline, monotonic)
+    timer.leave_out_pauses()
+    return _collect_plain(name, result, timer.deadline, monotonic, debugging.paused())
 
 
 async def _drain(name: str, produced: AsyncIterable[object], timer: HandlerTimer) -> Yielded:
@@ -208,7 +223,10 @@ async def _drain(name: str, produced: AsyncIterable[object], timer: HandlerTimer
     return into
 
 
-def _collect_plain(name: str, produced: object, deadline: float, monotonic: Callable[[], float]) -> Yielded:
+def _collect_plain(
+    name: str, produced: object, deadline: float, monotonic: Callable[[], float], paused: float
+) -> Yielded:
+    """`paused`: the seconds in debuggers when the deadline was set."""
     into = Yielded()
     if produced is None:
         return into
@@ -224,9 +242,15 @@ def _collect_plain(name: str, produced: object, deadline: float, monotonic: Call
             add_item(value)
         else:
             _sort(name, value, into)
-        if count > YIELDED or monotonic() > deadline:
+        if count > YIELDED or (monotonic() > deadline and monotonic() > deadline + _pauses(paused)):
             raise _endless(name, count)
     return into
+
+
+def _pauses(before: float) -> float:
+    """Seconds in debuggers since then. Only they know, if one is attached: no handler is too late."""
+    attached = debugging.is_active() and debugging.is_attached()
+    return inf if attached else debugging.paused() - before
 
 
 def is_item(value: object) -> bool:

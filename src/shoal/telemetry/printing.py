@@ -5,10 +5,15 @@ from __future__ import annotations
 import io
 import logging
 import sys
+from contextlib import ExitStack
 from typing import BinaryIO, TextIO
 
 from shoal.humanize import printable
+from shoal.spider import debugging
 from shoal.telemetry.logging import PRINTED, is_json, log
+
+_listening = ExitStack()
+_put_aside: Printed | None = None
 
 
 class Printed(io.TextIOBase):
@@ -60,9 +65,20 @@ def take_stdout() -> None:
     """From now on `print` goes to stderr."""
     if not isinstance(sys.stdout, Printed):
         sys.stdout = Printed(sys.stdout)
+        _listening.enter_context(debugging.listening(_at_prompt))
+
+
+def _at_prompt(opened: bool) -> None:
+    """A debugger that can write to the terminal itself has line editing there."""
+    global _put_aside
+    if opened and isinstance(sys.stdout, Printed) and sys.stdout.results.isatty():
+        _put_aside, sys.stdout = sys.stdout, sys.stdout.results
+    elif not opened and _put_aside is not None:
+        sys.stdout, _put_aside = _put_aside, None
 
 
 def give_stdout_back() -> None:
+    _listening.close()
     if isinstance(sys.stdout, Printed):
         sys.stdout.end()
         sys.stdout = sys.stdout.results

@@ -15,6 +15,7 @@ from rich.live import Live
 from shoal import humanize
 from shoal.events import event
 from shoal.inspect.job import View
+from shoal.spider import debugging
 from shoal.telemetry.logging import only_json
 from shoal.terminal import live_panel
 from shoal.terminal.above_panel import AbovePanel, panel
@@ -101,9 +102,11 @@ class EventProgress(PlainProgress):
 
 
 class LiveProgress:
-    """A panel that is redrawn in place and gives way to the summary."""
+    """A panel that is redrawn in place and gives way to the summary. It also gives way to a debugger: from then on
+    there are lines."""
 
     def __init__(self, console: Console) -> None:
+        self._lines: PlainProgress | None = None
         # stdout belongs to the results and stays untouched.
         self._live = Live(console=console, auto_refresh=False, transient=True, redirect_stdout=False)
         self._up = ExitStack()
@@ -111,7 +114,9 @@ class LiveProgress:
         self._next = 0.0
 
     def update(self, view: View) -> None:
-        if view.elapsed >= self._next:
+        if self._lines is not None:
+            self._lines.update(view)
+        elif view.elapsed >= self._next:
             self._next = view.elapsed + LIVE_EVERY
             self._show_lines()
             self._live.update(live_panel.render(view), refresh=True)
@@ -124,7 +129,14 @@ class LiveProgress:
         self._show_lines()
         self._live.console.print(humanize.printable(message), markup=False, highlight=False)
 
+    def _at_prompt(self, opened: bool) -> None:
+        if opened and self._lines is None:
+            self._up.close()
+            self._above = None
+            self._lines = PlainProgress(self._live.console.file)  # type: ignore[arg-type]
+
     def __enter__(self) -> Self:
+        self._up.enter_context(debugging.listening(self._at_prompt))
         self._above = self._up.enter_context(panel(self._live))
         return self
 
@@ -156,6 +168,12 @@ def make_progress(stream: TextIO, quiet: bool = False, live: bool = True) -> Pro
     if quiet:
         return SilentProgress(stream)
     console = Console(file=stream)
-    if live and console.is_terminal and not console.is_dumb_terminal:
+    if (
+        live
+        and not debugging.is_active()
+        and not debugging.is_attached()
+        and console.is_terminal
+        and not console.is_dumb_terminal
+    ):
         return LiveProgress(console)
     return EventProgress(stream) if only_json() else PlainProgress(stream)
