@@ -5,22 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
 from shoal import humanize
+from shoal.inspect.row_layout import (
+    BETWEEN,
+    LEAST_CELL,
+    MOST_CELL,
+    Fields,
+    column_width,
+    cut,
+    fields_of,
+    fit,
+    one_line,
+    value_text,
+)
 from shoal.inspect.rows import WORKERS, NewestRows
 from shoal.terminal.console import safe, stdout, table
-
-_MOST_CELL = 60  # characters that a column has, if there is room
-_LEAST_CELL = 7  # … and that are enough to recognise a value
-_BETWEEN = 2
-_MOST_TEXT = 1_000  # characters of a value that are looked at
-_MOST_FIELDS = 200  # of a row that are shown
-
-Fields = Mapping[str, Any]
 
 
 def print_rows(found: NewestRows) -> None:
@@ -64,11 +67,11 @@ def _told(found: NewestRows) -> str:
 
 def print_fields(console: Console, rows: Sequence[Any]) -> None:
     """Rows of one kind."""
-    fields = [_fields(row) for row in rows]
+    fields = [fields_of(row) for row in rows]
     names = list(dict.fromkeys(name for one in fields for name in one))
     cells = {name: [value_text(one[name]) if name in one else "" for one in fields] for name in names}
-    least = sum(min(_LEAST_CELL, _width(name, cells[name])) + _BETWEEN for name in names)
-    if least <= console.width + _BETWEEN:
+    least = sum(min(LEAST_CELL, column_width(name, cells[name])) + BETWEEN for name in names)
+    if least <= console.width + BETWEEN:
         _print_table(console, names, fields, cells)
     else:
         print_lists(console, fields)
@@ -77,15 +80,15 @@ def print_fields(console: Console, rows: Sequence[Any]) -> None:
 def _print_table(
     console: Console, names: Sequence[str], fields: Sequence[Fields], cells: Mapping[str, Sequence[str]]
 ) -> None:
-    widths = _fit([_width(name, cells[name]) for name in names], console.width)
+    widths = fit([column_width(name, cells[name]) for name in names], console.width)
     made = table()
     for name, width in zip(names, widths, strict=True):
         numbers = {type(one[name]) for one in fields if name in one} <= {int, float, type(None)}
         justify: Any = "right" if numbers else "left"
-        made.add_column(Text(_cut(_one_line(name), width)), justify=justify, width=width, no_wrap=True)
+        made.add_column(Text(cut(one_line(name), width)), justify=justify, width=width, no_wrap=True)
     for place, one in enumerate(fields):
         shown = [
-            Text(_cut(cells[name][place], width), _style(one.get(name)))
+            Text(cut(cells[name][place], width), _style(one.get(name)))
             for name, width in zip(names, widths, strict=True)
         ]
         made.add_row(*shown)
@@ -97,59 +100,12 @@ def print_lists(console: Console, rows: Sequence[Fields]) -> None:
     for place, row in enumerate(rows):
         if place:
             console.print()
-        width = min(_MOST_CELL // 2, max(cell_len(_one_line(name)) for name in row))
-        room = max(_LEAST_CELL, console.width - width - _BETWEEN)
+        width = min(MOST_CELL // 2, max(cell_len(one_line(name)) for name in row))
+        room = max(LEAST_CELL, console.width - width - BETWEEN)
         for name, value in row.items():
-            label = set_cell_size(_cut(_one_line(name), width), width + _BETWEEN)
-            shown = Text(_cut(value_text(value), room), _style(value))
+            label = set_cell_size(cut(one_line(name), width), width + BETWEEN)
+            shown = Text(cut(value_text(value), room), _style(value))
             console.print(Text(label, "dim") + shown, no_wrap=True, crop=True)
-
-
-def _fields(row: Any) -> Fields:
-    if not isinstance(row, dict):
-        return {"row": row}
-    names = list(row)[:_MOST_FIELDS]
-    fields = {str(name): row[name] for name in names}
-    if len(row) > _MOST_FIELDS:
-        fields["…"] = f"{len(row) - _MOST_FIELDS:,} more fields"
-    return fields
-
-
-def _fit(widths: Sequence[int], room: int) -> list[int]:
-    """The widths of the columns, of which the widest give way until all fit."""
-    fitted = list(widths)
-    over = sum(fitted) + _BETWEEN * (len(fitted) - 1) - room
-    while over > 0:
-        most = max(fitted)
-        widest = [place for place, width in enumerate(fitted) if width == most]
-        second = max((width for width in fitted if width < most), default=0)
-        step = max(1, min(most - max(second, 1), over // len(widest)))
-        for place in widest:
-            if over <= 0:
-                break
-            fitted[place] -= step
-            over -= step
-    return fitted
-
-
-def _width(name: str, cells: Sequence[str]) -> int:
-    return max(1, min(_MOST_CELL, max(cell_len(text) for text in (_one_line(name), *cells))))
-
-
-def value_text(value: Any) -> str:
-    """A value in one line: text as it is, anything else as JSON."""
-    if isinstance(value, str):
-        return _one_line(value)
-    return _one_line(msgspec.json.encode(value).decode())
-
-
-def _one_line(text: str) -> str:
-    cut = text[:_MOST_TEXT]
-    return humanize.printable(" ".join(cut.split())) + ("…" if len(text) > _MOST_TEXT else "")
-
-
-def _cut(text: str, width: int) -> str:
-    return text if cell_len(text) <= width else f"{set_cell_size(text, width - 1).rstrip()}…"
 
 
 def _style(value: Any) -> str:

@@ -12,8 +12,9 @@ from rich.text import Text
 
 from shoal import counts, humanize
 from shoal.develop.trying import Tried, TriedRequest
+from shoal.inspect.row_layout import value_text
 from shoal.terminal.console import safe, stdout, table
-from shoal.terminal.row_table import print_fields, print_lists, value_text
+from shoal.terminal.row_table import print_fields, print_lists
 from shoal.text import shown_url
 
 _SHOWN = 20  # items of a kind, and requests
