@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 from urllib.parse import urlsplit
 
 import typer
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from shoal.frontier.values import Job
     from shoal.runtime.job_plan import JobPlan
     from shoal.runtime.submit import Watch
+    from shoal.setting_types import SpiderSettings
     from shoal.spider.loading import SpiderSource
     from shoal.spider.spider import Spider
 
@@ -175,7 +176,9 @@ def _targets(
         return spider, None, SpiderSource(name="", spec=spec), spec
     listed = listed_in(input_file)
     begin = [as_url(word) for word in urls]
-    started = Spider(spider.name, [*begin, *([listed] if listed else [])], **spider.settings)
+    started = Spider(
+        spider.name, [*begin, *([listed] if listed else [])], **cast("SpiderSettings", spider.settings)
+    )
     started.handlers = spider.handlers
     started.made_by = spider.made_by
     return spider, started, SpiderSource(name="", feeds=source_name(begin, listed)), spec

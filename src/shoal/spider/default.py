@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from shoal.html.page_links import join
 from shoal.html.visible_text import squeeze, visible_length
 from shoal.model import Request
+from shoal.setting_types import SpiderSettings
 from shoal.spider.spider import Spider, Start
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 Row = dict[str, str | int | None]
 
 
-def summary_spider(name: str, start: Start, **settings: object) -> Spider:
+def summary_spider(name: str, start: Start, **settings: Unpack[SpiderSettings]) -> Spider:
     """A spider that follows every link and writes a summary of every page."""
     spider = Spider(name, start, **settings)
     spider.add_handler(summary)

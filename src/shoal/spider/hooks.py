@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from shoal.errors import SpiderError
 from shoal.model import Task, name_of_handler
+from shoal.spider.redefining import is_redefined
 
 HookKind = Literal[
     "before_request",
@@ -208,6 +209,11 @@ class HookDecorators:
             names = frozenset(one if isinstance(one, str) else name_of_handler(one) for one in several)
         name = getattr(function, "__qualname__", "") or type(function).__name__
         hook = Hook(kind, function, name.rpartition("<locals>.")[2], order, names)
+        for place, known in enumerate(self.hooks):
+            same = (known.kind, known.name) == (kind, hook.name)
+            if same and is_redefined(known.function, function):  # a cell of a notebook was run again
+                self.hooks[place] = hook
+                return hook
         self.hooks.append(hook)
         return hook
 

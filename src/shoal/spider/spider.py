@@ -29,9 +29,11 @@ from shoal.admit.sending import listed_url
 from shoal.errors import SettingsError, ShoalError, SpiderError
 from shoal.limits import REQUEST_NUMBER, START_LINE, URL_SHOWN
 from shoal.model import DEFAULT_LANE, HANDLER_NAME, Request, is_storable, name_of_handler
+from shoal.setting_types import SpiderSettings
 from shoal.settings import Settings
 from shoal.spider.hooks import HookDecorators, objects_among
 from shoal.spider.login import Accounts, Login, make_login
+from shoal.spider.redefining import is_redefined
 from shoal.spider.schemas import Schema, schemas_of
 from shoal.spider.state import State
 from shoal.text import error_line
@@ -97,7 +99,7 @@ class Spider(HookDecorators):
         "state",
     )
 
-    def __init__(self, name: str, start: Start = (), **settings: object) -> None:
+    def __init__(self, name: str, start: Start = (), **settings: Unpack[SpiderSettings]) -> None:
         if not isinstance(name, str) or not name.strip():
             raise SpiderError(f"a spider needs a name, not {name!r}: Spider('books', start=…)")
         if not isinstance(start, str | Path | list | tuple) and not callable(start):
@@ -105,12 +107,12 @@ class Spider(HookDecorators):
                 f"spider {name!r}: start is a {type(start).__name__}; give a URL, a list of URLs, "
                 "a pathlib.Path to a file of URLs, or a function that yields them"
             )
-        _check_settings(name, settings)
+        self.settings: dict[str, object] = {**settings}
+        _check_settings(name, self.settings)
         super().__init__()
         self.name = name
         self.start = start
-        self.plugins = objects_among(settings)
-        self.settings: dict[str, object] = settings
+        self.plugins = objects_among(self.settings)
         self.handlers: dict[str, Handler] = {}
         self.logs_in: Login | None = None  # how to log in
         self.made_by: MadeBy | None = None  # the factory that made it, with the arguments of the command line
@@ -171,7 +173,7 @@ class Spider(HookDecorators):
         name = name or getattr(function, "__name__", "")
         if not name:
             raise SpiderError(f"{where}: {function!r} has no name; give one with name=…")
-        if name in self.handlers:
+        if name in self.handlers and not is_redefined(self.handlers[name].function, function):
             raise SpiderError(f"{where} already has a handler named {name!r}; give this one another name=…")
         if not isinstance(priority, int) or not is_storable(priority):
             raise SpiderError(
@@ -209,7 +211,7 @@ class Spider(HookDecorators):
         """
 
         def register(function: F) -> F:
-            if self.logs_in is not None:
+            if self.logs_in is not None and not is_redefined(self.logs_in.function, function):
                 raise SpiderError(f"spider {self.name!r} has a login already; give it accounts=… for several")
             self.logs_in = make_login(
                 function,
