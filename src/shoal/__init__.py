@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from shoal.errors import ShoalError
     from shoal.model import Request
     from shoal.runtime.adding import Additions, add
-    from shoal.runtime.crawl import Results, crawl, run
+    from shoal.runtime.crawl import crawl, run
+    from shoal.runtime.results import Results
     from shoal.spider.arguments import Secret
     from shoal.spider.handlers import Drop, Retry
     from shoal.spider.hooks import JobSummary, OutgoingRequest
@@ -56,7 +57,7 @@ _HOMES = {
     "Page": "shoal.spider.page",
     "Plugin": "shoal.spider.plugins",
     "Request": "shoal.model",
-    "Results": "shoal.runtime.crawl",
+    "Results": "shoal.runtime.results",
     "Retry": "shoal.spider.handlers",
     "Secret": "shoal.spider.arguments",
     "ShoalError": "shoal.errors",
@@ -67,7 +68,17 @@ _HOMES = {
 }
 
 
+# Modules that are for users, too: `shoal.testing` without an import of its own.
+_MODULES = ("extend", "testing")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_MODULES])
+
+
 def __getattr__(name: str) -> object:
+    if name in _MODULES:
+        return import_module(f"shoal.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'shoal' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
+import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from traitlets.config import Config
 
 import shoal
 from integration.raw_server import RawServer, by_path, page, serve
 from shoal import Page, Request, Results, ShoalError, Spider
 from shoal.errors import SpiderError
 from shoal.frontier.sqlite import SqliteFrontier
+from shoal.inspect.job import View
 from shoal.testing import ChaoticWeb, HostProfile, WebProcess
 
 DEADLINE = 20
@@ -94,6 +99,82 @@ def test_run_gives_the_items_to_a_program_without_a_loop() -> None:
     assert len(results) == len(results.items) == 10
     assert results.view.job.state == "finished"
     assert len(again) == 1, "nothing is left of the first crawl"
+
+
+async def test_run_in_a_running_loop_says_what_to_do() -> None:
+    with pytest.raises(ShoalError, match=r"write results = await shoal.crawl\(spider, …\) there"):
+        shoal.run(spider_of("http://127.0.0.1:1/", url_only))
+
+
+@pytest.fixture
+def notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[InteractiveShell]:
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
+    yield InteractiveShell.instance(config=Config({"HistoryManager": {"enabled": False}}))
+    InteractiveShell.clear_instance()
+
+
+def test_run_works_in_a_cell_of_a_notebook(notebook: InteractiveShell) -> None:
+    """There a loop runs already, in the thread of the cell."""
+    with WebProcess({"site": HostProfile(pages=3)}) as web:
+        notebook.user_ns["spider"] = spider_of(web.url("site"), url_and_links)
+
+        async def cell() -> Results:
+            notebook.run_cell("import shoal\nresults = shoal.run(spider)").raise_error()
+            found = notebook.user_ns["results"]
+            assert isinstance(found, Results)
+            return found
+
+        results = asyncio.run(cell())
+        pages = web.pages_of("site")
+    assert {item["url"] for item in results} == pages
+
+
+def test_a_cell_that_is_interrupted_ends_its_crawl(notebook: InteractiveShell) -> None:
+    ended: list[str] = []
+
+    def slow(page: Page) -> None: ...
+
+    with WebProcess({"site": HostProfile("slow", pages=3, latency=60)}) as web:
+        spider = spider_of(web.url("site"), slow)
+
+        async def cell() -> None:
+            def interrupt(view: View) -> None:
+                if not ended and view.report.in_flight:
+                    ended.append(threading.current_thread().name)
+                    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+            before = signal.signal(signal.SIGINT, signal.default_int_handler)  # as Jupyter does for a cell
+            with pytest.raises(KeyboardInterrupt):
+                shoal.run(spider, watch=interrupt)
+            signal.signal(signal.SIGINT, before)
+
+        asyncio.run(cell())
+    assert ended == ["shoal-run"]
+    assert "shoal-run" not in [thread.name for thread in threading.enumerate()]
+
+
+async def test_results_have_what_was_given_up_and_what_was_rejected() -> None:
+    spider = Spider("some", rate=0, robots=False, max_attempts=1)
+
+    @spider.handler(key="sku")
+    def product(page: Page) -> dict[str, str]:
+        return {"url": page.url}
+
+    async with serve(by_path({"/a": page(b"x")})) as server:
+        spider.start = [server.url("/a"), server.url("/gone")]
+        results = await shoal.crawl(spider)
+        gone = server.url("/gone")
+    assert [(one.url, one.kind, one.handler, one.attempts) for one in results.dead] == [
+        (gone, "http_404", "product", 1)
+    ]
+    assert [one.item["url"].endswith("/a") for one in results.rejected] == [True]
+    assert repr(results) == "<some finished: 0 items from 1 page, 1 dead page, 1 rejected item>"
+
+
+def test_names_are_completed() -> None:
+    assert set(shoal.__all__) <= set(dir(shoal))
+    assert shoal.testing.page
+    assert shoal.extend.__all__
 
 
 async def test_items_may_be_dicts_dataclasses_or_structs() -> None:

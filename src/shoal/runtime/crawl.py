@@ -10,17 +10,16 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Unpack, cast
 
 import msgspec
-from msgspec import Struct
+from msgspec.structs import replace
 
 from shoal.config import load
-from shoal.engine.event_loop import run_loop
 from shoal.engine.feeder import Feeder
 from shoal.engine.guardian import can_resume, guarded
 from shoal.engine.lost_workers import report_loss
@@ -41,11 +40,14 @@ from shoal.model import REJECTED
 from shoal.runtime.admission import make_admission
 from shoal.runtime.job_hooks import end_missed
 from shoal.runtime.job_plan import JobPlan
+from shoal.runtime.results import DeadPage, Results, dead_page
+from shoal.runtime.running_loop import run_anywhere
 from shoal.runtime.signals import Stoppable, stopping_on_signals
 from shoal.runtime.submit import conclude, dated, submit
 from shoal.runtime.supervisor import Supervisor
 from shoal.runtime.worker import CrawlWorker
 from shoal.runtime.worker_plan import CrawlPlan, WorkerPlan
+from shoal.setting_types import CrawlSettings
 from shoal.sink import Output, Sink, make_journal, open_sink
 from shoal.sink.file_sink import FileSink
 from shoal.sink.journals import Several
@@ -61,24 +63,9 @@ from shoal.telemetry.endpoint import probes_at
 __all__ = ["JobPlan", "Results", "crawl", "execute", "run"]
 
 _EVERY = 0.5  # seconds between looks at a running crawl
-_REJECTED = 1_000  # items that were rejected, in the results
+_LETTERS = 1_000  # items that were rejected, and pages that were given up, in the results
 
 Watch = Callable[[View], None]
-
-
-class Results(Struct, frozen=True):
-    """What a crawl from code gives back: the items it yielded (unless they went to a file), how it ended, and the
-    newest of the items that were rejected (`view.job.counters.rejected` is how many there are)."""
-
-    items: list[Any]
-    view: View
-    rejected: Sequence[RejectedItem] = ()
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.items)
-
-    def __len__(self) -> int:
-        return len(self.items)
 
 
 async def crawl(
@@ -89,7 +76,7 @@ async def crawl(
     job: str | None = None,
     fresh: bool = False,
     watch: Watch | None = None,
-    **settings: object,
+    **settings: Unpack[CrawlSettings],
 ) -> Results:
     """Crawls and returns the results. Without `store` nothing outlives the call; without `output` (a file, a database,
     or a sink of your own) the items are returned. Settings given here win over the spider's own."""
@@ -116,22 +103,36 @@ async def crawl(
         raise SettingsError("archive: not with a sink of your own; name a place for the rows")
     sink = own or (FileSink(_memory(plan, kept)) if plan.output is None else _sink(plan))
     rejected: list[RejectedItem] = []
+    dead: list[DeadPage] = []
 
-    async def keep_rejected(frontier: Frontier) -> None:
-        query = DeadFilter(job=plan.job, kind=REJECTED, limit=_REJECTED)
+    async def keep_letters(frontier: Frontier) -> None:
+        query = DeadFilter(job=plan.job, limit=_LETTERS)
+        dead.extend(dead_page(letter, spider) for letter in await frontier.dead(query))
+        query = replace(query, kind=REJECTED)
         rejected.extend(rejected_item(letter) for letter in await frontier.dead(query))
 
     try:
-        view = await _run(plan, sink, watch, signals=False, ended=keep_rejected)
+        view = await _run(plan, sink, watch, signals=False, ended=keep_letters)
     finally:
         if plan.store == ":memory:" and plan.output is None and isinstance(sink.journal, Several):
             sink.journal.forget()
-    return Results([msgspec.json.decode(row) for row in kept.rows], view, rejected)
+    return Results([msgspec.json.decode(row) for row in kept.rows], view, rejected, dead)
 
 
-def run(spider: Spider, **options: Any) -> Results:
-    """`crawl` for programs without an event loop."""
-    return run_loop(crawl(spider, **options))
+def run(
+    spider: Spider,
+    *,
+    store: str | Path | None = None,
+    output: Output | Sink = None,
+    job: str | None = None,
+    fresh: bool = False,
+    watch: Watch | None = None,
+    **settings: Unpack[CrawlSettings],
+) -> Results:
+    """`crawl` for programs without an event loop, and for notebooks."""
+    return run_anywhere(
+        lambda: crawl(spider, store=store, output=output, job=job, fresh=fresh, watch=watch, **settings)
+    )
 
 
 async def execute(plan: JobPlan, watch: Watch | None = None) -> View:
