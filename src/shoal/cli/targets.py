@@ -139,7 +139,9 @@ def _assigns(path: Path, name: str) -> bool:
         text = path.read_text("utf-8", "replace")
     except OSError:
         return False
-    return re.search(rf"^({name}\s*(:[^=\n]*)?=|def {name}\()", text, re.MULTILINE) is not None
+    # A function counts if it says that it returns a spider.
+    function = rf"def {name}\((?:(?!^\S).)*?\)\s*->[^:\n]*Spider"
+    return re.search(rf"^(?:{name}\s*(:[^=\n]*)?=|{function})", text, re.MULTILINE | re.DOTALL) is not None
 
 
 def as_url(word: str) -> str:
