@@ -170,6 +170,13 @@ def test_a_line_may_say_that_it_is_no_secret(
     assert checked(GOOD + "api_key = 'a-public-one'\n")[0] == 1
 
 
+def test_a_dict_of_a_function_inside_a_handler_is_no_item(
+    checked: Callable[..., tuple[int, list[dict[str, Any]]]],
+) -> None:
+    inside = "def book(page):\n    def options():\n        return {'colour': 'red'}\n"
+    assert checked(GOOD.replace("def book(page):\n", inside))[0] == 0
+
+
 # -- settings files
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
+import threading
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +16,9 @@ import pytest
 
 from shoal.develop import machine_probes
 from shoal.develop.doctor import PROBES, examine
-from shoal.develop.probe import Place
+from shoal.develop.findings import Finding
+from shoal.develop.probe import Place, in_thread
+from shoal.engine.event_loop import run_loop
 from shoal.settings import Settings
 from shoal.testing.servers.names import NameServer, Records
 from shoal.testing.servers.valkey import ValkeyServer
@@ -103,6 +107,43 @@ async def test_a_server_that_does_not_answer_is_waited_for_a_bounded_time() -> N
     assert states["store"] == ("wrong", "no answer within 0.5 s")
     assert states["postgresql"] == ("wrong", "no answer within 0.5 s")
     assert states["python"][0] == "ok"
+
+
+def test_what_blocks_for_ever_does_not_hold_up_the_end() -> None:
+    """A network drive that is away, or a browser that hangs. The thread of the first ends with the test."""
+    released = threading.Event()
+
+    async def blocked(_: Place) -> list[Finding]:
+        await in_thread(released.wait)
+        return []
+
+    async def failing(_: Place) -> list[Finding]:
+        return await in_thread(lambda: [Finding("disk", "ok", str(1 // 0))])
+
+    place = Place(Settings(), ":memory:", [], [], {})
+    try:
+        found = run_loop(examine(place, 0.2, {"disk": blocked, "clock": failing}))
+    finally:
+        released.set()
+    assert [(one.subject, one.state) for one in found] == [("disk", "wrong"), ("clock", "warning")]
+    assert found[0].found == "no answer within 0.2 s"
+    assert "ZeroDivisionError" in found[1].found
+
+
+async def test_a_browser_that_hangs_is_ended(tmp_path: Path) -> None:
+    browser = tmp_path / "browser"
+    browser.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 600\n")
+    browser.chmod(0o700)
+    place = Place(Settings(browser_path=str(browser)), ":memory:", [], [], {})
+    asking = asyncio.create_task(examine(place, 600, {"chromium": machine_probes.chromium}))
+    async with asyncio.timeout(30):
+        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
 def test_proxies(doctor: Callable[..., Found], tmp_path: Path) -> None:

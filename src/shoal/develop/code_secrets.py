@@ -28,7 +28,7 @@ _KINDS: Mapping[str, re.Pattern[str]] = {
     "a JSON Web Token": re.compile(r"\beyJ[\w-]{10,2000}\.eyJ[\w-]{10}"),
 }
 _NAMED = re.compile(
-    r"(?:^|[_\W])(password|passwd|pwd|passphrase|secret|token|api_?key|access_?key|secret_?key|private_?key|session_?key"
+    r"(?:^|[_\W])(password|passwd|pwd|passphrase|secret|token|(?:api|access|secret|private|session)[_-]?key"
     r"|authorization|cookie|sessionid|phpsessid|jsessionid|sid)$",
     re.I,
 )
@@ -71,7 +71,8 @@ def _text(node: ast.AST) -> str:
 
 
 def _named_values(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    """Names and what is given to them: variables, keywords, entries of a dict, user and password."""
+    """Names and what is given to them: variables, keywords, entries of a dict, defaults of variables of the
+    environment, user and password."""
     match node:
         case ast.Assign(targets=targets, value=value):
             yield from ((_name(target), value) for target in targets)
@@ -80,6 +81,11 @@ def _named_values(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
         case ast.keyword(arg="auth", value=ast.Tuple(elts=[_, password])):
             yield "password", password
         case ast.keyword(arg=str(name), value=value):
+            yield name, value
+        case ast.Call(
+            func=ast.Attribute(attr="get" | "getenv"),
+            args=[ast.Constant(value=str(name)), ast.Constant() as value],
+        ):
             yield name, value
         case ast.Dict(keys=keys, values=values):
             for key, value in zip(keys, values, strict=True):
@@ -121,7 +127,7 @@ def is_named(name: str, value: str) -> bool:
     if found is None or len(value) < 3 or value.startswith(_ELSEWHERE) or not value.isprintable():
         return False
     word = found[1].lower()
-    if word.replace("_", "") in value.lower().replace("_", ""):
+    if re.sub("[_-]", "", word) in re.sub("[_-]", "", value.lower()):
         return False  # the name of a field: token="csrf_token"
     if word in _WITH_BLANKS:
         return "{" not in value

@@ -35,9 +35,11 @@ PROBES: Mapping[str, Probe] = {
 }
 
 
-async def examine(place: Place, patience: float = _PATIENCE) -> list[Finding]:
-    """The findings of all probes, in the order above."""
-    found = await asyncio.gather(*(_probe(name, probe, place, patience) for name, probe in PROBES.items()))
+async def examine(
+    place: Place, patience: float = _PATIENCE, probes: Mapping[str, Probe] = PROBES
+) -> list[Finding]:
+    """The findings of all probes, in their order."""
+    found = await asyncio.gather(*(_probe(name, probe, place, patience) for name, probe in probes.items()))
     return [finding for findings in found for finding in findings]
 
 

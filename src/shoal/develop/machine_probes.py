@@ -19,7 +19,7 @@ from pathlib import Path
 
 from shoal import __version__
 from shoal.develop.findings import Finding
-from shoal.develop.probe import Place
+from shoal.develop.probe import Place, in_thread
 from shoal.fetch.browser.executable import find_chromium, why_not
 from shoal.frontier import is_local
 from shoal.humanize import size
@@ -103,7 +103,7 @@ async def open_files(place: Place) -> list[Finding]:
 
 
 async def disk(place: Place) -> list[Finding]:
-    return await asyncio.to_thread(lambda: list(_disks(place)))
+    return await in_thread(lambda: list(_disks(place)))
 
 
 def _disks(place: Place) -> Iterator[Finding]:
@@ -149,7 +149,7 @@ def _existing(folder: Path) -> Path:
 
 
 async def permissions(place: Place) -> list[Finding]:
-    return await asyncio.to_thread(lambda: list(_permissions(place)))
+    return await in_thread(lambda: list(_permissions(place)))
 
 
 def _permissions(place: Place) -> Iterator[Finding]:

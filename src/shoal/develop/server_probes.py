@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shoal.develop.findings import Finding, State
-from shoal.develop.probe import Place
+from shoal.develop.probe import Place, in_thread
 from shoal.errors import ShoalError
 from shoal.frontier import is_local, look_at_server, shown
 from shoal.frontier.values import ServerLook
@@ -19,11 +19,13 @@ from shoal.sink.outputs import read_output
 from shoal.text import error_line
 
 if TYPE_CHECKING:
+    from shoal.fetch.proxy.proxy import Proxy
     from shoal.fetch.resolver import Resolver
 
+_SHOWN = 3  # proxies that cannot be reached
 _SKEW = 1.0  # seconds by which two clocks may differ
 _SLOW = 0.05  # seconds for an answer of the store
-_PROXIES, _AT_ONCE, _CONNECT = 200, 20, 3.0
+_PROXIES, _AT_ONCE, _CONNECT = 200, 100, 2.0  # asked at most; at once; seconds for a connection
 
 
 async def dns(place: Place) -> list[Finding]:
@@ -55,7 +57,7 @@ async def _look_up(resolver: Resolver, name: str) -> Finding:
 
 async def store(place: Place) -> list[Finding]:
     if is_local(place.store):
-        return [_store_file(Path(place.store))]
+        return [await in_thread(lambda: _store_file(Path(place.store)))]
     look = await look_at_server(place.store)
     at = shown(place.store)
     used = (
@@ -153,22 +155,22 @@ async def proxies(place: Place) -> list[Finding]:
     if not pools:
         return [Finding("proxies", "skipped", "the settings name none")]
     free = asyncio.Semaphore(_AT_ONCE)
-    findings: list[Finding] = []
-    for name, pool in pools.items():
-        asked = pool[:_PROXIES]
-        told = await asyncio.gather(*(_connect(proxy.host, proxy.port, free) for proxy in asked))
-        deaf = {proxy.address: why for proxy, why in zip(asked, told, strict=True) if why}
-        said = (
-            f"pool {name}: {len(asked) - len(deaf)} of {plural(len(pool), 'proxy', 'proxies')} can be reached"
-        )
-        if not deaf:
-            findings.append(Finding("proxies", "ok", said))
-            continue
-        shown_few = ", ".join(f"{address} ({why})" for address, why in list(deaf.items())[:3])
-        state: State = "wrong" if len(deaf) == len(asked) else "warning"
-        do = "shoal proxies test --url URL fetches a page through each"
-        findings.append(Finding("proxies", state, f"{said}; not {shown_few}{'…' * (len(deaf) > 3)}", do))
-    return findings
+    most = max(1, _PROXIES // len(pools))
+    return await asyncio.gather(*(_ask_pool(name, pool, most, free) for name, pool in pools.items()))
+
+
+async def _ask_pool(name: str, pool: Sequence[Proxy], most: int, free: asyncio.Semaphore) -> Finding:
+    asked = pool[:most]
+    told = await asyncio.gather(*(_connect(proxy.host, proxy.port, free) for proxy in asked))
+    deaf = [f"{proxy.address} ({why})" for proxy, why in zip(asked, told, strict=True) if why]
+    total = "" if len(asked) == len(pool) else f", of {len(pool)},"
+    said = f"pool {name}: {len(asked) - len(deaf)} of {plural(len(asked), 'proxy', 'proxies')}{total} can be reached"
+    if not deaf:
+        return Finding("proxies", "ok", said)
+    state: State = "wrong" if len(deaf) == len(asked) else "warning"
+    do = "shoal proxies test --url URL fetches a page through each"
+    more = ", …" if len(deaf) > _SHOWN else ""
+    return Finding("proxies", state, f"{said}; not {', '.join(deaf[:_SHOWN])}{more}", do)
 
 
 async def _connect(host: str, port: int, free: asyncio.Semaphore) -> str:

@@ -49,10 +49,10 @@ class SelectorUse(Struct, frozen=True):
 
 
 class ItemUse(Struct, frozen=True):
-    """An item that is written as a dict in the code of a handler."""
+    """An item that is written as a dict in the code of a handler, or what looks like one elsewhere."""
 
     line: int
-    within: int
+    within: int  # the first line of the innermost function around it
     fields: tuple[str, ...]
 
 
@@ -92,6 +92,7 @@ class _Reader(ast.NodeVisitor):
         self.items: list[ItemUse] = []
         self.is_open = False
         self._within = 0
+        self._function = 0
         self._texts = dict(_constants(tree))
         self._pages = {"page", *_first_parameters(tree)}
         self._foreign = bool(_OTHER_SELECTORS & set(_imported(tree)))
@@ -103,12 +104,13 @@ class _Reader(ast.NodeVisitor):
         self._inside(node)
 
     def _inside(self, node: Function) -> None:
-        before = self._within
+        before = self._within, self._function
+        self._function = first_line(node)
         # A function inside a handler is part of it; a handler inside a function, which makes the spider, is not.
         if not before or any(map(_is_handler, node.decorator_list)):
-            self._within = first_line(node)
+            self._within = self._function
         self.generic_visit(node)
-        self._within = before
+        self._within, self._function = before
 
     def visit_Yield(self, node: ast.Yield) -> None:
         self._item(node.value)
@@ -126,7 +128,7 @@ class _Reader(ast.NodeVisitor):
             key.value for key in value.keys if isinstance(key, ast.Constant) and isinstance(key.value, str)
         ]
         if len(names) == len(value.keys):
-            self.items.append(ItemUse(value.lineno, self._within, tuple(names)))
+            self.items.append(ItemUse(value.lineno, self._function, tuple(names)))
 
     def visit_Call(self, node: ast.Call) -> None:
         function = node.func
