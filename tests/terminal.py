@@ -12,7 +12,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 SHOAL = (sys.executable, "-m", "shoal")
@@ -59,6 +59,15 @@ class Terminal:
                 raise AssertionError(f"{word!r} is not on the screen:\n{self.text}")
         before, self._seen = self.text[self._seen : at], at + len(word)
         return before
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Waits for something that happens elsewhere, while the program runs. What it shows is read meanwhile: it would
+        wait for that."""
+        deadline = time.monotonic() + DEADLINE
+        while not condition():
+            self._read(time.monotonic() + 0.02)
+            assert self.process.poll() is None, f"the program has ended:\n{self.text}"
+            assert time.monotonic() < deadline, f"it did not happen:\n{self.text}"
 
     def end(self) -> int:
         """Waits for the end of the program; answers its exit code."""

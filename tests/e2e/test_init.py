@@ -126,12 +126,21 @@ def test_a_spider_needs_a_project(cli: Cli, tmp_path: Path) -> None:
     assert files_in(tmp_path) == []
 
 
-# -- the project's own checks
+# -- the project's own checks. Its tests are run in test_session.py, its types are checked by links in tests/typing
+
+
+def test_nothing_is_wrong_with_the_spiders(cli: Cli) -> None:
+    cli("init")
+    assert cli("init", "--spider", "lanterns", "lamps.example")[0] == 0
+    for spider in ("books.py", "lanterns.py"):
+        code, out, err = cli("check", spider)
+        assert out, err
+        assert (code, out.splitlines()[-1]) == (0, "nothing is wrong, 0 warnings")
 
 
 def test_what_is_written_is_clean(cli: Cli, tmp_path: Path) -> None:
-    cli("init")
-    cli("init", "--spider", "lamps", f"https://lamps.example/{'long/' * 30}")
+    assert cli("init")[0] == 0
+    assert cli("init", "--spider", "torches", f"https://lamps.example/{'long/' * 30}")[0] == 0
     for command in (["check", "--extend-select", "E,F,I,UP,B"], ["format", "--check"]):
         checked = [sys.executable, "-m", "ruff", *command, "."]
         done = subprocess.run(checked, cwd=tmp_path, capture_output=True, text=True, timeout=60)

@@ -1,0 +1,1 @@
+../../src/shoal/develop/templates/books.py.tmpl

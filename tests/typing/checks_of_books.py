@@ -1,0 +1,1 @@
+../../src/shoal/develop/templates/test_books.py.tmpl
