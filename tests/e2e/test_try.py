@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -174,6 +180,54 @@ def test_a_saved_page(cli: Cli, site: VisitedSite) -> None:
     assert site.visits() == []
 
 
+WATCHED = """
+from shoal import Spider
+from names import SELECTOR
+
+spider = Spider("shop", start=START, rate=0)
+
+@spider.handler
+def listing(page):
+    with open("runs.txt", "a") as runs:
+        runs.write(page.text(SELECTOR) + "\\n")
+    yield {"lamp": page.text(SELECTOR)}
+"""
+
+
+def test_watch(cli: Cli, site: VisitedSite) -> None:
+    """It runs again when the spider or what it imports is saved, also after one that cannot be loaded."""
+    code = WATCHED.replace("START", repr(f"{site.url}/"))
+    runs = Path("runs.txt").absolute()
+    runs.touch()
+    Path("shop.py").write_text(code)
+    names = Path("names.py").absolute()
+    names.write_text("SELECTOR = '.lamp'")
+    spider = Path("shop.py").absolute()
+    failing = "with open('runs.txt', 'a') as runs:\n    runs.write('failed\\n')\n1 / 0"
+    edits = [(names, "SELECTOR = '.more'"), (spider, failing), (spider, code)]
+
+    def edit() -> None:
+        deadline = time.monotonic() + 30
+        for number in range(1, 5):
+            while len(runs.read_text().splitlines()) < number and time.monotonic() < deadline:
+                time.sleep(0.01)
+            if number <= len(edits):
+                path, text = edits[number - 1]
+                path.write_text(text)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    editor = Thread(target=edit)
+    editor.start()
+    exit_code, out, err = cli("try", "shop.py", "--watch")
+    editor.join()
+    assert exit_code == 0
+    assert runs.read_text().split() == ["One", "home", "failed", "home"]
+    assert "names.py was saved" in err
+    assert "ZeroDivisionError" in err
+    assert out.count("1 item,") >= 2
+    assert site.visits() == ["/"]
+
+
 def test_a_crawl_takes_what_was_tried(cli: Cli, site: VisitedSite) -> None:
     cli("try", "shop.py")
     cli("try", "shop.py", f"{site.url}/old")
@@ -181,3 +235,13 @@ def test_a_crawl_takes_what_was_tried(cli: Cli, site: VisitedSite) -> None:
     code, _, _ = cli("crawl", "shop.py", "--cache", ".shoal/pages", "-q")
     assert code == 0
     assert site.visits() == ["/lamp/2"]
+
+
+def test_a_cached_page_imports_nothing_that_fetches(cli: Cli, site: VisitedSite) -> None:
+    """Otherwise it would take twice as long."""
+    cli("try", "shop.py")
+    code = (
+        "import sys; from shoal.cli import run; assert run(['try', 'shop.py', '--offline']) == 0;"
+        "assert not {'aiohttp', 'asyncpg', 'redis', 'shoal.engine.inner_fetch'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

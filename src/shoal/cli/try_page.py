@@ -125,8 +125,10 @@ async def _tried(plan: TryPlan) -> Tried:
     from shoal.develop.choosing import page_for
     from shoal.develop.page_source import find_page
     from shoal.develop.trying import check_is_page, run_handler
+    from shoal.develop.watching import without_bytecode
 
-    spider = plan.source.load()
+    with without_bytecode():
+        spider = plan.source.load()
     if plan.handler:
         spider.handler_named(plan.handler)
     settings = load(plan.config, spider.settings, os.environ, plan.given)
@@ -175,7 +177,7 @@ def _watch(plan: TryPlan, *, every: bool, as_json: bool) -> None:
             watch.add(project_files(*folders))
             say(f"waiting for {code} to be saved; Ctrl-C ends it")
             saved = watch.wait()
-            say(f"{time.strftime('%H:%M:%S')} {saved.name} was saved")
+            say(f"\n── {time.strftime('%H:%M:%S')} {saved.name} was saved")
             forget_modules(*folders)
             plan = replace(plan, refresh=False)
     except KeyboardInterrupt:

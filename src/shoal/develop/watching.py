@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 _PAUSE = 0.15  # seconds between two looks
@@ -32,6 +33,17 @@ def _modules(folders: Iterable[Path]) -> Iterable[tuple[str, Path]]:
             continue
         if "site-packages" not in file and any(os.path.abspath(file).startswith(root) for root in roots):
             yield name, Path(file)
+
+
+@contextmanager
+def without_bytecode() -> Iterator[None]:
+    """Python keeps the bytecode of a module, and takes a source of the same second and size for the same one. Whoever
+    saves twice in a second would run the old code."""
+    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    try:
+        yield
+    finally:
+        sys.dont_write_bytecode = before
 
 
 class Watch:

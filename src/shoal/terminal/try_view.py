@@ -14,7 +14,7 @@ from shoal import counts, humanize
 from shoal.develop.trying import Tried, TriedRequest
 from shoal.inspect.row_layout import value_text
 from shoal.terminal.console import safe, stdout, table
-from shoal.terminal.row_table import print_fields, print_lists
+from shoal.terminal.field_table import print_fields, print_lists
 from shoal.text import shown_url
 
 _SHOWN = 20  # items of a kind, and requests
@@ -55,7 +55,7 @@ def _where(tried: Tried) -> Text:
     if found.where == "live":
         return Text(f"fetched now in {humanize.latency(found.response.elapsed)}", "magenta")
     place = {"cache": "from the cache", "archive": "from the archive", "file": "from a file"}[found.where]
-    return Text(f"{place}, {humanize.duration(age)} old", "cyan")
+    return Text(f"{place}, {humanize.span(age)} old", "cyan")
 
 
 def _heading(console: Console, name: str, *told: Text) -> None:
