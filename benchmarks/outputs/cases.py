@@ -130,6 +130,33 @@ class Archive(Case):
         return faults, rows
 
 
+class ArchivedObjects(Archive):
+    """WARC files in a bucket: those of the list, and no others."""
+
+    options = ("--archive", "s3://bucket/site/pages")
+
+    @contextmanager
+    def servers(self, folder: Path) -> Iterator[Places]:
+        with S3Server(folder / "s3") as server:
+            os.environ.update(server.environment_for())
+            server.make_bucket("bucket")
+            yield Places(self._outputs, folder)
+
+    def judge(self, places: Places, site: Site) -> tuple[list[str], int]:
+        import boto3
+
+        client = boto3.client("s3", endpoint_url=os.environ["AWS_ENDPOINT_URL"], region_name="us-east-1")
+        there = client.list_objects_v2(Bucket="bucket", Prefix="site/pages/")["Contents"]
+        folder = places.folder / "archive"
+        folder.mkdir()
+        for entry in there:
+            data = client.get_object(Bucket="bucket", Key=entry["Key"])["Body"].read()
+            (folder / entry["Key"].rpartition("/")[2]).write_bytes(data)
+        [listed] = [json.loads(path.read_bytes()) for path in folder.glob("*.json")]
+        assert set(listed["files"]) == {path.name for path in folder.glob("*.warc.gz")}
+        return super().judge(places, site)
+
+
 CASES: Mapping[str, Case] = {
     **{
         suffix: Case(f"rows.{suffix}")
@@ -144,5 +171,6 @@ CASES: Mapping[str, Case] = {
     "s3 jsonl.gz": ObjectStore("s3://bucket/site/rows.jsonl.gz"),
     "s3 parquet": ObjectStore("s3://bucket/site/rows.parquet"),
     "archive": Archive("rows.jsonl"),
+    "archive in s3": ArchivedObjects("rows.jsonl"),
 }
 FLEET = ("jsonl", "postgres", "s3 jsonl.gz", "s3 parquet")  # what processes of several machines can share

@@ -78,6 +78,16 @@ def test_a_crawl_is_killed(desk: Desk, site: Site, processes: int) -> None:
     check_end(next(desk.folder.glob(".*.commits")), folder)
 
 
+def test_a_crawl_with_an_archive_in_an_object_store_is_killed(desk: Desk, site: Site) -> None:
+    case = CASES["archive in s3"]
+    with case.servers(desk.folder) as places:
+        killing = Killing(site, desk.start, places.outputs, KILLS, seed=3, seconds=SECONDS)
+        last = killing.crawl(1, *case.options, *SMALL)
+        assert isinstance(last, Process)
+        assert last.code() == 0, last.err
+        assert case.judge(places, site)[0] == []
+
+
 def test_workers_of_one_folder_are_killed(desk: Desk, site: Site, valkey: ValkeyServer) -> None:
     case = CASES["archive"]
     with case.servers(desk.folder) as places:

@@ -6,6 +6,7 @@ A file is read twice. `survey` looks at all its records and notes where answers 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from fnmatch import fnmatchcase
@@ -28,6 +29,7 @@ from shoal.model import DEFAULT_LANE, Response, Task
 SUFFIXES = (".warc", ".warc.gz", ".warc.zst")
 NOT_SHOWN = "answers that were given to no handler"
 _HEAD = 8 * 1024  # bytes of an answer that tell its status and type
+_ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+):/+")
 _REQUEST = (b"WARC/1.1\r\nWARC-Type: request\r\n", b"WARC/1.0\r\nWARC-Type: request\r\n")
 _NOTE = 1024 * 1024
 _NO_PAGES = ("image/", "audio/", "video/", "font/", "text/css", "text/javascript", "application/javascript")
@@ -69,8 +71,12 @@ class Survey(Struct):
     records: int = 0
 
 
-def archive_files(place: Path) -> list[Path]:
+def archive_files(given: Path | str) -> list[Path]:
     """The WARC files in a folder and those below it, by name; or the one file."""
+    if address := _ADDRESS.match(str(given)):  # a Path has one slash
+        url = f"{address[1]}://{str(given)[address.end() :]}"
+        raise UsageError(f"--from {url}: copy the files to a folder on this machine first, and name that")
+    place = Path(given)
     if place.is_file():
         return [place]
     if not place.is_dir():

@@ -158,7 +158,7 @@ def _check_archive(plan: JobPlan, known: Job) -> None:
 def _archive_in(output: Output) -> str:
     return next(
         (
-            os.path.abspath(place.target)
+            os.path.abspath(place.target) if place.is_here else place.target
             for place in read_output(output, stored=True)
             if place.kind == "archive"
         ),

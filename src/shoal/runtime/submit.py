@@ -42,7 +42,7 @@ from shoal.runtime.output_checks import (
 from shoal.settings import Settings
 from shoal.sink import Output, describe_noted, is_database, local_files
 from shoal.sink.files import FileStore, files_folder
-from shoal.sink.outputs import expand, read_output, with_archive
+from shoal.sink.outputs import expand, not_on_a_fleet, read_output, with_archive
 from shoal.text import command
 
 _HIGH_WATER = 1_000_000  # URLs that were given are queued also while no worker is there yet
@@ -271,6 +271,9 @@ def place_on_fleet(output: Sequence[str], job: str, store: str, settings: Settin
     places = read_output(with_archive(expand(output or [f"{job}.jsonl"], job), settings))
     if any(place.kind == "stdout" for place in places):
         raise SinkError("-o -: a fleet's rows cannot go to standard output; name a file or a database")
+    for place in places:
+        if place.kind == "archive" and not place.is_here and not is_local(store):
+            raise not_on_a_fleet(place)
     if is_local(store):
         places = tuple(
             replace(place, target=os.path.abspath(place.target)) if place.is_here else place

@@ -21,12 +21,14 @@ from shoal.sink.outputs import (
     Output,
     Place,
     make_folders,
+    not_on_a_fleet,
     plain_name,
     read_output,
     with_rest,
 )
 
 if TYPE_CHECKING:
+    from shoal.archive.members import Compression
     from shoal.frontier.protocol import Journal
     from shoal.model import Settlement
     from shoal.settings import Settings
@@ -146,14 +148,7 @@ def make_journal(
 
             return make_objects(place, job=job, local=local, columns=fields, settings=options, writer=writer)
         if place.kind == "archive":
-            from shoal.sink.warc_files import ArchiveJournal
-
-            return ArchiveJournal(
-                place.path,
-                job,
-                compression="zstd" if place.compression == "zst" else "gzip",
-                limit=options.archive_file_size,
-            )
+            return _archive(place, job, options, local)
         key = os.path.abspath(place.path) if local else identity_of(place.path)
         return FORMATS[place.format].make(
             FileOptions(place.path, key, place.format, place.compression, fields, options)
@@ -177,8 +172,34 @@ def make_journal(
     # The processes of a folder write in turn: they are one writer.
     writer = blake2b(key.encode(errors="surrogateescape"), digest_size=4).hexdigest()
     several = Several(path, key, others, partial(make, writer=writer))
+    several.archive = next((_archive_folder(place, job) for place in others if place.kind == "archive"), None)
     several.remote = not local and any(place.kind == "objects" for place in others)
     return several
+
+
+def _archive(place: Place, job: str, settings: Settings, local: bool) -> Journal:
+    compression: Compression = "zstd" if place.compression == "zst" else "gzip"
+    limit = settings.archive_file_size
+    if place.is_here:
+        from shoal.sink.warc_files import ArchiveJournal
+
+        return ArchiveJournal(place.path, job, compression=compression, limit=limit)
+    if not local:
+        raise not_on_a_fleet(place)
+    from shoal.sink.objects.object_archive import ObjectArchive
+    from shoal.sink.objects.object_store import ObjectStore
+
+    store = ObjectStore(place.target, "--archive")
+    return ObjectArchive(store, job, compression=compression, limit=limit)
+
+
+def _archive_folder(place: Place, job: str) -> Path:
+    """Where its files are written."""
+    if place.is_here:
+        return place.path
+    from shoal.sink.objects.object_archive import spool_folder
+
+    return spool_folder(place.target.rstrip("/"), job)
 
 
 def is_database(output: Output) -> bool:

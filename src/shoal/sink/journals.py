@@ -94,6 +94,7 @@ class Several:
         self._journals: dict[str, Journal] = {}
         self._dirty: dict[str, LocalJournal] = {}  # written, and not durable yet
         self.remote = False  # some are written over the network
+        self.archive: Path | None = None  # the folder that the files of an archive are written to
 
     def __repr__(self) -> str:
         return f"<Several {', '.join(place.text for place in self.places)}>"
@@ -101,11 +102,6 @@ class Several:
     @property
     def path(self) -> Path:
         return self._log.path
-
-    @property
-    def archive(self) -> Path | None:
-        """The folder of the archive, if there is one among them."""
-        return next((place.path for place in self.places if place.kind == "archive"), None)
 
     def fileno(self) -> int:
         return self._log.fileno()

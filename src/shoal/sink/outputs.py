@@ -125,7 +125,7 @@ class Place(Struct, frozen=True):
     @property
     def is_here(self) -> bool:
         """Whether its target is a path on this machine."""
-        return self.kind in ("file", "archive")
+        return self.kind == "file" or (self.kind == "archive" and not _SCHEME.match(self.target))
 
     def takes(self, table: str) -> bool:
         return self.item == table or not (self.item or table == ARCHIVE)
@@ -276,15 +276,22 @@ def with_archive(output: tuple[str, ...], settings: Settings) -> tuple[str, ...]
     folder = settings.archive
     if not folder:
         return output
-    if _SCHEME.match(folder):
-        raise UsageError(
-            f"--archive {folder}: an archive is a folder on this machine; copy its files to an object store afterwards"
-        )
+    scheme = _SCHEME.match(folder)
+    if scheme is not None and scheme[1] not in SCHEMES:
+        possible = " ".join(f"{scheme}://" for scheme in SCHEMES)
+        raise UsageError(f"--archive {folder}: name a folder, or an address of {possible}")
     if os.path.exists(folder) and not os.path.isdir(folder):
         raise UsageError(f"--archive {folder}: that is a file; name a folder")
     compression: Compression = "zst" if settings.archive_compression == "zstd" else "gz"
     place = Place("archive", folder, WARC, compression, ARCHIVE, is_told=True)
     return (*output, place.text)
+
+
+def not_on_a_fleet(place: Place) -> UsageError:
+    return UsageError(
+        f"--archive {place.target}: a fleet archives in folders on its machines, because files for an object store grow"
+        " on a disk that must stay: name a folder, and copy its files afterwards"
+    )
 
 
 def with_rest(places: Sequence[Place], job: str) -> tuple[Place, ...]:

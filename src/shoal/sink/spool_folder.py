@@ -154,15 +154,22 @@ class SpoolFolder:
     def shipping(self, patience: float) -> Iterator[bool]:
         """The lock of the one who ships, or changes what may be shipped. False: another has had it for `patience`
         seconds."""
-        file = os.open(self.path / "shipping.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            yield _lock(file, time.monotonic() + patience)
-        finally:
-            os.close(file)
+        with locked(self.path / "shipping.lock", patience) as free:
+            yield free
 
 
 def line_of(row: Row) -> bytes:
     return b"[" + msgspec.json.encode(row.table) + b"," + row.data.rstrip(b"\n") + b"]\n"
+
+
+@contextmanager
+def locked(path: Path, patience: float) -> Iterator[bool]:
+    """A lock among processes. False: another has had it for `patience` seconds."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        yield _lock(file, time.monotonic() + patience)
+    finally:
+        os.close(file)
 
 
 def _lock(file: int, deadline: float) -> bool:

@@ -122,6 +122,8 @@ class ArchiveJournal:
             return  # a job that is not made yet, or not known here
         for one in range(number + 1 if offset else 0):
             size = self._size(one)
+            if self._is_away(one):
+                continue
             if size is None or (one == number and size < offset):
                 raise self._shortened(one, offset)
 
@@ -133,6 +135,8 @@ class ArchiveJournal:
             index = self._opened()
             for one in range(number + 1 if offset else 0):
                 name = self.name_of(one)
+                if self._is_away(one):
+                    continue
                 size = offset if one == number else (self.folder / name).stat().st_size
                 self._changed |= bool(index.fill(name, size))
             if self._changed or not (self.folder / cdxj.NAME).exists():
@@ -210,6 +214,10 @@ class ArchiveJournal:
             return os.stat(self.folder / self.name_of(number)).st_size
         except FileNotFoundError:
             return None
+
+    def _is_away(self, number: int) -> bool:
+        """Whether a file that is complete is kept elsewhere."""
+        return False
 
     def _shortened(self, number: int, offset: int) -> SinkError:
         return SinkError(

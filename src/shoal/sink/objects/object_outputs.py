@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TypeAlias
 
 from shoal.errors import SinkAway, UsageError
 from shoal.frontier.protocol import Journal
 from shoal.model import Row
 from shoal.settings import Settings
 from shoal.sink.journals import Several
+from shoal.sink.objects.object_archive import ObjectArchive
 from shoal.sink.objects.object_parts import Encode, ObjectParts
 from shoal.sink.objects.object_several import SeveralObjects
 from shoal.sink.objects.object_spool import SpooledObjects
@@ -57,12 +59,16 @@ def _encoder(place: Place, suffix: str, columns: Columns, settings: Settings) ->
     return encode
 
 
-def object_journals(journal: Journal | None) -> list[ObjectParts | SpooledObjects | SeveralObjects]:
+InObjects: TypeAlias = ObjectParts | SpooledObjects | SeveralObjects | ObjectArchive
+
+
+def object_journals(journal: Journal | None) -> list[InObjects]:
     """Those of a journal that are in object stores, and known before the first row comes."""
-    if isinstance(journal, ObjectParts | SpooledObjects | SeveralObjects):
+    if isinstance(journal, ObjectParts | SpooledObjects | SeveralObjects | ObjectArchive):
         return [journal]
     if isinstance(journal, Several):
-        return [one for part in journal.known("objects") for one in object_journals(part)]
+        parts = [*journal.known("objects"), *journal.known("archive")]
+        return [one for part in parts for one in object_journals(part)]
     return []
 
 
@@ -73,5 +79,6 @@ def claim_objects(journal: Journal | None, asked: FileClaim, *, replace_any: boo
             one.claim(asked, replace_any=replace_any)
         except SinkAway as error:
             if error.lasts:
-                raise UsageError(f"-o {error.sink}: {error.reason}") from None
+                option = "--archive" if isinstance(one, ObjectArchive) else "-o"
+                raise UsageError(f"{option} {error.sink}: {error.reason}") from None
             raise

@@ -4,7 +4,7 @@ whole. Keys and regions come from the environment, as for other tools."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
@@ -60,7 +60,7 @@ class ObjectStore:
     def __repr__(self) -> str:
         return f"<ObjectStore {self.url}>"
 
-    def put(self, part: Path | bytes, key: str) -> str:
+    def put(self, part: Path | bytes | Iterable[bytes], key: str) -> str:
         """Stores a file under that key, in place of what is there; answers its address."""
         self._told(lambda: self._library.put(self._store, key, part))
         return f"{self.url}/{key}"
