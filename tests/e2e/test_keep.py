@@ -93,3 +93,8 @@ def test_what_is_wrong_is_one_line(site: VisitedSite, words: list[str], problem:
     [line] = err.splitlines()
     assert code == 2
     assert problem in line
+
+
+def test_a_file_is_no_url(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "lamp.html").write_text("")
+    assert cli("keep", "lamp.html") == (2, "", "shoal: lamp.html is a file; give the URL of a page\n")

@@ -94,9 +94,18 @@ def test_what_is_no_page() -> None:
         page("lamp.html")
     with pytest.raises(UrlError, match="not the URL of a page"):
         page("<p>", "shop.example/lamp")
+    with pytest.raises(UsageError, match="cannot be made of a int"):
+        page(5)  # type: ignore[arg-type]
 
 
 # -- run
+
+
+@pytest.mark.parametrize("url", ["https://bücher.example/ä ö", "HTTPS://Shop.Example:443/a/../b#top"])
+def test_a_url_is_taken_as_it_is_written(url: str) -> None:
+    spider = Spider("shop", start=url)
+    spider.add_handler(lambda page: {"text": page.text("p")}, name="text")
+    assert list(shoal.testing.run(spider, {url: "<p>here"})) == [{"text": "here"}]
 
 
 def test_a_crawl(spider: Spider) -> None:
@@ -231,5 +240,7 @@ def test_the_project_s_places_are_left_alone(spider: Spider, monkeypatch: pytest
     assert len(shoal.testing.run(spider, PAGES)) == 2
     assert [path.name for path in Path().iterdir()] == ["shoal.toml"]
     assert len(shoal.testing.run(spider, PAGES, max_pages=2)) == 1
+    with pytest.raises(UsageError, match="pages is a int"):
+        shoal.testing.run(spider, 5)  # type: ignore[arg-type]
     with pytest.raises(SettingsError, match="rat"):
         shoal.testing.run(spider, PAGES, rat=1)

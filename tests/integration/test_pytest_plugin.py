@@ -227,5 +227,10 @@ def test_a_folder_as_a_site(tmp_path: Path) -> None:
     assert site.requests[:3] == ["GET /", "GET /deep/feed.xml", "GET /7"]
     (tmp_path / "lamp.json").write_text("[")
     assert site.answer("/lamp.html").status == 500
+    (tmp_path / "lamp.json").write_text(json.dumps({"url": "https://shop.example/a"}))
+    (tmp_path / "deep" / "a.html").write_text("")
+    (tmp_path / "deep" / "a.json").write_text(json.dumps({"url": "https://other.example/a"}))
+    with pytest.raises(UsageError, match=r"a\.html and .*lamp\.html are both pages of /a"):
+        ServedFolder(tmp_path)
     with pytest.raises(UsageError, match="no folder"):
         ServedFolder(tmp_path / "none")

@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 from multidict import CIMultiDict
 
-from shoal.archive.saved_page import DEFAULT_URL, SavedPage, name_for, read_saved, save_page, saved_in
+from shoal.archive.saved_page import (
+    DEFAULT_URL,
+    SavedPage,
+    name_for,
+    read_all,
+    read_saved,
+    save_page,
+    saved_in,
+)
 from shoal.errors import UsageError
 from shoal.model import Response, Task
 
@@ -143,6 +151,14 @@ def test_a_body_alone_is_a_page(tmp_path: Path) -> None:
     assert saved_in(tmp_path) == []
 
 
+def test_two_pages_of_one_url_are_told(tmp_path: Path) -> None:
+    saved(tmp_path / "a"), saved(tmp_path / "b", url=f"{URL}/2")
+    assert len(read_all(tmp_path)) == 2
+    saved(tmp_path / "b")
+    with pytest.raises(UsageError, match=r"a/shop.example-lamp.html and .*b/shop.example-lamp.html are both"):
+        read_all(tmp_path)
+
+
 def test_what_cannot_be_read_says_why(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"none\.html cannot be read: No such file"):
         read_saved(tmp_path / "none.html")
@@ -157,6 +173,8 @@ def test_what_cannot_be_read_says_why(tmp_path: Path) -> None:
     [
         ("https://shop.example/", "shop.example"),
         ("https://shop.example/a/lamp.html?id=7&x=%20#top", "shop.example-a-lamp-id-7-x-20-top"),
+        ("https://shop.example/api/v1.2/data.json", "shop.example-api-v1.2-data"),
+        ("https://shop.example?a.json", "shop.example-a.json"),
         ("https://shop.example/../..", "shop.example"),
         ("https://bücher.example/größe", "b-cher.example-gr-e"),
         ("https:///", "page"),

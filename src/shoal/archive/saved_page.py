@@ -115,6 +115,23 @@ def saved_in(folder: Path) -> list[Path]:
     return [body for body in found if _read_description(description_of(body)) is not None]
 
 
+def read_all(folder: Path) -> list[SavedPage]:
+    """The saved pages in a folder and those below it. Raises UsageError, also if two are of the same URL."""
+    pages = {path: read_saved(path) for path in saved_in(folder)}
+    check_apart({path: page.response.url for path, page in pages.items()})
+    return list(pages.values())
+
+
+def check_apart(places: Mapping[Path, str]) -> None:
+    """Raises UsageError if two pages would be at the same place."""
+    taken: dict[str, Path] = {}
+    for path, place in places.items():
+        if (other := taken.setdefault(place, path)) != path:
+            raise UsageError(
+                f"{other} and {path} are both pages of {place}; give a folder with one of them, or pages one by one"
+            )
+
+
 def description_of(body: Path) -> Path:
     """Where the description of a body is."""
     return body.with_name(f"{body.stem.removesuffix(_BODY)}.json")
@@ -130,8 +147,10 @@ def body_of(path: Path) -> Path:
 def name_for(url: str) -> str:
     """A file's name that tells people which page it is: "shop.example-lamp-7"."""
     words = shown_url(url).partition("://")[2] or url
-    name = re.sub(r"\.html?(?=$|[?#])", "", words)
-    name = re.sub(r"[^\w.]+", "-", name, flags=re.ASCII).strip("-.")
+    words = re.sub(
+        r"(/[^?#]*)\.[A-Za-z]{2,5}(?=$|[?#])", r"\1", words
+    )  # the files have a suffix of their own
+    name = re.sub(r"[^\w.]+", "-", words, flags=re.ASCII).strip("-.")
     if len(name) <= _NAME:
         return name or "page"
     digest = hashlib.sha256(url.encode(errors="replace")).hexdigest()

@@ -59,13 +59,15 @@ def keep(
     from shoal.archive.saved_page import save_page
     from shoal.cli.targets import as_url
     from shoal.config import load
-    from shoal.develop.page_source import DEFAULT_CACHE, find_page
+    from shoal.develop.page_source import DEFAULT_CACHE, find_page, saved_file
     from shoal.engine.event_loop import run_loop
     from shoal.errors import UsageError
     from shoal.spider.loading import load_spider
 
     if arguments and spider is None:
         raise UsageError("-a is an argument of a spider: name one with --spider")
+    if saved_file(url) is not None:
+        raise UsageError(f"{url} is a file; give the URL of a page")
     if cache is not None and no_cache:
         raise UsageError("--cache and --no-cache exclude each other: leave out one")
     given = options.flags(pairs, robots=False if no_robots else None, allow_network=allow_network or None)

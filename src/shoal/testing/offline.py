@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -22,10 +23,10 @@ import msgspec
 from msgspec.structs import replace
 from multidict import CIMultiDict
 
-from shoal.archive.saved_page import saved_in
+from shoal.archive.saved_page import SavedPage, read_all
 from shoal.config import load
 from shoal.engine.event_loop import run_loop
-from shoal.errors import CrawlFailed, UsageError
+from shoal.errors import CrawlFailed, ShoalError, UsageError
 from shoal.fetch.transport import FetchRequest, Transport
 from shoal.model import DEFAULT_LANE, DeadLetter, Failure, Outcome, Response
 from shoal.runtime.crawl import Results
@@ -40,6 +41,7 @@ from shoal.testing.pages import Content, checked_url, saved_content
 # By URL; "POST https://…" is for requests with that method. Or a folder of saved pages, or pages.
 Pages: TypeAlias = Mapping[str, Content | Page] | Path | str | Iterable[Page | Path | str]
 
+_METHOD = re.compile(r"([A-Z]+) +")  # before a URL
 _ROBOTS = "/robots.txt"
 # Kinds of dead letters that a test may want, besides HTTP errors: the page says so, or the handler.
 _EXPECTED = frozenset({"robots", "retry_asked"})
@@ -86,9 +88,13 @@ def run(spider: Spider, pages: Pages, *, check: bool = True, **settings: object)
     HTTP errors, pages that robots.txt forbids and `raise Retry` make dead letters, as in any crawl. Settings given here
     win over the spider's own.
     """
+    __tracebackhide__ = True  # pytest shows the line of the test
     if _loop_runs():
         raise UsageError("an event loop runs already; write `await shoal.testing.crawl(…)` in an async test")
-    return run_loop(crawl(spider, pages, check=check, **settings))
+    try:
+        return run_loop(crawl(spider, pages, check=check, **settings))
+    except ShoalError as error:
+        raise error.with_traceback(None)  # noqa: B904 (the lines of the engine tell nothing about the test)
 
 
 async def crawl(spider: Spider, pages: Pages, *, check: bool = True, **settings: object) -> OfflineResults:
@@ -177,11 +183,19 @@ def _answers(pages: Pages) -> dict[str, Response]:
     if isinstance(pages, Mapping):
         return dict(_answer(asked, content) for asked, content in pages.items())
     if isinstance(pages, str | Path):
-        pages = _folder(Path(pages))
+        return _moving(_folder(Path(pages)))
+    if not isinstance(pages, Iterable):
+        raise UsageError(
+            f"pages is a {type(pages).__name__}; give a dict by URL, a folder, or a list of pages"
+        )
+    return _moving(one if isinstance(one, Page) else saved_content(Path(one), None) for one in pages)
+
+
+def _moving(pages: Iterable[Page | SavedPage]) -> dict[str, Response]:
+    """The pages, and the redirects that led to them."""
     answers: dict[str, Response] = {}
     moves: dict[str, Response] = {}
-    for one in pages:
-        found = one if isinstance(one, Page) else saved_content(Path(one), None)
+    for found in pages:
         answers[checked_url(found.response.url)] = found.response
         for hop, target in pairwise([*found.task.hops, found.response.url]):
             moves[checked_url(hop)] = Response(hop, 302, CIMultiDict({"Location": target}), b"")
@@ -189,17 +203,18 @@ def _answers(pages: Pages) -> dict[str, Response]:
 
 
 def _answer(asked: str, content: Content | Page) -> tuple[str, Response]:
-    method, _, url = asked.strip().rpartition(" ")
-    url = checked_url(url)
+    found = _METHOD.match(asked)
+    method = found[1] if found else ""
+    url = checked_url(asked[found.end() :] if found else asked)
     response = content.response if isinstance(content, Page) else saved_content(content, url).response
     return (url if method in ("", "GET") else f"{method} {url}"), response
 
 
-def _folder(folder: Path) -> list[Page | Path | str]:
-    found = saved_in(folder)
+def _folder(folder: Path) -> list[SavedPage]:
+    found = read_all(folder)
     if not found:
         raise UsageError(f"{folder} has no saved pages; `shoal keep URL {folder}` saves one")
-    return list(found)
+    return found
 
 
 def _copied(spider: Spider) -> tuple[Spider, list[DeadLetter]]:

@@ -91,8 +91,13 @@ def _body(content: Content) -> tuple[bytes, str]:
     """The body, and its media type."""
     if isinstance(content, bytes):
         return content, "text/html"
-    if not isinstance(content, str):
+    if isinstance(content, Mapping | list):
         return msgspec.json.encode(content), "application/json"
+    if not isinstance(content, str):
+        kind = type(content).__name__
+        raise UsageError(
+            f"a page cannot be made of a {kind}; give a text, bytes, the path of a file, a dict or a list"
+        )
     beginning = content.lstrip()
     if beginning.startswith(("{", "[")):
         return content.encode(), "application/json"

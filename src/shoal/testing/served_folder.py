@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from multidict import CIMultiDict
 
-from shoal.archive.saved_page import read_saved, saved_in
+from shoal.archive.saved_page import check_apart, read_all, read_saved
 from shoal.errors import UsageError
 from shoal.model import Response
 from shoal.testing.pages import Content, saved_content
@@ -83,10 +83,12 @@ def _plain(status: int, text: str) -> Response:
 
 
 def _saved(folder: Path) -> dict[str, Response]:
+    """Of one site, or of several that have no path in common."""
+    pages = read_all(folder)
+    check_apart({page.path: _target(page.response.url) for page in pages})
     answers: dict[str, Response] = {}
     moves: dict[str, Response] = {}
-    for path in saved_in(folder):
-        page = read_saved(path)
+    for page in pages:
         answers[_target(page.response.url)] = page.response
         for hop, to in pairwise([*page.task.hops, page.response.url]):
             moves[_target(hop)] = Response(hop, 302, CIMultiDict({"Location": _target(to)}), b"")

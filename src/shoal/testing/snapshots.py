@@ -37,6 +37,7 @@ class Snapshots:
     def __call__(self, found: object, name: str = "", *, ignore: Collection[str] = ()) -> None:
         """Compares what a handler or a crawl gave with the file. `ignore`: fields that differ every time. The order of
         a crawl's items does not count."""
+        __tracebackhide__ = True  # pytest shows the line of the test
         text = written(found, ignore)
         path = self._path(name)
         try:
