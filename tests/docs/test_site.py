@@ -74,7 +74,12 @@ def test_every_link_leads_to_a_page_and_its_heading(site: Path, pages: Pages) ->
     for name, tree in pages.items():
         if name == "404.html":  # shown at any address
             continue
-        for link in attributes(tree, "a", "href") + attributes(tree, "img", "src"):
+        links = [
+            link
+            for tag, attribute in {**LOADED, "a": "href"}.items()
+            for link in attributes(tree, tag, attribute)
+        ]
+        for link in links:
             url = urlsplit(urljoin(f"{HERE}{name}", link))
             if f"{url.scheme}://{url.netloc}/" != HERE:
                 continue

@@ -1,0 +1,21 @@
+// A page that is opened from the disk may not start a worker. The search then runs in a hidden frame.
+if (location.protocol === "file:") {
+  window.Worker = class extends EventTarget {
+    constructor(url) {
+      super()
+      const frame = document.createElement("iframe")
+      frame.hidden = true
+      document.body.append(frame)
+      this.scope = frame.contentWindow
+      this.scope.postMessage = data => this.dispatchEvent(new MessageEvent("message", { data }))
+      const script = this.scope.document.createElement("script")
+      script.src = url
+      this.loaded = new Promise(resolve => script.addEventListener("load", resolve))
+      this.scope.document.body.append(script)
+    }
+
+    postMessage(data) {
+      this.loaded.then(() => this.scope.dispatchEvent(new MessageEvent("message", { data })))
+    }
+  }
+}
