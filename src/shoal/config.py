@@ -88,10 +88,13 @@ def load(
     spider: Mapping[str, object],
     environ: Mapping[str, str],
     flags: Mapping[str, object],
+    *,
+    flag: str = "flag",
 ) -> Settings:
-    """One Settings from all layers; a later layer replaces a key's value. A flag that is None was not given."""
+    """One Settings from all layers; a later layer replaces a key's value. A flag that is None was not given. `flag` is
+    what messages call one."""
     given: dict[str, Any] = {}
-    for key, value, source in _layers(config_file, spider, environ, flags):
+    for key, value, source in _layers(config_file, spider, environ, flags, flag):
         if key == HOST:
             given[key] = _with_tables(given.get(key, {}), value, source.removesuffix(f": {HOST}"))
         elif key == PROXIES and isinstance(value, dict):
@@ -120,6 +123,7 @@ def _layers(
     spider: Mapping[str, object],
     environ: Mapping[str, str],
     flags: Mapping[str, object],
+    flag: str,
 ) -> Iterator[tuple[str, object, str]]:
     path = config_file or (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
     if path is not None:
@@ -140,8 +144,8 @@ def _layers(
             _tell_unknown(variable, text)
     for key, value in flags.items():
         if value is not None:
-            source = f"flag {key}"
-            key = _known(key, "flag")
+            source = f"{flag} {key}"
+            key = _known(key, flag)
             yield key, _parsed(key, value, source) if isinstance(value, str) else value, source
 
 

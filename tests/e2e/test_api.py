@@ -293,7 +293,9 @@ async def test_settings_given_to_crawl_win_over_the_spiders() -> None:
         await shoal.crawl(spider, user_agent="Theirs/2.0")
         with pytest.raises(ShoalError, match="processes"):
             await shoal.crawl(spider, processes=2)
-        with pytest.raises(ShoalError, match="'rat' is not a setting"):
+        with pytest.raises(
+            ShoalError, match=r"^shoal.crawl\(\): 'rat' is not a setting; did you mean 'rate'\?"
+        ):
             await shoal.crawl(spider, rat=1)
     assert b"User-Agent: Theirs/2.0" in server.hits[0]
 

@@ -161,8 +161,40 @@ def test_a_secret_is_not_written_down_and_makes_no_other_job(
 def test_a_password_in_a_url_is_not_written_down() -> None:
     given = read("category=https://me:hunter22@a.example/x")
     assert given.values["category"] == "https://me:hunter22@a.example/x"
-    assert given.made_by.arguments == ("category=https://a.example/x (…)",)
+    assert given.made_by.arguments == ("category=https://a.example/x",)
     assert given.made_by.kept_back == ("category",)
+
+
+def test_which_arguments_are_secret() -> None:
+    def many(
+        a: Secret | None = None,
+        b: list[Secret] = [],  # noqa: B006
+        api_key: str = "",
+        accessToken: str | None = None,  # noqa: N803
+        passphrase: list[str] = [],  # noqa: B006
+        max_tokens: int = 5,
+        keyword: str = "",
+        cookie_banner: bool = True,
+    ) -> Spider: ...
+
+    factory = Factory(many, "shop.py:many")
+    found = [name for name, one in factory.parameters().items() if one.secret]
+    assert found == ["a", "b", "api_key", "accessToken", "passphrase"]
+    given = factory.read(["b=one1,two2", "b=three", "a=hunter22", "max_tokens=7"])
+    assert given.made_by.arguments == ("a=…", "b=…", "max_tokens=7")
+    assert given.without_secrets("one1 two2 three hunter22") == "… … … …"
+
+
+def test_an_ellipsis_is_no_mask() -> None:
+    assert read("category=a…").made_by.kept_back == ()
+
+
+def test_the_order_of_the_parameters_makes_no_other_job() -> None:
+    def turned(limit: int, category: str) -> Spider:
+        return shop(category)
+
+    other = make_spider(Factory(turned, "shop.py:shop"), ["category=x", "limit=5"])
+    assert job_name(other) == named("category=x", "limit=5")
 
 
 def test_an_error_of_the_factory_names_its_line_and_no_secret() -> None:

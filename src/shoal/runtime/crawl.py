@@ -81,7 +81,7 @@ async def crawl(
     """Crawls and returns the results. Without `store` nothing outlives the call; without `output` (a file, a database,
     or a sink of your own) the items are returned. Settings given here win over the spider's own."""
     name = job or job_name(spider)
-    chosen = load(None, spider.settings, os.environ, settings)
+    chosen = load(None, spider.settings, os.environ, settings, flag="shoal.crawl()")
     own, place = _own_or_place(output)
     if own is None:
         place = place or chosen.output or None

@@ -23,11 +23,14 @@ from typing import Annotated, Any, TypeAlias, get_args, get_type_hints
 import msgspec
 from msgspec import Struct
 from msgspec.inspect import (
+    AnyType,
     FrozenSetType,
     ListType,
     Metadata,
     SetType,
+    StrType,
     Type,
+    UnionType,
     VarTupleType,
     type_info,
 )
@@ -48,7 +51,8 @@ Secret: TypeAlias = Annotated[str, _SecretMark]
 _REQUIRED: Any = inspect.Parameter.empty
 # Names of arguments that are secret, whatever their type: api_key, accessToken, password …
 _SECRET_NAME = re.compile(
-    r"passw|secret|token|credential|cookie|(api|access|private|auth)_?key|authorization", re.I
+    r"pass(w|phrase)|pwd|secret|token|credential|cookie|authorization|bearer|(api|access|private|auth|signing)_?key",
+    re.I,
 )
 _KEY = re.compile(r"[\w-]+:\w+(\s|\Z)")
 _REFERENCE = re.compile(r"(env|file):")
@@ -153,11 +157,11 @@ class Factory(Struct, frozen=True):
             values,
             MadeBy(
                 self.name,
-                tuple(f"{name}={text}" for name, text in noted.items()),
+                tuple(f"{name}={text}" for name, (text, _) in noted.items()),
                 secret=tuple(one.name for one in told if one.secret),
-                kept_back=tuple(name for name, text in noted.items() if MASK in text),
+                kept_back=tuple(name for name, (_, whole) in noted.items() if not whole),
             ),
-            tuple(str(values[one.name]) for one in told if one.secret),
+            tuple(str(part) for one in told if one.secret for part in _listed(values[one.name])),
         )
 
     def _check_names(self, texts: Mapping[str, Sequence[str]], parameters: Mapping[str, Parameter]) -> None:
@@ -202,7 +206,8 @@ class MadeBy(Struct, frozen=True):
         return self.without_secret(self.arguments)
 
     def without_secret(self, pairs: Sequence[str]) -> tuple[str, ...]:
-        return tuple(pair for pair in pairs if pair.partition("=")[0] not in self.secret)
+        """In alphabetical order: parameters may change their places."""
+        return tuple(sorted(pair for pair in pairs if pair.partition("=")[0] not in self.secret))
 
 
 class Arguments(Struct, frozen=True):
@@ -263,24 +268,39 @@ def _parameter(name: str, hint: Any, default: Any, where: str) -> Parameter:
     notes = get_args(hint)[1:] if hasattr(hint, "__metadata__") else ()
     said = [note for note in notes if isinstance(note, str)]
     said += [note.description for note in notes if isinstance(note, msgspec.Meta) and note.description]
-    secret = _SecretMark in notes or _SECRET_NAME.search(name) is not None
     try:
         info = type_info(hint)
         if isinstance(info, Metadata):
             info = info.type
     except Exception as error:
         raise SpiderError(f"{where}: argument {name!r} has a type that cannot be read: {error}") from None
+    # A number such as max_tokens is none.
+    secret = _is_marked(hint) or (_is_text(info) and _SECRET_NAME.search(name) is not None)
     return Parameter(name, hint, info, default, said[0] if said else "", secret)
 
 
-def _noted(parameter: Parameter, value: Any, texts: Sequence[str]) -> str:
-    """The value as text that can be read again; or where the secret is, or a mask."""
+def _is_marked(hint: Any) -> bool:
+    """Whether it is a Secret, or may be one: `Secret | None`, `list[Secret]`."""
+    return _SecretMark in getattr(hint, "__metadata__", ()) or any(
+        _is_marked(part) for part in get_args(hint)
+    )
+
+
+def _is_text(info: Type) -> bool:
+    if isinstance(info, UnionType):
+        return any(_is_text(one) for one in info.types)
+    return _is_text(info.item_type) if isinstance(info, _MANY) else isinstance(info, StrType | AnyType)
+
+
+def _noted(parameter: Parameter, value: Any, texts: Sequence[str]) -> tuple[str, bool]:
+    """The value as text, and whether it can be read again from that: it cannot if a secret was left out."""
     if parameter.secret:
-        return texts[0] if _REFERENCE.match(texts[0]) else MASK
+        where_it_is = len(texts) == 1 and _REFERENCE.match(texts[0]) is not None
+        return (texts[0] if where_it_is else MASK), where_it_is
     plain = msgspec.to_builtins(value, enc_hook=str)
     text = plain if isinstance(plain, str) else msgspec.json.encode(plain).decode()
     shown = without_secrets(text)
-    return shown if shown == text else f"{shown} ({MASK})"
+    return shown, shown == text
 
 
 def _found(name: str, text: str) -> str:
