@@ -14,7 +14,7 @@ from rich.text import Text
 
 from shoal import humanize
 from shoal.engine.history import History
-from shoal.frontier.values import Job, PastJob
+from shoal.frontier.values import PastJob
 from shoal.inspect.event_log import Event
 from shoal.inspect.held_back import Holdup, Holdups
 from shoal.inspect.job import left_over, waits_for
@@ -191,9 +191,10 @@ def _sections(frame: Frame, width: int, *, one_line: bool) -> list[Section]:
         line.no_wrap, line.overflow = True, "ellipsis"
     lanes = _packed(_lanes(overview), width - 8)
     wide = width >= NARROW
-    many = _MANY_ROWS
+    many, made = _MANY_ROWS, _arguments(jobs)
     return [
         Section(len(jobs), 3, lambda n: _jobs_table(jobs, pruned, n, width), most=many),
+        Section(len(made), 1, lambda n: _arguments_table(made, n), most=many),
         Section(len(said), 2, lambda n: Group(*said[:n]), extra=1, most=many),
         Section(len(held), 3, lambda n: Group(*held[:n]), extra=1),
         Section(len(overview.schedules), 2, lambda n: _schedules_table(overview, n), most=many),
@@ -257,7 +258,7 @@ def _jobs_table(jobs: Sequence[JobView], pruned: Collection[str], rows: int, wid
             *([Text(when(job.created_at)[5:16], "dim")] if width >= _VERY_WIDE else []),
         ]
         shown.add_row(
-            Text.assemble((humanize.printable(job.spec.name), "bold"), (_arguments(job, width), "dim")),
+            Text(humanize.printable(job.spec.name), "bold"),
             Text("pruned" if job.spec.name in pruned else job.state, STATES[job.state]),
             ProgressBar(total=1, completed=one.progress or 0, complete_style="cyan", finished_style="green"),
             Text("-", "dim") if one.progress is None else f"{math.floor(one.progress * 100)} %",
@@ -271,11 +272,18 @@ def _jobs_table(jobs: Sequence[JobView], pruned: Collection[str], rows: int, wid
     return shown
 
 
-def _arguments(job: Job, width: int) -> str:
-    """Those that the job was made with, as far as there is room."""
-    said = humanize.printable(" ".join(read_key(job.spec.spider)[1]))
-    most = max(20, width // 4)
-    return f" {said if len(said) <= most else said[: most - 1] + '…'}" if said else ""
+def _arguments(jobs: Sequence[JobView]) -> list[tuple[str, str]]:
+    """The jobs that have arguments, and these."""
+    found = [(one.job.spec.name, " ".join(read_key(one.job.spec.spider)[1])) for one in jobs]
+    return [(humanize.printable(name), humanize.printable(said)) for name, said in found if said]
+
+
+def _arguments_table(made: Sequence[tuple[str, str]], rows: int) -> Table:
+    shown = _table(_of("arguments", rows, len(made)))
+    shown.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
+    for name, said in made[:rows]:
+        shown.add_row(Text(name, "bold"), Text(said))
+    return shown
 
 
 def _schedules_table(overview: Overview, rows: int) -> Table:
