@@ -188,7 +188,7 @@ def test_a_settings_file(cli: Cli, tmp_path: Path) -> None:
     found = msgspec.json.decode(out)
     assert code == 1
     [(subject, where, said)] = wrong(found)
-    assert (subject, where) == ("settings", "shoal.toml")
+    assert (subject, where) == ("settings", "")
     assert "EU" in said
     assert ("secrets", "shoal.toml", "a password in a URL at proxies.eu") in wrong(found, "warning")
     assert "hunter22" not in out
@@ -205,6 +205,8 @@ def test_a_settings_file(cli: Cli, tmp_path: Path) -> None:
     [
         ("missing.py", "there is no missing.py"),
         ("missing.toml", "no such file: missing.toml"),
+        ("", "there is no ''"),
+        (":spider", "there is no ':spider'"),
         ("no_such.module", "there is no no_such.module"),
         ("https://me:hunter22@a.test/", "https://a.test/ is a URL"),
     ],

@@ -32,7 +32,6 @@ from shoal.spider.spider import Spider, shown
 from shoal.text import shown_url
 
 _STARTS = 1_000  # start URLs that are looked at
-_MEND = "mend it there"
 _PYTHON = get_path("stdlib") + os.sep
 
 
@@ -55,7 +54,7 @@ def check(
     except ShoalError as error:
         if type(error) is UsageError:  # of the arguments
             raise
-        return [Finding("loads", "wrong", str(error), _MEND), *_secrets_of_broken(target)]
+        return [Finding("loads", "wrong", str(error)), *_secrets_of_broken(target)]
     findings: list[Finding] = []
     codes: dict[Path, Code] = {}
     for spider in spiders.values():
@@ -69,12 +68,15 @@ def check(
 
 
 def _check_exists(target: str) -> None:
+    """Raises UsageError. The errors of what is there say themselves what to do."""
     if has_scheme(target):
         raise UsageError(
             f"{shown_url(target)} is a URL: shoal fetch looks at a page, shoal check at a spider"
         )
-    address = target.partition(":")[0]
-    if address.endswith(".py") or os.sep in address or Path(address).is_dir():
+    address = target.partition(":")[0].strip()
+    if not address:
+        exists = False
+    elif address.endswith(".py") or os.sep in address or Path(address).is_dir():
         exists = Path(address).exists()
     else:
         on_path(Path.cwd())
@@ -85,7 +87,9 @@ def _check_exists(target: str) -> None:
         except Exception:
             exists = True  # what is wrong with its package is told when it is loaded
     if not exists:
-        raise UsageError(f"there is no {address}: give FILE.py, FILE.py:name, module, a folder, or FILE.toml")
+        raise UsageError(
+            f"there is no {address or repr(target)}: give FILE.py, FILE.py:name, module, a folder, or FILE.toml"
+        )
 
 
 # -- a spider
@@ -105,7 +109,7 @@ def _check_spider(
         settings = load(config, spider.settings, environ, flags)
         check_parts(JobPlan(spider, settings, spider.name))
     except ShoalError as error:
-        yield Finding("settings", "wrong", str(error), _MEND, spider.name)
+        yield Finding("settings", "wrong", str(error), where=spider.name)
     else:
         yield Finding(
             "settings", "ok", repr(settings).removeprefix("Settings(").removesuffix(")") or "as usual"
@@ -308,7 +312,7 @@ def _check_file(path: Path) -> Iterator[Finding]:
         yield Finding("loads", "ok", f"{path}: settings")
         check_parts(JobPlan(spider, settings, "check"))
     except ShoalError as error:
-        yield Finding("settings", "wrong", str(error), _MEND, str(path))
+        yield Finding("settings", "wrong", str(error))
     else:
         yield Finding(
             "settings", "ok", repr(settings).removeprefix("Settings(").removesuffix(")") or "as usual"
