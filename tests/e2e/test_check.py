@@ -170,6 +170,12 @@ def test_a_line_may_say_that_it_is_no_secret(
     assert checked(GOOD + "api_key = 'a-public-one'\n")[0] == 1
 
 
+def test_a_field_with_a_default_may_be_a_key(
+    checked: Callable[..., tuple[int, list[dict[str, Any]]]],
+) -> None:
+    assert checked(GOOD.replace('key="upc"', 'key=("upc", "price")'))[0] == 0
+
+
 def test_a_dict_of_a_function_inside_a_handler_is_no_item(
     checked: Callable[..., tuple[int, list[dict[str, Any]]]],
 ) -> None:

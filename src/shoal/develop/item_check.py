@@ -60,23 +60,21 @@ def _check_literals(handler: Handler, codes: Sequence[Code]) -> Iterator[Finding
 
 
 def _check_literal(handler: Handler, item: ItemUse, where: str) -> Iterator[Finding]:
-    lacking = [name for name in handler.key or () if name not in item.fields]
+    own = fields_of(handler.schemas[0]) if len(handler.schemas) == 1 else None
+    given = [name for name, is_required in (own or {}).items() if not is_required]  # by their defaults
+    lacking = [name for name in handler.key or () if name not in item.fields and name not in given]
     if lacking:
         found = f"the item has no {' and no '.join(map(repr, lacking))}, which is the key of handler {handler.name}"
         yield Finding("keys", "wrong", found, "without it the item is rejected: add the field", where)
-    if len(handler.schemas) != 1:
+    if own is None:
         return
     schema = handler.schemas[0]
-    name, fields = schema.type.__name__, fields_of(schema)
-    if fields is None:
-        return
-    unknown = [field for field in item.fields if field not in fields]
+    name = schema.type.__name__
+    unknown = [field for field in item.fields if field not in own]
     if unknown and schema.fields is not None:
         found = f"{name} has no field {' or '.join(map(repr, unknown))}"
-        yield Finding("schemas", "wrong", found, f"its fields are {', '.join(sorted(fields))}", where)
-    required = (
-        {field for field, is_required in fields.items() if is_required} - set(item.fields) - set(lacking)
-    )
+        yield Finding("schemas", "wrong", found, f"its fields are {', '.join(sorted(own))}", where)
+    required = {field for field, is_required in own.items() if is_required} - set(item.fields) - set(lacking)
     if required:
         found = f"the item has no {' and no '.join(map(repr, sorted(required)))}, which {name} requires"
         yield Finding("schemas", "wrong", found, "add it, or give the field a default", where)
