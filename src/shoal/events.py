@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from contextvars import ContextVar
+from types import TracebackType
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -26,6 +27,7 @@ LEVELS: dict[Level, int] = {
 }
 
 Field = str | int | float | bool | None
+ExcInfo = tuple[type[BaseException], BaseException, TracebackType]
 
 
 class Event(Struct, frozen=True):
@@ -49,8 +51,8 @@ class Listener(Protocol):
 listener: ContextVar[Listener | None] = ContextVar("shoal-events", default=None)
 
 
-def event(name: str, message: str = "", /, *, exc_info: bool = False, **fields: Field) -> None:
-    """Emits an event. `message` replaces the sentence of the table."""
+def event(name: str, message: str = "", /, *, exc_info: bool | ExcInfo = False, **fields: Field) -> None:
+    """Emits an event. `message` replaces the sentence of the table. `exc_info`: a traceback for the log."""
     level, who = LEVELS[EVENTS[name].level], listener.get()
     wanted = who is not None and who.wants(name)
     if not wanted and not log.isEnabledFor(level):
@@ -232,10 +234,10 @@ EVENTS: dict[str, Kind] = {
     "letters_dropped": _kind("info", "count job host kind by", "dead letters dropped: {count}"),
     "handler_failed": _kind(
         "warning",
-        "job url handler error",
+        "job url handler error where traceback",
         "handler {handler!r} failed on {url}: {error}",
     ),
-    "hook_failed": _kind("warning", "job url error", "{error}, on {url}"),
+    "hook_failed": _kind("warning", "job url error traceback", "{error}, on {url}"),
     "job_hook_failed": _kind("error", "job error", "job {job}: {error}"),
     "process_hook_failed": _kind("error", "error", "{error}"),
     "output_unfinished": _kind(

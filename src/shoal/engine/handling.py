@@ -6,7 +6,7 @@ import asyncio
 import random
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec.structs import replace
 
@@ -19,7 +19,7 @@ from shoal.engine.page_hooks import PageHooks
 from shoal.engine.rejecting import ItemWriter
 from shoal.engine.tally import Tally
 from shoal.errors import HandlerMissing, SinkError, SpiderError, StoreError
-from shoal.events import event
+from shoal.events import ExcInfo, event
 from shoal.fetch.robots_fetch import agent_of
 from shoal.fetch.slots import take_slot
 from shoal.frontier.verdicts import is_last_attempt
@@ -39,13 +39,14 @@ from shoal.spider.hooks import NO_HOOKS
 from shoal.spider.inner import FetchFailed, fetch_failed_in
 from shoal.spider.page import Page
 from shoal.spider.rendering import TabLost
-from shoal.spider.spider import Handler, Spider, place_of_code, place_of_error
+from shoal.spider.spider import Handler, Spider, place_of_code, place_of_error, users_traceback
 from shoal.text import error_line, one_line, shown_url
 
 if TYPE_CHECKING:
     from shoal.hosts.cache import HostView
 
 _SHOWN = 300  # characters of a URL in a detail
+_TOLD = 100  # tracebacks that are logged
 
 
 class LinkAdmission(Protocol):
@@ -84,6 +85,7 @@ class Handling:
         self._lanes = settings.lane_weights
         self._directives = RobotsDirectives(settings)
         self._counted: set[str] = set()  # names
+        self._told: set[str] = set()  # where errors were raised whose tracebacks were logged
         self._items = ItemWriter(
             self.hooks, clock, MetaWriter(fields_of(settings, archive=bool(settings.archive)))
         )
@@ -175,9 +177,8 @@ class Handling:
             _check_quit()
             if (failed := fetch_failed_in(error)) is not None:
                 return self._without_inner(lease, response, failed)
-            name, line = task.handler or "(first)", error_line(error)
-            event("handler_failed", job=task.job, url=task.url, handler=name, error=line)
-            return self._bury(lease, response, "handler", line, traceback.format_exc())
+            self._tell_failure(task, handler, error)
+            return self._bury(lease, response, "handler", error_line(error), traceback.format_exc())
         cut = self._cut(task, yielded.requests)
         found: tuple[Task, ...] = ()
         if self._links is not None:
@@ -233,8 +234,32 @@ class Handling:
             counts.add(with_reason(PAGES_DROPPED, str(said)))
             return Settlement(lease, Done(), counts=self._counts(lease.task, counts))
         _check_quit()
-        event("hook_failed", job=lease.task.job, url=lease.task.url, error=str(said))
+        cause = said.__cause__
+        trace = self._first_trace(str(said), cause) if cause is not None else False
+        event("hook_failed", exc_info=trace, job=lease.task.job, url=lease.task.url, error=str(said))
         return self._bury(lease, response, "hook", str(said), traceback.format_exc())
+
+    def _tell_failure(self, task: Task, handler: Handler, error: BaseException) -> None:
+        line, where = error_line(error), place_of_error(error)
+        event(
+            "handler_failed",
+            f"handler {handler.name!r} failed on {task.url}: {line}{f' ({where})' if where else ''}",
+            exc_info=self._first_trace(f"{handler.name} {where} {type(error).__name__}", error),
+            job=task.job,
+            url=task.url,
+            handler=handler.name,
+            error=line,
+            where=where,
+        )
+
+    def _first_trace(self, place: str, error: BaseException) -> ExcInfo | Literal[False]:
+        """The user's part of the traceback, the first time that there is an error at that place. The whole is in the
+        dead letter."""
+        trace = users_traceback(error)
+        if trace is None or place in self._told or len(self._told) >= _TOLD:
+            return False
+        self._told.add(place)
+        return type(error), error, trace
 
     def _again(self, lease: Lease, response: Response | None, asked: handlers.Retry) -> Settlement:
         task, settings = lease.task, self._settings

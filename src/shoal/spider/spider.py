@@ -20,7 +20,15 @@ from inspect import isawaitable
 from itertools import chain
 from pathlib import Path
 from threading import Semaphore, Thread
-from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, GeneratorType, UnionType
+from types import (
+    AsyncGeneratorType,
+    CodeType,
+    CoroutineType,
+    FrameType,
+    GeneratorType,
+    TracebackType,
+    UnionType,
+)
 from typing import TYPE_CHECKING, Any, TextIO, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 from msgspec import Struct
@@ -449,9 +457,21 @@ _PYTHON = str(Path(os.__file__).parent) + os.sep
 def place_of_error(error: BaseException, where: str = "") -> str:
     """The last line of the user's own code in the traceback, if possible in the file `where`."""
     frames = traceback.extract_tb(error.__traceback__)
-    users = [f for f in frames if not f.filename.startswith((_OWN, "<")) and not _in_python(f.filename)]
+    users = [f for f in frames if _is_users(f.filename)]
     users = [f for f in users if f.filename == where] or users
     return f"{shown(users[-1].filename)}:{users[-1].lineno}" if users else where
+
+
+def users_traceback(error: BaseException) -> TracebackType | None:
+    """The traceback from the first line of the user's own code on: without the part of Shoal that called it."""
+    trace = error.__traceback__
+    while trace is not None and not _is_users(trace.tb_frame.f_code.co_filename):
+        trace = trace.tb_next
+    return trace
+
+
+def _is_users(path: str) -> bool:
+    return not path.startswith((_OWN, "<")) and not _in_python(path)
 
 
 def _in_python(path: str) -> bool:

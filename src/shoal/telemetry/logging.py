@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from shoal.errors import UsageError
 from shoal.humanize import printable
-from shoal.limits import LOG_MESSAGE
+from shoal.limits import LOG_MESSAGE, TRACEBACK
 from shoal.text import without_secrets, writable
 
 LEVELS = ("debug", "info", "warning", "error")
@@ -58,7 +58,14 @@ class Line(Struct, frozen=True):
     fields: dict[str, object]
 
 
-class JsonFormatter(logging.Formatter):
+class _Formatter(logging.Formatter):
+    def formatException(self, ei: Any) -> str:  # noqa: N802
+        """An error may have a whole page as its message."""
+        trace = super().formatException(ei)
+        return trace if len(trace) <= TRACEBACK else f"{trace[:TRACEBACK]}…"
+
+
+class JsonFormatter(_Formatter):
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         fields = dict(record.fields) if is_ours(record) and hasattr(record, "fields") else _own_fields(record)
@@ -78,7 +85,7 @@ class JsonFormatter(logging.Formatter):
             return msgspec.json.encode(writable(msgspec.to_builtins(line))).decode()
 
 
-class TextFormatter(logging.Formatter):
+class TextFormatter(_Formatter):
     def format(self, record: logging.LogRecord) -> str:
         if record.name == PRINTED:
             return record.getMessage()

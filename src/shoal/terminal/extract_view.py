@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,17 +14,16 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-import shoal
 from shoal import counts, humanize
 from shoal.runtime.extract import Report
 from shoal.runtime.extract_messages import Trouble
 from shoal.telemetry.logging import only_json
 from shoal.terminal.console import safe
 from shoal.terminal.live_panel import frame
+from shoal.terminal.tracebacks import user_frames
 
 LIVE_EVERY = 0.25
 LINE_EVERY = 5.0
-_FRAMES = 6  # of a traceback
 _BROKEN = 3
 
 _WORDS = {
@@ -148,14 +146,3 @@ def _example(trouble: Trouble) -> RenderableType:
     if trace := user_frames(trouble.traceback):
         text.append("\n").append(safe(trace, "dim"))
     return text
-
-
-_FRAME = re.compile(r'  File "([^"]*)", line \d+.*(?:\n    .*)*')
-
-
-def user_frames(trace: str) -> str:
-    """The frames of a traceback that are the user's own code, the innermost last; if there are none, the last ones."""
-    frames = [(found[1], found[0]) for found in _FRAME.finditer(trace)]
-    ours = str(Path(shoal.__file__).parent)
-    own = [text for path, text in frames if not path.startswith(ours) and "site-packages" not in path]
-    return "\n".join((own or [text for _, text in frames])[-_FRAMES:])

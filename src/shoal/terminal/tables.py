@@ -21,6 +21,7 @@ from shoal.policy.outcomes import rule_for
 from shoal.settings import HostSettings
 from shoal.terminal.console import safe, stdout, table, when
 from shoal.terminal.live_panel import latency_style
+from shoal.terminal.tracebacks import users_first
 from shoal.text import command
 
 _STYLES = {"healthy": "green", "no robots": "yellow", "resting": "yellow", "probing": "yellow"}
@@ -244,7 +245,7 @@ def _detail(failure: Failure) -> str:
 def _print_snapshot(console: Console, snapshot: Snapshot) -> None:
     if snapshot.traceback:
         console.print(Text("traceback", "dim"))
-        console.print(safe(snapshot.traceback.rstrip()))
+        console.print(safe(users_first(snapshot.traceback.rstrip())))
     if snapshot.status is not None:
         console.print(Text.assemble(("response ", "dim"), (f"HTTP {snapshot.status}", "bold")))
     for name, value in (snapshot.headers or {}).items():

@@ -179,7 +179,7 @@ def _print_notes(console: Console, tried: Tried) -> None:
 
 
 def _print_error(console: Console, tried: Tried) -> None:
-    from shoal.terminal.extract_view import user_frames
+    from shoal.terminal.tracebacks import user_frames
 
     error = tried.error
     assert error is not None
