@@ -53,6 +53,10 @@ def broken(page):
     return int(value)
 
 @spider.handler
+def bare(page):
+    yield {}
+
+@spider.handler
 def empty(page):
     raise Drop("sold out")
 """
@@ -148,6 +152,8 @@ def test_what_a_person_can_get_wrong(cli: Cli, site: VisitedSite) -> None:
     assert "ValueError: invalid literal for int() with base 10: 'One'" in out
     assert "return int(value)" in out  # the line of the user's code
     assert "handling.py" not in out
+    code, out, _ = cli("try", "shop.py", f"{site.url}/lamp/1", "--handler", "bare")
+    assert (code, "1 item," in out) == (0, True)
     code, out, _ = cli("try", "shop.py", f"{site.url}/lamp/1", "--handler", "empty")
     assert code == 1
     assert "pages dropped (sold out)" in out

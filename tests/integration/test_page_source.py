@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 from shoal import OutgoingRequest
+from shoal.develop.page_cache import keep
 from shoal.develop.page_source import Found, find_page
 from shoal.errors import PageMissing, SinkError, UrlError, UsageError
+from shoal.model import Response, Task
 from shoal.settings import Settings
+from shoal.spider.rendering import Rendered
 from shoal.spider.spider import Spider
 from visited_site import VisitedSite, visited_site
 
@@ -116,3 +119,30 @@ async def test_a_saved_page(tmp_path: Path) -> None:
     (tmp_path / "book.json").write_text("[1]")
     with pytest.raises(UsageError, match="shoal keep"):
         await found(str(tmp_path / "book.html"), None)
+
+
+async def test_pages_with_and_without_a_browser_are_kept_apart(tmp_path: Path) -> None:
+    url = "https://books.example/"
+    task, headers = Task(url, host="books.example"), {"Content-Type": "text/html"}
+    await keep((task, Response(url, 200, headers, b"plain")), [], SETTINGS, tmp_path)
+    await keep((task, Rendered(url, 200, headers, b"rendered")), [], SETTINGS, tmp_path)
+    for browser, body in ((False, b"plain"), (True, b"rendered"), (False, b"plain")):
+        page = await found(url, tmp_path, offline=True, browser=browser)
+        assert page.response.body == body
+
+
+async def test_a_record_that_cannot_be_read(
+    site: VisitedSite, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await found(f"{site.url}/a", tmp_path)
+    await found(f"{site.url}/a", tmp_path)  # it is in the index now
+    damage(tmp_path)
+    assert (await found(f"{site.url}/a", tmp_path)).where == "live"
+    assert "cannot be read" in caplog.text
+
+
+def damage(folder: Path) -> None:
+    [file] = folder.glob("*.warc.gz")
+    data = file.read_bytes()
+    half = len(data) // 2
+    file.write_bytes(data[:half] + bytes(len(data) - half))

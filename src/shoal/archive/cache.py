@@ -92,8 +92,10 @@ class ArchiveCache:
         if self._exact and not is_plain(task):
             return None
         try:
-            place = self._index.find(task.url, variant_of(task.method, task.body))
-            if place is None or place.entry.rendered != (task.lane == BROWSER):
+            variant, rendered = variant_of(task.method, task.body), task.lane == BROWSER
+            # To be sure, it must be the newest of all.
+            place = self._index.find(task.url, variant, rendered=None if self._exact else rendered)
+            if place is None or place.entry.rendered != rendered:
                 return None
             if self._is_old(place):
                 return None

@@ -63,10 +63,14 @@ class Index:
 
     # -- reading
 
-    def find(self, url: str, variant: str = "", *, until: float | None = None) -> Place | None:
-        """The newest record of that URL (without fragment), or the newest up to a time."""
-        where = "record.url = ? AND variant = ? AND at <= ? ORDER BY at DESC LIMIT 1"
-        return next(self._places(where, (url, variant, until if until is not None else 9e18)), None)
+    def find(
+        self, url: str, variant: str = "", *, until: float | None = None, rendered: bool | None = None
+    ) -> Place | None:
+        """The newest record of that URL (without fragment), or the newest up to a time. `rendered`: only of those from
+        a browser, or not from one."""
+        where = "record.url = ?1 AND variant = ?2 AND at <= ?3 AND (?4 IS NULL OR rendered = ?4)"
+        values = (url, variant, until if until is not None else 9e18, rendered)
+        return next(self._places(f"{where} ORDER BY at DESC LIMIT 1", values), None)
 
     def all(self, job: str | None = None) -> Iterator[Place]:
         """In the order of the files, by name: of several processes, one may have noted a later file first."""
@@ -156,9 +160,22 @@ class Index:
         for (name,) in self._db.execute("SELECT name FROM file").fetchall():
             if name not in names:
                 self._drop(str(name))
-        for name in names:  # a file may have been replaced by a shorter one
-            self.forget(name, (self.folder / name).stat().st_size)
-        return sum(self.fill(name) for name in names)
+        known, found = self._known(), 0
+        for name in names:
+            size = (self.folder / name).stat().st_size
+            if known.get(name) == (size, size):
+                continue
+            self.forget(name, size)  # it may have been replaced by a shorter one
+            found += self.fill(name)
+        return found
+
+    def _known(self) -> dict[str, tuple[int, int]]:
+        """How many bytes of each file are known, and up to which one. One question for all files: there may be
+        thousands."""
+        rows = self._db.execute(
+            'SELECT name, sum("end" - start), max("end") FROM covered JOIN file ON id = file GROUP BY file'
+        )
+        return {str(name): (known, end) for name, known, end in rows}
 
     def _drop(self, name: str) -> None:
         self.forget(name, 0)

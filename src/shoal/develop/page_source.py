@@ -5,6 +5,7 @@ What is fetched is added to the cache, so that nothing is fetched twice.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +28,8 @@ from shoal.settings import BROWSER, Settings
 from shoal.spider.spider import Spider
 
 __all__ = ["DEFAULT_CACHE", "Found", "find_page"]
+
+log = logging.getLogger("shoal")
 
 Where: TypeAlias = Literal["live", "cache", "archive", "file"]
 
@@ -141,6 +144,8 @@ def _look_up(
             task = moved
         return None
     finally:
+        if archive.broken:
+            log.warning("%s: its record in %s cannot be read, so it counts as missing", task.url, folder)
         archive.close()
 
 
@@ -171,7 +176,12 @@ async def _fetch(
     report = await look(request, settings, rendering=Rendering() if browser else None, spider=spider)
     task, response = report.task, report.outcome
     if isinstance(response, Failure):
-        raise PageMissing(task.url, f"{response.kind}: {response.detail}", kind=response.kind)
+        detail = (
+            f"{report.robots}; --no-robots fetches all the same"
+            if response.kind == "robots"
+            else response.detail
+        )
+        raise PageMissing(task.url, f"{response.kind}: {detail}", kind=response.kind)
     kind = _kind(response, settings)
     record = ""
     if cache is not None and kind == "ok":

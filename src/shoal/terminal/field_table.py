@@ -24,16 +24,17 @@ from shoal.inspect.row_layout import (
 from shoal.terminal.console import table
 
 
-def print_fields(console: Console, rows: Sequence[Any]) -> None:
-    """Rows of one kind."""
+def print_fields(console: Console, rows: Sequence[Any], *, lists: int | None = None) -> int:
+    """Rows of one kind. Returns how many are shown: `lists` is the most, if a row takes a line for each field."""
     fields = [fields_of(row) for row in rows]
     names = list(dict.fromkeys(name for one in fields for name in one))
     cells = {name: [value_text(one[name]) if name in one else "" for one in fields] for name in names}
     least = sum(min(LEAST_CELL, column_width(name, cells[name])) + BETWEEN for name in names)
     if least <= console.width + BETWEEN:
         _print_table(console, names, fields, cells)
-    else:
-        print_lists(console, fields)
+        return len(fields)
+    print_lists(console, fields[:lists])
+    return len(fields[:lists])
 
 
 def _print_table(
@@ -59,12 +60,12 @@ def print_lists(console: Console, rows: Sequence[Fields]) -> None:
     for place, row in enumerate(rows):
         if place:
             console.print()
-        width = min(MOST_CELL // 2, max(cell_len(one_line(name)) for name in row))
+        width = min(MOST_CELL // 2, max((cell_len(one_line(name)) for name in row), default=0))
         room = max(LEAST_CELL, console.width - width - BETWEEN)
         for name, value in row.items():
             label = set_cell_size(cut(one_line(name), width), width + BETWEEN)
             shown = Text(cut(value_text(value), room), _style(value))
-            console.print(Text(label, "dim") + shown, no_wrap=True, crop=True)
+            console.print(Text.assemble((label, "dim"), shown), no_wrap=True, crop=True)
 
 
 def _style(value: Any) -> str:

@@ -18,6 +18,7 @@ from shoal.terminal.field_table import print_fields, print_lists
 from shoal.text import shown_url
 
 _SHOWN = 20  # items of a kind, and requests
+_LISTS = 3  # items that take a line for each field
 _REASON = 300  # characters of a reason
 _STYLES = {"admitted": "green", "duplicate": "dim", "refused": "yellow"}
 
@@ -72,9 +73,10 @@ def _print_items(console: Console, tried: Tried, most: int | None) -> None:
         )
         if len(rows) == 1:
             print_lists(console, rows)
+            shown = 1
         else:
-            print_fields(console, rows[:most])
-        _print_more(console, len(rows), most)
+            shown = print_fields(console, rows[:most], lists=_LISTS if most is not None else None)
+        _print_more(console, len(rows), shown)
         if empty := _always_empty(rows):
             every = "empty" if len(rows) == 1 else f"empty in all {len(rows)} items"
             console.print(Text.assemble((f"{every}: ", "yellow"), safe(", ".join(empty), "bold yellow")))
