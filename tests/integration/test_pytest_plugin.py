@@ -191,6 +191,25 @@ def test_a_snapshot_that_was_edited(tmp_path: Path) -> None:
         Snapshots(tmp_path, "test_a", update=False)([])
 
 
+def test_a_long_difference_is_shown_from_where_it_begins(tmp_path: Path) -> None:
+    same = [{"number": number} for number in range(5_000)]
+    Snapshots(tmp_path, "test_a", update=True)([*same, *({"a": number} for number in range(5_000))])
+    with pytest.raises(AssertionError) as failed:
+        Snapshots(tmp_path, "test_a", update=False)([*same, *({"b": number} for number in range(5_000))])
+    told = str(failed.value).splitlines()
+    assert len(told) < 1_100
+    assert '-    "a": 0' in told
+    assert '+    "b": 0' in told
+    assert told[-1] == "… there may be more differences below"
+    with pytest.raises(AssertionError, match=r'\+\s+"c": 1'):
+        Snapshots(tmp_path, "test_a", update=False)(
+            [*json.loads((tmp_path / "test_a.json").read_text()), {"c": 1}]
+        )
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="cannot be written"):
+        Snapshots(tmp_path / "file", "test_a", update=True)([])
+
+
 # -- a folder as a site
 
 

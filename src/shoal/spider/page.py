@@ -504,7 +504,9 @@ class Page:
     def _asked(self, verb: str, target: object, options: FollowOptions) -> Request:
         """The request for a page or file that the handler waits for."""
         if self._inner is None:
-            raise SpiderError(f"page.{verb} works in a crawl only: this page was made without one")
+            raise SpiderError(
+                f"page.{verb} works in a crawl only: this page was made without one; tests crawl with shoal.testing.run"
+            )
         if isinstance(target, Request):
             return replace(target, base=target.base or self.base, **options)
         if not isinstance(target, str | LexborNode | XmlNode):

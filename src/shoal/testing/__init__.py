@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from shoal.testing.manual_clock import ManualClock
     from shoal.testing.offline import OfflineResults, crawl, run
     from shoal.testing.pages import page
+    from shoal.testing.served_folder import ServedFolder
     from shoal.testing.state import state_in_memory
     from shoal.testing.web import ChaoticWeb, Hit, HostProfile, Site, WebProcess
 
@@ -25,6 +26,7 @@ __all__ = [
     "HostProfile",
     "ManualClock",
     "OfflineResults",
+    "ServedFolder",
     "Site",
     "WebProcess",
     "crawl",
@@ -40,6 +42,7 @@ _HOMES = {
     "HostProfile": "shoal.testing.web",
     "ManualClock": "shoal.testing.manual_clock",
     "OfflineResults": "shoal.testing.offline",
+    "ServedFolder": "shoal.testing.served_folder",
     "Site": "shoal.testing.web",
     "WebProcess": "shoal.testing.web",
     "crawl": "shoal.testing.offline",

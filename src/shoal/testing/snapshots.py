@@ -21,6 +21,7 @@ from shoal.text import MASK
 
 _ANY = Handler("snapshot", print)  # takes every item
 _LONG = 100  # characters of a file's name
+_LINES, _CONTEXT = 500, 3  # of a difference that is shown
 _UPDATE = "`pytest --shoal-update`"
 
 
@@ -47,15 +48,21 @@ class Snapshots:
         if known is not None and _same(known, text):
             return
         if self._update:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, "utf-8")
-            self.written.append(path)
+            self._write(path, text)
             return
         if known is None:
             raise AssertionError(f"there is no snapshot {path}: {_UPDATE} writes it\n{text}")
         raise AssertionError(
             f"{path} differs; if that is right, {_UPDATE} writes it anew\n{_diff(known, text)}"
         )
+
+    def _write(self, path: Path, text: str) -> None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, "utf-8")
+        except OSError as error:
+            raise UsageError(f"the snapshot {path} cannot be written: {error.strerror or error}") from None
+        self.written.append(path)
 
     def _path(self, name: str) -> Path:
         number = 1
@@ -127,5 +134,13 @@ def _same(known: str, text: str) -> bool:
 
 
 def _diff(known: str, text: str) -> str:
-    lines = difflib.unified_diff(known.splitlines(), text.splitlines(), "snapshot", "found", lineterm="", n=3)
+    """From the first difference on. To compare many lines takes a time that grows with their square."""
+    old, new = known.splitlines(), text.splitlines()
+    pairs = enumerate(zip(old, new, strict=False))
+    same = next((at for at, (one, two) in pairs if one != two), min(len(old), len(new)))
+    begin = max(0, same - _CONTEXT)
+    shown = old[begin : begin + _LINES], new[begin : begin + _LINES]
+    lines = list(difflib.unified_diff(*shown, "snapshot", "found", lineterm="", n=_CONTEXT))
+    if max(len(old), len(new)) > begin + _LINES:
+        lines.append("… there may be more differences below")
     return "\n".join(lines)
