@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PROJECT = "project/"  # the addresses of what lies outside docs/
 DOCUMENTS = ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 DECISIONS = "adr/"
+_LESS = ("api/", DECISIONS, PROJECT)  # the search shows guides before these
 # Code is passed over: what looks like a link there is none.
 _FENCE_OR_CODE = r"^(?P<fence>```+).*?^(?P=fence)|`[^`\n]+`"
 _LINK = re.compile(rf"{_FENCE_OR_CODE}|\]\((?P<target>[^)\s]+)\)", re.DOTALL | re.MULTILINE)
@@ -52,6 +53,10 @@ def on_files(files: Files, config: MkDocsConfig) -> None:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     address = page.file.src_uri
+    if address == "index.md":
+        page.meta["hide"] = ["navigation"]  # which would have one entry
+    if address.startswith(_LESS):
+        page.meta.setdefault("search", {"boost": 0.5})
     path = address.removeprefix(PROJECT) if address.startswith(PROJECT) else f"docs/{address}"
 
     def relinked(match: re.Match[str]) -> str:
@@ -63,6 +68,13 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return f"]({posixpath.relpath(there, posixpath.dirname(address) or '.')}{mark}{anchor})"
 
     return _LINK.sub(relinked, markdown)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Docstrings name documents as docs/NAME.md: links, in the API reference."""
+    if not page.file.src_uri.startswith("api/"):
+        return html
+    return re.sub(r"\bdocs/([\w-]+)\.md\b", r'<a href="../\1.html">docs/\1.md</a>', html)
 
 
 def _replaced(nav: Any, decisions: list[str]) -> Any:

@@ -45,6 +45,8 @@ _SECONDS = {
     "stateful/test_frontier": 20,
     "simulation/test_set_backs": 20,
     "docs/test_deploy": 20,
+    "docs/test_site": 12,
+    "docs/test_tutorial": 8,
 }
 _FOLDERS = {"attacks": 12, "crash": 12, "e2e": 10, "integration": 8, "conformance": 8}  # of any other module
 _SHORT = 2

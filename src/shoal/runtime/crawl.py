@@ -78,8 +78,16 @@ async def crawl(
     watch: Watch | None = None,
     **settings: Unpack[CrawlSettings],
 ) -> Results:
-    """Crawls and returns the results. Without `store` nothing outlives the call; without `output` (a file, a database,
-    or a sink of your own) the items are returned. Settings given here win over the spider's own."""
+    """Crawls to the end, and returns the results.
+
+    - `store`: where the queue is kept, so that a crawl can be resumed; without it nothing outlives the call
+    - `output`: where the items go: a file, a database, several of them, or a sink of your own; without it they are
+      returned
+    - `job`: the name of the job; the spider's, if none is given
+    - `fresh`: forgets what the job had done, and starts again
+    - `watch`: a function that is called twice a second with how far the crawl is
+    - `settings`: those of docs/settings.md; they win over the spider's own
+    """
     name = job or job_name(spider)
     chosen = load(None, spider.settings, os.environ, settings, flag="shoal.crawl()")
     own, place = _own_or_place(output)
@@ -129,7 +137,7 @@ def run(
     watch: Watch | None = None,
     **settings: Unpack[CrawlSettings],
 ) -> Results:
-    """`crawl` for programs without an event loop, and for notebooks."""
+    """As `crawl`, with the same arguments, for programs without an event loop and for notebooks."""
     return run_anywhere(
         lambda: crawl(spider, store=store, output=output, job=job, fresh=fresh, watch=watch, **settings)
     )

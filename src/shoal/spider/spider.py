@@ -125,7 +125,7 @@ class Spider(HookDecorators):
         self.logs_in: Login | None = None  # how to log in
         self.made_by: MadeBy | None = None  # the factory that made it, with the arguments of the command line
         self.start_is_typed = True  # its start stands in code that a person wrote, and is trusted like it
-        self.state = State()
+        self.state = State()  # small values that all processes of a job share; see docs/spiders.md
 
     def __repr__(self) -> str:
         return f"<Spider {self.name!r}: {', '.join(self.handlers) or 'no handlers'}>"
