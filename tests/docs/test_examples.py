@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 from benchmarks.shop import wrong_files, wrong_rows
+from pyarrow import parquet
 
 from shoal import config
 from shoal.cli import run
@@ -22,6 +24,7 @@ TESTED = {
     "shop.py",
     "books.py",
     "quotes.py",
+    "outputs.py",
     "price_monitor.py",
     "from_code.py",
     "shoal.toml",
@@ -70,6 +73,26 @@ def test_quotes(quotes: str, monkeypatch: pytest.MonkeyPatch) -> None:
     }
     people = sorted((row["name"], row["born"]) for row in rows if row["kind"] == "author")
     assert people == [("Ada Lovelace", "December 10, 1815"), ("Alan Turing", "June 23, 1912")]
+
+
+def test_several_outputs(quotes: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QUOTES_URL", quotes)
+    assert run(["crawl", str(EXAMPLES / "outputs.py"), "--rate", "0", "-q"]) == 0
+    said = parquet.read_table("quotes.parquet").to_pylist()
+    assert len(said) == 4
+    assert said[0] == {
+        "text": "Said by Ada Lovelace.",
+        "author": "Ada Lovelace",
+        "tags": ["a", "b"],
+        "_url": quotes,
+        "_item": "quote",
+    }
+    people = list(csv.DictReader(Path("authors.csv").read_text().splitlines()))
+    assert sorted(row["name"] for row in people) == ["Ada Lovelace", "Alan Turing"]
+    assert run(["export", "outputs", "-o", "all.csv", "-q"]) == 0
+    rows = list(csv.DictReader(Path("all.csv").read_text().splitlines()))
+    assert len(rows) == 6
+    assert {row["_item"] for row in rows} == {"quote", "author"}
 
 
 def test_price_monitor(bookshop: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -127,6 +129,13 @@ def test_they_are_columns_beside_those_of_the_schema(cli: Cli, tmp_path: Path, s
     with open(next((tmp_path / "archive").glob("*.warc.gz")), "rb") as file:
         ids = {one.record_id for one in ArchiveIterator(file) if one.record_type == WarcRecordType.response}
     assert f"<urn:uuid:{row['_record']}>" in ids
+    # The query that docs/outputs.md names finds its place.
+    query = 'SELECT name, "offset" FROM record JOIN file ON file.id = record.file WHERE record.id = ?'
+    with closing(sqlite3.connect(tmp_path / "archive" / "index.sqlite")) as index:
+        [(name, offset)] = index.execute(query, (row["_record"],)).fetchall()
+    with open(tmp_path / "archive" / name, "rb") as file:
+        file.seek(offset)
+        assert next(iter(ArchiveIterator(file))).record_id == f"<urn:uuid:{row['_record']}>"
 
 
 PRODUCTS = """

@@ -338,9 +338,9 @@ def test_several_kinds_share_the_columns_and_are_told_apart(tmp_path: Path) -> N
     items = [row({"a": 1}), row({"b": "x"}, "review"), row(5, "number")]
     table = written(tmp_path / "rows.parquet", items, segment=1)
     assert table.to_pylist() == [
-        {"_item": "book", "a": 1, "b": None, "_value": None},
-        {"_item": "review", "a": None, "b": "x", "_value": None},
-        {"_item": "number", "a": None, "b": None, "_value": 5},
+        {"_item": "book", "a": 1, "b": None, "value": None},
+        {"_item": "review", "a": None, "b": "x", "value": None},
+        {"_item": "number", "a": None, "b": None, "value": 5},
     ]
 
 
@@ -356,6 +356,21 @@ def test_a_second_kind_that_comes_after_the_end(tmp_path: Path) -> None:
         committed = journal.append(committed, [row({"_item": "x"}, table)])
         journal.finish(committed)
     assert pq.read_table(path).column("_item_").to_pylist() == ["book", "book", "review", "book"]
+
+
+def test_rows_that_tell_their_kind_need_no_further_column(tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    journal = AtOnce(path, segment=1)
+    committed, expected = 0, []
+    for kind in ("book", "review", "book"):
+        item = {"a": len(expected), "_item": kind}  # as row_meta writes it
+        expected.append(item)
+        committed = journal.append(committed, [row(item, kind)])
+        journal.finish(committed)  # the file is read again to make the next one
+        assert pq.read_table(path).to_pylist() == expected
+    committed = journal.append(committed, [row({"a": 3}, "brand")])
+    journal.finish(committed)
+    assert pq.read_table(path).column("_item_").to_pylist() == ["book", "review", "book", "brand"]
 
 
 def test_a_file_for_each_kind_is_there_when_a_run_ends(tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ _READ = 1 << 20  # bytes
 _ROWS = 1_000  # that are made to items at once
 _PATIENCE = 60.0  # seconds that a reader waits for a part that is being written
 _SHOWN = 60  # characters of a type
+SAID = "_item"  # the field in which a row tells its kind of item, if it does
 
 
 class _Place(Struct, frozen=True):
@@ -61,7 +62,8 @@ class _Note(Struct, frozen=True):
     end: int  # position of its last row
     items: list[str]  # the kinds of its items
     start: int = 0  # of a part
-    item_column: str = ""  # the column that tells the kind of an item; "": there is one kind only
+    item_column: str = ""  # the column that tells the kind of an item; "": there is one kind only, or …
+    is_said: bool = False  # … all rows tell it themselves, in `_item` (the setting row_meta)
     places: list[_Place] = []
     digest: str = ""  # of the rows of the last segment
 
@@ -94,6 +96,8 @@ class _Source(Struct, frozen=True):
     def _with_item(self, table: Table) -> Table:
         if ITEM in table.column_names:
             return table
+        if self.note.is_said:
+            return table.append_column(ITEM, table.column(SAID).cast(TEXT))
         if column := self.note.item_column:
             return table.rename_columns([ITEM if name == column else name for name in table.column_names])
         return table.append_column(ITEM, pa.array([self.note.items[0]] * len(table), TEXT))
@@ -120,7 +124,7 @@ class ParquetParts:
         tables = list(self._maker.tables(rows))
         types = merged_columns([table.schema for table in tables], self._clash)
         items = sorted({kind for table in tables for kind in table.column(ITEM).unique().to_pylist()})
-        note = _Note(part.end, items, part.start)
+        note = _Note(part.end, items, part.start, is_said=all(map(_is_said, tables)))
 
         def groups(types: Mapping[str, Type]) -> Iterator[Table]:
             return row_groups(piece for table in tables for piece in fitted(table, types))
@@ -259,9 +263,11 @@ class ParquetParts:
         types = {name: declared.get(name, NULL) if type_ == NULL else type_ for name, type_ in types.items()}
         items = sorted({item for source in sources for item in source.note.items})
         # A table needs a column: rows without any field would be lost.
-        column = _item_column(types) if len(items) > 1 or list(types) == [ITEM] else ""
+        is_said = bool(sources) and all(source.note.is_said for source in sources)
+        is_needed = not is_said and (len(items) > 1 or list(types) == [ITEM])
+        column = _item_column(types) if is_needed else ""
         digest = self._digest(parts[-1], position) if parts else ""
-        note = _Note(position, items, item_column=column, places=places, digest=digest)
+        note = _Note(position, items, item_column=column, is_said=is_said, places=places, digest=digest)
 
         def tables(types: Mapping[str, Type]) -> Iterator[Table]:
             for source in sources:
@@ -279,10 +285,17 @@ def _new(target: Path) -> Path:
 
 def _item_column(types: Mapping[str, Type]) -> str:
     """A name for the column with the kind of item that no field has."""
-    name = "_item"
+    name = SAID
     while name in types:
         name += "_"
     return name
+
+
+def _is_said(table: Table) -> bool:
+    """Whether all rows tell the kind of their item themselves."""
+    if SAID not in table.column_names:
+        return False
+    return bool(table.column(SAID).to_pylist() == table.column(ITEM).to_pylist())
 
 
 def _open(path: Path, stem: str = "") -> _Source | None:

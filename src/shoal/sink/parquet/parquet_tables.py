@@ -30,7 +30,7 @@ Table = Any  # pa.Table
 Item = dict[str, Any]
 
 ITEM = "_shoal_item"  # the column with the kind of item
-VALUE = "_value"  # the column of rows that are no objects
+VALUE = "value"  # the column of rows that are no objects
 MORE = "_more"  # the column with the fields beyond the limit, as JSON
 COLUMNS = 1_000  # of a table: enough for every schema; names that are data would fill the memory
 _CHUNK = 2 * MB  # bytes of JSON that are made to values at once: they take ten times that as objects
