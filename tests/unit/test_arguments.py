@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import enum
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -106,7 +107,11 @@ def named(*pairs: str) -> str:
 
 def test_other_arguments_are_another_job() -> None:
     books = named("category=books")
-    assert books.startswith("shop-")
+    assert re.fullmatch(r"shop-books-[0-9a-f]{8}", books)
+    assert re.fullmatch(r"shop-[0-9a-f]{8}", named("category=/日本/"))
+    assert re.fullmatch(
+        r"shop-https-a-example-x-y-z-1-[0-9a-f]{8}", named("category=https://a.example/x/y/z?1=2")
+    )
     assert named("category=toys") != books
     assert named("category=books", "limit=5") != books
 

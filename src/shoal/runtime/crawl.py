@@ -26,7 +26,7 @@ from shoal.engine.lost_workers import report_loss
 from shoal.engine.process_hooks import ProcessHooks
 from shoal.engine.tally import Ledger, RateWindow, RunTotals, TallyReport, merge
 from shoal.engine.tracing import tracing_if
-from shoal.errors import SettingsError, ShoalError, SpiderError, StoreError
+from shoal.errors import SettingsError, ShoalError, SpiderError, StoreError, UsageError
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import Frontier, Journal
 from shoal.frontier.values import DeadFilter, Job
@@ -138,9 +138,13 @@ def run(
     **settings: Unpack[CrawlSettings],
 ) -> Results:
     """As `crawl`, with the same arguments, for programs without an event loop and for notebooks."""
-    return run_anywhere(
-        lambda: crawl(spider, store=store, output=output, job=job, fresh=fresh, watch=watch, **settings)
-    )
+    try:
+        return run_anywhere(
+            lambda: crawl(spider, store=store, output=output, job=job, fresh=fresh, watch=watch, **settings)
+        )
+    except UsageError as error:
+        # It says what is wrong. Twenty frames of ours would hide that in a notebook.
+        raise error.with_traceback(None) from error.__cause__
 
 
 async def execute(plan: JobPlan, watch: Watch | None = None) -> View:

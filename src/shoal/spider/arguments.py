@@ -56,6 +56,7 @@ _SECRET_NAME = re.compile(
 )
 _KEY = re.compile(r"[\w-]+:\w+(\s|\Z)")
 _REFERENCE = re.compile(r"(env|file):")
+_READABLE = 24  # characters of a job's name that tell its arguments
 _SHORT = 4  # shorter values are no secrets, and would blot out half of a message
 _MANY = (ListType, SetType, FrozenSetType, VarTupleType)
 
@@ -244,11 +245,14 @@ def read_key(key: str) -> tuple[str, tuple[str, ...]]:
 
 
 def job_name(spider: Spider) -> str:
-    """The name of the spider's job, if none is given. Other arguments are another job."""
+    """The name of the spider's job, if none is given: `shop-books-7ebc4d90`. Other arguments are another job."""
     own = spider.made_by.identity if spider.made_by is not None else ()
     if not own:
         return spider.name
-    return f"{spider.name}-{hashlib.sha256(chr(10).join(own).encode('utf-8', 'replace')).hexdigest()[:6]}"
+    values = " ".join(pair.partition("=")[2] for pair in own)
+    short = re.sub(r"\W+", "-", values, flags=re.ASCII)[:_READABLE].strip("-")
+    digest = hashlib.sha256("\n".join(own).encode("utf-8", "replace")).hexdigest()[:8]
+    return "-".join(part for part in (spider.name, short, digest) if part)
 
 
 def _by_name(pairs: Sequence[str]) -> dict[str, list[str]]:
